@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from framebench.analysis.comparison import Comparison
+from framebench.analysis.rendering import Table
 from framebench.analysis.reports.documents import refresh
 
 WIDTH = 250  # columns of a file or a pipe
@@ -19,7 +19,7 @@ IntoReadme = Annotated[
 ]
 
 
-def show_tables(tables: Sequence[Comparison], study: Path, into_readme: bool = False) -> None:
+def show_tables(tables: Sequence[Table], study: Path, into_readme: bool = False) -> None:
     """Print all tables of a study, or refresh those that its README shows.
 
     Raises NoSuchTable where the README asks for a table that is not among them.

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pandas as pd
 
-from framebench.analysis.comparison import DETAIL, ESSENTIAL, MIB, Comparison, Shown
+from framebench.analysis.rendering import DETAIL, ESSENTIAL, MIB, Table, TableColumn
 from framebench.analysis.tables import describe_conditions, describe_measurement, join_values
 from framebench.strategies.registry import find_baseline
 
@@ -15,13 +15,13 @@ DEPENDS = 0.05  # a share of the baseline's peak that moves by more from batch t
 QUESTION = ["machine", "workload", "scenario", "size"]
 ROW = ["framework", "strategy"]
 QUANTITIES = {
-    "relative_peak": Shown("peak x base", ".2f", priority=ESSENTIAL),
-    "relative_throughput": Shown("throughput x base", ".2f"),
-    "step_bytes": Shown("peak", ",.1f", 1 / MIB, unit="MiB", priority=DETAIL),
+    "relative_peak": TableColumn("peak x base", ".2f", priority=ESSENTIAL),
+    "relative_throughput": TableColumn("throughput x base", ".2f"),
+    "step_bytes": TableColumn("peak", ",.1f", 1 / MIB, unit="MiB", priority=DETAIL),
 }
 
 
-def make_batch_tables(df: pd.DataFrame) -> Iterator[Comparison]:
+def make_batch_tables(df: pd.DataFrame) -> Iterator[Table]:
     """Yield a table for each machine, workload, scenario and size with several batches.
 
     Its rows are framework x strategy, its columns are the peak, the peak over the baseline's and
@@ -40,21 +40,21 @@ def select_several(group: pd.DataFrame) -> pd.DataFrame:
     return compared[counts > 1]
 
 
-def make_batch_table(group: pd.DataFrame) -> Comparison:
+def make_batch_table(group: pd.DataFrame) -> Table:
     """Return the table of one workload, scenario and size on one machine."""
     first = group.iloc[0]
     wide = group.pivot(index=ROW, columns="batch", values=list(QUANTITIES))
     # `pivot` sorts by name: go back to the catalog's order
     wide = wide.reindex(pd.MultiIndex.from_frame(group[ROW].drop_duplicates()))
     wide = wide.dropna(axis=1, how="all")  # such as throughputs where nothing was timed
-    shown = {name: Shown(name, priority=ESSENTIAL) for name in ROW}
+    shown = {name: TableColumn(name, priority=ESSENTIAL) for name in ROW}
     quantities = wide.columns.get_level_values(0)
     batches = wide.columns.get_level_values("batch")
     for quantity, batch in zip(quantities, batches):
         column = QUANTITIES[quantity]
         shown[f"{quantity} {batch}"] = replace(column, name=f"b{batch}: {column.name}")
     base = f"base: {find_baseline(first['scenario'])} of the same framework at the same batch."
-    return Comparison(
+    return Table(
         f"{first['workload']} {first['scenario']} by batch, size {first['size']}",
         f"{base} Peaks by {join_values(group['step_instrument'])}. {describe_measurement(group)} "
         f"{describe_conditions(group)}",

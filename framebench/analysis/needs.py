@@ -14,7 +14,7 @@ from __future__ import annotations
 import math
 from typing import NamedTuple
 
-from framebench.analysis.comparison import MIB, is_missing
+from framebench.analysis.rendering import MIB, is_missing
 from framebench.analysis.searches import Searches
 from framebench.suite.case import Case
 

@@ -14,17 +14,17 @@ from typing import Any
 
 import pandas as pd
 
-from framebench.analysis.comparison import (
+from framebench.analysis.frames import read_ratios
+from framebench.analysis.needs import format_needs
+from framebench.analysis.rendering import (
     DETAIL,
     ESSENTIAL,
     MIB,
-    Comparison,
-    Shown,
+    Table,
+    TableColumn,
     format_number,
     is_missing,
 )
-from framebench.analysis.frames import read_ratios
-from framebench.analysis.needs import format_needs
 from framebench.models import spec
 from framebench.strategies.registry import find_baseline, look_up_strategy
 from framebench.strategies.strategy import FRAMEWORKS
@@ -66,9 +66,9 @@ def shorten_time_ratios(df: pd.DataFrame) -> list[str]:
 
 
 SHORT = {
-    "framework": Shown("framework"),
-    "strategy": Shown("strategy", priority=ESSENTIAL),
-    "shared_bytes": Shown(
+    "framework": TableColumn("framework"),
+    "strategy": TableColumn("strategy", priority=ESSENTIAL),
+    "shared_bytes": TableColumn(
         "peak",
         ",.1f",
         1 / MIB,
@@ -76,35 +76,41 @@ SHORT = {
         meaning="by the instrument that all frameworks share",
         priority=ESSENTIAL,
     ),
-    "relative_peak": Shown(
+    "relative_peak": TableColumn(
         "peak x base", ".2f", meaning="peak over the baseline's", priority=ESSENTIAL
     ),
-    "needs_bytes": Shown(
+    "needs_bytes": TableColumn(
         "needs", format_needs, unit="MiB", meaning="what a budget must have", priority=ESSENTIAL
     ),
-    "relative": Shown("step x base", meaning="step time over the baseline's", priority=ESSENTIAL),
-    "throughput": Shown("throughput"),
+    "relative": TableColumn(
+        "step x base", meaning="step time over the baseline's", priority=ESSENTIAL
+    ),
+    "throughput": TableColumn("throughput"),
 }
 DETAILS = {
-    "step_time_s": Shown(
+    "step_time_s": TableColumn(
         "step", ",.1f", 1e3, unit="ms", meaning="median over blocks", priority=ESSENTIAL
     ),
-    "range": Shown("range", meaning="of the blocks' medians", priority=DETAIL),
-    "blocks": Shown("blocks", ".0f", meaning="fresh processes that were timed", priority=DETAIL),
-    "reference_share": Shown(
+    "range": TableColumn("range", meaning="of the blocks' medians", priority=DETAIL),
+    "blocks": TableColumn(
+        "blocks", ".0f", meaning="fresh processes that were timed", priority=DETAIL
+    ),
+    "reference_share": TableColumn(
         "of reference",
         ".0%",
         meaning="rate of the model's operations over that of a reference matmul",
         priority=DETAIL,
     ),
-    "first_step_s": Shown(
+    "first_step_s": TableColumn(
         "first", ".1f", unit="s", meaning="the first step, with compilation", priority=DETAIL
     ),
-    "worst_error": Shown("verified", ".0e", meaning="largest relative error", priority=DETAIL),
-    "effect_proven": Shown(
+    "worst_error": TableColumn(
+        "verified", ".0e", meaning="largest relative error", priority=DETAIL
+    ),
+    "effect_proven": TableColumn(
         "effect", format_flag, meaning="whether the strategy was seen to take effect"
     ),
-    "peak_bytes": Shown(
+    "peak_bytes": TableColumn(
         "own counter",
         ",.1f",
         1 / MIB,
@@ -112,26 +118,26 @@ DETAILS = {
         meaning="peak by the framework's own counter",
         priority=DETAIL,
     ),
-    "cold_peak_bytes": Shown(
+    "cold_peak_bytes": TableColumn(
         "cold", ",.1f", 1 / MIB, unit="MiB", meaning="peak of the first step", priority=DETAIL
     ),
-    "peak_instrument": Shown("own counter", priority=DETAIL),
+    "peak_instrument": TableColumn("own counter", priority=DETAIL),
 }
 SHOWN = SHORT | DETAILS
 # On a GPU the peak is the whole process's, so what a strategy saves of a step is read by the
 # framework's own counter; and a matmul on the host is no reference.
 ON_GPU = {
-    "shared_bytes": Shown(
+    "shared_bytes": TableColumn(
         "GPU", ",.1f", 1 / MIB, unit="MiB", meaning="memory of the process", priority=ESSENTIAL
     ),
-    "relative_peak": Shown(
+    "relative_peak": TableColumn(
         "in use x base", ".2f", meaning="by the framework's own counter", priority=ESSENTIAL
     ),
 }
 NOT_ON_GPU = ("reference_share",)
 SHARES = {
-    "wait_share": Shown("waiting", ".1%", meaning="of the step, for input", priority=DETAIL),
-    "collector_share": Shown(
+    "wait_share": TableColumn("waiting", ".1%", meaning="of the step, for input", priority=DETAIL),
+    "collector_share": TableColumn(
         "collector", ".1%", meaning="of the step, Python's garbage collector", priority=DETAIL
     ),
 }
@@ -158,7 +164,7 @@ def make_cells(df: pd.DataFrame) -> pd.DataFrame:
     return cells
 
 
-def select_columns(df: pd.DataFrame, shown: dict[str, Shown]) -> dict[str, Shown]:
+def select_columns(df: pd.DataFrame, shown: dict[str, TableColumn]) -> dict[str, TableColumn]:
     """Return the columns of `shown`, as they are on the device where these rows were measured."""
     if not is_on_gpu(df):
         return shown
@@ -179,14 +185,14 @@ def select_in_use(df: pd.DataFrame) -> pd.DataFrame:
     return df[~df["only_for_claims"]]
 
 
-def make_claim_tables(df: pd.DataFrame) -> Iterator[Comparison]:
+def make_claim_tables(df: pd.DataFrame) -> Iterator[Table]:
     """Yield framework x strategy for what only tests an article's sentence, with the baselines."""
     for title, group in split_into_tables(df[df["only_for_claims"] | df["baseline"]]):
         if not group["baseline"].all():
             yield make_strategy_table(f"{title}, only for claims", group)
 
 
-def make_strategy_tables(df: pd.DataFrame) -> Iterator[Comparison]:
+def make_strategy_tables(df: pd.DataFrame) -> Iterator[Table]:
     """Yield framework x strategy for each machine, workload, size, scenario and batch.
 
     Where there are more strategies than those of the quick profile, also yield a table of these
@@ -203,7 +209,7 @@ def make_strategy_tables(df: pd.DataFrame) -> Iterator[Comparison]:
             yield make_short_table(f"{title}, in short", short)
 
 
-def make_short_table(title: str, group: pd.DataFrame) -> Comparison:
+def make_short_table(title: str, group: pd.DataFrame) -> Table:
     """Return the table of a few strategies, with few columns and a caption for among prose."""
     whole = make_strategy_table(title, group)
     is_unproven = (group["status"] == "ok") & ~group["usable"]
@@ -217,7 +223,7 @@ def make_short_table(title: str, group: pd.DataFrame) -> Comparison:
     )
 
 
-def make_index(df: pd.DataFrame) -> Comparison:
+def make_index(df: pd.DataFrame) -> Table:
     """Return the selectors of all tables: a row for each workload, scenario and size."""
     rows = []
     groups = select_in_use(df).groupby(["workload", "scenario", "size"], sort=False)
@@ -227,7 +233,7 @@ def make_index(df: pd.DataFrame) -> Comparison:
         strategies = str(group["strategy"].nunique())
         with_numbers = f"{int(group['usable'].sum())} of {len(group)}"
         rows.append((selector, batches, strategies, with_numbers))
-    return Comparison.of_text(
+    return Table.of_text(
         "Tables",
         "`framebench report SELECTOR` prints a table.",
         ("selector", "batches", "strategies", "with numbers"),
@@ -261,7 +267,7 @@ def describe_calibration(group: pd.DataFrame) -> str:
     return f" Calibration of the instruments: {', '.join(states)}." if states else ""
 
 
-def make_strategy_table(title: str, group: pd.DataFrame) -> Comparison:
+def make_strategy_table(title: str, group: pd.DataFrame) -> Table:
     """Return framework x strategy of one workload, size, scenario and batch."""
     notes = []
     for row in group[group["status"] != "ok"].itertuples():
@@ -270,7 +276,7 @@ def make_strategy_table(title: str, group: pd.DataFrame) -> Comparison:
     for name, column in SHARES.items():
         if (group[name] > WORTH_SHOWING).any():
             columns = {**columns, name: column}
-    return Comparison(
+    return Table(
         title,
         f"{describe_base(group)} {describe_instruments(group)} {describe_measurement(group)} "
         f"{describe_conditions(group)}",
@@ -282,7 +288,7 @@ def make_strategy_table(title: str, group: pd.DataFrame) -> Comparison:
     )
 
 
-def make_framework_tables(df: pd.DataFrame) -> Iterator[Comparison]:
+def make_framework_tables(df: pd.DataFrame) -> Iterator[Table]:
     """Yield the baselines of all frameworks side by side, a table for each machine and scenario.
 
     Peaks are by `host.rss`, the one instrument that frameworks share on a CPU.
@@ -290,15 +296,15 @@ def make_framework_tables(df: pd.DataFrame) -> Iterator[Comparison]:
     base = df[df["baseline"] & df["host_rss_bytes"].notna()].sort_values("measured_at")
     base = base.assign(relative=format_time_ratios(base, "torch_ratio"))
     quantities = {
-        "host_rss_bytes": Shown("MiB", ",.1f", 1 / MIB),
-        "step_time_s": Shown("ms", ",.1f", 1e3),
-        "relative": Shown("x torch"),
+        "host_rss_bytes": TableColumn("MiB", ",.1f", 1 / MIB),
+        "step_time_s": TableColumn("ms", ",.1f", 1e3),
+        "relative": TableColumn("x torch"),
     }
     for (machine, scenario), group in base.groupby(["machine", "scenario"]):
         # of several versions the one measured last counts
         newest = group.drop_duplicates([*PLACE, "framework"], keep="last")
         wide = newest.pivot(index=PLACE, columns="framework", values=list(quantities))
-        columns = {name: Shown(name) for name in PLACE}
+        columns = {name: TableColumn(name) for name in PLACE}
         present = []
         for quantity, shown in quantities.items():
             for framework in FRAMEWORKS:
@@ -309,7 +315,7 @@ def make_framework_tables(df: pd.DataFrame) -> Iterator[Comparison]:
                     name = f"{framework} {shown.name}"
                     columns[f"{quantity} {framework}"] = replace(shown, name=name)
         cells = wide[present].reset_index()
-        yield Comparison(
+        yield Table(
             f"Frameworks side by side, {scenario} ({find_baseline(str(scenario))})",
             "MiB: peak by host.rss. x torch: step time over PyTorch's. "
             f"{describe_measurement(group)} {describe_conditions(group)}",

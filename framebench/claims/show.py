@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from textwrap import shorten
 
-from framebench.analysis.comparison import DETAIL, ESSENTIAL, Comparison, Shown
+from framebench.analysis.rendering import DETAIL, ESSENTIAL, Table, TableColumn
 from framebench.analysis.results import Results
 from framebench.claims.answers import describe_for_device
 from framebench.claims.entries import Entry, Line, with_numbers
@@ -17,8 +17,8 @@ from framebench.claims.rule import DECIDED, MEASURED, NOT_MEASURED, UNMET
 from framebench.claims.store import device_of
 from framebench.suite.case import FULL_SIZE, Case
 
-MEASURED_COLUMN = Shown("measured", priority=ESSENTIAL)
-VERDICT_COLUMN = Shown("verdict", priority=ESSENTIAL)
+MEASURED_COLUMN = TableColumn("measured", priority=ESSENTIAL)
+VERDICT_COLUMN = TableColumn("verdict", priority=ESSENTIAL)
 HEAD = ("id", "claim", "claimed", MEASURED_COLUMN, VERDICT_COLUMN, "what to do")
 HEAD_OF_LIST = ("id", "claim", MEASURED_COLUMN, VERDICT_COLUMN)
 HEAD_OF_LINES = (
@@ -26,7 +26,7 @@ HEAD_OF_LINES = (
     "decides",
     MEASURED_COLUMN,
     VERDICT_COLUMN,
-    Shown("records", priority=DETAIL),
+    TableColumn("records", priority=DETAIL),
 )
 FEW_LINES = 6  # of an answer: what an eye takes in
 CLAIMS = "Claims"  # the title of the articles' table
@@ -61,7 +61,7 @@ def split_by_source(entries: Sequence[Entry]) -> list[list[Entry]]:
     return [part for part in (claims, reports) if part]
 
 
-def make_table(entries: Sequence[Entry], title: str = "") -> Comparison:
+def make_table(entries: Sequence[Entry], title: str = "") -> Table:
     """Return a table with one row for each claim; remarks below."""
     machine = entries[0].machine if entries else ""
     counts = Counter(entry.verdict for entry in entries).most_common()
@@ -73,7 +73,7 @@ def make_table(entries: Sequence[Entry], title: str = "") -> Comparison:
     measured = [entry for entry in entries if entry.value is not None]
     protocol = f" Measured under protocol {measured[0].protocol}." if measured else ""
     machines = ", at full size ".join([machine or "unknown", *gpus])
-    return Comparison.of_text(
+    return Table.of_text(
         title or (title_of(entries) if machine else CLAIMS),
         f"{CAPTION} Machine {machines}: {verdicts}.{protocol}",
         HEAD,
@@ -101,7 +101,7 @@ def make_row(entry: Entry) -> tuple[str, ...]:
     )
 
 
-def make_list(entries: Sequence[Entry]) -> Comparison:
+def make_list(entries: Sequence[Entry]) -> Table:
     """Return one row for each claim, short enough to choose from; its details have the rest."""
     rows = []
     for entry in entries:
@@ -112,7 +112,7 @@ def make_list(entries: Sequence[Entry]) -> Comparison:
         "disagree (mixed). "
         f"One claim with its arms and what to do: framebench claims '{entries[0].name}'."
     )
-    return Comparison.of_text(
+    return Table.of_text(
         title_of(entries),
         caption,
         HEAD_OF_LIST,
@@ -162,7 +162,7 @@ def describe_cases(entry: Entry) -> str:
     return ", ".join(texts)
 
 
-def make_answer(entry: Entry, device: str = "") -> Comparison:
+def make_answer(entry: Entry, device: str = "") -> Table:
     """Return the verdict, for a device if one is named, and at most six lines of measurements."""
     answer = (
         describe_for_device(entry, device)
@@ -176,7 +176,7 @@ def make_answer(entry: Entry, device: str = "") -> Comparison:
     lines_word = "line" if hidden == 1 else "lines"
     more = f"{hidden} more {lines_word} and the remarks" if hidden else "Remarks"
     place = f" {entry.place[0].upper()}{entry.place[1:]}." if entry.place else ""
-    return Comparison.of_text(
+    return Table.of_text(
         f"{answer}\n{entry.name}: {entry.says}\n"
         f"Claimed: {entry.claimed} ({entry.metric}).{place}\nWhat to do: {entry.recommendation}",
         f"{more}: framebench claims '{entry.name}' --all.",
@@ -186,10 +186,10 @@ def make_answer(entry: Entry, device: str = "") -> Comparison:
     )
 
 
-def make_detail(entry: Entry) -> Comparison:
+def make_detail(entry: Entry) -> Table:
     """Return the answer, and one claim's measurements, the deciding ones first."""
     transfers = "yes" if entry.transfers_to_gpu else "no"
-    return Comparison.of_text(
+    return Table.of_text(
         f"{entry.name}: {entry.says}\nVerdict: {entry.judged}. Measured: "
         f"{entry.measured}{describe_times(entry)}; "
         f"claimed: {entry.claimed} ({entry.metric}).\nWhat to do: {entry.recommendation}",
@@ -218,7 +218,7 @@ def make_line_row(line: Line) -> tuple[str, ...]:
     return line.name, decides, line.number, verdict, records
 
 
-def make_tables(results: Results) -> list[Comparison]:
+def make_tables(results: Results) -> list[Table]:
     """Return what documents may show.
 
     The ledger of each machine that has records, the first one's with what GPUs have measured; of
@@ -253,14 +253,14 @@ def adds_to(published: Entry, entry: Entry) -> bool:
     return False
 
 
-def make_gpu_table(entries: Sequence[Entry]) -> Comparison:
+def make_gpu_table(entries: Sequence[Entry]) -> Table:
     """Return what was measured of each claim at full size, line by line."""
     rows = []
     for entry in entries:
         for line in entry.lines:
             if line.cases and not line.planned and line.value is not None:
                 rows.append((entry.name, entry.says, *make_line_row(line)))
-    return Comparison.of_text(
+    return Table.of_text(
         "Claims' arms on a GPU",
         "At full size, arm by arm; the table of claims has their verdicts together. A block is "
         "one draw: "

@@ -35,7 +35,7 @@ from framebench.suite import profiles
 from framebench.suite.case import Case
 
 if TYPE_CHECKING:
-    from framebench.analysis.comparison import Comparison
+    from framebench.analysis.rendering import Table
     from framebench.analysis.results import Results as Folder
 
 WIDE = 120  # columns that the support matrix takes with its reasons
@@ -82,7 +82,7 @@ def print_strategies(cases: Sequence[Case], as_json: bool) -> None:
             rows.append({"scenario": scenario, **dict(zip(support.HEADINGS, texts))})
         echo(json.dumps(rows, indent=1))
         return
-    tables: Iterable[Comparison]
+    tables: Iterable[Table]
     if cases:
         tables = support.describe_cases(cases)
     elif out.width >= WIDE:

@@ -30,7 +30,7 @@ from framebench.records import provenance, store
 from framebench.records.record import Record
 
 if TYPE_CHECKING:
-    from framebench.analysis.comparison import Comparison
+    from framebench.analysis.rendering import Table
     from framebench.analysis.results import Results as Folder
 
 SITE = Path("site")
@@ -143,37 +143,37 @@ def write_tables(
     """
     from framebench.publish.tables import make_tables
 
-    comparisons = make_tables(records, folder)
+    tables = make_tables(records, folder)
     if not machines:
-        for comparison in comparisons:
-            if comparison.machine:  # the others are of what several machines have published
-                comparison.terminal(out)
+        for table in tables:
+            if table.machine:  # the others are of what several machines have published
+                table.terminal(out)
     for machine in machines:
         print_summary(folder, machine)
         if to is None:
             continue
-        of_machine = [table.markdown() for table in comparisons if table.machine == machine]
+        of_machine = [table.markdown() for table in tables if table.machine == machine]
         target = to / f"{machine}.md"
         store.write_atomically("\n".join(of_machine), target)
         say(f"every table: {target}")
     if documents:
         are_all = len(records) == len(folder.records)
-        fill_documents(documents, folder, comparisons if are_all else None)
+        fill_documents(documents, folder, tables if are_all else None)
 
 
 def fill_documents(
     documents: list[Path],
     folder: Folder,
-    comparisons: list[Comparison] | None,
+    tables: list[Table] | None,
 ) -> None:
     """Fill in the tables of the documents.
 
-    `comparisons` are the tables of all records of the folder, where they were made before.
+    `tables` are the tables of all records of the folder, where they were made before.
     """
     from framebench.analysis.reports.documents import NoSuchTable, refresh
     from framebench.publish.tables import make_document_parts
 
-    parts = make_document_parts(folder, comparisons)
+    parts = make_document_parts(folder, tables)
     for document in documents:
         try:
             document.write_text(refresh(document.read_text(), parts))
@@ -186,9 +186,9 @@ def print_summary(folder: Folder, machine: str) -> None:
     from framebench.analysis.reports.answer import make_answer
     from framebench.analysis.tables import make_index
 
-    table = folder.table(machine)
-    for comparison in (make_answer(table), make_index(table)):
-        comparison.terminal(out)
+    rows = folder.table(machine)
+    for table in (make_answer(rows), make_index(rows)):
+        table.terminal(out)
 
 
 def write_site(records: list[Record], folder: Folder, target: Path) -> None:

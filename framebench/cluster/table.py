@@ -8,24 +8,24 @@ from collections.abc import Iterator, Sequence
 
 import pandas as pd
 
-from framebench.analysis.comparison import Comparison, Shown
+from framebench.analysis.rendering import Table, TableColumn
 from framebench.records.record import Record
 from framebench.strategies.strategy import FRAMEWORKS
 
 CASES, MACHINES, BLOCKS = 10_000, 100, 5
 Block = list[Record]
 COLUMNS = {
-    "blocks_of": Shown("blocks of"),
-    "measured": Shown("measured"),
-    "cases": Shown("cases in a block", ".1f"),
-    "minutes": Shown("minutes of a block", ".1f"),
-    "slowest": Shown("slowest", ".1f"),
-    "units": Shown(f"units of {CASES:,} cases", ",.0f"),
-    "hours": Shown("hours", ".1f"),
+    "blocks_of": TableColumn("blocks of"),
+    "measured": TableColumn("measured"),
+    "cases": TableColumn("cases in a block", ".1f"),
+    "minutes": TableColumn("minutes of a block", ".1f"),
+    "slowest": TableColumn("slowest", ".1f"),
+    "units": TableColumn(f"units of {CASES:,} cases", ",.0f"),
+    "hours": TableColumn("hours", ".1f"),
 }
 
 
-def make_tables(records: Sequence[Record]) -> Iterator[Comparison]:
+def make_tables(records: Sequence[Record]) -> Iterator[Table]:
     """Yield the table of the machine and protocol with the most timed blocks; nothing where there
     are none.
     """
@@ -52,7 +52,7 @@ def group_timed_blocks(records: Sequence[Record]) -> dict[tuple[str, int], list[
     return timed
 
 
-def make_table(machine: str, protocol: int, blocks: Sequence[Block]) -> Comparison:
+def make_table(machine: str, protocol: int, blocks: Sequence[Block]) -> Table:
     """Return the cost by framework whose strategies a block compares, and of all blocks."""
     rows = []
     for framework in FRAMEWORKS:
@@ -71,9 +71,7 @@ def make_table(machine: str, protocol: int, blocks: Sequence[Block]) -> Comparis
         "builds once, and a minute of "
         "calibration on each."
     )
-    return Comparison(
-        "What a run on many machines takes", caption, pd.DataFrame(rows), COLUMNS, left=1
-    )
+    return Table("What a run on many machines takes", caption, pd.DataFrame(rows), COLUMNS, left=1)
 
 
 def find_framework(block: Block) -> str:

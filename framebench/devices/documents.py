@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from framebench.analysis.comparison import Comparison
+from framebench.analysis.rendering import Table
 from framebench.analysis.results import Results
 from framebench.devices.catalog import DEVICES, Device, find
 from framebench.devices.needs import ALLOWED
@@ -16,7 +16,7 @@ from framebench.devices.releases.table import of_releases
 from framebench.devices.tables import batches, frame, strategies, table
 
 
-def of_device(device: Device, results: Path) -> list[Comparison]:
+def of_device(device: Device, results: Path) -> list[Table]:
     """Return what is cached for a device: strategies, largest batches, and releases."""
     predictions = list(every(results))
     return [
@@ -27,7 +27,7 @@ def of_device(device: Device, results: Path) -> list[Comparison]:
     ]
 
 
-def of_named(name: str, results: Path) -> list[Comparison]:
+def of_named(name: str, results: Path) -> list[Table]:
     """Return the same by the device's name, and how much is cached, for `report --device`.
 
     Raises UnknownDevice.
@@ -39,7 +39,7 @@ def of_named(name: str, results: Path) -> list[Comparison]:
     return of_device(device, results) + ([cached] if cached else [])
 
 
-def documents(results: Results) -> list[Comparison]:
+def documents(results: Results) -> list[Table]:
     """Return all tables."""
     tables = [table.tabulate_devices(), frame.columns()]
     for device in DEVICES:

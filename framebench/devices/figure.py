@@ -15,8 +15,8 @@ from matplotlib.ticker import PercentFormatter
 from packaging.version import Version
 
 from framebench.analysis import rows
-from framebench.analysis.comparison import MIB
 from framebench.analysis.figures import FigureRequest, page
+from framebench.analysis.rendering import MIB
 from framebench.analysis.results import Results
 from framebench.devices.catalog import find
 from framebench.devices.plans.planned import code_of

@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from framebench.analysis.comparison import Comparison, format_mib
+from framebench.analysis.rendering import Table, format_mib
 from framebench.explain.record import Explanation
 from framebench.explain.table import FINE, LARGEST, fold_numbers
 from framebench.records.record import INSTRUMENTS
@@ -75,7 +75,7 @@ def sum_by_layer(explanation: Explanation) -> Counter[tuple[str, str]]:
     return sizes
 
 
-def make_table(base: Explanation, change: Explanation) -> Comparison:
+def make_table(base: Explanation, change: Explanation) -> Table:
     """Return the table of the largest differences, the rest, what is unexplained, and the sum, in
     bytes.
     """
@@ -97,7 +97,7 @@ def make_table(base: Explanation, change: Explanation) -> Comparison:
     notes = [f"counted: {base.how}"]
     if change.how != base.how:
         notes.append(f"counted: {change.how}")
-    return Comparison.of_text(
+    return Table.of_text(
         f"The difference of two peaks: {describe_case(change)} against {describe_case(base)}",
         caption,
         ("layer", "kind", "against", "case", "difference"),

@@ -15,8 +15,8 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from framebench.analysis import rows
-from framebench.analysis.comparison import MIB, format_mib
 from framebench.analysis.figures import FigureRequest, page
+from framebench.analysis.rendering import MIB, format_mib
 from framebench.analysis.results import Results
 from framebench.explain.record import Explanation
 from framebench.explain.table import FINE, find_release, load_explanations, select_newest

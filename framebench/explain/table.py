@@ -9,7 +9,7 @@ from pathlib import Path
 
 from packaging.version import Version
 
-from framebench.analysis.comparison import MIB, Comparison, format_mib
+from framebench.analysis.rendering import MIB, Table, format_mib
 from framebench.explain.record import Explanation, Holder
 from framebench.records import store
 from framebench.suite.case import Case
@@ -102,7 +102,7 @@ def describe_cause(
     return ", ".join(f"{kind} {size / MIB:+,.1f} MiB" for kind, size in notable)
 
 
-def tabulate_kinds(explanation: Explanation) -> Comparison:
+def tabulate_kinds(explanation: Explanation) -> Table:
     """Return a table of the bytes at the peak by kind."""
     peak = explanation.peak
     rows = [
@@ -125,10 +125,10 @@ def tabulate_kinds(explanation: Explanation) -> Comparison:
         notes.append(f"the executable's plan: {parts}")
     notes.append(f"counted: {explanation.how}")
     title = f"The peak by kind: {explanation.case}"
-    return Comparison.of_text(title, "", ("kind", "MiB", "share"), rows, left=1, notes=tuple(notes))
+    return Table.of_text(title, "", ("kind", "MiB", "share"), rows, left=1, notes=tuple(notes))
 
 
-def tabulate_layers(explanation: Explanation) -> Comparison:
+def tabulate_layers(explanation: Explanation) -> Table:
     """Return a table of the largest holders at the peak.
 
     Layers that differ in a number only share a row.
@@ -147,7 +147,7 @@ def tabulate_layers(explanation: Explanation) -> Comparison:
     rest = [holder for _, holders in by_size[LARGEST:] for holder in holders]
     if rest:
         rows.append(("the rest", "", "", "", *tensors_and_size(rest)))
-    return Comparison.of_text(
+    return Table.of_text(
         f"Who holds it: {explanation.case}",
         f"The {LARGEST} largest, most first.",
         ("layer", "kind", "made in", "made by", "tensors", "MiB"),

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from framebench.analysis.comparison import Comparison
+from framebench.analysis.rendering import Table
 from framebench.analysis.results import Results
 from framebench.explain import against, table
 
 
-def make_tables(results: Results) -> list[Comparison]:
+def make_tables(results: Results) -> list[Table]:
     """Return each case's newest step by kind and by layer, and how two versions of a case
     differ.
     """

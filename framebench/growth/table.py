@@ -20,7 +20,7 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 import pandas as pd
 
-from framebench.analysis.comparison import ESSENTIAL, Comparison, Shown
+from framebench.analysis.rendering import ESSENTIAL, Table, TableColumn
 from framebench.growth.record import Growth
 
 SEGMENTS = 13
@@ -136,7 +136,7 @@ def describe_size(size: float | None) -> str:
     return f"{size:,.0f} B"
 
 
-def tabulate_slopes(growth: Growth) -> Comparison:
+def tabulate_slopes(growth: Growth) -> Table:
     """Return a table with a row for each instrument; its title is the verdict."""
     rows = []
     for name, slope in estimate_slopes(growth).items():
@@ -152,12 +152,12 @@ def tabulate_slopes(growth: Growth) -> Comparison:
             }
         )
     shown = {
-        "instrument": Shown("instrument"),
-        "verdict": Shown("verdict", priority=ESSENTIAL),
-        "value": Shown("per step", describe_size),
-        "low": Shown("from", describe_size),
-        "high": Shown("to", describe_size),
-        "least": Shown("can tell from", describe_size),
+        "instrument": TableColumn("instrument"),
+        "verdict": TableColumn("verdict", priority=ESSENTIAL),
+        "value": TableColumn("per step", describe_size),
+        "low": TableColumn("from", describe_size),
+        "high": TableColumn("to", describe_size),
+        "least": TableColumn("can tell from", describe_size),
     }
     steps = len(next(iter(growth.bytes.values())))
     caption = (
@@ -166,7 +166,7 @@ def tabulate_slopes(growth: Growth) -> Comparison:
         "growth from as much as the last column says"
     )
     title = f"{describe_subject(growth)}: {TITLES[judge(growth)]}"
-    return Comparison(title, caption, pd.DataFrame(rows), shown, notes=tuple(list_notes(growth)))
+    return Table(title, caption, pd.DataFrame(rows), shown, notes=tuple(list_notes(growth)))
 
 
 def describe_verdict(slope: Slope, least: int) -> str:
@@ -207,22 +207,22 @@ def list_notes(growth: Growth) -> list[str]:
     return notes
 
 
-def tabulate_kept(growth: Growth) -> Comparison:
+def tabulate_kept(growth: Growth) -> Table:
     """Return a table of what the watched steps left behind."""
     shown = {
-        "what": Shown("what"),
-        "made_at": Shown("made at"),
-        "kind": Shown("kind"),
-        "note": Shown("held"),
-        "per_step": Shown("per step", ",.1f"),
-        "bytes_per_step": Shown("bytes per step", describe_size, priority=ESSENTIAL),
+        "what": TableColumn("what"),
+        "made_at": TableColumn("made at"),
+        "kind": TableColumn("kind"),
+        "note": TableColumn("held"),
+        "per_step": TableColumn("per step", ",.1f"),
+        "bytes_per_step": TableColumn("bytes per step", describe_size, priority=ESSENTIAL),
     }
     caption = (
         f"in {growth.watched} more steps, which were watched; the bytes of a tensor stand in the "
         "row of its storage, and those of a graph that it keeps in the table above"
     )
     data = pd.DataFrame([row.model_dump() for row in growth.kept], columns=list(shown))
-    return Comparison(f"{growth.case}: what piles up", caption, data, shown, left=4)
+    return Table(f"{growth.case}: what piles up", caption, data, shown, left=4)
 
 
 def as_json(growth: Growth) -> dict[str, Any]:

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from framebench.analysis import batch_tables, frames, tables
-from framebench.analysis.comparison import Comparison
 from framebench.analysis.part_tables import make_part_tables
+from framebench.analysis.rendering import Table
 from framebench.analysis.reports import support
 from framebench.analysis.reports.documents import Generated
 from framebench.analysis.results import Results
@@ -27,8 +27,8 @@ if TYPE_CHECKING:
     import pandas as pd
 
 
-def make_tables_in_use(table: pd.DataFrame) -> list[Comparison]:
-    """Return every comparison of the strategies that people use.
+def make_tables_in_use(table: pd.DataFrame) -> list[Table]:
+    """Return every table of the strategies that people use.
 
     The rows are of one version of each framework.
     """
@@ -41,8 +41,8 @@ def make_tables_in_use(table: pd.DataFrame) -> list[Comparison]:
     ]
 
 
-def make_tables(records: Sequence[Record], results: Results) -> list[Comparison]:
-    """Return every comparison of these records.
+def make_tables(records: Sequence[Record], results: Results) -> list[Table]:
+    """Return every table of these records.
 
     Besides strategies in use there are those only for claims, cases over ranks, and versions.
     `results` is the folder of the records, whose searches say what processes keep.
@@ -58,24 +58,24 @@ def make_tables(records: Sequence[Record], results: Results) -> list[Comparison]
 
 def make_document_parts(
     results: Results,
-    comparisons: Sequence[Comparison] | None = None,
+    record_tables: Sequence[Table] | None = None,
 ) -> list[Generated]:
     """Return everything that a document may show, of every machine: tables and sentences.
 
-    `comparisons` are the tables of all records, where they were made before (`make_tables`).
+    `record_tables` are the tables of all records, where they were made before (`make_tables`).
     """
-    return [*make_document_tables(results, comparisons), *readme.describe_results(results)]
+    return [*make_document_tables(results, record_tables), *readme.describe_results(results)]
 
 
 def make_document_tables(
     results: Results,
-    comparisons: Sequence[Comparison] | None = None,
-) -> list[Comparison]:
+    record_tables: Sequence[Table] | None = None,
+) -> list[Table]:
     """Return the tables among them."""
-    if comparisons is None:
-        comparisons = make_tables(results.records, results)
+    if record_tables is None:
+        record_tables = make_tables(results.records, results)
     return [
-        *comparisons,
+        *record_tables,
         describe_columns(),
         *support.make_tables(),
         *claims.make_tables(results),
@@ -87,10 +87,10 @@ def make_document_tables(
     ]
 
 
-def describe_columns() -> Comparison:
+def describe_columns() -> Table:
     """Return the columns of `framebench.load()` with their units and meanings."""
     head = frames.Column._fields
-    return Comparison.of_text(
+    return Table.of_text(
         "Columns of framebench.load()",
         "Generated from framebench/analysis/frames.py. A ratio, a share and a text have no unit.",
         head,

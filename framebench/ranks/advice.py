@@ -8,20 +8,20 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from framebench.analysis.comparison import DETAIL, ESSENTIAL, Comparison, Shown, format_mib
 from framebench.analysis.needs import MARGIN, compute_needs, format_needs
+from framebench.analysis.rendering import DETAIL, ESSENTIAL, Table, TableColumn, format_mib
 from framebench.ranks.prediction import Prediction
 from framebench.suite.case import Case
 
 HEAD = (
     "framework",
-    Shown("strategy", priority=ESSENTIAL),
+    TableColumn("strategy", priority=ESSENTIAL),
     "ranks",
     "batch of a rank",
-    Shown("needs MiB", priority=ESSENTIAL),
-    Shown("of budget", priority=DETAIL),
-    Shown("judged by", priority=DETAIL),
-    Shown("peak MiB", priority=ESSENTIAL),
+    TableColumn("needs MiB", priority=ESSENTIAL),
+    TableColumn("of budget", priority=DETAIL),
+    TableColumn("judged by", priority=DETAIL),
+    TableColumn("peak MiB", priority=ESSENTIAL),
 )
 CAPTION = (
     f"MiB = 2^20 bytes, of the fullest rank. needs = {MARGIN:.2f} x (peak + what a process keeps "
@@ -98,7 +98,7 @@ def summarize(advice: RankAdvice) -> str:
     return f"Of the {count} strategies that are predicted none fits into {budget}{closest}."
 
 
-def make_table(advice: RankAdvice) -> Comparison:
+def make_table(advice: RankAdvice) -> Table:
     """Return a table of what fits, then what does not; notes say what is not predicted, and why."""
     rows = []
     for offer in (*advice.fitting, *advice.too_large):
@@ -121,7 +121,7 @@ def make_table(advice: RankAdvice) -> Comparison:
         f"{case.size}"
     )
     notes = tuple(f"{case.strategy}: not predicted, {why}" for case, why in advice.unpredicted)
-    return Comparison.of_text(
+    return Table.of_text(
         f"{subject}, within {format_mib(advice.budget)} MiB",
         CAPTION,
         HEAD,

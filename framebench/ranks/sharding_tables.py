@@ -10,8 +10,8 @@ from dataclasses import replace
 from math import prod
 from pathlib import Path
 
-from framebench.analysis.comparison import Comparison, format_mib, format_number
 from framebench.analysis.lower_bound import count_korthikanti_bytes
+from framebench.analysis.rendering import Table, format_mib, format_number
 from framebench.models import spec
 from framebench.models.spec import Param
 from framebench.ranks import sharding
@@ -33,7 +33,7 @@ DIVISIONS = {
 }
 
 
-def make_tables(root: Path) -> list[Comparison]:
+def make_tables(root: Path) -> list[Table]:
     """Return the formulas, and the predictions that are saved in this results folder."""
     tables = [tabulate_formulas()]
     tables += [tabulate_counts(size) for size in COUNTED_SIZES]
@@ -55,7 +55,7 @@ def list_shapes(size: str) -> Shapes:
     return [parameter.shape for parameter in list_parameters(size) if parameter.trainable]
 
 
-def tabulate_formulas() -> Comparison:
+def tabulate_formulas() -> Table:
     """Return a table of the formulas: bytes for each parameter, with no largest layer."""
     rows = []
     for formula in sharding.FORMULAS:
@@ -68,10 +68,10 @@ def tabulate_formulas() -> Comparison:
         "each parameter. The two of DeepSpeed are its own estimators for a GPU without offloading."
     )
     head = ("formula", *(f"N = {ranks}" for ranks in RANKS), "bytes a parameter", "source")
-    return Comparison.of_text("Formulas of what a rank holds", caption, head, rows, left=1)
+    return Table.of_text("Formulas of what a rank holds", caption, head, rows, left=1)
 
 
-def tabulate_counts(size: str) -> Comparison:
+def tabulate_counts(size: str) -> Table:
     """Return a table of each strategy's states, and of the formula for it."""
     shapes = list_shapes(size)
     parameters = sharding.count_all(shapes, 1)
@@ -117,7 +117,7 @@ def tabulate_counts(size: str) -> Comparison:
         "off",
         "why",
     )
-    return Comparison.of_text(f"What a rank holds, size {size}", caption, head, rows, left=1)
+    return Table.of_text(f"What a rank holds, size {size}", caption, head, rows, left=1)
 
 
 def find_largest_module(size: str) -> int:
@@ -131,7 +131,7 @@ def find_largest_module(size: str) -> int:
     return max(modules.values())
 
 
-def tabulate_unevenness() -> Comparison:
+def tabulate_unevenness() -> Table:
     """Return a table of what the fullest rank holds over an even share."""
     rows = []
     for size in SIZES:
@@ -148,7 +148,7 @@ def tabulate_unevenness() -> Comparison:
         "tensors, the largest first; the embedding is one of them."
     )
     head = ("size", "parameters", "division", *(f"N = {ranks}" for ranks in MANY_RANKS))
-    return Comparison.of_text("The fullest rank over an even share", caption, head, rows, left=3)
+    return Table.of_text("The fullest rank over an even share", caption, head, rows, left=3)
 
 
 def load_predictions(root: Path) -> list[Prediction]:
@@ -168,7 +168,7 @@ def rank_prediction(prediction: Prediction) -> tuple[int, bool, int, int]:
     return framework, case.size != "cpu", strategy, case.ranks
 
 
-def tabulate_predictions(predictions: Iterable[Prediction]) -> Comparison:
+def tabulate_predictions(predictions: Iterable[Prediction]) -> Table:
     """Return a table of the predicted peaks of one rank, and what bounds their parts."""
     predictions = list(predictions)
     caption = (
@@ -195,7 +195,7 @@ def tabulate_predictions(predictions: Iterable[Prediction]) -> Comparison:
         "formula",
     )
     rows = [make_prediction_row(prediction) for prediction in predictions]
-    return Comparison.of_text("Peaks of one rank, predicted", caption, head, rows, left=3)
+    return Table.of_text("Peaks of one rank, predicted", caption, head, rows, left=3)
 
 
 def make_prediction_row(prediction: Prediction) -> tuple[str, ...]:

@@ -11,8 +11,8 @@ from typing import NamedTuple
 
 import pandas as pd
 
-from framebench.analysis.comparison import DETAIL, ESSENTIAL, MIB, Comparison, Shown
 from framebench.analysis.frames import make_rows
+from framebench.analysis.rendering import DETAIL, ESSENTIAL, MIB, Table, TableColumn
 from framebench.analysis.selection import select_cases, select_current, select_one_version
 from framebench.ranks.sharding import PARTS
 from framebench.records.record import Record
@@ -25,21 +25,21 @@ def say_yes(is_so: bool) -> str:
     return "yes" if is_so else "NO"
 
 
-SIZE = Shown("", ",.1f", 1 / MIB)
+SIZE = TableColumn("", ",.1f", 1 / MIB)
 SHOWN = {
-    "workload": Shown("workload"),
-    "framework": Shown("framework"),
-    "strategy": Shown("strategy", priority=ESSENTIAL),
-    "batch": Shown("batch"),
-    "ranks": Shown("ranks"),
+    "workload": TableColumn("workload"),
+    "framework": TableColumn("framework"),
+    "strategy": TableColumn("strategy", priority=ESSENTIAL),
+    "batch": TableColumn("batch"),
+    "ranks": TableColumn("ranks"),
     **{name: replace(SIZE, name=name) for name in PARTS},
     "fullest_rank_bytes": replace(SIZE, name="fullest peak"),
     "emptiest_rank_bytes": replace(SIZE, name="emptiest peak"),
     "predicted_bytes": replace(SIZE, name="predicted"),
-    "off": Shown("predicted / measured - 1", "+.1%"),
-    "verified": Shown("verified", say_yes, priority=DETAIL),
-    "effect_proven": Shown("effect", say_yes, priority=DETAIL),
-    "peak_instrument": Shown("instrument"),
+    "off": TableColumn("predicted / measured - 1", "+.1%"),
+    "verified": TableColumn("verified", say_yes, priority=DETAIL),
+    "effect_proven": TableColumn("effect", say_yes, priority=DETAIL),
+    "peak_instrument": TableColumn("instrument"),
 }
 CAPTION = (
     "MiB (2^20 bytes) of one rank: what it holds between two steps, counted from its storages (the "
@@ -58,7 +58,7 @@ class TableKey(NamedTuple):
     size: str
 
 
-def make_tables(records: Iterable[Record]) -> Iterator[Comparison]:
+def make_tables(records: Iterable[Record]) -> Iterator[Table]:
     """Yield a table for each machine, scenario and size that has cases over ranks."""
     of_ranks = [
         record for record in select_one_version(select_current(records)) if record.parsed.ranks > 1
@@ -77,7 +77,7 @@ def make_tables(records: Iterable[Record]) -> Iterator[Comparison]:
             table["predicted_bytes"].astype(float) / table["fullest_rank_bytes"].astype(float) - 1
         )
         versions = sorted(set(table["framework"] + " " + table["framework_version"].fillna("-")))
-        yield Comparison(
+        yield Table(
             f"Over ranks: {key.scenario}, size {key.size}",
             f"{CAPTION}Machine {key.machine}; {', '.join(versions)}.",
             show_status(table),

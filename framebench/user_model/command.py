@@ -52,7 +52,7 @@ from framebench.user_model.measure import list_remarks, measure_blocks
 if TYPE_CHECKING:
     from matplotlib.figure import Figure as Drawing
 
-    from framebench.analysis.comparison import Comparison
+    from framebench.analysis.rendering import Table
 
 FOLDER = runner.RESULTS / "own"
 BLOCKS = 3  # the fewest that give an interval
@@ -432,7 +432,7 @@ def write_pictures(
     figure: Path | None,
     html: Path | None,
     drawing: Drawing | None,
-    tables: Sequence[Comparison],
+    tables: Sequence[Table],
     sentences: Sequence[str],
 ) -> None:
     """Write the figure and the page, as far as they are asked for; there may be nothing to draw."""

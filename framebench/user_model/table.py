@@ -9,17 +9,17 @@ from typing import Any
 
 import pandas as pd
 
-from framebench.analysis.comparison import (
+from framebench.analysis.frames import find_decided
+from framebench.analysis.needs import compute_needs, format_needs
+from framebench.analysis.rendering import (
     DETAIL,
     ESSENTIAL,
-    Comparison,
-    Shown,
+    Table,
+    TableColumn,
     format_mib,
     format_number,
     is_missing,
 )
-from framebench.analysis.frames import find_decided
-from framebench.analysis.needs import compute_needs, format_needs
 from framebench.analysis.tables import SHOWN, describe_conditions, describe_timing, make_cells
 from framebench.records.record import Record
 from framebench.records.search import Fit
@@ -28,19 +28,21 @@ from framebench.suite.result import StrategyEffect
 
 # by the framework's own counter, which sees what a model of a few MiB changes; host.rss does not
 PEAKS = {
-    "peak_bytes": Shown("peak MiB", ",.1f", 1 / 2**20, priority=ESSENTIAL),
-    "peak_ratio": Shown("peak x base", ".2f", priority=ESSENTIAL),
+    "peak_bytes": TableColumn("peak MiB", ",.1f", 1 / 2**20, priority=ESSENTIAL),
+    "peak_ratio": TableColumn("peak x base", ".2f", priority=ESSENTIAL),
 }
-NEEDS = {"needs_bytes": Shown("needs MiB", format_needs, priority=ESSENTIAL)}
-SAVED = {"activation_bytes": Shown("saved MiB", ",.1f", 1 / 2**20)}
+NEEDS = {"needs_bytes": TableColumn("needs MiB", format_needs, priority=ESSENTIAL)}
+SAVED = {"activation_bytes": TableColumn("saved MiB", ",.1f", 1 / 2**20)}
 MEANING = "; saved = what the forward pass keeps for the backward pass"
 GRAPH = "; Jittor's graph of the step, which holds no tensors, is part of both"
-UNTRACKED = {"elsewhere_bytes": Shown("held elsewhere MiB", ",.1f", 1 / 2**20, priority=DETAIL)}
-LIBRARIES = {"library_bytes": Shown("libraries MiB", ",.1f", 1 / 2**20, priority=DETAIL)}
+UNTRACKED = {
+    "elsewhere_bytes": TableColumn("held elsewhere MiB", ",.1f", 1 / 2**20, priority=DETAIL)
+}
+LIBRARIES = {"library_bytes": TableColumn("libraries MiB", ",.1f", 1 / 2**20, priority=DETAIL)}
 SHOWN_FROM = 2**20 / 20  # bytes: what is less is 0.0 MiB in a table
 TIMES = ("step_time_s", "range", "relative", "first_step_s")
 NAMED = 5  # holders in a note
-INSTRUMENT = {"peak_instrument": Shown("instrument", priority=DETAIL)}
+INSTRUMENT = {"peak_instrument": TableColumn("instrument", priority=DETAIL)}
 
 
 TableRow = dict[Any, Any]  # a row of `framebench.analysis.frames.frame`, by column
@@ -75,7 +77,7 @@ def collect_remarks(records: list[Record]) -> Remarks:
     )
 
 
-def make_table(df: pd.DataFrame, left_out: dict[str, str], remarks: Remarks) -> Comparison:
+def make_table(df: pd.DataFrame, left_out: dict[str, str], remarks: Remarks) -> Table:
     """Return the table of one user model, one row per strategy.
 
     Notes list the strategies that failed, with their status, and those that do not apply, with the
@@ -88,7 +90,7 @@ def make_table(df: pd.DataFrame, left_out: dict[str, str], remarks: Remarks) -> 
     """
     first = df.iloc[0]
     model_name = first["size"]  # a user model's name takes the place of the size
-    return Comparison(
+    return Table(
         f"{model_name} in {first['framework']}, {first['scenario']}, batch {first['batch']}",
         make_caption(df),
         make_cells_with_status(df),
@@ -115,7 +117,7 @@ def make_caption(df: pd.DataFrame) -> str:
     )
 
 
-def choose_columns(df: pd.DataFrame, remarks: Remarks) -> dict[str, Shown]:
+def choose_columns(df: pd.DataFrame, remarks: Remarks) -> dict[str, TableColumn]:
     """Return the columns that have something to show."""
     columns = {"strategy": SHOWN["strategy"], **PEAKS, **NEEDS}
     columns["cold_peak_bytes"] = SHOWN["cold_peak_bytes"]
@@ -167,7 +169,7 @@ def has_libraries(df: pd.DataFrame) -> bool:
     return bool((df["library_bytes"] >= SHOWN_FROM).any())
 
 
-def make_first_table(df: pd.DataFrame, remarks: Remarks) -> Comparison:
+def make_first_table(df: pd.DataFrame, remarks: Remarks) -> Table:
     """Return the table of memory and verification, while there are no times yet."""
     table = make_table(df, {}, remarks)
     shown = {name: column for name, column in table.shown.items() if name not in TIMES}
@@ -440,9 +442,9 @@ def find_needs(row: TableRow) -> float | None:
     return needs
 
 
-def make_batch_table(fits: list[Fit]) -> Comparison:
+def make_batch_table(fits: list[Fit]) -> Table:
     """Return the largest batch that each strategy was seen to fit at."""
-    return Comparison.of_text(
+    return Table.of_text(
         f"The largest batch within {format_mib(fits[0].budget_bytes)} MiB",
         "Tried under an enforced limit, each batch in a fresh process; the loss was only seen to "
         "be finite.",

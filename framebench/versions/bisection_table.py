@@ -7,7 +7,7 @@ from pathlib import Path
 import pandas as pd
 from packaging.version import Version
 
-from framebench.analysis.comparison import ESSENTIAL, Comparison, Shown
+from framebench.analysis.rendering import ESSENTIAL, Table, TableColumn
 from framebench.analysis.results import Results
 from framebench.records import store
 from framebench.versions.bisection_record import FLOOR, Bisection, ReleaseResult
@@ -15,7 +15,7 @@ from framebench.versions.bisection_record import FLOOR, Bisection, ReleaseResult
 LONGEST_REASON = 100  # characters
 
 
-def make_documents(results: Results) -> list[Comparison]:
+def make_documents(results: Results) -> list[Table]:
     """Return a table of each bisection that was saved."""
     return [make_table(bisection) for bisection in read_saved(results.root)]
 
@@ -28,23 +28,23 @@ def read_saved(results: Path) -> list[Bisection]:
     return [store.read_model(Bisection, file) for file in files]
 
 
-def make_table(bisection: Bisection) -> Comparison:
+def make_table(bisection: Bisection) -> Table:
     """Return every release that was tried, oldest first, with its change against the oldest that
     runs, and the answer.
     """
     framework, quantity = bisection.framework, bisection.quantity
     if quantity == "peak":
-        value_column = Shown("peak (MiB)", ",.2f", 2**-20)
+        value_column = TableColumn("peak (MiB)", ",.2f", 2**-20)
     else:
-        value_column = Shown("instructions (million)", ",.2f", 1e-6)
+        value_column = TableColumn("instructions (million)", ",.2f", 1e-6)
     columns = {
-        "release": Shown(framework),
+        "release": TableColumn(framework),
         "value": value_column,
-        "processes": Shown("processes", ".0f"),
-        "noise": Shown("noise", ".1%"),
-        "change": Shown("change", "+.1%"),
-        "verdict": Shown("verdict", priority=ESSENTIAL),
-        "beside": Shown("beside it"),
+        "processes": TableColumn("processes", ".0f"),
+        "noise": TableColumn("noise", ".1%"),
+        "change": TableColumn("change", "+.1%"),
+        "verdict": TableColumn("verdict", priority=ESSENTIAL),
+        "beside": TableColumn("beside it"),
     }
     results = sorted(bisection.tried, key=lambda result: Version(result.release))
     base = next((result for result in results if result.values), None)
@@ -62,7 +62,7 @@ def make_table(bisection: Bisection) -> Comparison:
         "verified is stepped over."
     )
     title = f"Releases of {framework}: {bisection.case}{device}"
-    return Comparison(title, caption, pd.DataFrame(rows, columns=list(columns)), columns, left=1)
+    return Table(title, caption, pd.DataFrame(rows, columns=list(columns)), columns, left=1)
 
 
 def make_row(

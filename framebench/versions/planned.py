@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pandas as pd
 
-from framebench.analysis.comparison import ESSENTIAL, MIB, Comparison, Shown
+from framebench.analysis.rendering import ESSENTIAL, MIB, Table, TableColumn
 from framebench.analysis.statistics import PEAK
 from framebench.cli.shared import echo, err, fail, out, say
 from framebench.devices import catalog
@@ -214,22 +214,22 @@ def make_table(
     comparisons: Sequence[PlanComparison],
     minimum: float,
     how: str,
-) -> Comparison:
+) -> Table:
     """Return the plans to the byte, and their difference."""
     columns = {
-        "case": Shown("case"),
-        "base": Shown(f"{base} MiB", ",.2f", 1 / MIB),
-        "change": Shown(f"{change} MiB", ",.2f", 1 / MIB),
-        "difference": Shown("bytes", "+,.0f"),
-        "grown": Shown("change", "+.2%"),
-        "verdict": Shown("verdict", priority=ESSENTIAL),
+        "case": TableColumn("case"),
+        "base": TableColumn(f"{base} MiB", ",.2f", 1 / MIB),
+        "change": TableColumn(f"{change} MiB", ",.2f", 1 / MIB),
+        "difference": TableColumn("bytes", "+,.0f"),
+        "grown": TableColumn("change", "+.2%"),
+        "verdict": TableColumn("verdict", priority=ESSENTIAL),
     }
     data = pd.DataFrame([asdict(comparison) for comparison in comparisons])
     data = data.astype({"base": "float", "change": "float"})
     data["difference"] = data["change"] - data["base"]
     data["grown"] = data["change"] / data["base"] - 1
     data["verdict"] = [comparison.verdict(minimum) for comparison in comparisons]
-    return Comparison(
+    return Table(
         f"What {change} plans for one {device} against {base}",
         f"{how} A regression is {minimum:.0%} more or above.",
         data,

@@ -13,7 +13,7 @@ from pathlib import Path
 import pandas as pd
 from packaging.version import Version
 
-from framebench.analysis.comparison import DETAIL, ESSENTIAL, Comparison, Shown
+from framebench.analysis.rendering import DETAIL, ESSENTIAL, Table, TableColumn
 from framebench.analysis.reports import verdicts
 from framebench.analysis.statistics import NO_INTERVAL, PEAK
 from framebench.explain import table as explanations
@@ -35,17 +35,17 @@ from framebench.versions.judge import (
 
 FOLDED = (UNDECIDED, FEW)  # verdicts that are counted below a table, not shown
 COLUMNS = {
-    "machine": Shown("machine"),
-    "case": Shown("case"),
-    "quantity": Shown("quantity"),
-    "base": Shown("base"),
-    "change": Shown("change"),
-    "ratio": Shown("ratio", ".3f", priority=ESSENTIAL),
-    "interval": Shown("95 % interval", priority=DETAIL),
-    "minimum": Shown("minimum", priority=DETAIL),
-    "p": Shown("p", ".3f", priority=DETAIL),
-    "blocks": Shown("blocks", priority=DETAIL),
-    "verdict": Shown("verdict", priority=ESSENTIAL),
+    "machine": TableColumn("machine"),
+    "case": TableColumn("case"),
+    "quantity": TableColumn("quantity"),
+    "base": TableColumn("base"),
+    "change": TableColumn("change"),
+    "ratio": TableColumn("ratio", ".3f", priority=ESSENTIAL),
+    "interval": TableColumn("95 % interval", priority=DETAIL),
+    "minimum": TableColumn("minimum", priority=DETAIL),
+    "p": TableColumn("p", ".3f", priority=DETAIL),
+    "blocks": TableColumn("blocks", priority=DETAIL),
+    "verdict": TableColumn("verdict", priority=ESSENTIAL),
 }
 RULE = (
     "Ratio: change over base; above 1 is worse. How it is decided: docs/versions.md. "
@@ -64,7 +64,7 @@ def make_table(
     rows: Sequence[QuantityComparison],
     find_cause: Cause = find_no_cause,
     folded: Sequence[str] = FOLDED,
-) -> Comparison:
+) -> Table:
     """Return the rows of one pair of versions: regressions first, the largest ahead.
 
     Rows with the verdicts `folded` are counted in the notes. Raises ValueError for no rows.
@@ -81,7 +81,7 @@ def make_table(
     if len(machines) == 1:
         del columns["machine"]
     notes = [*list_reasons(rows), *list_causes(shown, find_cause), *count_folded(rows, folded)]
-    return Comparison(
+    return Table(
         make_title(rows[0].base, rows[0].change),
         f"Memory and times together: {count_verdicts(rows)}. {list_instruments(rows)}{RULE} "
         f"{describe_conditions(rows)}",
@@ -265,13 +265,13 @@ def describe_conditions(rows: Iterable[QuantityComparison]) -> str:
     )
 
 
-def make_report_tables(records: Iterable[Record], results: Path) -> list[Comparison]:
+def make_report_tables(records: Iterable[Record], results: Path) -> list[Table]:
     """Return what a report shows of versions, from the records of single processes."""
     single = [record for record in records if record.parsed.ranks == 1]
     return make_tables(single, explanations.load_causes(results))
 
 
-def make_tables(records: Iterable[Record], find_cause: Cause = find_no_cause) -> list[Comparison]:
+def make_tables(records: Iterable[Record], find_cause: Cause = find_no_cause) -> list[Table]:
     """Return a table for each version and the one before it, by machine and framework, where both
     have a case.
     """

@@ -10,7 +10,7 @@ from pathlib import Path
 import typer
 
 from framebench.analysis import frames
-from framebench.analysis.comparison import Comparison
+from framebench.analysis.rendering import Table
 from framebench.analysis.results import Results
 from framebench.analysis.selection import select_current, select_one_version
 from framebench.analysis.tables import select_in_use
@@ -21,7 +21,7 @@ from studies.tables import IntoReadme, show_tables
 STUDY = Path(__file__).parent
 
 
-def make_tables() -> list[Comparison]:
+def make_tables() -> list[Table]:
     """Return a table for each machine, scenario and size of the published records."""
     records = Results(runner.RESULTS).records
     return list(

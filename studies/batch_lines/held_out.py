@@ -9,16 +9,16 @@ import numpy as np
 import pandas as pd
 
 from framebench.analysis.breakdown import find_lower_bound
-from framebench.analysis.comparison import (
+from framebench.analysis.predict import Line, fit_line
+from framebench.analysis.rendering import (
     DETAIL,
     ESSENTIAL,
     MIB,
-    Comparison,
-    Shown,
+    Table,
+    TableColumn,
     format_mib,
     is_missing,
 )
-from framebench.analysis.predict import Line, fit_line
 from framebench.analysis.tables import describe_conditions
 from framebench.strategies.strategy import FRAMEWORKS
 
@@ -84,25 +84,25 @@ def _held_out_of(group: pd.DataFrame) -> pd.Series:
     return pd.concat([last, pd.Series(prediction, dtype=object)])
 
 
-BYTES = Shown("", ",.1f", 1 / MIB)
+BYTES = TableColumn("", ",.1f", 1 / MIB)
 SHOWN = {
-    "workload": Shown("workload"),
-    "framework": Shown("framework"),
-    "strategy": Shown("strategy", priority=ESSENTIAL),
-    "known": Shown("from batches", lambda batches: ", ".join(map(str, batches))),
-    "batch": Shown("batch"),
+    "workload": TableColumn("workload"),
+    "framework": TableColumn("framework"),
+    "strategy": TableColumn("strategy", priority=ESSENTIAL),
+    "known": TableColumn("from batches", lambda batches: ", ".join(map(str, batches))),
+    "batch": TableColumn("batch"),
     "fixed": replace(BYTES, name="fixed"),
-    "per_sample": Shown("per sample", ",.2f", 1 / MIB),
+    "per_sample": TableColumn("per sample", ",.2f", 1 / MIB),
     "predicted": replace(BYTES, name="predicted", priority=ESSENTIAL),
-    "interval": Shown("95 % interval", priority=DETAIL),
+    "interval": TableColumn("95 % interval", priority=DETAIL),
     "peak_bytes": replace(BYTES, name="measured", priority=ESSENTIAL),
-    "error": Shown("error", "+.1%", priority=ESSENTIAL),
-    "error_over_bound": Shown("error, lower bound known", "+.1%"),
-    "peak_instrument": Shown("instrument"),
+    "error": TableColumn("error", "+.1%", priority=ESSENTIAL),
+    "error_over_bound": TableColumn("error, lower bound known", "+.1%"),
+    "peak_instrument": TableColumn("instrument"),
 }
 
 
-def comparisons(table: pd.DataFrame) -> Iterator[Comparison]:
+def comparisons(table: pd.DataFrame) -> Iterator[Table]:
     """The held-out largest batch, for each machine, scenario and size."""
     predictions = held_out(table)
     if predictions.empty:
@@ -116,7 +116,7 @@ def comparisons(table: pd.DataFrame) -> Iterator[Comparison]:
         place=[FRAMEWORKS.index(framework) for framework in predictions["framework"]],
     )
     for (machine, scenario, size), group in predictions.groupby(["machine", "scenario", "size"]):
-        yield Comparison(
+        yield Table(
             f"Prediction of the peak at the largest batch, {scenario}, size {size}",
             "MiB (2^20 bytes). A straight line through the peaks at the smaller batches predicts "
             "the largest. Interval: "

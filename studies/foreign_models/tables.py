@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from framebench.analysis.comparison import Comparison, format_mib
+from framebench.analysis.rendering import Table, format_mib
 
 ALLOWED = 0.03
 RIGHT, UNPROVEN, UNSUPPORTED = "right", "right, effect not proven", "left out"
@@ -26,7 +26,7 @@ FOREIGN_HEAD = (
 FRAMEWORK_PACKAGES = "torch", "jax", "optax", "jittor"
 
 
-def foreign(rows: list[dict[str, Any]]) -> Comparison:
+def foreign(rows: list[dict[str, Any]]) -> Table:
     """Peaks by two instruments, and what came of strategies where they were verified, too."""
     read = [row for row in rows if "failed" not in row]
     beyond = [row for row in read if abs(off(row)) > ALLOWED]
@@ -46,7 +46,7 @@ def foreign(rows: list[dict[str, Any]]) -> Comparison:
         "that do not apply. "
         f"{in_all(read)}{machines(read)}, at {', '.join(made)}."
     )
-    return Comparison.of_text(
+    return Table.of_text(
         "Models of other people's packages", caption, FOREIGN_HEAD, [*map(of_foreign, rows)], left=2
     )
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import typer
 
-from framebench.analysis.comparison import Comparison
+from framebench.analysis.rendering import Table
 from framebench.devices.plans.store import every
 from studies import gpu_session
 from studies.gpu_allocator import replay, workspaces
@@ -16,7 +16,7 @@ STUDY = Path(__file__).parent
 FIRST_PREDICTIONS = Path(gpu_session.__file__).parent / "data"
 
 
-def make_tables() -> list[Comparison]:
+def make_tables() -> list[Table]:
     """Return the replayed histories, then what cuDNN answered."""
     replayed = replay.table(every(FIRST_PREDICTIONS, "planned_earlier"))
     return [*([replayed] if replayed else []), *workspaces.tables()]

@@ -16,7 +16,7 @@ from itertools import combinations, pairwise
 from pathlib import Path
 from typing import Any
 
-from framebench.analysis.comparison import Comparison, format_mib
+from framebench.analysis.rendering import Table, format_mib
 from framebench.devices.plans.planned import Planned
 from framebench.devices.simulation.addresses import Addresses
 from framebench.devices.simulation.allocator import Allocator
@@ -117,7 +117,7 @@ def replayed(history: History) -> Stats:
     return replay(history).stats
 
 
-def table(predictions: Iterable[Planned]) -> Comparison | None:
+def table(predictions: Iterable[Planned]) -> Table | None:
     """Every history; None where there is none."""
     simulated = {
         (p.case, p.framework_version): p.peak_bytes for p in predictions if p.framework == "torch"
@@ -135,9 +135,7 @@ def table(predictions: Iterable[Planned]) -> Comparison | None:
         "the prediction, which knows no workspaces."
     )
     return (
-        Comparison.of_text("A card's requests, replayed", caption, HEAD, rows, left=2)
-        if rows
-        else None
+        Table.of_text("A card's requests, replayed", caption, HEAD, rows, left=2) if rows else None
     )
 
 

@@ -18,7 +18,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from framebench.analysis.comparison import Comparison, format_mib
+from framebench.analysis.rendering import Table, format_mib
 from studies.gpu_allocator.replay import DATA, FOLDER, History, read, replay
 
 ANSWERS = "workspaces"  # beside the folder of histories, with the same names inside
@@ -148,7 +148,7 @@ def last_step(history: History) -> tuple[list[int], list[int]]:
     return requests, passing
 
 
-def tables(root: Path = DATA) -> list[Comparison]:
+def tables(root: Path = DATA) -> list[Table]:
     """Of each case how many answers are the card's choices, then each convolution; none where
     nothing was asked.
     """
@@ -167,10 +167,10 @@ def tables(root: Path = DATA) -> list[Comparison]:
         "answer are left out."
     )
     return [
-        Comparison.of_text(
+        Table.of_text(
             "cuDNN asked without a card", by_case, SHARES, [_share(*one) for one in found], left=2
         ),
-        Comparison.of_text(
+        Table.of_text(
             "Workspaces, recorded and asked",
             by_layer,
             LAYERS,

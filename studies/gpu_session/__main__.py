@@ -10,7 +10,7 @@ from typing import Annotated
 
 import typer
 
-from framebench.analysis.comparison import Comparison
+from framebench.analysis.rendering import Table
 from framebench.devices.plans.store import every
 from framebench.engine import runner
 from framebench.records import store
@@ -21,7 +21,7 @@ STUDY = Path(__file__).parent
 EARLIER = "planned_earlier"  # below data/: the first predictions, as they were made
 
 
-def make_tables(results: Path) -> list[Comparison]:
+def make_tables(results: Path) -> list[Table]:
     """Return the table of counters, then those of predictions where there are any for the measured
     GPU.
     """

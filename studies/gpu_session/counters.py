@@ -9,7 +9,7 @@ from __future__ import annotations
 import statistics
 from collections.abc import Iterable
 
-from framebench.analysis.comparison import MIB, Comparison, format_number
+from framebench.analysis.rendering import MIB, Table, format_number
 from framebench.analysis.selection import select_cases
 from framebench.records.record import Record
 from studies.gpu_session.rates import utilisation
@@ -61,7 +61,7 @@ def _cells(record: Record) -> tuple[str, ...]:
     )
 
 
-def table(records: Iterable[Record]) -> Comparison:
+def table(records: Iterable[Record]) -> Table:
     """Of every case measured on a card."""
     rows = [
         m.read for m in select_cases(records) if m.newest.status == "ok" and m.read.provenance.gpu
@@ -83,6 +83,6 @@ def table(records: Iterable[Record]) -> Comparison:
         "(framebench/analysis/flops.py) "
         "by wall time and the card's dense rate (studies/gpu_session/rates.py)."
     )
-    return Comparison.of_text(
+    return Table.of_text(
         "On a GPU", caption, HEAD, tuple(map(_cells, rows)), notes=tuple(process_notes)
     )

@@ -11,7 +11,7 @@ import re
 import statistics
 from collections.abc import Iterable, Sequence
 
-from framebench.analysis.comparison import Comparison, format_mib
+from framebench.analysis.rendering import Table, format_mib
 from framebench.analysis.selection import select_cases
 from framebench.devices.catalog import DEVICES, Device
 from framebench.devices.plans.planned import Planned
@@ -50,7 +50,7 @@ def device_of(name: str, memory_bytes: int | None) -> Device | None:
     return None
 
 
-def table(records: Iterable[Record], predictions: Iterable[Planned]) -> Comparison | None:
+def table(records: Iterable[Record], predictions: Iterable[Planned]) -> Table | None:
     """Each measured case of which there is a prediction for its card and version; None where there
     is none.
     """
@@ -76,15 +76,13 @@ def table(records: Iterable[Record], predictions: Iterable[Planned]) -> Comparis
         "convolutions."
     )
     return (
-        Comparison.of_text(
-            "Predicted without the card, measured on it", caption, HEAD, rows, left=4
-        )
+        Table.of_text("Predicted without the card, measured on it", caption, HEAD, rows, left=4)
         if rows
         else None
     )
 
 
-def by_workload(records: Iterable[Record], predictions: Iterable[Planned]) -> Comparison | None:
+def by_workload(records: Iterable[Record], predictions: Iterable[Planned]) -> Table | None:
     """Errors of reserved peaks without workspaces and with them, of the cases that were simulated
     both ways; None of none.
     """
@@ -124,7 +122,7 @@ def by_workload(records: Iterable[Record], predictions: Iterable[Planned]) -> Co
         "further",
     )
     return (
-        Comparison.of_text("Errors with and without workspaces", caption, head, rows, left=2)
+        Table.of_text("Errors with and without workspaces", caption, head, rows, left=2)
         if rows
         else None
     )
@@ -139,7 +137,7 @@ def _summary(errors: Sequence[float]) -> tuple[str, str]:
     return f"{statistics.median(sizes):.2f}%", f"{max(sizes):.2f}%"
 
 
-def plans(records: Iterable[Record], predictions: Iterable[Planned]) -> Comparison | None:
+def plans(records: Iterable[Record], predictions: Iterable[Planned]) -> Table | None:
     """What XLA planned on a card at full size, beside its plan without the card and the peak; None
     where there is none.
     """
@@ -172,7 +170,7 @@ def plans(records: Iterable[Record], predictions: Iterable[Planned]) -> Comparis
         "peak - plan",
     )
     return (
-        Comparison.of_text("Plans of XLA, without the card and on it", caption, head, rows, left=3)
+        Table.of_text("Plans of XLA, without the card and on it", caption, head, rows, left=3)
         if rows
         else None
     )

@@ -7,7 +7,7 @@ from pathlib import Path
 import typer
 
 from framebench.analysis import frames, tables
-from framebench.analysis.comparison import Comparison
+from framebench.analysis.rendering import Table
 from framebench.analysis.results import Results
 from framebench.analysis.selection import select_current, select_one_version
 from framebench.engine import runner
@@ -17,7 +17,7 @@ from studies.tables import IntoReadme, show_tables
 STUDY = Path(__file__).parent
 
 
-def make_tables() -> list[Comparison]:
+def make_tables() -> list[Table]:
     """Return the tables of the published records."""
     records = Results(runner.RESULTS).records
     rows = tables.select_in_use(frames.make_frame(select_one_version(select_current(records))))

@@ -12,12 +12,12 @@ from typing import NamedTuple
 
 import pandas as pd
 
-from framebench.analysis.comparison import Comparison, Shown, format_mib, format_number
 from framebench.analysis.lower_bound import (
     compute_lower_bound,
     count_korthikanti_bytes,
     list_layers,
 )
+from framebench.analysis.rendering import Table, TableColumn, format_mib, format_number
 from framebench.analysis.tables import describe_conditions, describe_timing, format_time_ratios
 from framebench.records.record import parse_case as case_named
 from framebench.suite.case import Case
@@ -58,7 +58,7 @@ SPEEDS = (
 )
 
 
-def speeds(table: pd.DataFrame) -> Comparison:
+def speeds(table: pd.DataFrame) -> Table:
     """Our fastest batch of the nearest strategy on the same card by PyTorch."""
     rows, used = [], []
     for speed in SPEEDS:
@@ -89,7 +89,7 @@ def speeds(table: pd.DataFrame) -> Comparison:
         "PyTorch, the fastest batch. "
         f"{describe_conditions(pd.concat(used))}"
     )
-    return Comparison.of_text("ResNet-50 throughput", caption, head, tuple(rows), left=3)
+    return Table.of_text("ResNet-50 throughput", caption, head, tuple(rows), left=3)
 
 
 def _nearest(table: pd.DataFrame, speed: Speed) -> pd.DataFrame:
@@ -111,7 +111,7 @@ def counted_bytes(case: Case) -> int:
     return 4 * case.batch * sum(k.elements for k in list_layers(case) if k.block)
 
 
-def activations(table: pd.DataFrame) -> Comparison:
+def activations(table: pd.DataFrame) -> Table:
     """For all layers: the formula, our lower bound, and the part of the measured peak that is
     theirs.
     """
@@ -161,7 +161,7 @@ def activations(table: pd.DataFrame) -> Comparison:
         "and gradients of "
         f"activations. {describe_conditions(measured_rows)}"
     )
-    return Comparison.of_text("Activations of a Transformer", caption, head, rows, left=3)
+    return Table.of_text("Activations of a Transformer", caption, head, rows, left=3)
 
 
 def published_bytes(case: Case) -> int:
@@ -196,7 +196,7 @@ def _peak_of_blocks(case: Case, peak: float) -> int | None:
     return rest if rest > 0 else None
 
 
-def recomputation(table: pd.DataFrame) -> Comparison:
+def recomputation(table: pd.DataFrame) -> Table:
     """Time of full recomputation, by framework and workload."""
     chosen = (
         (table["strategy"] == "checkpoint")
@@ -216,9 +216,11 @@ def recomputation(table: pd.DataFrame) -> Comparison:
         "backward move it either way. "
         f"{describe_timing(table)} {describe_conditions(checkpoint_rows)}"
     )
-    shown = {name: Shown(name) for name in ("machine", "workload", "framework", "batch", "size")}
-    shown["relative"] = Shown("time x fp32")
-    return Comparison("Time of full recomputation", caption, checkpoint_rows, shown, left=3)
+    shown = {
+        name: TableColumn(name) for name in ("machine", "workload", "framework", "batch", "size")
+    }
+    shown["relative"] = TableColumn("time x fp32")
+    return Table("Time of full recomputation", caption, checkpoint_rows, shown, left=3)
 
 
 def mixed_precision_adam(parameters: int) -> int:
@@ -233,7 +235,7 @@ def mixed_precision_adam(parameters: int) -> int:
     return (2 + 2 + 4 + 4 + 4) * parameters
 
 
-def states() -> Comparison:
+def states() -> Table:
     """ZeRO's 16 bytes per parameter against what our float32 cases hold."""
     rows = []
     for size in ("cpu", "full", "full-350m", "full-1b"):
@@ -263,7 +265,7 @@ def states() -> Comparison:
         "Ours, in float32 without a copy: 4 for weights, 4 for gradients, 8 for moments, also 16; "
         "counted, not measured."
     )
-    return Comparison.of_text(
+    return Table.of_text(
         "States of Adam",
         caption,
         ("size", "parameters", "published", "ours", "bytes each"),
@@ -272,6 +274,6 @@ def states() -> Comparison:
     )
 
 
-def comparisons(table: pd.DataFrame) -> list[Comparison]:
+def comparisons(table: pd.DataFrame) -> list[Table]:
     """All of them; those that rest on records are empty without any."""
     return [speeds(table), activations(table), recomputation(table), states()]

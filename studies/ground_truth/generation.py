@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from framebench.analysis.comparison import Comparison, format_mib
+from framebench.analysis.rendering import Table, format_mib
 from framebench.analysis.selection import select_current, select_one_version
 from framebench.records.record import Record
 from framebench.suite.case import Case
@@ -17,12 +17,12 @@ def bytes_of_a_token(case: Case) -> int:
     return 2 * case.config.layers * case.config.width * 4
 
 
-def comparison(records: Iterable[Record]) -> Comparison:
+def comparison(records: Iterable[Record]) -> Table:
     newest: dict[tuple[str, str], Record] = {}
     for r in select_one_version(select_current(records)):
         if r.parsed.scenario == "generate" and r.usable and r.effect and r.peaks:
             newest[r.provenance.machine, r.case] = r
-    return Comparison.of_text(
+    return Table.of_text(
         "Keys and values of generation",
         "Bytes of the cache's arrays when the sequence has all its tokens, counted in the "
         "process, for each token of a "

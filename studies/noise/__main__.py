@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from framebench.analysis.comparison import Comparison
+from framebench.analysis.rendering import Table
 from framebench.analysis.results import Results
 from framebench.cli.shared import err, open_session, say
 from framebench.engine import environments, runner
@@ -39,7 +39,7 @@ class Part(StrEnum):
     MEMORY = "memory"
 
 
-def make_tables() -> list[Comparison]:
+def make_tables() -> list[Table]:
     """Return the tables of the study's own records, then those of the published ones."""
     published = Results(runner.RESULTS)
     return [

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 
 import pandas as pd
 
-from framebench.analysis.comparison import Comparison, format_mib, format_number
 from framebench.analysis.frames import make_frame, read_ratios
+from framebench.analysis.rendering import Table, format_mib, format_number
 from framebench.analysis.selection import select_one_version
 from framebench.analysis.statistics import Ratio
 from framebench.records.record import Record
@@ -33,7 +33,7 @@ class TableEntry:
 Entries = dict[str, TableEntry]  # by case id
 
 
-def comparisons(records: Iterable[Record], machines: list[str]) -> list[Comparison]:
+def comparisons(records: Iterable[Record], machines: list[str]) -> list[Table]:
     """Compare each machine with the first one, which is the published one.
 
     Compared are the quick profile's cases that both machines have numbers of.
@@ -81,7 +81,7 @@ def classify(case: Case) -> str:
 
 def compare(
     published: str, published_entries: Entries, other: str, other_entries: Entries
-) -> Comparison:
+) -> Table:
     """Return the table of two machines, with a row for each case that both have."""
     rows = []
     peak_differences: list[float] = []
@@ -128,7 +128,7 @@ def compare(
         f"time, {other}",
         "apart",
     )
-    return Comparison.of_text(f"{other} beside {published}", caption, head, rows, left=1)
+    return Table.of_text(f"{other} beside {published}", caption, head, rows, left=1)
 
 
 def show_ratio(ratio: Ratio | None) -> str:

@@ -15,7 +15,7 @@ from datetime import datetime, timedelta
 from operator import itemgetter
 
 from framebench.analysis.blocks import Blocks, select_timed
-from framebench.analysis.comparison import Comparison
+from framebench.analysis.rendering import Table
 from framebench.analysis.selection import select_one_version
 from framebench.analysis.statistics import CONFIDENCE, Ratio
 from framebench.records.record import Record
@@ -97,7 +97,7 @@ def find_begin(session: list[Record]) -> datetime:
     return min(r.provenance.measured_at for r in session)
 
 
-def comparison(records: Iterable[Record]) -> Comparison:
+def comparison(records: Iterable[Record]) -> Table:
     """Return the table of ratios that were measured twice; its caption counts those whose intervals
     overlap.
     """
@@ -108,7 +108,7 @@ def comparison(records: Iterable[Record]) -> Comparison:
         f"{count_overlaps(of_strategies)} ratios of strategies and "
         f"{count_overlaps(of_frameworks)} ratios of frameworks"
     )
-    return Comparison.of_text(
+    return Table.of_text(
         "Step times measured twice",
         f"The {CONFIDENCE:.0%} intervals of {summary} overlap. Each session's is of its own "
         "blocks, three at least; those of "

@@ -26,7 +26,7 @@ from typing import TypeVar
 from scipy import stats
 
 from framebench.analysis.blocks import Blocks
-from framebench.analysis.comparison import Comparison
+from framebench.analysis.rendering import Table
 from framebench.analysis.reports.verdicts import Verdict, compare_memory, compare_times
 from framebench.analysis.statistics import CONFIDENCE, PEAK, TIME, UNDECIDED, WIDE
 from framebench.records import store
@@ -176,14 +176,14 @@ def show_share(planted: float) -> str:
     return f"+{planted:.0%}" if planted else "nothing"
 
 
-def show_rates(pairs: Iterable[Pair]) -> Comparison:
+def show_rates(pairs: Iterable[Pair]) -> Table:
     """Count, by condition and what was planted, how many comparisons were called different."""
     groups = group_pairs(((p.quantity, p.condition, p.planted), p) for p in pairs)
     rows = [
         make_rate_row(condition, quantity, planted, group)
         for (quantity, condition, planted), group in groups
     ]
-    return Comparison.of_text(
+    return Table.of_text(
         "How often verdicts err",
         "Each comparison is one pair of variants over all its blocks. Found: what was planted was "
         "called slower, or more memory; "
@@ -237,7 +237,7 @@ def show_goal(quantity: str, planted: float) -> str:
     return f"at least {goal:.0%}" if planted else f"at most {goal:.0%}"
 
 
-def show_equal_times(pairs: Iterable[Pair]) -> Comparison:
+def show_equal_times(pairs: Iterable[Pair]) -> Table:
     """Show how wide the intervals of equal variants' times are, and how far the ratios stray."""
     equal = [p for p in pairs if p.quantity == TIME.name and not p.planted]
     rows = []
@@ -275,10 +275,10 @@ def show_equal_times(pairs: Iterable[Pair]) -> Comparison:
         "within 5 %",
         "blocks",
     )
-    return Comparison.of_text("Step times of equal variants", caption, head, rows)
+    return Table.of_text("Step times of equal variants", caption, head, rows)
 
 
-def show_peaks(pairs: Iterable[Pair]) -> Comparison:
+def show_peaks(pairs: Iterable[Pair]) -> Table:
     """Show the ratios of peaks that were seen, by framework and what was planted."""
     of_peaks = [p for p in pairs if p.quantity == PEAK.name]
     rows = []
@@ -291,10 +291,10 @@ def show_peaks(pairs: Iterable[Pair]) -> Comparison:
         rows.append((condition, framework, show_share(planted), str(len(group)), str(found), *seen))
     caption = "Ratios of peaks by host.rss to those of equal processes; found as above."
     head = ("machine", "framework", "planted", "comparisons", "found", "least", "median", "most")
-    return Comparison.of_text("Peaks of variants that hold more", caption, head, rows)
+    return Table.of_text("Peaks of variants that hold more", caption, head, rows)
 
 
-def comparisons(folder: Path = DATA) -> list[Comparison]:
+def comparisons(folder: Path = DATA) -> list[Table]:
     """Return all tables of the records below a folder."""
     pairs: list[Pair] = []
     for condition, records in load_records(folder).items():

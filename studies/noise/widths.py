@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from framebench.analysis.blocks import Blocks, select_timed
-from framebench.analysis.comparison import Comparison
+from framebench.analysis.rendering import Table
 from framebench.analysis.selection import select_one_version
 from framebench.analysis.statistics import FEW, WIDE, Ratio
 from framebench.records.record import Record
@@ -23,7 +23,7 @@ HEAD = (
 )
 
 
-def comparison(records: Iterable[Record]) -> Comparison:
+def comparison(records: Iterable[Record]) -> Table:
     """Count, for each machine, how many ratios have an interval that is narrow enough to tell a
     difference.
     """
@@ -33,7 +33,7 @@ def comparison(records: Iterable[Record]) -> Comparison:
         of_machine = [r for r in records if r.provenance.machine == machine]
         for base, ratios in collect_ratios(of_machine).items():
             rows.append((machine, base, *count_widths(ratios)))
-    return Comparison.of_text(
+    return Table.of_text(
         "Intervals of step times that tables show",
         "Of the quick profile's cases, the ratios of step times over their framework's baseline, "
         "and those of baselines over "

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import typer
 
-from framebench.analysis.comparison import Comparison
+from framebench.analysis.rendering import Table
 from framebench.analysis.results import Results
 from framebench.engine import runner
 from studies.planted_bugs import faults, mutants, without_bugs
@@ -17,7 +17,7 @@ STUDY = Path(__file__).parent
 FAULTS = STUDY / "data/faults.json"
 
 
-def make_tables() -> list[Comparison]:
+def make_tables() -> list[Table]:
     """Return the tables of both campaigns, and that of the published records without any bug."""
     return [
         *faults.comparisons(FAULTS),

@@ -9,19 +9,19 @@ from typing import Any
 
 import pandas as pd
 
-from framebench.analysis.comparison import Comparison
+from framebench.analysis.rendering import Table
 
 COUNTS = ("tried", "records_lost", "false_ok")
 HEAD = ("fault", "seen as", "tried", "records lost", "false ok", "test")
 
 
-def comparisons(file: Path) -> Iterator[Comparison]:
+def comparisons(file: Path) -> Iterator[Table]:
     """The count, if it was written down."""
     if file.exists():
         yield table(json.loads(file.read_text()))
 
 
-def table(campaign: dict[str, Any]) -> Comparison:
+def table(campaign: dict[str, Any]) -> Table:
     """A row for each kind of fault, and their sum."""
     tried = pd.DataFrame(campaign["faults"])
     rows = [
@@ -37,7 +37,7 @@ def table(campaign: dict[str, Any]) -> Comparison:
         f"at {(campaign['commit'] or 'no commit')[:10]}{uncommitted}."
     )
     total = line(("all", ""), tried)
-    return Comparison.of_text(
+    return Table.of_text(
         "Faults that were planted, and what came of them", caption, HEAD, (*rows, total), left=2
     )
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from framebench.analysis.comparison import Comparison
+from framebench.analysis.rendering import Table
 from framebench.strategies.strategy import FRAMEWORKS, TITLES
 from tests.mutants.outcomes import Campaign, Row, read
 
 
-def comparisons(file: Path) -> list[Comparison]:
+def comparisons(file: Path) -> list[Table]:
     """The count, then each framework's bugs, if any were planted."""
     if not file.exists():
         return []
@@ -18,7 +18,7 @@ def comparisons(file: Path) -> list[Comparison]:
     return [counts(campaign), *listed(campaign)]
 
 
-def counts(campaign: Campaign) -> Comparison:
+def counts(campaign: Campaign) -> Table:
     kinds = sorted({(row.framework, row.precision) for row in campaign.planted})
     alike = [
         [row for row in campaign.planted if (row.framework, row.precision) == kind]
@@ -43,7 +43,7 @@ def counts(campaign: Campaign) -> Comparison:
         "survived",
         "smallest",
     )
-    return Comparison.of_text(
+    return Table.of_text(
         "Bugs that were planted in the source",
         caption,
         head,
@@ -86,14 +86,14 @@ def largest(controls: Sequence[Row]) -> str:
     return f"{max((row.margin or 0.0 for row in controls), default=0.0):.2g}"
 
 
-def listed(campaign: Campaign) -> Iterator[Comparison]:
+def listed(campaign: Campaign) -> Iterator[Table]:
     head = ("bug", "case", "came out", "seen in", "error / tolerance")
     for name in FRAMEWORKS:
         rows = [row for row in campaign.planted if row.framework == name]
         cells = [_cells(row) for row in rows]
         notes = tuple(_note(row) for row in rows if row.equivalent or row.missed)
         caption = "error / tolerance: -, where what was seen is no such number."
-        yield Comparison.of_text(
+        yield Table.of_text(
             f"Bugs planted in {TITLES[name]}", caption, head, cells, left=4, notes=notes
         )
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable
 
-from framebench.analysis.comparison import Comparison, format_number
+from framebench.analysis.rendering import Table, format_number
 from framebench.analysis.selection import get_measurement_time, select_current
 from framebench.models.spec import list_confirmed_workloads
 from framebench.records.record import Record
@@ -17,7 +17,7 @@ from framebench.suite.protocol import VERSION
 HEAD = ("machine", "framework", "cases", "measured", "pass", "wrong", "other", "largest error")
 
 
-def comparison(records: Iterable[Record]) -> Comparison:
+def comparison(records: Iterable[Record]) -> Table:
     """A row for each machine and framework, from each case's newest record under this protocol;
     what did not pass is named.
     """
@@ -46,9 +46,7 @@ def comparison(records: Iterable[Record]) -> Comparison:
         "tolerance, of those that "
         f"pass, after the first steps and after the last. Protocol {VERSION}."
     )
-    return Comparison.of_text(
-        "Cases verified without any bug", caption, HEAD, rows, notes=tuple(notes)
-    )
+    return Table.of_text("Cases verified without any bug", caption, HEAD, rows, notes=tuple(notes))
 
 
 def _outcomes(records: list[Record]) -> tuple[str, ...]:

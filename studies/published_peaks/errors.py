@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from framebench.analysis.comparison import Comparison, format_mib
+from framebench.analysis.rendering import Table, format_mib
 from framebench.devices.simulation.blocks import SMALL_SEGMENT
 from studies.published_peaks import judged, programs, rules
 from studies.published_peaks.rows import DATA, ESTIMATORS, XMEM, Row, beside_the_pool
@@ -42,7 +42,7 @@ class Held:
         return self.row.estimates[estimator] / self.row.bytes - 1
 
 
-def of_folder(root: Path = DATA) -> list[Comparison]:
+def of_folder(root: Path = DATA) -> list[Table]:
     """Nothing where nothing was predicted."""
     rows = read_rows(root)
     held = list(_held(root, rows))
@@ -121,7 +121,7 @@ def _bias(errors: Sequence[float]) -> str:
     return f"{statistics.median(errors):+.1%}" if errors else "-"
 
 
-def in_all(held: Sequence[Held]) -> Comparison:
+def in_all(held: Sequence[Held]) -> Table:
     """The goals, and what was reached."""
     trusted = [one for one in held if rules.trust(one.row) in ("high", "good")]
     xmem = [one for one in held if one.row.source == XMEM]
@@ -162,10 +162,10 @@ def in_all(held: Sequence[Held]) -> Comparison:
         "bias",
         f"within {rules.CLOSE:.0%}",
     )
-    return Comparison.of_text("Predictions against real cards", caption, head, rows, left=1)
+    return Table.of_text("Predictions against real cards", caption, head, rows, left=1)
 
 
-def by_family(held: Sequence[Held]) -> Comparison:
+def by_family(held: Sequence[Held]) -> Table:
     names = [
         *rules.FAMILIES,
         *dict.fromkeys(one.row.source for one in held if one.row.source != XMEM),
@@ -205,10 +205,10 @@ def by_family(held: Sequence[Held]) -> Comparison:
         f"within {rules.CLOSE:.0%}",
         *ESTIMATORS.values(),
     )
-    return Comparison.of_text("Errors by family", caption, head, rows, left=2)
+    return Table.of_text("Errors by family", caption, head, rows, left=2)
 
 
-def late_sample(held: Sequence[Held]) -> Comparison:
+def late_sample(held: Sequence[Held]) -> Table:
     """xMem's rows of images, whose first sample races with the weights: the other end of what it
     may have held.
     """
@@ -240,10 +240,10 @@ def late_sample(held: Sequence[Held]) -> Comparison:
         "measured, the median. What counts above is the prediction with them."
     )
     head = ("family", "rows", "weights", "median", "bias", "median, late", "bias, late")
-    return Comparison.of_text("If the first sample came late", caption, head, rows, left=1)
+    return Table.of_text("If the first sample came late", caption, head, rows, left=1)
 
 
-def of_blas(held: Sequence[Held]) -> Comparison:
+def of_blas(held: Sequence[Held]) -> Table:
     """xMem's rows by what they record, with cuBLAS's workspaces in the pool and without."""
     rows = []
     groups: dict[tuple[str, bool], list[Held]] = {}
@@ -282,7 +282,7 @@ def of_blas(held: Sequence[Held]) -> Comparison:
         "median, without",
         "equal, without",
     )
-    return Comparison.of_text("cuBLAS's workspaces in these rows", caption, head, rows, left=3)
+    return Table.of_text("cuBLAS's workspaces in these rows", caption, head, rows, left=3)
 
 
 def _equal(held: Sequence[Held]) -> str:
@@ -290,7 +290,7 @@ def _equal(held: Sequence[Held]) -> str:
     return f"{equal} of {len(held)}"
 
 
-def row_by_row(held: Sequence[Held]) -> Comparison:
+def row_by_row(held: Sequence[Held]) -> Table:
     """Every row, whatever its error."""
 
     def cells(one: Held) -> tuple[str, ...]:
@@ -325,7 +325,7 @@ def row_by_row(held: Sequence[Held]) -> Comparison:
         "xMem's error",
     )
     failures = tuple(f"{one.row.key}: {one.why_not}" for one in held if one.why_not)
-    return Comparison.of_text(
+    return Table.of_text(
         "Each row against its prediction",
         caption,
         head,
@@ -335,7 +335,7 @@ def row_by_row(held: Sequence[Held]) -> Comparison:
     )
 
 
-def left_out(rows: Sequence[Row]) -> Comparison:
+def left_out(rows: Sequence[Row]) -> Table:
     """Rows that cannot be written, and why."""
     reasons: Counter[tuple[str, str, str]] = Counter()
     for row in rows:
@@ -352,4 +352,4 @@ def left_out(rows: Sequence[Row]) -> Comparison:
         "card."
     )
     head = ("source", "trust", "rows", "why")
-    return Comparison.of_text("Measured rows that are not predicted", caption, head, cells, left=4)
+    return Table.of_text("Measured rows that are not predicted", caption, head, cells, left=4)

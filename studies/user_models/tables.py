@@ -5,7 +5,7 @@ from __future__ import annotations
 from itertools import groupby
 from typing import Any
 
-from framebench.analysis.comparison import Comparison
+from framebench.analysis.rendering import Table
 
 HEAD = (
     "model",
@@ -19,7 +19,7 @@ HEAD = (
 BUG_HEAD = "bug", "fp32", "amp_bf16", "accumulate"
 
 
-def models(found: dict[str, Any]) -> Comparison:
+def models(found: dict[str, Any]) -> Table:
     """A row for each model, and their sum."""
     rows = [row(one) for one in found["models"]]
     verdicts, wrong = (
@@ -33,7 +33,7 @@ def models(found: dict[str, Any]) -> Comparison:
         "that compiles nothing. nearest to wrong: the largest error over its tolerance; 1 is "
         f"wrong. {about(found)}"
     )
-    return Comparison.of_text("Right models that were tried", caption, HEAD, (*rows, total), left=1)
+    return Table.of_text("Right models that were tried", caption, HEAD, (*rows, total), left=1)
 
 
 def size(counted: Any) -> int:
@@ -57,7 +57,7 @@ def row(one: dict[str, Any]) -> tuple[str, ...]:
     )
 
 
-def bugs(found: dict[str, Any]) -> Comparison:
+def bugs(found: dict[str, Any]) -> Table:
     """Seen of planted, by strategy."""
     rows = []
     for name, each in groupby(found["bugs"], key=lambda one: one["bug"]):
@@ -69,9 +69,7 @@ def bugs(found: dict[str, Any]) -> Comparison:
         "Called wrong, of those that were planted in the models above, in the step of a "
         f"strategy. {about(found)}"
     )
-    return Comparison.of_text(
-        "Bugs that were planted in right models", caption, BUG_HEAD, rows, left=1
-    )
+    return Table.of_text("Bugs that were planted in right models", caption, BUG_HEAD, rows, left=1)
 
 
 def about(found: dict[str, Any]) -> str:

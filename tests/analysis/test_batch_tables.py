@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from framebench.analysis.batch_tables import make_batch_tables
-from framebench.analysis.comparison import Comparison
+from framebench.analysis.rendering import Table
 from tests.fake_records import frame, in_blocks, made
 
 MIB = 2**20
@@ -11,7 +11,7 @@ MIB = 2**20
 
 def tabulate(
     peaks: dict[str, dict[int, int]], seconds: dict[str, dict[int, float]] | None = None
-) -> list[Comparison]:
+) -> list[Table]:
     """Return the tables of strategies by their peaks in MiB, and steps in seconds, at each batch.
 
     Without `seconds` every step takes one second.

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from framebench.analysis.comparison import Comparison
+from framebench.analysis.rendering import Table
 from framebench.analysis.reports.documents import NoSuchTable, refresh
 
-TABLE = Comparison.of_text("one", "caption", ("a", "b", "c"), (("1", "2", "3"),))
+TABLE = Table.of_text("one", "caption", ("a", "b", "c"), (("1", "2", "3"),))
 DOCUMENT = "before\n<!-- table: one -->\nold\n<!-- end -->\nafter"
 
 

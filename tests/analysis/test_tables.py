@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from rich.console import Console
 
 from framebench.analysis import tables
-from framebench.analysis.comparison import MIB, Comparison
 from framebench.analysis.flops import count_step_flops
+from framebench.analysis.rendering import MIB, Table
 from framebench.records.record import Record
 from framebench.suite.case import Case
 from framebench.suite.protocol import VERSION
@@ -183,7 +183,7 @@ def test_rows_without_a_number_stay_with_their_reason() -> None:
 
 @given(st.text(alphabet=st.characters(codec="utf-8")))
 def test_markdown_cells_cannot_break_out(text: str) -> None:
-    table = Comparison.of_text("t", text, ("a", "b"), ((text, "x"),))
+    table = Table.of_text("t", text, ("a", "b"), ((text, "x"),))
     lines = table.markdown().split("\n")
     assert lines[2] == "| a | b |"
     assert "<" not in lines[4]
@@ -194,13 +194,13 @@ def test_markdown_cells_cannot_break_out(text: str) -> None:
 @pytest.mark.parametrize("text", ["[red]x", "[/]", "a|b"])
 def test_the_terminal_shows_text_from_records_as_it_is(text: str) -> None:
     console = Console(record=True, width=120, file=io.StringIO())
-    Comparison.of_text("t", "c", ("a",), ((text,),)).terminal(console)
+    Table.of_text("t", "c", ("a",), ((text,),)).terminal(console)
     assert text in console.export_text()
 
 
 def test_the_terminal_takes_control_characters() -> None:
     console = Console(record=True, width=120, file=io.StringIO())
-    Comparison.of_text("t", "c", ("a",), (("\x1b[31mx",),)).terminal(console)
+    Table.of_text("t", "c", ("a",), (("\x1b[31mx",),)).terminal(console)
     assert "x" in console.export_text()
 
 
@@ -217,7 +217,7 @@ def make_on_gpu(framework: str, strategy: str, in_use: int, process: int | None)
 
 
 @pytest.fixture
-def gpu_table() -> Comparison:
+def gpu_table() -> Table:
     """Return the table of a GPU where NVML did not see one process."""
     table = frame(
         make_on_gpu("torch", "fp32", 400, 1000),
@@ -229,7 +229,7 @@ def gpu_table() -> Comparison:
     return comparison
 
 
-def test_on_a_gpu_peaks_are_the_process_s_and_ratios_the_framework_s(gpu_table: Comparison) -> None:
+def test_on_a_gpu_peaks_are_the_process_s_and_ratios_the_framework_s(gpu_table: Table) -> None:
     """The pool of a process hides what a step saves."""
     assert gpu_table.head[2:4] == ("GPU MiB", "in use x base")
     assert {row[:2]: row[2:4] for row in gpu_table.rows} == {
@@ -240,7 +240,7 @@ def test_on_a_gpu_peaks_are_the_process_s_and_ratios_the_framework_s(gpu_table: 
     }
 
 
-def test_the_caption_of_a_gpu_names_both_instruments(gpu_table: Comparison) -> None:
+def test_the_caption_of_a_gpu_names_both_instruments(gpu_table: Table) -> None:
     assert "on the GPU by device.process" in gpu_table.caption
     assert "in use by allocator.in_use" in gpu_table.caption
 

@@ -10,9 +10,9 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from framebench.analysis import rows
-from framebench.analysis.comparison import MIB
 from framebench.analysis.figures import page
 from framebench.analysis.figures.fronts import find_front, list_families, place_names
+from framebench.analysis.rendering import MIB
 from framebench.analysis.tables import describe_timing
 
 NOTE = (

@@ -12,8 +12,8 @@ from matplotlib.ticker import NullLocator
 
 from framebench.analysis import rows
 from framebench.analysis.batch_tables import DEPENDS, select_several
-from framebench.analysis.comparison import MIB
 from framebench.analysis.figures import page
+from framebench.analysis.rendering import MIB
 from framebench.analysis.tables import is_on_gpu
 
 QUANTITIES = {"relative_peak": "peak", "relative_throughput": "throughput"}

@@ -12,8 +12,8 @@ from matplotlib.figure import Figure
 
 from framebench.analysis import rows
 from framebench.analysis.breakdown import EXPLAINED, PARTS, split_peaks
-from framebench.analysis.comparison import MIB
 from framebench.analysis.figures import page
+from framebench.analysis.rendering import MIB
 from framebench.strategies.registry import BASELINES
 
 PALETTE: dict[str, Any] = {

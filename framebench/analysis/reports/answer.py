@@ -19,8 +19,8 @@ from framebench.analysis.answers import (
     select_savings,
     select_with_price,
 )
-from framebench.analysis.comparison import DETAIL, ESSENTIAL, Comparison, Shown
 from framebench.analysis.needs import format_whole_needs
+from framebench.analysis.rendering import DETAIL, ESSENTIAL, Table, TableColumn
 from framebench.analysis.selection import get_measurement_time
 from framebench.records.record import Record
 from framebench.strategies.registry import SCENARIOS
@@ -28,13 +28,13 @@ from framebench.strategies.registry import SCENARIOS
 SCENARIO = "train"
 TINY = "tiny"
 SHOWN = {
-    "workload": Shown("workload"),
-    "framework": Shown("framework"),
-    "base": Shown("base needs", format_whole_needs, unit="MiB"),
-    "least": Shown("least needed", format_whole_needs, unit="MiB", priority=ESSENTIAL),
-    "strategy": Shown("by strategy", priority=ESSENTIAL),
-    "time": Shown("step x base", priority=ESSENTIAL),
-    "throughput": Shown("base throughput", priority=DETAIL),
+    "workload": TableColumn("workload"),
+    "framework": TableColumn("framework"),
+    "base": TableColumn("base needs", format_whole_needs, unit="MiB"),
+    "least": TableColumn("least needed", format_whole_needs, unit="MiB", priority=ESSENTIAL),
+    "strategy": TableColumn("by strategy", priority=ESSENTIAL),
+    "time": TableColumn("step x base", priority=ESSENTIAL),
+    "throughput": TableColumn("base throughput", priority=DETAIL),
 }
 MORE = (
     "what fits a budget: `framebench advise 'transformer/*/train' --budget 200MiB`; "
@@ -65,7 +65,7 @@ def make_answer(
     table: pd.DataFrame,
     others: Mapping[str, pd.DataFrame] | None = None,
     listed: Collection[str] = (),
-) -> Comparison:
+) -> Table:
     """Return what training takes by workload and framework, from rows of `framebench.load`.
 
     Times are those of `others`, by machine, where these lack them. Cases that are `listed` below
@@ -91,7 +91,7 @@ def make_answer(
     unlisted = shown[~shown["case"].isin(listed)]
     notes = (*describe_origins(lines), *describe_problems(unlisted), *MORE)
     data = pd.DataFrame([vars(line) for line in lines], columns=list(SHOWN))
-    return Comparison("The answer", caption, data, SHOWN, notes=notes)
+    return Table("The answer", caption, data, SHOWN, notes=notes)
 
 
 def drop_tiny(trained: pd.DataFrame) -> pd.DataFrame:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 
-from framebench.analysis.comparison import DETAIL, ESSENTIAL, Comparison, Shown
+from framebench.analysis.rendering import DETAIL, ESSENTIAL, Table, TableColumn
 from framebench.models import spec
 from framebench.strategies.registry import (
     OVER_RANKS,
@@ -21,18 +21,18 @@ from framebench.strategies.strategy import FRAMEWORKS, TITLES, AlwaysOn, Scenari
 from framebench.suite.case import Case
 
 COLUMNS = (
-    Shown("strategy", priority=ESSENTIAL),
-    Shown("what it does", priority=DETAIL),
-    Shown("workloads", priority=DETAIL),
-    *(Shown(framework, priority=ESSENTIAL) for framework in FRAMEWORKS),
-    Shown("proof of effect", priority=DETAIL),
+    TableColumn("strategy", priority=ESSENTIAL),
+    TableColumn("what it does", priority=DETAIL),
+    TableColumn("workloads", priority=DETAIL),
+    *(TableColumn(framework, priority=ESSENTIAL) for framework in FRAMEWORKS),
+    TableColumn("proof of effect", priority=DETAIL),
 )
 HEADINGS = tuple(column.name for column in COLUMNS)
 FEW = 12  # strategies of a framework: of more the mechanism is left out, since it fills a screen
 GENERATED = "Generated from framebench/strategies/registry.py."
 
 
-def make_tables() -> list[Comparison]:
+def make_tables() -> list[Table]:
     """Return what documents can show without any record."""
     tables = [make_matrix(scenario) for scenario in SCENARIOS]
     if OVER_RANKS:
@@ -40,10 +40,10 @@ def make_tables() -> list[Comparison]:
     return [*tables, make_matrix_of_claims(), list_exclusions()]
 
 
-def make_matrix(scenario: str) -> Comparison:
+def make_matrix(scenario: str) -> Table:
     """Return the strategies of a scenario in every framework, with how it has each, or why not."""
     stage = SCENARIOS[scenario]
-    return Comparison.of_text(
+    return Table.of_text(
         f"Strategies: {scenario}",
         f"One step: {stage.summary}. Baseline: {stage.baseline}. {GENERATED}",
         COLUMNS,
@@ -52,7 +52,7 @@ def make_matrix(scenario: str) -> Comparison:
     )
 
 
-def make_matrix_over_ranks() -> Comparison:
+def make_matrix_over_ranks() -> Table:
     """Return the strategies of several processes or devices."""
     caption = (
         "What several processes or devices do together; a case says how many: b4x2, a batch of 4 "
@@ -61,18 +61,18 @@ def make_matrix_over_ranks() -> Comparison:
     rows = [
         (scenario, *describe_strategy(SCENARIOS[scenario], name)) for scenario, name in OVER_RANKS
     ]
-    head: tuple[str | Shown, ...] = ("scenario", *COLUMNS)
-    return Comparison.of_text("Strategies over ranks", caption, head, rows, left=len(head))
+    head: tuple[str | TableColumn, ...] = ("scenario", *COLUMNS)
+    return Table.of_text("Strategies over ranks", caption, head, rows, left=len(head))
 
 
-def make_matrix_of_claims() -> Comparison:
+def make_matrix_of_claims() -> Table:
     """Return the strategies that only test an article's sentence."""
     caption = f"What tests an article's sentence, or shows what a default is worth. {GENERATED}"
     rows = []
     for scenario, stage in SCENARIOS.items():
         rows += [(scenario, *describe_strategy(stage, name)) for name in list_claims_only(scenario)]
-    head: tuple[str | Shown, ...] = ("scenario", *COLUMNS)
-    return Comparison.of_text("Strategies only for claims", caption, head, rows, left=len(head))
+    head: tuple[str | TableColumn, ...] = ("scenario", *COLUMNS)
+    return Table.of_text("Strategies only for claims", caption, head, rows, left=len(head))
 
 
 def describe_strategy(stage: Scenario, name: str) -> tuple[str, ...]:
@@ -107,7 +107,7 @@ def list_workloads(strategy: Strategy, stage: Scenario) -> str:
     return "all" if tuple(having) == published else ", ".join(having)
 
 
-def list_exclusions() -> Comparison:
+def list_exclusions() -> Table:
     """Return which strategies cannot be combined, and why.
 
     They are those of one axis, and single pairs.
@@ -129,7 +129,7 @@ def list_exclusions() -> Comparison:
         if scenario == "train" and strategy.mathematics:
             changing.append(name)
     changes = (" + ".join(changing), "each changes what a step computes")
-    return Comparison.of_text(
+    return Table.of_text(
         "Meaningless combinations",
         f"All others of one scenario may be combined as a+b. {GENERATED}",
         ("strategies", "why"),
@@ -137,7 +137,7 @@ def list_exclusions() -> Comparison:
     )
 
 
-def make_summaries() -> Iterator[Comparison]:
+def make_summaries() -> Iterator[Table]:
     """Yield what each framework has, a table for each scenario, for a narrow terminal.
 
     They have neither how a strategy is done nor why not.
@@ -150,10 +150,10 @@ def make_summaries() -> Iterator[Comparison]:
             name, summary, _, *cells, _ = describe_strategy(stage, strategy)
             kinds = [cell.partition(":")[0] for cell in cells]
             rows.append((name, *kinds, summary))
-        yield Comparison.of_text(f"Strategies: {scenario}", caption, head, rows, left=len(head))
+        yield Table.of_text(f"Strategies: {scenario}", caption, head, rows, left=len(head))
 
 
-def describe_cases(cases: Iterable[Case]) -> Iterator[Comparison]:
+def describe_cases(cases: Iterable[Case]) -> Iterator[Table]:
     """Yield what each framework has of the strategies of these cases, and why it lacks the others.
 
     Combinations, and what only tests an article's sentence, are shown where nothing else was named.
@@ -174,7 +174,7 @@ def is_usual(case: Case) -> bool:
     return "+" not in case.strategy and not case.plan.only_for_claims
 
 
-def describe_framework(framework: str, strategies: Sequence[list[Case]]) -> Iterator[Comparison]:
+def describe_framework(framework: str, strategies: Sequence[list[Case]]) -> Iterator[Table]:
     """Yield what a framework has and what it lacks.
 
     Each of `strategies` has the cases of one strategy in one scenario.
@@ -206,11 +206,11 @@ def describe_framework(framework: str, strategies: Sequence[list[Case]]) -> Iter
                 f"How one is done: framebench list --strategies '*/{framework}/*/{example}'. "
                 "Words: docs/strategies.md."
             )
-        yield Comparison.of_text(f"{TITLES[framework]} has", caption, ("strategies", "how"), rows)
+        yield Table.of_text(f"{TITLES[framework]} has", caption, ("strategies", "how"), rows)
     if lacking:
         rows = [(", ".join(names), why) for why, names in lacking.items()]
         title = f"{TITLES[framework]} does not have"
-        yield Comparison.of_text(title, "", ("strategies", "why"), rows)
+        yield Table.of_text(title, "", ("strategies", "why"), rows)
 
 
 def find_support(cases: Sequence[Case]) -> Support:

@@ -7,7 +7,7 @@ from statistics import geometric_mean, median
 from typing import Any, NamedTuple
 
 from framebench.analysis.blocks import Blocks, match_blocks
-from framebench.analysis.comparison import DETAIL, ESSENTIAL, Comparison, Shown, format_number
+from framebench.analysis.rendering import DETAIL, ESSENTIAL, Table, TableColumn, format_number
 from framebench.analysis.selection import get_measurement_time
 from framebench.analysis.statistics import (
     NO_INTERVAL,
@@ -29,11 +29,11 @@ COLUMNS = (
     "quantity",
     "base",
     "change",
-    Shown("ratio", priority=ESSENTIAL),
-    Shown("95 % interval", priority=DETAIL),
-    Shown("minimum", priority=DETAIL),
-    Shown("p", priority=DETAIL),
-    Shown("verdict", priority=ESSENTIAL),
+    TableColumn("ratio", priority=ESSENTIAL),
+    TableColumn("95 % interval", priority=DETAIL),
+    TableColumn("minimum", priority=DETAIL),
+    TableColumn("p", priority=DETAIL),
+    TableColumn("verdict", priority=ESSENTIAL),
 )
 
 
@@ -244,7 +244,7 @@ def make_table(
     base: Sequence[Record],
     change: Sequence[Record],
     machine_blocks: Blocks | None = None,
-) -> Comparison:
+) -> Table:
     """Return the verdicts for people."""
     verdicts = compare(base, change, machine_blocks)
     origin = base[0].provenance
@@ -259,7 +259,7 @@ def make_table(
         "exceeds the minimum and p is "
         f"at most 5 %. {about_instructions}{READING} Machine {origin.machine}, core {core}."
     )
-    return Comparison.of_text(
+    return Table.of_text(
         f"{change[0].case} against {base[0].case}",
         caption,
         COLUMNS,

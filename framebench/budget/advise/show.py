@@ -8,25 +8,25 @@ from typing import Any
 
 import pandas as pd
 
-from framebench.analysis.comparison import DETAIL, ESSENTIAL, Comparison, Shown, format_mib
 from framebench.analysis.frames import Row
 from framebench.analysis.needs import MARGIN, format_needs
 from framebench.analysis.peaks import Peak
+from framebench.analysis.rendering import DETAIL, ESSENTIAL, Table, TableColumn, format_mib
 from framebench.analysis.tables import describe_conditions, format_time_ratios
 from framebench.budget.advise.advice import BudgetAdvice, Candidate, Change, is_calibrated
 
 COLUMNS = {
-    "framework": Shown("framework"),
-    "strategy": Shown("strategy", priority=ESSENTIAL),
-    "batch": Shown("batch"),
-    "peak": Shown("peak MiB", priority=ESSENTIAL),
-    "needs": Shown("needs MiB", format_needs, priority=ESSENTIAL),
-    "throughput": Shown("throughput"),
-    "torch_ratio": Shown("x torch"),
-    "judge": Shown("judged by", priority=DETAIL),
-    "measured_at": Shown("measured at", priority=DETAIL),
-    "share": Shown("of budget", ".0%", priority=DETAIL),
-    "kept": Shown("kept MiB", format_mib, priority=DETAIL),
+    "framework": TableColumn("framework"),
+    "strategy": TableColumn("strategy", priority=ESSENTIAL),
+    "batch": TableColumn("batch"),
+    "peak": TableColumn("peak MiB", priority=ESSENTIAL),
+    "needs": TableColumn("needs MiB", format_needs, priority=ESSENTIAL),
+    "throughput": TableColumn("throughput"),
+    "torch_ratio": TableColumn("x torch"),
+    "judge": TableColumn("judged by", priority=DETAIL),
+    "measured_at": TableColumn("measured at", priority=DETAIL),
+    "share": TableColumn("of budget", ".0%", priority=DETAIL),
+    "kept": TableColumn("kept MiB", format_mib, priority=DETAIL),
 }
 FEW = 5  # rows of a table, unless all are asked for
 BATCH_NORM = "batch norm sees one micro-batch, or one rank's part, for another gradient"
@@ -42,7 +42,7 @@ WHY_IT_FITS = {
 }
 
 
-def make_tables(advice: BudgetAdvice, every: bool = False) -> Iterator[Comparison]:
+def make_tables(advice: BudgetAdvice, every: bool = False) -> Iterator[Table]:
     """Yield a table of the candidates that fit, of those that fit but compute something else, and
     of those that are too large, closest first.
 
@@ -65,7 +65,7 @@ def make_tables(advice: BudgetAdvice, every: bool = False) -> Iterator[Compariso
         yield make_table(advice, candidates[:FEW], title)
 
 
-def make_table(advice: BudgetAdvice, candidates: Sequence[Candidate], title: str) -> Comparison:
+def make_table(advice: BudgetAdvice, candidates: Sequence[Candidate], title: str) -> Table:
     """Return the table of some candidates. The machine is a column where they are of several."""
     question = advice.question
     batch = f"batch {question.batch}" if question.batch else "largest batch"
@@ -73,8 +73,8 @@ def make_table(advice: BudgetAdvice, candidates: Sequence[Candidate], title: str
     evidence = pd.DataFrame([c.evidence for c in candidates])
     columns = dict(COLUMNS)
     if evidence["machine"].nunique() > 1:
-        columns["machine"] = Shown("machine")
-    return Comparison(
+        columns["machine"] = TableColumn("machine")
+    return Table(
         f"{what}, within {format_mib(question.budget)} MiB: {title}",
         f"{CAPTION} Speeds by {advice.machine}. {describe_conditions(evidence)}",
         pd.DataFrame([make_table_row(c, question.budget) for c in candidates]),

@@ -10,8 +10,8 @@ import seaborn as sns
 from matplotlib.figure import Figure
 
 from framebench.analysis import rows
-from framebench.analysis.comparison import MIB
 from framebench.analysis.figures import FigureRequest, page
+from framebench.analysis.rendering import MIB
 from framebench.analysis.results import Results
 from framebench.analysis.searches import load_searches
 from framebench.records.record import parse_case

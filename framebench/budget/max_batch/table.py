@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import pandas as pd
 
-from framebench.analysis.comparison import DETAIL, ESSENTIAL, Comparison, Shown
+from framebench.analysis.rendering import DETAIL, ESSENTIAL, Table, TableColumn
 from framebench.records.search import MIB, Fit, Probe
 
 COLUMNS = {
-    "batch": Shown("batch"),
-    "outcome": Shown("outcome"),
-    "instrument": Shown("instrument"),
-    "peak": Shown("peak", ".1f", 1 / MIB, unit="MiB", priority=ESSENTIAL),
-    "kept": Shown("kept", ".1f", 1 / MIB, unit="MiB", priority=DETAIL),
-    "step": Shown("step", ".1f", 1e3, unit="ms", priority=ESSENTIAL),
+    "batch": TableColumn("batch"),
+    "outcome": TableColumn("outcome"),
+    "instrument": TableColumn("instrument"),
+    "peak": TableColumn("peak", ".1f", 1 / MIB, unit="MiB", priority=ESSENTIAL),
+    "kept": TableColumn("kept", ".1f", 1 / MIB, unit="MiB", priority=DETAIL),
+    "step": TableColumn("step", ".1f", 1e3, unit="ms", priority=ESSENTIAL),
 }
 CAPTION = (
     "Each line is a fresh process. Step times are those of an allocator that returns memory at "
@@ -28,7 +28,7 @@ OUTCOMES_WITHOUT_LIMIT = {outcome: f"without a limit: {text}" for outcome, text 
 OUTCOMES_WITHOUT_LIMIT["fits"] = "without a limit: finished"
 
 
-def make_table(fit: Fit) -> Comparison:
+def make_table(fit: Fit) -> Table:
     """Return the table of every probe by batch, with the answer below."""
     workload, framework, scenario, strategy, _, size = fit.case.split("/")
     rows = [
@@ -41,7 +41,7 @@ def make_table(fit: Fit) -> Comparison:
         f"{fit.budget_bytes / MIB:.1f} MiB"
     )
     data = pd.DataFrame(rows, columns=list(COLUMNS))
-    return Comparison(title, CAPTION, data, COLUMNS, left=3, notes=(fit.answer,))
+    return Table(title, CAPTION, data, COLUMNS, left=3, notes=(fit.answer,))
 
 
 def make_row(probe: Probe, outcomes: dict[str, str]) -> dict[str, object]:

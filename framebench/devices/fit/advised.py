@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from framebench.analysis.comparison import DETAIL, ESSENTIAL, Comparison, Shown, format_mib
 from framebench.analysis.needs import format_needs
+from framebench.analysis.rendering import DETAIL, ESSENTIAL, Table, TableColumn, format_mib
 from framebench.devices.catalog import GIB
 from framebench.devices.fit.fitting import FitAssessment
 from framebench.devices.needs import context_of
@@ -18,12 +18,12 @@ from framebench.suite.case import Case
 ASSUMED = "jax: what its plans may be off by rests on a few cases of one H200; see docs/devices.md"
 HEAD = (
     "framework",
-    Shown("strategy", priority=ESSENTIAL),
+    TableColumn("strategy", priority=ESSENTIAL),
     "batch",
     "peak MiB",
-    Shown("needs MiB", priority=ESSENTIAL),
-    Shown("of memory", priority=DETAIL),
-    Shown("answer", priority=ESSENTIAL),
+    TableColumn("needs MiB", priority=ESSENTIAL),
+    TableColumn("of memory", priority=DETAIL),
+    TableColumn("answer", priority=ESSENTIAL),
 )
 INCOMPLETE = (
     "with `to` or `or more`: the search ended after several plans. The first number fits for "
@@ -123,7 +123,7 @@ def describe_strategy(case: Case) -> str:
 
 def make_table(
     assessments: Sequence[FitAssessment], batch: int | None, left_out: Mapping[str, str]
-) -> Comparison:
+) -> Table:
     """Return a table in the order of the assessments, with why others were left out below it."""
     first = assessments[0]
     title = (
@@ -131,7 +131,7 @@ def make_table(
         f"{f'batch {batch}' if batch else 'largest batch that fits'}, on one "
     )
     rows = [make_cells(assessment) for assessment in assessments if assessment.bytes is not None]
-    return Comparison.of_text(
+    return Table.of_text(
         title + first.device.title,
         write_caption(assessments),
         HEAD,

@@ -37,5 +37,5 @@ def reported_(
             environment = ensure_environment("jax", target, name, say)
             with err.status(f"jax {name}"):
                 reported.write(results, reported.plan_reports(target, environment))
-    for comparison in reported.tables(results, target.name):
-        comparison.terminal(out)
+    for table in reported.tables(results, target.name):
+        table.terminal(out)

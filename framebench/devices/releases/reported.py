@@ -10,7 +10,7 @@ from pathlib import Path
 from packaging.version import Version
 from pydantic import Field
 
-from framebench.analysis.comparison import Comparison, format_mib
+from framebench.analysis.rendering import Table, format_mib
 from framebench.devices.catalog import Device, find
 from framebench.devices.plans.process import WITHOUT_DEVICE
 from framebench.devices.plans.version import PLANNER_VERSION
@@ -80,7 +80,7 @@ def read(results: Path, device: str) -> list[Reported]:
     return sorted(releases, key=lambda release: Version(release.framework_version))
 
 
-def tables(results: Path, device: str) -> Iterator[Comparison]:
+def tables(results: Path, device: str) -> Iterator[Table]:
     """Yield a table for each report, if anything is cached."""
     releases = read(results, device)
     if not releases:
@@ -103,4 +103,4 @@ def tables(results: Path, device: str) -> Iterator[Comparison]:
             "(framebench/devices/releases/jax_reported.py)."
         )
         title = f"Report {report} on one {find(device).title}"
-        yield Comparison.of_text(title, caption, ("variant", *versions), rows, left=1)
+        yield Table.of_text(title, caption, ("variant", *versions), rows, left=1)

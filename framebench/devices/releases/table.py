@@ -8,7 +8,7 @@ from pathlib import Path
 
 from packaging.version import Version
 
-from framebench.analysis.comparison import Comparison, format_mib
+from framebench.analysis.rendering import Table, format_mib
 from framebench.devices.catalog import Device, find
 from framebench.devices.plans.planned import Planned, code_of
 from framebench.devices.plans.planning import planned_for
@@ -24,7 +24,7 @@ CAPTIONS = {
 
 def on_device(
     selectors: Sequence[str], name: str, releases: Sequence[str], results: Path, say: Say
-) -> Comparison:
+) -> Table:
     """Return what releases of one framework, such as jax==0.9.2, plan for the device, planned now
     unless it is cached.
 
@@ -36,7 +36,7 @@ def on_device(
     return make_table(predictions, find(name))
 
 
-def of_releases(predictions: Sequence[Planned], device: Device) -> Iterator[Comparison]:
+def of_releases(predictions: Sequence[Planned], device: Device) -> Iterator[Table]:
     """Yield a table for each framework of the cases that two releases planned."""
     for framework in CAPTIONS:
         on_it = [
@@ -50,7 +50,7 @@ def of_releases(predictions: Sequence[Planned], device: Device) -> Iterator[Comp
             yield make_table(several, device)
 
 
-def make_table(predictions: Sequence[Planned], device: Device) -> Comparison:
+def make_table(predictions: Sequence[Planned], device: Device) -> Table:
     """Return a table of one framework's predictions, with a column for each release."""
     framework = predictions[0].framework
     by_case: dict[str, dict[str, Planned]] = {}
@@ -69,7 +69,7 @@ def make_table(predictions: Sequence[Planned], device: Device) -> Comparison:
     if framework == "torch":
         for note in dict.fromkeys(note for planned in predictions for note in planned.notes):
             caption += f" {note}"
-    return Comparison.of_text(
+    return Table.of_text(
         f"Releases of {TITLES[framework]} by what they plan for one {device.title}",
         f"{caption} {code_of(planned.origin.commit for planned in predictions)}",
         ("case", *versions, "change"),

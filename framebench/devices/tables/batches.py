@@ -8,7 +8,7 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
-from framebench.analysis.comparison import Comparison, format_mib
+from framebench.analysis.rendering import Table, format_mib
 from framebench.devices.catalog import Device, find
 from framebench.devices.fit.fitting import FitAssessment
 from framebench.devices.needs import context_of
@@ -25,7 +25,7 @@ HEAD = ("framework", "strategy", "batches planned", *GPUS)
 
 def tables(
     predictions: Sequence[Planned], device: Device, errors: Mapping[str, float]
-) -> Iterator[Comparison]:
+) -> Iterator[Table]:
     """Yield tables of the pinned releases.
 
     Args:
@@ -61,9 +61,7 @@ def tables(
                 f"Largest batch that fits: {workload} {scenario}, size {size}, as on one "
                 f"{device.title}"
             )
-            yield Comparison.of_text(
-                title, write_caption(shown, device, errors), HEAD, rows, left=3
-            )
+            yield Table.of_text(title, write_caption(shown, device, errors), HEAD, rows, left=3)
 
 
 def write_caption(

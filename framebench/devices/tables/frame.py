@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pandas as pd
 
-from framebench.analysis.comparison import Comparison
 from framebench.analysis.frames import Column, column, describe_columns
+from framebench.analysis.rendering import Table
 from framebench.devices.catalog import BY_NAME
 from framebench.devices.needs import ALLOWED, estimate_needs
 from framebench.devices.plans.planned import Planned
@@ -67,10 +67,10 @@ class PlannedRow:
 COLUMNS = describe_columns(PlannedRow)
 
 
-def columns() -> Comparison:
+def columns() -> Table:
     """Return the table of columns for docs/data.md."""
     caption = "Generated from framebench/devices/tables/frame.py. Nothing in it is measured."
-    return Comparison.of_text(
+    return Table.of_text(
         "Columns of framebench.planned()",
         caption,
         Column._fields,

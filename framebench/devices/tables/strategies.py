@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from framebench.analysis.comparison import Comparison, format_mib
+from framebench.analysis.rendering import Table, format_mib
 from framebench.devices.catalog import Device
 from framebench.devices.plans.planned import Planned, code_of, workspaces_of
 from framebench.devices.tables.table import describe_share, group_by_reason, group_pinned
@@ -22,7 +22,7 @@ TWO = (
 Peaks = Mapping[tuple[str, str], Planned]  # by framework and strategy
 
 
-def tables(predictions: Sequence[Planned], device: Device) -> Iterator[Comparison]:
+def tables(predictions: Sequence[Planned], device: Device) -> Iterator[Table]:
     """Yield tables of the pinned releases, where enough strategies were predicted."""
     for (workload, scenario, size), group in group_pinned(predictions, device).items():
         batch = group[0][0].spec.preset(size).base
@@ -41,7 +41,7 @@ def tables(predictions: Sequence[Planned], device: Device) -> Iterator[Compariso
 
 def make_table(
     title: str, peaks: Peaks, strategies: Sequence[str], baseline: str, device: Device
-) -> Comparison:
+) -> Table:
     """Return a row for each strategy, and columns for each framework that is planned for the
     device.
     """
@@ -78,9 +78,7 @@ def make_table(
     if device.kind == "gpu":
         caption += f"{workspaces_of(peaks.values())} "
     caption += code_of(planned.origin.commit for planned in peaks.values())
-    return Comparison.of_text(
-        title, caption, head, rows, left=1, notes=tuple(group_by_reason(reasons))
-    )
+    return Table.of_text(title, caption, head, rows, left=1, notes=tuple(group_by_reason(reasons)))
 
 
 def make_cells(

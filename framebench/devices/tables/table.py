@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 
-from framebench.analysis.comparison import DETAIL, ESSENTIAL, Comparison, Shown, format_mib
 from framebench.analysis.needs import format_needs
+from framebench.analysis.rendering import DETAIL, ESSENTIAL, Table, TableColumn, format_mib
 from framebench.devices.catalog import BY_NAME, DEVICES, Device
 from framebench.devices.needs import ALLOWED, context_of
 from framebench.devices.plans.planned import Planned
@@ -21,7 +21,7 @@ FINE = ",.2f"
 NAMES = {"compiler.plan": "planned", "allocator.simulated": "simulated"}
 
 
-def tabulate_devices(devices: Sequence[Device] = DEVICES) -> Comparison:
+def tabulate_devices(devices: Sequence[Device] = DEVICES) -> Table:
     """Return a table of devices and what is assumed of them."""
     rows = []
     for device in devices:
@@ -36,7 +36,7 @@ def tabulate_devices(devices: Sequence[Device] = DEVICES) -> Comparison:
                 device.source,
             )
         )
-    return Comparison.of_text(
+    return Table.of_text(
         "Devices that cases are planned for",
         "Memory is what a program can have. No GPU is needed here: `framebench predict CASE "
         "--device NAME`.",
@@ -45,9 +45,7 @@ def tabulate_devices(devices: Sequence[Device] = DEVICES) -> Comparison:
     )
 
 
-def count_cached(
-    predictions: Iterable[Planned], title: str = "Cached predictions"
-) -> Comparison | None:
+def count_cached(predictions: Iterable[Planned], title: str = "Cached predictions") -> Table | None:
     """Return a table of how many predictions are cached by device and release; None without any."""
     cached: Counter[tuple[str, str]] = Counter()
     older: Counter[tuple[str, str]] = Counter()  # of an earlier version of the planners
@@ -67,7 +65,7 @@ def count_cached(
         f"{older.total()} of {cached.total()} were made by an older version of the planners. "
         "`framebench predict CASES --device NAME` recomputes such a prediction."
     )
-    return Comparison.of_text(title, caption, ("device", "release", "cases", "older"), rows)
+    return Table.of_text(title, caption, ("device", "release", "cases", "older"), rows)
 
 
 def is_reusable(planned: Planned) -> bool:
@@ -98,7 +96,7 @@ def group_pinned(
     return dict(sorted(groups.items()))
 
 
-def tabulate_cases(predictions: Sequence[Planned], device: Device) -> Comparison:
+def tabulate_cases(predictions: Sequence[Planned], device: Device) -> Table:
     """Return a table of what each case needs on the device.
 
     What no prediction holds is below it, once.
@@ -131,15 +129,15 @@ def tabulate_cases(predictions: Sequence[Planned], device: Device) -> Comparison
     )
     if any(Case.from_id(planned.case).ranks > 1 for planned in predictions):
         caption += " Of a case over ranks: one of its devices."
-    return Comparison.of_text(
+    return Table.of_text(
         f"What cases need on one {device.title}",
         caption,
         (
-            Shown("case", priority=ESSENTIAL),
+            TableColumn("case", priority=ESSENTIAL),
             "reserved MiB",
-            Shown("needs MiB", priority=ESSENTIAL),
-            Shown("of memory", priority=ESSENTIAL),
-            Shown("source", priority=DETAIL),
+            TableColumn("needs MiB", priority=ESSENTIAL),
+            TableColumn("of memory", priority=ESSENTIAL),
+            TableColumn("source", priority=DETAIL),
         ),
         rows,
         left=1,
@@ -188,7 +186,7 @@ def describe_context(device: Device) -> str:
     return f" + {format_mib(most, ',.0f')} MiB of CUDA context" if most else ""
 
 
-def tabulate_parts(planned: Planned, device: Device) -> Comparison:
+def tabulate_parts(planned: Planned, device: Device) -> Table:
     """Return a table of what the peak of one case is made of, and the largest buffers."""
     rows = [
         (name, "", "", "", format_mib(size, FINE)) for name, size in planned.parts.items() if size
@@ -197,7 +195,7 @@ def tabulate_parts(planned: Planned, device: Device) -> Comparison:
         rows.append(
             ("", buffer.line, buffer.shape, str(buffer.count), format_mib(buffer.bytes, FINE))
         )
-    return Comparison.of_text(
+    return Table.of_text(
         f"What {planned.case} is made of on one {device.title}",
         f"Not measured: {planned.source}, {planned.compiler or planned.framework_version}. The "
         "parts, then what most of it is "

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import pandas as pd
 
 from framebench.analysis import breakdown
-from framebench.analysis.comparison import Comparison, format_mib, format_number, is_missing
+from framebench.analysis.rendering import Table, format_mib, format_number, is_missing
 from framebench.analysis.selection import Measured, select_case, select_current
 from framebench.analysis.tables import format_flag, format_interval, format_time_ratios
 from framebench.records.record import Record
@@ -45,13 +45,13 @@ def make_sections(
     case_records: list[Record],
     row: pd.Series,
     bound: pd.Series | None,
-) -> list[Comparison]:
+) -> list[Table]:
     """Return the tables of the page; those without rows are left out.
 
     `row` is the case's row in the machine's table, `bound` its row in that of lower bounds, and
     `case_records` are all of its records, newest first.
     """
-    sections: list[Comparison | None] = []
+    sections: list[Table | None] = []
     if record.status == "ok":
         measured = select_same_version(record, case_records)
         sections += [make_numbers_table(row), make_peaks_table(measured.read)]
@@ -78,13 +78,13 @@ def make_facts_table(
     title: str,
     caption: str,
     named_values: Iterable[tuple[str, object]],
-) -> Comparison:
+) -> Table:
     """Return a table of names and values; what is absent has no row."""
     rows = []
     for name, value in named_values:
         if not is_missing(value) and value != "-":
             rows.append((name, format_value(value)))
-    return Comparison.of_text(title, caption, ("what", "value"), rows, left=2)
+    return Table.of_text(title, caption, ("what", "value"), rows, left=2)
 
 
 def format_value(value: object) -> str:
@@ -105,7 +105,7 @@ def format_value(value: object) -> str:
     return str(value)
 
 
-def make_numbers_table(row: pd.Series) -> Comparison:
+def make_numbers_table(row: pd.Series) -> Table:
     """Return the row of the comparison tables, spelt out."""
     alone = row.to_frame().T
     blocks = f"{row['samples']} turns in {row['blocks']} blocks"
@@ -151,7 +151,7 @@ def add_unit(text: str, unit: str) -> str:
     return text if text == "-" else text + unit
 
 
-def make_peaks_table(record: Record) -> Comparison:
+def make_peaks_table(record: Record) -> Table:
     """Return the peaks by every instrument, whichever is the record's peak."""
     instruments = [*record.peaks, *record.cold_peaks]
     for sample in record.peak_samples:
@@ -162,7 +162,7 @@ def make_peaks_table(record: Record) -> Comparison:
         steady = format_mib(record.peaks.get(instrument), ",.2f")
         cold = format_mib(record.cold_peaks.get(instrument), ",.2f")
         rows.append((instrument, steady, cold, "; ".join(samples) or "-"))
-    return Comparison.of_text(
+    return Table.of_text(
         "Peaks by instrument",
         "MiB (2^20 bytes). steady: the largest of the sampled steps; cold: the first step, with "
         "compilation and autotuning. Two instruments are not comparable.",
@@ -172,13 +172,13 @@ def make_peaks_table(record: Record) -> Comparison:
     )
 
 
-def make_bound_table(bound: pd.Series) -> Comparison:
+def make_bound_table(bound: pd.Series) -> Table:
     """Return what the peak consists of, counted by hand (`breakdown.breakdown`)."""
     rows = []
     for part in (*breakdown.PARTS, "lower_bound", "rest"):
         share = format_number(bound[part] / bound["peak_bytes"], ".1%")
         rows.append((part, format_mib(bound[part], ",.2f"), share))
-    return Comparison.of_text(
+    return Table.of_text(
         "Where the peak goes",
         "MiB (2^20 bytes). The parts sum to the lower bound, the least that any implementation "
         "needs; rest = measured peak - lower bound.",
@@ -188,7 +188,7 @@ def make_bound_table(bound: pd.Series) -> Comparison:
     )
 
 
-def make_verification_table(record: Record) -> Comparison | None:
+def make_verification_table(record: Record) -> Table | None:
     """Return how far the result is off its references; None if nothing was verified."""
     check = record.verification
     if check is None:
@@ -214,7 +214,7 @@ def make_verification_table(record: Record) -> Comparison | None:
     reference = find_reference(record)
     heading = "reference" if reference == "none" else f"{reference} reference"
     head = ("quantity", "observed", heading, "relative error", "tolerance")
-    return Comparison.of_text("Verification", describe_verification(check), head, rows, left=1)
+    return Table.of_text("Verification", describe_verification(check), head, rows, left=1)
 
 
 def describe_verification(check: Verification) -> str:
@@ -258,7 +258,7 @@ def make_tensors_row(kind: str, worst: TensorComparison) -> VerificationRow:
     return what, "", "", format_number(worst.error, ".1e"), format_number(worst.tolerance, ".0e")
 
 
-def make_effect_table(record: Record) -> Comparison | None:
+def make_effect_table(record: Record) -> Table | None:
     """Return what shows that the strategy was at work, or not; None if that was not looked at."""
     effect = record.effect
     if effect is None:
@@ -272,9 +272,9 @@ def make_effect_table(record: Record) -> Comparison | None:
     return make_facts_table("Effect", f"{outcome}. {proof}", rows)
 
 
-def make_durations_table(record: Record) -> Comparison:
+def make_durations_table(record: Record) -> Table:
     """Return what measuring the case took, part by part."""
-    return Comparison.of_text(
+    return Table.of_text(
         "Where the time of measuring went",
         "Seconds of wall-clock time.",
         ("part", "s"),
@@ -283,7 +283,7 @@ def make_durations_table(record: Record) -> Comparison:
     )
 
 
-def make_provenance_table(record: Record) -> Comparison:
+def make_provenance_table(record: Record) -> Table:
     """Return everything about where and how the record was made, as it has it."""
     fields = record.provenance.model_dump(mode="json")
     rows = [(name, value) for name, value in fields.items() if name not in NESTED]
@@ -292,7 +292,7 @@ def make_provenance_table(record: Record) -> Comparison:
     return make_facts_table("Provenance", "Of the record shown here.", rows)
 
 
-def make_history_table(case_records: list[Record]) -> Comparison:
+def make_history_table(case_records: list[Record]) -> Table:
     """Return every record of the case on this machine, in the order given."""
     rows = []
     for record in case_records:
@@ -311,7 +311,7 @@ def make_history_table(case_records: list[Record]) -> Comparison:
                 str(len(record.step_s)),
             )
         )
-    return Comparison.of_text(
+    return Table.of_text(
         "History",
         "All records of this case on this machine, newest first; numbers of different protocols "
         "are not comparable.",

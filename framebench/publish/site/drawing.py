@@ -15,9 +15,9 @@ import pandas as pd
 
 from framebench.analysis import rows
 from framebench.analysis.answers import describe_cost, rank_savings, select_comparable
-from framebench.analysis.comparison import format_mib, format_number, is_missing
 from framebench.analysis.figures import fronts
 from framebench.analysis.needs import format_whole_needs
+from framebench.analysis.rendering import format_mib, format_number, is_missing
 from framebench.analysis.tables import format_time_ratios, shorten_time_ratios
 from framebench.publish.site.titles import TRIAL_SIZE, describe_batch
 from framebench.strategies.registry import find_baseline

@@ -15,8 +15,8 @@ import pandas as pd
 
 from framebench.analysis import rows
 from framebench.analysis.answers import describe_cost, rank_savings, select_comparable
-from framebench.analysis.comparison import MIB
 from framebench.analysis.figures import page
+from framebench.analysis.rendering import MIB
 from framebench.publish.site.links import get_case_page
 from framebench.publish.site.machine import Machine
 from framebench.publish.site.titles import TRIAL_SIZE, describe_batch, get_title

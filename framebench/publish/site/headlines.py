@@ -13,9 +13,9 @@ import pandas as pd
 
 from framebench.analysis.answers import select_comparable, select_savings
 from framebench.analysis.batch_tables import describe_dependence, select_several
-from framebench.analysis.comparison import Comparison, Shown
 from framebench.analysis.frames import read_ratios
 from framebench.analysis.needs import format_whole_needs
+from framebench.analysis.rendering import Table, TableColumn
 from framebench.analysis.rows import find_usual_batch
 from framebench.analysis.statistics import PEAK, TIME, correct_by_holm, decide
 from framebench.analysis.tables import describe_conditions, describe_measurement, format_time_ratios
@@ -27,21 +27,21 @@ from framebench.strategies.strategy import FRAMEWORKS
 MAIN_SCENARIOS = ("train", "eval")  # those that everyone asks for
 # `lean_` columns are of the strategy that needs least memory, `fast_` columns of the fastest one
 SHOWN = {
-    "workload": Shown("workload"),
-    "batch": Shown("batch"),
-    "framework": Shown("framework"),
-    "lean_strategy": Shown("needs least"),
-    "lean_needs_bytes": Shown("needs MiB", format_whole_needs),
-    "lean_needs_ratio": Shown("needs x base", ".2f"),
-    "lean_relative": Shown("step x base"),
-    "fast_strategy": Shown("shortest step"),
-    "fast_relative": Shown("step x base"),
-    "fast_needs_bytes": Shown("needs MiB", format_whole_needs),
-    "step_instrument": Shown("instrument"),
+    "workload": TableColumn("workload"),
+    "batch": TableColumn("batch"),
+    "framework": TableColumn("framework"),
+    "lean_strategy": TableColumn("needs least"),
+    "lean_needs_bytes": TableColumn("needs MiB", format_whole_needs),
+    "lean_needs_ratio": TableColumn("needs x base", ".2f"),
+    "lean_relative": TableColumn("step x base"),
+    "fast_strategy": TableColumn("shortest step"),
+    "fast_relative": TableColumn("step x base"),
+    "fast_needs_bytes": TableColumn("needs MiB", format_whole_needs),
+    "step_instrument": TableColumn("instrument"),
 }
 
 
-def make_headlines(df: pd.DataFrame) -> Iterator[Comparison]:
+def make_headlines(df: pd.DataFrame) -> Iterator[Table]:
     """Yield a table of the comparable strategies for each machine, main scenario and size."""
     comparable = [df.iloc[:0]]  # the columns, where no group is left
     used = df[~df["only_for_claims"]]
@@ -57,7 +57,7 @@ def make_headlines(df: pd.DataFrame) -> Iterator[Comparison]:
             yield replace(table, notes=tuple(describe_other_batches(at_all_batches, table.data)))
 
 
-def make_headline_table(scenario: str, machine: str, size: str, group: pd.DataFrame) -> Comparison:
+def make_headline_table(scenario: str, machine: str, size: str, group: pd.DataFrame) -> Table:
     """Return the table of one machine, scenario and size."""
     group = group.assign(relative=format_time_ratios(group), faster=find_faster(group))
     headline_rows: list[pd.Series] = []
@@ -67,7 +67,7 @@ def make_headline_table(scenario: str, machine: str, size: str, group: pd.DataFr
             widest = of_workload[of_workload["batch"] == find_usual_batch(of_workload)]
             headline_rows += make_rows(widest)
     data = pd.DataFrame(headline_rows, columns=list(SHOWN))
-    return Comparison(
+    return Table(
         f"{get_title(scenario)}, size {size}: least memory and shortest step",
         f"Strategies that compute what {find_baseline(scenario)} of the same framework does, and "
         f"were seen at work. A difference counts from {PEAK.minimum:.0%} of the need and "

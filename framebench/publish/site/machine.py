@@ -8,7 +8,7 @@ from functools import cached_property
 import pandas as pd
 
 from framebench.analysis import frames, tables
-from framebench.analysis.comparison import Comparison, Shown
+from framebench.analysis.rendering import Table, TableColumn
 from framebench.analysis.reports.page import Page
 from framebench.analysis.results import Results
 from framebench.analysis.selection import get_measurement_time, select_records
@@ -79,12 +79,12 @@ class Machine:
         return [name for name in spec.list_workloads() if name in measured]
 
     @cached_property
-    def headlines(self) -> tuple[Comparison, ...]:
+    def headlines(self) -> tuple[Table, ...]:
         """Return the tables of the short answers."""
         return tuple(make_headlines(self.shown))
 
     @property
-    def side_by_side(self) -> tuple[Comparison, ...]:
+    def side_by_side(self) -> tuple[Table, ...]:
         """Return the tables that compare the frameworks' baselines."""
         return tuple(tables.make_framework_tables(self.shown))
 
@@ -124,7 +124,7 @@ class Machine:
         return 0 if all(calibration.passed for calibration in calibrations) else 2
 
     @property
-    def facts(self) -> Comparison:
+    def facts(self) -> Table:
         """Return the hardware and the versions of the machine's records."""
         moments = [get_measurement_time(record) for record in self.records]
         newest = max(self.records, key=get_measurement_time).provenance
@@ -183,15 +183,15 @@ def list_machines(records: list[Record], results: Results) -> list[Machine]:
     return sorted(machines, key=lambda machine: (machine.doubt, -len(machine.records)))
 
 
-def make_case_table(machine: Machine) -> Comparison:
+def make_case_table(machine: Machine) -> Table:
     """Return every case of the machine in one table, for sorting and filtering."""
     columns = {name: tables.SHOWN[name] for name in ("framework", "strategy")}
     for name in ("workload", "scenario", "batch", *list_size_column(machine.table)):
-        columns[name] = Shown(name)
-    columns["framework_version"] = Shown("version")
+        columns[name] = TableColumn(name)
+    columns["framework_version"] = TableColumn("version")
     numbers = {name: tables.SHOWN[name] for name in ALL_CASES_COLUMNS}
     instruments = tables.describe_instruments(machine.table)
-    return Comparison(
+    return Table(
         "All cases",
         f"One record per case and version: the current one. {instruments} The page of a case has "
         "the framework's own counter, errors, blocks and the first step.",
@@ -202,7 +202,7 @@ def make_case_table(machine: Machine) -> Comparison:
     )
 
 
-def make_workload_table(machine: Machine, workload: str) -> Comparison:
+def make_workload_table(machine: Machine, workload: str) -> Table:
     """Return every case of a workload that people use, in one table.
 
     The first scenario at its usual batch comes first.
@@ -215,12 +215,12 @@ def make_workload_table(machine: Machine, workload: str) -> Comparison:
     for row in df[df["status"] != "ok"].itertuples():
         notes.append(f"{row.framework} {row.strategy}: {row.status}: {row.reason}")
     instruments = tables.describe_instruments(df)
-    return Comparison(
+    return Table(
         "Every case",
         f"x base: over the baseline strategy of the same framework and batch. {instruments} "
         f"{tables.describe_timing(df)} {tables.describe_conditions(df)}",
         tables.make_cells(df),
-        {name: Shown(name) for name in names} | tables.select_columns(df, numbers),
+        {name: TableColumn(name) for name in names} | tables.select_columns(df, numbers),
         left=len(names),
         notes=tuple(dict.fromkeys(notes)),  # each once, in their order
         machine=machine.name,

@@ -7,14 +7,14 @@ from pathlib import Path
 
 from matplotlib.figure import Figure
 
-from framebench.analysis.comparison import Comparison
 from framebench.analysis.figures import page
+from framebench.analysis.rendering import Table
 from framebench.publish.site.writer import Writer, prepare_folder
 
 
 def write_user_page(
     target: Path,
-    tables: Sequence[Comparison],
+    tables: Sequence[Table],
     sentences: Sequence[str],
     figure: Figure | None,
 ) -> Path:

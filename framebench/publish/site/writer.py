@@ -9,7 +9,7 @@ from pathlib import Path
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
-from framebench.analysis.comparison import Comparison
+from framebench.analysis.rendering import Table
 from framebench.publish.site import drawing
 from framebench.publish.site.links import get_case_page, get_machine_folder, make_anchors
 from framebench.publish.site.titles import (
@@ -31,12 +31,12 @@ class Unbuildable(ValueError):
     """There is nothing to show, or the target holds something else; the message says what to do."""
 
 
-def find_number_columns(comparison: Comparison) -> list[bool]:
+def find_number_columns(table: Table) -> list[bool]:
     """Return for each column whether it is aligned right: it is no label, and has a number."""
-    has_number = [False] * len(comparison.head)
-    for row in comparison.rows:
+    has_number = [False] * len(table.head)
+    for row in table.rows:
         for place, cell in enumerate(row):
-            if place >= comparison.left and NUMBER.match(cell):
+            if place >= table.left and NUMBER.match(cell):
                 has_number[place] = True
     return has_number
 

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from framebench.analysis.comparison import choose_columns, make_printed_columns
 from framebench.analysis.frames import Row
 from framebench.analysis.peaks import find_peak, read_evidence
+from framebench.analysis.rendering import choose_columns, make_printed_columns
 from framebench.analysis.results import NoRecords, Results
 from framebench.budget.advise import show
 from framebench.budget.advise.advice import Question, advise

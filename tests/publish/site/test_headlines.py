@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from framebench.analysis.comparison import Comparison
+from framebench.analysis.rendering import Table
 from framebench.publish.site.headlines import make_headlines
 from tests.fake_records import frame, in_blocks, made
 
 MIB = 2**20
 
 
-def make_headline(peaks: dict[str, dict[int, int]]) -> Comparison:
+def make_headline(peaks: dict[str, dict[int, int]]) -> Table:
     """Return the headlines of training, with these peaks in MiB by strategy and batch."""
     records = [
         made(strategy, mib * MIB, 1.0, batch=batch)

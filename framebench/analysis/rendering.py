@@ -22,7 +22,7 @@ ESSENTIAL, NORMAL, DETAIL = range(3)
 
 
 @dataclass(frozen=True)
-class Shown:
+class TableColumn:
     """A column of a table: its name, unit, meaning and priority, and how its values are printed.
 
     `form` is the format of a number, which is multiplied by `times` first, or a function of the
@@ -62,7 +62,7 @@ def is_missing(value: Any) -> bool:
 
 def format_number(value: float | None, form: str, times: float = 1) -> str:
     """Return a number in this format after it was multiplied, or a dash if it is missing."""
-    return Shown("", form, times).text(value)
+    return TableColumn("", form, times).text(value)
 
 
 def format_mib(count: float | None, form: str = ",.1f") -> str:
@@ -71,7 +71,7 @@ def format_mib(count: float | None, form: str = ",.1f") -> str:
 
 
 @dataclass(frozen=True, eq=False)
-class Comparison:
+class Table:
     """A table.
 
     `data` has its rows; the columns of `data` that `shown` names are printed, in that order.
@@ -80,7 +80,7 @@ class Comparison:
     title: str
     caption: str
     data: pd.DataFrame = field(repr=False)
-    shown: Mapping[str, Shown]
+    shown: Mapping[str, TableColumn]
     # the first columns say what a row is about and are aligned left, the others are aligned right
     left: int = 2
     notes: tuple[str, ...] = ()
@@ -92,21 +92,21 @@ class Comparison:
         cls,
         title: str,
         caption: str,
-        head: Sequence[str | Shown],
+        head: Sequence[str | TableColumn],
         rows: Sequence[Sequence[str]],
         *,
         left: int = 2,
         notes: tuple[str, ...] = (),
         machine: str = "",
-    ) -> Comparison:
+    ) -> Table:
         """Return a table of cells that are text already.
 
         `head` has the columns, or only their headings.
         """
-        shown: dict[str, Shown] = {}
+        shown: dict[str, TableColumn] = {}
         for place, column in enumerate(head):
             if isinstance(column, str):
-                column = Shown(column)
+                column = TableColumn(column)
             name = column.heading
             if name in shown:  # two columns may have the same heading
                 name = f"{name}, {place}"
@@ -183,7 +183,7 @@ def find_minimum_width(cell: str) -> int:
     return min(longest, LONGEST_WORD)
 
 
-def render_terminal(table: Comparison, console: Console) -> None:
+def render_terminal(table: Table, console: Console) -> None:
     """Print a table as wide as the console at most, with its caption and notes.
 
     Columns for which it is too narrow are named below the table.
@@ -208,7 +208,7 @@ def render_terminal(table: Comparison, console: Console) -> None:
     say("")
 
 
-def make_printed_columns(table: Comparison) -> list[PrintedColumn]:
+def make_printed_columns(table: Table) -> list[PrintedColumn]:
     """Return the columns of a table as text."""
     columns = []
     for place, column in enumerate(table.shown.values()):
@@ -263,7 +263,7 @@ def make_grid(columns: Sequence[PrintedColumn], width: int) -> Grid:
     return grid
 
 
-def render_markdown(table: Comparison) -> str:
+def render_markdown(table: Table) -> str:
     """Return a table in GitHub's syntax; text from files cannot break out of its cell."""
     labels = min(table.left, len(table.head))
     rule = ["---"] * labels + ["---:"] * (len(table.head) - labels)
