@@ -18,7 +18,7 @@ class Peak(Part):
     phase: str
 
 
-class Holder(Part):
+class LayerMemory(Part):
     """What is alive at the peak, of one kind, from one layer, made in one phase."""
 
     kind: str
@@ -42,7 +42,7 @@ class Explanation(Part):
     plan: dict[str, int] = Field(default={})  # JAX: bytes that the executable reserves, by purpose
     timeline: tuple[Moment, ...]
     peak: Peak
-    holders: tuple[Holder, ...]
+    holders: tuple[LayerMemory, ...]
     versions: dict[str, str]
     device: str
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from packaging.version import Version
 
 from framebench.analysis.rendering import MIB, Table, format_mib
-from framebench.explain.record import Explanation, Holder
+from framebench.explain.record import Explanation, LayerMemory
 from framebench.records import store
 from framebench.suite.case import Case
 
@@ -133,7 +133,7 @@ def tabulate_layers(explanation: Explanation) -> Table:
 
     Layers that differ in a number only share a row.
     """
-    groups: dict[tuple[str, str, str], list[Holder]] = defaultdict(list)
+    groups: dict[tuple[str, str, str], list[LayerMemory]] = defaultdict(list)
     for holder in explanation.holders:
         groups[fold_numbers(holder.layer), holder.kind, holder.phase].append(holder)
     by_size = sorted(groups.items(), key=lambda group: -total_bytes(group[1]))
@@ -163,12 +163,12 @@ def fold_numbers(layer: str) -> str:
     return re.sub(r"\d+", "*", layer)
 
 
-def tensors_and_size(holders: Sequence[Holder]) -> tuple[str, str]:
+def tensors_and_size(holders: Sequence[LayerMemory]) -> tuple[str, str]:
     """Return the cells that holders have together: the number of tensors, and MiB."""
     return str(sum(holder.tensors for holder in holders)), format_mib(total_bytes(holders), FINE)
 
 
-def total_bytes(holders: Sequence[Holder]) -> int:
+def total_bytes(holders: Sequence[LayerMemory]) -> int:
     """Return the bytes of some holders."""
     return sum(holder.bytes for holder in holders)
 

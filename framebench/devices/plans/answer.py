@@ -17,7 +17,7 @@ Outcome = Literal["planned", "refused", "not planned", "failed"]
 
 
 @dataclass(frozen=True)
-class Holder:
+class LineBuffers:
     """What one line of the source asks for, in buffers of one shape."""
 
     bytes: int  # of all of them
@@ -35,7 +35,7 @@ class Answer:
     needs_bytes: int | None = None
     peak_bytes: int | None = None
     parts: dict[str, int] = field(default_factory=dict)
-    largest: Sequence[Holder] = ()
+    largest: Sequence[LineBuffers] = ()
     not_held: Sequence[str] = ()
     notes: Sequence[str] = ()
     compiler: str = ""

@@ -21,7 +21,7 @@ import torch
 from framebench.adapters.torch.fake import FakeOnDevice
 from framebench.adapters.torch.quantized import import_package
 from framebench.devices.catalog import Device, find
-from framebench.devices.plans.answer import Answer, Holder
+from framebench.devices.plans.answer import Answer, LineBuffers
 from framebench.devices.simulation import cudnn
 from framebench.devices.simulation.blocks import OutOfMemory, Settings
 from framebench.devices.simulation.torch_convolutions import describe_gpu
@@ -175,7 +175,9 @@ def describe(simulation: Simulation) -> Answer:
         parts[kind.replace(" ", "_")] = size
     largest = []
     for held in simulation.holders[:MOST_BUFFERS]:
-        largest.append(Holder(held.bytes, f"{held.line} ({held.kind})", held.shape, held.tensors))
+        largest.append(
+            LineBuffers(held.bytes, f"{held.line} ({held.kind})", held.shape, held.tensors)
+        )
     attention = ", ".join(
         sorted(name for name in simulation.kernels if not name.endswith("backward"))
     )

@@ -59,7 +59,7 @@ KINDS = (
 )
 
 
-class Holder(NamedTuple):
+class LineTensors(NamedTuple):
     """What one line of a program holds in tensors of one shape."""
 
     line: str  # with the operator
@@ -82,7 +82,7 @@ class Simulation:
     kinds: dict[str, int]  # what was in use at the peak of the last step
     peak_phase: str
     kernels: Counter[str]  # of attention, by how often
-    holders: list[Holder]  # at that peak, most bytes first
+    holders: list[LineTensors]  # at that peak, most bytes first
     allocator: Allocator
     labels: dict[int, str] = field(repr=False, default_factory=dict)  # the operator of an event
 
@@ -302,7 +302,7 @@ def summarize(
         kind = life.kind or ("activations" if life.phase == "forward" else "temporaries")
         kinds[kind] += life.block_size
         groups[f"{life.line} {life.operator}".strip(), life.shape, kind].append(life.block_size)
-    holders = [Holder(*group, sum(sizes), len(sizes)) for group, sizes in groups.items()]
+    holders = [LineTensors(*group, sum(sizes), len(sizes)) for group, sizes in groups.items()]
     holders.sort(key=lambda holder: -holder.bytes)
     return Simulation(
         device=device,

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from framebench.adapters.jax.hlo import HloBuffer, Instruction, parse_assignment, parse_instructions
-from framebench.devices.plans.answer import Holder
+from framebench.devices.plans.answer import LineBuffers
 from framebench.devices.xla.sources import Sources
 
 MOST_HOLDERS = 12
@@ -40,7 +40,7 @@ def parts_of(memory: Any) -> dict[str, int]:
     }
 
 
-def largest(folder: Path) -> list[Holder]:
+def largest(folder: Path) -> list[LineBuffers]:
     """Return what holds the memory, most bytes first; nothing if XLA dumped nothing into the
     folder.
     """
@@ -65,7 +65,7 @@ def largest(folder: Path) -> list[Holder]:
             line = find_source(instruction, sources)
             groups[line, find_shape(instruction, placed.part)].append(placed.buffer.size)
     holders = [
-        Holder(sum(sizes), line, shape, len(sizes)) for (line, shape), sizes in groups.items()
+        LineBuffers(sum(sizes), line, shape, len(sizes)) for (line, shape), sizes in groups.items()
     ]
     holders.sort(key=lambda holder: -holder.bytes)
     return holders[:MOST_HOLDERS]
