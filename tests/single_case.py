@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from framebench.engine import runner
-from framebench.engine.blocks import NOBODY, Listener, Run, measure, not_measured
+from framebench.engine.blocks import SILENT, Listener, Run, measure, record_unsupported
 from framebench.engine.environments import Environment, describe
 from framebench.engine.groups import Group
 from framebench.engine.runner import RESULTS, USUAL, Options
@@ -20,7 +20,7 @@ def alone(
     environment: Environment | None = None,
     options: Options = USUAL,
     results: Path = RESULTS,
-    listener: Listener = NOBODY,
+    listener: Listener = SILENT,
 ) -> Record:
     """In a block of its own, whose times have nothing to be compared with; its record, read if the
     session has it.
@@ -28,6 +28,6 @@ def alone(
     variant = Variant(case, environment or describe(case.framework))
     with Run(session, options, results, listener) as opened:
         if runner.unsupported(case):
-            return not_measured(case, opened, variant.environment)
+            return record_unsupported(case, opened, variant.environment)
         measure([Group(f"alone/{case.id}", (variant,))], opened)
         return opened.records(variant)[-1]

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from framebench.asv.progress import send
 from framebench.engine import environments, runner
-from framebench.engine.blocks import Listener, Run, measure, not_measured
+from framebench.engine.blocks import Listener, Run, measure, record_unsupported
 from framebench.engine.environments import Environment
 from framebench.engine.groups import make_groups
 from framebench.engine.progress import format_record
@@ -59,7 +59,7 @@ def find_or_measure(case: Case, environment: str, profile: Iterable[Case]) -> Re
         os.environ["FRAMEBENCH_SESSION"], options, listener=ProgressSender(environment)
     ) as run:
         if runner.unsupported(case):
-            return not_measured(case, run, own)
+            return record_unsupported(case, run, own)
         earlier = run.records(variant)
         if earlier:
             return earlier[0]

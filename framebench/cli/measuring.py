@@ -83,7 +83,7 @@ def measure_all(
         able = []
         for case in cases:
             if runner.unsupported(case):
-                measured.not_measured(case, run, where[case])
+                measured.record_unsupported(case, run, where[case])
             else:
                 able.append(case)
         for case in able:

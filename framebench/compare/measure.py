@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from framebench.engine import runner
-from framebench.engine.blocks import NOBODY, Listener, Run, measure_group
+from framebench.engine.blocks import SILENT, Listener, Run, measure_group
 from framebench.engine.environments import Environment
 from framebench.engine.groups import Group
 from framebench.engine.timed_process import Variant
@@ -50,7 +50,7 @@ def measure(
     ready: dict[str, Environment],
     options: runner.Options,
     results: Path,
-    listener: Listener = NOBODY,
+    listener: Listener = SILENT,
 ) -> list[Round]:
     """Measure the blocks that this session lacks, and return all of them; each record lies in the
     usual place.

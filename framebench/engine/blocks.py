@@ -49,30 +49,30 @@ class Listener:
     """No-op progress listener; subclass to receive events."""
 
     def phase(self, case: Case, what: str) -> None:
-        """Hear what is done for a case now."""
+        """Receive what is being done for a case."""
 
     def done(self, record: Record) -> None:
-        """Hear that a case is measured."""
+        """Receive the record of a case that was measured."""
 
     def skipped(self, case: Case) -> None:
-        """Hear that no more of a case will be measured."""
+        """Receive that no more of a case will be measured."""
 
 
-NOBODY = Listener()
+SILENT = Listener()
 
 
 @dataclass
 class Run:
-    """One run of the suite, as far as it measures: where records go, and what was compiled in it.
+    """One run of the suite: where its records go, and what was compiled and checked in it.
 
-    Use as a context.
+    Use as a context: programs are compiled into a folder that is removed at its end.
     """
 
     id: str
     options: Options
     results: Path = RESULTS
     listener: Listener = field(default_factory=Listener)
-    # what float64 says of each variant's strategy
+    # whether each variant's strategy is right in float64
     mathematics_by_variant: dict[Variant, Mathematics] = field(default_factory=dict)
     check_mathematics: MathematicsCheck = mathematics.check
 
@@ -88,15 +88,16 @@ class Run:
 
     @property
     def without_times(self) -> bool:
-        """Say whether only what a loaded machine does not change is measured: whether cases are
-        right, and their memory.
+        """Say whether only results and memory are measured, which a loaded machine does not
+        change.
         """
         return not self.options.rounds
 
     @property
     def compiles_alone(self) -> bool:
-        """Say whether nothing may be built next to what compiles, since the time of its first step
-        is recorded.
+        """Say whether nothing may be built while another process compiles.
+
+        That is so where the time of the first step is recorded.
         """
         return self.options.first_alone and not self.without_times
 
@@ -113,35 +114,34 @@ class Run:
         )
 
     def records(self, variant: Variant) -> list[Record]:
-        """Return what this session has of a variant by now, oldest first."""
-        session_records = store.read_session(self.folder(variant), self.id)
-        return [
-            record
-            for record in session_records
-            if record.provenance.planted == variant.planted_differences
-        ]
+        """Return the records that this session has of a variant, oldest first."""
+        records = []
+        for record in store.read_session(self.folder(variant), self.id):
+            if record.provenance.planted == variant.planted_differences:
+                records.append(record)
+        return records
 
     def unfinished(self, variant: Variant) -> list[Record]:
         """Return the records of this session and variant whose memory is still to be measured."""
         unfinished = []
         for record in store.read_unfinished(self.unfinished_folder(variant)):
-            is_ours = (
-                record.provenance.session == self.id
-                and record.provenance.planted == variant.planted_differences
-            )
-            if is_ours and not self.is_finished(record, variant):
+            origin = record.provenance
+            if origin.session != self.id or origin.planted != variant.planted_differences:
+                continue
+            if not self.is_finished(record, variant):
                 unfinished.append(record)
         return unfinished
 
     def is_finished(self, record: Record, variant: Variant) -> bool:
-        """Say whether the session has the variant's record of the same block: it was interrupted
-        right after it was written.
+        """Say whether the session has the finished record of an unfinished one.
+
+        It has both where it was interrupted between writing one and removing the other.
         """
         place = (record.turns_taken.block, record.turns_taken.arm)
-        return any(
-            other.turns and (other.turns.block, other.turns.arm) == place
-            for other in self.records(variant)
-        )
+        for other in self.records(variant):
+            if other.turns and (other.turns.block, other.turns.arm) == place:
+                return True
+        return False
 
     def write(self, record: Record, variant: Variant) -> None:
         """Write a record and report that it is done. Raises OSError."""
@@ -150,27 +150,27 @@ class Run:
             store.remove_unfinished(record, self.unfinished_folder(variant))
         self.listener.done(record)
 
-    def scratch_of(self, variant: Variant) -> Path:
-        """Return where the variant's programs lie once they are compiled.
+    def get_scratch(self, variant: Variant) -> Path:
+        """Return the folder in which the variant's programs lie once they are compiled.
 
-        Each of the first blocks compiles anew.
+        Each of the first `cold_blocks` blocks has a folder of its own, so that it compiles anew.
         """
         last = self.options.cold_blocks - 1
         block = min(len(self.records(variant)), last) if last else 0
-        return (
-            self.scratch / variant.environment.name / f"{variant.case.id.replace('/', '.')}.{block}"
-        )
+        name = f"{variant.case.id.replace('/', '.')}.{block}"
+        return self.scratch / variant.environment.name / name
 
     def can_share(self, variant: Variant) -> bool:
-        """Say whether it may be built next to another: it has been compiled, or may compile
-        there.
+        """Say whether a variant may be built next to another one.
+
+        It may where it was compiled before, or where the time of compiling is not recorded.
         """
-        return not self.compiles_alone or self.scratch_of(variant).exists()
+        return not self.compiles_alone or self.get_scratch(variant).exists()
 
     def context(self, variant: Variant, load: float | None) -> Context:
-        """Return what a record of the variant tells of the circumstances.
+        """Return the circumstances that a record of the variant has in it.
 
-        `load`: the load average before it was measured.
+        `load`: the one-minute load average before it was measured.
         """
         return Context(
             variant.case,
@@ -186,8 +186,8 @@ class Run:
 def measure(groups: list[Group], run: Run, blocks: int = 1) -> None:
     """Measure so many blocks of each group: the first of every group, then the second, and so on.
 
-    What the session has already is not measured again. Raises OSError if a record cannot be
-    written.
+    Blocks that the session has already are not measured again. Raises OSError if a record cannot
+    be written.
     """
     if run.without_times:
         groups = [join_groups(groups)]
@@ -197,105 +197,101 @@ def measure(groups: list[Group], run: Run, blocks: int = 1) -> None:
 
 
 def join_groups(groups: list[Group]) -> Group:
-    """Join groups whose times are not compared: then processes need not wait for those of another
-    group.
+    """Join groups whose times are not compared, so that none waits for another.
 
-    What others are verified against comes first.
+    The variants that others are verified against come first.
     """
     first = [variant for group in groups for variant in group.always]
     others = [variant for group in groups for variant in group.others]
+    # a baseline may be in several groups: a dict keeps the order and drops duplicates
     return Group("without-times", (), tuple(dict.fromkeys(first + others)))
 
 
 def measure_group(group: Group, run: Run, number: int = 0) -> None:
-    """Measure the group's block of this number, or several where memory does not suffice for one.
+    """Measure the group's block of this number, in several parts where memory does not suffice.
 
-    What the session has of it is not measured again: what an interruption left is finished first.
+    What an interrupted session left is finished first, and what it has is not measured again.
     """
     name = f"{run.id}/{group.name}/{number}"
     variants = list(dict.fromkeys([*group.always, *group.others]))
     finish_interrupted(variants, name, run)
-    left, sub_block = find_left(variants, name, number, run)
-    left = without_wrong_mathematics(left, run)
-    while left:
-        wanted, later = choose_variants(group, left, run)
-        block = run_block(f"{name}.{sub_block}", wanted, len(group.always), run)
-        timed = block.timed
-        # memory ran out next to others: the answer is what the variant does alone
-        for variant in block.crowded:
-            sub_block += 1
-            timed += run_block(f"{name}.{sub_block}", [variant], 1, run).timed
-        sub_block += 1
+    remaining, part = find_remaining(variants, name, number, run)
+    remaining = drop_wrong_mathematics(remaining, run)
+    while remaining:
+        chosen, waiting = choose_variants(group, remaining, run)
+        outcome = run_block(f"{name}.{part}", chosen, len(group.always), run)
+        timed = outcome.timed
+        # memory ran out next to others: what counts is whether it runs out alone
+        for variant in outcome.out_of_memory:
+            part += 1
+            timed += run_block(f"{name}.{part}", [variant], 1, run).timed
+        part += 1
         for each in timed:
             store.write_unfinished(each.record, run.unfinished_folder(each.variant))
         finish_block(timed, run)
-        left = block.left + later
+        remaining = outcome.not_started + waiting
 
 
 def finish_interrupted(variants: list[Variant], name: str, run: Run) -> None:
-    """Measure the memory of those variants that an interrupted session has timed in the block of
-    this name.
-    """
+    """Measure the memory of variants that an interrupted session timed in the block `name`."""
     for variant in variants:
-        interrupted = [
-            record for record in run.unfinished(variant) if block_of(record).startswith(f"{name}.")
-        ]
-        finish_block([TimedVariant(variant, record) for record in interrupted], run)
+        for record in run.unfinished(variant):
+            if get_block_name(record).startswith(f"{name}."):
+                finish_block([TimedVariant(variant, record)], run)
 
 
-def find_left(
+def find_remaining(
     variants: list[Variant], name: str, number: int, run: Run
 ) -> tuple[list[Variant], int]:
-    """Return the variants that the session has not measured in the block of this name, and the
-    number of its next part.
+    """Return the variants that the session has not measured in the block `name`, and the number
+    of the block's next part.
     """
-    blocks_by_variant = {
-        variant: {block_of(record) for record in run.records(variant) if record.turns}
-        for variant in variants
-    }
-    parts = {
-        block
-        for blocks in blocks_by_variant.values()
-        for block in blocks
-        if block.startswith(f"{name}.")
-    }
-    left = [variant for variant in variants if parts.isdisjoint(blocks_by_variant[variant])]
-    # nothing is compared: what is in another group's block of this number need not be in this one's
-    if run.without_times:
-        left = [
-            variant for variant in left if number not in map(number_of, blocks_by_variant[variant])
-        ]
-    return left, 1 + max(map(sub_block_of, parts), default=-1)
+    remaining = []
+    parts = []
+    for variant in variants:
+        is_measured = False
+        for record in run.records(variant):
+            if record.turns is None:
+                continue
+            block = record.turns.block
+            if block.startswith(f"{name}."):
+                parts.append(parse_part(block))
+                is_measured = True
+            # without times any group's block of this number counts, since nothing is compared
+            elif run.without_times and parse_number(block) == number:
+                is_measured = True
+        if not is_measured:
+            remaining.append(variant)
+    return remaining, 1 + max(parts, default=-1)
 
 
-def block_of(record: Record) -> str:
-    """Return the name of a record's block, such as `SESSION/GROUP/NUMBER.SUB_BLOCK`."""
+def get_block_name(record: Record) -> str:
+    """Return the name of a timed record's block: `SESSION/GROUP/NUMBER.PART`."""
     return record.turns_taken.block
 
 
-def number_of(block: str) -> int:
-    """Return the number in a block's name."""
+def parse_number(block: str) -> int:
+    """Return NUMBER of a block's name."""
     return int(block.rpartition("/")[2].partition(".")[0])
 
 
-def sub_block_of(block: str) -> int:
-    """Return the number of the part of a block in its name."""
+def parse_part(block: str) -> int:
+    """Return PART of a block's name."""
     return int(block.rpartition(".")[2])
 
 
 def check_mathematics(variants: list[Variant], run: Run) -> None:
-    """Have the mathematics of these variants checked in float64, unless the run knows of them."""
-    unknown = [variant for variant in variants if variant not in run.mathematics_by_variant]
-    if unknown:
-        run.mathematics_by_variant.update(
-            run.check_mathematics(unknown, run.options, run.listener.phase)
-        )
+    """Check the mathematics of these variants in float64, unless the run has done so."""
+    unchecked = [variant for variant in variants if variant not in run.mathematics_by_variant]
+    if unchecked:
+        outcomes = run.check_mathematics(unchecked, run.options, run.listener.phase)
+        run.mathematics_by_variant.update(outcomes)
 
 
-def without_wrong_mathematics(variants: list[Variant], run: Run) -> list[Variant]:
+def drop_wrong_mathematics(variants: list[Variant], run: Run) -> list[Variant]:
     """Check the mathematics of these variants in float64, and return those that may be measured.
 
-    A variant whose mathematics is wrong gets its record at once: nothing of it is worth measuring.
+    A variant whose mathematics is wrong gets its record at once: no number of it is worth anything.
     """
     check_mathematics(variants, run)
     measurable = []
@@ -304,49 +300,46 @@ def without_wrong_mathematics(variants: list[Variant], run: Run) -> list[Variant
         if outcome is None or outcome.passed:
             measurable.append(variant)
         elif not run.records(variant):
-            run.write(recording.make_wrong_record(run.context(variant, None), outcome), variant)
+            record = recording.make_wrong_record(run.context(variant, None), outcome)
+            run.write(record, variant)
     return measurable
 
 
 def choose_variants(
-    group: Group, left: list[Variant], run: Run
+    group: Group, remaining: list[Variant], run: Run
 ) -> tuple[list[Variant], list[Variant]]:
-    """Return the variants of the next block and those that wait for another.
-
-    Without times nothing is compared: then as many as there are cores, so that little is lost by an
-    interruption.
-    """
+    """Return the variants of the next block, and those that wait for a later one."""
     if run.without_times:
+        # nothing is compared: as many as there are cores, so that an interruption loses little
         at_once = len(run.options.cores())
-        return left[:at_once], left[at_once:]
-    return [*group.always, *(variant for variant in group.others if variant in left)], []
+        return remaining[:at_once], remaining[at_once:]
+    others = [variant for variant in group.others if variant in remaining]
+    return [*group.always, *others], []
 
 
 @dataclass
 class TimedVariant:
-    """A variant whose process for the time has ended, with its record so far: what may be missing
-    is its memory.
-    """
+    """A variant whose timed process has ended, with its record, which may still lack the memory."""
 
     variant: Variant
     record: Record
-    resident_bytes: int | None = None  # the most that the process has held, where that is known
+    # the most that the process held; None where an interrupted session timed it
+    resident_bytes: int | None = None
 
 
 @dataclass
-class Block:
+class BlockOutcome:
     """What became of the variants of a block."""
 
     timed: list[TimedVariant]
-    left: list[Variant]  # did not fit
-    crowded: list[Variant]  # ran out of memory next to others
+    not_started: list[Variant]  # there was no memory for them
+    out_of_memory: list[Variant]  # next to others; alone they may fit
 
 
-def run_block(name: str, variants: list[Variant], first: int, run: Run) -> Block:
-    """Start the processes of as many variants as fit, have them take turns, and return what became
-    of them.
+def run_block(name: str, variants: list[Variant], first: int, run: Run) -> BlockOutcome:
+    """Start processes for as many variants as fit, time them in turns, and return the outcome.
 
-    The `first` variants and one more are tried in any case.
+    The `first` variants and one more are started in any case.
     """
     load = runner.load_average()
     processes: list[TimedProcess] = []
@@ -364,21 +357,21 @@ def run_block(name: str, variants: list[Variant], first: int, run: Run) -> Block
     # kernels on a GPU do not lie in the host's pages
     if not run.without_times and not nvml.list_gpus():
         pages.renew(files)
-    outcomes = [outcome_of(process) for process in processes]
-    fail_those_verified_against_wrong(processes, outcomes)
-    block = Block([], variants[len(processes) :], [])
-    variant_names = [process.variant.case.id for process in processes]
+    outcomes = [get_outcome(process) for process in processes]
+    fail_verifications_against_wrong(processes, outcomes)
+    block = BlockOutcome([], variants[len(processes) :], [])
+    case_ids = [process.variant.case.id for process in processes]
     for number, (process, outcome) in enumerate(zip(processes, outcomes)):
         if outcome.status == "oom" and len(processes) > 1 and run.options.memory_limit is None:
-            block.crowded.append(process.variant)
+            block.out_of_memory.append(process.variant)
             continue
         record = recording.make_record(
             run.context(process.variant, load),
             outcome,
             mathematics=run.mathematics_by_variant.get(process.variant),
-            turns=turns_of(process, number, variant_names, name, seed, matmul),
+            turns=describe_turns(process, number, case_ids, name, seed, matmul),
             samples=process.samples,
-            has_first_step=times_first_step(process, run),
+            has_first_step=is_first_step_time_valid(process, run),
         )
         block.timed.append(TimedVariant(process.variant, record, outcome.resident_bytes))
     return block
@@ -389,26 +382,22 @@ def start_processes(
 ) -> None:
     """Start the variants' processes in batches until memory is full, and add them to `processes`.
 
-    The `first` variants and one more are tried in any case. What compiles is alone, since its first
-    step is timed; what finds everything compiled is built next to others, each on a core of its
-    own.
+    The `first` variants and one more are started in any case. A process that compiles is alone,
+    since its first step is timed; one that finds its programs compiled is built next to others,
+    each on a core of its own.
     """
     capacity = Capacity()
     while len(processes) < len(variants):
         ready = [process for process in processes if process.ready]
         batch: list[TimedProcess] = []
         for variant, core in zip(variants[len(processes) :], run.options.cores()):
-            is_tried_in_any_case = len(processes) <= first
-            if not is_tried_in_any_case and not capacity.fits_more(ready, 1 + len(batch)):
+            is_started_in_any_case = len(processes) <= first
+            if not is_started_in_any_case and not capacity.fits_more(ready, 1 + len(batch)):
                 break
             if batch and must_wait(variant, batch, processes, run):
                 break
-            process = TimedProcess(
-                variant,
-                run.options,
-                run.scratch_of(variant),
-                partial(run.listener.phase, variant.case),
-            )
+            on_phase = partial(run.listener.phase, variant.case)
+            process = TimedProcess(variant, run.options, run.get_scratch(variant), on_phase)
             processes.append(process)
             batch.append(process)
             process.start(find_reference(variant.case, run, processes), core)
@@ -422,7 +411,7 @@ def start_processes(
 def must_wait(
     variant: Variant, batch: list[TimedProcess], processes: list[TimedProcess], run: Run
 ) -> bool:
-    """Say whether a variant must not be built next to those that are being built."""
+    """Say whether a variant must not be built next to those in `batch`, which are being built."""
     if not run.can_share(variant) or (batch[0].is_cold and run.compiles_alone):
         return True
     return waits_for_reference(variant.case, batch, processes, run)
@@ -431,27 +420,29 @@ def must_wait(
 def waits_for_reference(
     case: Case, batch: list[TimedProcess], processes: list[TimedProcess], run: Run
 ) -> bool:
-    """Say whether a case has to be verified against one that is being built."""
+    """Say whether a case is to be verified against one in `batch`, which is being built."""
     is_built_now = any(process.variant.case.golden_key == case.golden_key for process in batch)
     return is_built_now and references.needed(case) and find_reference(case, run, processes) is None
 
 
 def find_reference(case: Case, run: Run, processes: list[TimedProcess]) -> Reference | None:
-    """Return what the case is verified against where there are no float64 values: a variant of this
-    block, or a record.
+    """Return what the case is verified against where there are no float64 values.
+
+    That is a variant of this block, or else an earlier record.
     """
-    alive = [
-        (process.variant.case, process.verification)
-        for process in processes
-        if process.verification
-    ]
+    verified = []
+    for process in processes:
+        if process.verification:
+            verified.append((process.variant.case, process.verification))
     records = run.results / "records" / provenance.read_machine_name()
-    return references.among(case, alive) or references.find(case, run.id, records)
+    return references.among(case, verified) or references.find(case, run.id, records)
 
 
 def take_turns(processes: list[TimedProcess], seed: int, run: Run) -> ReferenceMatmul | None:
-    """Go through the rounds: in each the reference matmul, then every variant that is alive, in
-    random order.
+    """Go through the rounds: in each the reference matmul, then every live variant, in random
+    order.
+
+    Return None where no process is alive or no times are measured.
     """
     alive = [process for process in processes if process.ready]
     if not alive or run.without_times:
@@ -470,8 +461,8 @@ def take_turns(processes: list[TimedProcess], seed: int, run: Run) -> ReferenceM
 
 
 def verify_timed_steps(processes: list[TimedProcess], run: Run) -> None:
-    """Have the variants that are alive verify what was timed, each on a core of its own, and wait
-    for their results.
+    """Have the live processes verify what was timed, each on a core of its own, and wait for
+    their results.
     """
     alive = [process for process in processes if process.ready]
     cores = run.options.cores()
@@ -488,60 +479,69 @@ def split(items: list[Item], at_once: int) -> Iterator[list[Item]]:
         yield items[start : start + at_once]
 
 
-def outcome_of(process: TimedProcess) -> CaseOutcome:
+def get_outcome(process: TimedProcess) -> CaseOutcome:
     """Return the outcome of a process that has ended."""
     assert process.outcome
     process.outcome.seconds = process.seconds
     return process.outcome
 
 
-def fail_those_verified_against_wrong(
+def fail_verifications_against_wrong(
     processes: list[TimedProcess], outcomes: list[CaseOutcome]
 ) -> None:
-    """Turn the verification of a variant into a failed one if what it was verified against came out
-    wrong in the end.
-    """
-    wrong = {
-        process.variant.case.id
-        for process, outcome in zip(processes, outcomes)
-        if not outcome.is_right
-    }
+    """Fail the verification of each variant whose reference came out wrong in the end."""
+    wrong = set()
     for process, outcome in zip(processes, outcomes):
-        against = process.verification.against if process.verification else None
+        if not outcome.is_right:
+            wrong.add(process.variant.case.id)
+    for process, outcome in zip(processes, outcomes):
         verification = outcome.result.verification
-        if against in wrong and verification is not None:
+        if process.verification is None or verification is None:
+            continue
+        against = process.verification.against
+        if against in wrong:
             reason = f"it was verified against {against}, which came out wrong"
             failed = replace(verification, passed=False, reason=reason)
             outcome.result = replace(outcome.result, verification=failed)
 
 
-def turns_of(
+def describe_turns(
     process: TimedProcess,
     number: int,
-    variants: list[str],
+    case_ids: list[str],
     block: str,
     seed: int,
     matmul: ReferenceMatmul | None,
 ) -> Turns:
-    """Return which turns a variant made in its block; none where it has no times."""
-    rounds = process.turn_rounds if process.samples else []
-    matmul_seconds = matmul.seconds if matmul else {}
+    """Return the turns that a variant made in its block, without rounds where it has no times.
+
+    `number` is its place among `case_ids`, the cases of all processes of the block.
+    """
+    rounds: list[int] = []
+    began_s: list[float] = []
+    reference_s: list[float] = []
+    if process.samples is not None and matmul is not None:
+        rounds = process.turn_rounds
+        began_s = process.turn_began_s
+        # a reference process that died has no seconds of later rounds
+        reference_s = [matmul.seconds[round] for round in rounds if round in matmul.seconds]
     return Turns(
         block=block,
         arm=number,
-        arms=variants,
+        arms=case_ids,
         seed=seed,
         steps=process.steps,
         round=rounds,
-        at_s=process.turn_began_s if process.samples else [],
-        reference_s=[matmul_seconds[number] for number in rounds if number in matmul_seconds],
+        at_s=began_s,
+        reference_s=reference_s,
         reference_flop=matmul.flop if matmul else 0.0,
     )
 
 
-def times_first_step(process: TimedProcess, run: Run) -> bool:
-    """Say whether the time of the first step means something: it was alone, and what it compiles
-    was not compiled before.
+def is_first_step_time_valid(process: TimedProcess, run: Run) -> bool:
+    """Say whether the time of the first step may be recorded.
+
+    The process must have compiled what it runs, and nothing else may have disturbed it.
     """
     if run.without_times or not process.is_cold:
         return False
@@ -554,7 +554,7 @@ def finish_block(timed: list[TimedVariant], run: Run) -> None:
     Each record is written as soon as its variant is complete, so an interrupted session resumes at
     the first variant without one.
     """
-    for batch in split(timed, memory_processes_at_once(timed, run)):
+    for batch in split(timed, count_memory_processes(timed, run)):
         with ExitStack() as stack:
             processes = [start_memory_process(each, run, stack) for each in batch]
             for each, process in zip(batch, processes):
@@ -566,52 +566,56 @@ def finish_block(timed: list[TimedVariant], run: Run) -> None:
 
 
 def start_memory_process(timed: TimedVariant, run: Run, stack: ExitStack) -> MemoryProcess | None:
-    """Start the process for the variant's memory, if it is still missing.
+    """Start the process for the variant's memory; None where it needs none.
 
-    The process is gone when the stack closes.
+    The process is killed when the stack closes.
     """
-    if not memory_is_missing(timed, run):
+    if not needs_memory(timed, run):
         return None
     variant = timed.variant
     process = MemoryProcess(
-        variant.case, variant.environment, run.options, run.scratch_of(variant), variant.extra
+        variant.case, variant.environment, run.options, run.get_scratch(variant), variant.extra
     )
     stack.callback(process.kill)
     return process
 
 
-def memory_is_missing(timed: TimedVariant, run: Run) -> bool:
-    """Say whether the variant's memory is to be measured: it came out right, and the session has no
-    peaks of it yet.
+def needs_memory(timed: TimedVariant, run: Run) -> bool:
+    """Say whether the variant's memory is still to be measured.
+
+    It is where the variant came out right, and no other block of the session has its peaks.
     """
     record = timed.record
     if record.status != "ok" or not run.options.memory:
         return False
     if run.options.peaks_each_block:
         return True
-    earlier = [
-        other
-        for other in run.records(timed.variant)
-        if other.turns is None or block_of(other) != block_of(record)
-    ]
-    return not any(other.peaks for other in earlier)
+    for other in run.records(timed.variant):
+        is_same_block = other.turns is not None and other.turns.block == get_block_name(record)
+        if other.peaks and not is_same_block:
+            return False
+    return True
 
 
-def memory_processes_at_once(timed: list[TimedVariant], run: Run) -> int:
+def count_memory_processes(timed: list[TimedVariant], run: Run) -> int:
     """Return how many processes for the memory may be alive at once: one for each core, or one if
     memory is scarce.
     """
+    sizes = []
+    for each in timed:
+        if each.resident_bytes is None:
+            return 1  # nobody knows how much memory it takes
+        sizes.append(each.resident_bytes)
     at_once = len(run.options.cores())
-    sizes = [each.resident_bytes for each in timed if each.resident_bytes is not None]
-    # of an interrupted session: how large they are is not known any more
-    if len(sizes) < len(timed):
-        return 1
-    return at_once if fits([max(sizes, default=0)], free_memory(), at_once) else 1
+    if fits([max(sizes, default=0)], free_memory(), at_once):
+        return at_once
+    return 1
 
 
-def not_measured(case: Case, run: Run, environment: Environment) -> Record:
-    """Return the record, written once in a session, that tells why this machine cannot measure a
-    case.
+def record_unsupported(case: Case, run: Run, environment: Environment) -> Record:
+    """Return the record that says why this machine cannot measure a case.
+
+    It is written once in a session.
     """
     variant = Variant(case, environment)
     earlier = run.records(variant)

@@ -18,7 +18,7 @@ from statistics import median
 from typing import Literal
 
 from framebench.engine import releases
-from framebench.engine.blocks import NOBODY, Listener, Run, measure_group
+from framebench.engine.blocks import SILENT, Listener, Run, measure_group
 from framebench.engine.environments import Say, SetupError
 from framebench.engine.groups import Group
 from framebench.engine.runner import Options
@@ -201,7 +201,7 @@ class ReleaseBench:
     say: Say
     keep: bool = False  # the environments that are made for it
     processes: int = PROCESSES
-    progress: Listener = NOBODY
+    progress: Listener = SILENT
 
     def bisect(self, release_names: Sequence[str], minimum: float) -> Bisection:
         """Search the releases by measuring them. Raises OSError if a record cannot be written."""

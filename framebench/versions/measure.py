@@ -11,7 +11,7 @@ from pathlib import Path
 from packaging.version import Version
 
 from framebench.engine import releases
-from framebench.engine.blocks import NOBODY, Listener, Run
+from framebench.engine.blocks import SILENT, Listener, Run
 from framebench.engine.blocks import measure as measure_blocks
 from framebench.engine.environments import Environment, SetupError
 from framebench.engine.groups import Group
@@ -105,7 +105,7 @@ def measure(
     session: str,
     options: Options,
     results: Path,
-    progress: Listener = NOBODY,
+    progress: Listener = SILENT,
 ) -> list[str]:
     """Measure so many blocks of each case, with the versions in `ready` as variants; return the
     statuses of all records.

@@ -14,7 +14,7 @@ import pytest
 
 from framebench.analysis.reports import verdicts
 from framebench.compare import measure as compare
-from framebench.engine.blocks import NOBODY, Listener
+from framebench.engine.blocks import SILENT, Listener
 from framebench.engine.environments import Environment
 from framebench.engine.runner import Options
 from framebench.records import store
@@ -91,7 +91,7 @@ def test_a_comparison_goes_on_with_the_blocks_it_has(
         compare.measure((CASE, other), 2, "s", ready, OPTIONS, results, Stopping(after))
     kept = list(store.read_all(results))
     assert len(kept) == after
-    found = compare.measure((CASE, other), 2, "s", ready, OPTIONS, results, NOBODY)
+    found = compare.measure((CASE, other), 2, "s", ready, OPTIONS, results, SILENT)
     variants = [r for pair in found for r in pair]
     assert len(list(store.read_all(results))) == 4, "each once"
     assert all(r in variants for r in kept)

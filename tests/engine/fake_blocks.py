@@ -32,7 +32,7 @@ def group(fake_worker: Environment, cases: list[Case] = CASES) -> Group:
 FIVE_ROUNDS = Options(rounds=5)
 
 
-def run(results: Path, options: Options = FIVE_ROUNDS, listener: Listener = blocks.NOBODY) -> Run:
+def run(results: Path, options: Options = FIVE_ROUNDS, listener: Listener = blocks.SILENT) -> Run:
     return Run("s", options, results, listener)
 
 
