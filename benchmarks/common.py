@@ -117,7 +117,7 @@ class CaseBenchmark(ABC):
         if self.record.status == "ok":
             return
         reason = f"{self.record.status}: {self.record.reason}"
-        if self.record.status == "unsupported" or runner.expected(self.record):
+        if self.record.status == "unsupported" or runner.is_expected_failure(self.record):
             raise NotImplementedError(reason)
         sys.tracebacklimit = 0  # asv prints the traceback, and the reason is not in this file
         raise CaseFailed(reason)

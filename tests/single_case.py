@@ -8,7 +8,7 @@ from framebench.engine import runner
 from framebench.engine.blocks import SILENT, Listener, Run, measure, record_unsupported
 from framebench.engine.environments import Environment, describe
 from framebench.engine.groups import Group
-from framebench.engine.runner import RESULTS, USUAL, Options
+from framebench.engine.runner import DEFAULT_OPTIONS, RESULTS, Options
 from framebench.engine.timed_process import Variant
 from framebench.records.record import Record
 from framebench.suite.case import Case
@@ -18,7 +18,7 @@ def alone(
     case: Case,
     session: str,
     environment: Environment | None = None,
-    options: Options = USUAL,
+    options: Options = DEFAULT_OPTIONS,
     results: Path = RESULTS,
     listener: Listener = SILENT,
 ) -> Record:
@@ -27,7 +27,7 @@ def alone(
     """
     variant = Variant(case, environment or describe(case.framework))
     with Run(session, options, results, listener) as opened:
-        if runner.unsupported(case):
+        if runner.explain_unsupported(case):
             return record_unsupported(case, opened, variant.environment)
         measure([Group(f"alone/{case.id}", (variant,))], opened)
         return opened.records(variant)[-1]

@@ -25,7 +25,7 @@ from pathlib import Path
 from framebench.cli.measuring import measure_all
 from framebench.cli.shared import BROKEN, fail, report_failures, say
 from framebench.engine import installed
-from framebench.engine.capacity import GPU_SHARE, free_gpu_memory
+from framebench.engine.capacity import GPU_SHARE, read_free_gpu_memory
 from framebench.engine.environments import Environment
 from framebench.engine.runner import Options
 from framebench.engine.session import Session, alone
@@ -230,7 +230,7 @@ def measure_blocks(
             continue
         seconds = estimate_pace(blocks, results) * sum(one.seconds for one in rows_left)
         seconds_left = end - time.monotonic()
-        free_bytes = free_gpu_memory()
+        free_bytes = read_free_gpu_memory()
         gib = max(one.gib for one in rows_left)
         is_too_large = free_bytes is not None and gib * GIB > free_bytes
         if seconds > seconds_left or is_too_large:

@@ -58,7 +58,7 @@ def find_or_measure(case: Case, environment: str, profile: Iterable[Case]) -> Re
     with Run(
         os.environ["FRAMEBENCH_SESSION"], options, listener=ProgressSender(environment)
     ) as run:
-        if runner.unsupported(case):
+        if runner.explain_unsupported(case):
             return record_unsupported(case, run, own)
         earlier = run.records(variant)
         if earlier:
@@ -67,7 +67,7 @@ def find_or_measure(case: Case, environment: str, profile: Iterable[Case]) -> Re
         requested = [other for other in profile if other.id in selected_ids or other == case]
         compared = []
         for other in requested:
-            if not runner.unsupported(other) and differs_in_strategy_only(other, case):
+            if not runner.explain_unsupported(other) and differs_in_strategy_only(other, case):
                 compared.append(other)
         blocks = int(os.environ.get(BLOCKS, "1"))
         measure(make_groups(compared, built_environments(requested, own)), run, blocks)

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from framebench.engine.runner import unsupported
+from framebench.engine.runner import explain_unsupported
 from framebench.models import spec
 from framebench.strategies.strategy import FRAMEWORKS
 from framebench.suite import profiles
@@ -149,7 +149,9 @@ def measurable(benchmarks: Benchmarks, framework: str) -> list[Case]:
     for name in of_framework(benchmarks, framework):
         chosen.update(selected(benchmarks, name).values())
     return [
-        case for case in profiles.list_profile_cases() if case in chosen and not unsupported(case)
+        case
+        for case in profiles.list_profile_cases()
+        if case in chosen and not explain_unsupported(case)
     ]
 
 

@@ -184,7 +184,11 @@ def measure_missing(
 
     here = MachineResults(Folder(results), provenance.read_machine_name())
     missing = find_missing(claims, here, size, informational, with_cases)
-    if all(map(runner.unsupported, missing.cases)) and not missing.probes and not missing.plans:
+    if (
+        all(map(runner.explain_unsupported, missing.cases))
+        and not missing.probes
+        and not missing.plans
+    ):
         say("nothing is missing that this machine can measure")
         return []
     with open_session(
@@ -220,16 +224,16 @@ def measure_cases(
 
     Returns the ids of those that failed.
     """
-    frameworks = {case.framework for case in missing.cases if not runner.unsupported(case)}
+    frameworks = {case.framework for case in missing.cases if not runner.explain_unsupported(case)}
     ready = {name: environments.ensure(name, say=say) for name in FRAMEWORKS if name in frameworks}
     for environment in ready.values():
         environments.warm(environment, "standard", say)
-    pairs = [pair for pair in missing.pairs if not any(map(runner.unsupported, pair))]
+    pairs = [pair for pair in missing.pairs if not any(map(runner.explain_unsupported, pair))]
     paired = [case for pair in pairs for case in pair]
     timed = list(dict.fromkeys([*missing.timed, *paired]))
     failed = []
     for cases, times, together in ((timed, blocks, pairs), (missing.once, 1, [])):
-        able = [case for case in cases if not runner.unsupported(case)]
+        able = [case for case in cases if not runner.explain_unsupported(case)]
         statuses = measure_all(able, opened, ready, options, results, times, together)
         failed += [case.id for case, status in zip(able, statuses) if status in BROKEN]
     if failed:

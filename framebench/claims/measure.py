@@ -179,7 +179,7 @@ def run(
     else:
         found = try_report(environment, rest.partition("-")[2])
     context = Context(
-        case, environment, Options(), secrets.token_hex(6), results, runner.load_average()
+        case, environment, Options(), secrets.token_hex(6), results, runner.read_load_average()
     )
     provenance = make_provenance(context, None, started=False)
     result = Probed(probe=probe, names=exists, found=found, error=error, provenance=provenance)

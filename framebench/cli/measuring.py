@@ -82,7 +82,7 @@ def measure_all(
     with progress as listener, measured.Run(session.id, options, results, listener) as run:
         able = []
         for case in cases:
-            if runner.unsupported(case):
+            if runner.explain_unsupported(case):
                 measured.record_unsupported(case, run, where[case])
             else:
                 able.append(case)

@@ -116,7 +116,9 @@ def measure_here(request: RunRequest, results: Path) -> list[str]:
     cases = choose_cases(list(request.selectors), [], request.profile)
     with open_session(results, request.named, keep=request.block is not None) as session:
         # of a framework that can measure none of the cases no environment is built
-        frameworks = [case.framework for case in cases if env or not runner.unsupported(case)]
+        frameworks = [
+            case.framework for case in cases if env or not runner.explain_unsupported(case)
+        ]
         if request.beside_torch and frameworks:
             frameworks.append(FRAMEWORKS[0])
         ready = installed.ready(frameworks, env, say)

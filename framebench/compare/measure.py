@@ -59,7 +59,7 @@ def measure(
     kept.
     """
     for case in pair:
-        why = runner.unsupported(case)
+        why = runner.explain_unsupported(case)
         if why:
             raise NotMeasured(f"{case.id} gave no numbers: unsupported: {why}")
     base, change = pair

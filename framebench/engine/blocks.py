@@ -26,7 +26,7 @@ from typing import TypeVar
 
 from framebench.engine import mathematics, recording, references, runner
 from framebench.engine import page_cache as pages
-from framebench.engine.capacity import Capacity, fits, free_memory
+from framebench.engine.capacity import Capacity, fits, read_free_memory
 from framebench.engine.environments import Environment
 from framebench.engine.groups import Group
 from framebench.engine.recording import Context
@@ -341,7 +341,7 @@ def run_block(name: str, variants: list[Variant], first: int, run: Run) -> Block
 
     The `first` variants and one more are started in any case.
     """
-    load = runner.load_average()
+    load = runner.read_load_average()
     processes: list[TimedProcess] = []
     files: set[Path] = set()
     try:
@@ -422,7 +422,11 @@ def waits_for_reference(
 ) -> bool:
     """Say whether a case is to be verified against one in `batch`, which is being built."""
     is_built_now = any(process.variant.case.golden_key == case.golden_key for process in batch)
-    return is_built_now and references.needed(case) and find_reference(case, run, processes) is None
+    return (
+        is_built_now
+        and references.needs_reference(case)
+        and find_reference(case, run, processes) is None
+    )
 
 
 def find_reference(case: Case, run: Run, processes: list[TimedProcess]) -> Reference | None:
@@ -435,7 +439,9 @@ def find_reference(case: Case, run: Run, processes: list[TimedProcess]) -> Refer
         if process.verification:
             verified.append((process.variant.case, process.verification))
     records = run.results / "records" / provenance.read_machine_name()
-    return references.among(case, verified) or references.find(case, run.id, records)
+    return references.find_in_block(case, verified) or references.find_in_records(
+        case, run.id, records
+    )
 
 
 def take_turns(processes: list[TimedProcess], seed: int, run: Run) -> ReferenceMatmul | None:
@@ -607,7 +613,7 @@ def count_memory_processes(timed: list[TimedVariant], run: Run) -> int:
             return 1  # nobody knows how much memory it takes
         sizes.append(each.resident_bytes)
     at_once = len(run.options.cores())
-    if fits([max(sizes, default=0)], free_memory(), at_once):
+    if fits([max(sizes, default=0)], read_free_memory(), at_once):
         return at_once
     return 1
 
@@ -621,7 +627,7 @@ def record_unsupported(case: Case, run: Run, environment: Environment) -> Record
     earlier = run.records(variant)
     if earlier:
         return earlier[-1]
-    context = run.context(variant, runner.load_average())
-    record = recording.make_unsupported_record(context, runner.unsupported(case))
+    context = run.context(variant, runner.read_load_average())
+    record = recording.make_unsupported_record(context, runner.explain_unsupported(case))
     run.write(record, variant)
     return record

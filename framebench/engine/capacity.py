@@ -19,8 +19,8 @@ class Capacity:
     """What was free before any variant was alive, and what each has taken since. Bytes."""
 
     def __init__(self) -> None:
-        self.host = free_memory()
-        self.free_on_gpu = free_gpu_memory()
+        self.host = read_free_memory()
+        self.free_on_gpu = read_free_gpu_memory()
         self.taken_on_gpu: list[int] = []  # what each process has taken of the GPU
 
     def enter(self, pid: int | None = None) -> None:
@@ -28,7 +28,7 @@ class Capacity:
 
         Where the GPU does not tell what the process holds, it is what is no longer free.
         """
-        free = free_gpu_memory()
+        free = read_free_gpu_memory()
         if self.free_on_gpu is None or free is None:
             return
         held = None if pid is None else nvml.read_used_by(pid)
@@ -52,7 +52,7 @@ def fits(held: list[int], free: int, more: int = 1, share: float = SHARE) -> boo
     return sum(held) + more * max(held, default=0) <= share * free
 
 
-def free_memory(cgroup: Path = CGROUP) -> int:
+def read_free_memory(cgroup: Path = CGROUP) -> int:
     """Return the bytes that the machine, or the control group if that is tighter, still has."""
     free = int(psutil.virtual_memory().available)
     try:
@@ -63,7 +63,7 @@ def free_memory(cgroup: Path = CGROUP) -> int:
         return free
 
 
-def free_gpu_memory() -> int | None:
+def read_free_gpu_memory() -> int | None:
     """Return the bytes that are free on the GPU; None without one, or where it does not tell."""
     state = nvml.read_state()
     if "memory_bytes" not in state or "used_bytes" not in state:

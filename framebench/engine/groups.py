@@ -46,10 +46,10 @@ def make_group(cases: list[Case], ready: dict[str, Environment]) -> Group:
     always = []
     for framework in dict.fromkeys((REFERENCE_FRAMEWORK, baseline.framework)):
         case = replace(baseline, framework=framework)
-        if framework in ready and is_declared(case) and not runner.unsupported(case):
+        if framework in ready and is_declared(case) and not runner.explain_unsupported(case):
             always.append(Variant(case, ready[framework]))
     baselines = [variant.case for variant in always]
-    others = [case for case in references.in_order(cases) if case not in baselines]
+    others = [case for case in references.order_by_reference(cases) if case not in baselines]
     version = ready[baseline.framework].name  # asv measures several in one session
     return Group(
         f"{baseline.workload}/{version}/{baseline.scenario}/b{baseline.batch}/{baseline.size}",

@@ -49,7 +49,7 @@ def check(
     representatives: dict[Variant, Case] = {}
     outcomes: dict[Variant, Mathematics] = {}
     for variant in variants:
-        case = representative(variant.case)
+        case = find_representative(variant.case)
         if case is None:
             reason = (
                 f"there are no float64 references for {variant.case.golden_key}, and none for it "
@@ -60,7 +60,7 @@ def check(
             )
         else:
             representatives[variant] = case
-    for file, several in by_file(representatives, options).items():
+    for file, several in group_by_file(representatives, options).items():
         cases = list(dict.fromkeys(representatives[variant] for variant in several))
         # progress names the case that is asked for, and not the one that stands for it
         on_phase_of_first = partial(on_phase, several[0].case)
@@ -74,7 +74,7 @@ def check(
     return outcomes
 
 
-def representative(case: Case) -> Case | None:
+def find_representative(case: Case) -> Case | None:
     """Return the case that stands for this one in float64: the same strategy at the smallest size
     with references.
     """
@@ -88,26 +88,28 @@ def representative(case: Case) -> Case | None:
     return None
 
 
-def by_file(representatives: dict[Variant, Case], options: Options) -> dict[Path, list[Variant]]:
+def group_by_file(
+    representatives: dict[Variant, Case], options: Options
+) -> dict[Path, list[Variant]]:
     """Group the variants by the file in the cache that keeps what is known of them."""
     groups: dict[Path, list[Variant]] = defaultdict(list)
     for variant, case in representatives.items():
-        groups[cache_file(variant.environment, case, options)].append(variant)
+        groups[find_cache_file(variant.environment, case, options)].append(variant)
     return groups
 
 
-def cache_file(environment: Environment, case: Case, options: Options) -> Path:
+def find_cache_file(environment: Environment, case: Case, options: Options) -> Path:
     """Return the file that grows by a line for each case.
 
     Its name tells the environment, and by a digest the code, the interpreter, the processor, the
     GPU and the variables that the process gets.
     """
-    variables = runner.worker_variables(environment, case, "time", options)
+    variables = runner.make_worker_variables(environment, case, "time", options)
     limits = {name: os.environ.get(name, "") for name in LIMITING}
     processor = provenance.describe_hardware().get("cpu")
     key = json.dumps(
         [
-            source_digest(),
+            digest_sources(),
             str(environment.python),
             processor,
             list(nvml.list_gpus()),
@@ -123,7 +125,7 @@ def cache_file(environment: Environment, case: Case, options: Options) -> Path:
 
 
 @cache
-def source_digest() -> str:
+def digest_sources() -> str:
     """Return a digest of all that can change what a step computes: code and references."""
     digest = hashlib.sha256()
     for folder in (provenance.PACKAGE, *find_folders().values()):
@@ -209,7 +211,7 @@ def run_workers(
     with ExitStack() as stack:
         workers = []
         for batch in batches:
-            variables = runner.worker_variables(environment, batch[0], "time", options)
+            variables = runner.make_worker_variables(environment, batch[0], "time", options)
             worker = Worker(
                 environment, WORKER, orders | {"cases": [case.id for case in batch]}, variables
             )

@@ -19,7 +19,7 @@ from pathlib import Path
 CHUNK = 2**20
 
 
-def mapped(pid: int) -> set[Path]:
+def list_mapped_files(pid: int) -> set[Path]:
     """Return the files that a process maps; none where there is no such process, or no Linux."""
     try:
         lines = Path(f"/proc/{pid}/maps").read_text().splitlines()

@@ -14,7 +14,13 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from framebench.engine.environments import Environment
-from framebench.engine.runner import CaseOutcome, Options, load_average, too_slow, worker_variables
+from framebench.engine.runner import (
+    CaseOutcome,
+    Options,
+    explain_slowness,
+    make_worker_variables,
+    read_load_average,
+)
 from framebench.instruments import nvml
 from framebench.records import provenance, store
 from framebench.records.record import Provenance, Record, Status, Turns
@@ -145,7 +151,7 @@ def add_memory(record: Record, outcome: CaseOutcome) -> Record:
     origin = record.provenance.model_copy(
         update={
             "measured_at": datetime.now(UTC),
-            "load_after": load_average(),
+            "load_after": read_load_average(),
             "gpu": gpu_states(record.provenance.gpu.get("before"), outcome.device_note),
         }
     )
@@ -186,7 +192,7 @@ def judge(outcome: CaseOutcome, mathematics: Mathematics | None, part: str, case
     reason = (
         outcome.reason if outcome.status == "unsupported" else (f"{part} worker: {outcome.reason}")
     )
-    slow = too_slow(case) if outcome.status == "timeout" else None
+    slow = explain_slowness(case) if outcome.status == "timeout" else None
     return Verdict(outcome.status, f"{reason}; {slow}" if slow else reason, verification)
 
 
@@ -328,7 +334,9 @@ def make_provenance(
     `started`: a worker of the case was started.
     """
     environment, options = context.environment, context.options
-    variables = worker_variables(environment, context.case, "memory", options) if started else {}
+    variables = (
+        make_worker_variables(environment, context.case, "memory", options) if started else {}
+    )
     hardware = describe_hardware()
     if origin is not None:
         hardware["device"] = origin.device
@@ -348,7 +356,7 @@ def make_provenance(
         threads=options.threads,
         core=origin.core if origin else options.on(environment).core(),
         load_before=context.load_before,
-        load_after=load_average(),
+        load_after=read_load_average(),
         profile=options.profile,
         memory_limit=options.memory_limit,
         planted=context.planted or {},

@@ -19,12 +19,12 @@ from framebench.suite.protocol import Reference
 from framebench.suite.result import Verification
 
 
-def needed(case: Case) -> bool:
+def needs_reference(case: Case) -> bool:
     """Say whether golden.json lacks the case's values."""
     return case.golden_key not in case.spec.golden
 
 
-def in_order(cases: list[Case]) -> list[Case]:
+def order_by_reference(cases: list[Case]) -> list[Case]:
     """Return the cases with those last that need a reference, and among these the baselines first,
     PyTorch's before all.
     """
@@ -32,15 +32,15 @@ def in_order(cases: list[Case]) -> list[Case]:
     def rank(case: Case) -> tuple[bool, int]:
         return not _is_baseline(case), FRAMEWORKS.index(case.framework)
 
-    without_golden = sorted((case for case in cases if needed(case)), key=rank)
-    return [case for case in cases if not needed(case)] + without_golden
+    without_golden = sorted((case for case in cases if needs_reference(case)), key=rank)
+    return [case for case in cases if not needs_reference(case)] + without_golden
 
 
-def find(case: Case, session: str, machine: Path) -> Reference | None:
+def find_in_records(case: Case, session: str, machine: Path) -> Reference | None:
     """Return the reference among this machine's records of the session, if the case needs one and
     there is one.
     """
-    if not needed(case):
+    if not needs_reference(case):
         return None
     candidates = []
     for folder in sorted(machine.glob(f"*/{case.workload}.*.b{case.batch}.{case.size}")):
@@ -54,28 +54,32 @@ def find(case: Case, session: str, machine: Path) -> Reference | None:
         key=lambda record: (not _is_baseline(record.parsed), record.provenance.measured_at),
     )
     assert first.verification
-    return reference_of(first.case, first.verification)
+    return make_reference(first.case, first.verification)
 
 
-def among(case: Case, alive: list[tuple[Case, Verification]]) -> Reference | None:
+def find_in_block(case: Case, alive: list[tuple[Case, Verification]]) -> Reference | None:
     """Return the reference among the cases that are alive in the same block, each with its
     verification.
     """
-    if not needed(case):
+    if not needs_reference(case):
         return None
     for other, verification in alive:
-        if fits(other, case.golden_key) and verification.passed and verification.summaries:
-            return reference_of(other.id, verification)
+        if (
+            computes_values(other, case.golden_key)
+            and verification.passed
+            and verification.summaries
+        ):
+            return make_reference(other.id, verification)
     return None
 
 
-def reference_of(case: str, verification: Verification) -> Reference:
+def make_reference(case: str, verification: Verification) -> Reference:
     """Return what a verified case gives others to be compared with."""
     values = {name: value for name, value in verification.observed.items() if value is not None}
     return Reference(case, values, verification.summaries)
 
 
-def fits(case: Case, key: str) -> bool:
+def computes_values(case: Case, key: str) -> bool:
     """Say whether a case computes the values of this key in strict float32."""
     return case.golden_key == key and case.plan.precision == "fp32"
 
@@ -85,4 +89,4 @@ def _is_baseline(case: Case) -> bool:
 
 
 def _is_reference(record: Record, key: str) -> bool:
-    return fits(record.parsed, key) and record.status == "ok" and bool(record.verified)
+    return computes_values(record.parsed, key) and record.status == "ok" and bool(record.verified)

@@ -24,7 +24,7 @@ LISTED = re.compile(r"^Available versions: (.*)$", re.M)
 PACKAGE = {"jax": "jax[cpu]"}  # older ones have jaxlib by this extra alone
 
 
-def listed(framework: str) -> list[str]:
+def list_releases(framework: str) -> list[str]:
     """Return every release that pip's index has for this Python, oldest first.
 
     Raises UnknownName, SetupError.
@@ -39,16 +39,16 @@ def listed(framework: str) -> list[str]:
     return sorted(listing[1].split(", "), key=Version)
 
 
-def newest_first(framework: str) -> list[str]:
+def list_newest_first(framework: str) -> list[str]:
     """Return the releases that the index lists, newest first. Raises UnknownName, SetupError.
 
     A build's label is left out: 2.13.0+cpu is no newer release than 2.13.0.
     """
-    public = [Version(release).public for release in reversed(listed(framework))]
+    public = [Version(release).public for release in reversed(list_releases(framework))]
     return list(dict.fromkeys(public))  # each once, in their order
 
 
-def between(framework: str, first: str, last: str, all_releases: list[str]) -> list[str]:
+def select_between(framework: str, first: str, last: str, all_releases: list[str]) -> list[str]:
     """Return the known releases from the first to the last.
 
     Raises SetupError, with the nearest to one that does not exist.
@@ -57,7 +57,7 @@ def between(framework: str, first: str, last: str, all_releases: list[str]) -> l
         if version not in all_releases:
             raise SetupError(
                 f"no release {version!r} of {framework}; the nearest: "
-                f"{', '.join(nearest(version, all_releases))}"
+                f"{', '.join(find_nearest(version, all_releases))}"
             )
     start, end = all_releases.index(first), all_releases.index(last)
     if start >= end:
@@ -70,15 +70,15 @@ def between(framework: str, first: str, last: str, all_releases: list[str]) -> l
 
 def check_listed(framework: str, version: str) -> None:
     """Raise SetupError for a release that does not exist, with the nearest ones."""
-    all_releases = listed(framework)
+    all_releases = list_releases(framework)
     if version not in {Version(release).public for release in all_releases}:
         raise SetupError(
             f"no release {version!r} of {framework}; the nearest: "
-            f"{', '.join(nearest(version, all_releases))}"
+            f"{', '.join(find_nearest(version, all_releases))}"
         )
 
 
-def nearest(version: str, all_releases: list[str]) -> list[str]:
+def find_nearest(version: str, all_releases: list[str]) -> list[str]:
     """Return the releases before and after a version; the newest two for what is no version."""
     try:
         older = sum(Version(release) < Version(version) for release in all_releases)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, fields
 from pathlib import Path
 
-from framebench.engine.runner import USUAL, Options
+from framebench.engine.runner import DEFAULT_OPTIONS, Options
 from framebench.engine.session import Session
 
 
@@ -15,7 +15,7 @@ class RunRequest:
 
     selectors: tuple[str, ...]
     profile: str | None = None
-    options: Options = USUAL
+    options: Options = DEFAULT_OPTIONS
     env: str | None = None
     blocks: int = 1
     block: int | None = None  # of these blocks the one of this number alone
@@ -55,7 +55,7 @@ class RunRequest:
             value = getattr(self.options, field.name)
             if field.name == "profile" or value is None or value == field.default:
                 continue
-            words += option(field.name, value)
+            words += format_option(field.name, value)
         if self.beside_torch:
             words.append("--beside-torch")
         return words
@@ -67,7 +67,7 @@ class RunRequest:
         return Session("", code, self.named).path(Path(), "done").name
 
 
-def option(name: str, value: object) -> list[str]:
+def format_option(name: str, value: object) -> list[str]:
     """Return an option of the command line by its name in `Options`."""
     if name == "memory_limit":
         return ["--memory-limit", f"{value}B"]

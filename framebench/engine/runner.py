@@ -106,10 +106,10 @@ class Options:
         return tuple(usable[:AT_ONCE_ON_GPU])
 
 
-USUAL = Options()
+DEFAULT_OPTIONS = Options()
 
 
-def worker_variables(
+def make_worker_variables(
     environment: Environment, case: Case, part: str, options: Options
 ) -> dict[str, str]:
     """Return all that is set for the worker on top of the user's environment; it goes into the
@@ -154,7 +154,7 @@ class CaseOutcome:
         return self.status == "ok" and self.result.passed
 
 
-def case_outcome(worker: Worker, outcome: Outcome) -> CaseOutcome:
+def read_case_outcome(worker: Worker, outcome: Outcome) -> CaseOutcome:
     """Return what a worker has measured of a case.
 
     Whatever ended it once everything was measured and verified, it took no more than the proof that
@@ -193,9 +193,9 @@ class MemoryProcess:
         self.started = time.monotonic()
         self.options = options
         scratch.mkdir(parents=True, exist_ok=True)
-        variables = worker_variables(environment, case, "memory", options) | environment.scratch(
-            scratch
-        )
+        variables = make_worker_variables(
+            environment, case, "memory", options
+        ) | environment.scratch(scratch)
         task = options.task(case, part, extra=extra)
         used_before = nvml.read_used() if len(options.cores()) == 1 else None
         self.worker = Worker(environment, "framebench.worker.worker", task.as_dict(), variables)
@@ -208,7 +208,7 @@ class MemoryProcess:
         Never raises for a worker's fault.
         """
         with self.watching:
-            outcome = case_outcome(
+            outcome = read_case_outcome(
                 self.worker, self.worker.end(on_phase, self.options.time_limit_s)
             )
         outcome.seconds = time.monotonic() - self.started
@@ -225,16 +225,16 @@ class MemoryProcess:
         self.watching.close()
 
 
-def unsupported(case: Case) -> str | None:
+def explain_unsupported(case: Case) -> str | None:
     """Say why the case cannot be measured here, if it cannot."""
     if not case.support.supported:
         return case.support.why
     if case.support.gpu and not nvml.list_gpus():
         return f"needs a GPU, which this machine does not have: {case.support.why}"
-    return without_reference(case)
+    return explain_missing_reference(case)
 
 
-def without_reference(case: Case) -> str | None:
+def explain_missing_reference(case: Case) -> str | None:
     """Say why nothing tells whether a combination comes out right, if so.
 
     Its strategies change the mathematics, and the values of all of them together were never
@@ -249,7 +249,7 @@ def without_reference(case: Case) -> str | None:
     return f"golden.json has no values for {together} together ({case.golden_key})"
 
 
-def too_slow(case: Case) -> str | None:
+def explain_slowness(case: Case) -> str | None:
     """Say why a case takes longer than it may, where the processor tells."""
     if (
         case.plan.precision == "bf16"
@@ -263,21 +263,21 @@ def too_slow(case: Case) -> str | None:
     return None
 
 
-def expected(record: Record) -> bool:
+def is_expected_failure(record: Record) -> bool:
     """Say whether a case without numbers could have had none on this machine.
 
     Either the processor has no units for it, or the framework computes it wrong by itself.
     """
     if record.status == "wrong":
         return record.verification is not None and record.verification.known_fault
-    return record.status == "timeout" and too_slow(record.parsed) is not None
+    return record.status == "timeout" and explain_slowness(record.parsed) is not None
 
 
-def limited(case: Case, options: Options) -> Options:
+def limit_time(case: Case, options: Options) -> Options:
     """Return the options, with a first comparison's shorter limit for what the processor is known
     to be slow at.
     """
-    if options.profile is None or not too_slow(case):
+    if options.profile is None or not explain_slowness(case):
         return options
     slow_limit_s = profiles.find_profile(options.profile).slow_limit_s
     if not slow_limit_s:
@@ -285,6 +285,6 @@ def limited(case: Case, options: Options) -> Options:
     return replace(options, time_limit_s=min(slow_limit_s, options.time_limit_s))
 
 
-def load_average() -> float | None:
+def read_load_average() -> float | None:
     """Return the one-minute load average, where the system has one."""
     return os.getloadavg()[0] if hasattr(os, "getloadavg") else None

@@ -16,7 +16,7 @@ from framebench.engine import page_cache as pages
 from framebench.engine import runner
 from framebench.engine.environments import Environment
 from framebench.engine.recording import Samples
-from framebench.engine.runner import CaseOutcome, Options, case_outcome, worker_variables
+from framebench.engine.runner import CaseOutcome, Options, make_worker_variables, read_case_outcome
 from framebench.engine.supervisor import Worker
 from framebench.instruments import nvml
 from framebench.records.record import read_result
@@ -90,10 +90,10 @@ class TimedProcess:
         self.scratch.mkdir(parents=True, exist_ok=True)
         case, environment = self.variant.case, self.variant.environment
         self.working_since = time.monotonic()
-        variables = worker_variables(environment, case, "time", self.options) | environment.scratch(
-            self.scratch
-        )
-        self.options = runner.limited(case, self.options)
+        variables = make_worker_variables(
+            environment, case, "time", self.options
+        ) | environment.scratch(self.scratch)
+        self.options = runner.limit_time(case, self.options)
         options = self.options.on(environment)
         built_on = core if options.pin and core != options.core() else None
         task = options.task(case, "time", reference, built_on, self.variant.spin)
@@ -131,7 +131,7 @@ class TimedProcess:
         message = self.worker.receive(self.on_phase, min(limit_s, self.options.time_limit_s))
         if message is not None and name in message:
             return message
-        self.outcome = case_outcome(self.worker, self.worker.outcome())
+        self.outcome = read_case_outcome(self.worker, self.worker.outcome())
         return None
 
     def turn(self, number: int, block_began: float) -> None:
@@ -184,7 +184,7 @@ class TimedProcess:
     def end(self) -> None:
         """Wait for its result."""
         assert self.worker
-        self.outcome = case_outcome(
+        self.outcome = read_case_outcome(
             self.worker, self.worker.end(self.on_phase, self.options.time_limit_s)
         )
         self.seconds += time.monotonic() - self.working_since
@@ -204,7 +204,7 @@ class TimedProcess:
 
     def files(self) -> set[Path]:
         """Return the files that the process maps."""
-        return pages.mapped(self.worker.process.pid) if self.worker else set()
+        return pages.list_mapped_files(self.worker.process.pid) if self.worker else set()
 
     def kill(self) -> None:
         """Kill it if it is still alive."""

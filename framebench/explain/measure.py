@@ -17,7 +17,7 @@ class Unexplained(Exception):
 
 def explain_unsupported_breakdown(case: Case) -> str | None:
     """Return why the peak of this case cannot be explained, or None if it can."""
-    why = runner.unsupported(case)
+    why = runner.explain_unsupported(case)
     if why:
         return why
     if case.ranks > 1:
@@ -47,7 +47,7 @@ def explain(case: Case, environment: Environment) -> Explanation:
     obstacle = explain_unsupported_breakdown(case)
     if obstacle:
         raise Unexplained(f"{case.id}: {obstacle}")
-    variables = runner.worker_variables(environment, case, "memory", Options())
+    variables = runner.make_worker_variables(environment, case, "memory", Options())
     variables["JAX_ENABLE_COMPILATION_CACHE"] = "false"  # a program from the cache dumps no plan
     try:
         printed = run_module(environment, "framebench.explain.worker", case.id, **variables)

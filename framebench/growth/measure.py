@@ -27,7 +27,7 @@ class NoReadings(Exception):
 
 def explain_unsupported_growth(case: Case) -> str | None:
     """Return why the growth of this case's memory cannot be read, or None if it can."""
-    why = runner.unsupported(case)
+    why = runner.explain_unsupported(case)
     if why:
         return why
     if case.ranks > 1:
@@ -49,7 +49,7 @@ def read_case(case: Case, environment: Environment, steps: int, file: Path | Non
     obstacle = explain_unsupported_growth(case)
     if obstacle:
         raise NoReadings(f"{case.id}: {obstacle}")
-    variables = runner.worker_variables(environment, case, "memory", Options())
+    variables = runner.make_worker_variables(environment, case, "memory", Options())
     arguments = [case.id, str(steps)]
     if file:
         arguments.append(str(file.absolute()))

@@ -16,7 +16,7 @@ from pathlib import Path
 from framebench.engine import recording, runner
 from framebench.engine.blocks import Run
 from framebench.engine.environments import Environment
-from framebench.engine.runner import CaseOutcome, case_outcome
+from framebench.engine.runner import CaseOutcome, read_case_outcome
 from framebench.engine.supervisor import Worker
 from framebench.engine.timed_process import Variant
 from framebench.ranks import predicted
@@ -35,7 +35,7 @@ def measure(case: Case, environment: Environment, run: Run) -> Record:
     earlier = run.records(variant)
     if earlier:
         return earlier[-1]
-    load = runner.load_average()
+    load = runner.read_load_average()
     with tempfile.TemporaryDirectory(prefix="framebench-") as scratch:
         outcome = run_part("time", variant, run, Path(scratch))
         record = recording.make_record(run.context(variant, load), outcome)
@@ -58,14 +58,14 @@ def run_part(part: Part, variant: Variant, run: Run, scratch: Path) -> CaseOutco
     """Measure one part of the case. Never raises for a worker's fault. No rank is pinned."""
     started = time.monotonic()
     variables = {
-        **runner.worker_variables(variant.environment, variant.case, part, run.options),
+        **runner.make_worker_variables(variant.environment, variant.case, part, run.options),
         **variant.environment.scratch(scratch),
         "TMPDIR": str(scratch),  # PyTorch's launcher leaves a folder there
     }
     task = replace(run.options.task(variant.case, part), core=None)
     worker = Worker(variant.environment, "framebench.ranks.worker", task.as_dict(), variables)
     ended = worker.end(partial(run.listener.phase, variant.case), run.options.time_limit_s)
-    outcome = case_outcome(worker, ended)
+    outcome = read_case_outcome(worker, ended)
     outcome.seconds = time.monotonic() - started
     if outcome.result.ranks:
         outcome.result = replace(outcome.result, memory=find_fullest(outcome.result.ranks))

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from framebench.engine import environments, installed, runner
-from framebench.engine.capacity import free_memory
+from framebench.engine.capacity import read_free_memory
 from framebench.engine.environments import Environment, Say
 from framebench.engine.runner import Options
 from framebench.engine.supervisor import Outcome, Worker
@@ -140,7 +140,7 @@ def use_model(model: UserModel, budget: int | None = None) -> Iterator[Path]:
         "batch": model.batch,
         "defined": model.defined,
         "budget": budget,
-        "limit": round(SHARE_OF_FREE_MEMORY * free_memory()),
+        "limit": round(SHARE_OF_FREE_MEMORY * read_free_memory()),
     }
     (folder / "own.json").write_text(json.dumps(facts))
     os.environ[FOLDER_VARIABLE] = str(folder)
@@ -166,7 +166,7 @@ def run_baseline(
     case = model.baseline
     with tempfile.TemporaryDirectory(prefix="framebench-") as folder:
         scratch = Path(folder)
-        variables = runner.worker_variables(environment, case, "time", options)
+        variables = runner.make_worker_variables(environment, case, "time", options)
         variables |= environment.scratch(scratch)
         orders: dict[str, object] = {"case": case.id}
         program = "framebench.user_file.reference"
@@ -195,7 +195,7 @@ def describe_failure(model: UserModel, outcome: Outcome) -> str:
 def list_cases(
     model: UserModel,
     strategies: list[str] | None,
-    explain_unsupported: Callable[[Case], str | None] = runner.unsupported,
+    explain_unsupported: Callable[[Case], str | None] = runner.explain_unsupported,
 ) -> tuple[list[Case], dict[str, str]]:
     """Return the cases that can be measured here, and by strategy why others cannot.
 

@@ -280,7 +280,7 @@ def report_slow_cases(cases: list[Case]) -> None:
     """Print which cases are in the first block alone, and why."""
     reasons = {}
     for case in cases:
-        reason = runner.too_slow(case)
+        reason = runner.explain_slowness(case)
         if reason:
             reasons[case.strategy] = reason
     if reasons:

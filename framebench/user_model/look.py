@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 
 from framebench.engine import blocks, recording, runner
-from framebench.engine.capacity import fits, free_memory
+from framebench.engine.capacity import fits, read_free_memory
 from framebench.engine.groups import Group
 from framebench.engine.timed_process import Variant
 from framebench.instruments import nvml
@@ -72,7 +72,7 @@ class FirstLook:
         for alike in (alone, others):
             for start in range(0, len(alike), cores):
                 batch = alike[start : start + cores]
-                if fits([self.baseline_bytes], free_memory(), len(batch) - 1):
+                if fits([self.baseline_bytes], read_free_memory(), len(batch) - 1):
                     yield batch
                 else:
                     yield from ([variant] for variant in batch)
@@ -99,7 +99,7 @@ class FirstLook:
 def run_side_by_side(variants: list[Variant], run: blocks.Run) -> list[Record]:
     """Start a process for each variant, all at once, and return their records."""
     blocks.check_mathematics(variants, run)
-    load = runner.load_average()
+    load = runner.read_load_average()
     with ExitStack() as stack:
         processes = []
         for variant in variants:

@@ -9,7 +9,7 @@ from functools import partial
 from pathlib import Path
 
 from framebench.engine import mathematics
-from framebench.engine.capacity import fits, free_memory
+from framebench.engine.capacity import fits, read_free_memory
 from framebench.engine.environments import Environment
 from framebench.engine.runner import Options
 from framebench.engine.timed_process import Variant
@@ -81,7 +81,7 @@ class Float64Checks:
     def count_processes(self, options: Options) -> int:
         """Return how many processes may run at once: one on a GPU, or where memory is short."""
         processes = 1 if nvml.list_gpus() else len(options.cores())
-        if not fits([FLOAT64_BY_FLOAT32 * self.baseline_bytes], free_memory(), processes - 1):
+        if not fits([FLOAT64_BY_FLOAT32 * self.baseline_bytes], read_free_memory(), processes - 1):
             return 1
         return processes
 

@@ -57,7 +57,7 @@ def measure_blocks(
         blocks.measure_group(group, run, number - 1)
         remaining = []
         for variant in (baseline, *others):
-            if run.records(variant)[-1].usable and not runner.too_slow(variant.case):
+            if run.records(variant)[-1].usable and not runner.explain_slowness(variant.case):
                 remaining.append(variant)
             else:
                 run.listener.skipped(variant.case)

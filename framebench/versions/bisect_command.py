@@ -84,7 +84,7 @@ def bisect(
 
     named = parse(case)
     request.check(named)
-    obstacle = None if device else runner.unsupported(named)
+    obstacle = None if device else runner.explain_unsupported(named)
     if obstacle:
         fail(f"{named.id}: {obstacle}", 2)
     names = request.list_releases()
@@ -134,8 +134,8 @@ class BisectionRequest:
 
     def list_releases(self) -> list[str]:
         """Return the releases from the first to the last, and say which they are."""
-        names = releases.between(
-            self.framework, self.first, self.last, releases.listed(self.framework)
+        names = releases.select_between(
+            self.framework, self.first, self.last, releases.list_releases(self.framework)
         )
         say(f"{len(names)} releases: {', '.join(names)}")
         return names

@@ -99,7 +99,7 @@ def run(
     )
     able = []
     for case in versions.select_cases(framework, selectors, profile):
-        obstacle = runner.unsupported(case)
+        obstacle = runner.explain_unsupported(case)
         if obstacle:
             say(f"{case.id}: unsupported: {obstacle}")
         else:

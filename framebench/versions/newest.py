@@ -60,7 +60,7 @@ class ReleasePair:
     def of(cls, framework: str) -> ReleasePair:
         """Ask the index. Raises UnknownName, and SetupError where it cannot be asked."""
         pinned = find_pinned_version(framework)
-        listed = releases.newest_first(framework)
+        listed = releases.list_newest_first(framework)
         newer = [release for release in listed if Version(release) > Version(pinned)]
         return cls(framework, pinned, listed[0], tuple(newer[1:]))
 

@@ -93,7 +93,7 @@ def newest(
             verdict = search.describe_current(pair)
         else:
             cases = versions.select_cases(pair.framework, None, profile)
-            able = [case for case in cases if not runner.unsupported(case)]
+            able = [case for case in cases if not runner.explain_unsupported(case)]
             title = " ".join(["versions newest", *pair.releases, str(blocks), str(options)])
             bench = search.PairBench(able, blocks, options, folder, say, minimum, keep, accepted)
             with (

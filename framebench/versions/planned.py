@@ -159,7 +159,8 @@ def run(
             2,
         )
     chosen = [
-        f"{framework}=={version}" for version in versions or releases.listed(framework)[-LAST:]
+        f"{framework}=={version}"
+        for version in versions or releases.list_releases(framework)[-LAST:]
     ]
     for release in chosen:
         check_release(release)

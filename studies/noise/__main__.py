@@ -98,7 +98,7 @@ def measure(
 
 def select_supported(cases: list[Case], frameworks: list[str] | tuple[str, ...]) -> list[Case]:
     """Return the cases of these frameworks that can run on this machine."""
-    return [c for c in cases if c.framework in frameworks and not runner.unsupported(c)]
+    return [c for c in cases if c.framework in frameworks and not runner.explain_unsupported(c)]
 
 
 @app.command()

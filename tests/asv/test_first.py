@@ -17,7 +17,7 @@ from framebench.analysis.reports import answer
 from framebench.asv import building
 from framebench.asv.progress import Progress
 from framebench.engine import environments
-from framebench.engine.runner import unsupported
+from framebench.engine.runner import explain_unsupported
 from framebench.models import spec
 from framebench.strategies.registry import SCENARIOS
 from framebench.strategies.strategy import FRAMEWORKS
@@ -29,13 +29,13 @@ def test_the_first_profile_is_a_small_part_of_the_quick_one() -> None:
     first, quick = list_profile_cases("first"), list_profile_cases("quick")
     assert {*first} < {*quick}
     confirmed = spec.list_confirmed_workloads()  # not one that somebody tries out, in PyTorch alone
-    assert len([c for c in first if c.workload in confirmed and not unsupported(c)]) <= 24
+    assert len([c for c in first if c.workload in confirmed and not explain_unsupported(c)]) <= 24
     for workload in confirmed:
         for framework in FRAMEWORKS:
             own = {
                 c.strategy
                 for c in first
-                if (c.workload, c.framework) == (workload, framework) and not unsupported(c)
+                if (c.workload, c.framework) == (workload, framework) and not explain_unsupported(c)
             }
             assert own > {SCENARIOS["train"].baseline}, (
                 "a baseline, and something to compare with it"

@@ -59,7 +59,7 @@ def test_only_environments_with_a_benchmark_are_built(
     monkeypatch.setattr(
         run, "skip_benchmarks", lambda benchmarks, env, results: skipped.append(env.version)
     )
-    monkeypatch.setattr(cases, "unsupported", lambda case: "not measured here")
+    monkeypatch.setattr(cases, "explain_unsupported", lambda case: "not measured here")
     matrix = [("torch", "2.12.1"), ("jax", "0.9.2"), ("jax", "0.10.2"), ("jittor", "1.3.10.0")]
     every = [environment(*one) for one in matrix]
     for one in every:

@@ -15,7 +15,7 @@ from framebench.cli import run
 from framebench.cluster.units import NODES, RunRequest, make_units
 from framebench.engine import environments
 from framebench.engine.groups import make_groups
-from framebench.engine.runner import Options, unsupported
+from framebench.engine.runner import Options, explain_unsupported
 from framebench.strategies.strategy import FRAMEWORKS
 from framebench.suite.profiles import list_profile_cases
 from framebench.suite.selectors import select
@@ -44,10 +44,11 @@ def test_the_units_of_a_block_have_each_case_once_and_the_same_variants_as_the_w
     named = [case for unit in found if unit.block == 1 for case in select(unit.selectors[0])]
     assert sorted(named) == sorted(cases)
     whole = {
-        group.name: group for group in make_groups([c for c in cases if not unsupported(c)], ready)
+        group.name: group
+        for group in make_groups([c for c in cases if not explain_unsupported(c)], ready)
     }
     for unit in (unit for unit in found if unit.block == 1):
-        own = [c for c in select(unit.selectors[0]) if not unsupported(c)]
+        own = [c for c in select(unit.selectors[0]) if not explain_unsupported(c)]
         there = {c.framework for c in own} | ({"torch"} if unit.beside_torch else set())
         for group in make_groups(own, {name: ready[name] for name in there}):
             assert group == whole.pop(group.name)

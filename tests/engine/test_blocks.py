@@ -17,7 +17,7 @@ from framebench.engine import blocks, runner
 from framebench.engine.blocks import measure, measure_group
 from framebench.engine.environments import Environment, describe
 from framebench.engine.groups import Group, make_groups
-from framebench.engine.runner import USUAL, Options
+from framebench.engine.runner import DEFAULT_OPTIONS, Options
 from framebench.engine.timed_process import ReferenceMatmul, Variant
 from framebench.records import store
 from tests.engine.fake_blocks import CASE, CASES, STRATEGIES, by_strategy, group, run, written
@@ -73,7 +73,7 @@ def test_times_are_paired_with_their_round_and_the_reference_matmul(
 
 
 def test_reference_matmul_without_an_answer_has_no_time_in_that_round(tmp_path: Path) -> None:
-    with ReferenceMatmul(USUAL, tmp_path) as matmul:
+    with ReferenceMatmul(DEFAULT_OPTIONS, tmp_path) as matmul:
         matmul.turn(0)
         receive = matmul.worker.receive
         matmul.worker.receive = lambda *_: {"error": {}}  # type: ignore[method-assign]
@@ -135,12 +135,12 @@ def test_first_profile_shortens_the_limit_of_slow_bfloat16(monkeypatch: pytest.M
     bf16, fp32 = replace(CASE, strategy="amp_bf16"), CASE
     first, quick = Options(profile="first", time_limit_s=300), Options(profile="quick")
     monkeypatch.setattr("framebench.engine.runner.provenance.list_bfloat16_instructions", set)
-    assert runner.limited(bf16, first).time_limit_s == 20
-    assert (runner.limited(fp32, first), runner.limited(bf16, quick)) == (first, quick)
+    assert runner.limit_time(bf16, first).time_limit_s == 20
+    assert (runner.limit_time(fp32, first), runner.limit_time(bf16, quick)) == (first, quick)
     monkeypatch.setattr(
         "framebench.engine.runner.provenance.list_bfloat16_instructions", lambda: {"avx512_bf16"}
     )
-    assert runner.limited(bf16, first) == first
+    assert runner.limit_time(bf16, first) == first
 
 
 def test_memory_is_not_read_where_the_option_is_off(

@@ -22,7 +22,7 @@ def test_memory_limits_how_many_processes_are_alive(
     fake_worker: Environment, results: Path, event_log: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(TimedProcess, "held", lambda live: 2**30)
-    monkeypatch.setattr(room, "free_memory", lambda: int(3.2 * 2**30 / room.SHARE))
+    monkeypatch.setattr(room, "read_free_memory", lambda: int(3.2 * 2**30 / room.SHARE))
     with run(results) as opened:
         measure([group(fake_worker)], opened)
     found: dict[str, list[Record]] = {}
@@ -34,7 +34,7 @@ def test_memory_limits_how_many_processes_are_alive(
         ["amp_bf16", "fp32"],
     ]
     assert written(event_log, "memory").count("fp32") == 1
-    monkeypatch.setattr(room, "free_memory", lambda: 1)
+    monkeypatch.setattr(room, "read_free_memory", lambda: 1)
     with Run("t", Options(rounds=2), results) as opened:
         measure([group(fake_worker)], opened)
     again = [r.turns for r in store.read_all(results) if r.provenance.session == "t" and r.turns]
@@ -64,16 +64,16 @@ def test_out_of_memory_next_to_others_is_retried_alone(
 def test_free_memory_respects_the_control_group(tmp_path: Path) -> None:
     (tmp_path / "memory.max").write_text("1000\n")
     (tmp_path / "memory.current").write_text("400\n")
-    assert room.free_memory(tmp_path) == 600
+    assert room.read_free_memory(tmp_path) == 600
     (tmp_path / "memory.max").write_text("max\n")
-    assert room.free_memory(tmp_path) > 600
+    assert room.read_free_memory(tmp_path) > 600
 
 
 def test_room_on_a_gpu_is_what_each_variant_has_taken_of_it(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     free = iter((1000, 700, 350))
-    monkeypatch.setattr(room, "free_gpu_memory", lambda: next(free))
+    monkeypatch.setattr(room, "read_free_gpu_memory", lambda: next(free))
     found = room.Capacity()
     alive: Any = [SimpleNamespace(held=lambda: 1)]
     found.enter()
@@ -87,7 +87,7 @@ def test_a_gpu_that_tells_what_a_process_holds_is_believed(
 ) -> None:
     """Others may have taken more meanwhile."""
     free = iter((1000, 200))
-    monkeypatch.setattr(room, "free_gpu_memory", lambda: next(free))
+    monkeypatch.setattr(room, "read_free_gpu_memory", lambda: next(free))
     monkeypatch.setattr(room.nvml, "read_used_by", {7: 300}.get)
     found = room.Capacity()
     found.enter(7)

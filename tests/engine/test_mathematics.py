@@ -112,7 +112,7 @@ def test_changed_code_is_checked_again(
     process: type[Process], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     check(variants(CASES[:1]))
-    monkeypatch.setattr(mathematics, "source_digest", lambda: "other")
+    monkeypatch.setattr(mathematics, "digest_sources", lambda: "other")
     check(variants(CASES[:1]))
     assert len(process.started) == 2
 
@@ -186,7 +186,7 @@ def test_what_float64_says_is_in_the_record_of_what_is_right() -> None:
 
 def test_a_case_of_a_size_without_references_is_represented_by_a_smaller_one() -> None:
     full = parse("resnet50/jax/train/fp32/b64/full")
-    assert mathematics.representative(full) == parse("resnet50/jax/train/fp32/b4/tiny")
+    assert mathematics.find_representative(full) == parse("resnet50/jax/train/fp32/b4/tiny")
 
 
 def run_script(script: Path, lines: list[str], limit_s: float) -> Outcome:

@@ -57,16 +57,16 @@ def test_dropped_pages_are_read_from_disk_again(library: Path, tmp_path: Path) -
 def test_what_a_process_maps(library: Path) -> None:
     with library.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as held:
         assert held[:1]
-        assert library in pages.mapped(os.getpid())
+        assert library in pages.list_mapped_files(os.getpid())
         pages.drop([library])
         assert cached(library), "a page in use stays"
-    assert library not in pages.mapped(os.getpid())
+    assert library not in pages.list_mapped_files(os.getpid())
 
 
 def test_a_process_that_has_ended_maps_nothing() -> None:
     done = subprocess.Popen([sys.executable, "-c", ""])
     done.wait()
-    assert pages.mapped(done.pid) == set()
+    assert pages.list_mapped_files(done.pid) == set()
 
 
 @pytest.mark.parametrize("rounds", [3, 0])

@@ -41,7 +41,7 @@ def write(
 
 
 def found(root: Path, case: str) -> Reference | None:
-    return references.find(parse(case), "s", root / "records" / "m")
+    return references.find_in_records(parse(case), "s", root / "records" / "m")
 
 
 def test_the_baseline_of_the_session_is_the_reference(tmp_path: Path) -> None:
@@ -119,7 +119,7 @@ def test_baselines_are_measured_first_and_small_sizes_keep_their_order() -> None
         for f in ("jax", "torch")
         for s in ("tf32", "no_grad")
     ]
-    ordered = references.in_order([*large, *small])
+    ordered = references.order_by_reference([*large, *small])
     assert ordered[:2] == small
     assert [f"{c.framework}/{c.strategy}" for c in ordered[2:]] == [
         "torch/no_grad",

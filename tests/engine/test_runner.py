@@ -43,17 +43,20 @@ def fake_worker(tmp_path: Path) -> Environment:
 def test_known_limits_of_the_machine_are_expected(monkeypatch: pytest.MonkeyPatch) -> None:
     bf16, fp32 = replace(CASE, strategy="amp_bf16"), CASE
     monkeypatch.setattr(runner.provenance, "list_bfloat16_instructions", set)
-    assert runner.expected(fake_records.record(bf16, status="timeout"))
-    assert not runner.expected(fake_records.record(fp32, status="timeout"))
-    assert not runner.expected(fake_records.record(bf16, status="crashed"))
+    assert runner.is_expected_failure(fake_records.record(bf16, status="timeout"))
+    assert not runner.is_expected_failure(fake_records.record(fp32, status="timeout"))
+    assert not runner.is_expected_failure(fake_records.record(bf16, status="crashed"))
     monkeypatch.setattr(runner.provenance, "list_bfloat16_instructions", lambda: {"avx512_bf16"})
-    assert not runner.expected(fake_records.record(bf16, status="timeout")), (
+    assert not runner.is_expected_failure(fake_records.record(bf16, status="timeout")), (
         "this processor has the units"
     )
     for known in (True, False):
         wrong = Verification(passed=False, reason="a kernel leaves it unwritten", known_fault=known)
         assert (
-            runner.expected(fake_records.record(bf16, status="wrong", verification=wrong)) == known
+            runner.is_expected_failure(
+                fake_records.record(bf16, status="wrong", verification=wrong)
+            )
+            == known
         )
 
 
@@ -166,7 +169,7 @@ def test_kill_by_the_kernel_is_out_of_memory(
 
 def test_an_answer_that_is_no_result_is_a_crash() -> None:
     worker: Any = SimpleNamespace(phase="timing", measured={})
-    found = runner.case_outcome(worker, Outcome(answer={"peaks": {"host.rss": 1}}))
+    found = runner.read_case_outcome(worker, Outcome(answer={"peaks": {"host.rss": 1}}))
     assert found.status == "crashed"
     assert (found.reason or "").startswith("Protocol during timing: not a result: ")
 

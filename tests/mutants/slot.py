@@ -19,8 +19,8 @@ from typing import IO, Any
 
 from framebench.engine import environments
 from framebench.engine.environments import Environment
-from framebench.engine.mathematics import read_lines, representative
-from framebench.engine.runner import CaseOutcome, Options, worker_variables
+from framebench.engine.mathematics import find_representative, read_lines
+from framebench.engine.runner import CaseOutcome, Options, make_worker_variables
 from framebench.records.provenance import ROOT
 from framebench.suite.case import Case
 from framebench.suite.protocol import Task, write_turns
@@ -88,7 +88,7 @@ class Slot:
         None where there is no reference, or where the process gave no answer: then nothing is
         decided by it.
         """
-        smallest = representative(case)
+        smallest = find_representative(case)
         if smallest is None:
             return None
         file = self.folder / "mathematics.jsonl"
@@ -202,7 +202,7 @@ class Slot:
         kept = environment.scratch(environments.cache() / "tests")
         return {
             **os.environ,
-            **worker_variables(environment, case, "time", Options()),
+            **make_worker_variables(environment, case, "time", Options()),
             **kept,
             "PYTHONDONTWRITEBYTECODE": "1",
         }

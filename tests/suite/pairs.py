@@ -8,7 +8,7 @@ import hashlib
 from functools import cache
 from itertools import combinations
 
-from framebench.engine.runner import without_reference
+from framebench.engine.runner import explain_missing_reference
 from framebench.models.spec import list_workloads, load_workload
 from framebench.strategies.registry import SCENARIOS, STRATEGIES, find_strategy
 from framebench.strategies.strategy import IncompatibleStrategies
@@ -63,7 +63,7 @@ def find_cheapest(framework: str, scenario: str, strategy: str) -> Case | None:
             at_base = Case(workload, framework, scenario, strategy, base, size)
             batch = find_first_batch(at_base)
             case = Case(workload, framework, scenario, strategy, batch, size)
-            if is_declared(case) and case.support.supported and not without_reference(case):
+            if is_declared(case) and case.support.supported and not explain_missing_reference(case):
                 cases.append(case)
         if cases:
             return min(cases, key=count_weights)

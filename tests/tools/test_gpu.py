@@ -111,7 +111,7 @@ def test_a_packed_session_resumes_elsewhere(
     monkeypatch.setattr(
         gpu, "measure", lambda name, rows, *_: asked.extend(one.case.id for one in rows) or []
     )
-    monkeypatch.setattr(gpu, "free_gpu_memory", lambda: 80 * 2**30)
+    monkeypatch.setattr(gpu, "read_free_gpu_memory", lambda: 80 * 2**30)
     blocks = shrink_for_rehearsal(read_list(made[0].parent / "list.csv"))
     ready = {name: describe(name) for name in ("torch", "jax")}
     results = tmp_path / "results"
@@ -138,7 +138,7 @@ def test_a_smaller_block_runs_if_the_next_does_not_fit_the_time(
         blocks[name] = [ListedCase("1", name, 8, case, seconds, 1)]
     began: list[str] = []
     monkeypatch.setattr(gpu, "measure", lambda name, *_: began.append(name) or [])
-    monkeypatch.setattr(gpu, "free_gpu_memory", lambda: None)
+    monkeypatch.setattr(gpu, "read_free_gpu_memory", lambda: None)
 
     gpu.measure_blocks(blocks, {"torch": describe("torch")}, tmp_path, time.monotonic() + 20)
 

@@ -92,7 +92,7 @@ def test_one_process_reads_the_peaks_of_two(
     case, found = Case.from_id(f"transformer/torch/train/{strategy}/b4/tiny"), {}
     for part in ("memory", "look"):
         found[part] = runner.MemoryProcess(
-            case, environment["torch"], runner.USUAL, tmp_path / part, part=part
+            case, environment["torch"], runner.DEFAULT_OPTIONS, tmp_path / part, part=part
         ).end(lambda phase: None)
         assert found[part].status == "ok", found[part].reason
     memory, look = (found[part].result for part in ("memory", "look"))

@@ -126,7 +126,7 @@ def test_a_file_is_searched_for_the_release_that_changed_it(
         )
 
     monkeypatch.setattr(bisect.ReleaseBench, "measure", tried)
-    monkeypatch.setattr(releases, "listed", lambda framework: ["2.12.0", "2.12.1", "2.13.0"])
+    monkeypatch.setattr(releases, "list_releases", lambda framework: ["2.12.0", "2.12.1", "2.13.0"])
     arguments = [
         "2.12.0",
         "2.13.0",

@@ -80,7 +80,7 @@ def test_a_file_that_exceeds_free_memory_is_stopped(
     tmp_path: Path, environment: dict[str, Environment], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """By a share of the memory that is free, here said to be 1 GiB."""
-    monkeypatch.setattr(own, "free_memory", lambda: 2**30)
+    monkeypatch.setattr(own, "read_free_memory", lambda: 2**30)
     file = tmp_path / "mine.py"
     file.write_text(f"{BEGINNING}\n{TOO_LARGE['in the model'][0]}\n")
     code, message = tried(file)

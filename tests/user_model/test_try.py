@@ -159,7 +159,7 @@ def test_which_strategies_are_in_which_block(monkeypatch: pytest.MonkeyPatch) ->
     )
     monkeypatch.setattr(
         blocks_of_own.runner,
-        "too_slow",
+        "explain_slowness",
         lambda case: "no units" if case.plan.precision == "bf16" else None,
     )
     monkeypatch.setattr(

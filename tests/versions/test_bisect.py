@@ -230,7 +230,7 @@ def test_a_pinned_release_is_the_environment_of_every_other_command() -> None:
 def test_mistakes_are_answered_in_a_sentence(
     arguments: list[str], said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(releases, "listed", lambda framework: JAX)
+    monkeypatch.setattr(releases, "list_releases", lambda framework: JAX)
     framework, *words = arguments
     done = framebench(
         "versions", "bisect", "--framework", framework, *words, "--results", str(tmp_path)
@@ -249,10 +249,10 @@ def test_the_list_of_pip_is_read_oldest_first(monkeypatch: pytest.MonkeyPatch) -
         stdout, stderr = printed, ""
 
     monkeypatch.setattr(releases.subprocess, "run", lambda *_, **__: Done)
-    assert releases.listed("jax") == ["0.9.0", "0.9.0.1", "0.9.2", "0.10.2"]
+    assert releases.list_releases("jax") == ["0.9.0", "0.9.0.1", "0.9.2", "0.10.2"]
     Done.stdout, Done.stderr = "", "ERROR: No matching distribution found for jax"
     with pytest.raises(SetupError, match="No matching distribution"):
-        releases.listed("jax")
+        releases.list_releases("jax")
 
 
 @pytest.mark.parametrize(("newest", "code"), [(130.0, 0), (100.0, 1), (None, 1)])
@@ -267,7 +267,7 @@ def test_the_command_answers_by_json_and_exit_code(
             instrument="host.rss",
         )
 
-    monkeypatch.setattr(releases, "listed", lambda framework: JAX)
+    monkeypatch.setattr(releases, "list_releases", lambda framework: JAX)
     monkeypatch.setattr(bisect.ReleaseBench, "measure", measure)
     done = framebench(
         "versions",

@@ -53,8 +53,8 @@ def sides(count: int = 5, change: Change = unchanged) -> tuple[list[Record], lis
 def test_the_newest_release_is_none_of_its_builds(
     listed: list[str], found: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(releases, "listed", lambda framework: listed)
-    assert releases.newest_first("torch")[0] == found
+    monkeypatch.setattr(releases, "list_releases", lambda framework: listed)
+    assert releases.list_newest_first("torch")[0] == found
 
 
 @pytest.mark.parametrize(
@@ -116,7 +116,7 @@ def test_a_threshold_is_the_least_that_matters() -> None:
 def index(monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
     """The newest release of each framework, as the index lists it: first those that are pinned."""
     last = {framework: find_pinned_version(framework) for framework in FRAMEWORKS}
-    monkeypatch.setattr(releases, "listed", lambda framework: ["0.0.1", last[framework]])
+    monkeypatch.setattr(releases, "list_releases", lambda framework: ["0.0.1", last[framework]])
     return last
 
 
@@ -245,7 +245,9 @@ def test_the_next_lower_release_is_measured_where_the_newest_cannot_be_installed
     installed: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(
-        releases, "listed", lambda framework: [find_pinned_version("jax"), "99.0.1", "99.0.2"]
+        releases,
+        "list_releases",
+        lambda framework: [find_pinned_version("jax"), "99.0.1", "99.0.2"],
     )
     monkeypatch.setattr(newest.measure, "measure", planted(unchanged))
     done = framebench("versions", "newest", "jax", "--json", "--results", str(tmp_path))
@@ -259,7 +261,7 @@ def test_newest_plans_by_the_newest_release_that_can_be_installed(
 ) -> None:
     monkeypatch.setattr(
         releases,
-        "listed",
+        "list_releases",
         lambda framework: [find_pinned_version(framework), NEXT["jax"], NEXT["jittor"]],
     )
     asked = []
@@ -305,7 +307,7 @@ def test_an_index_that_does_not_answer_is_no_pass(
     def silent(framework: str) -> list[str]:
         raise SetupError(f"pip cannot list the releases of {framework}: no route")
 
-    monkeypatch.setattr(releases, "listed", silent)
+    monkeypatch.setattr(releases, "list_releases", silent)
     done = framebench("versions", "newest", "--results", str(tmp_path))
     assert done.returncode == 2
     assert "no route" in done.stderr

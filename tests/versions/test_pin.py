@@ -33,7 +33,9 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setattr(pin, "REQUIREMENTS", tmp_path / "requirements")
     monkeypatch.setattr(pin, "DAYS", tmp_path / "requirements/releases.csv")
     monkeypatch.setattr(pin, "MATRIX", tmp_path / "asv.versions.json")
-    monkeypatch.setattr(releases, "listed", lambda framework: ["0.9.0", "0.9.1", "0.9.2", "0.10.2"])
+    monkeypatch.setattr(
+        releases, "list_releases", lambda framework: ["0.9.0", "0.9.1", "0.9.2", "0.10.2"]
+    )
     return tmp_path
 
 
@@ -131,7 +133,7 @@ def test_any_release_can_be_measured_next_to_a_pinned_one(
             raise SetupError("far enough")
 
     monkeypatch.setattr(releases, "ensure_release", build)
-    monkeypatch.setattr(command.runner, "unsupported", lambda case: None)
+    monkeypatch.setattr(command.runner, "explain_unsupported", lambda case: None)
     arguments = [
         "versions",
         "run",

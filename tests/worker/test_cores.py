@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from framebench.engine.environments import ensure
-from framebench.engine.runner import USUAL, worker_variables
+from framebench.engine.runner import DEFAULT_OPTIONS, make_worker_variables
 from framebench.engine.supervisor import Worker
 from framebench.suite.case import Case
 from framebench.worker.worker import move_threads
@@ -67,15 +67,15 @@ def test_a_worker_is_built_on_one_core_takes_turns_on_another_and_is_checked_whe
     None
 ):
     where = ensure("torch")
-    turns, other = USUAL.cores()[:2]
+    turns, other = DEFAULT_OPTIONS.cores()[:2]
     assert turns is not None
     assert other is not None
-    task = USUAL.task(CASE, "time", built_on=other).as_dict()
+    task = DEFAULT_OPTIONS.task(CASE, "time", built_on=other).as_dict()
     worker = Worker(
         where,
         "framebench.worker.worker",
         task,
-        worker_variables(where, CASE, "time", USUAL),
+        make_worker_variables(where, CASE, "time", DEFAULT_OPTIONS),
         live=True,
     )
     pid, seen = worker.process.pid, dict[str, set[frozenset[int]]]()

@@ -221,11 +221,11 @@ def search_largest_batch(
     Raises OSError if it cannot be written.
     """
     environment = environment or describe(case.framework)
-    load_before = runner.load_average()
+    load_before = runner.read_load_average()
     prober = Prober(case, budget, environment, options, progress)
     probes: list[Probe] = []
     confirmation = None
-    obstacle = runner.unsupported(case)
+    obstacle = runner.explain_unsupported(case)
     if obstacle:
         conclusion = Conclusion("unsupported", f"unsupported: {obstacle}")
     else:

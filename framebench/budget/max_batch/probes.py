@@ -45,7 +45,7 @@ def run_order(
     """Carry out an order in a process of its own. Never raises for the worker's fault."""
     case = Case.from_id(order.case)
     with tempfile.TemporaryDirectory(prefix="framebench-") as scratch:
-        variables = runner.worker_variables(environment, case, "memory", options)
+        variables = runner.make_worker_variables(environment, case, "memory", options)
         variables |= environment.scratch(Path(scratch))
         worker = Worker(
             environment, "framebench.budget.max_batch.worker", order.as_dict(), variables

@@ -21,7 +21,7 @@ READY = {name: Environment(name, "1", Path("python")) for name in FRAMEWORKS}
 @pytest.mark.parametrize("size", ["tiny", "cpu"])
 def test_there_are_sixty_comparisons_of_equal_variants_over_all_frameworks(size: str) -> None:
     found = plan.cases(size)
-    assert all(is_declared(case) and not runner.unsupported(case) for case in found)
+    assert all(is_declared(case) and not runner.explain_unsupported(case) for case in found)
     assert len(set(found)) == len(found)
     groups = plan.timed(found, READY)
     assert sum(count_equal(group) // 2 for group in groups) >= 60
