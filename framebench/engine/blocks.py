@@ -311,7 +311,7 @@ def choose_variants(
     """Return the variants of the next block, and those that wait for a later one."""
     if run.without_times:
         # nothing is compared: as many as there are cores, so that an interruption loses little
-        at_once = len(run.options.cores())
+        at_once = len(run.options.list_cores())
         return remaining[:at_once], remaining[at_once:]
     others = [variant for variant in group.others if variant in remaining]
     return [*group.always, *others], []
@@ -347,7 +347,7 @@ def run_block(name: str, variants: list[Variant], first: int, run: Run) -> Block
     try:
         start_processes(variants, first, processes, run)
         for process in processes:
-            files |= process.files()
+            files |= process.list_mapped_files()
         seed = secrets.randbelow(2**31)
         matmul = take_turns(processes, seed, run)
         verify_timed_steps(processes, run)
@@ -390,7 +390,7 @@ def start_processes(
     while len(processes) < len(variants):
         ready = [process for process in processes if process.ready]
         batch: list[TimedProcess] = []
-        for variant, core in zip(variants[len(processes) :], run.options.cores()):
+        for variant, core in zip(variants[len(processes) :], run.options.list_cores()):
             is_started_in_any_case = len(processes) <= first
             if not is_started_in_any_case and not capacity.fits_more(ready, 1 + len(batch)):
                 break
@@ -455,7 +455,7 @@ def take_turns(processes: list[TimedProcess], seed: int, run: Run) -> ReferenceM
         return None
     order = random.Random(seed)
     began = time.monotonic()
-    with ReferenceMatmul(run.options, run.scratch) as matmul:
+    with ReferenceMatmul(run.options) as matmul:
         for number in range(run.options.rounds):
             phase = f"round {number + 1} of {run.options.rounds}, {len(alive)} in turn"
             run.listener.phase(alive[0].variant.case, phase)
@@ -471,7 +471,7 @@ def verify_timed_steps(processes: list[TimedProcess], run: Run) -> None:
     their results.
     """
     alive = [process for process in processes if process.ready]
-    cores = run.options.cores()
+    cores = run.options.list_cores()
     for batch in split(alive, len(cores)):
         for process, core in zip(batch, cores):
             process.finish(core)
@@ -612,7 +612,7 @@ def count_memory_processes(timed: list[TimedVariant], run: Run) -> int:
         if each.resident_bytes is None:
             return 1  # nobody knows how much memory it takes
         sizes.append(each.resident_bytes)
-    at_once = len(run.options.cores())
+    at_once = len(run.options.list_cores())
     if fits([max(sizes, default=0)], read_free_memory(), at_once):
         return at_once
     return 1

@@ -9,47 +9,49 @@ import psutil
 from framebench.engine.timed_process import TimedProcess
 from framebench.instruments import nvml
 
-# of what is free when a block begins: the rest is for steps, and for whoever else is there
-SHARE = 0.6
-GPU_SHARE = 0.85  # of a GPU, where pools keep what a step took
+# Of what is free when a block begins: the rest is for steps, and for other programs.
+HOST_SHARE = 0.6
+# Of a GPU's: its pools keep what the steps before took, so there is less to come.
+GPU_SHARE = 0.85
 CGROUP = Path("/sys/fs/cgroup")
 
 
 class Capacity:
-    """What was free before any variant was alive, and what each has taken since. Bytes."""
+    """The memory that was free before any variant was alive, and what each took since, in bytes."""
 
     def __init__(self) -> None:
-        self.host = read_free_memory()
+        self.free_on_host = read_free_memory()
         self.free_on_gpu = read_free_gpu_memory()
-        self.taken_on_gpu: list[int] = []  # what each process has taken of the GPU
+        self.taken_on_gpu: list[int] = []  # by each process
 
     def enter(self, pid: int | None = None) -> None:
-        """Take in that one more process is ready.
+        """Count the GPU memory of one more process that is ready.
 
-        Where the GPU does not tell what the process holds, it is what is no longer free.
+        Where the GPU does not tell what the process has, it is what is no longer free.
         """
         free = read_free_gpu_memory()
         if self.free_on_gpu is None or free is None:
             return
-        held = None if pid is None else nvml.read_used_by(pid)
-        if held is None:
-            held = max(0, self.free_on_gpu - free - sum(self.taken_on_gpu))
-        self.taken_on_gpu.append(held)
+        taken = None if pid is None else nvml.read_used_by(pid)
+        if taken is None:
+            taken = max(0, self.free_on_gpu - free - sum(self.taken_on_gpu))
+        self.taken_on_gpu.append(taken)
 
     def fits_more(self, alive: list[TimedProcess], more: int = 1) -> bool:
         """Say whether so many more processes, each as large as the largest alive, would fit."""
-        fits_host = fits([process.held() for process in alive], self.host, more)
-        fits_gpu = self.free_on_gpu is None or fits(
+        taken_on_host = [process.read_resident_peak() for process in alive]
+        if not fits(taken_on_host, self.free_on_host, more):
+            return False
+        return self.free_on_gpu is None or fits(
             self.taken_on_gpu, self.free_on_gpu, more, GPU_SHARE
         )
-        return fits_host and fits_gpu
 
 
-def fits(held: list[int], free: int, more: int = 1, share: float = SHARE) -> bool:
+def fits(taken: list[int], free: int, more: int = 1, share: float = HOST_SHARE) -> bool:
     """Say whether these and so many more, each as large as the largest, take no more than a share
-    of what is free.
+    of what is free. All in bytes.
     """
-    return sum(held) + more * max(held, default=0) <= share * free
+    return sum(taken) + more * max(taken, default=0) <= share * free
 
 
 def read_free_memory(cgroup: Path = CGROUP) -> int:
@@ -58,7 +60,9 @@ def read_free_memory(cgroup: Path = CGROUP) -> int:
     try:
         limit = (cgroup / "memory.max").read_text().strip()
         used = (cgroup / "memory.current").read_text().strip()
-        return free if limit == "max" else min(free, max(0, int(limit) - int(used)))
+        if limit == "max":
+            return free
+        return min(free, max(0, int(limit) - int(used)))
     except (OSError, ValueError):
         return free
 

@@ -28,37 +28,45 @@ class Group:
     others: tuple[Variant, ...] = ()
 
 
-def make_groups(cases: Iterable[Case], ready: dict[str, Environment]) -> list[Group]:
+def make_groups(cases: Iterable[Case], environments: dict[str, Environment]) -> list[Group]:
     """Group cases that can be measured by workload, scenario, batch, size and framework.
 
-    Each group has the framework's baseline, asked for or not, and where PyTorch is measured too,
-    PyTorch's, by which frameworks are compared. `ready`: the environments by framework.
+    Each group has the framework's baseline, whether it is among the cases or not, and where PyTorch
+    is measured too, PyTorch's, by which frameworks are compared. `environments`: by framework.
     """
-    alike: dict[tuple[object, ...], list[Case]] = defaultdict(list)
+    groups: dict[tuple[object, ...], list[Case]] = defaultdict(list)
     for case in cases:
-        alike[case.workload, case.scenario, case.batch, case.size, case.framework].append(case)
-    return [make_group(group_cases, ready) for group_cases in alike.values()]
+        key = case.workload, case.scenario, case.batch, case.size, case.framework
+        groups[key].append(case)
+    return [make_group(group, environments) for group in groups.values()]
 
 
-def make_group(cases: list[Case], ready: dict[str, Environment]) -> Group:
+def make_group(cases: list[Case], environments: dict[str, Environment]) -> Group:
     """Make a group of cases that differ in their strategy alone."""
     baseline = replace(cases[0], strategy=cases[0].stage.baseline)
-    always = []
+    baselines = []
+    # a dict keeps the order, and drops PyTorch's baseline where it is there twice
     for framework in dict.fromkeys((REFERENCE_FRAMEWORK, baseline.framework)):
         case = replace(baseline, framework=framework)
-        if framework in ready and is_declared(case) and not runner.explain_unsupported(case):
-            always.append(Variant(case, ready[framework]))
-    baselines = [variant.case for variant in always]
+        is_measurable = is_declared(case) and not runner.explain_unsupported(case)
+        if framework in environments and is_measurable:
+            baselines.append(case)
     others = [case for case in references.order_by_reference(cases) if case not in baselines]
-    version = ready[baseline.framework].name  # asv measures several in one session
+    version = environments[baseline.framework].name  # asv measures several in one session
     return Group(
         f"{baseline.workload}/{version}/{baseline.scenario}/b{baseline.batch}/{baseline.size}",
-        tuple(always),
-        tuple(Variant(case, ready[case.framework]) for case in others),
+        make_variants(baselines, environments),
+        make_variants(others, environments),
     )
 
 
-def make_pair(base: Case, change: Case, ready: dict[str, Environment]) -> Group:
+def make_pair(base: Case, change: Case, environments: dict[str, Environment]) -> Group:
     """Make a group of two cases of which none is the other's baseline."""
-    variants = tuple(Variant(case, ready[case.framework]) for case in (base, change))
-    return Group(f"pair/{base.id}/{change.id}", variants)
+    return Group(f"pair/{base.id}/{change.id}", make_variants([base, change], environments))
+
+
+def make_variants(
+    cases: Iterable[Case], environments: dict[str, Environment]
+) -> tuple[Variant, ...]:
+    """Return each case with the environment of its framework."""
+    return tuple(Variant(case, environments[case.framework]) for case in cases)

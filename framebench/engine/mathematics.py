@@ -31,8 +31,9 @@ from framebench.suite.result import Mathematics
 
 WORKER = "framebench.worker.mathematics"
 SMALLEST = "tiny"
-CASES_OF_A_PROCESS = 12  # what they leave in memory, such as compiled programs, adds up
-# What limits the instructions that libraries use: their kernels are others then.
+# What the cases of a process leave in memory, such as compiled programs, adds up.
+CASES_OF_A_PROCESS = 12
+# Variables that limit the instructions that libraries use: their kernels are others then.
 LIMITING = (
     "ATEN_CPU_CAPABILITY",
     "MKL_ENABLE_INSTRUCTIONS",
@@ -45,32 +46,37 @@ LIMITING = (
 def check(
     variants: list[Variant], options: Options, on_phase: Callable[[Case, str], None]
 ) -> dict[Variant, Mathematics]:
-    """Return what float64 says of each variant's strategy, computing what the cache lacks."""
+    """Return whether each variant's strategy is right in float64, computing what is not cached.
+
+    Where there are no references, it counts as passed and not computed.
+    """
     representatives: dict[Variant, Case] = {}
     outcomes: dict[Variant, Mathematics] = {}
     for variant in variants:
         case = find_representative(variant.case)
-        if case is None:
-            reason = (
-                f"there are no float64 references for {variant.case.golden_key}, and none for it "
-                "at a smaller size"
-            )
-            outcomes[variant] = Mathematics(
-                variant.case.id, computed=False, passed=True, reason=reason
-            )
-        else:
+        if case is not None:
             representatives[variant] = case
-    for file, several in group_by_file(representatives, options).items():
-        cases = list(dict.fromkeys(representatives[variant] for variant in several))
-        # progress names the case that is asked for, and not the one that stands for it
-        on_phase_of_first = partial(on_phase, several[0].case)
-        # a GPU's memory is not shared out
-        processes = 1 if nvml.list_gpus() else len(options.cores())
-        lines = compute_missing(
-            file, cases, several[0].environment, options, on_phase_of_first, processes=processes
+            continue
+        reason = (
+            f"there are no float64 references for {variant.case.golden_key}, and none for it "
+            "at a smaller size"
         )
-        for variant in several:
-            outcomes[variant] = lines[representatives[variant].id]
+        outcomes[variant] = Mathematics(variant.case.id, computed=False, passed=True, reason=reason)
+    # a GPU's memory is not shared out
+    processes = 1 if nvml.list_gpus() else len(options.list_cores())
+    for file, group in group_by_file(representatives, options).items():
+        cases = list(dict.fromkeys(representatives[variant] for variant in group))
+        outcome_by_case = compute_missing(
+            file,
+            cases,
+            group[0].environment,
+            options,
+            # progress names the case that was requested, and not the one that stands for it
+            partial(on_phase, group[0].case),
+            processes=processes,
+        )
+        for variant in group:
+            outcomes[variant] = outcome_by_case[representatives[variant].id]
     return outcomes
 
 
@@ -91,7 +97,7 @@ def find_representative(case: Case) -> Case | None:
 def group_by_file(
     representatives: dict[Variant, Case], options: Options
 ) -> dict[Path, list[Variant]]:
-    """Group the variants by the file in the cache that keeps what is known of them."""
+    """Group the variants by the file of the cache that has their outcomes."""
     groups: dict[Path, list[Variant]] = defaultdict(list)
     for variant, case in representatives.items():
         groups[find_cache_file(variant.environment, case, options)].append(variant)
@@ -99,25 +105,22 @@ def group_by_file(
 
 
 def find_cache_file(environment: Environment, case: Case, options: Options) -> Path:
-    """Return the file that grows by a line for each case.
+    """Return the file of the cache to which a line is added for each case.
 
-    Its name tells the environment, and by a digest the code, the interpreter, the processor, the
-    GPU and the variables that the process gets.
+    Its name has the environment and a digest of the code, the interpreter, the processor, the GPU
+    and the variables that the process gets.
     """
     variables = runner.make_worker_variables(environment, case, "time", options)
     limits = {name: os.environ.get(name, "") for name in LIMITING}
-    processor = provenance.describe_hardware().get("cpu")
-    key = json.dumps(
-        [
-            digest_sources(),
-            str(environment.python),
-            processor,
-            list(nvml.list_gpus()),
-            variables,
-            limits,
-        ],
-        sort_keys=True,
-    )
+    parts = [
+        digest_sources(),
+        str(environment.python),
+        provenance.describe_hardware().get("cpu"),
+        list(nvml.list_gpus()),
+        variables,
+        limits,
+    ]
+    key = json.dumps(parts, sort_keys=True)
     digest = hashlib.sha256(key.encode()).hexdigest()[:16]
     folder = environments.cache() / "mathematics"
     folder.mkdir(parents=True, exist_ok=True)
@@ -136,17 +139,17 @@ def digest_sources() -> str:
 
 
 def read_lines(file: Path) -> dict[str, Mathematics]:
-    """Return the outcomes in a file by case.
+    """Return the outcomes in a file by case; none where there is no such file.
 
     A line that was cut off is left out, with what another process wrote behind it.
     """
     outcomes: dict[str, Mathematics] = {}
-    if file.exists():
-        for line in file.read_text().splitlines():
-            with suppress(ValueError):
-                outcomes.update(
-                    {case: Mathematics(**fields) for case, fields in json.loads(line).items()}
-                )
+    if not file.exists():
+        return outcomes
+    for line in file.read_text().splitlines():
+        with suppress(ValueError):
+            for case, fields in json.loads(line).items():
+                outcomes[case] = Mathematics(**fields)
     return outcomes
 
 
@@ -159,14 +162,14 @@ def compute_missing(
     baseline: Case | None = None,
     processes: int = 1,
 ) -> dict[str, Mathematics]:
-    """Have the cases computed that the file lacks, by so many processes at once, and return all of
-    its lines.
+    """Compute the cases that the file lacks, by so many processes at once, and return its outcomes.
 
     Cases of a user's model are compared with their `baseline`, computed in each process. A case
-    whose process dies is not computed, with the reason; those after it go on in another process.
+    whose process dies is not computed, with the reason; another process goes on with those after
+    it.
     """
     outcomes = read_lines(file)
-    # not kept in the cache: what ended the process may not happen again
+    # not in the cache: what ended the process may not happen again
     died: dict[str, Mathematics] = {}
     while True:
         missing = [case for case in cases if case.id not in outcomes and case.id not in died]
@@ -185,8 +188,9 @@ def compute_missing(
 
 
 def split(cases: list[Case], processes: int) -> list[list[Case]]:
-    """Share the first cases out among so many processes, in order and none with more than
-    `CASES_OF_A_PROCESS`.
+    """Split the first cases into a batch for each process, in order.
+
+    None has more than `CASES_OF_A_PROCESS`; the cases after the last batch wait.
     """
     size = min(CASES_OF_A_PROCESS, math.ceil(len(cases) / processes))
     batches = [cases[start : start + size] for start in range(0, len(cases), size)]
@@ -201,8 +205,9 @@ def run_workers(
     on_phase: Callable[[str], None],
     baseline: Case | None,
 ) -> list[Outcome]:
-    """Have a process for each batch append a line for each case to the file, and say how each
-    ended.
+    """Run a process for each batch, and return how each ended.
+
+    A process appends a line to the file for each of its cases.
     """
     orders: dict[str, object] = {"file": str(file)}
     if baseline is not None:
@@ -212,12 +217,12 @@ def run_workers(
         workers = []
         for batch in batches:
             variables = runner.make_worker_variables(environment, batch[0], "time", options)
-            worker = Worker(
-                environment, WORKER, orders | {"cases": [case.id for case in batch]}, variables
-            )
+            orders_of_batch = {**orders, "cases": [case.id for case in batch]}
+            worker = Worker(environment, WORKER, orders_of_batch, variables)
             stack.callback(worker.kill)
             workers.append(worker)
-        for worker in workers:  # the others go on while one is listened to
-            # for each case: a worker answers after each
+        # the others go on while one is listened to; the limit is for each case, since a worker
+        # answers after each
+        for worker in workers:
             outcomes.append(worker.end(on_phase, options.time_limit_s))
     return outcomes

@@ -1,12 +1,11 @@
-"""Renew the pages of memory that outlive a process: those of the files it maps, such as a
-framework's libraries.
+"""Renew the pages of memory that outlive a process: those of the files it maps.
 
 How fast code runs depends on where its pages lie. The kernel keeps them, so that every fresh
 process gets the same ones until the file is dropped from its cache: Jittor's evaluation of
 ResNet-50 took 0.66 or 0.83 s by the same library, and each process the same until the next time.
 Two environments have a copy of it each, and their ratio would be off by as much in every block. So
-when a block is over, what its processes mapped is dropped and read again, in a second or two: the
-next block has other pages.
+when a block is over, the files that its processes mapped are dropped and read again, in a second or
+two: the next block has other pages.
 """
 
 from __future__ import annotations
@@ -16,7 +15,7 @@ from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
 
-CHUNK = 2**20
+CHUNK = 2**20  # bytes read at once
 
 
 def list_mapped_files(pid: int) -> set[Path]:
@@ -34,25 +33,26 @@ def list_mapped_files(pid: int) -> set[Path]:
 
 
 def renew(files: Iterable[Path]) -> None:
-    """Give each file other pages.
+    """Give each file other pages, by dropping it from the kernel's cache and reading it again.
 
-    They are read here, and not by the next block's first process in its first step. They are read
-    as if at random: the kernel would lay out what is read in sequence in large pieces, which count
-    as a process's memory when a byte of them is touched. PyTorch's cold peaks by `host.rss` were 17
-    MiB larger then.
+    It is read here, so that the next block's first process does not read it in its first step.
     """
-    every = list(files)
-    drop(every)
-    for path in every:
+    paths = list(files)
+    drop(paths)
+    for path in paths:
         with suppress(OSError), path.open("rb", buffering=0) as file:
+            # Read in sequence it would be laid out in large pieces, which count as a process's
+            # memory when a byte of them is touched: PyTorch's cold peaks by `host.rss` were 17 MiB
+            # larger.
             os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_RANDOM)
             while file.read(CHUNK):
                 pass
 
 
 def drop(files: Iterable[Path]) -> None:
-    """Let the kernel forget the files, but for those that a living process maps or that may not be
-    read.
+    """Drop the files from the kernel's cache.
+
+    Those that a living process maps, and those that may not be read, stay.
     """
     for path in files:
         with suppress(OSError), path.open("rb", buffering=0) as file:

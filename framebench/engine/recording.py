@@ -354,7 +354,7 @@ def make_provenance(
             name: value for name, value in variables.items() if name not in ("HOME", "PYTHONPATH")
         },
         threads=options.threads,
-        core=origin.core if origin else options.on(environment).core(),
+        core=origin.core if origin else options.adapt_to(environment).choose_core(),
         load_before=context.load_before,
         load_after=read_load_average(),
         profile=options.profile,

@@ -1,14 +1,15 @@
-"""What a case is verified against where golden.json has no values: at sizes that float64 on a
-processor would take hours for.
+"""Choose what a case is verified against where golden.json has no values.
 
-The first record of the same session that computed the same mathematics in strict float32 and passed
-is the reference of all that follow; the baselines of PyTorch are measured first, so JAX's and
-Jittor's confirm them or fail. The reference itself is only checked for being finite. That its
-mathematics is right is decided in float64 at the `tiny` size (`mathematics.py`).
+That is at sizes for which float64 on a processor would take hours. The first record of the same
+session that computed the same mathematics in strict float32 and passed is the reference of all that
+follow; the baselines of PyTorch are measured first, so JAX's and Jittor's confirm them or fail. The
+reference itself is only checked for being finite. That its mathematics is right is decided in
+float64 at the `tiny` size (`mathematics.py`).
 """
 
 from __future__ import annotations
 
+from datetime import datetime
 from pathlib import Path
 
 from framebench.records import store
@@ -25,20 +26,23 @@ def needs_reference(case: Case) -> bool:
 
 
 def order_by_reference(cases: list[Case]) -> list[Case]:
-    """Return the cases with those last that need a reference, and among these the baselines first,
-    PyTorch's before all.
+    """Return the cases with those last that need a reference.
+
+    Among these the baselines come first, PyTorch's before all.
     """
+    with_golden = [case for case in cases if not needs_reference(case)]
+    without_golden = [case for case in cases if needs_reference(case)]
+    return with_golden + sorted(without_golden, key=_rank)
 
-    def rank(case: Case) -> tuple[bool, int]:
-        return not _is_baseline(case), FRAMEWORKS.index(case.framework)
 
-    without_golden = sorted((case for case in cases if needs_reference(case)), key=rank)
-    return [case for case in cases if not needs_reference(case)] + without_golden
+def _rank(case: Case) -> tuple[bool, int]:
+    return not _is_baseline(case), FRAMEWORKS.index(case.framework)
 
 
 def find_in_records(case: Case, session: str, machine: Path) -> Reference | None:
-    """Return the reference among this machine's records of the session, if the case needs one and
-    there is one.
+    """Return the reference among a session's records in a machine's folder.
+
+    None where the case needs none, or there is none.
     """
     if not needs_reference(case):
         return None
@@ -49,32 +53,31 @@ def find_in_records(case: Case, session: str, machine: Path) -> Reference | None
             candidates.append(record)
     if not candidates:
         return None
-    first = min(
-        candidates,
-        key=lambda record: (not _is_baseline(record.parsed), record.provenance.measured_at),
-    )
+    first = min(candidates, key=_rank_record)
     assert first.verification
     return make_reference(first.case, first.verification)
 
 
+def _rank_record(record: Record) -> tuple[bool, datetime]:
+    return not _is_baseline(record.parsed), record.provenance.measured_at
+
+
 def find_in_block(case: Case, alive: list[tuple[Case, Verification]]) -> Reference | None:
-    """Return the reference among the cases that are alive in the same block, each with its
-    verification.
+    """Return the reference among the cases of a block that are alive, each with its verification.
+
+    None where the case needs none, or there is none.
     """
     if not needs_reference(case):
         return None
     for other, verification in alive:
-        if (
-            computes_values(other, case.golden_key)
-            and verification.passed
-            and verification.summaries
-        ):
+        is_reference = computes_values(other, case.golden_key) and verification.passed
+        if is_reference and verification.summaries:
             return make_reference(other.id, verification)
     return None
 
 
 def make_reference(case: str, verification: Verification) -> Reference:
-    """Return what a verified case gives others to be compared with."""
+    """Return the values and tensors of a verified case, as others are compared with them."""
     values = {name: value for name, value in verification.observed.items() if value is not None}
     return Reference(case, values, verification.summaries)
 

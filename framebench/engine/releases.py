@@ -1,6 +1,4 @@
-"""The releases of a framework that the package index lists, and an environment of any of them for
-as long as it is needed.
-"""
+"""List the releases of a framework in the package index, and make an environment of any of them."""
 
 from __future__ import annotations
 
@@ -27,7 +25,7 @@ PACKAGE = {"jax": "jax[cpu]"}  # older ones have jaxlib by this extra alone
 def list_releases(framework: str) -> list[str]:
     """Return every release that pip's index has for this Python, oldest first.
 
-    Raises UnknownName, SetupError.
+    Raises UnknownName for a framework that is none, and SetupError where pip lists nothing.
     """
     find_pinned_version(framework)
     command = [sys.executable, "-m", "pip", "index", "versions", framework]
@@ -49,16 +47,14 @@ def list_newest_first(framework: str) -> list[str]:
 
 
 def select_between(framework: str, first: str, last: str, all_releases: list[str]) -> list[str]:
-    """Return the known releases from the first to the last.
+    """Return the releases from the first to the last, both among them.
 
-    Raises SetupError, with the nearest to one that does not exist.
+    Raises SetupError for one that does not exist, with the nearest ones, and where the last is not
+    newer than the first.
     """
     for version in (first, last):
         if version not in all_releases:
-            raise SetupError(
-                f"no release {version!r} of {framework}; the nearest: "
-                f"{', '.join(find_nearest(version, all_releases))}"
-            )
+            raise SetupError(explain_missing_release(framework, version, all_releases))
     start, end = all_releases.index(first), all_releases.index(last)
     if start >= end:
         correction = f", {last} {first}" if start > end else ""
@@ -72,10 +68,13 @@ def check_listed(framework: str, version: str) -> None:
     """Raise SetupError for a release that does not exist, with the nearest ones."""
     all_releases = list_releases(framework)
     if version not in {Version(release).public for release in all_releases}:
-        raise SetupError(
-            f"no release {version!r} of {framework}; the nearest: "
-            f"{', '.join(find_nearest(version, all_releases))}"
-        )
+        raise SetupError(explain_missing_release(framework, version, all_releases))
+
+
+def explain_missing_release(framework: str, version: str, all_releases: list[str]) -> str:
+    """Return the message about a release that does not exist, with the nearest ones."""
+    nearest = ", ".join(find_nearest(version, all_releases))
+    return f"no release {version!r} of {framework}; the nearest: {nearest}"
 
 
 def find_nearest(version: str, all_releases: list[str]) -> list[str]:
@@ -92,16 +91,13 @@ def find_nearest(version: str, all_releases: list[str]) -> list[str]:
 def describe_release(framework: str, version: str, package: str = "") -> Environment:
     """Return the environment of a release as it is or will be.
 
-    Those with pinned requirements are the ones that every other command uses.
+    A release with pinned requirements has the environment that every other command uses.
     """
     if version in find_pinned_versions(framework) and not package:
         return environments.describe(framework, version)
     name = "-".join(part for part in (framework, version, package) if part)
-    where = (
-        environments.cache()
-        / "releases"
-        / f"{name}-py{sys.version_info.major}.{sys.version_info.minor}"
-    )
+    python = f"py{sys.version_info.major}.{sys.version_info.minor}"
+    where = environments.cache() / "releases" / f"{name}-{python}"
     home = where / "home" if framework == "jittor" else None
     return Environment(framework, version, where / "bin" / "python", home, package=package)
 
@@ -169,20 +165,21 @@ def make_environment(framework: str, version: str, keep: bool, say: Say) -> Iter
 def build(environment: Environment, where: Path, say: Say, also: Sequence[str] = ()) -> None:
     """Install a release with the packages that are pinned for it, or else for the current release.
 
-    If it does not go with these, pip chooses: the versions are in every record.
+    `also`: more packages. Where the release does not go with the pinned ones, pip chooses others:
+    the versions are in every record. Raises SetupError.
     """
     shutil.rmtree(where, ignore_errors=True)
     framework, version = environment.framework, environment.version
-    files = find_pinned_versions(framework)
-    pinned = read_pins(files.get(version, files[find_pinned_version(framework)]))
-    others = {name: pin for name, pin in pinned.items() if not name.startswith(framework)}
-    needed = [name for name in others if name in NEEDS[framework] or name.startswith("onednn")]
-    packages = [f"{PACKAGE.get(framework, framework)}=={version}", *needed, *also]
+    pins = read_other_pins(framework, version)
     say(f"installing {framework} {version}")
     shell(where, [sys.executable, "-m", "venv", str(where)], say)
     constraints = where / "constraints.txt"
-    constraints.write_text("".join(f"{name}=={pin}\n" for name, pin in others.items()))
-    install = [str(environment.python), "-m", "pip", "install", "--quiet", *packages]
+    constraints.write_text("".join(f"{name}=={pin}\n" for name, pin in pins.items()))
+    packages = [f"{PACKAGE.get(framework, framework)}=={version}"]
+    for name in pins:
+        if name in NEEDS[framework] or name.startswith("onednn"):
+            packages.append(name)
+    install = [str(environment.python), "-m", "pip", "install", "--quiet", *packages, *also]
     try:
         shell(where, [*install, "--constraint", str(constraints)], say)
     except SetupError:
@@ -190,3 +187,14 @@ def build(environment: Environment, where: Path, say: Say, also: Sequence[str] =
     if framework == "jittor":
         environments.build_jittor(environment, where, say)
     (where / ".complete").touch()
+
+
+def read_other_pins(framework: str, version: str) -> dict[str, str]:
+    """Return the versions pinned for a release, or else for the current one, by package.
+
+    The framework's own packages are left out.
+    """
+    files = find_pinned_versions(framework)
+    current = files[find_pinned_version(framework)]
+    pins = read_pins(files.get(version, current))
+    return {name: pin for name, pin in pins.items() if not name.startswith(framework)}

@@ -29,8 +29,9 @@ from framebench.suite.protocol import Part, Reference, Task
 from framebench.suite.result import Result, StrategyEffect
 
 RESULTS = provenance.ROOT / "results"
-AT_ONCE = 4  # processes: what they have in common, such as the disk, serves no more
-# a GPU's minutes are dear, and each process waits for its imports and for CUDA
+# Processes at once: more would wait for what they share, such as the disk.
+AT_ONCE = 4
+# A GPU's minutes are dear, and each process waits for its imports and for CUDA.
 AT_ONCE_ON_GPU = 12
 
 
@@ -38,23 +39,24 @@ AT_ONCE_ON_GPU = 12
 class Options:
     """How to measure.
 
-    `threads=1` on a pinned core is the calmest that a shared machine offers; both are recorded.
+    One thread on a pinned core is the calmest that a shared machine offers; both are recorded.
     """
 
     threads: int = 1
-    pin: bool = True
-    rounds: int = 8  # of each block
+    pin: bool = True  # processes that are timed, to one core
+    rounds: int = 8  # of each block; 0 measures no times
     # for each of a case's two workers; one whose steps would take longer altogether ends at once
     time_limit_s: float = 900.0
     memory_limit: int | None = None  # bytes
     profile: str | None = None  # that the case is measured as part of
     peaks_each_block: bool = False  # else once in a session: peaks do not drift
     memory: bool = True  # else times alone, as a study of them needs
-    cold_blocks: int = 1  # the first of each case, which compile anew: their first steps count
-    # how long a first step takes is wanted to the per cent: nothing is built beside what compiles
+    cold_blocks: int = 1  # the first ones, each of which compiles anew: their first steps count
+    # nothing is built next to what compiles, so that the time of a first step is right to the per
+    # cent
     first_alone: bool = True
 
-    def task(
+    def make_task(
         self,
         case: Case,
         part: Part,
@@ -68,7 +70,7 @@ class Options:
             case.id,
             part,
             budget_s=self.time_limit_s,
-            core=self.core() if part == "time" else None,
+            core=self.choose_core() if part == "time" else None,
             built_on=built_on,
             memory_limit=self.memory_limit,
             reference=reference,
@@ -76,24 +78,27 @@ class Options:
             extra=extra,
         )
 
-    def on(self, environment: Environment) -> Options:
+    def adapt_to(self, environment: Environment) -> Options:
         """Return the options that hold in an environment: what launches to a GPU is not pinned.
 
         Its compilers have many threads, and those that launch must not wait for each other.
         """
-        return replace(self, pin=False) if environment.uses_gpu else self
+        if environment.uses_gpu:
+            return replace(self, pin=False)
+        return self
 
-    def core(self) -> int | None:
-        """Return the core that turns are made on, the last one that this process may use: the
-        parent stays on the others.
+    def choose_core(self) -> int | None:
+        """Return the core that turns are made on; None where processes are not pinned.
+
+        It is the last one that this process may use: the parent stays on the others.
         """
-        return self.cores()[0]
+        return self.list_cores()[0]
 
-    def cores(self) -> tuple[int | None, ...]:
-        """Return the core that turns are made on, and others, as many as are of use, to build and
-        check processes on.
+    def list_cores(self) -> tuple[int | None, ...]:
+        """Return the core that turns are made on, and others to build and check processes on.
 
-        (None,) stands for one process at a time that is not pinned.
+        There are as many as are of use. (None,) stands for one process at a time that is not
+        pinned.
         """
         if not self.pin or self.threads != 1 or not hasattr(os, "sched_getaffinity"):
             return (None,)
@@ -112,9 +117,7 @@ DEFAULT_OPTIONS = Options()
 def make_worker_variables(
     environment: Environment, case: Case, part: str, options: Options
 ) -> dict[str, str]:
-    """Return all that is set for the worker on top of the user's environment; it goes into the
-    record.
-    """
+    """Return the variables set for a worker on top of the user's; they go into the record."""
     threads = str(options.threads)
     variables = {
         "OMP_NUM_THREADS": threads,
@@ -142,40 +145,35 @@ class CaseOutcome:
     seconds: float = 0.0  # from its start to its end, without waiting for turns
     # of the process for the time
     joules: float | None = None  # of the timed steps, the whole GPU
-    resident_bytes: int = 0  # the most that the process has held
+    resident_bytes: int = 0  # the most that the process held
     # of the process for the memory
-    # bytes by instrument, as NVML reads them from outside
-    device_peaks: dict[str, int] = field(default_factory=dict)
-    device_note: str | None = None  # why there are none of the process
+    device_peaks: dict[str, int] = field(default_factory=dict)  # bytes by NVML's instruments
+    device_note: str | None = None  # why NVML does not tell what the process holds
 
     @property
     def is_right(self) -> bool:
-        """Say whether it came to its end, and nothing was found to be wrong."""
+        """Say whether the worker came to its end and its result is right."""
         return self.status == "ok" and self.result.passed
 
 
 def read_case_outcome(worker: Worker, outcome: Outcome) -> CaseOutcome:
-    """Return what a worker has measured of a case.
+    """Return what a worker measured of a case, which may have ended early.
 
-    Whatever ended it once everything was measured and verified, it took no more than the proof that
-    the strategy was
-    on: the result stays, and the proof is missing.
+    Where everything was measured and verified before it ended, only the proof that the strategy
+    was on is missing: then the result stays.
     """
     try:
         if outcome.status == "ok":
             return CaseOutcome(result=read_result(outcome.answer), log=outcome.log)
         measured = read_result(worker.measured)
     except ValidationError as error:
-        return CaseOutcome(
-            "crashed",
-            f"Protocol during {worker.phase}: not a result: {error}"[:2000],
-            log=outcome.log,
-        )
+        reason = f"Protocol during {worker.phase}: not a result: {error}"[:2000]
+        return CaseOutcome("crashed", reason, log=outcome.log)
     if measured.verification is None:
         return CaseOutcome(outcome.status, outcome.reason, log=outcome.log)
-    lost = f"measured and verified, but the strategy was not proven: {outcome.reason}"
-    result = replace(measured, effect=StrategyEffect(False, {"lost": lost}, outcome.reason))
-    return CaseOutcome("ok", lost, result, outcome.log)
+    reason = f"measured and verified, but the strategy was not proven: {outcome.reason}"
+    unproven = StrategyEffect(False, {"lost": reason}, outcome.reason)
+    return CaseOutcome("ok", reason, replace(measured, effect=unproven), outcome.log)
 
 
 class MemoryProcess:
@@ -193,24 +191,22 @@ class MemoryProcess:
         self.started = time.monotonic()
         self.options = options
         scratch.mkdir(parents=True, exist_ok=True)
-        variables = make_worker_variables(
-            environment, case, "memory", options
-        ) | environment.scratch(scratch)
-        task = options.task(case, part, extra=extra)
-        used_before = nvml.read_used() if len(options.cores()) == 1 else None
+        variables = make_worker_variables(environment, case, "memory", options)
+        variables.update(environment.scratch(scratch))
+        task = options.make_task(case, part, extra=extra)
+        # the rise of the whole GPU's use is this process's only where no other one runs
+        is_alone = len(options.list_cores()) == 1
+        used_before = nvml.read_used() if is_alone else None
         self.worker = Worker(environment, "framebench.worker.worker", task.as_dict(), variables)
-        self.watching = ExitStack()  # from its first moment: it may end while others are waited for
+        # watched from its first moment: it may end while others are waited for
+        self.watching = ExitStack()
         self.device = self.watching.enter_context(ProcessPeak(self.worker.process.pid, used_before))
 
     def end(self, on_phase: Callable[[str], None]) -> CaseOutcome:
-        """Wait until it ends, and return what it has measured.
-
-        Never raises for a worker's fault.
-        """
+        """Wait until it ends, and return what it measured. Never raises for a worker's fault."""
         with self.watching:
-            outcome = read_case_outcome(
-                self.worker, self.worker.end(on_phase, self.options.time_limit_s)
-            )
+            ended = self.worker.end(on_phase, self.options.time_limit_s)
+            outcome = read_case_outcome(self.worker, ended)
         outcome.seconds = time.monotonic() - self.started
         if self.device.peak is not None:
             outcome.device_peaks["device.process"] = self.device.peak
@@ -226,7 +222,7 @@ class MemoryProcess:
 
 
 def explain_unsupported(case: Case) -> str | None:
-    """Say why the case cannot be measured here, if it cannot."""
+    """Return why the case cannot be measured here; None where it can."""
     if not case.support.supported:
         return case.support.why
     if case.support.gpu and not nvml.list_gpus():
@@ -235,32 +231,31 @@ def explain_unsupported(case: Case) -> str | None:
 
 
 def explain_missing_reference(case: Case) -> str | None:
-    """Say why nothing tells whether a combination comes out right, if so.
+    """Return why a combination cannot be verified; None where it can.
 
-    Its strategies change the mathematics, and the values of all of them together were never
-    computed.
+    It cannot where its strategies change the mathematics, and the values of all of them together
+    were never computed.
     """
-    plan = case.plan
-    if len(plan.parts) == 1 or case.workload == USER_MODEL or case.size in case.spec.without_golden:
+    parts = case.plan.parts
+    if len(parts) == 1 or case.workload == USER_MODEL or case.size in case.spec.without_golden:
         return None
     if case.golden_key in case.spec.golden:
         return None
-    together = plan.name.replace("+", " and ")
+    together = " and ".join(part.name for part in parts)
     return f"golden.json has no values for {together} together ({case.golden_key})"
 
 
 def explain_slowness(case: Case) -> str | None:
-    """Say why a case takes longer than it may, where the processor tells."""
-    if (
-        case.plan.precision == "bf16"
-        and not nvml.list_gpus()
-        and provenance.list_bfloat16_instructions() == set()
-    ):
-        return (
-            "no bfloat16 units here: the processor computes bfloat16 by way of float32, at a "
-            "fraction of the speed"
-        )
-    return None
+    """Return why this processor is slow at a case, as far as its instructions tell."""
+    if case.plan.precision != "bf16" or nvml.list_gpus():
+        return None
+    # None: the system does not list the processor's instructions
+    if provenance.list_bfloat16_instructions() != set():
+        return None
+    return (
+        "no bfloat16 units here: the processor computes bfloat16 by way of float32, at a "
+        "fraction of the speed"
+    )
 
 
 def is_expected_failure(record: Record) -> bool:
@@ -274,8 +269,8 @@ def is_expected_failure(record: Record) -> bool:
 
 
 def limit_time(case: Case, options: Options) -> Options:
-    """Return the options, with a first comparison's shorter limit for what the processor is known
-    to be slow at.
+    """Return the options with the profile's shorter time limit where the processor is slow at the
+    case.
     """
     if options.profile is None or not explain_slowness(case):
         return options

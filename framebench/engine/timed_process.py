@@ -1,6 +1,4 @@
-"""One variant of a block: the process that is timed, from its start to its end, and the reference
-process of the block.
-"""
+"""Time one variant of a block in a process of its own, next to the block's reference process."""
 
 from __future__ import annotations
 
@@ -24,13 +22,14 @@ from framebench.suite.case import Case
 from framebench.suite.protocol import Message, Reference, Turn
 from framebench.suite.result import Verification
 
-TURN_S = 0.05  # a turn has as many steps as take this long: shorter ones are noise
+TURN_S = 0.05  # a turn has as many steps as take this long: shorter turns are noise
 SYNCED = 4  # steps that follow a turn on a device, each waited for
 PATIENCE = 20.0  # a turn may take so many times as long as expected,
 LEAST_S = 60.0  # and at least so many seconds
 # what all turns of a variant may take together, where that leaves it LEAST_ROUNDS
 LONGEST_S = 120.0
 LEAST_ROUNDS = 4
+ONE_THREAD = {"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
 CONTROL = Environment("numpy", "", Path(sys.executable))  # what the reference process runs in
 
 
@@ -49,9 +48,12 @@ class Variant:
     @property
     def planted_differences(self) -> dict[str, float]:
         """Return the planted shares that are not zero, by the name that records have for them."""
-        return {
-            name: share for name, share in (("spin", self.spin), ("extra", self.extra)) if share
-        }
+        differences = {}
+        if self.spin:
+            differences["spin"] = self.spin
+        if self.extra:
+            differences["extra"] = self.extra
+        return differences
 
 
 @dataclass
@@ -59,8 +61,8 @@ class TimedProcess:
     """The process in which a variant's steps are timed.
 
     Its life: `start`, `get_ready`, then `turn` while it is `ready`, then `finish` and `end`.
-    Whatever goes wrong ends this variant alone and becomes its `outcome`. Between the first two and
-    between the last two it works by itself, next to others.
+    Between the first two and between the last two it works by itself, next to others. A failure
+    ends this variant alone and becomes its `outcome`.
     """
 
     variant: Variant
@@ -90,21 +92,20 @@ class TimedProcess:
         self.scratch.mkdir(parents=True, exist_ok=True)
         case, environment = self.variant.case, self.variant.environment
         self.working_since = time.monotonic()
-        variables = make_worker_variables(
-            environment, case, "time", self.options
-        ) | environment.scratch(self.scratch)
+        variables = make_worker_variables(environment, case, "time", self.options)
+        variables.update(environment.scratch(self.scratch))
         self.options = runner.limit_time(case, self.options)
-        options = self.options.on(environment)
-        built_on = core if options.pin and core != options.core() else None
-        task = options.task(case, "time", reference, built_on, self.variant.spin)
+        options = self.options.adapt_to(environment)
+        built_on = None
+        if options.pin and core != options.choose_core():
+            built_on = core
+        task = options.make_task(case, "time", reference, built_on, self.variant.spin)
         self.worker = Worker(
             environment, "framebench.worker.worker", task.as_dict(), variables, live=True
         )
 
     def get_ready(self) -> None:
-        """Wait until the case is built, verified and warmed up, and decide how many steps and
-        rounds it takes part in.
-        """
+        """Wait until the case is built, verified and warmed up; choose its steps and rounds."""
         message = self.receive("ready", self.options.time_limit_s)
         if message is not None:
             ready = message["ready"]
@@ -112,10 +113,14 @@ class TimedProcess:
             self.queues = ready["queues"]
             self.steps = max(1, math.ceil(TURN_S / ready["step_s"]))
             self.expected_turn_s = self.steps * ready["step_s"]
-            within_the_limit = int(LONGEST_S / self.expected_turn_s)
-            least = min(LEAST_ROUNDS, self.options.rounds)
-            self.rounds = max(least, min(self.options.rounds, within_the_limit))
+            self.rounds = self.choose_rounds()
         self.seconds += time.monotonic() - self.working_since
+
+    def choose_rounds(self) -> int:
+        """Return the rounds it takes part in: all, or as many as end within LONGEST_S."""
+        within_limit = int(LONGEST_S / self.expected_turn_s)
+        least = min(LEAST_ROUNDS, self.options.rounds)
+        return max(least, min(self.options.rounds, within_limit))
 
     @property
     def ready(self) -> bool:
@@ -125,7 +130,7 @@ class TimedProcess:
     def receive(self, name: Literal["ready", "turn", "synced"], limit_s: float) -> Message | None:
         """Return the worker's answer of this name.
 
-        Anything else is the worker's end, and the variant's outcome: None.
+        None: the worker gave another answer or none, and `outcome` says how it ended.
         """
         assert self.worker
         message = self.worker.receive(self.on_phase, min(limit_s, self.options.time_limit_s))
@@ -151,16 +156,17 @@ class TimedProcess:
         if joules_before is not None and joules_after is not None:
             self.joules += joules_after - joules_before
         if self.queues:
-            self.wait_for_each()
+            self.make_synced_steps()
 
     @property
     def patience_s(self) -> float:
-        """Return the seconds after which a turn is given up."""
+        """Return the seconds after which a turn has timed out."""
         return max(LEAST_S, PATIENCE * self.expected_turn_s)
 
-    def wait_for_each(self) -> None:
-        """Make a few steps that are not queued: how much longer they take is what launching
-        costs.
+    def make_synced_steps(self) -> None:
+        """Make a few steps that are waited for one by one, and not queued.
+
+        How much longer they take is what launching them costs.
         """
         assert self.worker
         began = time.monotonic()
@@ -171,39 +177,38 @@ class TimedProcess:
         self.seconds += time.monotonic() - began
 
     def finish(self, core: int | None = None) -> None:
-        """Have it verify what was timed, on this core."""
+        """Tell the worker to verify what was timed, on this core."""
         assert self.worker
         self.working_since = time.monotonic()
-        self.resident_bytes = self.held()
-        pinned = self.options.on(self.variant.environment).pin
-        if pinned and core is not None:
+        self.resident_bytes = self.read_resident_peak()
+        is_pinned = self.options.adapt_to(self.variant.environment).pin
+        if is_pinned and core is not None:
             self.worker.send({"finish": True, "core": core})
         else:
             self.worker.send({"finish": True})
 
     def end(self) -> None:
-        """Wait for its result."""
+        """Wait for the result, which becomes the outcome."""
         assert self.worker
-        self.outcome = read_case_outcome(
-            self.worker, self.worker.end(self.on_phase, self.options.time_limit_s)
-        )
+        ended = self.worker.end(self.on_phase, self.options.time_limit_s)
+        self.outcome = read_case_outcome(self.worker, ended)
         self.seconds += time.monotonic() - self.working_since
         self.outcome.joules = self.joules or None
         self.outcome.resident_bytes = self.resident_bytes
 
     @property
     def samples(self) -> Samples | None:
-        """Return the times of its turns, if it ended as it should and its result is right."""
+        """Return the times of its turns; None unless it ended with a right result."""
         if self.outcome is None or not self.outcome.is_right:
             return None
         return Samples(self.turns, self.synced_s)
 
-    def held(self) -> int:
-        """Return the most bytes that the process has held by now."""
+    def read_resident_peak(self) -> int:
+        """Return the most bytes that the process held so far; 0 where it is gone."""
         return read_resident_peak(self.worker.process.pid) if self.worker else 0
 
-    def files(self) -> set[Path]:
-        """Return the files that the process maps."""
+    def list_mapped_files(self) -> set[Path]:
+        """Return the files that the process maps; none where it is gone."""
         return pages.list_mapped_files(self.worker.process.pid) if self.worker else set()
 
     def kill(self) -> None:
@@ -213,8 +218,9 @@ class TimedProcess:
 
 
 def read_resident_peak(pid: int) -> int:
-    """Return the high-water mark of a process's resident memory in bytes; 0 where there is no such
-    process, or no Linux.
+    """Return the high-water mark of a process's resident memory in bytes.
+
+    It is 0 where there is no such process, or no Linux.
     """
     try:
         lines = Path(f"/proc/{pid}/status").read_text().splitlines()
@@ -227,22 +233,22 @@ def read_resident_peak(pid: int) -> int:
 
 
 class ReferenceMatmul:
-    """The reference process of a block: how long a fixed matmul takes in every round.
+    """The reference process of a block, which times a fixed matmul in every round.
 
     Use as a context.
     """
 
-    def __init__(self, options: Options, scratch: Path) -> None:
-        variables = {
-            name: "1" for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
-        }
-        orders: dict[str, object] = {"core": options.core()}
+    def __init__(self, options: Options) -> None:
         self.worker = Worker(
-            CONTROL, "framebench.worker.control_matmul", orders, variables, live=True
+            CONTROL,
+            "framebench.worker.control_matmul",
+            {"core": options.choose_core()},
+            ONE_THREAD,
+            live=True,
         )
-        self.flop = 0.0
+        self.flop = 0.0  # of one matmul
         self.seconds: dict[int, float] = {}  # by round
-        message = self.worker.receive(lambda _: None, LEAST_S)
+        message = self.worker.receive(ignore_phase, LEAST_S)
         if message:
             self.flop = message.get("flop", 0.0)
 
@@ -255,6 +261,10 @@ class ReferenceMatmul:
     def turn(self, number: int) -> None:
         """Time the matmul in this round. A process that died has no times from then on."""
         self.worker.send({"turn": 1})
-        message = self.worker.receive(lambda _: None, LEAST_S)
+        message = self.worker.receive(ignore_phase, LEAST_S)
         if message and "turn" in message:
             self.seconds[number] = message["turn"]["wall_s"]
+
+
+def ignore_phase(phase: str) -> None:
+    """Take no notice of what the reference process does."""

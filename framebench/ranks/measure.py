@@ -62,7 +62,7 @@ def run_part(part: Part, variant: Variant, run: Run, scratch: Path) -> CaseOutco
         **variant.environment.scratch(scratch),
         "TMPDIR": str(scratch),  # PyTorch's launcher leaves a folder there
     }
-    task = replace(run.options.task(variant.case, part), core=None)
+    task = replace(run.options.make_task(variant.case, part), core=None)
     worker = Worker(variant.environment, "framebench.ranks.worker", task.as_dict(), variables)
     ended = worker.end(partial(run.listener.phase, variant.case), run.options.time_limit_s)
     outcome = read_case_outcome(worker, ended)

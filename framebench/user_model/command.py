@@ -308,7 +308,7 @@ def expect_durations(
             guesses[case] += survey_s + COMPILER_S
     first_look = 1
     turns = first_look + blocks if options.rounds else first_look
-    cores = len(options.cores())
+    cores = len(options.list_cores())
     return CaseProgress(cases, where, err, turns, guesses=guesses, at_once=cores)
 
 

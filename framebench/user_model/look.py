@@ -66,7 +66,7 @@ class FirstLook:
 
         They are as many as there are cores, or one where there is no memory for more.
         """
-        cores = len(self.run.options.cores())
+        cores = len(self.run.options.list_cores())
         alone = [variant for variant in variants if runs_in_one_process(variant)]
         others = [variant for variant in variants if not runs_in_one_process(variant)]
         for alike in (alone, others):

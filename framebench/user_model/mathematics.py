@@ -80,7 +80,7 @@ class Float64Checks:
 
     def count_processes(self, options: Options) -> int:
         """Return how many processes may run at once: one on a GPU, or where memory is short."""
-        processes = 1 if nvml.list_gpus() else len(options.cores())
+        processes = 1 if nvml.list_gpus() else len(options.list_cores())
         if not fits([FLOAT64_BY_FLOAT32 * self.baseline_bytes], read_free_memory(), processes - 1):
             return 1
         return processes

@@ -72,8 +72,8 @@ def test_times_are_paired_with_their_round_and_the_reference_matmul(
         assert r.turns.reference_flop > 1e9
 
 
-def test_reference_matmul_without_an_answer_has_no_time_in_that_round(tmp_path: Path) -> None:
-    with ReferenceMatmul(DEFAULT_OPTIONS, tmp_path) as matmul:
+def test_reference_matmul_without_an_answer_has_no_time_in_that_round() -> None:
+    with ReferenceMatmul(DEFAULT_OPTIONS) as matmul:
         matmul.turn(0)
         receive = matmul.worker.receive
         matmul.worker.receive = lambda *_: {"error": {}}  # type: ignore[method-assign]

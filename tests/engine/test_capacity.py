@@ -21,8 +21,8 @@ from tests.engine.fake_blocks import CASES, by_strategy, group, run, written
 def test_memory_limits_how_many_processes_are_alive(
     fake_worker: Environment, results: Path, event_log: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(TimedProcess, "held", lambda live: 2**30)
-    monkeypatch.setattr(room, "read_free_memory", lambda: int(3.2 * 2**30 / room.SHARE))
+    monkeypatch.setattr(TimedProcess, "read_resident_peak", lambda live: 2**30)
+    monkeypatch.setattr(room, "read_free_memory", lambda: int(3.2 * 2**30 / room.HOST_SHARE))
     with run(results) as opened:
         measure([group(fake_worker)], opened)
     found: dict[str, list[Record]] = {}

@@ -139,7 +139,7 @@ def test_only_what_may_launch_to_a_gpu_is_not_pinned(
     pinned, free = (
         alone(CASE, "s", e, Options(rounds=2), results) for e in (fake_worker, of_the_user)
     )
-    core = Options().core()
+    core = Options().choose_core()
     told = [
         line.split()
         for line in event_log.read_text().splitlines()

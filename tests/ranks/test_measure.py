@@ -172,7 +172,7 @@ def test_an_undone_sharding_is_not_proven(name: str, tmp_path: Path) -> None:
     command = [str(environment.python)]
     if case.framework == "torch":
         command += ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
-    orders = Options().task(case, "time").as_dict() | {"core": None}
+    orders = Options().make_task(case, "time").as_dict() | {"core": None}
     command += ["-m", "tests.engine.undivided", json.dumps(orders)]
     variables = {
         **environment.variables(),

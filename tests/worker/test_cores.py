@@ -67,10 +67,10 @@ def test_a_worker_is_built_on_one_core_takes_turns_on_another_and_is_checked_whe
     None
 ):
     where = ensure("torch")
-    turns, other = DEFAULT_OPTIONS.cores()[:2]
+    turns, other = DEFAULT_OPTIONS.list_cores()[:2]
     assert turns is not None
     assert other is not None
-    task = DEFAULT_OPTIONS.task(CASE, "time", built_on=other).as_dict()
+    task = DEFAULT_OPTIONS.make_task(CASE, "time", built_on=other).as_dict()
     worker = Worker(
         where,
         "framebench.worker.worker",

@@ -139,7 +139,7 @@ class Prober:
         answer = outcome.answer
         self.started = self.started or bool(answer)
         if "device" in answer:
-            core = self.options.on(self.environment).core()
+            core = self.options.adapt_to(self.environment).choose_core()
             self.origin = Origin(
                 answer["versions"], answer["device"], platform.python_version(), core
             )
