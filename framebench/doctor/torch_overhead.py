@@ -23,7 +23,7 @@ from framebench import adapters
 from framebench.adapters.base import Adapter
 from framebench.models.spec import load_workload
 from framebench.suite.selectors import parse
-from framebench.worker.worker import timed_step
+from framebench.worker.stepping import make_timed_step
 
 CASE = "transformer/torch/train/fp32/b4/cpu"
 WARM_UP = 3  # rounds that do not count
@@ -60,7 +60,7 @@ def compare(rounds: int) -> dict[str, float]:
     adapter = adapters.load(parse(CASE))
     adapter.build()
     bare_step = make_bare_step(adapter)
-    pairs = [(timed_step(adapter), bare_step()) for _ in range(WARM_UP + rounds)]
+    pairs = [(make_timed_step(adapter), bare_step()) for _ in range(WARM_UP + rounds)]
     seconds = np.array(pairs[WARM_UP:])
     rng = np.random.default_rng(0)
     resampled = np.median(seconds[rng.integers(0, rounds, (2000, rounds))], axis=1)

@@ -2,9 +2,9 @@
 
 `python -m framebench.doctor.worker FRAMEWORK`.
 
-Steps of known size and known length go through the same code as measured ones (`worker.peaks`,
-`worker.timed_step`): a tensor of KNOWN_BYTES that the framework allocates and frees again, and a
-wait for KNOWN_SECONDS by another clock than the timer's.
+Steps of known size and known length go through the same code as measured ones
+(`worker.measure_peaks`, `stepping.make_timed_step`): a tensor of KNOWN_BYTES that the framework
+allocates and frees again, and a wait for KNOWN_SECONDS by another clock than the timer's.
 """
 
 from __future__ import annotations
@@ -19,7 +19,8 @@ from framebench import adapters
 from framebench.adapters.base import Adapter
 from framebench.instruments.host import HostPeak
 from framebench.suite.case import Case
-from framebench.worker.worker import peaks, reserve_stdout, timed_step
+from framebench.worker.stepping import make_timed_step
+from framebench.worker.worker import measure_peaks, reserve_stdout
 
 KNOWN_BYTES = 256 * 2**20
 KNOWN_SECONDS = 0.02
@@ -40,7 +41,7 @@ def measure_memory(adapter: Adapter) -> dict[str, float]:
     adapter.one_step = allocate  # type: ignore[method-assign]
     errors: dict[str, list[float]] = {}
     for _ in range(REPEATS + 1):
-        observed = peaks(adapter)
+        observed = measure_peaks(adapter)
         live = adapter.live_bytes()
         for name in ("host.rss", "allocator.in_use"):
             if name in observed:
@@ -66,7 +67,7 @@ def measure_timer(adapter: Adapter) -> dict[str, float]:
 
     adapter.one_step = wait  # type: ignore[method-assign]
     cpu_start, start = time.process_time(), time.perf_counter()
-    seconds = [timed_step(adapter) for _ in range(10 * REPEATS)]
+    seconds = [make_timed_step(adapter) for _ in range(10 * REPEATS)]
     lost = 1 - (time.process_time() - cpu_start) / (time.perf_counter() - start)
     return {
         "timer bias": min(seconds) / KNOWN_SECONDS - 1,

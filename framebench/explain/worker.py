@@ -14,7 +14,7 @@ from typing import Any
 
 from framebench import adapters
 from framebench.suite.hypothetical import parse_any_batch
-from framebench.worker.worker import peaks, reserve_stdout
+from framebench.worker.worker import measure_peaks, reserve_stdout
 
 
 def explain(case_id: str) -> dict[str, Any]:
@@ -25,8 +25,8 @@ def explain(case_id: str) -> dict[str, Any]:
     module = importlib.import_module(f"framebench.explain.{case.framework}_account")
     adapter = adapters.load(case)
     adapter.build()
-    peaks(adapter)  # the first step makes the optimizer's states, and is no steady one
-    measured = peaks(adapter)
+    measure_peaks(adapter)  # the first step makes the optimizer's states, and is no steady one
+    measured = measure_peaks(adapter)
     account = module.explain_step(adapter)
     return {
         "case": case.id,

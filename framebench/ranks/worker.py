@@ -41,9 +41,9 @@ from framebench.worker.worker import (
     Emit,
     WorkerError,
     die_with_parent,
-    largest_of_each,
+    find_largest_peaks,
     limit_memory,
-    peaks,
+    measure_peaks,
     serve,
 )
 
@@ -152,11 +152,11 @@ def verify_first_steps(adapter: Adapter, emit: Emit) -> Result:
 def measure_memory(adapter: Adapter, task: Task, emit: Emit) -> MemoryResult:
     """Read the peaks of this rank."""
     emit({"phase": "first step"})
-    cold = peaks(adapter)
+    cold = measure_peaks(adapter)
     emit({"phase": "memory"})
     # however long they take: a rank that makes fewer leaves the others waiting for it
-    steady = [peaks(adapter) for _ in range(task.memory_steps)]
-    return MemoryResult(largest_of_each(steady), steady, cold, adapter.live_bytes())
+    steady = [measure_peaks(adapter) for _ in range(task.memory_steps)]
+    return MemoryResult(find_largest_peaks(steady), steady, cold, adapter.live_bytes())
 
 
 def make_verdict(result: Result) -> dict[str, bool]:

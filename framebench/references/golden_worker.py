@@ -14,7 +14,7 @@ from typing import Any
 from framebench import adapters
 from framebench.suite.case import Case
 from framebench.suite.profiles import list_cases
-from framebench.worker.observe import first_steps
+from framebench.worker.observe import make_first_steps
 
 AT_ONCE = 8
 
@@ -41,7 +41,7 @@ def compute_reference(case: Case) -> dict[str, Any]:
     adapter = adapters.load(case)
     adapter.float64 = True
     adapter.build()
-    _, observed = first_steps(adapter)
+    _, observed = make_first_steps(adapter)
     return {"values": observed.values, "tensors": observed.tensors}
 
 

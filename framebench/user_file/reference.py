@@ -29,7 +29,7 @@ from framebench.suite.tensors import measure_errors
 from framebench.suite.trees import iterate_arrays
 from framebench.suite.user_file import Fault, find_line
 from framebench.user_file import checks
-from framebench.worker.observe import Observed, first_steps
+from framebench.worker.observe import Observed, make_first_steps
 from framebench.worker.tolerances import RUNS, PerturbedCase
 from framebench.worker.verification import must_move
 from framebench.worker.worker import Emit, WorkerError, serve
@@ -130,7 +130,7 @@ def observe_baseline(case: Case, emit: Emit) -> tuple[Adapter, Observed]:
     emit({"phase": "first steps"})
     if not case.stage.trains:
         check_output(adapter, adapter.model_module.user())
-    _, observed = first_steps(adapter)
+    _, observed = make_first_steps(adapter)
     check_finite(adapter, observed)
     emit({"phase": "first steps, repeated"})
     return check_deterministic(adapter, observed), observed
@@ -183,7 +183,7 @@ def check_deterministic(adapter: Adapter, observed: Observed) -> Adapter:
             with adapter.disable_randomness():
                 adapter.step()
         adapter = reset_adapter(adapter, adapter.case)
-        _, repeated = first_steps(adapter)
+        _, repeated = make_first_steps(adapter)
         quantity, difference = checks.find_largest_difference(repeated, observed)
         if difference > checks.SAME:
             raise Fault(describe_difference(adapter, repeated, observed, quantity, difference))
@@ -242,7 +242,9 @@ def observe_references(
     if adapter.draws_random_numbers():
         emit({"phase": "first steps, without random numbers"})
         adapter.deterministic = True
-        _, references[case.golden_key + WITHOUT_RANDOM] = first_steps(reset_adapter(adapter, case))
+        _, references[case.golden_key + WITHOUT_RANDOM] = make_first_steps(
+            reset_adapter(adapter, case)
+        )
     return references
 
 
@@ -264,7 +266,7 @@ def find_undetermined(adapter: Adapter, case: Case, observed: Observed, emit: Em
 def observe_perturbed(adapter: Adapter, case: Case, seed: int, perturbation: float) -> Observed:
     """Return what the baseline's first steps give from perturbed weights."""
     perturbed = PerturbedCase.of_case(case, seed, perturbation)
-    _, observed = first_steps(reset_adapter(adapter, perturbed))
+    _, observed = make_first_steps(reset_adapter(adapter, perturbed))
     return observed
 
 

@@ -1,19 +1,20 @@
-"""Check that a timed step does its work when it is timed: not later, when its result is read, and
-not earlier, once for all.
+"""Check that a timed step does its work while it is timed.
 
-What it computes is verified elsewhere (`verification.py`).
+It must not do it later, when its result is read, nor once for all steps. What it computes is
+verified in `verification.py`.
 """
 
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 
 import numpy as np
 
 from framebench.adapters.base import Adapter, Batch, find_length_strategy
 from framebench.models.spec import USER_MODEL
 from framebench.suite.trees import map_tree
-from framebench.worker.stepping import timed_step
+from framebench.worker.stepping import make_timed_step
 
 TRIES = 3  # of a step whose result was late: another process may have had the core
 REPEATED = 3  # steps after the verified ones
@@ -21,18 +22,19 @@ SHORTEST_S = 5e-3  # to read a result from a device takes less
 
 
 def describe_late_result(adapter: Adapter) -> str:
-    """Say why a step is not done when its clock stops: reading its result takes longer than the
-    step. Empty if it is done.
+    """Say that a step is not done when its clock stops; empty if it is done.
 
-    In evaluation of a user's model the result is the logits: the user's loss is computed only when
-    somebody asks for it, and may take longer than the step.
+    Then reading its result takes longer than the step.
     """
-    of_logits = adapter.case.workload == USER_MODEL and adapter.case.stage.observes == "logits"
-    read = adapter.logits if of_logits else adapter.loss
+    case = adapter.case
+    read_result: Callable[[], object] = adapter.loss
+    if case.workload == USER_MODEL and case.stage.observes == "logits":
+        # a user's loss is computed when it is read, and may take longer than the step
+        read_result = adapter.logits
     for _ in range(TRIES):
-        step_s = timed_step(adapter)
+        step_s = make_timed_step(adapter)
         start = time.perf_counter()
-        read()
+        read_result()
         read_s = time.perf_counter() - start
         if read_s < max(step_s, SHORTEST_S):
             return ""
@@ -43,14 +45,13 @@ def describe_late_result(adapter: Adapter) -> str:
 
 
 def describe_other_losses(adapter: Adapter, losses: list[float], allowed: float) -> str:
-    """Say why the next steps do not give these losses, as they did the first time.
+    """Say how the next steps' losses differ from those that they gave the first time.
 
-    Empty if they do.
-
-    What a step does once in so many steps it does now in other ones.
+    Empty if they do not. `allowed` is relative. A step that does its work only once in so many
+    steps is noticed, since it does it in other ones now.
     """
     for first in losses[:REPEATED]:
-        timed_step(adapter)
+        make_timed_step(adapter)
         second = adapter.loss()
         if not abs(second - first) <= allowed * abs(first):  # NaN differs
             return f"repeated, a step gave the loss {second} instead of {first}"
@@ -58,13 +59,12 @@ def describe_other_losses(adapter: Adapter, losses: list[float], allowed: float)
 
 
 def describe_ignored_inputs(adapter: Adapter) -> str:
-    """Say why a step without an update cannot have computed its result: other inputs give the same
-    loss. Empty if not.
-    """
+    """Say that other inputs give the same loss, in a step without an update; empty if not."""
     loss = adapter.loss()
-    before = {name: value for name, value in vars(adapter).items() if name in ("inputs", "stream")}
+    # an adapter has one of them, or both
+    before = {name: vars(adapter)[name] for name in ("inputs", "stream") if name in vars(adapter)}
     give_other_inputs(adapter)
-    timed_step(adapter)
+    make_timed_step(adapter)
     is_same = adapter.loss() == loss
     for name, value in before.items():
         setattr(adapter, name, value)
@@ -72,25 +72,28 @@ def describe_ignored_inputs(adapter: Adapter) -> str:
 
 
 def give_other_inputs(adapter: Adapter) -> None:
-    """Move each sample on by one place along its last axis with several places, and leave the
-    targets as they are.
-
-    That is a token or a pixel. Of samples of a single number the batch is turned round.
-    """
+    """Shift each sample of the adapter's inputs by one place, and leave the targets as they are."""
     case = adapter.case
-
-    def moved(array: np.ndarray) -> np.ndarray:
-        axes = [axis for axis, length in enumerate(array.shape) if length > 1]
-        return np.ascontiguousarray(np.roll(array, 1, axes[-1])) if axes else array
-
-    def put(x: object, y: object) -> Batch:
-        return adapter.put(map_tree(moved, x), y)
-
     if case.scenario == "varlen":
-        stream = adapter.workload.make_stream(
-            adapter.config, case.batch, find_length_strategy(case)
-        )
-        adapter.stream = [put(x, y) for x, y in stream]
+        strategy = find_length_strategy(case)
+        stream = adapter.workload.make_stream(adapter.config, case.batch, strategy)
+        adapter.stream = [put_shifted(adapter, x, y) for x, y in stream]
     else:
         x, y = adapter.workload.make_batch(adapter.config, case.batch)
-        adapter.inputs = put(x, y)
+        adapter.inputs = put_shifted(adapter, x, y)
+
+
+def put_shifted(adapter: Adapter, x: object, y: object) -> Batch:
+    """Put a batch on the device, each of its samples shifted."""
+    return adapter.put(map_tree(shift, x), y)
+
+
+def shift(array: np.ndarray) -> np.ndarray:
+    """Return the array shifted by one along its last axis with several places, such as a token.
+
+    Of samples of a single number, that is the axis of the batch.
+    """
+    axes = [axis for axis, length in enumerate(array.shape) if length > 1]
+    if not axes:
+        return array
+    return np.ascontiguousarray(np.roll(array, 1, axes[-1]))

@@ -38,14 +38,14 @@ from framebench.suite.protocol import Reference
 from framebench.suite.result import Mathematics, to_json
 from framebench.suite.selectors import parse
 from framebench.suite.tensors import measure_max_error
-from framebench.worker.observe import Observed, begin_again, first_steps
-from framebench.worker.tolerances import RUNS, Tolerances, observe_perturbed, tolerances_from
+from framebench.worker.observe import Observed, make_first_steps, restart
+from framebench.worker.tolerances import RUNS, Tolerances, derive_tolerances, observe_perturbed
 from framebench.worker.verification import (
+    compute_relative_error,
+    describe_mismatches,
     drop_local_buffers,
     find_reference,
-    mismatched_tensors,
-    relative_difference,
-    wrong_gradients,
+    list_wrong_gradients,
 )
 from framebench.worker.worker import Emit, serve
 
@@ -94,10 +94,10 @@ class Baseline:
         if narrow := adapter.find_narrow_result():
             raise NarrowResults(f"{narrow} has a result narrower than float64 whatever it is given")
         responses = [observe_perturbed(adapter, seed, PERTURBATION)[1] for seed in range(RUNS)]
-        begin_again(adapter)
-        observed = first_steps(adapter)[1]
+        restart(adapter)
+        observed = make_first_steps(adapter)[1]
         reference = Reference(self.case.id, observed.values, observed.tensors)
-        return reference, tolerances_from(
+        return reference, derive_tolerances(
             observed, responses, TOLERANCE, left_out=self.case.spec.incomparable, shared=False
         )
 
@@ -118,19 +118,21 @@ def check_in_float64(
 
     `prepare` is called with the adapter once it is built: studies plant bugs with it.
     """
-    reason = why_not_in_float64(case)
+    reason = explain_uncheckable(case)
     if reason:
-        return not_computed(case, reason)
+        return make_uncomputed(case, reason)
     try:
         reference_and_tolerances = (
-            baseline.get_reference(case.is_deterministic) if baseline else stored_reference(case)
+            baseline.get_reference(case.is_deterministic)
+            if baseline
+            else read_stored_reference(case)
         )
         if reference_and_tolerances is None:
-            return not_computed(case, f"there are no float64 references for {case.golden_key}")
+            return make_uncomputed(case, f"there are no float64 references for {case.golden_key}")
         adapter = load_float64_adapter(case)
         adapter.build()
         prepare(adapter)
-        observed = first_steps(adapter)[1]
+        observed = make_first_steps(adapter)[1]
     except (MemoryError, OSError):
         raise  # of this machine at this moment, and nothing that a strategy does
     except (
@@ -140,13 +142,13 @@ def check_in_float64(
             raise
         message = " ".join(str(error).split())[:300]
         name = "" if isinstance(error, NarrowResults) else f"{type(error).__name__}: "
-        return not_computed(case, f"the step does not run in float64: {name}{message}")
+        return make_uncomputed(case, f"the step does not run in float64: {name}{message}")
     reference, tolerances = reference_and_tolerances
     observed.tensors = drop_local_buffers(case, observed.tensors)
     outcome = compare(case, observed, reference, tolerances)
     if case.workload == USER_MODEL and not outcome.passed:
         cause = adapter.model_module.explain_wrong_gradients(
-            adapter, wrong_gradients(observed, reference, tolerances)
+            adapter, list_wrong_gradients(observed, reference, tolerances)
         )
         outcome = replace(outcome, reason=cause or outcome.reason)
     return outcome
@@ -164,13 +166,13 @@ def load_float64_adapter(case: Case) -> Adapter:
     return adapter
 
 
-def stored_reference(case: Case) -> tuple[Reference, Tolerances | None] | None:
+def read_stored_reference(case: Case) -> tuple[Reference, Tolerances | None] | None:
     """Return the stored values of a case of the suite. One tolerance holds for all of them."""
     reference = find_reference(case)
     return (reference, None) if reference else None
 
 
-def why_not_in_float64(case: Case) -> str:
+def explain_uncheckable(case: Case) -> str:
     """Say why the case is not computed in float64. Empty if it is."""
     for part in case.plan.parts:
         if part.precision in QUANTIZED:
@@ -180,7 +182,7 @@ def why_not_in_float64(case: Case) -> str:
     return ""
 
 
-def not_computed(case: Case, reason: str) -> Mathematics:
+def make_uncomputed(case: Case, reason: str) -> Mathematics:
     """Return the outcome of a case that cannot be decided in float64."""
     return Mathematics(case.id, computed=False, passed=True, reason=reason)
 
@@ -205,9 +207,9 @@ def compare(
     """Compare every value and tensor with the reference."""
     every = list_errors(case, observed, reference, tolerances)
     compared = [each for each in every if each.tolerance <= DETERMINED]
-    reason = mismatched_tensors(observed.tensors, reference.tensors)
+    reason = describe_mismatches(observed.tensors, reference.tensors)
     if not compared and not reason:
-        return not_computed(
+        return make_uncomputed(
             case, "rounding moves every tensor of the step by more than could be compared"
         )
     if not compared:
@@ -237,7 +239,7 @@ def list_errors(
     every = []
     for name, value in observed.values.items():
         expected = reference.values[name]
-        error = relative_difference(value, expected)
+        error = compute_relative_error(value, expected)
         every.append(
             Float64Error(name, error, tolerances.of_value(name) if tolerances else TOLERANCE)
         )

@@ -1,6 +1,4 @@
-"""Observe what verification looks at in a case: losses, summaries of every tensor, and the
-optimizer's updates.
-"""
+"""Observe what is verified of a case: losses, summaries of all tensors, the optimizer's updates."""
 
 from __future__ import annotations
 
@@ -14,9 +12,9 @@ from framebench.models.spec import STREAM_BATCHES
 from framebench.suite.protocol import LOSS_STEPS
 from framebench.suite.tensors import Summaries, summarize_all, summarize_logits
 from framebench.worker.optimizer_check import OptimizerCheck
-from framebench.worker.stepping import timed_step
+from framebench.worker.stepping import make_timed_step
 
-KEPT = 0.9  # share of a running statistic that one forward pass leaves: 1 - PyTorch's momentum
+RETAINED = 0.9  # share of a running statistic that one forward pass leaves: 1 - PyTorch's momentum
 
 
 @dataclass
@@ -34,7 +32,7 @@ class Observed:
     updates: dict[str, float] = field(default_factory=dict)
 
 
-def first_steps(adapter: Adapter) -> tuple[list[float], Observed]:
+def make_first_steps(adapter: Adapter) -> tuple[list[float], Observed]:
     """Make the steps that verification needs, and return their seconds and what was observed."""
     if not adapter.case.stage.trains:
         with adapter.disable_randomness():
@@ -45,10 +43,10 @@ def first_steps(adapter: Adapter) -> tuple[list[float], Observed]:
         return _train(adapter, before)
 
 
-def begin_again(adapter: Adapter) -> None:
-    """Go back to the first batch and to the case's weights, in the step as it was compiled."""
+def restart(adapter: Adapter) -> None:
+    """Return to the first batch and to the case's weights, without compiling the step again."""
     while adapter.loader is not None and adapter.steps % STREAM_BATCHES:
-        timed_step(adapter)
+        make_timed_step(adapter)
     adapter.restore()
     adapter.restored_at = adapter.steps
 
@@ -63,48 +61,52 @@ def _canonical_weights(adapter: Adapter) -> dict[str, np.ndarray]:
 
 
 def _train(adapter: Adapter, before: dict[str, np.ndarray]) -> tuple[list[float], Observed]:
-    """Make the first update and those after it, and return their seconds and what was observed."""
-    seconds = [timed_step(adapter)]
-    # where the optimizer keeps no gradient, the first update stands for it
-    gradient = summarize_all(gradients(adapter)) or changes(adapter, before, 1)["weight"]
-    grad_norm = float(np.linalg.norm([summary[0] for summary in gradient.values()]))
-    observed = Observed({"loss_0": adapter.loss(), "grad_norm": grad_norm}, {"gradient": gradient})
+    """Make the first update and those after it, and return their seconds and what was observed.
+
+    `before`: the weights and buffers at the beginning, by name.
+    """
+    seconds = [make_timed_step(adapter)]
+    gradient = summarize_all(read_gradients(adapter))
+    if not gradient:  # where the optimizer keeps no gradient, the first update stands for it
+        gradient = measure_changes(adapter, before, 1)["weight"]
+    norms = [summary[0] for summary in gradient.values()]
+    values = {"loss_0": adapter.loss(), "grad_norm": float(np.linalg.norm(norms))}
     optimizer_check = OptimizerCheck(adapter, before)
     for _ in range(LOSS_STEPS):
-        seconds.append(timed_step(adapter))
+        seconds.append(make_timed_step(adapter))
         optimizer_check.record_update(adapter)
-    observed.values[f"loss_{LOSS_STEPS}"] = adapter.loss()
-    observed.tensors.update(changes(adapter, before, len(seconds)))
-    observed.updates = optimizer_check.errors(adapter)
-    states_by_kind, observed.state_bytes = states(adapter)
+    values[f"loss_{LOSS_STEPS}"] = adapter.loss()
+    observed = Observed(values, {"gradient": gradient})
+    observed.tensors.update(measure_changes(adapter, before, len(seconds)))
+    observed.updates = optimizer_check.compute_errors(adapter)
+    states_by_kind, observed.state_bytes = read_states(adapter)
     observed.tensors.update(states_by_kind)
     return seconds, observed
 
 
 def _evaluate(adapter: Adapter) -> tuple[list[float], Observed]:
     """Make one step without an update, and return its seconds and what was observed."""
-    # a scenario that gives no logits has no model that stays, either
+    # a scenario that gives no logits keeps no model either, whose buffers could be read
     if adapter.case.stage.observes != "logits":
-        return [timed_step(adapter)], Observed({"loss": adapter.loss()})
-    names = buffer_names(adapter)
+        return [make_timed_step(adapter)], Observed({"loss": adapter.loss()})
+    names = list_buffers(adapter)
     before = {name: array.copy() for name, array in adapter.weights() if name in names}
-    seconds = [timed_step(adapter)]
-    return seconds, output(adapter, changes(adapter, before, 1))
+    seconds = [make_timed_step(adapter)]
+    return seconds, observe_output(adapter, measure_changes(adapter, before, 1))
 
 
-def output(adapter: Adapter, tensors: Summaries | None = None) -> Observed:
+def observe_output(adapter: Adapter, tensors: Summaries | None = None) -> Observed:
     """Return loss and logits of the last step, next to other tensors that were observed."""
     logits = summarize_logits(adapter.logits())
     values = {"loss": adapter.loss(), "logits_norm": logits["logits"][0]}
     return Observed(values, {"output": logits, **(tensors or {})})
 
 
-def gradients(adapter: Adapter) -> Iterator[tuple[str, np.ndarray]]:
-    """Yield the gradients of the first step, read from the optimizer's state, so that the measured
-    step needs no addition.
+def read_gradients(adapter: Adapter) -> Iterator[tuple[str, np.ndarray]]:
+    """Yield the gradients of the first step by name, read from the optimizer's state.
 
-    SGD's momentum is then the gradient, and Adam's first moment (1 - beta1) times it. What a user's
-    optimizer keeps under these names is taken as it is.
+    So the measured step needs no addition. SGD's momentum is then the gradient, and Adam's first
+    moment (1 - beta1) times it. What a user's optimizer keeps under these names is taken as it is.
     """
     optimizer = adapter.case.optimizer
     kinds: tuple[str, ...] = ("momentum", "first moment")
@@ -119,7 +121,7 @@ def gradients(adapter: Adapter) -> Iterator[tuple[str, np.ndarray]]:
             yield state.name, state.array / np.float64(scale)
 
 
-def states(adapter: Adapter) -> tuple[Summaries, int]:
+def read_states(adapter: Adapter) -> tuple[Summaries, int]:
     """Return summaries of the optimizer's states by kind, and the bytes of all of them together."""
     by_kind: Summaries = {}
     size = 0
@@ -129,21 +131,21 @@ def states(adapter: Adapter) -> tuple[Summaries, int]:
     return by_kind, size
 
 
-def buffer_names(adapter: Adapter) -> set[str]:
-    """Return the names of what the model holds and does not train."""
+def list_buffers(adapter: Adapter) -> set[str]:
+    """Return the names of the model's tensors that are not trained."""
     return {param.name for param in adapter.workload.params(adapter.config) if not param.trainable}
 
 
-def changes(adapter: Adapter, before: dict[str, np.ndarray], steps: int) -> Summaries:
-    """Return by how much the weights and buffers in `before` have changed, where the loss depends
-    on them.
+def measure_changes(adapter: Adapter, before: dict[str, np.ndarray], steps: int) -> Summaries:
+    """Return summaries of how the weights and buffers in `before` changed in so many steps.
+
+    What the loss does not depend on counts as unchanged.
     """
     undetermined = adapter.workload.undetermined(adapter.config)
-    buffers = buffer_names(adapter)
+    buffers = list_buffers(adapter)
     by_kind: Summaries = {"weight": {}, "buffer": {}}
-    for name, array in unbias_running_variances(
-        adapter, adapter.weights(), before, steps * adapter.micro_batches
-    ):
+    passes = steps * adapter.micro_batches
+    for name, array in unbias_running_variances(adapter, adapter.weights(), before, passes):
         if name not in before:
             continue
         wide = array.astype(np.promote_types(array.dtype, np.float64))
@@ -172,14 +174,14 @@ def unbias_running_variances(
         before: By name, the same before them.
         passes: The number of forward passes.
     """
-    counts: Mapping[str, int] = {}
+    counts: Mapping[str, int] = {}  # values per channel, by buffer
     if adapter.biased_variance:
-        counts = adapter.workload.normalised(
-            adapter.config, adapter.case.batch // adapter.micro_batches
-        )
+        samples = adapter.case.batch // adapter.micro_batches
+        counts = adapter.workload.normalised(adapter.config, samples)
     for name, array in tensors:
         n = counts.get(name)
         if n is not None and not np.array_equal(array, before[name]):
-            old = before[name].astype(np.float64) * KEPT**passes
-            array = old + (array - old) * (n / (n - 1))
+            # what is left of the initial value was never biased
+            initial = before[name].astype(np.float64) * RETAINED**passes
+            array = initial + (array - initial) * (n / (n - 1))
         yield name, array

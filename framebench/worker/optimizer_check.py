@@ -30,11 +30,13 @@ def compute_update(
         weight: The weight before the update.
         states: By kind, the optimizer's states after the update, of the weight's shape.
     """
-    wide = {kind: array.astype(np.float64) for kind, array in states.items()}
     if optimizer.name == "sgd":
-        return weight - optimizer.lr * wide["momentum"]
-    first = wide["first moment"] / (1 - optimizer.betas[0] ** step)
-    second = wide["second moment"] / (1 - optimizer.betas[1] ** step)
+        momentum = states["momentum"].astype(np.float64)
+        return weight - optimizer.lr * momentum
+    beta1, beta2 = optimizer.betas
+    # without the bias of moments that began at zero
+    first = states["first moment"].astype(np.float64) / (1 - beta1**step)
+    second = states["second moment"].astype(np.float64) / (1 - beta2**step)
     decayed = weight * (1 - optimizer.lr * optimizer.weight_decay)
     return decayed - optimizer.lr * first / (np.sqrt(second) + optimizer.eps)
 
@@ -80,20 +82,20 @@ class OptimizerCheck:
         self, optimizer: Optimizer, name: str, states: dict[str, np.ndarray]
     ) -> None:
         """Add one update to the expected change of one weight, chunk by chunk."""
-        initial = self.initial_weights[name]
+        initial = self.initial_weights[name].reshape(-1)
         if name not in self.expected_change:
-            self.expected_change[name] = np.zeros(initial.shape, np.float32)
-        start = initial.reshape(-1)
+            shape = self.initial_weights[name].shape
+            self.expected_change[name] = np.zeros(shape, np.float32)
         change = self.expected_change[name].reshape(-1)  # a view, which is written below
-        flat = {kind: array.reshape(-1) for kind, array in states.items()}
-        for first in range(0, start.size, CHUNK):
-            part = slice(first, first + CHUNK)
-            weight = start[part] + change[part].astype(np.float64)
-            states_of_part = {kind: array[part] for kind, array in flat.items()}
-            new_weight = compute_update(optimizer, self.steps, weight, states_of_part)
-            change[part] = new_weight - start[part]
+        flat_states = {kind: array.reshape(-1) for kind, array in states.items()}
+        for start in range(0, initial.size, CHUNK):
+            chunk = slice(start, start + CHUNK)
+            weight = initial[chunk] + change[chunk].astype(np.float64)
+            states_of_chunk = {kind: array[chunk] for kind, array in flat_states.items()}
+            updated = compute_update(optimizer, self.steps, weight, states_of_chunk)
+            change[chunk] = updated - initial[chunk]
 
-    def errors(self, adapter: Adapter) -> dict[str, float]:
+    def compute_errors(self, adapter: Adapter) -> dict[str, float]:
         """Return the relative error of each weight's change, by name.
 
         It is the norm of the difference to the expected change, less what rounding may add, divided
@@ -105,19 +107,19 @@ class OptimizerCheck:
                 continue
             initial = self.initial_weights[name]
             expected = self.expected_change[name]
-            difference = norm(array.astype(np.float64) - initial - expected)
-            rounding = self.steps * ROUNDINGS * FLOAT32_ROUNDOFF * norm(initial)
+            difference = compute_norm(array.astype(np.float64) - initial - expected)
+            rounding = self.steps * ROUNDINGS * FLOAT32_ROUNDOFF * compute_norm(initial)
             beyond_rounding = float(np.maximum(difference - rounding, 0))
-            errors_by_weight[name] = relative(beyond_rounding, norm(expected))
+            errors_by_weight[name] = divide_error(beyond_rounding, compute_norm(expected))
         return errors_by_weight
 
 
-def norm(array: np.ndarray) -> float:
+def compute_norm(array: np.ndarray) -> float:
     """Return the Euclidean norm in float64."""
     return float(np.linalg.norm(array.astype(np.float64)))
 
 
-def relative(error: float, size: float) -> float:
+def divide_error(error: float, size: float) -> float:
     """Return an error relative to a size.
 
     Any error is infinite where the size is 0: a weight without a gradient must not move.

@@ -1,4 +1,4 @@
-"""One step and its clock, and the turns that a block asks for."""
+"""Time one step, and the turns of a block."""
 
 from __future__ import annotations
 
@@ -19,19 +19,20 @@ class OverBudget(Exception):
     """A step takes so long that the case would take longer than it may."""
 
 
-def step(adapter: Adapter) -> None:
-    """Make one step, and count how often it sets its output: a step that does nothing leaves the
-    last one's.
+def make_step(adapter: Adapter) -> None:
+    """Make one step, and count how often it sets its output.
+
+    A step that does nothing would leave the last one's.
     """
     before = adapter.outputs
     adapter.step()
     adapter.outputs_per_step[adapter.outputs - before] += 1
 
 
-def timed_step(adapter: Adapter) -> float:
+def make_timed_step(adapter: Adapter) -> float:
     """Make one whole step and return its wall-clock seconds. Raises OverBudget."""
     start = time.perf_counter()
-    step(adapter)
+    make_step(adapter)
     adapter.synchronize()
     seconds = time.perf_counter() - start
     if adapter.steps > SETTLED and seconds * STEPS > adapter.budget_s:
@@ -86,11 +87,11 @@ class Timing:
 
         On a device they are queued together and waited for once, as a training loop does.
         """
-        at_once = steps if self.adapter.device() != "cpu" else 1
+        queued = 1 if self.adapter.device() == "cpu" else steps
         spent_before = dict(self.adapter.seconds_spent)
         reading = Reading(0.0, 0.0, 0, 0.0)
-        for _ in range(steps // at_once):
-            reading += self.measure(at_once)
+        for _ in range(steps // queued):
+            reading += self.measure(queued)
         self.steps += steps
         self.total += reading
         for purpose, seconds in self.adapter.seconds_spent.items():
@@ -107,7 +108,7 @@ class Timing:
 
         Next to those of `turn` they show what launching costs on a device.
         """
-        return sum(timed_step(self.adapter) for _ in range(steps)) / steps
+        return sum(make_timed_step(self.adapter) for _ in range(steps)) / steps
 
     def measure(self, steps: int) -> Reading:
         """Make some steps, of which only the last one is waited for."""
@@ -117,8 +118,8 @@ class Timing:
         if self.stopwatch:
             self.stopwatch.start()
         for _ in range(steps - 1):
-            step(self.adapter)
-        timed_step(self.adapter)
+            make_step(self.adapter)
+        make_timed_step(self.adapter)
         if self.spin:
             now = time.perf_counter()
             wait_busily(now + self.spin * (now - start))
@@ -138,22 +139,20 @@ class Timing:
         return reading
 
     def count_instructions(self) -> int:
-        """Return how many instructions were executed so far, or 0 where the processor does not
-        count them.
-        """
+        """Return how many instructions were executed so far; 0 where nothing counts them."""
         return self.instructions.read() if self.instructions else 0
 
     def summarize(self, times: TimeResult) -> TimeResult:
         """Add to the first step's times what a record has of all turns together."""
         if not self.steps:
             return times
+        shares = {}
+        for purpose, seconds in self.seconds_spent.items():
+            shares[purpose] = seconds / self.total.wall_s
         return replace(
             times,
             cpu_s_per_step=self.total.cpu_s / self.steps,
-            shares={
-                purpose: seconds / self.total.wall_s
-                for purpose, seconds in self.seconds_spent.items()
-            },
+            shares=shares,
             timed_steps=self.steps,
             timed_s=self.total.wall_s,
         )

@@ -1,4 +1,4 @@
-"""How far a step may be off in its own precision, measured on the spot.
+"""Measure on the spot how far a step may be off in its own precision.
 
 A step that computes the right mathematics is still off from the reference: every operation rounds,
 and a network amplifies some of these errors by orders of magnitude. By how much depends on the
@@ -26,7 +26,7 @@ from framebench.adapters.base import Adapter
 from framebench.models.spec import USER_MODEL
 from framebench.suite.case import Case
 from framebench.suite.tensors import Summaries, measure_distance, name_family
-from framebench.worker.observe import Observed, begin_again, first_steps
+from framebench.worker.observe import Observed, make_first_steps, restart
 
 # Relative size of the perturbation of each weight, by the precision of the strategy. Its unit
 # roundoff is 2^-24 for float32, 2^-11 for float16 and TensorFloat-32, 2^-9 for bfloat16, about 2^-8
@@ -96,7 +96,9 @@ class Tolerances:
         """Return the tolerance of a tensor's norm and of its projections."""
         group = name_family(name) if self.shared else name
         tolerances = self.tensors[kind]
-        return tolerances[group] if group in tolerances else self.usual[kind]
+        if group not in tolerances:
+            return self.usual[kind]
+        return tolerances[group]
 
 
 @dataclass(frozen=True)
@@ -121,23 +123,20 @@ class PerturbedCase(Case):
         rng = np.random.default_rng(self.seed)
         perturbed = {}
         for name, array in super().weights.items():
-            if np.issubdtype(array.dtype, np.inexact):
-                shares = rng.uniform(-1.0, 1.0, array.shape)
-                moved = array * (1.0 + self.perturbation * shares)
-                array = (
-                    moved
-                    if self.perturbation < FLOAT32_ROUNDOFF
-                    else np.asarray(moved, array.dtype)
-                )
-            perturbed[name] = array
+            if not np.issubdtype(array.dtype, np.inexact):
+                perturbed[name] = array
+                continue
+            shares = rng.uniform(-1.0, 1.0, array.shape)
+            moved = array * (1.0 + self.perturbation * shares)
+            if self.perturbation >= FLOAT32_ROUNDOFF:
+                moved = moved.astype(array.dtype)
+            perturbed[name] = moved
         return perturbed
 
 
 @dataclass(frozen=True)
 class ObservedSteps:
-    """Observations of the canonical first steps, their tolerances, and the seconds of all steps so
-    far.
-    """
+    """What the canonical first steps gave, its tolerances, and the seconds of all steps so far."""
 
     seconds: list[float]
     observed: Observed
@@ -151,11 +150,11 @@ def observe_steps(adapter: Adapter) -> ObservedSteps:
     Perturbed steps come first where the adapter can go back to its first weights, so that the steps
     which follow continue from the canonical ones.
     """
-    perturbation = PERTURBATION[rounding_precision(adapter.case)]
+    perturbation = PERTURBATION[find_precision(adapter.case)]
     seconds: list[float] = []
     responses: list[Observed] = []
     if not adapter.can_restore:
-        seconds, observed = first_steps(adapter)
+        seconds, observed = make_first_steps(adapter)
         responses.append(observe_rebuilt(adapter, perturbation))
     else:
         for seed in range(RUNS):
@@ -164,8 +163,8 @@ def observe_steps(adapter: Adapter) -> ObservedSteps:
             responses.append(response)
             if more[-1] > SLOW_S:
                 break
-        begin_again(adapter)
-        more, observed = first_steps(adapter)
+        restart(adapter)
+        more, observed = make_first_steps(adapter)
         seconds += more
     tolerances = compute_tolerances(adapter.case, observed, responses)
     return ObservedSteps(seconds, observed, tolerances, tuple(responses))
@@ -179,7 +178,7 @@ def observe_more(adapter: Adapter, first: ObservedSteps) -> ObservedSteps:
     again afterwards, so that the steps which follow continue from there; what was observed stays
     what it was.
     """
-    perturbation = PERTURBATION[rounding_precision(adapter.case)]
+    perturbation = PERTURBATION[find_precision(adapter.case)]
     runs = RUNS if first.seconds[-1] > SLOW_S else RUNS_BEFORE_WRONG
     seconds = list(first.seconds)
     responses = list(first.responses)
@@ -187,34 +186,36 @@ def observe_more(adapter: Adapter, first: ObservedSteps) -> ObservedSteps:
         more, response = observe_perturbed(adapter, seed, perturbation)
         seconds += more
         responses.append(response)
-    begin_again(adapter)
-    seconds += first_steps(adapter)[0]
+    restart(adapter)
+    seconds += make_first_steps(adapter)[0]
     tolerances = compute_tolerances(adapter.case, first.observed, responses)
     return ObservedSteps(seconds, first.observed, tolerances, tuple(responses))
 
 
 def compute_tolerances(case: Case, observed: Observed, responses: list[Observed]) -> Tolerances:
     """Compute the tolerances of a measured case from what its perturbed steps gave."""
-    precision = rounding_precision(case)
+    precision = find_precision(case)
     perturbation = PERTURBATION[precision]
-    return tolerances_from(
+    return derive_tolerances(
         observed,
         responses,
         perturbation,
-        update=update_tolerance(precision),
+        update=choose_update_tolerance(precision),
         least_of_tensors=LEAST_OF_CODED_MOMENTS if precision == "8-bit moments" else perturbation,
-        left_out={*case.spec.incomparable, *negligible(observed.tensors)},
+        left_out={*case.spec.incomparable, *list_negligible(observed.tensors)},
     )
 
 
-def rounding_precision(case: Case) -> str:
-    """Return the precision that a case rounds in: the strategy's, or that of a user's file which
-    casts by itself.
+def find_precision(case: Case) -> str:
+    """Return the precision that a case rounds in.
+
+    It is the strategy's, but for a user's file that casts to a narrower type by itself.
     """
     precision = case.plan.precision
-    if case.workload == USER_MODEL and precision == "fp32" and case.spec.facts.get("narrow"):  # type: ignore[attr-defined]
-        return "bf16"
-    return precision
+    if case.workload != USER_MODEL or precision != "fp32":
+        return precision
+    casts_itself = case.spec.facts.get("narrow")  # type: ignore[attr-defined]
+    return "bf16" if casts_itself else precision
 
 
 def observe_perturbed(
@@ -224,33 +225,32 @@ def observe_perturbed(
     case = adapter.case
     adapter.case = PerturbedCase.of_case(case, seed, perturbation)
     try:
-        begin_again(adapter)
-        return first_steps(adapter)
+        restart(adapter)
+        return make_first_steps(adapter)
     finally:
         adapter.case = case
 
 
 def observe_rebuilt(adapter: Adapter, perturbation: float) -> Observed:
-    """Make the first steps from perturbed weights in another adapter of the same case, which is
-    gone afterwards.
-    """
+    """Make the first steps from perturbed weights in another adapter, which is freed afterwards."""
     other = adapters.load(PerturbedCase.of_case(adapter.case, 0, perturbation))
     other.float64 = adapter.float64
     other.deterministic = adapter.deterministic
     other.build()
-    observed = first_steps(other)[1]
-    adapter.count_collections()  # the other one had taken this over, and would be kept by it
+    observed = make_first_steps(other)[1]
+    # the callback that counts collections is the other one's by now, and would keep it alive
+    adapter.count_collections()
     del other
     gc.collect()  # proofs count what is in memory
     return observed
 
 
-def update_tolerance(precision: str) -> float:
+def choose_update_tolerance(precision: str) -> float:
     """Return how far an update may be from the textbook's."""
     return UPDATE_BY_ROUNDED_MOMENTS if precision == "bf16 moment" else UPDATE
 
 
-def tolerances_from(
+def derive_tolerances(
     observed: Observed,
     responses: list[Observed],
     least: float,
@@ -270,42 +270,46 @@ def tolerances_from(
     """
     tensors: dict[str, dict[str, float]] = {}
     usual: dict[str, float] = {}
+    moved_tensors = [response.tensors for response in responses]
     for kind in observed.tensors:
-        largest = largest_responses(
-            observed.tensors, [each.tensors for each in responses], kind, left_out, shared
-        )
+        largest = find_largest_responses(observed.tensors, moved_tensors, kind, left_out, shared)
         median = statistics.median_low(largest.values()) if largest else 0.0
         floor = max(least, least_of_tensors, FACTOR * median)
-        tensors[kind] = {
-            group: tensor_tolerance(response, floor) for group, response in largest.items()
-        }
-        usual[kind] = tensor_tolerance(median, floor)
-    values = value_tolerances(observed, responses, least, least_of_tensors)
+        tensors[kind] = {}
+        for group, response in largest.items():
+            tensors[kind][group] = derive_tensor_tolerance(response, floor)
+        usual[kind] = derive_tensor_tolerance(median, floor)
+    values = derive_value_tolerances(observed, responses, least, least_of_tensors)
     return Tolerances(values, tensors, update, usual, least, shared)
 
 
-def tensor_tolerance(response: float, floor: float) -> float:
+def derive_tensor_tolerance(response: float, floor: float) -> float:
     """Return the tolerance of a tensor with this response.
 
     Where its digits are lost, its size alone must hold.
     """
     tolerance = max(floor, FACTOR * response)
-    return max(tolerance, SIZE_ALONE) if tolerance > DIGITS_LOST else tolerance
+    if tolerance > DIGITS_LOST:
+        return max(tolerance, SIZE_ALONE)
+    return tolerance
 
 
-def negligible(tensors: Summaries) -> set[str]:
-    """Return the weights whose gradient is nothing but rounding, in the first step or in the
-    moments after the second.
+def list_negligible(tensors: Summaries) -> set[str]:
+    """Return the names of the weights whose gradient is nothing but rounding.
+
+    It may be that of the first step, or as it is in the moments after the second.
     """
     names = set()
     for kind in ("gradient", "momentum", "first moment"):
-        norms = {name: summary[0] for name, summary in tensors.get(kind, {}).items()}
-        total = math.hypot(*norms.values())
-        names |= {name for name, norm in norms.items() if 0 < norm < NEGLIGIBLE * total}
+        summaries = tensors.get(kind, {})
+        total = math.hypot(*(summary[0] for summary in summaries.values()))
+        for name, summary in summaries.items():
+            if 0 < summary[0] < NEGLIGIBLE * total:
+                names.add(name)
     return names
 
 
-def largest_responses(
+def find_largest_responses(
     observed: Summaries,
     responses: Iterable[Summaries],
     kind: str,
@@ -332,21 +336,22 @@ def largest_responses(
     return largest
 
 
-def value_tolerances(
+def derive_value_tolerances(
     observed: Observed, responses: list[Observed], least: float, least_of_norms: float = 0.0
 ) -> dict[str, float]:
-    """Return the tolerance of each number. The losses of all steps share theirs."""
+    """Return the relative tolerance of each value. The losses of all steps share the largest."""
     largest = dict.fromkeys(observed.values, 0.0)
     for response in responses:
         for name, value in observed.values.items():
             moved = abs(response.values[name] - value) / abs(value) if value else 0.0
             if math.isfinite(moved):
                 largest[name] = max(largest[name], moved)
-    losses = max((moved for name, moved in largest.items() if name.startswith("loss")), default=0.0)
+    losses = [moved for name, moved in largest.items() if name.startswith("loss")]
+    of_losses = max(losses, default=0.0)
     tolerances = {}
     for name, moved in largest.items():
         if name.startswith("loss"):
-            tolerances[name] = max(least, FACTOR * losses)
+            tolerances[name] = max(least, FACTOR * of_losses)
         else:
             tolerances[name] = max(least, least_of_norms, FACTOR * moved)
     return tolerances

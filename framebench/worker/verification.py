@@ -26,8 +26,8 @@ from framebench.worker.laziness_check import (
     describe_late_result,
     describe_other_losses,
 )
-from framebench.worker.observe import Observed, begin_again, first_steps, output
-from framebench.worker.stepping import timed_step
+from framebench.worker.observe import Observed, make_first_steps, observe_output, restart
+from framebench.worker.stepping import make_timed_step
 from framebench.worker.tolerances import (
     DIGITS_LOST,
     FACTOR,
@@ -35,7 +35,7 @@ from framebench.worker.tolerances import (
     NO_SIZE,
     ObservedSteps,
     Tolerances,
-    negligible,
+    list_negligible,
     observe_more,
     observe_steps,
 )
@@ -108,7 +108,7 @@ def verify(
         verification = replace(verification, passed=False, reason=fault, known_fault=True)
     if case.workload == USER_MODEL and not verification.passed:
         cause = adapter.model_module.explain_wrong_gradients(
-            adapter, wrong_gradients(observed, reference, tolerances)
+            adapter, list_wrong_gradients(observed, reference, tolerances)
         )
         verification = replace(verification, reason=cause or verification.reason)
     return replace(
@@ -119,7 +119,7 @@ def verify(
     )
 
 
-def wrong_gradients(
+def list_wrong_gradients(
     observed: Observed, reference: Reference, tolerances: Tolerances | None
 ) -> list[str]:
     """Return the names of the gradients that are beyond their tolerance."""
@@ -130,23 +130,24 @@ def wrong_gradients(
     for name, summary in observed.tensors.get("gradient", {}).items():
         if name not in expected:
             continue
-        allowed = allowed_error("gradient", name, expected, tolerances)
+        allowed = compute_allowed_error("gradient", name, expected, tolerances)
         if not measure_max_error(summary, expected[name]) <= allowed:
             names.append(name)
     return names
 
 
-def relative_difference(value: float, expected: float) -> float:
-    """Return the error relative to what is expected, or as it is where that is zero."""
-    return abs(value - expected) / abs(expected) if expected else abs(value)
+def compute_relative_error(value: float, expected: float) -> float:
+    """Return the error relative to the expected value, or as it is where that is zero."""
+    error = abs(value - expected)
+    return error / abs(expected) if expected else error
 
 
 def compare(
     case: Case, observed: Observed, reference: Reference, tolerances: Tolerances
 ) -> Verification:
-    """Compare every value and tensor.
+    """Compare every value and tensor with the reference.
 
-    Give each error with its tolerance, and the largest of their ratios.
+    The margin is the largest ratio of an error to its tolerance; NaN where an error is NaN.
     """
     golden = {}
     relative_error: dict[str, float | None] = {}
@@ -154,7 +155,7 @@ def compare(
     margins = []
     for name, value in observed.values.items():
         golden[name] = reference.values[name]
-        error = relative_difference(value, golden[name])
+        error = compute_relative_error(value, golden[name])
         relative_error[name] = error
         allowed[name] = tolerances.of_value(name)
         margins.append(error / allowed[name])
@@ -165,9 +166,8 @@ def compare(
     if observed.updates:
         comparisons["update"] = compare_updates(observed.updates, tolerances)
     margins += [comparison.margin for comparison in comparisons.values()]
-    reason = mismatched_tensors(observed.tensors, reference.tensors) or wrong_state_bytes(
-        case, observed
-    )
+    reason = describe_mismatches(observed.tensors, reference.tensors)
+    reason = reason or describe_wrong_state_bytes(case, observed)
     return Verification(
         passed=not reason and all(margin <= 1 for margin in margins),  # NaN fails
         reason=reason or None,
@@ -205,15 +205,15 @@ def compare_tensors(
     tolerances: Tolerances,
 ) -> TensorComparison:
     """Compare the tensors of one kind, and keep the worst."""
-    left_out = {*case.spec.incomparable, *negligible(reference.tensors)}
-    lost = lost_in_storage(case, reference) if kind == "weight" else {}
+    left_out = {*case.spec.incomparable, *list_negligible(reference.tensors)}
+    lost = estimate_storage_loss(case, reference) if kind == "weight" else {}
     tensor_errors = []
     for name in observed:
         if name in left_out:
             continue
         expected = reference.tensors[kind][name]
         of_norm, of_projections = measure_errors(observed[name], expected)
-        tolerance = allowed_error(kind, name, reference.tensors[kind], tolerances)
+        tolerance = compute_allowed_error(kind, name, reference.tensors[kind], tolerances)
         if name in lost and expected[0]:
             tolerance = max(tolerance, FACTOR * lost[name] / expected[0])
         elif name in lost and observed[name][0] <= FACTOR * lost[name]:
@@ -227,7 +227,7 @@ def compare_tensors(
     return summarize(tensor_errors)
 
 
-def allowed_error(
+def compute_allowed_error(
     kind: str, name: str, expected: Mapping[str, Summary], tolerances: Tolerances
 ) -> float:
     """Return how far a tensor may be off, relative to its norm.
@@ -247,7 +247,7 @@ def allowed_error(
     return max(tolerance, tolerances.least * usual / norm)
 
 
-def lost_in_storage(case: Case, reference: Reference) -> dict[str, float]:
+def estimate_storage_loss(case: Case, reference: Reference) -> dict[str, float]:
     """Return by weight the norm of what storing it in float32 may lose of its change.
 
     Each update is rounded to the weight's last place: a bias of 2 whose gradient is a millionth
@@ -284,24 +284,27 @@ def summarize(tensor_errors: list[TensorError]) -> TensorComparison:
     )
 
 
-def mismatched_tensors(observed: Summaries, expected: Summaries) -> str:
+def describe_mismatches(observed: Summaries, expected: Summaries) -> str:
     """Say which tensors exist and should not, or should and do not.
 
     Empty if all are as expected.
     """
     mismatches = []
     for kind in sorted({*observed, *expected}):
-        here, there = observed.get(kind, {}).keys(), expected.get(kind, {}).keys()
-        if more := here - there:
+        observed_names = observed.get(kind, {}).keys()
+        expected_names = expected.get(kind, {}).keys()
+        extra = observed_names - expected_names
+        if extra:
             mismatches.append(
-                f"{kind} of {len(more)} tensors that should have none, such as {min(more)}"
+                f"{kind} of {len(extra)} tensors that should have none, such as {min(extra)}"
             )
-        if fewer := there - here:
-            mismatches.append(f"no {kind} of {len(fewer)} tensors, such as {min(fewer)}")
+        missing = expected_names - observed_names
+        if missing:
+            mismatches.append(f"no {kind} of {len(missing)} tensors, such as {min(missing)}")
     return "; ".join(mismatches)
 
 
-def wrong_state_bytes(case: Case, observed: Observed) -> str:
+def describe_wrong_state_bytes(case: Case, observed: Observed) -> str:
     """Say by how much the optimizer's states differ in size from the textbook's.
 
     Empty if they do not.
@@ -309,32 +312,31 @@ def wrong_state_bytes(case: Case, observed: Observed) -> str:
     # nothing is known of a user's optimizer
     if not case.optimizer.states or observed.state_bytes is None:
         return ""
-    size = state_bytes(case, observed)
+    size = compute_state_bytes(case, observed)
     if observed.state_bytes == size:
         return ""
     return f"the optimizer's states take {observed.state_bytes} bytes instead of {size}"
 
 
-def state_bytes(case: Case, observed: Observed) -> int:
+def compute_state_bytes(case: Case, observed: Observed) -> int:
     """Return the expected bytes of the optimizer's states, by the textbook's formula.
 
     States are as wide as the weights. These are float32, or float16 with Jittor's `amp_level` 4 to
     6. A strategy may also keep moments in bfloat16 or in 8 bits.
     """
-    shapes = {p.name: p.shape for p in case.spec.params(case.config)}
-    # a gradient of an unknown tensor is reported by `mismatched_tensors`
-    weights = [shapes[name] for name in observed.tensors["gradient"] if name in shapes]
+    shapes = {param.name: param.shape for param in case.spec.params(case.config)}
+    # a gradient of an unknown tensor is reported by `describe_mismatches`
+    trained = [shapes[name] for name in observed.tensors["gradient"] if name in shapes]
     precisions = {part.precision for part in case.plan.parts}
     if "8-bit moments" in precisions:
-        return len(case.optimizer.states) * sum(
-            count_moment_bytes(math.prod(shape)) for shape in weights
-        )
-    width = 4
+        moments = [count_moment_bytes(math.prod(shape)) for shape in trained]
+        return len(case.optimizer.states) * sum(moments)
+    width = 4  # bytes of a number
     if case.plan.precision == "fp16" and case.framework == "jittor":
         width = 2
     if case.plan.precision == "bf16 moment":
         width = 3  # the mean of a first moment in 2 bytes and a second in 4
-    return width * sum(case.optimizer.count_state_numbers(shape) for shape in weights)
+    return width * sum(case.optimizer.count_state_numbers(shape) for shape in trained)
 
 
 def verify_finite(case: Case, observed: Observed) -> Verification:
@@ -390,18 +392,17 @@ def verify_again(
         reason = f"{unmoved} of {len(losses)} steps left the loss as it was"
     reason = reason or describe_late_result(adapter)
     if case.stage.trains:
-        begin_again(adapter)
-        observed = first_steps(adapter)[1]
+        restart(adapter)
+        observed = make_first_steps(adapter)[1]
         reason = reason or describe_unrepeated(adapter, losses, updates_before, tolerances)
     else:
         reason = reason or describe_ignored_inputs(adapter)
         with adapter.disable_randomness():
-            timed_step(adapter)
-        observed = (
-            output(adapter)
-            if case.stage.observes == "logits"
-            else Observed({"loss": adapter.loss()})
-        )
+            make_timed_step(adapter)
+        if case.stage.observes == "logits":
+            observed = observe_output(adapter)
+        else:
+            observed = Observed({"loss": adapter.loss()})
     again = compare_again(case, observed, reference, tolerances)
     if reason:
         again = replace(again, passed=False, reason=reason)
@@ -420,9 +421,8 @@ def compare_again(
     tensors = reference.tensors
     if not case.stage.trains:
         tensors = {kind: reference.tensors[kind] for kind in observed.tensors}
-    comparison = compare(
-        case, observed, Reference(reference.case, reference.values, tensors), tolerances
-    )
+    reference = Reference(reference.case, reference.values, tensors)
+    comparison = compare(case, observed, reference, tolerances)
     return Again(
         passed=comparison.passed,
         reason=comparison.reason,
@@ -435,24 +435,22 @@ def compare_again(
 def must_move(case: Case, reference: Reference | None, losses: list[float]) -> bool:
     """Say whether an update must change the loss.
 
-    A user's rate may be so small that the losses' precision does not show it: an update moves the
-    loss by less than
-    `SHOWN_FROM` roundoffs. Then the weights alone tell that they were updated.
+    A user's learning rate may be so small that an update moves the loss by less than `SHOWN_FROM`
+    roundoffs. Then the weights alone tell that they were updated.
     """
     if case.workload != USER_MODEL or reference is None:
         return True
     first, last = reference.values["loss_0"], reference.values[f"loss_{LOSS_STEPS}"]
-    return abs(last - first) > SHOWN_FROM * narrowest_roundoff(losses) * abs(first)
+    return abs(last - first) > SHOWN_FROM * find_narrowest_roundoff(losses) * abs(first)
 
 
 def count_unmoved(losses: list[float]) -> int:
-    """Return how many steps left the loss as it was, though the step before or after them moved it
-    visibly.
+    """Return how many steps left the loss as it was next to a step that moved it visibly.
 
     Near a minimum losses repeat while their neighbours hardly move. Where no loss moves at all,
     every step counts.
     """
-    visible = SHOWN_FROM * narrowest_roundoff(losses)
+    visible = SHOWN_FROM * find_narrowest_roundoff(losses)
     pairs = list(zip(losses, losses[1:]))
     moved = [abs(later - earlier) > visible * abs(earlier) for earlier, later in pairs]
     unmoved = 0
@@ -463,7 +461,7 @@ def count_unmoved(losses: list[float]) -> int:
     return unmoved
 
 
-def narrowest_roundoff(losses: list[float]) -> float:
+def find_narrowest_roundoff(losses: list[float]) -> float:
     """Return the roundoff of the narrowest type that holds all of these numbers."""
     wide = np.array(losses, np.float32)
     if not (wide.view(np.uint32) & 0xFFFF).any():
@@ -476,9 +474,9 @@ def narrowest_roundoff(losses: list[float]) -> float:
 def describe_unrepeated(
     adapter: Adapter, losses: list[float], updates_before: int, tolerances: Tolerances
 ) -> str:
-    """Replay up to the first timed step and compare the losses that follow.
+    """Replay up to the first timed step, and say how the losses that follow differ.
 
-    Say what differs; empty if nothing does.
+    The answer is empty if they do not.
 
     On a GPU steps are queued together, and not each loss is read: there nothing is compared.
     """
@@ -486,7 +484,7 @@ def describe_unrepeated(
     if adapter.device() != "cpu" or updates_before < verified:
         return ""
     for _ in range(verified, updates_before):
-        timed_step(adapter)
+        make_timed_step(adapter)
     return describe_other_losses(adapter, losses, tolerances.of_value(f"loss_{LOSS_STEPS}"))
 
 
@@ -495,8 +493,6 @@ def describe_missing_outputs(adapter: Adapter) -> str:
     counts = adapter.outputs_per_step
     steps = counts.total()
     alike = next(iter(counts.values()), 0)  # the first step's count comes first
-    return (
-        f"{steps - alike} of {steps} steps gave no output as the first one did"
-        if steps > alike
-        else ""
-    )
+    if steps == alike:
+        return ""
+    return f"{steps - alike} of {steps} steps gave no output as the first one did"

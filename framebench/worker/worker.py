@@ -33,11 +33,11 @@ from framebench.instruments.host import HostPeak
 from framebench.models.spec import USER_MODEL, load_workload
 from framebench.strategies.strategy import IncompatibleStrategies
 from framebench.suite.case import Case
-from framebench.suite.protocol import Command, Failure, Message, Task
+from framebench.suite.protocol import Command, Failure, Message, Ready, Task
 from framebench.suite.result import MemoryResult, Origin, Result, TimeResult, to_json
 from framebench.suite.selectors import parse
 from framebench.suite.user_file import DoesNotApply, Fault, describe_fault, find_line
-from framebench.worker.stepping import OverBudget, Timing, timed_step
+from framebench.worker.stepping import OverBudget, Timing, make_timed_step
 from framebench.worker.verification import make_verified_steps, verify_again
 
 Emit = Callable[[Message], None]
@@ -80,8 +80,7 @@ def run(task: Task, emit: Emit, commands: Commands) -> dict[str, Any]:
     case = parse(task.case)
     start = time.perf_counter()
     emit({"phase": "import"})
-    is_quick = task.part == "look" and not any(part.how == "collector" for part in case.parts)
-    adapter = adapters.load_frozen(case) if is_quick else adapters.load(case)
+    adapter = load_adapter(case, task)
     imported = time.perf_counter()
     limit_memory(task)
     check_device(adapter, case)
@@ -89,7 +88,7 @@ def run(task: Task, emit: Emit, commands: Commands) -> dict[str, Any]:
         adapter.budget_s = task.budget_s
     emit({"phase": "build"})
     try:
-        limit_own(case)
+        limit_user_model(case)
         adapter.build()
         adapter.synchronize()
         built = time.perf_counter()
@@ -113,8 +112,20 @@ def run(task: Task, emit: Emit, commands: Commands) -> dict[str, Any]:
         raise
     except Exception as error:
         raise WorkerError(error, limits.is_out_of_memory(error, limits.is_enforced())) from error
-    waited = result.times.waited_s if result.times else 0.0
-    return to_json(replace(result, work_s=time.perf_counter() - built - waited))
+    waited_s = result.times.waited_s if result.times else 0.0
+    return to_json(replace(result, work_s=time.perf_counter() - built - waited_s))
+
+
+def load_adapter(case: Case, task: Task) -> Adapter:
+    """Import the framework, and return its adapter for the case.
+
+    A first look must be quick: what was imported is frozen then, so that Python's collector does
+    not go through it. A strategy about the collector needs that it does.
+    """
+    uses_collector = any(part.how == "collector" for part in case.parts)
+    if task.part == "look" and not uses_collector:
+        return adapters.load_frozen(case)
+    return adapters.load(case)
 
 
 def check_device(adapter: Adapter, case: Case) -> None:
@@ -151,16 +162,10 @@ def measure_time(
     timing.losses.append(adapter.loss())
     if task.built_on is not None and task.core is not None:
         move_threads({task.core})
-    ready_verification = to_json(verification)
-    emit(
-        {
-            "ready": {
-                "step_s": step_s,
-                "verification": ready_verification,
-                "queues": adapter.device() != "cpu",
-            }
-        }
+    ready = Ready(
+        step_s=step_s, verification=to_json(verification), queues=adapter.device() != "cpu"
     )
+    emit({"ready": ready})
     waited = take_turns(timing, emit, commands)
     loss = adapter.loss()
     if not math.isfinite(loss):
@@ -187,23 +192,25 @@ def read_cold_peaks(adapter: Adapter) -> dict[str, int]:
     """
     if adapter.device() == "cpu":
         return {}
-    return {
-        name: size for name, size in adapter.read_peaks().items() if name.startswith("allocator.")
-    }
+    cold_peaks = {}
+    for name, size in adapter.read_peaks().items():
+        if name.startswith("allocator."):
+            cold_peaks[name] = size
+    return cold_peaks
 
 
 def warm_up(adapter: Adapter, task: Task, step_s: float) -> float:
     """Make the steps that do not count, and return the seconds of the last one."""
     while adapter.steps - adapter.restored_at < task.warmup:
-        step_s = timed_step(adapter)
+        step_s = make_timed_step(adapter)
     return step_s
 
 
 def take_turns(timing: Timing, emit: Emit, commands: Commands) -> float:
-    """Answer commands until one says that it is finished, and return the seconds spent waiting
-    between them.
+    """Carry out commands until one says that timing is over, and return the seconds spent waiting
+    for them.
 
-    Raises Abandoned if they end without that.
+    Raises Abandoned if the commands end without that.
     """
     waited = 0.0
     idle_since = time.perf_counter()
@@ -226,16 +233,16 @@ def measure_memory(adapter: Adapter, task: Task, emit: Emit) -> MemoryResult:
     here.
     """
     emit({"phase": "first step"})
-    cold = peaks(adapter)
+    cold = measure_peaks(adapter)
     start = time.perf_counter()
     emit({"phase": "memory"})
     if task.extra:
-        _hold_more(adapter, task.extra)
-    steady = [peaks(adapter)]
+        enlarge_steps(adapter, task.extra)
+    steady = [measure_peaks(adapter)]
     while len(steady) < task.memory_steps and time.perf_counter() - start < task.memory_budget_s:
-        steady.append(peaks(adapter))
+        steady.append(measure_peaks(adapter))
     return MemoryResult(
-        peaks=largest_of_each(steady),
+        peaks=find_largest_peaks(steady),
         peak_samples=steady,
         cold_peaks=cold,
         live_bytes=adapter.live_bytes(),
@@ -246,8 +253,8 @@ def measure_memory(adapter: Adapter, task: Task, emit: Emit) -> MemoryResult:
 
 
 def measure_memory_and_verify(adapter: Adapter, task: Task, result: Result, emit: Emit) -> Result:
-    """Read the peaks first, as in a process that does nothing else; then verify the steps from the
-    first weights.
+    """Read the peaks first, as in a process of its own, then verify the steps from the first
+    weights.
     """
     memory = measure_memory(adapter, task, emit)
     emit({"phase": "verification"})
@@ -258,39 +265,40 @@ def measure_memory_and_verify(adapter: Adapter, task: Task, result: Result, emit
     return replace(result, memory=memory, effect=adapter.judge_effect())
 
 
-def peaks(adapter: Adapter) -> dict[str, int]:
+def measure_peaks(adapter: Adapter) -> dict[str, int]:
     """Make one step and return its peak in bytes by instrument."""
     adapter.release()
     # garbage in cycles is no state; where a strategy switches the collector off, it stays off
     collects = gc.isenabled()
     if collects:
         gc.collect()
-    on_cpu = adapter.device() == "cpu"  # else the tensors are not in host memory
-    live = adapter.live_bytes()
-    elsewhere = sum(adapter.untracked_bytes().values()) if on_cpu else 0
+    on_cpu = adapter.device() == "cpu"
+    live_bytes = adapter.live_bytes()
+    untracked_bytes = 0
+    if on_cpu:  # else the tensors are not in host memory
+        untracked_bytes = sum(adapter.untracked_bytes().values())
     host = HostPeak()
     reads_host = on_cpu and HostPeak.is_available()
     adapter.reset_peak()
     if reads_host:
         host.start(collect=not collects)
-    timed_step(adapter)
-    peak_bytes = {name: size + elsewhere for name, size in adapter.read_peaks().items()}
+    make_timed_step(adapter)
+    peak_bytes = {}
+    for name, size in adapter.read_peaks().items():
+        peak_bytes[name] = size + untracked_bytes
     if reads_host:
-        peak_bytes["host.rss"] = live + elsewhere + host.measure_growth()
+        peak_bytes["host.rss"] = live_bytes + untracked_bytes + host.measure_growth()
     return peak_bytes
 
 
-def largest_of_each(samples: list[dict[str, int]]) -> dict[str, int]:
-    """Return the largest of several peaks, by instrument."""
+def find_largest_peaks(samples: list[dict[str, int]]) -> dict[str, int]:
+    """Return the largest of several peaks in bytes, by instrument."""
     return {name: max(sample[name] for sample in samples) for name in samples[0]}
 
 
-def _hold_more(adapter: Adapter, share: float) -> None:
-    """Make each step hold more bytes from now on: this share of its peak without them.
-
-    Only studies ask for that.
-    """
-    plain = peaks(adapter)
+def enlarge_steps(adapter: Adapter, share: float) -> None:
+    """Make each later step allocate this share of its peak in addition. Only for studies."""
+    plain = measure_peaks(adapter)
     instrument = "allocator.in_use" if "allocator.in_use" in plain else "host.rss"
     size = round(share * plain[instrument])
     adapter.allocate(size)  # once before: the first time it may be compiled
@@ -313,13 +321,15 @@ def limit_memory(task: Task) -> None:
 
     mapped = limits.measure_mapped()
     if task.memory_limit <= mapped:
-        limit, imports = (f"{size / 2**20:,.1f} MiB" for size in (task.memory_limit, mapped))
-        raise MemoryError(f"the limit of {limit} is too small: the imports alone map {imports}")
+        raise MemoryError(
+            f"the limit of {task.memory_limit / 2**20:,.1f} MiB is too small: the imports alone "
+            f"map {mapped / 2**20:,.1f} MiB"
+        )
     resource.setrlimit(resource.RLIMIT_DATA, (task.memory_limit, task.memory_limit))
 
 
-def limit_own(case: Case) -> None:
-    """Keep what a user's file makes within the memory that the machine had to spare."""
+def limit_user_model(case: Case) -> None:
+    """Limit what a user's file allocates to the memory that was free when it was first tried."""
     if case.workload != USER_MODEL:
         return
     limit = case.spec.facts.get("limit")  # type: ignore[attr-defined]
@@ -337,10 +347,11 @@ def move_threads(cores: set[int]) -> None:
 
 
 def serve(carry_out: CarryOut) -> NoReturn:
-    """Carry out the orders on the command line, print what came of it, and end the process."""
+    """Carry out the orders on the command line, print the result, and end the process."""
     code = answer(carry_out)
     sys.stderr.flush()
-    os._exit(code)  # everything is said: freeing a framework piece by piece only costs time
+    # the result is printed: freeing a framework piece by piece would only cost time
+    os._exit(code)
 
 
 def answer(carry_out: CarryOut) -> int:
@@ -358,7 +369,7 @@ def answer(carry_out: CarryOut) -> int:
     except Abandoned:
         return 1
     except (Exception, SystemExit) as error:
-        emit({"error": failure(error)})
+        emit({"error": describe_failure(error)})
         traceback.print_exception(_cause_of(error))
         return 1
     return 0
@@ -393,8 +404,8 @@ def read_orders() -> Iterator[Command]:
     return map(json.loads, lines)
 
 
-def failure(error: BaseException) -> Failure:
-    """Return what the parent is told of an error."""
+def describe_failure(error: BaseException) -> Failure:
+    """Return an error as the parent gets it."""
     cause = _cause_of(error)
     return {
         "type": type(cause).__name__,
@@ -412,12 +423,19 @@ def _cause_of(error: BaseException) -> BaseException:
 
 
 def _find_blame(error: BaseException) -> str:
-    """Say where in the user's file the error came from. Empty if it did not come from there."""
+    """Return where in the user's file the error came from; empty if it did not come from there."""
     if isinstance(error, Fault):
         return str(error)
     file = load_workload(USER_MODEL).facts.get("file", "")  # type: ignore[attr-defined]
-    return describe_fault(error, file) if file and find_line(error, file) else ""
+    if not file or not find_line(error, file):
+        return ""
+    return describe_fault(error, file)
+
+
+def run_orders(orders: dict[str, Any], emit: Emit) -> dict[str, Any]:
+    """Run the task that the command line gives, with the commands on standard input."""
+    return run(Task.from_dict(orders), emit, read_orders())
 
 
 if __name__ == "__main__":
-    serve(lambda task, emit: run(Task.from_dict(task), emit, read_orders()))
+    serve(run_orders)

@@ -18,7 +18,7 @@ from framebench.suite.result import Verification
 from framebench.suite.selectors import parse
 from framebench.suite.tensors import Summaries
 from framebench.worker.observe import Observed
-from framebench.worker.tolerances import tolerances_from
+from framebench.worker.tolerances import derive_tolerances
 from framebench.worker.verification import verify
 from tests.fake_records import provenance
 
@@ -79,7 +79,7 @@ def adapter(case: Case) -> Any:
 
 
 ALLOWED = 1e-3
-TOLERANCES = tolerances_from(Observed(SEEN, GRADIENT), [Observed(SEEN, GRADIENT)], ALLOWED)
+TOLERANCES = derive_tolerances(Observed(SEEN, GRADIENT), [Observed(SEEN, GRADIENT)], ALLOWED)
 
 
 def test_a_case_is_verified_against_a_float32_record_of_the_session() -> None:

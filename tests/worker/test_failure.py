@@ -14,7 +14,7 @@ from framebench.suite.protocol import Task
 from framebench.suite.user_file import DoesNotApply
 from framebench.worker import worker
 from framebench.worker.stepping import OverBudget
-from framebench.worker.worker import Abandoned, NoDevice, WorkerError, failure
+from framebench.worker.worker import Abandoned, NoDevice, WorkerError, describe_failure
 
 TASK = Task("transformer/torch/train/fp32/b4/tiny", "memory")
 
@@ -55,7 +55,7 @@ def test_memory_that_ran_out_is_told_of_the_frameworks_exception(
 ) -> None:
     error = ended(RuntimeError(said), monkeypatch)
     assert isinstance(error, WorkerError)
-    assert (told := failure(error))["type"] == "RuntimeError"
+    assert (told := describe_failure(error))["type"] == "RuntimeError"
     assert (told["message"], told["oom"], told["blamed"]) == (said, oom, "")
 
 
@@ -70,7 +70,7 @@ def test_memory_that_ran_out_is_told_of_the_frameworks_exception(
 def test_what_a_case_cannot_help_is_no_crash(
     error: Exception, flag: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    told: Any = failure(ended(error, monkeypatch))
+    told: Any = describe_failure(ended(error, monkeypatch))
     assert {name for name in ("oom", "no_device", "over_budget") if told[name]} == {flag}
 
 
@@ -79,5 +79,5 @@ def test_whoever_is_abandoned_has_nothing_to_say(monkeypatch: pytest.MonkeyPatch
 
 
 def test_what_is_raised_before_the_case_is_built_is_told_as_it_is() -> None:
-    assert failure(MemoryError("the limit is too small"))["oom"]
-    assert failure(NoDevice("needs a GPU"))["no_device"]
+    assert describe_failure(MemoryError("the limit is too small"))["oom"]
+    assert describe_failure(NoDevice("needs a GPU"))["no_device"]

@@ -13,9 +13,9 @@ from framebench.engine.environments import Environment
 from framebench.models.spec import list_workloads, load_workload
 from framebench.suite.selectors import parse
 from framebench.worker import mathematics
-from framebench.worker.mathematics import TOLERANCE, compare, not_computed, why_not_in_float64
+from framebench.worker.mathematics import TOLERANCE, compare, explain_uncheckable, make_uncomputed
 from framebench.worker.observe import Observed
-from framebench.worker.tolerances import tolerances_from
+from framebench.worker.tolerances import derive_tolerances
 from framebench.worker.verification import find_reference
 from tests.processes import run_inside
 
@@ -77,7 +77,7 @@ def test_a_tensor_that_rounding_moves_by_its_own_size_is_not_compared() -> None:
     moved = right()
     norm, *rest = moved.tensors["first moment"]["ln_f.bias"]
     moved.tensors["first moment"]["ln_f.bias"] = (2 * norm, *rest)
-    tolerances = tolerances_from(right(), [moved], TOLERANCE)
+    tolerances = derive_tolerances(right(), [moved], TOLERANCE)
     outcome = compare(TRAIN, moved, reference, tolerances)
     assert outcome.passed
     assert outcome.tensors == outcome_of(right()).tensors - 1
@@ -91,7 +91,7 @@ def test_a_step_of_which_nothing_can_be_compared_is_not_computed() -> None:
         moved.tensors[kind] = {name: (3 * norm, *rest) for name, (norm, *rest) in summaries.items()}
     moved.values = {name: 3 * value for name, value in moved.values.items()}
 
-    outcome = compare(TRAIN, right(), reference, tolerances_from(right(), [moved], TOLERANCE))
+    outcome = compare(TRAIN, right(), reference, derive_tolerances(right(), [moved], TOLERANCE))
 
     assert not outcome.computed
     assert "could be compared" in (outcome.reason or "")
@@ -125,10 +125,10 @@ def test_what_the_machine_lacks_at_this_moment_is_not_the_outcome(
     ],
 )
 def test_what_is_not_computed_in_float64_says_why(case: str, why: str) -> None:
-    reason = why_not_in_float64(parse(case))
+    reason = explain_uncheckable(parse(case))
     assert reason.endswith(why)
     assert bool(reason) == bool(why)
-    assert not_computed(parse(case), reason).passed, "nothing was shown to be wrong"
+    assert make_uncomputed(parse(case), reason).passed, "nothing was shown to be wrong"
 
 
 RESNET, UNET = "resnet50/torch/train/fp32/b4/tiny", "unet3d/torch/train/fp32/b4/tiny"

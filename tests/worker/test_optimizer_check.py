@@ -13,7 +13,7 @@ from framebench.models.spec import Optimizer
 from framebench.suite.selectors import parse
 from framebench.worker import optimizer_check
 from framebench.worker.observe import Observed
-from framebench.worker.optimizer_check import OptimizerCheck, relative
+from framebench.worker.optimizer_check import OptimizerCheck, divide_error
 from framebench.worker.tolerances import UPDATE, Tolerances
 from framebench.worker.verification import compare_updates
 
@@ -69,7 +69,7 @@ def followed(case: Any, **changed: float) -> dict[str, float]:
     check = OptimizerCheck(run, case.weights)
     run.step()
     check.record_update(run)
-    return check.errors(run)
+    return check.compute_errors(run)
 
 
 @pytest.mark.parametrize("case", [ADAM, SGD], ids=str)
@@ -102,7 +102,7 @@ def test_another_rule_is_wrong_whatever_the_gradients_are(
     ("off", "size", "error"), [(0.0, 0.0, 0.0), (1.0, 0.0, float("inf")), (1.0, 2.0, 0.5)]
 )
 def test_a_weight_without_a_gradient_must_stay(off: float, size: float, error: float) -> None:
-    assert relative(off, size) == error
+    assert divide_error(off, size) == error
 
 
 @pytest.mark.parametrize("case", [ADAM, SGD], ids=str)
@@ -119,7 +119,7 @@ def test_a_state_that_is_missing_is_left_to_the_comparison_of_tensors() -> None:
     whole = run.states
     run.states = lambda: iter([state for state in whole() if state.kind != "second moment"])
     run.step()
-    assert OptimizerCheck(run, ADAM.weights).errors(run) == {}
+    assert OptimizerCheck(run, ADAM.weights).compute_errors(run) == {}
 
 
 def test_narrow_weights_are_left_out() -> None:
@@ -128,5 +128,5 @@ def test_narrow_weights_are_left_out() -> None:
     run.step()
     check = OptimizerCheck(run, ADAM.weights)
     run.now = {name: w.astype(np.float16) for name, w in run.now.items()}
-    assert check.errors(run) == {}
+    assert check.compute_errors(run) == {}
     assert Observed({}).updates == {}

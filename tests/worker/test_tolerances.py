@@ -17,9 +17,9 @@ from framebench.worker.tolerances import (
     PERTURBATION,
     ObservedSteps,
     PerturbedCase,
-    negligible,
-    rounding_precision,
-    tolerances_from,
+    derive_tolerances,
+    find_precision,
+    list_negligible,
 )
 
 LEAST = 1e-4
@@ -36,14 +36,14 @@ def observed(values: dict[str, float], **norms: float) -> Observed:
 def test_a_tolerance_is_a_multiple_of_the_largest_response() -> None:
     plain = observed({"loss_0": 2.0}, weight=1.0)
     moved = [observed({"loss_0": 2.0}, weight=1.01), observed({"loss_0": 2.0}, weight=0.98)]
-    assert tolerances_from(plain, moved, LEAST).of_tensor("gradient", "weight") == pytest.approx(
+    assert derive_tolerances(plain, moved, LEAST).of_tensor("gradient", "weight") == pytest.approx(
         FACTOR * 0.02
     )
 
 
 def test_no_tolerance_is_below_the_least() -> None:
     plain = observed({"loss_0": 2.0}, weight=1.0)
-    still = tolerances_from(plain, [plain], LEAST)
+    still = derive_tolerances(plain, [plain], LEAST)
     assert still.of_value("loss_0") == still.of_tensor("gradient", "weight") == LEAST
 
 
@@ -52,7 +52,7 @@ def test_the_same_weight_of_each_block_shares_its_tolerance() -> None:
     plain = Observed({}, {"gradient": dict.fromkeys(names, (1.0, 1.0, 0.0, 0.0))})
     moved = Observed({}, {"gradient": dict.fromkeys(names, (1.0, 1.0, 0.0, 0.0))})
     moved.tensors["gradient"]["blocks.1.bias"] = (1.01, 1.01, 0.0, 0.0)
-    found = tolerances_from(plain, [moved], LEAST)
+    found = derive_tolerances(plain, [moved], LEAST)
     shared = found.of_tensor("gradient", "blocks.0.bias")
     assert shared == found.of_tensor("gradient", "blocks.1.bias") == pytest.approx(FACTOR * 0.01)
 
@@ -60,7 +60,7 @@ def test_the_same_weight_of_each_block_shares_its_tolerance() -> None:
 def test_a_tensor_that_stayed_by_luck_has_the_usual_tolerance_of_its_kind() -> None:
     plain = observed({}, first=1.0, second=1.0, lucky=1.0)
     moved = observed({}, first=1.03, second=1.02, lucky=1.0)
-    assert tolerances_from(plain, [moved], LEAST).of_tensor("gradient", "lucky") == pytest.approx(
+    assert derive_tolerances(plain, [moved], LEAST).of_tensor("gradient", "lucky") == pytest.approx(
         FACTOR * 0.02
     )
 
@@ -72,8 +72,8 @@ def test_what_is_nothing_but_rounding_widens_no_tolerance() -> None:
     plain = observed({}, **{"0.bias": 1e-9, "3.bias": 1.0, "3.weight": 1.0})
     moved = observed({}, **{"0.bias": 2e-9, "3.bias": 1.01, "3.weight": 1.01})
 
-    by_name = tolerances_from(plain, [moved], LEAST, left_out=["0.bias"])
-    by_size = tolerances_from(plain, [moved], LEAST, left_out=negligible(plain.tensors))
+    by_name = derive_tolerances(plain, [moved], LEAST, left_out=["0.bias"])
+    by_size = derive_tolerances(plain, [moved], LEAST, left_out=list_negligible(plain.tensors))
 
     for found in (by_name, by_size):
         assert found.of_tensor("gradient", "3.bias") == pytest.approx(FACTOR * 0.01)
@@ -84,7 +84,7 @@ def test_in_float64_each_tensor_has_its_own_tolerance() -> None:
     plain = observed({}, **{"blocks.0.bias": 1.0, "blocks.1.bias": 1.0, "head": 1.0})
     moved = observed({}, **{"blocks.0.bias": 1.0, "blocks.1.bias": 2.0, "head": 1.0})
 
-    found = tolerances_from(plain, [moved], LEAST, shared=False)
+    found = derive_tolerances(plain, [moved], LEAST, shared=False)
 
     assert found.of_tensor("gradient", "blocks.0.bias") == LEAST
     assert found.of_tensor("gradient", "blocks.1.bias") > 1
@@ -93,7 +93,7 @@ def test_in_float64_each_tensor_has_its_own_tolerance() -> None:
 def test_a_tensor_that_no_repetition_had_has_the_usual_tolerance() -> None:
     plain = observed({}, first=1.0, second=1.0, left=1.0)
     moved = observed({}, first=1.01, second=1.02, left=5.0)
-    found = tolerances_from(plain, [moved], LEAST, left_out=["left"])
+    found = derive_tolerances(plain, [moved], LEAST, left_out=["left"])
     assert found.of_tensor("gradient", "left") == pytest.approx(FACTOR * 0.01)
 
 
@@ -113,9 +113,11 @@ def test_more_repetitions_widen_the_tolerances_where_a_step_is_fast(
         return [seconds], observed({"loss_0": 2.0 * (1 + moved)}, weight=1 + moved)
 
     monkeypatch.setattr(tolerances, "observe_perturbed", observe_perturbed)
-    monkeypatch.setattr(tolerances, "begin_again", lambda adapter: None)
-    monkeypatch.setattr(tolerances, "first_steps", lambda adapter: ([seconds], plain))
-    first = ObservedSteps([seconds], plain, tolerances_from(plain, [plain], LEAST), (plain, plain))
+    monkeypatch.setattr(tolerances, "restart", lambda adapter: None)
+    monkeypatch.setattr(tolerances, "make_first_steps", lambda adapter: ([seconds], plain))
+    first = ObservedSteps(
+        [seconds], plain, derive_tolerances(plain, [plain], LEAST), (plain, plain)
+    )
 
     more = tolerances.observe_more(SimpleNamespace(case=CASE), first)  # type: ignore[arg-type]
 
@@ -139,8 +141,8 @@ def test_a_slow_step_is_repeated_twice_before_it_is_wrong(monkeypatch: pytest.Mo
         return [9.0], observed({}, weight=1.05)
 
     monkeypatch.setattr(tolerances, "observe_perturbed", observe_perturbed)
-    monkeypatch.setattr(tolerances, "begin_again", lambda adapter: None)
-    monkeypatch.setattr(tolerances, "first_steps", lambda adapter: ([9.0], plain))
+    monkeypatch.setattr(tolerances, "restart", lambda adapter: None)
+    monkeypatch.setattr(tolerances, "make_first_steps", lambda adapter: ([9.0], plain))
 
     first = tolerances.observe_steps(SimpleNamespace(case=CASE, can_restore=True))  # type: ignore[arg-type]
     assert seeds == [0]
@@ -153,7 +155,7 @@ def test_of_a_tensor_whose_digits_are_lost_only_the_size_is_compared() -> None:
     plain = observed({}, weight=1.0, bias=1.0)
     moved = observed({}, weight=1.01, bias=1.1)
 
-    found = tolerances_from(plain, [moved], LEAST)
+    found = derive_tolerances(plain, [moved], LEAST)
 
     assert found.of_tensor("gradient", "weight") < DIGITS_LOST
     assert 0.5 < found.of_tensor("gradient", "bias") < 1, "a gradient that is missing is off by 1"
@@ -162,7 +164,7 @@ def test_of_a_tensor_whose_digits_are_lost_only_the_size_is_compared() -> None:
 def test_losses_share_their_tolerance_and_a_norm_has_its_own() -> None:
     plain = observed({"loss_0": 1.0, "loss_1": 1.0, "grad_norm": 1.0})
     moved = observed({"loss_0": 1.0, "loss_1": 1.001, "grad_norm": 1.01})
-    found = tolerances_from(plain, [moved], LEAST)
+    found = derive_tolerances(plain, [moved], LEAST)
     assert found.of_value("loss_0") == found.of_value("loss_1") == pytest.approx(FACTOR * 0.001)
     assert found.of_value("grad_norm") == pytest.approx(FACTOR * 0.01)
 
@@ -170,13 +172,13 @@ def test_losses_share_their_tolerance_and_a_norm_has_its_own() -> None:
 def test_what_must_not_move_has_the_least_tolerance() -> None:
     """A frozen weight's change is zero, and its error is infinite as soon as it moves."""
     plain, moved = observed({}, frozen=0.0), observed({}, frozen=1e-3)
-    assert tolerances_from(plain, [moved], LEAST).of_tensor("gradient", "frozen") == LEAST
+    assert derive_tolerances(plain, [moved], LEAST).of_tensor("gradient", "frozen") == LEAST
 
 
 def test_infinite_responses_explain_nothing() -> None:
     plain = observed({"loss_0": 1.0}, weight=1.0)
     broken = observed({"loss_0": float("nan")}, weight=float("inf"))
-    found = tolerances_from(plain, [broken], LEAST)
+    found = derive_tolerances(plain, [broken], LEAST)
     assert found.of_value("loss_0") == found.of_tensor("gradient", "weight") == LEAST
 
 
@@ -213,4 +215,4 @@ def test_a_file_that_casts_by_itself_is_compared_as_bfloat16_is(
 ) -> None:
     facts = SimpleNamespace(facts={"narrow": narrow})
     monkeypatch.setattr(Case, "spec", property(lambda case: facts))
-    assert rounding_precision(Case("own", "torch", "train", strategy, 4, "mine")) == precision
+    assert find_precision(Case("own", "torch", "train", strategy, 4, "mine")) == precision

@@ -21,15 +21,15 @@ from framebench.suite.result import Verification
 from framebench.suite.selectors import parse
 from framebench.suite.tensors import measure_errors
 from framebench.worker import verification
-from framebench.worker.observe import KEPT, Observed, unbias_running_variances
-from framebench.worker.stepping import timed_step
-from framebench.worker.tolerances import ObservedSteps, Tolerances, tolerances_from
+from framebench.worker.observe import RETAINED, Observed, unbias_running_variances
+from framebench.worker.stepping import make_timed_step
+from framebench.worker.tolerances import ObservedSteps, Tolerances, derive_tolerances
 from framebench.worker.verification import (
     compare,
     compare_tensors,
+    compute_state_bytes,
     describe_missing_outputs,
     find_reference,
-    state_bytes,
     verify,
     verify_again,
 )
@@ -44,7 +44,7 @@ def right(case: Case) -> Observed:
     assert found
     observed = Observed(found.values, found.tensors)
     if case.stage.trains:
-        observed.state_bytes = state_bytes(case, observed)
+        observed.state_bytes = compute_state_bytes(case, observed)
     return observed
 
 
@@ -53,7 +53,7 @@ ALLOWED = 1e-3  # of every value and tensor
 
 def tolerances(case: Case) -> Tolerances:
     """Tolerances of a step that no perturbation moves."""
-    return tolerances_from(right(case), [right(case)], ALLOWED)
+    return derive_tolerances(right(case), [right(case)], ALLOWED)
 
 
 def verified(case: Case, observed: Observed) -> Verification:
@@ -166,7 +166,7 @@ def timed(monkeypatch: pytest.MonkeyPatch) -> Callable[..., Any]:
             "framebench.worker.verification.describe_late_result", lambda adapter: ""
         )
         for module in ("verification", "laziness_check"):
-            monkeypatch.setattr(f"framebench.worker.{module}.timed_step", lambda adapter: 0.1)
+            monkeypatch.setattr(f"framebench.worker.{module}.make_timed_step", lambda adapter: 0.1)
         return run
 
     return make
@@ -217,10 +217,10 @@ def test_timed_steps_that_set_no_output_are_counted() -> None:
     run.step = lambda: setattr(
         run, "outputs", run.outputs + 2 * (run.outputs_per_step.total() == 0)
     )
-    timed_step(run)  # type: ignore[arg-type]
+    make_timed_step(run)  # type: ignore[arg-type]
     assert describe_missing_outputs(run) == ""  # type: ignore[arg-type]
     for _ in range(5):
-        timed_step(run)  # type: ignore[arg-type]
+        make_timed_step(run)  # type: ignore[arg-type]
     assert run.outputs_per_step == {2: 1, 0: 5}
     assert describe_missing_outputs(run) == "5 of 6 steps gave no output as the first one did"  # type: ignore[arg-type]
 
@@ -256,7 +256,7 @@ def test_change_that_float32_rounds_away_is_not_an_error() -> None:
 def test_biased_variances_are_compared_as_unbiased_ones() -> None:
     """JAX keeps biased running variances of n values per channel, PyTorch unbiased ones."""
     passes, n, channels = 2, 16, 5
-    momentum = KEPT
+    momentum = RETAINED
     rng = np.random.default_rng(0)
     samples = rng.standard_normal((passes, n, channels))
     name = "bn1.running_var"
@@ -306,7 +306,7 @@ def test_what_is_beyond_its_tolerance_is_compared_again_with_more_repetitions(
         name, (norm, *projections) = next(iter(observed.tensors["gradient"].items()))
         observed.tensors["gradient"][name] = (norm * factors[off], *projections)
     narrow = ObservedSteps([0.0], observed, tolerances(TRAIN))
-    wide = tolerances_from(right(TRAIN), [right(TRAIN)], 4 * ALLOWED)
+    wide = derive_tolerances(right(TRAIN), [right(TRAIN)], 4 * ALLOWED)
     again: list[ObservedSteps] = []
 
     def observe_more(_: object, first: ObservedSteps) -> ObservedSteps:
@@ -337,7 +337,7 @@ def test_what_is_left_where_terms_cancel_is_compared_by_the_usual_size(
         )
 
     reference = Reference("", {}, buffers(1e-8).tensors)
-    measured = tolerances_from(buffers(1e-8), [buffers(5e-8)], ALLOWED / 10)
+    measured = derive_tolerances(buffers(1e-8), [buffers(5e-8)], ALLOWED / 10)
     found = compare_tensors(TRAIN, "buffer", buffers(norm).tensors["buffer"], reference, measured)
     assert (found.margin <= 1) is passes
 
@@ -350,7 +350,7 @@ def test_a_small_tensor_that_has_a_size_is_compared_by_its_own() -> None:
         )
 
     reference = Reference("", {}, gradients(1e-4).tensors)
-    measured = tolerances_from(gradients(1e-4), [gradients(1.01e-4)], ALLOWED)
+    measured = derive_tolerances(gradients(1e-4), [gradients(1.01e-4)], ALLOWED)
     found = compare_tensors(
         TRAIN, "gradient", gradients(2e-4).tensors["gradient"], reference, measured
     )
@@ -367,7 +367,7 @@ def test_a_tensor_of_zeros_is_wrong_however_wide_its_tolerance_is() -> None:
     moved.tensors["gradient"][name] = (2 * norm, *projections)
     lost.tensors["gradient"][name] = (0.0, 0.0, 0.0, 0.0)
     turned.tensors["gradient"][name] = (norm, *(-each for each in projections))
-    wide = tolerances_from(right(TRAIN), [moved], ALLOWED)
+    wide = derive_tolerances(right(TRAIN), [moved], ALLOWED)
 
     assert wide.of_tensor("gradient", name) > 1
     assert not verify(adapter(TRAIN), lost, wide).passed
@@ -393,6 +393,6 @@ def test_losses_that_repeat_count_where_their_neighbours_move(
 
 def test_a_loss_that_should_be_zero_may_be_zero() -> None:
     """A hinge loss that is met."""
-    assert verification.relative_difference(0.0, 0.0) == 0.0
-    assert verification.relative_difference(1e-3, 0.0) == 1e-3
-    assert verification.relative_difference(1.0, 2.0) == 0.5
+    assert verification.compute_relative_error(0.0, 0.0) == 0.0
+    assert verification.compute_relative_error(1e-3, 0.0) == 1e-3
+    assert verification.compute_relative_error(1.0, 2.0) == 0.5

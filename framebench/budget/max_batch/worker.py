@@ -24,7 +24,8 @@ from framebench.instruments import limits
 from framebench.instruments.limits import measure_mapped, read_gpu_memory
 from framebench.suite.case import Case
 from framebench.suite.protocol import BatchReport
-from framebench.worker.worker import Emit, WorkerError, peaks, serve, timed_step
+from framebench.worker.stepping import make_timed_step
+from framebench.worker.worker import Emit, WorkerError, measure_peaks, serve
 
 
 class FitResult(TypedDict):
@@ -55,10 +56,10 @@ def fit(adapter: Adapter, order: Order, emit: Emit) -> FitResult:
     untracked_before = measure_untracked(adapter)
     limited = order.budget is not None and adapter.limit_memory(order.budget)
     emit({"phase": f"steps {UNDER}" if limited else "steps"})
-    cold_peaks = peaks(adapter)
-    steady_peaks = peaks(adapter)
+    cold_peaks = measure_peaks(adapter)
+    steady_peaks = measure_peaks(adapter)
     untracked_after = measure_untracked(adapter)
-    seconds = timed_step(adapter)
+    seconds = make_timed_step(adapter)
     adapter.limit_memory(None)  # the loss of an evaluation is no part of its step
     loss = adapter.loss()
     if not math.isfinite(loss):
@@ -156,7 +157,7 @@ def evaluate_batch(adapter: Adapter) -> BatchMeasurement:
     On return the error of memory that ran out is gone, and with it the tensors of its frames.
     """
     try:
-        peak_bytes = peaks(adapter)
+        peak_bytes = measure_peaks(adapter)
         return BatchMeasurement(peak_bytes, adapter.sample_losses())
     except Exception as error:
         limited = limits.is_enforced()

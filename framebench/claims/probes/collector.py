@@ -13,7 +13,7 @@ from pathlib import Path
 from framebench import adapters
 from framebench.instruments.host import read_status
 from framebench.suite.selectors import parse
-from framebench.worker.stepping import timed_step
+from framebench.worker.stepping import make_timed_step
 
 
 def measure_growth(case_id: str, steps: int) -> dict[str, float]:
@@ -24,11 +24,11 @@ def measure_growth(case_id: str, steps: int) -> dict[str, float]:
     adapter = adapters.load(parse(case_id))
     before = read_status("VmRSS")
     adapter.build()
-    timed_step(adapter)
+    make_timed_step(adapter)
     collected = adapter.collections.total()
     Path("/proc/self/clear_refs").write_text("5")  # resets the high-water mark
     for _ in range(steps):
-        timed_step(adapter)
+        make_timed_step(adapter)
     return {
         "bytes": read_status("VmHWM") - before,
         "collections": adapter.collections.total() - collected,

@@ -19,7 +19,7 @@ from framebench import adapters
 from framebench.adapters.base import Adapter
 from framebench.instruments.host import read_status
 from framebench.suite.selectors import parse
-from framebench.worker.stepping import timed_step
+from framebench.worker.stepping import make_timed_step
 
 INTERVAL_S = 0.01
 WARM_UP = 3
@@ -57,10 +57,10 @@ def compare_steps(adapter: Adapter, steps: int, rng: random.Random) -> dict[str,
         for is_watched in rng.sample((False, True), 2):
             Path("/proc/self/clear_refs").write_text("5")  # resets the high-water mark
             if not is_watched:
-                seconds[is_watched] = timed_step(adapter)
+                seconds[is_watched] = make_timed_step(adapter)
                 continue
             with Monitor() as monitor:
-                seconds[is_watched] = timed_step(adapter)
+                seconds[is_watched] = make_timed_step(adapter)
             shares.append(monitor.highest / read_status("VmHWM"))
         times.append(seconds[True] / seconds[False])
     return {
@@ -74,7 +74,7 @@ def main() -> None:
     adapter = adapters.load(parse(sys.argv[1]))
     adapter.build()
     for _ in range(WARM_UP):
-        timed_step(adapter)
+        make_timed_step(adapter)
     print(json.dumps(compare_steps(adapter, int(sys.argv[2]), random.Random(sys.argv[3]))))
 
 

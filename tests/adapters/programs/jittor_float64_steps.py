@@ -8,7 +8,7 @@ from framebench import adapters
 from framebench.adapters.jittor.float64 import NoFloat64
 from framebench.suite.profiles import list_cases
 from framebench.suite.tensors import measure_errors
-from framebench.worker.observe import first_steps
+from framebench.worker.observe import make_first_steps
 
 CASES = {case.id: case for case in list_cases()}
 
@@ -17,7 +17,7 @@ def largest_error(case):
     adapter = adapters.load(case)
     adapter.float64 = True
     adapter.build()
-    observed = first_steps(adapter)[1]
+    observed = make_first_steps(adapter)[1]
     values = case.spec.golden[case.golden_key]
     tensors = case.spec.golden_tensors.get(case.golden_key, {})  # none where no model stays
     assert observed.tensors.keys() == tensors.keys()

@@ -8,7 +8,7 @@ from dataclasses import replace
 from framebench import adapters
 from framebench.suite.result import to_json
 from framebench.suite.selectors import parse
-from framebench.worker import mathematics, worker
+from framebench.worker import mathematics, stepping, worker
 
 importlib.import_module(f"framebench.adapters.{parse(sys.argv[1]).framework}")
 unfreeze, gc.unfreeze = gc.unfreeze, lambda: None  # which each adapter calls
@@ -25,7 +25,7 @@ for case_id in sorted(sys.argv[1:], key=lambda case_id: "gc_frozen" in case_id):
         verified, verification = worker.make_verified_steps(adapter)
         losses = []
         for _ in range(3 if adapter.case.stage.trains else 0):
-            worker.timed_step(adapter)
+            stepping.make_timed_step(adapter)
             losses.append(adapter.loss())
         again = worker.verify_again(adapter, losses, verified.tolerances)
         verification = replace(

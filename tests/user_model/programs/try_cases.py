@@ -23,7 +23,7 @@ from framebench.suite.user_file import NAME, list_definitions, load_file
 from framebench.user_file import reference
 from framebench.worker.mathematics import Baseline, check_in_float64
 from framebench.worker.verification import make_verified_steps
-from framebench.worker.worker import failure, peaks
+from framebench.worker.worker import describe_failure, measure_peaks
 
 BATCH = 8
 gc.unfreeze = lambda: None  # which each adapter calls
@@ -78,7 +78,7 @@ def tried(file: Path, strategies: list[str]) -> dict[str, Any]:
     case = Case.from_id(f"own/torch/train/fp32/b{BATCH}/mine")
     adapter = adapters.load(case)
     adapter.build()
-    peak = [peaks(adapter)["host.rss"] for _ in range(3)][-1]
+    peak = [measure_peaks(adapter)["host.rss"] for _ in range(3)][-1]
     found = {
         "peak": peak,
         "holders": adapter.untracked_bytes(),
@@ -120,7 +120,7 @@ def in_a_child(work: Callable[..., object], *arguments: object) -> Any:
         try:
             result: object = work(*arguments)
         except BaseException as error:
-            result = {"fault": failure(error)["blamed"] or repr(error)}  # type: ignore[arg-type]
+            result = {"fault": describe_failure(error)["blamed"] or repr(error)}  # type: ignore[arg-type]
         os.write(theirs, json.dumps(result).encode())
         os._exit(0)
     os.close(theirs)

@@ -12,7 +12,7 @@ import jittor as jt
 from framebench import adapters
 from framebench.adapters.jittor.probe import load_probe
 from framebench.suite.case import Case
-from framebench.worker.worker import peaks
+from framebench.worker.worker import measure_peaks
 
 FILE = """
 import jittor as jt
@@ -37,7 +37,7 @@ def read(case: Case) -> dict[str, int]:
     adapter: Any = adapters.load(case)
     adapter.build()
     for _ in range(2):
-        peak = peaks(adapter)["allocator.in_use"]
+        peak = measure_peaks(adapter)["allocator.in_use"]
     beyond = peak - load_probe().peak_bytes()
     adapter.one_step()
     operations = jt.number_of_lived_ops()

@@ -18,7 +18,7 @@ from framebench import adapters
 from framebench.instruments import host
 from framebench.suite.case import Case
 from framebench.suite.user_file import list_definitions
-from framebench.worker.worker import peaks
+from framebench.worker.worker import measure_peaks
 
 
 def warm_up() -> None:
@@ -79,7 +79,7 @@ def report(file: Path) -> dict[str, object]:
     (file.parent / "own.json").write_text(json.dumps(facts))
     adapter = adapters.load(Case.from_id("own/torch/train/fp32/b64/mine"))
     adapter.build()
-    read = [peaks(adapter)["host.rss"] for _ in range(3)]
+    read = [measure_peaks(adapter)["host.rss"] for _ in range(3)]
     result = {
         "peak": read[-1],
         "holders": adapter.untracked_bytes(),

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from framebench import adapters
 from framebench.suite.case import Case
-from framebench.worker.worker import peaks
+from framebench.worker.worker import measure_peaks
 
 MODEL = """
 import torch
@@ -36,7 +36,7 @@ def read(folder: Path, strategy: str, kinds: int) -> dict[str, object]:
     (folder / "own.json").write_text(json.dumps(facts))
     adapter = adapters.load(Case.from_id(f"own/torch/train/{strategy}/b64/mine"))
     adapter.build()
-    peak = [peaks(adapter)["host.rss"] for _ in range(3)][-1]
+    peak = [measure_peaks(adapter)["host.rss"] for _ in range(3)][-1]
     weights = sum(weight.nbytes for weight in adapter.parameters())
     return {
         "peak": peak,

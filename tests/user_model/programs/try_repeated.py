@@ -11,7 +11,7 @@ from framebench import adapters
 from framebench.adapters.torch import checkpoint
 from framebench.suite.case import Case
 from framebench.user_file import reference
-from framebench.worker.observe import first_steps
+from framebench.worker.observe import make_first_steps
 
 FILE = Path(sys.argv[1])
 os.environ["FRAMEBENCH_OWN"] = str(FILE.parent)
@@ -24,7 +24,7 @@ reference.survey(Case.from_id("own/torch/train/fp32/b4/mine"), lambda message: N
 def proven() -> bool:
     adapter = adapters.load(Case.from_id("own/torch/train/checkpoint/b4/mine"))
     adapter.build()
-    first_steps(adapter)
+    make_first_steps(adapter)
     return adapter.judge_effect().proven
 
 

@@ -15,9 +15,9 @@ from framebench.suite.case import Case
 from framebench.suite.user_file import DoesNotApply
 from framebench.user_file.reference import survey
 from framebench.worker.mathematics import Baseline, check_in_float64
-from framebench.worker.stepping import timed_step
+from framebench.worker.stepping import make_timed_step
 from framebench.worker.verification import make_verified_steps, verify_again
-from framebench.worker.worker import failure
+from framebench.worker.worker import describe_failure
 
 BASE = {"train": "fp32", "eval": "no_grad"}
 FRAMEWORK = sys.argv[2] if len(sys.argv) > 2 else "torch"
@@ -40,7 +40,7 @@ def verified(case: Case, baseline: Baseline) -> dict[str, object]:
     first, verification = make_verified_steps(adapter)
     losses = []
     for _ in range(4):
-        timed_step(adapter)
+        make_timed_step(adapter)
         losses.append(adapter.loss())
     later = verify_again(adapter, losses, first.tolerances)
     reason = (
@@ -87,7 +87,7 @@ def all_of(file: Path, scenario: str, strategies: list[str]) -> dict[str, object
                 Case.from_id(f"own/{FRAMEWORK}/{scenario}/{name}/b4/mine"), baseline
             )
     except (Exception, SystemExit) as error:
-        result = failure(error)
+        result = describe_failure(error)
         found["fault"] = result["blamed"] or result["message"]
         if "-v" in sys.argv:
             raise

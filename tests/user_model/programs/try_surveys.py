@@ -6,7 +6,7 @@ from pathlib import Path
 from framebench.adapters.torch import user_model
 from framebench.suite.case import Case
 from framebench.user_file.reference import survey
-from framebench.worker.worker import failure
+from framebench.worker.worker import describe_failure
 
 said = {}
 for name, file in json.loads(sys.argv[1]).items():
@@ -24,6 +24,6 @@ for name, file in json.loads(sys.argv[1]).items():
             f" | {found['accumulation']} | {found['without_gradient']['first']} without a gradient"
         )
     except (Exception, SystemExit) as error:
-        told = failure(error)
+        told = describe_failure(error)
         said[name] = "OOM " * told["oom"] + told["blamed"]
 print(json.dumps(said))
