@@ -10,7 +10,7 @@ from framebench.worker import mathematics
 
 models = []
 alive = []
-compare = mathematics.first_steps
+compare = mathematics.make_first_steps
 
 
 def count_models(adapter):
@@ -19,7 +19,7 @@ def count_models(adapter):
     return compare(adapter)
 
 
-mathematics.first_steps = count_models
+mathematics.make_first_steps = count_models
 with tempfile.TemporaryDirectory() as folder:
     mathematics.check_all(
         {"cases": json.loads(sys.argv[1]), "file": str(Path(folder) / "lines")},
