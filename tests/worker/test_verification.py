@@ -160,7 +160,8 @@ def timed(monkeypatch: pytest.MonkeyPatch) -> Callable[..., Any]:
         run.loss = lambda: next(later)
         run.restore = lambda: setattr(run, "restored", True)
         monkeypatch.setattr(
-            "framebench.worker.verification.make_first_steps", lambda adapter: ([0.1, 0.1], observed)
+            "framebench.worker.verification.make_first_steps",
+            lambda adapter: ([0.1, 0.1], observed),
         )
         monkeypatch.setattr(
             "framebench.worker.verification.describe_late_result", lambda adapter: ""
