@@ -75,7 +75,7 @@ def test_room_on_a_gpu_is_what_each_variant_has_taken_of_it(
     free = iter((1000, 700, 350))
     monkeypatch.setattr(room, "read_free_gpu_memory", lambda: next(free))
     found = room.Capacity()
-    alive: Any = [SimpleNamespace(held=lambda: 1)]
+    alive: Any = [SimpleNamespace(read_resident_peak=lambda: 1)]
     found.enter()
     assert (found.taken_on_gpu, found.fits_more(alive)) == ([300], True)
     found.enter()

@@ -60,7 +60,7 @@ class Process:
 def process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> type[Process]:
     monkeypatch.setenv("FRAMEBENCH_CACHE", str(tmp_path / "cache"))
     monkeypatch.setattr(mathematics, "Worker", Process)
-    monkeypatch.setattr(Options, "cores", lambda _: (0, 1))
+    monkeypatch.setattr(Options, "list_cores", lambda _: (0, 1))
     Process.started, Process.deadly = [], set()
     return Process
 

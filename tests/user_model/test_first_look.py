@@ -37,7 +37,7 @@ class Told:
         self.look = FirstLook(run, 0.0, 2**20, self.table)
         monkeypatch.setattr(looks, "run_side_by_side", self.run_side_by_side)
         monkeypatch.setattr(time, "monotonic", lambda: self.now)
-        monkeypatch.setattr(Options, "cores", lambda options: (1, 0))
+        monkeypatch.setattr(Options, "list_cores", lambda options: (1, 0))
 
     def run_side_by_side(self, variants: list[Variant], run: Any) -> list[Any]:
         self.now += self.seconds
