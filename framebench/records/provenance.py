@@ -11,7 +11,7 @@ import re
 import shlex
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -31,6 +31,18 @@ BFLOAT16 = {"avx512_bf16", "amx_bf16", "bf16"}  # as x86 and ARM processors name
 MEASURING = ("framebench", "models", "benchmarks")  # the packages that a measurement imports
 # What git is asked about: measurements write the rest, and what they have written changes none.
 CODE = (".", ":!results", ":!studies/*/data/*")
+# Variables by which git takes another repository than that of the folder: it sets them for its
+# hooks, of which one may start framebench.
+OF_REPOSITORY = (
+    "GIT_DIR",
+    "GIT_WORK_TREE",
+    "GIT_COMMON_DIR",
+    "GIT_INDEX_FILE",
+    "GIT_OBJECT_DIRECTORY",
+    "GIT_ALTERNATE_OBJECT_DIRECTORIES",
+    "GIT_NAMESPACE",
+    "GIT_PREFIX",
+)
 # Where the files lie whose hash stands for a commit. Installed, all are in the package.
 CODE_FOLDERS = (PACKAGE, ROOT / "models", ROOT / "benchmarks") if CHECKOUT else (PACKAGE,)
 MOST_WORDS = 12  # of the command that a record keeps
@@ -39,18 +51,31 @@ MOST_WORDS = 12  # of the command that a record keeps
 def query_git(*arguments: str) -> str | None:
     """Return the answer to a git query on the project, or None without git or a repository.
 
-    An installed copy is not asked, since it may lie in another repository, nor one whose commit
-    $FRAMEBENCH_COMMIT tells, since it may have the repository of an older one.
+    Neither an installed copy nor a checkout without a repository of its own is asked about, since
+    it may lie in another project's, nor one whose commit $FRAMEBENCH_COMMIT tells, since it may
+    have the repository of an older one.
     """
-    if not CHECKOUT or "FRAMEBENCH_COMMIT" in os.environ:
+    has_repository = CHECKOUT and (ROOT / ".git").exists()
+    if not has_repository or "FRAMEBENCH_COMMIT" in os.environ:
         return None
     try:
         done = subprocess.run(
-            ["git", *arguments], cwd=ROOT, capture_output=True, text=True, timeout=20, check=True
+            ["git", *arguments],
+            cwd=ROOT,
+            env=drop_repository(os.environ),
+            capture_output=True,
+            text=True,
+            timeout=20,
+            check=True,
         )
     except (OSError, subprocess.SubprocessError):
         return None
     return done.stdout.strip()
+
+
+def drop_repository(variables: Mapping[str, str]) -> dict[str, str]:
+    """Return the variables without those by which git takes another folder's repository."""
+    return {name: value for name, value in variables.items() if name not in OF_REPOSITORY}
 
 
 def find_commit() -> str | None:

@@ -37,7 +37,7 @@ import framebench
 from framebench.analysis.selection import Measured, select_cases
 from framebench.asv.cases import SuiteClass
 from framebench.records.pins import REQUIREMENTS
-from framebench.records.provenance import ROOT
+from framebench.records.provenance import ROOT, drop_repository
 from framebench.records.record import Record, count_work
 from framebench.suite.case import Case
 
@@ -300,9 +300,12 @@ def write_repository(releases: list[Release], where: Path) -> dict[Release, str]
 
 
 def git(where: Path, *arguments: str, **variables: str) -> str:
-    """Run git without the user's settings. Return what it prints. Raises NoHistoryError."""
+    """Run git without the user's settings. Return what it prints. Raises NoHistoryError.
+
+    The repository is that of the folder, also where a hook of another one has started this.
+    """
     environment = {
-        **os.environ,
+        **drop_repository(os.environ),
         **variables,
         "GIT_CONFIG_GLOBAL": os.devnull,
         "GIT_CONFIG_NOSYSTEM": "1",
@@ -440,7 +443,8 @@ class Regression:
 def publish(config_file: Path = CONFIG) -> list[Regression]:
     """Run `asv publish`. Return the regressions that it lists. Raises NoHistoryError."""
     command = [sys.executable, "-m", "asv", "--config", str(config_file), "publish", "--no-pull"]
-    done = subprocess.run(command, capture_output=True, text=True)
+    variables = drop_repository(os.environ)
+    done = subprocess.run(command, env=variables, capture_output=True, text=True)
     if done.returncode:
         lines = (done.stderr or done.stdout).strip().splitlines() or ["no reason given"]
         raise NoHistoryError(f"asv publish failed: {lines[-1]}")

@@ -73,6 +73,21 @@ def test_a_step_between_two_releases_is_a_regression(config: Path, rise: float) 
     assert [name for name, *_ in listed] == [FP32_PEAK]
 
 
+def test_a_hook_of_another_repository_gets_no_commit_of_ours(
+    config: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """git tells its hooks, and what they start, which repository is meant."""
+    users = tmp_path / "users"
+    users.mkdir()
+    subprocess.run(["git", "init", "-q"], cwd=users, check=True)
+    before = sorted(users.rglob("*"))
+    monkeypatch.setenv("GIT_DIR", str(users / ".git"))
+    monkeypatch.setenv("GIT_INDEX_FILE", str(users / ".git" / "index"))
+    history.write([measured(FP32, version, 100.0) for version in RELEASES], config)
+    assert history.publish(config) == []
+    assert sorted(users.rglob("*")) == before
+
+
 def test_releases_without_a_change_are_no_regression(config: Path) -> None:
     """Peaks repeat to 0.1 %."""
     noise = [0.05, -0.1, 0.0, 0.1, -0.05, 0.08, -0.02, 0.1]

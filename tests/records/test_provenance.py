@@ -97,6 +97,40 @@ def test_a_repository_that_git_refuses_is_none(
     assert provenance.find_code().startswith("files-")
 
 
+def make_other_repository(folder: Path) -> Path:
+    """Make another project's repository with one commit, and return its `.git`."""
+    folder.mkdir(exist_ok=True)
+    author = ("-c", "user.name=A", "-c", "user.email=a@example.org")
+    commit = (*author, "commit", "-q", "--allow-empty", "-m", "of another project")
+    for command in (("init", "-q"), commit):
+        subprocess.run(["git", *command], cwd=folder, check=True)
+    return folder / ".git"
+
+
+def test_a_checkout_without_git_inside_another_repository_is_not_named_by_its_commit(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As an archive that was unpacked in a folder that git tracks."""
+    make_other_repository(tmp_path)
+    (tmp_path / "unpacked").mkdir()
+    monkeypatch.setattr(provenance, "ROOT", tmp_path / "unpacked")
+    assert provenance.find_commit() is None
+    assert provenance.is_dirty() is None
+    assert provenance.name_code().startswith("files-")
+
+
+@pytest.mark.parametrize("name", ["GIT_DIR", "GIT_COMMON_DIR", "GIT_INDEX_FILE"])
+def test_a_hook_of_git_does_not_name_another_repository(
+    name: str, repository: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """git tells its hooks, and what they start, which repository is meant."""
+    before = provenance.find_commit(), provenance.is_dirty(), provenance.name_code()
+    other = make_other_repository(tmp_path / "other")
+    monkeypatch.setenv(name, str(other / "index" if name.endswith("FILE") else other))
+    assert (provenance.find_commit(), provenance.is_dirty(), provenance.name_code()) == before
+    assert before[0] is not None
+
+
 @pytest.mark.parametrize(
     "change",
     [

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import itertools
 import json
+import os
 import shutil
 import subprocess
 import sys
@@ -21,7 +22,7 @@ from typing import Any
 
 from asv.graph import Graph
 
-from framebench.records.provenance import ROOT
+from framebench.records.provenance import ROOT, drop_repository
 from framebench.records.record import Record
 from framebench.versions import asv_history
 
@@ -127,6 +128,7 @@ def run_publish(configuration: dict[str, object], folder: Path) -> None:
         subprocess.run(
             command,
             cwd=folder,
+            env=drop_repository(os.environ),
             capture_output=True,
             text=True,
             timeout=LIMIT_S,
