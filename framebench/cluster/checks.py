@@ -28,7 +28,7 @@ from framebench.records import store
 from framebench.records.provenance import hash_hardware
 from framebench.records.record import INSTRUMENTS, ROUNDS, Record
 from framebench.suite.case import Case
-from framebench.suite.protocol import VERSION
+from framebench.suite.protocol import REFERENCE_FLOP, VERSION
 from framebench.suite.result import Mathematics, Verification
 
 MOST_FILES = 200_000
@@ -37,6 +37,10 @@ CLOCK_S = 1e-3  # by which two clocks may disagree on a turn
 # than the reference matmul in float32 of the same round, on the same core
 FASTER = {"fp32": 2.0, "narrow": 64.0}
 MOST_FLOPS = 1e16  # a second, of a GPU
+# of a machine, what numbers rest on, and as what it is said
+HARDWARE = {"cpu": str, "cores": int, "memory_bytes": int, "system": str}
+EVIDENCE_DEPTH = 3  # of lists in lists
+MOST_COUNTED = 2**63
 
 
 @dataclass
@@ -126,6 +130,8 @@ def check_place(file: str, record: Record) -> Iterator[str]:
     machine, environment, case, name = Path(file).parts[-4:]
     framework, version = record.parsed.framework, record.framework_version
     origin = record.provenance
+    if not version and (record.peaks or record.step_s):
+        yield f"it has measurements, and says no version of {framework}"
     if machine != origin.machine:
         yield f"lies under the machine {machine}, and says {origin.machine}"
     if not environment.startswith(f"{framework}-") or (
@@ -147,11 +153,16 @@ def check_origin(record: Record, now: datetime) -> Iterator[str]:
         yield f"no commit ({origin.commit}): nobody can tell which code measured"
     if origin.measured_at > now + timedelta(days=1):
         yield f"measured in the future, at {origin.measured_at.isoformat()}"
-    missing = [
-        name for name in ("cpu", "cores", "memory_bytes", "system") if not origin.hardware.get(name)
-    ]
+    missing = [name for name in HARDWARE if not origin.hardware.get(name)]
     if missing:
         yield f"nothing is said of the machine's {', '.join(missing)}"
+    for name, kind in HARDWARE.items():
+        fact = origin.hardware.get(name)
+        is_negative = isinstance(fact, int) and fact < 0
+        if fact and (type(fact) is not kind or is_negative):
+            yield f"the machine's {name} is {describe_value(fact)}, which is no {kind.__name__}"
+    if origin.calibration and origin.calibration.measured_at.tzinfo is None:
+        yield f"calibrated at {origin.calibration.measured_at.isoformat()}, in no time zone"
     if origin.planted:
         yield "a slowdown or memory was planted: no measurement of the case"
 
@@ -166,6 +177,28 @@ def check_status(record: Record) -> Iterator[str]:
         yield f"{record.status} for no reason that it says"
     if record.status == "ok" and record.effect is None:
         yield "ok, but nothing tells whether the strategy took effect"
+    for name, count in (record.effect.evidence if record.effect else {}).items():
+        if not is_evidence(count):
+            yield f"its evidence {name!r} is {describe_value(count)}, which counts nothing"
+
+
+def is_evidence(value: object, depth: int = 0) -> bool:
+    """Return whether a proof could have counted, named or answered this.
+
+    What is counted is not below zero; several are in a list or by name.
+    """
+    if isinstance(value, list):
+        return depth < EVIDENCE_DEPTH and all(is_evidence(each, depth + 1) for each in value)
+    if isinstance(value, dict):
+        return is_evidence([*value.values()], depth)
+    if isinstance(value, (int, float)):
+        return 0 <= value <= MOST_COUNTED
+    return value is None or isinstance(value, str)
+
+
+def describe_value(value: object) -> str:
+    """Return a stranger's value, shortened."""
+    return repr(value)[:40]
 
 
 def check_verification(record: Record) -> Iterator[str]:
@@ -173,6 +206,8 @@ def check_verification(record: Record) -> Iterator[str]:
     verification = record.verification
     if not verification or not verification.passed:
         return
+    if not (verification.relative_error or verification.tensors or verification.reason):
+        yield "passed, though nothing was compared"
     beyond = list_beyond_tolerance(verification)
     if beyond:
         yield f"passed, though {', '.join(beyond)} is beyond its tolerance"
@@ -283,9 +318,24 @@ def check_times(record: Record) -> Iterator[str]:
     if not record.step_s:
         return
     turns = record.turns_taken
+    if turns.steps < 1:
+        yield f"times of {turns.steps} steps"
+    if not turns.block.strip():
+        yield "its block has no name"
+    if record.provenance.threads is None:
+        yield "it has times, and says no number of threads"
+    if turns.reference_s and turns.reference_flop != REFERENCE_FLOP:
+        yield (
+            f"a reference matmul of {turns.reference_flop:.6g} operations, where it has "
+            f"{REFERENCE_FLOP:,}"
+        )
+    if min(record.instructions, default=1) < 1:
+        yield f"a step of {min(record.instructions)} instructions"
     process_s = record.spent_s.get("total")
     steps_s = turns.steps * sum(record.step_s)
-    if process_s is not None and steps_s > process_s + CLOCK_S:
+    if process_s is None:
+        yield "it has times, and does not say how long its process took"
+    elif steps_s > process_s + CLOCK_S:
         count = turns.steps * len(record.step_s)
         yield f"{count} steps took {steps_s:.3g} s of a process that took {process_s:.3g} s"
     if len(record.step_s) >= 4 and len(set(record.step_s)) == 1:

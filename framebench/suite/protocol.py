@@ -28,6 +28,7 @@ from framebench.suite.tensors import Summaries
 VERSION = 3
 # begins the names of the blocks of studies/noise that are for memory
 MEMORY_STUDY = "study-memory"
+REFERENCE_FLOP = 2**32  # of the reference matmul that blocks have between their turns
 LOSS_STEPS = 1  # the second verified loss is observed after this many updates
 
 Part = Literal["time", "memory", "look"]  # "look": memory, and verification without times

@@ -15,10 +15,11 @@ from typing import Any
 
 import numpy as np
 
+from framebench.suite.protocol import REFERENCE_FLOP
 from framebench.worker.worker import Abandoned, Emit, read_orders, serve
 
-SIZE, REPEATS = 1024, 2  # some 50 ms on a core of 80 GFLOP/s
-FLOP = 2.0 * SIZE**3 * REPEATS
+SIZE = 1024
+REPEATS = REFERENCE_FLOP // (2 * SIZE**3)  # some 50 ms on a core of 80 GFLOP/s
 
 
 def work(orders: dict[str, Any], emit: Emit) -> dict[str, Any]:
@@ -31,7 +32,7 @@ def work(orders: dict[str, Any], emit: Emit) -> dict[str, Any]:
     a = np.random.default_rng(0).standard_normal((SIZE, SIZE)).astype(np.float32)
     out = np.empty_like(a)
     multiply(a, out)
-    emit({"flop": FLOP})
+    emit({"flop": float(REFERENCE_FLOP)})
     for command in read_orders():
         if "finish" in command:
             return {}

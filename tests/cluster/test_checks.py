@@ -201,6 +201,74 @@ TAMPERED: dict[str, tuple[Change, str]] = {
         lambda r: r.update(case="transformer/torch/varlen/padded/b9999999/cpu"),
         "lies under the case",
     ),
+    "a larger reference": (
+        lambda r: r["turns"].update(reference_flop=1e300),
+        "matmul of 1e.300 operations, where it has 4,294,967,296",
+    ),
+    "no threads": (lambda r: r["provenance"].update(threads=None), "no number of threads"),
+    "no time of its process": (lambda r: r.update(spent_s={}), "how long its process took"),
+    "fewer instructions than none": (
+        lambda r: r.update(instructions=[-5] * len(r["step_s"])),
+        "a step of -5 instructions",
+    ),
+    "compared with nothing": (
+        lambda r: r["verification"].update(relative_error={}, tensors={}, tolerance={}),
+        "nothing was compared",
+    ),
+    "no version": (lambda r: r["provenance"].update(versions={}), "no version of torch"),
+    "an empty version": (
+        lambda r: r["provenance"].update(versions={"torch": ""}),
+        "no version of torch",
+    ),
+    "a version that is a label alone": (
+        lambda r: r["provenance"].update(versions={"torch": "+cpu"}),
+        "no version of torch",
+    ),
+    "times of no steps": (lambda r: r["turns"].update(steps=0), "times of 0 steps"),
+    "a block without a name": (lambda r: r["turns"].update(block=""), "block has no name"),
+    "a block of blanks": (lambda r: r["turns"].update(block=" \t"), "block has no name"),
+    "evidence below zero": (
+        lambda r: r["effect"].update(evidence={"calls": -1e308}),
+        "evidence 'calls' is -1e.308",
+    ),
+    "evidence that is negative in a list": (
+        lambda r: r["effect"].update(evidence={"calls": [1, -1]}),
+        "evidence 'calls'",
+    ),
+    "evidence beyond counting": (
+        lambda r: r["effect"].update(evidence={"calls": 10**400}),
+        "evidence 'calls' is 1000",
+    ),
+    "evidence in a depth": (
+        lambda r: r["effect"].update(evidence={"calls": [[[[[[1]]]]]]}),
+        "evidence 'calls'",
+    ),
+    "a processor that is a list": (
+        lambda r: r["provenance"]["hardware"].update(cpu=["a", "b"]),
+        "cpu is .'a', 'b'., which is no str",
+    ),
+    "cores in words": (
+        lambda r: r["provenance"]["hardware"].update(cores="two"),
+        "cores is 'two', which is no int",
+    ),
+    "fewer cores than none": (
+        lambda r: r["provenance"]["hardware"].update(cores=-2),
+        "cores is -2",
+    ),
+    "half a core": (
+        lambda r: r["provenance"]["hardware"].update(cores=0.5),
+        "cores is 0.5, which is no int",
+    ),
+    "a system that is a number": (
+        lambda r: r["provenance"]["hardware"].update(system=5),
+        "system is 5, which is no str",
+    ),
+    "a calibration in no time zone": (
+        lambda r: r["provenance"].update(
+            calibration={"measured_at": "2026-11-01T00:00:00", "passed": True}
+        ),
+        "in no time zone",
+    ),
     "an order to the terminal": (
         lambda r: r["provenance"].update(versions={"torch": "\x1b[2J\n"}),
         r"torch \?\[2J\?",
