@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from pathlib import Path
 from typing import Any
 
 from asv import environment, util
@@ -24,6 +25,8 @@ from framebench.records.provenance import ROOT
 from framebench.strategies.strategy import FRAMEWORKS
 from framebench.suite.case import UnknownCase
 from framebench.suite.profiles import list_profile_cases
+
+CHILD = Path(__file__).with_name("child.py")
 
 
 class FrameworkEnvironment(environment.Environment):
@@ -91,7 +94,7 @@ class FrameworkEnvironment(environment.Environment):
         env["ASV_PYTHONPATH"] = os.pathsep.join(
             filter(None, [str(ROOT), env.get("ASV_PYTHONPATH")])
         )
-        started = util.check_output([sys.executable, *args], env=env, **kwargs)
+        started = util.check_output([sys.executable, str(CHILD), *args], env=env, **kwargs)
         if isinstance(started, subprocess.Popen):
             run.current.servers.append(started)
         return started

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import TextIO
 
 from framebench.engine.progress import format_duration
+from framebench.engine.terminal import make_line
 
 VARIABLE = "FRAMEBENCH_PROGRESS"
 
@@ -39,7 +40,7 @@ def send(environment: str, case: str, event: str) -> None:
     except OSError as error:
         raise NoListenerError(f"nobody reads {path}: {error.strerror}") from error
     with os.fdopen(pipe, "w") as file:
-        file.write(f"{environment}\t{case}\t{event}\n")
+        file.write(f"{environment}\t{case}\t{make_line(event)}\n")
 
 
 class Progress:

@@ -25,6 +25,7 @@ from framebench.asv.progress import Progress, listen
 from framebench.engine import environments
 from framebench.engine.runner import RESULTS
 from framebench.engine.session import Busy, Session, alone
+from framebench.engine.terminal import escape_control
 from framebench.records import provenance
 from framebench.records.pins import find_pinned_version
 from framebench.suite.profiles import find_profile, read_profile_name
@@ -114,7 +115,7 @@ def in_session(run: Callable[..., int | None]) -> Callable[..., int | None]:
             current.session.close(RESULTS)
         problem = current.outcome.problem()
         if problem:
-            raise util.UserError(problem)
+            raise util.UserError(escape_control(problem))
         return result
 
     return run_in_session
@@ -144,7 +145,7 @@ def in_own_environments(run_benchmarks: Callable[..., Any]) -> Callable[..., Any
                 current.open(benchmarks, results.params["machine"])
             env.prepare(current.building)
         if env.failure:
-            log.error(f"{env.name} cannot be used: {env.failure}")
+            log.error(f"{env.name} cannot be used: {escape_control(env.failure)}")
             current.outcome.failed_setups[env.framework] = env.failure
             skip_benchmarks(of_framework, env, results=results)
             of_framework = {}

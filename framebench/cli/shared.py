@@ -20,6 +20,7 @@ from rich.console import Console, ConsoleOptions, RenderableType
 from rich.segment import Segment
 
 from framebench.engine.session import Session, alone
+from framebench.engine.terminal import escape_control
 from framebench.models import spec
 from framebench.records import provenance
 from framebench.records.provenance import ALL
@@ -29,17 +30,6 @@ from framebench.suite.selectors import refuse_file, select
 
 if TYPE_CHECKING:
     from framebench.analysis.results import Results as Folder
-
-# Characters that move the cursor, change colours, titles or the direction of reading, or that no
-# terminal can show: of a file that is a stranger's they may not reach it.
-CONTROL = re.compile(
-    "[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]"
-)
-
-
-def escape_control(text: str) -> str:
-    r"""Return the text with control characters as `\u001b`, which is also what JSON writes."""
-    return CONTROL.sub(lambda match: f"\\u{ord(match[0]):04x}", text)
 
 
 class SafeConsole(Console):

@@ -13,6 +13,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from framebench.engine.blocks import Listener
 from framebench.engine.environments import describe
+from framebench.engine.terminal import make_line
 from framebench.models.spec import USER_MODEL
 from framebench.records import provenance, store
 from framebench.records.record import Record
@@ -130,7 +131,7 @@ def format_record(record: Record, step_s: float | None = None, width: int = 41) 
     """
     name = f"{record.case:<{width}}"
     if record.status != "ok":
-        return f"{name} {record.status}: {record.reason}"
+        return f"{name} {record.status}: {make_line(str(record.reason))}"
     # the instrument that its table has
     instrument = record.step_instrument
     if record.parsed.workload == USER_MODEL:

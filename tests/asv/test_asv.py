@@ -4,12 +4,14 @@ interrupted run resumes.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import subprocess
 import time
 from collections import Counter
 
+import psutil
 import pytest
 
 from framebench.engine.environments import Environment
@@ -94,6 +96,48 @@ def test_an_interrupted_run_resumes(clone: Clone) -> None:
         "nothing lost, nothing measured twice"
     )
     assert len({r.provenance.session for r in newest}) == 1
+
+
+def list_marked(mark: str) -> list[psutil.Process]:
+    """Return the processes that have inherited this variable's value."""
+    marked = []
+    for process in psutil.process_iter():
+        with contextlib.suppress(psutil.Error):
+            if process.environ().get("FRAMEBENCH_TEST_KILLED") == mark:
+                marked.append(process)
+    return marked
+
+
+def is_measuring(process: psutil.Process) -> bool:
+    try:
+        return "framebench.worker.worker" in process.cmdline()
+    except psutil.Error:
+        return False
+
+
+def test_nothing_goes_on_when_asv_is_killed(clone: Clone) -> None:
+    """The results are free then: whoever measures next would be disturbed."""
+    clone.commit("a third")
+    before = len(clone.records())
+    mark = str(clone.root)
+    process = subprocess.Popen(
+        clone.command("run", "--machine", "test", f"--bench={TWO_BLOCKS}"),
+        cwd=clone.root,
+        env={**clone.variables, "FRAMEBENCH_TEST_KILLED": mark},
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
+    while not any(map(is_measuring, list_marked(mark))):
+        assert process.poll() is None
+        time.sleep(0.1)
+    process.kill()
+    process.wait()
+    started = list_marked(mark)
+    psutil.wait_procs(started, 5)
+    assert list_marked(mark) == []
+    assert clone.run(TWO_BLOCKS).returncode == 0
+    newest = sorted(clone.records(), key=lambda r: r.provenance.measured_at)[before:]
+    assert Counter(r.case for r in newest) == Counter(OF_TWO_BLOCKS)
 
 
 def test_show_compare_and_publish(clone: Clone) -> None:

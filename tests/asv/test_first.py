@@ -15,7 +15,7 @@ import pytest
 
 from framebench.analysis.reports import answer
 from framebench.asv import building
-from framebench.asv.progress import Progress
+from framebench.asv.progress import VARIABLE, Progress, send
 from framebench.engine import environments
 from framebench.engine.runner import explain_unsupported
 from framebench.models import spec
@@ -119,6 +119,23 @@ def test_results_are_shown_as_they_come() -> None:
     assert lines[2].startswith("1 of 3 cases, about ")
     assert lines[3:5] == ["  b 2 MiB", "  c unsupported"]
     assert lines[5].startswith("2 of 3 cases, about ")
+
+
+def test_an_exception_of_several_lines_is_one_event(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Those of JAX have pages, with tabs, and those of Jittor have colours."""
+    pipe = tmp_path / "progress"
+    os.mkfifo(pipe)
+    monkeypatch.setenv(VARIABLE, str(pipe))
+    lines: list[str] = []
+    progress = Progress(lambda: 1, lines.append, lines.append)
+    with os.fdopen(os.open(pipe, os.O_RDWR), "r") as reader:
+        send("jax==1", "a", "end: a crashed: first line\n\tat\tb\x1b[31m\n")
+        send("jax==1", "a", "done")
+        progress.receive(reader.readline())
+        assert reader.readline() == "jax==1\ta\tdone\n"
+    assert lines == ["  a crashed: first line at b\\u001b[31m"]
 
 
 def test_the_answer_lists_each_failed_case_of_the_last_run_with_its_cause() -> None:
