@@ -31,7 +31,7 @@ from framebench.cluster.units import list_finished, select_unfinished
 from framebench.engine import environments, recording
 from framebench.engine.environments import SetupError
 from framebench.engine.request import RunRequest
-from framebench.records import provenance
+from framebench.records import provenance, store
 
 Say = Callable[[str], None]
 ARRAY = 1000  # jobs: the most that Slurm takes at once unless it is set up for more
@@ -41,6 +41,7 @@ USABLE = ("idle", "mix", "alloc", "comp")  # states of a node, as sinfo shortens
 FOLDER = ".slurm"  # of the results folder: what submitit writes, and the jobs' output
 # what submitit raises where sbatch takes no job
 REFUSED = (FailedJobError, FailedSubmissionError, OSError)
+MOST_BYTES = 2**26  # of the file of jobs
 LOG = "units.log"  # of each machine: when which unit began and ended there
 
 
@@ -64,14 +65,21 @@ class Jobs:
         return self.results / FOLDER / "jobs.json"
 
     def read_ids(self) -> dict[str, str]:
-        """Return the job of each unit that was submitted, by the unit's mark."""
-        return json.loads(self.file.read_text()) if self.file.exists() else {}
+        """Return the job of each unit that was submitted, by the unit's mark.
+
+        What cannot be read names none: the folder may be a stranger's.
+        """
+        try:
+            jobs = json.loads(store.read_bytes(self.file, MOST_BYTES))
+        except (store.BadRecord, ValueError, RecursionError):
+            return {}
+        if not isinstance(jobs, dict):
+            return {}
+        return {mark: job for mark, job in jobs.items() if isinstance(job, str)}
 
     def write_ids(self, ids_by_mark: dict[str, str]) -> None:
         """Write the job of each unit, by the unit's mark."""
-        temporary = self.file.with_suffix(".tmp")
-        temporary.write_text(json.dumps(ids_by_mark))
-        os.replace(temporary, self.file)
+        store.write_atomically(json.dumps(ids_by_mark), self.file)
 
     def make_executor(self, name: str, **more: Any) -> SlurmExecutor:
         """Return what submits jobs of a name. Raises SetupError for a setting that there is not."""

@@ -11,6 +11,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import re
 import secrets
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -22,6 +23,7 @@ from filelock import FileLock, Timeout
 from framebench.records import provenance, store
 
 LOCK = ".lock"
+ID = re.compile(r"[0-9a-f]{12}")  # of a session: it goes into variables and names of folders
 
 
 class Busy(Exception):
@@ -93,11 +95,9 @@ class Session:
             session = cls(**json.loads(store.read_bytes(file)))
         except (store.BadRecord, ValueError, TypeError, RecursionError):
             return None
-        is_same_run = isinstance(session.id, str) and (session.code, session.selector) == (
-            code,
-            selector,
-        )
-        return session if is_same_run else None
+        is_same_run = (session.code, session.selector) == (code, selector)
+        is_id = isinstance(session.id, str) and ID.fullmatch(session.id)
+        return session if is_same_run and is_id else None
 
     def path(self, results: Path, state: str = "session") -> Path:
         """Return its own file, which other commands leave alone."""

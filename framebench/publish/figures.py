@@ -15,6 +15,7 @@ from framebench.analysis.results import Results
 from framebench.budget.max_batch import figure as max_batch
 from framebench.devices import figure as devices
 from framebench.explain import figure as explain
+from framebench.records.store import write_atomically
 from framebench.versions import figure as versions
 
 
@@ -76,6 +77,6 @@ def save(
     with start_drawing_pool() as pool:
         for picture in render_all(pool, chosen):
             path = folder / f"{picture.name}.svg"
-            path.write_text(picture.svg, encoding="utf-8")
+            write_atomically(picture.svg, path)
             paths.append(path)
     return paths

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 import time
@@ -121,13 +122,16 @@ def test_another_session_leaves_an_unfinished_one_alone(
         b'{"id": 3}',
         b'{"id": 3, "code": "abc", "selector": "quick"}',
         b'{"id": "x", "code": "def", "selector": "quick"}',
+        b'{"id": "0123\\u0000456789", "code": "abc", "selector": "quick"}',
+        b'{"id": "../../../x", "code": "abc", "selector": "quick"}',
+        b'{"id": "x y", "code": "abc", "selector": "quick"}',
     ],
 )
 def test_a_file_that_is_none_is_a_new_session(results: Path, content: bytes) -> None:
     results.mkdir()
     Session("", "abc", "quick").path(results).write_bytes(content)
     opened = Session.open(results, "abc", "quick")
-    assert opened.id not in ("", "x", 3)
+    assert re.fullmatch("[0-9a-f]{12}", opened.id)
     assert Session.open(results, "abc", "quick") == opened
 
 

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from framebench.records.provenance import ROOT
+from framebench.records.store import write_atomically
 
 if TYPE_CHECKING:
     from nbformat import NotebookNode
@@ -83,6 +84,5 @@ def save(notebook: NotebookNode, target: Path) -> Path:
     """Write the notebook and return its path. Raises OSError."""
     import nbformat
 
-    target.parent.mkdir(parents=True, exist_ok=True)
-    nbformat.write(notebook, target)
+    write_atomically(nbformat.writes(notebook) + "\n", target)
     return target
