@@ -122,9 +122,9 @@ def run_command_line() -> None:
     from framebench.suite.case import UnknownCase
 
     warnings.showwarning = show_warning  # type: ignore[assignment]
-    for option, value in pairwise(sys.argv[1:]):
-        if option.startswith("-") and not value:
-            fail(f"after {option} comes '', which is no value: leave both out, or say what", 2)
+    option = find_empty_option(sys.argv[1:])
+    if option:
+        fail(f"after {option} comes '', which is no value: leave both out, or say what", 2)
     try:
         load_commands(sys.argv[1:])
         code = app(standalone_mode=False, prog_name="framebench")
@@ -139,6 +139,25 @@ def run_command_line() -> None:
     except OSError as error:
         fail(describe_error(error), 1)
     sys.exit(code)
+
+
+def find_empty_option(arguments: Sequence[str]) -> str | None:
+    """Return the first option whose value is empty or blank, if there is one: an unset variable of
+    a script, which would name the current folder, or what is chosen by default.
+
+    Behind `--` come the arguments of a user's own script, which may be empty.
+    """
+    words = list(arguments)
+    if "--" in words:
+        words = words[: words.index("--")]
+    for word in words:
+        option, equals, value = word.partition("=")
+        if option.startswith("--") and equals and not value.strip():
+            return option
+    for option, value in pairwise(words):
+        if option.startswith("-") and not value.strip():
+            return option
+    return None
 
 
 def show_warning(message: Warning | str, *_: object, **__: object) -> None:

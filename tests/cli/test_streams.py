@@ -15,6 +15,8 @@ from pathlib import Path
 import pytest
 
 from framebench.cli import shared
+from framebench.cli.__main__ import find_empty_option
+from framebench.engine import installed
 from framebench.records import store
 from tests.fake_records import CASE, RIGHT, record
 from tests.processes import COMMAND, framebench
@@ -82,8 +84,10 @@ def test_a_signal_at_any_moment_is_no_traceback(number: signal.Signals) -> None:
         ("show", "--machine", ""),
         ("report", "--to", ""),
         ("run", CASE.id, "--env", ""),
+        ("run", CASE.id, "--results", " "),
+        ("run", CASE.id, "--env", "\t"),
     ],
-    ids=lambda arguments: arguments[-2],
+    ids=lambda arguments: f"{arguments[-2]} {arguments[-1]!r}",
 )
 def test_an_empty_value_is_a_mistake(
     arguments: tuple[str, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -95,12 +99,52 @@ def test_an_empty_value_is_a_mistake(
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.parametrize("option", ["--results", "--env", "--profile", "--machine", "--to"])
+@pytest.mark.parametrize("value", ["", " "])
+def test_an_empty_value_behind_an_equals_sign_is_a_mistake(
+    value: str, option: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    command = "run" if option in ("--results", "--env", "--profile") else "report"
+    done = framebench(command, f"{option}={value}")
+    assert done.returncode == 2
+    assert f"after {option} comes ''" in done.stderr
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_an_empty_argument_of_a_users_script_is_the_scripts() -> None:
+    assert find_empty_option(["grow", "train.py", "--", "--name", "", "--path="]) is None
+    assert find_empty_option(["grow", "train.py", "--env", "", "--", "--name"]) == "--env"
+
+
 @pytest.mark.parametrize("program", ["/bin/true", "/bin/false", "/bin/echo"])
 def test_a_program_that_is_no_python_is_called_that(program: str, results: Path) -> None:
     done = framebench("run", CASE.id, "--env", program, "--results", str(results))
     assert done.returncode == 2
     assert f"{program} is no Python" in done.stderr
     assert "index" not in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("script", "said"),
+    [
+        ("while :; do echo x; done", "gave no answer in 2 s"),
+        ("while :; do echo x >&2; done", "gave no answer in 2 s"),
+        ("sleep 600", "gave no answer in 2 s"),
+        ("sleep 600 & exit 0", "is no Python"),
+        ("cat", "is no Python"),
+    ],
+)
+def test_a_program_that_answers_nothing_is_not_waited_for(
+    script: str, said: str, tmp_path: Path, results: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(installed, "LIMIT_S", 2.0)
+    program = tmp_path / "program"
+    program.write_text(f"#!/bin/sh\n{script}\n")
+    program.chmod(0o755)
+    done = framebench("run", CASE.id, "--env", str(program), "--results", str(results))
+    assert done.returncode == 2
+    assert said in done.stderr
 
 
 @pytest.fixture
