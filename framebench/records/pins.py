@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 from framebench.models.spec import UnknownName
@@ -9,12 +10,20 @@ from framebench.records.provenance import PACKAGE
 from framebench.strategies.strategy import FRAMEWORKS
 
 REQUIREMENTS = PACKAGE / "requirements"
+# What `tools/hash_pins.py` adds to a pinned file: hashes as pip takes them, each of one archive in
+# a line of its own, or in the first line why there are none.
+HASHES = re.compile(r" \\\n    --hash=\S+|\A# No hashes: .*\n")
+
+
+def remove_hashes(text: str) -> str:
+    """Return the text of a requirements file as it was before hashes were added."""
+    return HASHES.sub("", text)
 
 
 def read_pins(file: Path) -> dict[str, str]:
     """Return the package versions in a pinned requirements file, by name in lower case."""
     versions = {}
-    for line in file.read_text().splitlines():
+    for line in remove_hashes(file.read_text()).splitlines():
         requirement = line.split("#")[0].strip()
         if requirement:
             name, _, version = requirement.partition("==")
