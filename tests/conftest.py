@@ -17,12 +17,12 @@ import pytest
 from filelock import FileLock
 
 from framebench.cli.__main__ import COMMANDS, load_commands
-from framebench.engine import environments, runner
+from framebench.engine import children, environments, runner
 from framebench.engine.environments import Environment
 from framebench.engine.runner import Options
 from framebench.strategies.strategy import FRAMEWORKS
 from framebench.suite.selectors import parse
-from tests.processes import CHEAP_XLA, run_served
+from tests.processes import CHEAP_XLA, run_program_served, run_served
 
 # tests call the application itself, of which a user's process imports one command
 for command in COMMANDS:
@@ -129,6 +129,7 @@ def imported_once(monkeypatch: pytest.MonkeyPatch) -> None:
     `tests/processes.py`.
     """
     monkeypatch.setattr(subprocess, "run", run_served)
+    monkeypatch.setattr(children, "run_program", run_program_served)
 
 
 @pytest.fixture(scope="session")

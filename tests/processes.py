@@ -22,6 +22,7 @@ import pytest
 
 from framebench.cli.__main__ import main
 from framebench.engine import environments
+from framebench.engine.children import Ended
 from framebench.engine.environments import Environment
 from framebench.instruments.host import MALLOC_ENV
 from framebench.records.provenance import ROOT
@@ -120,6 +121,14 @@ def run_served(command: list[str], **options: Any) -> subprocess.CompletedProces
                 environment, command[2:], variables, options.get("cwd") or Path.cwd(), first
             )
     return RUN(command, **options)
+
+
+def run_program_served(command: list[str], variables: dict[str, str], limit_s: float) -> Ended:
+    """`children.run_program`, but for programs that want PyTorch or JAX as all others do."""
+    done = run_served(
+        command, env=variables, capture_output=True, text=True, stdin=subprocess.DEVNULL
+    )
+    return Ended(done.returncode, done.stdout, done.stderr)
 
 
 def at_first(variables: dict[str, str], environment: Environment) -> dict[str, str]:

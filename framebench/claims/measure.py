@@ -57,7 +57,10 @@ def run_probe(
     It runs in a process of its own on one thread. Raises SetupError.
     """
     printed = environments.run_module(
-        environment, f"{PROBES}.{module}", *arguments, OMP_NUM_THREADS="1", **variables
+        environment,
+        f"{PROBES}.{module}",
+        *arguments,
+        variables={"OMP_NUM_THREADS": "1", **variables},
     )
     numbers: dict[str, float] = json.loads(printed.splitlines()[-1])
     return numbers

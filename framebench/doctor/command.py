@@ -60,4 +60,5 @@ def overhead(
 
     with measuring(results):
         environment = environments.ensure("torch", say=say)
-        echo(environments.run_module(environment, OVERHEAD, str(rounds), OMP_NUM_THREADS="1"))
+        variables = {"OMP_NUM_THREADS": "1"}
+        echo(environments.run_module(environment, OVERHEAD, str(rounds), variables=variables))

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import ctypes.util
 import json
+import os
 import re
 import shutil
 import subprocess
 from pathlib import Path
-from typing import NamedTuple, TypedDict
+from typing import NamedTuple, TypedDict, cast
 
-from framebench.engine import environments
+from framebench.engine import children, environments
 from framebench.instruments import nvml
 from framebench.strategies.strategy import FRAMEWORKS
 
@@ -76,12 +77,12 @@ def list_requirements(pythons: dict[str, Path]) -> list[Requirement]:
 def look(python: Path) -> Packages:
     """Return the packages of an interpreter; empty if it cannot be run."""
     try:
-        done = subprocess.run(
-            [str(python), "-c", LOOK], capture_output=True, text=True, timeout=LOOK_S, check=True
-        )
-        return json.loads(done.stdout.splitlines()[-1])
-    except (OSError, ValueError, IndexError, subprocess.SubprocessError):
+        ended = children.run_program([str(python), "-c", LOOK], {**os.environ}, LOOK_S)
+        packages = json.loads(ended.stdout.splitlines()[-1])
+    except (OSError, ValueError, IndexError):  # TimeoutError is an OSError
         return {}
+    is_answer = ended.code == 0 and isinstance(packages, dict)
+    return cast("Packages", packages) if is_answer else {}
 
 
 def check_driver() -> Requirement:

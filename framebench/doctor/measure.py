@@ -81,7 +81,7 @@ def calibrate_in(environment: Environment) -> list[Finding]:
     framework = environment.framework
     try:
         printed = environments.run_module(
-            environment, WORKER, framework, OMP_NUM_THREADS="1", **MALLOC_ENV
+            environment, WORKER, framework, variables={"OMP_NUM_THREADS": "1", **MALLOC_ENV}
         )
     except SetupError as error:  # such as a Jittor that cannot be built for the GPU
         return [Finding(f"{framework}: calibration", False, str(error).splitlines()[-1])]
@@ -100,7 +100,7 @@ def measure_overhead() -> Finding:
     """Return the step time of the harness over that of a hand-written loop, as a finding."""
     environment = environments.ensure("torch")
     printed = environments.run_module(
-        environment, OVERHEAD, str(OVERHEAD_ROUNDS), OMP_NUM_THREADS="1"
+        environment, OVERHEAD, str(OVERHEAD_ROUNDS), variables={"OMP_NUM_THREADS": "1"}
     )
     comparison = json.loads(printed.splitlines()[-1])
     ratio, low, high = comparison["ratio"], comparison["low"], comparison["high"]

@@ -17,17 +17,20 @@ import subprocess
 import sys
 import threading
 import time
-from typing import IO
+from collections.abc import Callable, Mapping, Sequence
+from typing import IO, Any, NamedTuple
 
 import psutil
 
 LOG_BYTES = 2**16  # that are kept of what a child prints on standard error: its end
+ANSWER_BYTES = 2**26  # that are kept of what a program prints whose last line is its answer
 MOST_LINE_BYTES = 2**26  # of a message: results with a summary of each tensor have some 2**20
 POLL_S = 0.1  # between two looks at whether a silent child is still alive
 LISTEN_S = 1.0  # to what is still in a pipe once its writer is dead
 MOST_ROUNDS = 20  # of killing: a process may start others while it is looked for
 LIBC = ctypes.CDLL(None) if sys.platform == "linux" else None
-PR_SET_PDEATHSIG = 1
+PR_SET_PDEATHSIG = 1  # of <sys/prctl.h>
+PR_SET_CHILD_SUBREAPER = 36
 MARK = "FRAMEBENCH_CHILD"  # variable by which all that a child has started is known
 
 
@@ -41,8 +44,9 @@ class LogTail:
     It is kept in memory and never on disk, so that a child that prints without end fills neither.
     """
 
-    def __init__(self, pipe: IO[bytes]) -> None:
+    def __init__(self, pipe: IO[bytes], most_bytes: int = LOG_BYTES) -> None:
         self.pipe = pipe
+        self.most_bytes = most_bytes
         self.kept = bytearray()
         self.lock = threading.Lock()
         self.thread = threading.Thread(target=self.read, daemon=True)
@@ -56,7 +60,7 @@ class LogTail:
                 return
             with self.lock:
                 self.kept += piece
-                del self.kept[:-LOG_BYTES]
+                del self.kept[: -self.most_bytes]
 
     def close(self) -> None:
         """Read what is still in the pipe, and close it, unless a process that escaped holds it."""
@@ -64,10 +68,12 @@ class LogTail:
         if not self.thread.is_alive():
             self.pipe.close()
 
-    def text(self, lines: int) -> str:
-        """Return the last lines, at most LOG_BYTES altogether."""
+    def text(self, lines: int | None = None) -> str:
+        """Return the last lines, or all that is kept of them."""
         with self.lock:
             printed = self.kept.decode(errors="replace")
+        if lines is None:
+            return printed
         return "\n".join(printed.splitlines()[-lines:])
 
 
@@ -142,15 +148,137 @@ def die_with_parent() -> None:
         LIBC.prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
+def adopt_orphans() -> None:
+    """Have the kernel give this process the orphans among its descendants, which it would else
+    never find: a daemon may have another process group, and an empty environment. Linux only.
+    """
+    if LIBC is not None:
+        LIBC.prctl(PR_SET_CHILD_SUBREAPER, 1)
+
+
+class Children:
+    """The children of this process that run now, each the leader of a session of its own.
+
+    What they start ends with them, whatever it does to be left alone.
+    """
+
+    def __init__(self) -> None:
+        self.lock = threading.Lock()  # planners are started by several threads
+        self.alive: dict[int, subprocess.Popen[bytes]] = {}  # by process id
+        self.others: set[int] = set()  # what were children before the first of these came
+
+    def start(
+        self, command: Sequence[str], mark: str, variables: Mapping[str, str], **streams: Any
+    ) -> subprocess.Popen[bytes]:
+        """Start a program with these variables, and the mark by which its descendants are known.
+
+        It ends when this process does, however that ends. Raises OSError.
+        """
+        with self.lock:
+            if not self.alive:
+                adopt_orphans()
+                self.others = {child.pid for child in psutil.Process().children()}
+            process = subprocess.Popen(
+                command,
+                env={**variables, MARK: mark},
+                start_new_session=True,
+                preexec_fn=die_with_parent,
+                **streams,
+            )
+            self.alive[process.pid] = process
+        return process
+
+    def end(self, process: subprocess.Popen[bytes], mark: str) -> None:
+        """Kill a program, if it is still alive, and all that it has started."""
+        kill_group(process.pid)
+        process.wait()
+        kill_marked(mark)
+        with self.lock:
+            self.alive.pop(process.pid, None)
+            if not self.alive:  # else nobody can tell whose child an orphan was
+                kill_all(self.list_orphans)
+
+    def list_orphans(self) -> list[psutil.Process]:
+        """Return the children that this process has not started: they are in another session."""
+        session = os.getsid(0)
+        orphans = []
+        for child in psutil.Process().children():
+            with contextlib.suppress(ProcessLookupError):
+                if child.pid not in self.others and os.getsid(child.pid) != session:
+                    orphans.append(child)
+        return orphans
+
+    def kill(self) -> None:
+        """Kill all, for the threads that wait for them: this process is about to end."""
+        for pid in list(self.alive):
+            kill_group(pid)
+
+
+CHILDREN = Children()
+
+
+class Ended(NamedTuple):
+    """How a program ended, and the end of what it printed."""
+
+    code: int
+    stdout: str
+    stderr: str
+
+
+def run_program(command: Sequence[str], variables: Mapping[str, str], limit_s: float) -> Ended:
+    """Run a program with these variables alone, and return how it ended.
+
+    What it starts and leaves behind is killed with it, and delays nothing. Raises TimeoutError
+    after so many seconds, and OSError where it cannot be started.
+    """
+    mark = make_mark()
+    process = CHILDREN.start(
+        command,
+        mark,
+        variables,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        stdin=subprocess.DEVNULL,
+    )
+    assert process.stdout
+    assert process.stderr
+    printed = LogTail(process.stdout, ANSWER_BYTES)
+    errors = LogTail(process.stderr)
+    try:
+        process.wait(limit_s)
+    except subprocess.TimeoutExpired:
+        raise TimeoutError from None
+    finally:
+        CHILDREN.end(process, mark)
+        printed.close()
+        errors.close()
+    return Ended(process.returncode, printed.text(), errors.text())
+
+
 def make_mark() -> str:
     """Return a value for the variable MARK that no other child has."""
     return secrets.token_hex(8)
 
 
+def kill_group(leader: int) -> None:
+    """Kill all processes of a group, if there are any."""
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(leader, signal.SIGKILL)
+
+
 def kill_marked(mark: str) -> None:
-    """Kill every process that has inherited this mark, in whichever process group it is."""
+    """Kill every process that has inherited a mark that begins so, in whichever group it is."""
+
+    def list_marked() -> list[psutil.Process]:
+        return [process for process in psutil.process_iter() if has_mark(process, mark)]
+
+    kill_all(list_marked)
+
+
+def kill_all(list_processes: Callable[[], list[psutil.Process]]) -> None:
+    """Kill these processes, and those that they have started meanwhile."""
     for _ in range(MOST_ROUNDS):
-        found = [process for process in psutil.process_iter() if has_mark(process, mark)]
+        found = list_processes()
         if not found:
             return
         for process in found:
@@ -160,8 +288,10 @@ def kill_marked(mark: str) -> None:
 
 
 def has_mark(process: psutil.Process, mark: str) -> bool:
-    """Say whether a process has inherited this mark; not if it is dead, or another user's."""
+    """Say whether a process has inherited a mark that begins so; not if it is dead, or another
+    user's.
+    """
     try:
-        return process.environ().get(MARK) == mark
+        return process.environ().get(MARK, "").startswith(mark)
     except (psutil.Error, OSError):
         return False

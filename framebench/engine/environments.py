@@ -11,6 +11,7 @@ import csv
 import hashlib
 import os
 import platform
+import re
 import shlex
 import shutil
 import subprocess
@@ -18,16 +19,24 @@ import sys
 import sysconfig
 import time
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cache as cache_result
 from pathlib import Path
+from types import MappingProxyType
 
 from filelock import FileLock
+from packaging.utils import canonicalize_name
 
 from framebench.engine import children
 from framebench.instruments import nvml
-from framebench.records.pins import REQUIREMENTS, find_pinned_version, find_pinned_versions
+from framebench.records.pins import (
+    REQUIREMENTS,
+    find_pinned_version,
+    find_pinned_versions,
+    read_pins,
+    remove_hashes,
+)
 from framebench.records.provenance import PACKAGE
 from framebench.suite.case import Case
 from framebench.suite.profiles import read_profile_name
@@ -35,6 +44,9 @@ from framebench.suite.profiles import read_profile_name
 # below HOME, where Jittor looks before it downloads
 ONEDNN = Path(".cache/jittor/mkl/dnnl_lnx_2.2.0_cpu_gomp")
 USUAL_NVCC = Path("/usr/local/cuda/bin/nvcc")
+SIZE = re.compile(r"[0-9]{0,15}")  # of a file, as pip's lists have it
+NO_VARIABLES: Mapping[str, str] = MappingProxyType({})
+MODULE_LIMIT_S = 3600.0  # of a module whose caller names no other limit
 Say = Callable[[str], None]
 
 
@@ -153,12 +165,12 @@ def requirement_file(framework: str, version: str, package: str = "") -> Path:
 
 
 def location(framework: str, version: str, package: str = "") -> Path:
-    """Return the folder of this environment, built or not."""
-    key = (
-        requirement_file(framework, version, package).read_bytes()
-        + sys.version.encode()
-        + platform.machine().encode()
-    )
+    """Return the folder of this environment, built or not.
+
+    It is named by the pins alone: what is installed does not change with the archives' hashes.
+    """
+    pins = remove_hashes(requirement_file(framework, version, package).read_text())
+    key = (pins + sys.version + platform.machine()).encode()
     name = "-".join(part for part in (framework, version, package) if part)
     return cache() / "envs" / f"{name}-{hashlib.sha256(key).hexdigest()[:10]}"
 
@@ -234,7 +246,7 @@ def build(environment: Environment, where: Path, say: Say) -> None:
     """Build the environment from nothing: an interrupted build leaves nothing that could be
     mistaken for a whole one.
     """
-    shutil.rmtree(where, ignore_errors=True)
+    remove_unfinished(where)
     requirements = requirement_file(environment.framework, environment.version, environment.package)
     package = f" and {environment.package}" if environment.package else ""
     say(f"installing {environment.framework} {environment.version}{package} (once per machine)")
@@ -321,16 +333,15 @@ def shell(
     """
     log = where.with_name(f"{where.name}.log")
     start = time.monotonic()
-    mark = children.make_mark()
+    mark = f"{name_builds(where)}{children.make_mark()}"
     with log.open("ab") as out:
-        process = subprocess.Popen(
+        process = children.CHILDREN.start(
             command,
+            mark,
+            {**os.environ, **(variables or {})},
             stdout=out,
             stderr=out,
             stdin=subprocess.DEVNULL,
-            env={**os.environ, **(variables or {}), children.MARK: mark},
-            start_new_session=True,
-            preexec_fn=children.die_with_parent,
         )
         try:
             while process.poll() is None:
@@ -338,16 +349,27 @@ def shell(
                 elapsed = time.monotonic() - start
                 if elapsed % 10 < 0.2:
                     say(f"... {elapsed:.0f} s")
-        except BaseException:
-            process.kill()
-            process.wait()
-            children.kill_marked(mark)
-            raise
+        finally:
+            children.CHILDREN.end(process, mark)
     if process.returncode:
         tail = "\n".join(read_end(log).splitlines()[-15:])
         raise SetupError(
             f"{command[0]} ended with exit code {process.returncode}; the end of {log}:\n{tail}"
         )
+
+
+def name_builds(where: Path) -> str:
+    """Return what the marks of all set-up commands for this folder begin with."""
+    return f"build {where} "
+
+
+def remove_unfinished(where: Path) -> None:
+    """Remove what an interrupted build has left of an environment, whose lock is held.
+
+    A set-up that was killed may have left a compiler, which would write into the new environment.
+    """
+    children.kill_marked(name_builds(where))
+    shutil.rmtree(where, ignore_errors=True)
 
 
 def read_end(log: Path) -> str:
@@ -365,15 +387,32 @@ def find_damage(environment: Environment) -> str | None:
     where = environment.python.parent.parent
     if environment.installed or not where.is_relative_to(cache()):
         return None
-    for listing in sorted(where.glob("lib/python*/site-packages/*.dist-info/RECORD")):
-        fault = find_changed_file(listing)
-        if fault:
-            folder = shlex.quote(str(where))
-            return (
-                f"the environment {environment.name} is damaged: {fault}. Nothing is recorded of "
-                f"what failed in it; build it anew: "
-                f"rm -r {folder} && framebench setup {environment.framework}"
-            )
+    listings = sorted(where.glob("lib/python*/site-packages/*.dist-info/RECORD"))
+    fault = find_missing_package(environment, listings)
+    for listing in listings:
+        fault = fault or find_changed_file(listing)
+    if fault is None:
+        return None
+    folder = shlex.quote(str(where))
+    return (
+        f"the environment {environment.name} is damaged: {fault}. Nothing is recorded of what "
+        f"failed in it; build it anew: rm -r {folder} && framebench setup {environment.framework}"
+    )
+
+
+def find_missing_package(environment: Environment, listings: list[Path]) -> str | None:
+    """Return which pinned package has no list of its files any more, if one has none.
+
+    The folders of the lists are named `<package>-<version>.dist-info`.
+    """
+    try:
+        file = requirement_file(environment.framework, environment.version, environment.package)
+    except SetupError:  # a release without pins
+        return None
+    present = {canonicalize_name(listing.parent.name.partition("-")[0]) for listing in listings}
+    for name in read_pins(file):
+        if canonicalize_name(name) not in present:
+            return f"the package {name} is gone"
     return None
 
 
@@ -383,7 +422,15 @@ def find_changed_file(listing: Path) -> str | None:
     The list has a line `path,hash,size` for each; byte code and the list itself have no size.
     """
     site_packages = listing.parent.parent
-    for name, _, size in csv.reader(listing.read_text().splitlines()):
+    lines = listing.read_text(errors="replace").replace("\0", "?").splitlines()
+    try:
+        rows = list(csv.reader(lines))
+    except csv.Error as error:
+        return f"{listing}: {error}"
+    for row in rows:
+        if len(row) != 3 or not SIZE.fullmatch(row[2]):
+            return f"{listing}: {','.join(row)[:80]!r} is no line of pip's"
+        name, _, size = row
         if not size:
             continue
         file = site_packages / name
@@ -421,9 +468,16 @@ def import_path(more: str | None = None) -> str:
     return f"{_our_folder()}{os.pathsep}{more}" if more else str(_our_folder())
 
 
-def run_module(environment: Environment, module: str, *arguments: str, **variables: str) -> str:
-    """Return what one of our modules prints in a framework's environment.
+def run_module(
+    environment: Environment,
+    module: str,
+    *arguments: str,
+    variables: Mapping[str, str] = NO_VARIABLES,
+    limit_s: float = MODULE_LIMIT_S,
+) -> str:
+    """Return what one of our modules prints in a framework's environment, with these variables.
 
+    It may import a user's file: it is killed after so many seconds, with all that it has started.
     Raises SetupError with the end of its errors.
     """
     paths = {
@@ -433,10 +487,15 @@ def run_module(environment: Environment, module: str, *arguments: str, **variabl
         "PYTHONPATH": import_path(variables.get("PYTHONPATH")),
     }
     command = [str(environment.python), "-P", "-m", module, *arguments]
-    done = subprocess.run(command, env=paths, capture_output=True, text=True)
-    if done.returncode:
+    try:
+        ended = children.run_program(command, paths, limit_s)
+    except TimeoutError:
+        raise SetupError(
+            f"{module} in {environment.name} came to no end in {limit_s:g} s, and was ended"
+        ) from None
+    if ended.code:
         damage = find_damage(environment)
         if damage:
             raise SetupError(damage)
-        raise SetupError(f"{module} failed in {environment.name}:\n{done.stderr[-2000:]}")
-    return done.stdout.strip()
+        raise SetupError(f"{module} failed in {environment.name}:\n{ended.stderr[-2000:]}")
+    return ended.stdout.strip()

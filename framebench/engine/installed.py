@@ -11,13 +11,12 @@ from __future__ import annotations
 import json
 import os
 import shutil
-import subprocess
 import sys
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from framebench.engine import environments
+from framebench.engine import children, environments
 from framebench.engine.environments import Environment, Say, SetupError
 from framebench.strategies.strategy import FRAMEWORKS
 
@@ -78,17 +77,20 @@ def describe(framework: str, python: Path) -> Environment:
         raise SetupError(f"no framework {framework!r}; frameworks: {', '.join(FRAMEWORKS)}")
     needs = NEEDS[framework]
     try:
-        done = subprocess.run(
-            [str(python), "-c", LOOK, *needs], capture_output=True, text=True, timeout=LIMIT_S
-        )
-    except (OSError, subprocess.TimeoutExpired) as error:
+        done = children.run_program([str(python), "-c", LOOK, *needs], {**os.environ}, LIMIT_S)
+    except TimeoutError:
+        raise SetupError(
+            f"{python} gave no answer in {LIMIT_S:g} s when asked for {framework}; --env takes the "
+            "path of a Python"
+        ) from None
+    except OSError as error:
         raise SetupError(f"{python} cannot be asked for {framework}: {error}") from error
     answer = parse_answer(done.stdout)
     if answer is None:
         said = (done.stderr or done.stdout).strip()[-200:] or "it printed nothing"
         raise SetupError(
             f"{python} is no Python, or one that does not start: asked for {framework}, it ended "
-            f"with exit code {done.returncode} ({said}); --env takes the path of a Python"
+            f"with exit code {done.code} ({said}); --env takes the path of a Python"
         )
     if answer["error"]:
         raise SetupError(

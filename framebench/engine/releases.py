@@ -168,7 +168,7 @@ def build(environment: Environment, where: Path, say: Say, also: Sequence[str] =
     `also`: more packages. Where the release does not go with the pinned ones, pip chooses others:
     the versions are in every record. Raises SetupError.
     """
-    shutil.rmtree(where, ignore_errors=True)
+    environments.remove_unfinished(where)
     framework, version = environment.framework, environment.version
     pins = read_other_pins(framework, version)
     say(f"installing {framework} {version}")

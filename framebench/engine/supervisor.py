@@ -14,14 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from framebench.engine.children import (
-    MARK,
-    LineReader,
-    LogTail,
-    TooLong,
-    kill_marked,
-    make_mark,
-)
+from framebench.engine.children import CHILDREN, LineReader, LogTail, TooLong, make_mark
 from framebench.engine.environments import (
     Environment,
     SetupError,
@@ -33,6 +26,7 @@ from framebench.records.record import Status
 from framebench.suite.protocol import BatchReport, Command, Failure, Message
 
 LOG_LINES = 25
+LONGEST_REASON = 4000  # characters: exceptions of a user's model say whatever they like
 GRACE_S = 10.0  # to end in, for a worker that has said its result
 # of the control group, of the whole machine
 OOM_COUNTERS = (Path("/sys/fs/cgroup/memory.events"), Path("/proc/vmstat"))
@@ -77,19 +71,14 @@ class Worker:
         self.is_gone = False
         self.kills_before = oom_kills()
         self.mark = make_mark()
-        self.process = subprocess.Popen(
+        paths = {"PYTHONPATH": import_path(variables.get("PYTHONPATH"))}
+        self.process = CHILDREN.start(
             [str(environment.python), "-P", "-m", module, json.dumps(orders)],
+            self.mark,
+            {**os.environ, **variables, **paths},
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             stdin=subprocess.PIPE if live else subprocess.DEVNULL,
-            env={
-                **os.environ,
-                **variables,
-                "PYTHONPATH": import_path(variables.get("PYTHONPATH")),
-                MARK: self.mark,
-            },
-            # Jittor's compilers die with their group, and Ctrl-C reaches us first
-            start_new_session=True,
         )
         assert self.process.stderr
         self.log = LogTail(self.process.stderr)
@@ -172,6 +161,8 @@ class Worker:
         """
         self.kill()
         outcome = classify(self, oom_killed=oom_kills() > self.kills_before)
+        if outcome.reason is not None:  # which a record must have room for
+            outcome.reason = outcome.reason[:LONGEST_REASON]
         damage = find_damage(self.environment) if outcome.status == "crashed" else None
         if damage:
             raise SetupError(damage)
@@ -181,10 +172,7 @@ class Worker:
         """Kill the worker and all that it has started."""
         if self.is_gone:
             return
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(self.process.pid, signal.SIGKILL)
-        self.process.wait()
-        kill_marked(self.mark)
+        CHILDREN.end(self.process, self.mark)
         self.is_gone = True
         self.log.close()
         self.lines.close()

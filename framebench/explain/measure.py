@@ -50,7 +50,7 @@ def explain(case: Case, environment: Environment) -> Explanation:
     variables = runner.make_worker_variables(environment, case, "memory", Options())
     variables["JAX_ENABLE_COMPILATION_CACHE"] = "false"  # a program from the cache dumps no plan
     try:
-        printed = run_module(environment, "framebench.explain.worker", case.id, **variables)
+        printed = run_module(environment, "framebench.explain.worker", case.id, variables=variables)
         return Explanation.model_validate_json(printed.splitlines()[-1])
     except SetupError as error:
         raise Unexplained(

@@ -10,6 +10,7 @@ import typer
 
 from framebench.cli.shared import (
     MEASURE,
+    MOST_S,
     AsJson,
     Env,
     Results,
@@ -21,7 +22,7 @@ from framebench.cli.shared import (
     out,
     say,
 )
-from framebench.engine import installed, runner
+from framebench.engine import environments, installed, runner
 from framebench.growth import measure
 from framebench.growth.measure import NoReadings
 from framebench.growth.record import Growth
@@ -36,6 +37,9 @@ CASE_HELP = (
     "workload/framework/scenario/strategy/bN/size, with any batch; or your own model, or "
     "a training script"
 )
+TimeLimit = Annotated[
+    float, typer.Option(min=0.01, max=MOST_S, help="Seconds for the process that makes the steps.")
+]
 STEP_HELP = "A Python file with `step(adapter)`, which is called in place of the case's own step."
 
 
@@ -53,6 +57,7 @@ def grow(
     ] = None,
     env: Env = None,
     results: Results = runner.RESULTS,
+    time_limit: TimeLimit = environments.MODULE_LIMIT_S,
     as_json: AsJson = False,
 ) -> None:
     """Does memory grow from step to step?
@@ -63,13 +68,15 @@ def grow(
     """
     try:
         if case.endswith(".py") and is_model(Path(case)):
-            growth = follow_model(Path(case), steps, step, env, results)
+            growth = follow_model(Path(case), steps, step, env, results, time_limit)
         elif case.endswith(".py"):
-            growth = follow_script(Path(case), arguments or [], steps, step, env, results)
+            growth = follow_script(
+                Path(case), arguments or [], steps, step, env, results, time_limit
+            )
         elif arguments:
             fail(f"{case} is a case, which takes no arguments, such as {arguments[0]!r}", 2)
         else:
-            growth = follow_case(case, steps, step, env, results)
+            growth = follow_case(case, steps, step, env, results, time_limit)
     except (Fault, NoReadings) as error:
         fail(str(error), 2)
     from framebench.growth import table
@@ -97,7 +104,12 @@ def announce(steps: int) -> None:
 
 
 def follow_case(
-    case_id: str, steps: int, step: Path | None, env: str | None, results: Path
+    case_id: str,
+    steps: int,
+    step: Path | None,
+    env: str | None,
+    results: Path,
+    limit_s: float,
 ) -> Growth:
     """Read the steps of a case. Raises UnknownCase and NoReadings."""
     case = hypothetical.parse_any_batch(case_id)
@@ -107,17 +119,22 @@ def follow_case(
     with measuring(results), err.status(case.id):
         environment = installed.ready([case.framework], env, say)[case.framework]
         announce(steps)
-        return measure.read_case(case, environment, steps, step)
+        return measure.read_case(case, environment, steps, step, limit_s)
 
 
 def follow_model(
-    file: Path, steps: int, step: Path | None, env: str | None, results: Path
+    file: Path,
+    steps: int,
+    step: Path | None,
+    env: str | None,
+    results: Path,
+    limit_s: float,
 ) -> Growth:
     """Read the training steps of a user's model, in its baseline. Raises NoReadings and Fault."""
     opened = open_model(file, "train", [], USER_MODEL_BATCH, env, results)
     with measuring(results), opened as (cases, environment, _):
         announce(steps)
-        return measure.read_case(cases[0], environment, steps, step)
+        return measure.read_case(cases[0], environment, steps, step, limit_s)
 
 
 def follow_script(
@@ -127,6 +144,7 @@ def follow_script(
     step: Path | None,
     env: str | None,
     results: Path,
+    limit_s: float,
 ) -> Growth:
     """Read the steps of a user's training script. Raises NoReadings."""
     if step:
@@ -135,4 +153,4 @@ def follow_script(
     with measuring(results), err.status(script.name):
         environment = installed.ready([framework], env, say)[framework]
         announce(steps)
-        return measure.read_script(script, arguments, environment, steps)
+        return measure.read_script(script, arguments, environment, steps, limit_s)

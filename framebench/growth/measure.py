@@ -11,7 +11,12 @@ from pathlib import Path
 from pydantic import ValidationError
 
 from framebench.engine import runner
-from framebench.engine.environments import Environment, SetupError, run_module
+from framebench.engine.environments import (
+    MODULE_LIMIT_S,
+    Environment,
+    SetupError,
+    run_module,
+)
 from framebench.engine.runner import Options
 from framebench.growth.record import Growth
 from framebench.instruments import host
@@ -35,7 +40,13 @@ def explain_unsupported_growth(case: Case) -> str | None:
     return None
 
 
-def read_case(case: Case, environment: Environment, steps: int, file: Path | None = None) -> Growth:
+def read_case(
+    case: Case,
+    environment: Environment,
+    steps: int,
+    file: Path | None = None,
+    limit_s: float = MODULE_LIMIT_S,
+) -> Growth:
     """Read memory after each step of a case, in a fresh process whose malloc returns what it can.
 
     Raises NoReadings.
@@ -45,6 +56,7 @@ def read_case(case: Case, environment: Environment, steps: int, file: Path | Non
         environment: Its framework's.
         steps: How many are read.
         file: The user's file whose `step` is called in place of the case's own.
+        limit_s: Seconds for all of it.
     """
     obstacle = explain_unsupported_growth(case)
     if obstacle:
@@ -53,7 +65,8 @@ def read_case(case: Case, environment: Environment, steps: int, file: Path | Non
     arguments = [case.id, str(steps)]
     if file:
         arguments.append(str(file.absolute()))
-    return run_worker(environment, "framebench.growth.worker", case.id, arguments, variables)
+    worker = "framebench.growth.worker"
+    return run_worker(environment, worker, case.id, arguments, variables, limit_s)
 
 
 def find_framework(script: Path) -> str:
@@ -73,15 +86,24 @@ def find_framework(script: Path) -> str:
     )
 
 
-def read_script(script: Path, arguments: list[str], environment: Environment, steps: int) -> Growth:
-    """Read memory after each step of a user's own script. Raises NoReadings."""
+def read_script(
+    script: Path,
+    arguments: list[str],
+    environment: Environment,
+    steps: int,
+    limit_s: float = MODULE_LIMIT_S,
+) -> Growth:
+    """Read memory after each step of a user's own script, within so many seconds.
+
+    Raises NoReadings.
+    """
     worker = f"framebench.growth.{environment.framework}_script"
     variables = {
         **host.MALLOC_ENV,
         "PYTHONPATH": os.environ.get("PYTHONPATH", ""),
     }  # what the script may import
     worker_arguments = [str(script.absolute()), str(steps), *arguments]
-    return run_worker(environment, worker, script.name, worker_arguments, variables)
+    return run_worker(environment, worker, script.name, worker_arguments, variables, limit_s)
 
 
 def run_worker(
@@ -90,15 +112,15 @@ def run_worker(
     name: str,
     arguments: list[str],
     variables: dict[str, str],
+    limit_s: float,
 ) -> Growth:
     """Run a worker, and return what it has read.
 
     Raises NoReadings, with the `name` of what is followed.
     """
     try:
-        reply = json.loads(
-            run_module(environment, worker, *arguments, **variables).splitlines()[-1]
-        )
+        printed = run_module(environment, worker, *arguments, variables=variables, limit_s=limit_s)
+        reply = json.loads(printed.splitlines()[-1])
         if "fault" in reply:
             raise NoReadings(reply["fault"])
         return Growth.model_validate(reply)

@@ -28,7 +28,7 @@ def predict_rank_peak(case: Case, environment: Environment) -> Prediction:
     if obstacle:
         raise Unpredicted(f"{case.id}: {obstacle}")
     try:
-        printed = run_module(environment, WORKER, case.id, **VARIABLES)
+        printed = run_module(environment, WORKER, case.id, variables=VARIABLES)
         answer = json.loads(printed.splitlines()[-1])
         if "error" in answer:
             raise Unpredicted(f"{case.id} in {environment.name}: {answer['error']}")

@@ -17,6 +17,7 @@ FACTS = {
     "torch": "framebench.user_file.torch_facts",
     "jax": "framebench.user_file.flax_facts",
 }
+FACTS_LIMIT_S = 600.0  # for building a model without numbers, and importing what it needs
 
 
 def look_into(model: UserModel, environment: Environment, folder: Path) -> None:
@@ -33,7 +34,13 @@ def look_into(model: UserModel, environment: Environment, folder: Path) -> None:
 def read_facts(model: UserModel, environment: Environment) -> dict[str, object]:
     """Return what the framework's program says of the file. Raises Fault."""
     program = FACTS[model.framework]
-    printed = environments.run_module(environment, program, str(model.batch), OMP_NUM_THREADS="1")
+    printed = environments.run_module(
+        environment,
+        program,
+        str(model.batch),
+        variables={"OMP_NUM_THREADS": "1"},
+        limit_s=FACTS_LIMIT_S,
+    )
     facts: dict[str, object] = json.loads(printed.splitlines()[-1])  # a file may print, too
     if "fault" in facts:
         raise Fault(str(facts["fault"]))

@@ -42,6 +42,7 @@ from framebench.worker.verification import make_verified_steps, verify_again
 
 Emit = Callable[[Message], None]
 Commands = Iterable[Command]
+LONGEST_MESSAGE = 2000  # characters of an exception
 # the orders on the command line -> the result as JSON
 CarryOut = Callable[[dict[str, Any], Emit], Mapping[str, Any]]
 
@@ -409,9 +410,9 @@ def describe_failure(error: BaseException) -> Failure:
     cause = _cause_of(error)
     return {
         "type": type(cause).__name__,
-        "message": str(cause)[:2000],
+        "message": str(cause)[:LONGEST_MESSAGE],
         "oom": error.oom if isinstance(error, WorkerError) else isinstance(error, MemoryError),
-        "blamed": _find_blame(cause),
+        "blamed": _find_blame(cause)[:LONGEST_MESSAGE],
         "no_device": isinstance(cause, NoDevice | DoesNotApply | IncompatibleStrategies),
         "over_budget": isinstance(cause, OverBudget),
     }

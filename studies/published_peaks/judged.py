@@ -68,7 +68,7 @@ def predict(rows: Sequence[tuple[Row, Program]], environment: Environment) -> li
     said = [dataclasses.asdict(program) for _, program in rows]
     variables = {"OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": "", "PYTHONPATH": str(ROOT)}
     try:
-        lines = run_module(environment, WORKER, json.dumps(said), **variables).splitlines()
+        lines = run_module(environment, WORKER, json.dumps(said), variables=variables).splitlines()
         found = [json.loads(line) for line in lines]
     except (SetupError, ValueError) as error:
         found = [{"failed": str(error).strip().splitlines()[-1][-300:], "wall_s": 0}] * len(rows)

@@ -4,11 +4,15 @@ are spent.
 
 from __future__ import annotations
 
+import hashlib
+import os
+import re
 import shutil
 import signal
 import subprocess
 import sys
 import time
+import zipfile
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
@@ -18,7 +22,7 @@ from threading import Barrier
 import psutil
 import pytest
 
-from framebench.engine import environments
+from framebench.engine import children, environments
 from framebench.engine.environments import Environment, SetupError
 from framebench.engine.runner import Options
 from framebench.models.spec import UnknownName
@@ -51,7 +55,7 @@ def test_pins_are_exact_and_name_no_address() -> None:
         others = ("-r control.txt", "-r develop.txt")
         lines = [
             line
-            for line in file.read_text().splitlines()
+            for line in pins.remove_hashes(file.read_text()).splitlines()
             if line and not line.startswith("#") and line not in others
         ]
         assert all(
@@ -59,6 +63,50 @@ def test_pins_are_exact_and_name_no_address() -> None:
         ), file
     assert all(pins.find_pinned_version(f) for f in FRAMEWORKS)
     assert pins.read_pins(pins.REQUIREMENTS / "jittor.txt")["numpy"].startswith("1.")
+
+
+def test_every_pin_has_the_hashes_of_its_archives_or_the_file_says_why_none_has() -> None:
+    hashed, plain = 0, 0
+    for file in pins.REQUIREMENTS.rglob("*.txt"):
+        text = file.read_text()
+        if text.startswith("# No hashes: "):
+            plain += 1
+            assert "--hash" not in text
+            continue
+        hashed += 1
+        for requirement in text.replace(" \\\n    ", " ").splitlines():
+            if "==" in requirement:
+                assert re.fullmatch(r"\S+==\S+( --hash=sha256:[0-9a-f]{64})+", requirement), file
+    assert hashed > 3
+    assert plain > 3
+
+
+def test_hashes_change_nothing_of_what_is_installed_and_name_no_other_environment(
+    own_cache: Path, own_pins: Path
+) -> None:
+    before = environments.location("torch", "1.0")
+    (own_pins / "torch.txt").write_text("# No hashes: none are known\n# torch==1.0\n")
+    assert environments.location("torch", "1.0") == before
+    (own_pins / "torch.txt").write_text("# torch==1.0 \\\n    --hash=sha256:00\n")
+    assert environments.location("torch", "1.0") == before
+
+
+def test_pip_refuses_an_archive_with_another_hash(
+    own_cache: Path, own_pins: Path, tmp_path: Path
+) -> None:
+    wheel = tmp_path / "nothing-1.0-py3-none-any.whl"
+    with zipfile.ZipFile(wheel, "w") as archive:
+        archive.writestr("nothing.py", "")
+        archive.writestr("nothing-1.0.dist-info/METADATA", "Name: nothing\nVersion: 1.0\n")
+        archive.writestr("nothing-1.0.dist-info/WHEEL", "Wheel-Version: 1.0\nTag: py3-none-any\n")
+        archive.writestr("nothing-1.0.dist-info/RECORD", "")
+    line = f"nothing @ {wheel.as_uri()} --hash=sha256:"
+    (own_pins / "torch.txt").write_text(f"{line}{'0' * 64}\n")
+    with pytest.raises(SetupError, match="DO NOT MATCH THE HASHES"):
+        environments.ensure("torch")
+    right = hashlib.sha256(wheel.read_bytes()).hexdigest()
+    (own_pins / "torch.txt").write_text(f"{line}{right}\n")
+    assert environments.built(environments.ensure("torch"))
 
 
 def test_the_cache_folder_can_be_moved(own_cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -157,8 +205,24 @@ def make_installed(folder: Path) -> Environment:
         "torch/__init__.py,sha256=a,6\ntorch/linear.py,sha256=b,6\n"
         'torch/__pycache__/linear.pyc,,\n"torch-2.13.0.dist-info/RECORD",,\n'
     )
+    for name in pins.read_pins(pins.REQUIREMENTS / "torch.txt"):
+        if name != "torch":
+            other = package.parent / f"{name.replace('-', '_')}-1.0.dist-info" / "RECORD"
+            other.parent.mkdir()
+            other.write_text("")
     (where / "bin").mkdir()
     return Environment("torch", "2.13.0", where / "bin" / "python")
+
+
+def remove_list(package: Path, name: str) -> None:
+    """Remove pip's list of a package."""
+    (folder,) = package.parent.glob(f"{name}-*.dist-info")
+    shutil.rmtree(folder)
+
+
+def write_list(package: Path, content: bytes) -> None:
+    """Replace pip's list of PyTorch."""
+    (package.parent / "torch-2.13.0.dist-info" / "RECORD").write_bytes(content)
 
 
 @pytest.mark.parametrize(
@@ -167,8 +231,28 @@ def make_installed(folder: Path) -> Environment:
         (lambda package: (package / "linear.py").write_text("y ="), "3 bytes instead of 6"),
         (lambda package: (package / "__init__.py").unlink(), "No such file"),
         (lambda package: (package / "linear.py").write_text(""), "0 bytes instead of 6"),
+        (lambda package: shutil.rmtree(package), "No such file"),
+        (lambda package: remove_list(package, "torch"), "the package torch is gone"),
+        (lambda package: remove_list(package, "numpy"), "the package numpy is gone"),
+        (lambda package: shutil.rmtree(package.parent), "is gone"),
+        (lambda package: write_list(package, b"torch/__init__.py,sha256=a"), "no line of pip's"),
+        (lambda package: write_list(package, b"torch/__init__.py,a,six"), "no line of pip's"),
+        (lambda package: write_list(package, b"\xff\0\x80"), "no line of pip's"),
+        (lambda package: write_list(package, b'"' + b"x" * 2**20), "field larger"),
     ],
-    ids=["cut off", "gone", "empty"],
+    ids=[
+        "cut off",
+        "gone",
+        "empty",
+        "package gone",
+        "list gone",
+        "another's list gone",
+        "all gone",
+        "list cut off",
+        "list of words",
+        "list of bytes",
+        "list without an end of its quotes",
+    ],
 )
 def test_a_crash_in_a_damaged_environment_is_no_fault_of_the_case(
     damage: Callable[[Path], object],
@@ -230,6 +314,27 @@ def test_what_a_set_up_has_started_ends_with_it(how: signal.Signals, tmp_path: P
     assert b"Traceback" not in printed
     _, alive = psutil.wait_procs([psutil.Process(pid)] if psutil.pid_exists(pid) else [], 30)
     assert alive == []
+
+
+def test_what_a_killed_set_up_has_left_ends_before_the_environment_is_built_anew(
+    own_cache: Path, own_pins: Path
+) -> None:
+    """Such as a compiler, which would go on to write into the new one."""
+    where = environments.describe("torch").python.parent.parent
+    mark = f"{environments.name_builds(where)}0123"
+    another = f"{environments.name_builds(where.with_name('another'))}0123"
+    left = []
+    for of_build in (mark, another):
+        variables = {**os.environ, children.MARK: of_build}
+        left.append(subprocess.Popen(["sleep", "600"], env=variables, start_new_session=True))
+    try:
+        environments.ensure("torch")
+        left[0].wait(30)
+        assert left[1].poll() is None, "that of another environment goes on"
+    finally:
+        for process in left:
+            process.kill()
+            process.wait()
 
 
 def test_each_environment_has_a_log_of_its_own(tmp_path: Path) -> None:

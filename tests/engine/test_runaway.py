@@ -4,17 +4,21 @@ nothing hangs, and nothing is left.
 
 from __future__ import annotations
 
+import contextlib
+import gc
 import json
 import resource
+import subprocess
 import sys
 import time
+import warnings
 from pathlib import Path
 
 import psutil
 import pytest
 
-from framebench.engine import children, supervisor
-from framebench.engine.environments import Environment
+from framebench.engine import children, environments, supervisor
+from framebench.engine.environments import Environment, SetupError
 from framebench.engine.supervisor import Outcome, Worker
 from tests.processes import framebench
 
@@ -34,6 +38,27 @@ def sleep_in_child():
             time.sleep(600)
         os._exit(0)
 """
+EMPTY = """
+def sleep_in_child():
+    import subprocess
+    if os.fork() == 0:
+        os.setsid()
+        command = [sys.executable, "-c", "import time; time.sleep(600)", __file__]
+        subprocess.Popen(command, env={}, start_new_session=True)
+        os._exit(0)
+"""
+EXECUTED = """
+def sleep_in_child():
+    if os.fork() == 0:
+        os.setsid()
+        command = [sys.executable, "-c", "import time; time.sleep(600)", __file__]
+        os.execve(sys.executable, command, {})
+"""
+CHILDREN = pytest.mark.parametrize(
+    "how",
+    [FORK, DAEMON, EMPTY, EXECUTED],
+    ids=["fork", "daemon", "daemon without its environment", "another program"],
+)
 FLOOD = """
 def flood(stream):
     while True:
@@ -41,14 +66,20 @@ def flood(stream):
 """
 
 
-def run_program(program: str, folder: Path, limit_s: float = 60.0) -> Outcome:
-    """Run a Python program in a worker's place, and return what became of it."""
+def make_environment(program: str, folder: Path) -> Environment:
+    """Return an environment whose interpreter runs this Python program, whatever is asked of it."""
     file = folder / "program.py"
     file.write_text(f"import os, sys, time\n{program}")
     script = folder / "python"
     script.write_text(f"#!/bin/sh\nexec {sys.executable} {file}\n")
     script.chmod(0o755)
-    worker = Worker(Environment("torch", "1", script), "worker", {}, {MARKER: str(folder)})
+    return Environment("torch", "1", script)
+
+
+def run_program(program: str, folder: Path, limit_s: float = 60.0) -> Outcome:
+    """Run a Python program in a worker's place, and return what became of it."""
+    environment = make_environment(program, folder)
+    worker = Worker(environment, "worker", {}, {MARKER: str(folder)})
     return worker.end(lambda phase: None, limit_s)
 
 
@@ -58,6 +89,7 @@ def list_left(folder: Path) -> list[psutil.Process]:
     for process in psutil.process_iter():
         try:
             is_left = process.environ().get(MARKER) == str(folder)
+            is_left = is_left or str(folder / "program.py") in process.cmdline()
         except psutil.Error:
             continue
         if is_left and process.status() != psutil.STATUS_ZOMBIE:
@@ -65,7 +97,7 @@ def list_left(folder: Path) -> list[psutil.Process]:
     return left
 
 
-@pytest.mark.parametrize("how", [FORK, DAEMON], ids=["fork", "daemon"])
+@CHILDREN
 @pytest.mark.parametrize(
     ("end", "status"),
     [
@@ -88,6 +120,88 @@ def test_what_a_worker_leaves_behind_neither_delays_nor_outlives_it(
     assert list_left(tmp_path) == []
 
 
+@CHILDREN
+@pytest.mark.parametrize(
+    ("end", "fault"),
+    [("print('done', flush=True)", None), ("sys.exit(3)", "failed"), ("time.sleep(600)", "no end")],
+    ids=["answers", "fails", "hangs"],
+)
+def test_what_a_module_leaves_behind_neither_delays_nor_outlives_it(
+    how: str, end: str, fault: str | None, tmp_path: Path
+) -> None:
+    environment = make_environment(f"{how}\nsleep_in_child()\n{end}\n", tmp_path)
+    limit_s = 3.0 if fault == "no end" else 60.0
+    began = time.monotonic()
+    variables = {MARKER: str(tmp_path)}
+    if fault is None:
+        printed = environments.run_module(
+            environment, "module", variables=variables, limit_s=limit_s
+        )
+        assert printed == "done"
+    else:
+        with pytest.raises(SetupError, match=fault):
+            environments.run_module(environment, "module", variables=variables, limit_s=limit_s)
+    assert time.monotonic() - began < 30
+    assert list_left(tmp_path) == []
+
+
+def test_an_orphan_is_left_alone_while_another_worker_may_need_it(tmp_path: Path) -> None:
+    """Nobody can tell whose it is: it ends with the last of them."""
+    for name in ("one", "other"):
+        (tmp_path / name).mkdir()
+    program = f"{EMPTY}\nsleep_in_child()\nprint('{RESULT}', flush=True)\ntime.sleep(600)\n"
+    workers = []
+    for name in ("one", "other"):
+        environment = make_environment(program, tmp_path / name)
+        workers.append(Worker(environment, "worker", {}, {}))
+    for worker in workers:
+        assert worker.receive(lambda phase: None, 60.0)
+    workers[0].kill()
+    assert len(list_left(tmp_path / "other")) == 2
+    workers[1].kill()
+    assert list_left(tmp_path / "one") == list_left(tmp_path / "other") == []
+
+
+@pytest.mark.parametrize("stream", ["sys.stdout.buffer", "sys.stderr.buffer"])
+def test_a_module_that_prints_without_end_takes_no_memory(
+    stream: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(children, "ANSWER_BYTES", 2**22)
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    environment = make_environment(f"{FLOOD}\nflood({stream})\n", tmp_path)
+    with pytest.raises(SetupError, match="no end"):
+        environments.run_module(environment, "module", limit_s=3.0)
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 100 * 2**10  # KiB
+
+
+def test_the_children_of_the_process_itself_are_no_orphans(tmp_path: Path) -> None:
+    own = subprocess.Popen(["sleep", "600"], start_new_session=True)
+    try:
+        assert run_program(f"print('{RESULT}', flush=True)\n", tmp_path).status == "ok"
+        assert own.poll() is None
+    finally:
+        own.kill()
+        own.wait()
+
+
+@pytest.mark.parametrize(
+    "end", [f"print('{RESULT}', flush=True)", "sys.exit(3)", "time.sleep(600)"]
+)
+def test_no_pipe_of_a_child_is_left_open(end: str, tmp_path: Path) -> None:
+    """Python would warn of it, and with PYTHONWARNINGS=error print a traceback."""
+    environment = make_environment(f"{end}\n", tmp_path)
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        for is_live in (False, True):
+            worker = Worker(environment, "worker", {}, {}, live=is_live)
+            worker.end(lambda phase: None, 3.0)
+        del worker
+        with contextlib.suppress(SetupError):
+            environments.run_module(environment, "module", limit_s=3.0)
+        gc.collect()
+    assert [str(warning.message) for warning in caught] == []
+
+
 @pytest.mark.parametrize("stream", ["sys.stdout.buffer", "sys.stderr.buffer"])
 def test_a_worker_that_prints_without_end_takes_neither_disk_nor_memory(
     stream: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -100,6 +214,17 @@ def test_a_worker_that_prints_without_end_takes_neither_disk_nor_memory(
     assert len(outcome.log) <= children.LOG_BYTES
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 100 * 2**10  # KiB
     assert sum(path.stat().st_size for path in tmp_path.rglob("*")) < 2**20
+
+
+@pytest.mark.parametrize("field", ["message", "blamed", "type"])
+def test_a_reason_without_end_is_cut_off(field: str, tmp_path: Path) -> None:
+    """A record must have room for it, and be readable afterwards."""
+    error = {"type": "ValueError", "message": "m", "oom": False, field: "MANY"}
+    line = repr(json.dumps({"error": error})).replace("MANY", "' + 'x' * 2_000_000 + '")
+    outcome = run_program(f"print({line}, flush=True)\n", tmp_path)
+    assert outcome.status == "crashed"
+    assert "xxx" in str(outcome.reason)
+    assert len(str(outcome.reason)) <= supervisor.LONGEST_REASON
 
 
 def test_the_log_is_what_was_printed_last(tmp_path: Path) -> None:

@@ -39,6 +39,8 @@ from framebench.user_file.opening import open_shapes
 if TYPE_CHECKING:
     from framebench.analysis.results import Results as Folder
 
+FAKE_TENSORS_LIMIT_S = 900.0
+
 
 @dataclass(frozen=True)
 class PeakPrediction:
@@ -242,7 +244,11 @@ def predict_by_fake_tensors(case: Case, environment: Environment | None = None) 
         return PeakPrediction("fake tensors", "predicted", None, obstacle)
     environment = environment or environments.ensure("torch", say=say)
     printed = environments.run_module(
-        environment, "framebench.budget.predict.worker", case.id, OMP_NUM_THREADS="1"
+        environment,
+        "framebench.budget.predict.worker",
+        case.id,
+        variables={"OMP_NUM_THREADS": "1"},
+        limit_s=FAKE_TENSORS_LIMIT_S,
     )
     answer = json.loads(printed.splitlines()[-1])
     if "fault" in answer:

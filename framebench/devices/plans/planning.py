@@ -21,6 +21,7 @@ from framebench.devices.plans.naming import cases_of
 from framebench.devices.plans.planned import Origin, Planned, Source
 from framebench.devices.plans.version import PLANNER_VERSION, is_current
 from framebench.engine import environments, releases
+from framebench.engine.children import CHILDREN
 from framebench.engine.environments import Environment, Say, SetupError
 from framebench.models import spec
 from framebench.records import provenance
@@ -205,8 +206,7 @@ def plan_now(
                 yield planned
         except BaseException:
             pool.shutdown(wait=False, cancel_futures=True)
-            for running in list(process.RUNNING):
-                process.kill(running)
+            CHILDREN.kill()
             raise
 
 

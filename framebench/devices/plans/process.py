@@ -5,15 +5,13 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import re
 import signal
-import subprocess
 
 from framebench.devices.catalog import Device
 from framebench.devices.plans.answer import Answer, parse_answer
-from framebench.engine import environments
+from framebench.engine import children, environments
 from framebench.engine.environments import Environment
 from framebench.suite.case import Case
 
@@ -31,9 +29,6 @@ WITHOUT_DEVICE = {  # variables of a planner
 }
 
 
-RUNNING: set[subprocess.Popen[str]] = set()
-
-
 def run_planner(environment: Environment, case: Case, device: Device) -> Answer:
     """Return the answer of the framework's planner; `failed` with its last words if it gives none,
     or takes too long.
@@ -43,29 +38,16 @@ def run_planner(environment: Environment, case: Case, device: Device) -> Answer:
         environment.variables() | WITHOUT_DEVICE | {"PYTHONPATH": environments.import_path()}
     )
     module = f"framebench.devices.{PLANNERS[environment.framework]}"
-    process = subprocess.Popen(
-        [str(environment.python), "-P", "-m", module, case.id, device.name],
-        env=variables,
-        text=True,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        start_new_session=True,
-    )
-    RUNNING.add(process)
+    limit_s = BUDGET_S[device.kind]
+    command = [str(environment.python), "-P", "-m", module, case.id, device.name]
     try:
-        printed, errors = process.communicate(timeout=BUDGET_S[device.kind])
-    except subprocess.TimeoutExpired:
-        kill(process)
-        process.communicate()
-        return Answer(
-            "failed", f"planning took longer than {BUDGET_S[device.kind] / 60:.0f} minutes"
-        )
-    finally:
-        RUNNING.discard(process)
+        ended = children.run_program(command, variables, limit_s)
+    except TimeoutError:
+        return Answer("failed", f"planning took longer than {limit_s / 60:.0f} minutes")
     try:
-        return parse_answer(printed)
+        return parse_answer(ended.stdout)
     except ValueError:
-        return Answer("failed", describe_end(process.returncode, errors))
+        return Answer("failed", describe_end(ended.code, ended.stderr))
 
 
 def describe_end(code: int, errors: str) -> str:
@@ -73,12 +55,6 @@ def describe_end(code: int, errors: str) -> str:
     if code == -signal.SIGKILL:
         return "the planner was killed: this machine ran out of memory, or somebody ended it"
     return f"the planner ended with {code}: {shorten_error(errors)}"
-
-
-def kill(process: subprocess.Popen[str]) -> None:
-    """Kill a planner and whatever it has started: compilers start processes of their own."""
-    with contextlib.suppress(ProcessLookupError):
-        os.killpg(process.pid, signal.SIGKILL)
 
 
 def shorten_error(text: str) -> str:

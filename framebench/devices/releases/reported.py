@@ -57,7 +57,8 @@ def plan_reports(device: Device, environment: Environment) -> Reported:
 
     Raises SetupError with what the compiler printed.
     """
-    printed = run_module(environment, WORKER, device.name, XLA_FLAGS="", **WITHOUT_DEVICE)
+    variables = WITHOUT_DEVICE | {"XLA_FLAGS": ""}
+    printed = run_module(environment, WORKER, device.name, variables=variables)
     return Reported(
         device=device.name,
         framework_version=environment.version,
