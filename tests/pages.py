@@ -21,9 +21,12 @@ from tests.fake_records import provenance, record
 
 PHONE_WIDTH, PHONE_HEIGHT = 390, 844  # CSS pixels
 INJECTED = "script_injected"  # the global variable that a hostile record's script would set
+# It leaves an attribute, a comment, and every element whose text is not parsed as HTML.
 EVIL = (
-    f"\"'><script>window.{INJECTED} = 1</script>"
-    f'<img src=x onerror="window.{INJECTED} = 1">{{{{ 7 * 7 }}}}'
+    f"\"'>--></script></style></title></textarea></noscript>"
+    f"<script>window.{INJECTED} = 1</script>"
+    f'<img src=x onerror="window.{INJECTED} = 1"><svg onload="window.{INJECTED} = 1">'
+    f"`${{window.{INJECTED} = 1}}`\u2028;window.{INJECTED} = 1//{{{{ 7 * 7 }}}}"
 )
 EVIL_MACHINE = "evil-machine_1.x"  # no more than a name can be: the record refuses others
 RIGHT = Verification(
