@@ -134,7 +134,8 @@ def find_stale_names(tree: ast.Module) -> Iterator[tuple[int, str]]:
                     modules[alias.asname] = alias.name
     for variable in list_variables(tree):
         modules.pop(variable, None)
-    for node in ast.walk(tree):
+    expressions = [node for node in ast.walk(tree) if isinstance(node, ast.expr)]
+    for node in expressions:
         for dotted in list_used_names(node, modules):
             missing = find_missing_name(dotted)
             if missing:
