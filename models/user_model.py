@@ -168,6 +168,8 @@ GENERAL = {
     "tf32",
 }
 CALLS_THE_OPTIMIZER = {"optimizer_in_backward", "compile_step", "multi_steps"}
+# what the file's own training step does itself; strategies that compile are not among them by name
+DONE_BY_STEP = {"accumulate", "amp_bf16", "amp_fp16", "keep_grads", *CALLS_THE_OPTIMIZER}
 
 
 def is_general(plan: Any) -> bool:
@@ -194,6 +196,12 @@ def explain_refusal(plan: Any, workload: UserWorkload) -> str | None:
     has_micro_batches = plan.micro_batches > 1
     if not is_general(plan) or not plan.same_loss:
         return "is not for models of one's own"
+    is_compiled = any(switch.startswith("compile") for switch in switches)
+    if facts.get("own_step") and (switches & DONE_BY_STEP or is_compiled or is_reduced):
+        return (
+            "step() of the file makes its own passes and updates, and sets their precision: "
+            "without it, model(), loss() and optimizer() would be tried this way"
+        )
     if needs_blocks(plan, facts) and not facts.get("blocks", True):
         return (
             "there is no class of which the model has several modules, each with modules in "
@@ -212,6 +220,8 @@ def explain_refusal(plan: Any, workload: UserWorkload) -> str | None:
     if has_micro_batches and facts.get("couples"):
         layer = facts["couples"][0]
         return f"{layer} normalises over the batch, so that micro-batches are other mathematics"
+    if has_micro_batches and facts.get("uncut"):
+        return str(facts["uncut"])
     if has_micro_batches and facts.get("accumulation"):
         return str(facts["accumulation"])
     if facts.get("remembers") and repeats_forward(plan, facts):
@@ -221,12 +231,20 @@ def explain_refusal(plan: Any, workload: UserWorkload) -> str | None:
         )
     if facts.get("closure") and switches & CALLS_THE_OPTIMIZER:
         return f"{facts['optimizer']} computes the loss itself, as often as it likes"
+    if facts.get("passes") and (switches & CALLS_THE_OPTIMIZER or plan.precision == "fp16"):
+        return f"{facts['optimizer']} makes a second pass in its step"
+    if "optimizer_in_backward" in switches and facts.get("hooks"):
+        return (
+            "hooks of the optimizer get all weights at once, as to clip their gradients: one "
+            "optimizer for each weight is other mathematics"
+        )
+    if "optimizer_in_backward" in switches and facts.get("inner"):
+        return f"{facts['optimizer']} steps all weights together"
     if facts.get("closure") and is_reduced:
         return (
             f"{facts['optimizer']} goes by small differences of gradients, which a lower "
             "precision rounds away"
         )
-    is_compiled = any(switch.startswith("compile") for switch in switches)
     if is_compiled and facts.get("random") and draws_differently(plan, facts):
         return (
             "the model draws random numbers, and in a compiled step micro-batches and memory "

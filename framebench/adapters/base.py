@@ -31,6 +31,7 @@ from framebench.instruments import host, limits
 from framebench.models.spec import USER_MODEL
 from framebench.suite.case import Case
 from framebench.suite.result import StrategyEffect
+from framebench.suite.trees import split
 
 Switch = Callable[..., Proof]
 Batch = tuple[Any, Any]  # inputs and targets, as the framework takes them
@@ -192,6 +193,21 @@ class Adapter(ABC):
         batch = self.loader.next()
         self.seconds_spent["wait"] += time.perf_counter() - start
         return batch
+
+    def cut_batch(self, batch: Batch, parts: int) -> list[Batch]:
+        """Return the micro-batches of a batch that is on the device.
+
+        A user's batch is cut as its file says, or along the axis of its samples.
+        """
+        if parts == 1:
+            return [batch]
+        if self.case.workload == USER_MODEL:
+            micro_batches: list[Batch] = self.model_module.split_batch(
+                batch, parts, self.case.batch
+            )
+            return micro_batches
+        inputs, targets = batch
+        return list(zip(split(inputs, parts), split(targets, parts), strict=True))
 
     def on_collection(self, phase: str, info: dict[str, int]) -> None:
         """Count and time collections of Python's collector, as one of `gc.callbacks`."""

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from framebench.adapters.user_functions import UserFile
-from framebench.suite.trees import iterate_arrays
+from framebench.suite.trees import list_arrays
 from framebench.suite.user_file import Fault
 
 
@@ -44,7 +44,16 @@ def find_blocks(model: Any, user: UserFile, access: ModuleAccess) -> list[Any]:
 
 
 def find_repeated_blocks(model: Any, access: ModuleAccess) -> list[Any]:
-    """Return the modules of the repeated class with the most weights; none if no class repeats.
+    """Return the modules of the repeated class with the most weights; none if no class repeats."""
+
+    def count_weights(blocks: list[Any]) -> int:
+        return sum(access.size(block) for block in blocks)
+
+    return max(list_levels(model, access), key=count_weights, default=[])
+
+
+def list_levels(model: Any, access: ModuleAccess) -> list[list[Any]]:
+    """Return the modules of each class that repeats.
 
     Only modules with modules inside count. Containers count only where nothing else repeats.
     """
@@ -59,12 +68,7 @@ def find_repeated_blocks(model: Any, access: ModuleAccess) -> list[Any]:
         if len(blocks) > 1:
             repeated[cls] = blocks
     others = {cls: blocks for cls, blocks in repeated.items() if cls not in access.containers}
-    candidates = others or repeated
-
-    def count_weights(blocks: list[Any]) -> int:
-        return sum(access.size(block) for block in blocks)
-
-    return max(candidates.values(), key=count_weights, default=[])
+    return list((others or repeated).values())
 
 
 def keep_outermost(modules: list[Any], access: ModuleAccess) -> list[Any]:
@@ -92,11 +96,11 @@ def describe_model(
         targets: Likewise; there may be none.
     """
     classes = {type(block).__name__ for block in blocks}
-    first_input = next(iterate_arrays(inputs))
-    first_target = next(iterate_arrays(targets), None)
+    first_input = list_arrays(inputs)[0]
+    target_arrays = list_arrays(targets)
     return {
         "blocks": [names[id(block)] for block in blocks],
         "block": ", ".join(sorted(classes)),
         "input": list(first_input.shape),
-        "target": [] if first_target is None else list(first_target.shape),
+        "target": list(target_arrays[0].shape) if target_arrays else [],
     }

@@ -40,6 +40,10 @@ CASE_HELP = (
 TimeLimit = Annotated[
     float, typer.Option(min=0.01, max=MOST_S, help="Seconds for the process that makes the steps.")
 ]
+STEP_AT_HELP = (
+    "A function of your script, each of whose calls is a step; by default its optimizer's step, "
+    "in JAX the compiled function"
+)
 STEP_HELP = "A Python file with `step(adapter)`, which is called in place of the case's own step."
 
 
@@ -55,6 +59,7 @@ def grow(
     step: Annotated[
         Path | None, typer.Option("--step", exists=True, dir_okay=False, help=STEP_HELP)
     ] = None,
+    step_at: Annotated[str, typer.Option("--step-at", help=STEP_AT_HELP)] = "",
     env: Env = None,
     results: Results = runner.RESULTS,
     time_limit: TimeLimit = environments.MODULE_LIMIT_S,
@@ -63,15 +68,18 @@ def grow(
     """Does memory grow from step to step?
 
     Prints the bytes that a step adds, and what piles up: objects, storages or programs, and where
-    they are made. In a script of your own a step ends when the optimizer steps. Exit code 1: it
-    grows; 3: undecided.
+    they are made. In a script of your own a step ends when the optimizer steps, in JAX when the
+    compiled function returns, or where --step-at says. Exit code 1: it grows; 3: undecided.
     """
     try:
-        if case.endswith(".py") and is_model(Path(case)):
+        is_script = case.endswith(".py") and not is_model(Path(case))
+        if step_at and not is_script:
+            fail(f"--step-at names a function of a script, and {case} is none; see --step", 2)
+        if case.endswith(".py") and not is_script:
             growth = follow_model(Path(case), steps, step, env, results, time_limit)
-        elif case.endswith(".py"):
+        elif is_script:
             growth = follow_script(
-                Path(case), arguments or [], steps, step, env, results, time_limit
+                Path(case), arguments or [], steps, step, step_at, env, results, time_limit
             )
         elif arguments:
             fail(f"{case} is a case, which takes no arguments, such as {arguments[0]!r}", 2)
@@ -142,15 +150,19 @@ def follow_script(
     arguments: list[str],
     steps: int,
     step: Path | None,
+    step_at: str,
     env: str | None,
     results: Path,
     limit_s: float,
 ) -> Growth:
     """Read the steps of a user's training script. Raises NoReadings."""
     if step:
-        raise NoReadings(f"--step is called in place of a case's step, and {script} makes its own")
+        raise NoReadings(
+            f"--step is called in place of a case's step, and {script} makes its own; --step-at "
+            "FUNCTION says which"
+        )
     framework = measure.find_framework(script)
     with measuring(results), err.status(script.name):
         environment = installed.ready([framework], env, say)[framework]
         announce(steps)
-        return measure.read_script(script, arguments, environment, steps, limit_s)
+        return measure.read_script(script, arguments, environment, steps, step_at, limit_s)

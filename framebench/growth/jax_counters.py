@@ -46,3 +46,27 @@ def watch_compilations() -> list[Program]:
 def make_tracker() -> StorageTracker:
     """Return a tracker that knows nothing: arrays of JAX are objects of Python."""
     return StorageTracker()
+
+
+def make_script_meters() -> dict[str, Meter]:
+    """Return the meters of a script's arrays."""
+
+    def read_live() -> int:
+        return sum(array.nbytes for array in jax.live_arrays())
+
+    return {"allocator.live": read_live}
+
+
+def watch_steps(end_step: Any, what: str) -> None:
+    """Raise: in JAX a step is a call of a function, which is marked in the script."""
+    raise NotImplementedError(f"nothing of JAX tells {what}")
+
+
+def wait_for(result: Any) -> None:
+    """Wait until the device has computed what a step returned."""
+    jax.block_until_ready(result)
+
+
+def describe_process() -> dict[str, Any]:
+    """Return versions and device, as fields of `framebench.growth.record.Growth`."""
+    return {"versions": {"jax": jax.__version__}, "device": jax.devices()[0].platform}

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import math
 import re
+from collections.abc import Callable
+from typing import Any
 
 import jittor as jt
 
 from framebench.adapters.jittor.adapter import JittorAdapter
+from framebench.adapters.jittor.probe import load_probe, watch_pool
 from framebench.growth.leak_report import LiveStorage, Program, StorageTracker
 from framebench.growth.meters import Meter
 
@@ -47,6 +50,35 @@ def watch_compilations() -> list[Program]:
 def make_tracker() -> StorageTracker:
     """Return a tracker of the arrays that the graph of operations holds."""
     return GraphArrays()
+
+
+def make_script_meters() -> dict[str, Meter]:
+    """Return the meters of a script's variables, from now on."""
+    watch_pool()
+    return {"allocator.live": load_probe().used_bytes}
+
+
+def watch_steps(end_step: Callable[[Any], None], what: str) -> None:
+    """Call `end_step` after each step of an optimizer."""
+    post_step = jt.optim.Optimizer.post_step
+
+    def end_and_count(optimizer: jt.optim.Optimizer) -> None:
+        post_step(optimizer)
+        jt.sync_all(True)
+        end_step(optimizer)
+
+    jt.optim.Optimizer.post_step = end_and_count
+
+
+def wait_for(result: Any) -> None:
+    """Wait until all that was asked for is computed."""
+    jt.sync_all(True)
+
+
+def describe_process() -> dict[str, Any]:
+    """Return versions and device, as fields of `framebench.growth.record.Growth`."""
+    device = "cuda" if jt.flags.use_cuda else "cpu"
+    return {"versions": {"jittor": jt.__version__}, "device": device}
 
 
 class GraphArrays(StorageTracker):

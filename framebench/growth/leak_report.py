@@ -9,7 +9,7 @@ import os
 import sys
 import sysconfig
 import tracemalloc
-from collections import Counter, defaultdict
+from collections import Counter, defaultdict, deque
 from collections.abc import Callable, Iterable
 from functools import cache
 from pathlib import Path
@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 HALF = 12  # of the watched steps: what the second half leaves behind is named
 REGULAR = 0.75  # of these steps must have left one behind, else it is no growth
 MOST_ROWS = 8  # of each kind
-KINDS = ("compilation", "object", "storage")  # in the order of the report
+KINDS = ("graph", "compilation", "object", "storage")  # in the order of the report
 FRAMES = 12  # of a traceback
 MOST_CALLERS = 200  # that are looked through for a line of the user's
 CONTAINERS = {dict, tuple}  # those that the collector may not know
@@ -67,6 +67,13 @@ class Source(NamedTuple):
     made_at: str
 
 
+class GrowingName(NamedTuple):
+    """A variable that holds a graph of operations."""
+
+    variable: str
+    written_at: str  # file:line, where it got its last value
+
+
 class StorageTracker:
     """A context that knows the memory of tensors made inside it, where a framework tells it apart
     from its tensors.
@@ -83,6 +90,10 @@ class StorageTracker:
     def list_alive(self) -> list[LiveStorage]:
         """Return what is alive now, in the order in which it was made."""
         return []
+
+    def list_graphs(self) -> dict[GrowingName, int]:
+        """Return the operations in the graph that each of the user's variables holds."""
+        return {}
 
     def describe(self, thing: Any) -> str:
         """Return what else an object keeps alive; empty if nothing is known."""
@@ -125,14 +136,16 @@ class LeakWatch:
         """Count what is there after the first half."""
         for source, things in group_things(self.programs, self.tracker).items():
             self.counted[source] = len(things)
+        self.graphs = self.tracker.list_graphs()
 
     def finish(self) -> list[dict[str, Any]]:
         """Return what there is more of than halfway, by kind, the most bytes first."""
         groups = group_things(self.programs, self.tracker)
+        graph_rows = list_grown_graphs(self.graphs, self.tracker.list_graphs())
         self.tracker.__exit__(None, None, None)
         new = {source: things[self.counted[source] :] for source, things in groups.items()}
         groups.clear()  # its lists would be taken for holders of what is in them
-        rows = []
+        rows = graph_rows
         for source, things in new.items():
             if len(things) >= REGULAR * HALF:
                 rows.append(make_row(source, things, self.tracker))
@@ -142,6 +155,29 @@ class LeakWatch:
             of_kind.sort(key=lambda row: (-(row["bytes_per_step"] or 0), -row["per_step"]))
             report += of_kind[:MOST_ROWS]
         return report
+
+
+def list_grown_graphs(
+    before: dict[GrowingName, int], after: dict[GrowingName, int]
+) -> list[dict[str, Any]]:
+    """Return a row of the report for each variable whose graph grew with the steps.
+
+    A running sum of losses is one: each step hangs its own graph on it.
+    """
+    rows = []
+    for name, size in after.items():
+        grown = size - before.get(name, size)
+        if grown >= REGULAR * HALF:
+            row = {
+                "kind": "graph",
+                "what": f"graph of {size} operations",
+                "made_at": name.written_at,
+                "per_step": grown / HALF,
+                "bytes_per_step": None,  # nodes are the framework's, and tell no size
+                "note": f"hangs on {name.variable}: add a number to it, as of .item()",
+            }
+            rows.append(row)
+    return rows
 
 
 def group_things(programs: list[Program], tracker: StorageTracker) -> dict[Source, list[Any]]:
@@ -324,6 +360,8 @@ def describe_container(holder: Any) -> str:
     description = name_type(type(holder))
     if hasattr(holder, "__len__"):
         description += f" of {len(holder)}"
+    if isinstance(holder, deque) and holder.maxlen:
+        description += f", full at {holder.maxlen:,}"
     for names in gc.get_referrers(holder):
         if not isinstance(names, dict):
             continue

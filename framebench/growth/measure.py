@@ -1,5 +1,5 @@
 """Read memory from step to step in a process of its own: the parent's side of `worker.py` and
-`torch_script.py`.
+`script.py`.
 """
 
 from __future__ import annotations
@@ -23,7 +23,8 @@ from framebench.instruments import host
 from framebench.suite.case import Case
 from framebench.suite.user_file import Fault, list_imports
 
-SCRIPT_FRAMEWORKS = ("torch",)  # whose optimizers tell that a step was made
+# by framework the packages that a script in it imports
+SCRIPT_PACKAGES = {"torch": {"torch"}, "jax": {"jax", "flax"}, "jittor": {"jittor"}}
 
 
 class NoReadings(Exception):
@@ -70,20 +71,17 @@ def read_case(
 
 
 def find_framework(script: Path) -> str:
-    """Return the framework whose optimizer's steps are counted in a script. Raises NoReadings."""
+    """Return the framework of a script. Raises NoReadings."""
     if not script.is_file():
         raise NoReadings(f"{script} does not exist: grow takes a case, or a training script")
     try:
         packages = list_imports(str(script.absolute()))
     except Fault as error:
         raise NoReadings(str(error)) from error
-    for framework in SCRIPT_FRAMEWORKS:
-        if framework in packages:
+    for framework, names in SCRIPT_PACKAGES.items():
+        if names & packages:
             return framework
-    raise NoReadings(
-        f"{script} imports none of {', '.join(SCRIPT_FRAMEWORKS)}, whose optimizers tell where a "
-        "step ends; in JAX and Jittor a case with --step takes its place"
-    )
+    raise NoReadings(f"{script} imports none of {', '.join(SCRIPT_PACKAGES)}")
 
 
 def read_script(
@@ -91,19 +89,22 @@ def read_script(
     arguments: list[str],
     environment: Environment,
     steps: int,
+    step_at: str = "",
     limit_s: float = MODULE_LIMIT_S,
 ) -> Growth:
     """Read memory after each step of a user's own script, within so many seconds.
 
+    A step is a call of the function `step_at`, or what `script.py` takes for one if it is empty.
     Raises NoReadings.
     """
-    worker = f"framebench.growth.{environment.framework}_script"
     variables = {
         **host.MALLOC_ENV,
         "PYTHONPATH": os.environ.get("PYTHONPATH", ""),
     }  # what the script may import
-    worker_arguments = [str(script.absolute()), str(steps), *arguments]
-    return run_worker(environment, worker, script.name, worker_arguments, variables, limit_s)
+    options = [environment.framework, str(script.absolute()), str(steps), step_at]
+    worker = "framebench.growth.script"
+    arguments = [*options, *arguments]
+    return run_worker(environment, worker, script.name, arguments, variables, limit_s)
 
 
 def run_worker(

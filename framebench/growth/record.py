@@ -10,8 +10,8 @@ from framebench.records.record import Part
 class Kept(Part):
     """What the watched steps left behind, of one kind and from one place."""
 
-    # of Python; of a tensor in PyTorch; of a program
-    kind: Literal["object", "storage", "compilation"]
+    # of Python; of a tensor in PyTorch; of a program; of operations, for a backward pass
+    kind: Literal["object", "storage", "compilation", "graph"]
     what: str  # type and shape; the operator that made it; the function
     made_at: str  # file:line; empty where nothing tells
     per_step: float

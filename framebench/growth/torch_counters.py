@@ -5,22 +5,33 @@ from __future__ import annotations
 import gc
 import sys
 import weakref
+from collections.abc import Callable
+from types import FrameType
 from typing import Any, NamedTuple
 
 import torch
+from torch.nn.modules.module import (
+    register_module_forward_hook,
+    register_module_forward_pre_hook,
+)
+from torch.optim.optimizer import register_optimizer_step_post_hook
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
 from framebench.adapters.torch.adapter import TorchAdapter
 from framebench.adapters.torch.observe import count_graph_nodes
 from framebench.growth.leak_report import (
+    GrowingName,
     LiveStorage,
     Program,
     StorageTracker,
     find_caller,
     has_storage,
+    rank_file,
+    shorten_path,
 )
 from framebench.growth.meters import Meter
+from framebench.growth.step_marks import FORWARD_PASSES
 
 
 def make_allocator_meters(adapter: TorchAdapter) -> dict[str, Meter]:
@@ -69,6 +80,44 @@ def make_tracker() -> StorageTracker:
     return TorchStorages()
 
 
+def make_script_meters() -> dict[str, Meter]:
+    """Return the meters of a script's allocators."""
+    return make_gpu_meters()
+
+
+def watch_steps(end_step: Callable[[Any], None], what: str) -> None:
+    """Call `end_step` after each step of an optimizer, or each pass of the outermost module."""
+    if what != FORWARD_PASSES:
+        register_optimizer_step_post_hook(lambda optimizer, *_: end_step(optimizer))
+        return
+    depth = 0
+
+    def enter(*_: Any) -> None:
+        nonlocal depth
+        depth += 1
+
+    def leave(*_: Any) -> None:
+        nonlocal depth
+        depth -= 1
+        if not depth:
+            end_step(None)
+
+    register_module_forward_pre_hook(enter)
+    register_module_forward_hook(leave, always_call=True)
+
+
+def wait_for(result: Any) -> None:
+    """Wait until the device has done what a step asked for."""
+    if torch.cuda.is_available():
+        torch.cuda.synchronize()
+
+
+def describe_process() -> dict[str, Any]:
+    """Return versions and device, as fields of `framebench.growth.record.Growth`."""
+    device = torch.cuda.get_device_name() if torch.cuda.is_available() else "cpu"
+    return {"versions": {"torch": torch.__version__}, "device": device}
+
+
 class TracedStorage(NamedTuple):
     """A storage that an operator made."""
 
@@ -86,11 +135,15 @@ class TorchStorages(TorchDispatchMode, StorageTracker):  # type: ignore[misc]  #
         # imports what the first step in a mode imports: while memory is traced that takes minutes
         torch._dynamo.list_backends()
         self.made: dict[int, TracedStorage] = {}  # by address
+        self.written: dict[int, str] = {}  # by address, the line that last changed it in place
         tensors = [thing for thing in gc.get_objects() if has_storage(type(thing))]
         self.made_before = {tensor.untyped_storage()._cdata for tensor in tensors}
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         out = func(*args, **(kwargs or {}))
+        if func._schema.name.endswith("_") and isinstance(args[0], torch.Tensor):
+            line = find_caller(sys._getframe(1))
+            self.written[args[0].untyped_storage()._cdata] = line
         for tensor in tree_leaves(out):
             if isinstance(tensor, torch.Tensor):
                 self.add(tensor.untyped_storage(), func._schema.name.removeprefix("aten::"))
@@ -115,8 +168,41 @@ class TorchStorages(TorchDispatchMode, StorageTracker):  # type: ignore[misc]  #
         alive = [storage for storage in self.made.values() if storage.reference() is not None]
         return [LiveStorage(storage.operator, storage.made_at, storage.bytes) for storage in alive]
 
+    def list_graphs(self) -> dict[GrowingName, int]:
+        """Return the operations in the graph of each tensor that a variable of the user's holds.
+
+        Variables are those of the functions that run now and of their modules.
+        """
+        sizes = {}
+        for name, tensor in list_variables(sys._getframe(1)):
+            if tensor.grad_fn is not None:
+                storage = tensor.untyped_storage()._cdata
+                made = self.made.get(storage)
+                line = self.written.get(storage) or (made.made_at if made else "")
+                sizes[GrowingName(name, line)] = count_graph_nodes(tensor)
+        return sizes
+
     def describe(self, thing: Any) -> str:
         """Return how large the graph is that a tensor keeps alive."""
         if getattr(thing, "grad_fn", None) is None:
             return ""
         return f"with a graph of {count_graph_nodes(thing)} operations"
+
+
+def list_variables(frame: FrameType | None) -> list[tuple[str, torch.Tensor]]:
+    """Return the tensors that variables of the user's code hold, and attributes of objects there.
+
+    Looked at are the callers of this frame that lie in the user's files.
+    """
+    found = []
+    while frame is not None:
+        if rank_file(frame.f_code.co_filename) == 2:
+            place = shorten_path(frame.f_code.co_filename)
+            for name, value in [*frame.f_globals.items(), *frame.f_locals.items()]:
+                if isinstance(value, torch.Tensor):
+                    found.append((f"`{name}`, in {place}", value))
+                for attribute, part in list(getattr(value, "__dict__", {}).items()):
+                    if isinstance(part, torch.Tensor):
+                        found.append((f"`{name}.{attribute}`, in {place}", part))
+        frame = frame.f_back
+    return found

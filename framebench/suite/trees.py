@@ -1,33 +1,132 @@
 """Walk inputs, targets and outputs as people write them.
 
-They are an array, or arrays in tuples, lists, dictionaries and dataclasses. No framework is
-imported: an array is what has a `shape`.
+They are an array, or arrays in tuples, lists, dictionaries, dataclasses and other objects. No
+framework is imported: an array is what has a `shape` and a `dtype`.
 """
 
 from __future__ import annotations
 
+import copy
+import io
+import pickle
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import fields, is_dataclass
-from typing import Any
+from typing import Any, cast
 
 PLAIN = (bool, int, float, str, type(None))  # passed on as they are
+MapArray = Callable[[Any], Any]
 
 
-def map_tree(function: Callable[[Any], Any], tree: Any) -> Any:
-    """Return the same tree with the function's result in place of each array."""
+def is_array(node: Any) -> bool:
+    """Return whether something is an array of any framework."""
+    return not isinstance(node, type) and hasattr(node, "shape") and hasattr(node, "dtype")
+
+
+def never(node: Any) -> bool:
+    """Return False: no container of a tree is a leaf."""
+    return False
+
+
+def map_tree(function: MapArray, tree: Any, is_leaf: Callable[[Any], bool] = never) -> Any:
+    """Return the same tree with the function's result in place of each array.
+
+    Containers keep their classes. Whatever else there is, such as a graph or an encoding of a
+    package, is copied with its arrays replaced. What `is_leaf` says of is passed to the function
+    as a whole.
+    """
     if isinstance(tree, PLAIN):
         return tree
+    if is_leaf(tree) or is_array(tree):
+        return function(tree)
     if isinstance(tree, Mapping):
-        return {key: map_tree(function, value) for key, value in tree.items()}
-    if isinstance(tree, list):
-        return [map_tree(function, value) for value in tree]
-    if isinstance(tree, tuple):
-        return tuple(map_tree(function, value) for value in tree)
-    return function(tree)
+        return _map_mapping(function, tree, is_leaf)
+    if isinstance(tree, list | tuple):
+        branches = [map_tree(function, branch, is_leaf) for branch in tree]
+        if isinstance(tree, list):
+            return branches
+        return type(tree)._make(branches) if hasattr(tree, "_make") else tuple(branches)
+    if is_dataclass(tree) and not isinstance(tree, type):
+        return _map_dataclass(function, tree, is_leaf)
+    return _map_object(function, tree)
+
+
+def _map_mapping(
+    function: MapArray, mapping: Mapping[Any, Any], is_leaf: Callable[[Any], bool]
+) -> Mapping[Any, Any]:
+    mapped = {key: map_tree(function, value, is_leaf) for key, value in mapping.items()}
+    if type(mapping) is dict:
+        return mapped
+    same_class: Any = copy.copy(mapping)
+    try:
+        for key, value in mapped.items():
+            same_class[key] = value
+    except (TypeError, ValueError, AttributeError):  # one that cannot be written to
+        return mapped
+    return cast(Mapping[Any, Any], same_class)
+
+
+def _map_dataclass(function: MapArray, instance: Any, is_leaf: Callable[[Any], bool]) -> Any:
+    same_class = copy.copy(instance)
+    for field in fields(instance):
+        value = map_tree(function, getattr(instance, field.name), is_leaf)
+        object.__setattr__(same_class, field.name, value)  # a frozen one refuses the usual way
+    return same_class
+
+
+class ArrayPickler(pickle.Pickler):
+    """Pickle an object without the arrays in it, which are mapped and listed in `arrays`."""
+
+    def __init__(self, file: io.BytesIO, function: MapArray) -> None:
+        super().__init__(file)
+        self.function = function
+        self.arrays: list[Any] = []
+        self.places: dict[int, int] = {}  # in `arrays`, by the identity of the array
+
+    def persistent_id(self, one: Any) -> int | None:
+        """Return the place of an array; None of anything else, which is pickled."""
+        if not is_array(one):
+            return None
+        if id(one) not in self.places:
+            self.places[id(one)] = len(self.arrays)
+            self.arrays.append(self.function(one))
+        return self.places[id(one)]
+
+
+class ArrayUnpickler(pickle.Unpickler):
+    """Make an object again that `ArrayPickler` has pickled, with other arrays."""
+
+    def __init__(self, file: io.BytesIO, arrays: list[Any]) -> None:
+        super().__init__(file)
+        self.arrays = arrays
+
+    def persistent_load(self, place: int) -> Any:
+        """Return the array at a place."""
+        return self.arrays[place]
+
+
+def _map_object(function: MapArray, instance: Any) -> Any:
+    """Return a copy of an object with its arrays mapped.
+
+    It is copied as a loader's processes pass it on: by pickle. What has no arrays, or cannot be
+    pickled, is returned as it is.
+    """
+    file = io.BytesIO()
+    pickler = ArrayPickler(file, function)
+    try:
+        pickler.dump(instance)
+    except (pickle.PicklingError, TypeError, AttributeError):
+        return instance
+    if not pickler.arrays:
+        return instance
+    file.seek(0)
+    return ArrayUnpickler(file, pickler.arrays).load()
 
 
 def iterate_arrays(tree: Any) -> Iterator[Any]:
-    """Yield the arrays of a tree, in order."""
+    """Yield the arrays of a tree, in order, but for those in objects of other classes.
+
+    A model's output may hold the model itself. See `list_arrays` for inputs.
+    """
     if isinstance(tree, Mapping):
         tree = list(tree.values())
     elif is_dataclass(tree) and not isinstance(tree, type):
@@ -39,14 +138,26 @@ def iterate_arrays(tree: Any) -> Iterator[Any]:
         yield tree
 
 
+def list_arrays(tree: Any) -> list[Any]:
+    """Return all arrays of inputs or targets, also those in objects of other classes."""
+    arrays: list[Any] = []
+
+    def add(array: Any) -> Any:
+        arrays.append(array)
+        return array
+
+    map_tree(add, tree)
+    return arrays
+
+
 def call_with(function: Callable[..., Any], inputs: Any) -> Any:
     """Call a function as people call a model.
 
-    A dictionary holds its keywords, a tuple or a list its arguments.
+    A dictionary holds its keywords, a tuple or a list its arguments; a named tuple is one argument.
     """
     if isinstance(inputs, Mapping):
         return function(**inputs)
-    if isinstance(inputs, tuple | list):
+    if isinstance(inputs, tuple | list) and not hasattr(inputs, "_fields"):
         return function(*inputs)
     return function(inputs)
 
@@ -59,21 +170,83 @@ def count_samples(inputs: Any) -> int:
     return 0
 
 
-def split(tree: Any, parts: int) -> list[Any]:
+def has_axis_of(node: Any, samples: int) -> bool:
+    """Return whether something is an array with so many samples along its first axis."""
+    return is_array(node) and tuple(node.shape)[:1] == (samples,)
+
+
+def is_list_of_samples(node: Any, samples: int) -> bool:
+    """Return whether a list or tuple has an entry for each sample.
+
+    Entries are one sample's array, dictionary, text or number. A list of arrays that each have all
+    samples is none, nor is a tuple of arrays of different kinds, which are arguments.
+    """
+    if not isinstance(node, list | tuple) or len(node) != samples or hasattr(node, "_fields"):
+        return False
+    if isinstance(node, list):
+        return not all(has_axis_of(entry, samples) for entry in node)
+    if any(isinstance(entry, list | tuple) or has_axis_of(entry, samples) for entry in node):
+        return False
+    kinds = set()
+    for entry in node:
+        is_one_array = is_array(entry)
+        kinds.add((str(entry.dtype), len(entry.shape)) if is_one_array else type(entry).__name__)
+    return len(kinds) == 1
+
+
+def is_opaque(node: Any) -> bool:
+    """Return whether something is no container whose arrays can be cut one by one.
+
+    These are objects of packages, and PyTorch's packed sequences, whose arrays refer to another.
+    """
+    containers = PLAIN + (Mapping, list, tuple)
+    is_container = isinstance(node, containers) or is_dataclass(node) or is_array(node)
+    return not is_container or type(node).__name__ == "PackedSequence"
+
+
+def can_split(inputs: Any, samples: int) -> bool:
+    """Return whether `split` finds the samples of inputs."""
+    found = False
+    has_uncut_object = False
+
+    def is_leaf(node: Any) -> bool:
+        return is_opaque(node) or is_list_of_samples(node, samples)
+
+    def look(node: Any) -> Any:
+        nonlocal found, has_uncut_object
+        if is_opaque(node):
+            arrays = list_arrays(node)
+            if not all(has_axis_of(array, samples) for array in arrays):
+                has_uncut_object = True
+            found = found or bool(arrays)
+        elif not is_array(node) or has_axis_of(node, samples):
+            found = True
+        return node
+
+    map_tree(look, inputs, is_leaf)
+    return found and not has_uncut_object
+
+
+def split(tree: Any, parts: int, samples: int = 0) -> list[Any]:
     """Return the micro-batches of a tree of arrays.
 
     An array whose first axis has no samples, such as a mask for all of them, goes with each.
+    `samples` is how many the batch has; by default the first axis of the first array.
     """
     if parts == 1:
         return [tree]
-    samples = count_samples(tree)
+    samples = samples or count_samples(tree)
     size = samples // parts
 
-    def take(start: int) -> Callable[[Any], Any]:
-        def cut(array: Any) -> Any:
-            has_samples = tuple(array.shape)[:1] == (samples,)
-            return array[start : start + size] if has_samples else array
+    def has_samples(node: Any) -> bool:
+        return is_list_of_samples(node, samples)
+
+    def take(start: int) -> MapArray:
+        def cut(node: Any) -> Any:
+            if has_samples(node) or has_axis_of(node, samples):
+                return node[start : start + size]
+            return node
 
         return cut
 
-    return [map_tree(take(number * size), tree) for number in range(parts)]
+    return [map_tree(take(number * size), tree, has_samples) for number in range(parts)]

@@ -13,9 +13,9 @@ from typing import Any
 
 import numpy as np
 
-from framebench.adapters.base import Adapter
+from framebench.adapters.base import Adapter, Batch
 from framebench.suite.tensors import PROJECTIONS, Summaries, Summary, measure_errors, summarize_all
-from framebench.suite.trees import split
+from framebench.suite.user_file import Fault
 from framebench.worker.observe import Observed
 
 # Relative differences that count as none. Float32's rounding explains less, in the gradients of all
@@ -96,19 +96,21 @@ def check_accumulation(adapter: Adapter, same: float = SAME) -> str:
     linear in the gradient, so that they are fitted in its place. What is as close as `same` is
     alike.
     """
-    x, y = adapter.workload.make_batch(adapter.config, adapter.case.batch)
     if adapter.case.batch % HALVES:
         return ""
-    whole = compute_gradient(adapter, x, y)
+    batch = adapter.put(*adapter.workload.make_batch(adapter.config, adapter.case.batch))
+    whole = compute_gradient(adapter, batch)
     halves = []
     try:
-        for part in zip(split(x, HALVES), split(y, HALVES)):
-            halves.append(compute_gradient(adapter, *part))
+        for part in adapter.cut_batch(batch, HALVES):
+            halves.append(compute_gradient(adapter, part))
+    except Fault:  # of the file's `split`
+        raise
     except Exception as error:  # the user's, whose targets may be places in the batch
         reason = f"{type(error).__name__}: {' '.join(str(error).split())[:200]}"
         return (
             f"half of the batch ends in an error ({reason}); targets that number the samples "
-            "are better made in `loss`"
+            "are better made in `loss`, and split(batch, k) cuts what has no axis of samples"
         )
     loss = whole.values["loss_0"]
     mean = sum(half.values["loss_0"] for half in halves) / HALVES
@@ -159,9 +161,12 @@ def join_projections(tensors: dict[str, Summary], names: list[str]) -> np.ndarra
     return np.concatenate(projections)
 
 
-def compute_gradient(adapter: Adapter, x: Any, y: Any, restore: bool = True) -> Observed:
-    """Return loss and gradient of a batch without randomness, from the first weights by default."""
-    adapter.inputs = adapter.put(x, y)
+def compute_gradient(adapter: Adapter, batch: Batch, restore: bool = True) -> Observed:
+    """Return loss and gradient of a batch without randomness, from the first weights by default.
+
+    The batch is on the device.
+    """
+    adapter.inputs = batch
     if restore:
         adapter.restore()
     with adapter.disable_randomness():
@@ -187,10 +192,10 @@ def find_stateful_buffer(adapter: Adapter) -> str:
     adapter.restore()
     with adapter.disable_randomness():
         adapter.step()
-    x, y = adapter.workload.make_batch(adapter.config, adapter.case.batch)
-    one = compute_gradient(adapter, x, y, restore=False)
+    batch = adapter.put(*adapter.workload.make_batch(adapter.config, adapter.case.batch))
+    one = compute_gradient(adapter, batch, restore=False)
     before = copy_buffers(adapter)
-    other = compute_gradient(adapter, x, y, restore=False)
+    other = compute_gradient(adapter, batch, restore=False)
     changed = []
     for name, array in copy_buffers(adapter).items():
         if not np.array_equal(array, before[name], equal_nan=True):

@@ -292,6 +292,8 @@ def survey_training(adapter: Adapter, facts: Facts, observed: Observed) -> Facts
     reference = Reference("", observed.values, {})
     level = not must_move(adapter.case, reference, list(observed.values.values()))
     without_gradient = checks.count_without_gradient(list_params(facts), observed)
+    if facts.get("own_step"):  # its passes cannot be asked for one by one
+        return {"level": level, "without_gradient": without_gradient}
     accumulation = check_accumulation(adapter, facts)
     stateful = checks.find_stateful_buffer(adapter)
     # only PyTorch's module has it
@@ -311,7 +313,7 @@ def check_accumulation(adapter: Adapter, facts: Facts) -> str:
 
     It is empty, too, where samples are known to look at each other: then that is the reason.
     """
-    if facts["couples"]:
+    if facts["couples"] or facts["uncut"]:
         return ""
     other = load_adapter(adapter.case, model_options(adapter))  # half a batch may leave it changed
     other.deterministic = adapter.deterministic

@@ -31,7 +31,7 @@ from framebench.user_file import strategies as applicable
 # by framework the packages that a file in it imports
 PACKAGES = {"torch": {"torch"}, "jax": {"jax", "flax"}, "jittor": {"jittor"}}
 REQUIRED = ("model", "batch")  # functions of the file
-OPTIONAL = ("optimizer", "blocks", "loss")
+OPTIONAL = ("optimizer", "blocks", "loss", "split", "step")
 SHARE_OF_FREE_MEMORY = 0.8  # that each process which runs the file may take
 PHASE = re.compile(r"memory ran out during (import of the file|model\(\)|batch\(\))")
 # by the phase in which the memory of a budget ran out
@@ -225,6 +225,10 @@ def describe_facts(model: UserModel, facts: dict[str, Any]) -> str:
     blocks = "no blocks"
     if facts["blocks"]:
         blocks = f"{len(facts['blocks'])} blocks ({facts['block']})"
+        others = [name for name in facts.get("levels", ()) if name != facts["block"]]
+        if others:
+            names = ", ".join(others)
+            blocks = f"{blocks[:-1]}, which saves most; the file's `blocks` may name {names})"
     shape = " x ".join(map(str, facts["input"]))
     parameters = f"{facts['parameters']:,} parameters"
     return (

@@ -37,6 +37,7 @@ from framebench.engine import runner
 from framebench.engine.environments import Environment
 from framebench.engine.progress import CaseProgress
 from framebench.engine.timed_process import Variant
+from framebench.explain import measure as explain
 from framebench.records import store
 from framebench.records.record import ROUNDS, Record
 from framebench.records.search import Fit
@@ -53,6 +54,9 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure as Drawing
 
     from framebench.analysis.rendering import Table
+    from framebench.explain.record import Explanation
+    from framebench.user_model.saved import SavedPeaks
+    from framebench.user_model.table import TableRow
 
 FOLDER = runner.RESULTS / "own"
 BLOCKS = 3  # the fewest that give an interval
@@ -78,6 +82,10 @@ DEVICE_HELP = (
     "framebench devices"
 )
 
+SAVE_HELP = "write the peaks, and what holds the baseline's, into a file for --compare"
+COMPARE_HELP = "compare with peaks of --save: exit code 1 where one grew beyond --threshold"
+THRESHOLD_HELP = "growth of a peak that --compare lets pass"
+
 File = Annotated[
     Path,
     typer.Argument(
@@ -101,9 +109,15 @@ Folder = Annotated[Path | None, typer.Option(file_okay=False, help=FOLDER_HELP)]
 Budget = Annotated[str | None, typer.Option(help=BUDGET_HELP)]
 MaxBatch = Annotated[bool, typer.Option("--max-batch", help=MAX_BATCH_HELP)]
 OnDevice = Annotated[str | None, typer.Option(help=DEVICE_HELP)]
+Save = Annotated[Path | None, typer.Option(callback=file_to_write, help=SAVE_HELP)]
+Compare = Annotated[Path | None, typer.Option(exists=True, dir_okay=False, help=COMPARE_HELP)]
+Threshold = Annotated[str, typer.Option(help=THRESHOLD_HELP)]
 Figure = Annotated[
     Path | None,
-    typer.Option(callback=file_to_write, help="an SVG of memory against speed"),
+    typer.Option(
+        callback=file_to_write,
+        help="an SVG of memory against speed, or of peaks alone without times",
+    ),
 ]
 Html = Annotated[
     Path | None,
@@ -127,6 +141,9 @@ def try_(
     budget: Budget = None,
     max_batch: MaxBatch = False,
     device: OnDevice = None,
+    save: Save = None,
+    compare: Compare = None,
+    threshold: Threshold = "2%",
     figure: Figure = None,
     html: Html = None,
     as_json: AsJson = False,
@@ -148,7 +165,15 @@ def try_(
         show(records, left_out, budget_bytes, fits, figure, html, as_json)
 
     began = time.time()
+    explanation = None
+    earlier = None
+    allowed = 0.0
     try:
+        if compare:
+            from framebench.user_model import saved
+
+            allowed = saved.parse_threshold(threshold)
+            earlier = saved.read_saved(compare)
         model = trial.inspect_file(file, batch, framework, scenario)
         where = results or FOLDER / model.folder
         if device is not None:
@@ -181,10 +206,72 @@ def try_(
             if budget_bytes and max_batch:
                 environment = trial.choose_environment(model, env, say)
                 fits += search_batches(records, budget_bytes, environment, options, where)
+            if save or compare:
+                explanation = explain_baseline(model, trial.choose_environment(model, env, say))
     except Fault as error:
         fail(str(error), 2)
     show_all(records, left_out)
-    raise typer.Exit(report_failures([record.status for record in records], "records"))
+    has_failed = report_failures([record.status for record in records], "records")
+    has_grown = False
+    try:
+        if save or earlier:
+            from framebench.user_model import saved
+
+            peaks = saved.collect_peaks(list_rows(records), records, explanation)
+            has_grown = earlier is not None and report_growth(earlier, peaks, allowed)
+            if save:
+                save.write_text(peaks.model_dump_json(indent=1) + "\n")
+                say(f"wrote {save}")
+    except Fault as error:
+        fail(str(error), 2)
+    raise typer.Exit(has_failed or has_grown)
+
+
+def list_rows(records: list[Record]) -> list[TableRow]:
+    """Return the rows of these records as the table has them."""
+    from framebench.analysis import frames
+
+    rows: list[TableRow] = frames.make_frame(records).to_dict("records")
+    return rows
+
+
+def explain_baseline(model: UserModel, environment: Environment) -> Explanation | None:
+    """Return what holds the baseline's peak, or None with a line where that cannot be told."""
+    with err.status(f"{model.file.name}: what holds the peak"):
+        try:
+            return explain.explain(model.baseline, environment)
+        except explain.Unexplained as error:
+            say(f"layers are not compared: {error}")
+            return None
+
+
+def report_growth(before: SavedPeaks, after: SavedPeaks, threshold: float) -> bool:
+    """Print how peaks differ from saved ones, and return whether one grew or is gone.
+
+    Raises Fault where the two cannot be compared.
+    """
+    from framebench.user_model import saved
+
+    for remark in saved.check_comparable(before, after):
+        say(f"not the same in both runs: {remark}")
+    changes = saved.list_changes(before, after)
+    saved.make_table(changes, threshold).terminal(err)
+    grown = [change for change in changes if change.is_beyond(threshold)]
+    missing = saved.list_missing(before, after)
+    if missing:
+        say(f"without a peak to compare now: {', '.join(missing)}")
+    if not grown:
+        say(f"no peak grew by more than {threshold:.1%}")
+        return bool(missing)
+    worst = max(grown, key=lambda change: change.share)
+    say(
+        f"{len(grown)} of {len(changes)} peaks grew by more than {threshold:.1%}, most that of "
+        f"{worst.strategy} by {worst.share:.1%}"
+    )
+    layers = saved.describe_layers(before, after)
+    if layers:
+        say(layers)
+    return True
 
 
 def describe_kept(where: Path, began: float) -> str:
@@ -409,8 +496,9 @@ def show(
     sentences += report.list_unproven(records)
     if figure or html:
         from framebench.analysis.figures import fronts
+        from framebench.user_model.figure import draw_peaks
 
-        drawing = fronts.draw_pareto(report.rename_for_figures(rows))
+        drawing = fronts.draw_pareto(report.rename_for_figures(rows)) or draw_peaks(rows)
         write_pictures(figure, html, drawing, tables, sentences)
     for sentence in sentences:
         say(sentence)
@@ -439,10 +527,7 @@ def write_pictures(
     from framebench.analysis.figures import page
 
     if drawing is None:
-        say(
-            "nothing to draw: a point needs a ratio of times with an interval, which takes 3 "
-            "blocks or more",
-        )
+        say("nothing to draw: no strategy came out right")
     elif figure:
         figure.write_text(page.render_svg(drawing))
     if html:

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 
 from framebench.adapters.base import Adapter, Batch, find_length_strategy
 from framebench.models.spec import USER_MODEL
-from framebench.suite.trees import map_tree
+from framebench.suite.trees import list_arrays, map_tree
 from framebench.worker.stepping import make_timed_step
 
 TRIES = 3  # of a step whose result was late: another process may have had the core
@@ -84,8 +85,21 @@ def give_other_inputs(adapter: Adapter) -> None:
 
 
 def put_shifted(adapter: Adapter, x: object, y: object) -> Batch:
-    """Put a batch on the device, each of its samples shifted."""
-    return adapter.put(map_tree(shift, x), y)
+    """Put a batch on the device, each of its samples shifted.
+
+    Next to a user's numbers, integers stay: they are places of nodes, or ends of sequences.
+    """
+    arrays = [array for array in list_arrays(x) if isinstance(array, np.ndarray)]
+    floats = [array for array in arrays if np.issubdtype(array.dtype, np.floating)]
+    is_user_model = adapter.case.workload == USER_MODEL
+
+    def shift_array(array: Any) -> Any:
+        if not isinstance(array, np.ndarray):  # a user's sparse tensor
+            return array
+        stays = is_user_model and floats and not np.issubdtype(array.dtype, np.floating)
+        return array if stays else shift(array)
+
+    return adapter.put(map_tree(shift_array, x), y)
 
 
 def shift(array: np.ndarray) -> np.ndarray:

@@ -71,7 +71,7 @@ def test_a_script_with_too_few_steps_is_reported(script: Path, tmp_path: Path) -
 
 @pytest.mark.parametrize(
     ("code", "message"),
-    [("import jax", "imports none of torch"), ("def (", "SyntaxError"), (None, "does not exist")],
+    [("import math", "imports none of torch"), ("def (", "SyntaxError"), (None, "does not exist")],
 )
 def test_scripts_that_cannot_be_followed_are_refused(
     code: str | None, message: str, tmp_path: Path
@@ -81,3 +81,29 @@ def test_scripts_that_cannot_be_followed_are_refused(
         file.write_text(code)
     with pytest.raises(NoReadings, match=message):
         find_framework(file)
+
+
+PROGRAMS = Path(__file__).parent / "programs"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("name", "note", "line", "bytes_per_step"),
+    [
+        ("running_sum", "hangs on `total`", "running_sum.py:13", 0),
+        pytest.param("evaluation", "held by `outputs`", "", 2 * 2048, marks=pytest.mark.all_cases),
+        ("jax_metrics", "", "jax_metrics.py:", 8192),
+    ],
+)
+def test_what_grows_in_a_script_is_named(
+    name: str, note: str, line: str, bytes_per_step: int, tmp_path: Path
+) -> None:
+    options = ["--steps", "52", "--json", "--results", str(tmp_path / "results")]
+    done = framebench("grow", str(PROGRAMS / f"{name}.py"), *options)
+    assert done.stdout, done.stderr
+    printed = json.loads(done.stdout)
+    assert (done.returncode, printed["verdict"]) == (1, "grows")
+    rows = [row for row in printed["kept"] if note in row["note"] and line in row["made_at"]]
+    assert rows, printed["kept"]
+    largest = max(slope["value"] for slope in printed["bytes_per_step"].values())
+    assert largest >= bytes_per_step

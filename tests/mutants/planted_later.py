@@ -22,7 +22,7 @@ JAX_DONE = "self.output += loss / self.recipe.calls"
 JAX_EVALUATION = "self.output, stats, self.kept = self.program(*self.list_arguments())"
 JAX_STATE = "updates, state = self.recipe.optimizer.update(grads, state, params)"
 # Jittor: a training step's batch and update, an evaluation
-JITTOR_BATCH = "for x, y in zip(self.split_batch(inputs), self.split_batch(targets), strict=True):"
+JITTOR_BATCH = "for x, y in self.cut_batch((inputs, targets), self.micro_batches):"
 JITTOR_UPDATE = "self.optimizer.step()\n"
 JITTOR_EVALUATION = "with jt.flag_scope(no_grad=int(not self.recipe.keeps_graph)):"
 

@@ -51,7 +51,7 @@ BROKEN = {
     ),
     "no tensor": (
         ("torch.randn(n, 3)", "object()"),
-        r"mine\.py:9: batch\(n\) must give tensors, and a target has object",
+        r"mine\.py:13: TypeError: unsupported operand",
     ),
     "an array": (
         ("torch.randn(n, 6), torch.randn(n, 3)", "torch.randn(n, 6).numpy(), torch.randn(n, 3)"),
@@ -61,10 +61,6 @@ BROKEN = {
         ("torch.randn(n, 6)", "[[0.0] * 6] * n"),
         r"batch\(n\) must give tensors, and an input has none: it is list",
     ),
-    "labels in a list": (
-        ("torch.randn(n, 3)", "['cat'] * n"),
-        r"must give tensors, and a target has none: it is list",
-    ),
     "optimizers that share weights": (
         (
             "def loss",
@@ -73,9 +69,17 @@ BROKEN = {
         ),
         r"mine\.py:12: several optimizers must share no weight",
     ),
-    "other batch": (
-        ("torch.randn(n, 6)", "torch.randn(n + 1, 6)"),
-        r"mine\.py:9: batch\(4\) gave an input of shape \(5, 6\)",
+    "a batch of another size": (
+        ("torch.randn(n, 6), torch.randn(n, 3)", "torch.randn(5, 6), torch.randn(5, 3)"),
+        r"^nothing: .*no input of batch\(4\) has 4 samples .*write split\(batch, k\)",
+    ),
+    "a split that returns too few": (
+        ("def loss", "def split(batch, k):\n    return [batch]\n\ndef loss"),
+        r"mine\.py:12: split\(batch, 2\) must return 2 batches, and it returned 1",
+    ),
+    "a split that returns no batches": (
+        ("def loss", "def split(batch, k):\n    return list('ab')\n\ndef loss"),
+        r"mine\.py:12: split\(batch, 2\) must return batches as batch\(n\) returns them",
     ),
     "no module": (
         ("return nn.Sequential", "return print"),

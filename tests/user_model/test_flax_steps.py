@@ -72,6 +72,41 @@ TWO = """
         return (x, jnp.arange(n) / n, jnp.ones(8)), jnp.arange(n) % 5
 """
 FILES = {
+    "gradients that optax adds up over two steps": File(
+        """
+        def optimizer():
+            chain = optax.chain(optax.clip_by_global_norm(1.0), optax.adamw(1e-3))
+            return optax.MultiSteps(chain, every_k_schedule=2)
+        """,
+    ),
+    "weight decay that is masked": File(
+        """
+        def optimizer():
+            def has_axes(weights):
+                return jax.tree.map(lambda weight: weight.ndim > 1, weights)
+            return optax.adamw(1e-3, mask=has_axes)
+        """,
+    ),
+    "graphs in a named tuple": File(
+        """
+        from typing import NamedTuple
+        class Graphs(NamedTuple):
+            nodes: jax.Array
+            senders: jax.Array
+            owner: jax.Array
+        class Reads(Net):
+            def __call__(self, graphs):
+                nodes = graphs.nodes + graphs.nodes[graphs.senders]
+                return super().__call__(jax.ops.segment_sum(nodes, graphs.owner, 4))
+        def model():
+            return Reads(nnx.Rngs(0))
+        def batch(n):
+            owner = jnp.repeat(jnp.arange(n), 3)
+            nodes = jax.random.normal(jax.random.key(0), (3 * n, 8))
+            return Graphs(nodes, owner, owner % 4), jnp.arange(4) % 5
+        """,
+        left_out=("accumulate",),
+    ),
     "dropout that is left on": File(
         """
         def model():

@@ -15,8 +15,10 @@ import pytest
 from framebench.engine.environments import Environment
 from tests.conftest import asked
 from tests.processes import run_inside
+from tests.user_model.forms import FORMS
 from tests.user_model.steps import BEGINNING, FILES, RANDOM
 
+ALL = FILES | FORMS
 PROGRAM = Path(__file__).parent / "programs" / "try_steps.py"
 # with dropout, what a strategy gets wrong: the change to the file above -> the strategy that is
 # found out, or left out
@@ -106,8 +108,15 @@ OFTEN = (
     "blocks with a state that each pass changes",
     "dropout",
     "keywords, evaluated",
+    "a list of targets, one for each image",
+    "graphs in one axis, cut by the file",
+    "a graph as an object of its own",
+    "clipping in a hook of the optimizer",
+    "SAM as it is published",
+    "Lookahead around Adam",
+    "a generator and its critic, one after the other",
 )
-NAMES = [pytest.param(name, marks=() if name in OFTEN else pytest.mark.all_cases) for name in FILES]
+NAMES = [pytest.param(name, marks=() if name in OFTEN else pytest.mark.all_cases) for name in ALL]
 
 
 @pytest.fixture(scope="module")
@@ -123,8 +132,8 @@ def found(
         (folder / name / "mine.py").write_text(BEGINNING + "\n" + more)
         files.append([str(folder / name / "mine.py"), scenario, strategies])
 
-    for name in names & FILES.keys():
-        file = FILES[name]
+    for name in names & ALL.keys():
+        file = ALL[name]
         write(name, textwrap.dedent(file.more), file.scenario, file.strategies)
     for name in names & PLANTED.keys():
         more, strategy = PLANTED[name]
@@ -136,7 +145,7 @@ def found(
 
 @pytest.mark.parametrize("name", NAMES)
 def test_common_training_steps_are_verified(name: str, found: dict[str, Any]) -> None:
-    file, rows = FILES[name], found[name]
+    file, rows = ALL[name], found[name]
     assert "fault" not in rows, rows["fault"]
     for strategy, row in rows.items():
         assert ("left_out" in row) == (strategy in file.left_out), row

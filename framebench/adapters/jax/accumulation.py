@@ -16,11 +16,11 @@ Tree = Any  # nested dictionaries of arrays
 Gradient = Callable[[Tree, Tree, Tree, Tree, Tree], tuple[tuple[Array, Tree], Tree]]
 
 
-def average_over_micro_batches(gradient: Gradient, count: int) -> Gradient:
+def average_over_micro_batches(gradient: Gradient, count: int, samples: int = 0) -> Gradient:
     """Return a function that takes a whole batch and calls `gradient` for each of `count` parts.
 
     It returns the mean loss and the mean gradient. The running statistics pass from one micro-batch
-    to the next.
+    to the next. The batch has `samples` samples, by default as many as its first array.
     """
 
     def average_gradient(
@@ -31,7 +31,8 @@ def average_over_micro_batches(gradient: Gradient, count: int) -> Gradient:
         y: Tree,
     ) -> tuple[tuple[Array, Tree], Tree]:
         arrays, structure = jax.tree.flatten((x, y))
-        micro_batches = [split_array(array, count_samples(x), count) for array in arrays]
+        batch_size = samples or count_samples(x)
+        micro_batches = [split_array(array, batch_size, count) for array in arrays]
 
         def add_micro_batch(
             carry: tuple[Array, Tree, Tree],

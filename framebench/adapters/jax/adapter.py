@@ -325,7 +325,10 @@ class JaxAdapter(Adapter):
             return loss_and_stats, grads
 
         per_call = self.micro_batches // self.recipe.calls
-        return average_over_micro_batches(gradient, per_call) if per_call > 1 else gradient
+        if per_call == 1:
+            return gradient
+        samples = self.count_user_samples() // self.recipe.calls
+        return average_over_micro_batches(gradient, per_call, samples)
 
     def make_training_step(
         self,
@@ -397,7 +400,12 @@ class JaxAdapter(Adapter):
     def split_batch(self) -> Iterator[Batch]:
         """Return the batch in as many parts as the step has calls."""
         x, y = self.inputs
-        return zip(split(x, self.recipe.calls), split(y, self.recipe.calls))
+        calls, samples = self.recipe.calls, self.count_user_samples()
+        return zip(split(x, calls, samples), split(y, calls, samples))
+
+    def count_user_samples(self) -> int:
+        """Return how many samples a user's batch has; 0 where its first array tells."""
+        return self.case.batch if self.case.workload == USER_MODEL else 0
 
     def eval_step(self) -> None:
         """Compute the logits of the batch."""

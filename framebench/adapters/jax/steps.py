@@ -120,7 +120,9 @@ def accumulate(run: JaxAdapter) -> Proof:
     """Prove that a step loops over micro-batches."""
 
     def count_micro_steps(_: Evidence) -> Evidence:
-        x = next(array for array in iterate_arrays(run.inputs[0]) if array.ndim)
+        arrays_of_batch = [array for array in iterate_arrays(run.inputs[0]) if array.ndim]
+        samples = run.count_user_samples() or arrays_of_batch[0].shape[0]
+        x = next(array for array in arrays_of_batch if array.shape[0] == samples)
         micro_batch = (x.shape[0] // run.micro_batches, *x.shape[1:])
         micro_steps = 0
         for loop in find_loops(run):

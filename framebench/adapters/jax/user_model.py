@@ -27,7 +27,7 @@ from framebench.adapters.user_functions import UserFile, describe_type
 from framebench.models import flax_weights
 from framebench.models.flax_blocks import Remat, recompute_nothing
 from framebench.models.spec import SEED, USER_MODEL, load_workload
-from framebench.suite.trees import call_with, map_tree
+from framebench.suite.trees import call_with, has_axis_of, list_arrays, map_tree
 from framebench.suite.user_file import Fault
 
 ARRAYS = jax.Array | np.ndarray
@@ -177,11 +177,15 @@ def loss(output: Any, target: Array) -> Array:
 def optimizer() -> optax.GradientTransformation:
     """Return the file's optimizer. Raises Fault."""
     made = user().get("optimizer")()
-    if not isinstance(made, optax.GradientTransformation):
+    if isinstance(made, optax.GradientTransformation):
+        return made
+    init = getattr(made, "init", None)
+    update = getattr(made, "update", None)
+    if not callable(init) or not callable(update):
         where = user().locate("optimizer")
-        expected = "an optax.GradientTransformation"
+        expected = "an optax.GradientTransformation, or an object with its init and update"
         raise Fault(f"{where}: optimizer() must return {expected}, not {describe_type(made)}")
-    return made
+    return optax.GradientTransformation(init, update)  # as of optax.MultiSteps
 
 
 def read_leaves(model: nnx.Module) -> Iterator[tuple[str, nnx.Variable, np.ndarray]]:
@@ -223,6 +227,24 @@ def batch(size: int) -> tuple[Any, Any]:
     return map_tree(np.asarray, x), map_tree(np.asarray, y)
 
 
+def split_batch(batch: tuple[Any, Any], parts: int, size: int) -> list[tuple[Any, Any]]:
+    """Return the micro-batches of a batch of `size` samples. Raises Fault."""
+    return user().split_batch(batch, parts, size)
+
+
+def explain_uncut(inputs: Any, size: int) -> str:
+    """Return why a step cannot loop over micro-batches of these inputs; empty if it can.
+
+    XLA's loop needs micro-batches of one shape, which only an axis of samples gives.
+    """
+    if any(has_axis_of(array, size) for array in list_arrays(inputs)):
+        return ""
+    return (
+        f"no input of batch({size}) has {size} samples along its first axis, and a loop in a "
+        "compiled step takes micro-batches of one shape"
+    )
+
+
 def facts(size: int) -> dict[str, Any]:
     """Return what the harness must know of the model without JAX. Raises Fault."""
     model = make_plain_model()
@@ -236,6 +258,7 @@ def facts(size: int) -> dict[str, Any]:
     may_drop = any(isinstance(module, nnx.Dropout | LinenModel) for module in modules)
     return {
         **described,
+        "uncut": explain_uncut(inputs, size),
         "params": params,
         "parameters": sum(math.prod(shape) for _, shape, is_trained in params if is_trained),
         "couples": batch_norms[:1],

@@ -26,7 +26,7 @@ from framebench.adapters.parts import Hooks, Options
 from framebench.instruments import host
 from framebench.models.spec import SEED, USER_MODEL, Optimizer, load_workload
 from framebench.suite.case import Case
-from framebench.suite.trees import call_with, count_samples, map_tree, split
+from framebench.suite.trees import call_with, count_samples, map_tree
 
 # of the flags that strategies set: a warm-up runs one case after another in one process
 DEFAULT_FLAGS = {
@@ -196,7 +196,7 @@ class JittorAdapter(Adapter):
         """Update the weights by the gradients of one micro-batch or several."""
         losses = []
         inputs, targets = self.next_batch()
-        for x, y in zip(self.split_batch(inputs), self.split_batch(targets), strict=True):
+        for x, y in self.cut_batch((inputs, targets), self.micro_batches):
             loss = self.recipe.loss(x, y) / self.micro_batches
             self.optimizer.backward(loss)
             losses.append(loss.detach())
@@ -205,12 +205,11 @@ class JittorAdapter(Adapter):
         self.optimizer.step()
         self.output = sum(losses[1:], losses[0])
 
-    def split_batch(self, tree: Any) -> list[Any]:
-        """Return the micro-batches of inputs or targets."""
-        if self.micro_batches == 1:
-            return [tree]
-        parts = split(tree, self.micro_batches)
-        return [map_tree(lambda var: var.stop_grad(), part) for part in parts]
+    def cut_batch(self, batch: Batch, parts: int) -> list[Batch]:
+        if parts == 1:
+            return [batch]
+        micro_batches = super().cut_batch(batch, parts)
+        return [map_tree(lambda var: var.stop_grad(), part) for part in micro_batches]
 
     def eval_step(self) -> None:
         """Ask for the logits. Without a `synchronize` after it the step is never computed."""

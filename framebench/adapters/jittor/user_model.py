@@ -143,6 +143,11 @@ def batch(size: int) -> tuple[Any, Any]:
     return map_tree(Var.numpy, x), map_tree(Var.numpy, y)
 
 
+def split_batch(batch: tuple[Any, Any], parts: int, size: int) -> list[tuple[Any, Any]]:
+    """Return the micro-batches of a batch of `size` samples. Raises Fault."""
+    return user().split_batch(batch, parts, size)
+
+
 def facts(size: int) -> dict[str, Any]:
     """Return what the harness must know of the model without Jittor. Raises Fault."""
     model = make_plain_model()
@@ -160,6 +165,7 @@ def facts(size: int) -> dict[str, Any]:
         optimizer_name = type(optimizer(trained)).__name__
     return {
         **described,
+        "uncut": user().explain_uncut(inputs, size),
         "params": [(name, list(p.shape), not p.is_stop_grad()) for name, p in named_params],
         "parameters": sum(p.numel() for p in trained),
         "couples": batch_norms[:1],

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import copy
 import random
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
@@ -46,10 +45,15 @@ from framebench.adapters.torch.untracked import (
     list_addresses,
     list_all_tensors,
 )
+from framebench.adapters.torch.user_optimizer import (
+    OptimizerSnapshot,
+    asks_for_closure,
+    iterate_states,
+)
 from framebench.instruments import host
 from framebench.models.spec import SEED, USER_MODEL, Optimizer, load_workload
 from framebench.suite.case import Case
-from framebench.suite.trees import call_with, iterate_arrays, map_tree, split
+from framebench.suite.trees import call_with, iterate_arrays, list_arrays, map_tree
 from framebench.suite.user_file import import_packages
 
 # the kinds of states by PyTorch's names
@@ -99,8 +103,9 @@ class TorchAdapter(Adapter):
         # in memory between two steps: the model, then a teacher; in `pair` both models or none
         self.models_in_memory: list[nn.Module] = []
         self.after_restore: list[Callable[[], object]] = []
-        self.first_states: dict[nn.Parameter, dict[str, Any]] = {}
+        self.first_state: OptimizerSnapshot | None = None
         self.needs_closure = False
+        self.begins_with_gradient = False  # before a step that calls its closure
         self.loss_evaluations = 1  # in the last step
         self.packages: dict[str, str] = {}  # versions of what a strategy has next to PyTorch
         if case.workload == USER_MODEL:
@@ -131,6 +136,9 @@ class TorchAdapter(Adapter):
             "varlen": self.stream_step,
             "pair": self.pair_step,
         }
+        trains_by_file = self.case.workload == USER_MODEL and self.case.scenario == "train"
+        if trains_by_file and self.model_module.has_step():
+            steps["train"] = self.file_step
         return Recipe(
             self.ledger,
             step=steps.get(self.case.scenario, self.train_step),
@@ -176,8 +184,11 @@ class TorchAdapter(Adapter):
             trained = [p for p in self.model.parameters() if p.requires_grad]
             options = self.recipe.optimizer_options
             self.optimizer = self.recipe.optimizer(self.case.optimizer, trained, **options)
-            self.needs_closure = needs_closure(self.optimizer)
-            self.first_states = {p: copy.deepcopy(s) for p, s in self.optimizer.state.items()}
+            is_user_model = self.case.workload == USER_MODEL
+            self.begins_with_gradient = is_user_model and asks_for_closure(self.optimizer)
+            self.needs_closure = self.begins_with_gradient or needs_closure(self.optimizer)
+            returned = getattr(self.optimizer, "returned", None)
+            self.first_state = OptimizerSnapshot(self.optimizer, is_user_model, returned)
         self.release()
 
     def make_models(self) -> None:
@@ -220,17 +231,23 @@ class TorchAdapter(Adapter):
     def put(self, x: Any, y: Any) -> Batch:
         return map_tree(self.put_input, x), map_tree(self.put_target, y)
 
-    def put_input(self, x: np.ndarray) -> Tensor:
+    def put_input(self, x: np.ndarray | Tensor) -> Tensor:
         """Return an input on the device, in the recipe's precision and memory format."""
         inputs = self.put_target(x)
         if inputs.is_floating_point():
             inputs = inputs.to(self.recipe.dtype)
         return self.recipe.on_input(inputs)
 
-    def put_target(self, y: np.ndarray) -> Tensor:
-        """Return a target on the device: this rank's share, where ranks divide the batch."""
-        share = y[self.recipe.share] if y.ndim else y
-        target = torch.from_numpy(share).to(self.torch_device)
+    def put_target(self, y: np.ndarray | Tensor) -> Tensor:
+        """Return a target on the device: this rank's share, where ranks divide the batch.
+
+        A user's sparse or nested tensor, which NumPy does not have, is a tensor already.
+        """
+        if isinstance(y, Tensor):
+            target = y.to(self.torch_device)
+        else:
+            share = y[self.recipe.share] if y.ndim else y
+            target = torch.from_numpy(share).to(self.torch_device)
         # a binary cross entropy has the target's type, whatever that of the logits is
         return target.double() if self.float64 and target.is_floating_point() else target
 
@@ -293,13 +310,32 @@ class TorchAdapter(Adapter):
     def train_step(self) -> None:
         """Make one step of training."""
         if self.needs_closure:
-            self.loss_evaluations = 0
-            self.output = self.optimizer.step(self.backward_pass).detach()
+            self.output = self.step_by_closure()
             return
         total = self.backward_pass()
         self.recipe.scaler.step(self.optimizer)
         self.recipe.scaler.update()
         self.output = total
+
+    def step_by_closure(self) -> Tensor:
+        """Make a step whose optimizer computes the loss itself, and return its first loss."""
+        self.loss_evaluations = 0
+        losses: list[Tensor] = []
+
+        def closure() -> Tensor:
+            loss = self.backward_pass()
+            losses.append(loss.detach())
+            return loss
+
+        if self.begins_with_gradient:
+            closure()
+        self.optimizer.step(closure)
+        return losses[0]
+
+    def file_step(self) -> None:
+        """Make the training step of the user's file."""
+        with self.context():
+            self.output = self.model_module.run_step(self.model, self.next_batch(), self.optimizer)
 
     def backward_pass(self) -> Tensor:
         """Compute the gradients of a batch, and return its loss."""
@@ -308,9 +344,7 @@ class TorchAdapter(Adapter):
         self.optimizer.zero_grad(**self.recipe.zero_grad_options)
         total = torch.zeros((), dtype=self.recipe.dtype, device=self.torch_device)
         inputs, targets = self.next_batch()
-        input_parts = split(inputs, self.micro_batches)
-        target_parts = split(targets, self.micro_batches)
-        for x, y in zip(input_parts, target_parts, strict=True):
+        for x, y in self.cut_batch((inputs, targets), self.micro_batches):
             with self.context():
                 loss = self.recipe.objective(x, y) / self.micro_batches
             self.recipe.backward(loss)
@@ -399,7 +433,7 @@ class TorchAdapter(Adapter):
         for prefix, model in zip(PREFIXES, self.models_in_memory):
             for name, p in model.named_parameters():
                 names[p] = prefix + name
-        for p, state in self.optimizer.state.items():
+        for p, state in self.iterate_states():
             name = names.get(p, f"unknown weight {tuple(p.shape)}")
             for kind, value in state.items():
                 if not isinstance(value, Tensor):
@@ -412,15 +446,18 @@ class TorchAdapter(Adapter):
                     nbytes = sum(part.nbytes for part in plain_tensors(value))
                 yield State(STATES.get(kind, kind), name, to_numpy(value), nbytes)
 
+    def iterate_states(self) -> Iterator[tuple[nn.Parameter, Any]]:
+        """Yield each weight with its state, also of optimizers inside a user's."""
+        return iterate_states(self.optimizer, self.case.workload == USER_MODEL)
+
     def restore(self) -> None:
         # In place: what is compiled, and the optimizer, hold the tensors themselves.
         weights = {name: torch.from_numpy(w) for name, w in self.case.weights.items()}
         self.model.load_state_dict(weights)
         self.restored_at = self.steps
         if self.case.stage.trains:
-            for p, state in self.optimizer.state.items():
-                state.clear()
-                state.update(copy.deepcopy(self.first_states.get(p, {})))
+            assert self.first_state
+            self.first_state.restore()
         for follow in self.after_restore:
             follow()
 
@@ -488,13 +525,13 @@ class TorchAdapter(Adapter):
         if not self.case.stage.trains:
             return []
         tensors: list[Tensor] = []
-        for state in self.optimizer.state.values():
+        for _, state in self.iterate_states():
             tensors += [v for v in iterate_arrays(list(state.values())) if isinstance(v, Tensor)]
         return tensors
 
     def input_tensors(self) -> list[Tensor]:
         """Return the inputs and targets on the device."""
-        return list(iterate_arrays(self.stream if self.case.scenario == "varlen" else self.inputs))
+        return list_arrays(self.stream if self.case.scenario == "varlen" else self.inputs)
 
     def lasting_tensors(self) -> list[Tensor]:
         """Return what is there before a step as after it: weights, buffers, inputs."""
@@ -508,10 +545,7 @@ class TorchAdapter(Adapter):
 
     def first_state_tensors(self) -> list[Tensor]:
         """Return the copies of the optimizer's first states, which `restore` puts back."""
-        tensors: list[Tensor] = []
-        for state in self.first_states.values():
-            tensors += [value for value in state.values() if isinstance(value, Tensor)]
-        return tensors
+        return self.first_state.list_tensors() if self.first_state else []
 
     def allocate(self, size: int) -> Tensor:
         return torch.ones(size, dtype=torch.uint8, device=self.torch_device)

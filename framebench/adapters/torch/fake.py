@@ -34,7 +34,9 @@ class FakeAdapter(TorchAdapter):
         torch.set_default_dtype(torch.float32)
         return model.train(not self.recipe.evaluates)
 
-    def put_target(self, y: np.ndarray) -> Tensor:
+    def put_target(self, y: np.ndarray | Tensor) -> Tensor:
+        if isinstance(y, Tensor):  # a user's sparse one
+            return y
         share = y[self.recipe.share] if y.ndim else y
         dtype = torch.from_numpy(np.empty(0, share.dtype)).dtype
         return torch.empty(share.shape, dtype=dtype)
@@ -55,5 +57,5 @@ class FakeOnDevice(FakeAdapter):
         model = model.to(self.torch_device, self.recipe.dtype)
         return model.train(not self.recipe.evaluates)
 
-    def put_target(self, y: np.ndarray) -> Tensor:
+    def put_target(self, y: np.ndarray | Tensor) -> Tensor:
         return super().put_target(y).to(self.torch_device)

@@ -26,7 +26,7 @@ from framebench.adapters.torch.adapter import TorchAdapter
 from framebench.adapters.torch.observe import LargeResults
 from framebench.adapters.torch.process import FUSED
 from framebench.models.spec import USER_MODEL
-from framebench.suite.trees import call_with
+from framebench.suite.trees import call_with, count_samples, list_arrays
 
 switch = Switches()
 
@@ -40,14 +40,32 @@ def accumulate(run: TorchAdapter) -> Proof:
         samples = e["samples_per_pass"]
         if samples is None:  # a compiled step hides its passes
             return False
-        return bool(samples * parts * run.case.ranks == run.case.batch)
+        if "numbers_in_batch" not in e:
+            return bool(samples * parts * run.case.ranks == run.case.batch)
+        is_smaller = e["numbers_in_largest_part"] < e["numbers_in_batch"]
+        return bool(is_smaller and samples == e["samples_in_last_part"])
 
     def passes_in_parts(e: Evidence) -> bool:
         return bool(e["forward_passes"] == parts * e["evaluations_of_the_loss"])
 
+    def count_parts(_: Evidence) -> Evidence:
+        counts: Evidence = {"evaluations_of_the_loss": run.loss_evaluations}
+        if run.case.workload == USER_MODEL and count_samples(run.inputs[0]) != run.case.batch:
+            # without an axis of samples, such as graphs or a list of images
+            inputs = [x for x, _ in run.cut_batch(run.inputs, parts)]
+            counts["numbers_in_batch"] = count_numbers(run.inputs[0])
+            counts["numbers_in_largest_part"] = max(count_numbers(x) for x in inputs)
+            counts["samples_in_last_part"] = count_samples(inputs[-1])
+        return counts
+
     proof = check(passes_in_parts, f"each evaluation of the loss takes {parts} forward passes")
     proof &= check(is_divided, f"a forward pass has {parts} times fewer samples than the batch")
-    return proof.counting(lambda _: {"evaluations_of_the_loss": run.loss_evaluations})
+    return proof.counting(count_parts)
+
+
+def count_numbers(inputs: Any) -> int:
+    """Return how many numbers the tensors of a batch have."""
+    return sum(tensor.numel() for tensor in list_arrays(inputs))
 
 
 @switch

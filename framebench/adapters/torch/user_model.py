@@ -7,10 +7,9 @@ it.
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Callable, Iterable
 from functools import cache, partial
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import torch
@@ -21,10 +20,21 @@ from torch.utils._python_dispatch import _disable_current_modes
 from framebench.adapters import user_blocks
 from framebench.adapters.torch.observe import needs_closure
 from framebench.adapters.torch.user_faults import explain_wrong_gradients as explain_wrong_gradients
-from framebench.adapters.user_functions import UserFile, describe_type
+from framebench.adapters.torch.user_levels import find_best_level
+from framebench.adapters.torch.user_optimizer import (
+    CombinedOptimizer,
+    asks_for_closure,
+    describe_optimizer,
+    has_hooks,
+    list_inner,
+    list_optimizers,
+    makes_passes,
+    set_options,
+)
+from framebench.adapters.user_functions import UserFile, describe_type, unwrap_loss
 from framebench.models.spec import USER_MODEL, load_workload
 from framebench.suite.trees import call_with, iterate_arrays, map_tree
-from framebench.suite.user_file import DoesNotApply, Fault
+from framebench.suite.user_file import Fault
 
 
 def _list_modules(module: nn.Module) -> list[Any]:
@@ -40,6 +50,7 @@ ACCESS = user_blocks.ModuleAccess(
     size=_count_weights,
     containers=(nn.Sequential, nn.ModuleList, nn.ModuleDict),
 )
+STEP = "step(model, batch, optimizer)"
 NORMS = nn.modules.batchnorm._BatchNorm
 
 
@@ -116,8 +127,27 @@ def blocks_of(model: Any) -> list[nn.Module]:
 
 
 def find_blocks(model: nn.Module) -> list[nn.Module]:
-    """Return the model's blocks. Raises Fault."""
+    """Return the model's blocks, as a survey has chosen them if there was one. Raises Fault."""
+    facts: dict[str, Any] = load_workload(USER_MODEL).facts  # type: ignore[attr-defined]
+    modules = dict(model.named_modules())
+    chosen: list[str] = facts.get("blocks", [])
+    if chosen and all(name in modules for name in chosen):
+        return [modules[name] for name in chosen]
     return user_blocks.find_blocks(model, user(), ACCESS)
+
+
+def choose_blocks(model: nn.Module, inputs: Any) -> list[nn.Module]:
+    """Return the model's blocks: of several levels that repeat, the one that saves most.
+
+    Raises Fault.
+    """
+    levels = user_blocks.list_levels(model, ACCESS)
+    if hasattr(user().module, "blocks") or len(levels) < 2:
+        return find_blocks(model)
+    try:
+        return find_best_level(model, inputs, levels)
+    except Exception:  # of the model, which is reported where its baseline runs
+        return find_blocks(model)
 
 
 def loss(output: Any, target: Any) -> Tensor:
@@ -127,9 +157,10 @@ def loss(output: Any, target: Any) -> Tensor:
 
 
 def optimizer(parameters: Iterable[nn.Parameter], **options: Any) -> torch.optim.Optimizer:
-    """Return the file's optimizer, with these options for its own.
+    """Return the file's optimizer, with these options set in it.
 
-    Several optimizers become one. Raises Fault, and DoesNotApply if one has no such option.
+    Several optimizers become one. What the file returned is its attribute `returned`. Raises Fault,
+    and DoesNotApply if it has no such option.
     """
     returned = user().get("optimizer")(list(parameters))
     optimizers = list_optimizers(returned)
@@ -141,35 +172,11 @@ def optimizer(parameters: Iterable[nn.Parameter], **options: Any) -> torch.optim
         )
     for one in optimizers:
         _set_full_rate(one)
-    if options:
-        optimizers = [_make_with_options(one, options) for one in optimizers]
-    return optimizers[0] if len(optimizers) == 1 else combine_optimizers(optimizers)
-
-
-def list_optimizers(returned: Any) -> list[torch.optim.Optimizer]:
-    """Return the optimizers that the file's `optimizer` returned, each once.
-
-    They may be in tuples, lists and dictionaries, with schedules between them.
-    """
-    objects: list[Any] = []
-    map_tree(objects.append, returned)
-    by_identity = {id(one): one for one in objects if isinstance(one, torch.optim.Optimizer)}
-    return list(by_identity.values())
-
-
-def _make_with_options(
-    optimizer: torch.optim.Optimizer, options: dict[str, Any]
-) -> torch.optim.Optimizer:
-    """Return the same optimizer with these options. Raises DoesNotApply."""
-    groups = []
-    for group in optimizer.param_groups:
-        groups.append({name: value for name, value in group.items() if name not in options})
-    kind = type(optimizer)
-    try:
-        return kind(groups, **options)
-    except TypeError as error:
-        names = ", ".join(options)
-        raise DoesNotApply(f"your optimizer, {kind.__name__}, has no option {names}") from error
+    for one in optimizers:
+        set_options(one, options)
+    made: Any = optimizers[0] if len(optimizers) == 1 else combine_optimizers(optimizers)
+    made.returned = returned
+    return cast(torch.optim.Optimizer, made)
 
 
 def combine_optimizers(optimizers: list[torch.optim.Optimizer]) -> CombinedOptimizer:
@@ -181,37 +188,13 @@ def combine_optimizers(optimizers: list[torch.optim.Optimizer]) -> CombinedOptim
     for one in optimizers:
         for group in one.param_groups:
             addresses += [id(p) for p in group["params"]]
-    if len(set(addresses)) < len(addresses) or any(needs_closure(one) for one in optimizers):
+    if len(set(addresses)) < len(addresses) or any(makes_passes(one) for one in optimizers):
         where = user().locate("optimizer")
         raise Fault(
             f"{where}: several optimizers must share no weight, and none of them may compute the "
-            f"loss itself"
+            f"loss itself; step(model, batch, optimizer) of the file steps them as it likes"
         )
     return CombinedOptimizer(optimizers)
-
-
-class CombinedOptimizer(torch.optim.Optimizer):
-    """Several optimizers, which step one after the other when the backward pass is done."""
-
-    def __init__(self, optimizers: list[torch.optim.Optimizer]) -> None:
-        groups = [group for one in optimizers for group in one.param_groups]
-        super().__init__(groups, {})
-        self.combined_optimizers = optimizers
-
-    @property
-    def state(self) -> defaultdict[Tensor, Any]:  # type: ignore[override]
-        states: defaultdict[Tensor, Any] = defaultdict(dict)
-        for one in self.combined_optimizers:
-            states.update(one.state)
-        return states
-
-    @state.setter
-    def state(self, _: Any) -> None:
-        """Ignore the empty states that the base class begins with."""
-
-    def step(self, closure: Any = None) -> None:  # type: ignore[override]
-        for one in self.combined_optimizers:
-            one.step()
 
 
 def _set_full_rate(optimizer: torch.optim.Optimizer) -> None:
@@ -219,9 +202,10 @@ def _set_full_rate(optimizer: torch.optim.Optimizer) -> None:
 
     A schedule may begin at a rate of 0, which moves nothing: then no update could be verified.
     """
-    for group in optimizer.param_groups:
-        if "initial_lr" in group:
-            group["lr"] = find_full_rate(group)
+    for one in (optimizer, *list_inner(optimizer)):
+        for group in one.param_groups:
+            if "initial_lr" in group:
+                group["lr"] = find_full_rate(group)
 
 
 def find_full_rate(group: dict[str, Any]) -> Any:
@@ -257,7 +241,19 @@ def batch(size: int) -> tuple[Any, Any]:
     """
     with _disable_current_modes():
         inputs, targets = user().make_batch(size, Tensor, "tensor")
-        return map_tree(to_wide_array, inputs), map_tree(to_wide_array, targets)
+        return map_tree(to_canonical, inputs), map_tree(to_canonical, targets)
+
+
+def to_canonical(tensor: Tensor) -> np.ndarray | Tensor:
+    """Return a tensor in NumPy, as every batch is kept; one that NumPy does not have as it is."""
+    if tensor.layout != torch.strided or tensor.is_nested:
+        return tensor.detach()
+    return to_wide_array(tensor)
+
+
+def split_batch(batch: tuple[Any, Any], parts: int, size: int) -> list[tuple[Any, Any]]:
+    """Return the micro-batches of a batch of `size` samples. Raises Fault."""
+    return user().split_batch(batch, parts, size)
 
 
 def facts(size: int) -> dict[str, Any]:
@@ -274,19 +270,24 @@ def facts(size: int) -> dict[str, Any]:
             numbers.append((name, list(tensor.shape), name in trained))
     modules = dict(model.named_modules())
     names = {id(module): name for name, module in modules.items()}
-    described = user_blocks.describe_model(find_blocks(model), names, inputs, targets)
+    blocks = choose_blocks(model, inputs)
+    described = user_blocks.describe_model(blocks, names, inputs, targets)
+    levels = [type(level[0]).__name__ for level in user_blocks.list_levels(model, ACCESS)]
     has_convolution = any(isinstance(m, nn.Conv2d) for m in modules.values())
     norms = [name for name, m in modules.items() if isinstance(m, NORMS)]
     complex_weights = [name for name, p in model.named_parameters() if p.is_complex()]
     sparse = [name for name, m in modules.items() if getattr(m, "sparse", False) is True]
     return {
         **described,
+        "levels": [] if hasattr(user().module, "blocks") else levels,
+        "uncut": user().explain_uncut(inputs, size),
         "params": numbers,
         "tied": sorted(all_parameters.keys() - dict(model.named_parameters()).keys()),
         "parameters": _count_weights(model),
         "couples": norms[:1],
         "images": len(described["input"]) == 4 and has_convolution,
         **_describe_optimizer(model),
+        "own_step": has_step(),
         "complex": complex_weights[:1],
         "compiled": any(is_compiled(module) for module in modules.values()),
         "sparse": sparse[:1],
@@ -302,15 +303,36 @@ def _describe_optimizer(model: nn.Module) -> dict[str, Any]:
     if "optimizer" not in user():
         return {"optimizer": "SGD"}
     made = optimizer(model.parameters())
-    optimizers = made.combined_optimizers if isinstance(made, CombinedOptimizer) else [made]
-    description = " and ".join(type(one).__name__ for one in optimizers)
-    if len(optimizers) > 1:
-        description += ", which step together"
+    description = describe_optimizer(made)
     rates = {find_full_rate(group) for group in made.param_groups if "initial_lr" in group}
     if rates:
         listed = ", ".join(str(rate) for rate in sorted(rates))
         description += f" at its full rate of {listed}, without its schedule"
-    return {"optimizer": description, "closure": needs_closure(made)}
+    return {
+        "optimizer": description,
+        "closure": needs_closure(made),
+        "passes": asks_for_closure(made),
+        "hooks": has_hooks(made),
+        "inner": [type(one).__name__ for one in list_inner(made)],
+    }
+
+
+def has_step() -> bool:
+    """Return whether the file has a training step of its own."""
+    return user().has_step()
+
+
+def run_step(model: nn.Module, batch: tuple[Any, Any], optimizer: Any) -> Tensor:
+    """Make the file's own training step, and return its loss. Raises Fault.
+
+    It gets the optimizer as the file's `optimizer` returned it, with schedules.
+    """
+    returned = getattr(optimizer, "returned", optimizer)
+    value = unwrap_loss(user().get("step")(model, user().as_written(batch), returned))
+    if isinstance(value, int | float):
+        value = torch.tensor(float(value))
+    loss_of_step: Tensor = user().read_number("step", STEP, Tensor, "a tensor", value)
+    return loss_of_step.detach().reshape(())
 
 
 def gradient_of(adapter: Any) -> tuple[float, list[tuple[str, np.ndarray]]]:

@@ -90,6 +90,7 @@ def tried(file: Path, strategies: list[str]) -> dict[str, Any]:
         name: facts[name]
         for name in ("accumulation", "without_gradient", "random", "optimizer", "level")
     }
+    found["blocks"] = len(facts["blocks"])
     baseline = Baseline(case)
     verdicts = {
         name: verdict(Case.from_id(case.id.replace("/fp32/", f"/{name}/")), baseline)

@@ -68,7 +68,8 @@ def verified(case: Case, baseline: Baseline) -> dict[str, object]:
 
 def all_of(file: Path, scenario: str, strategies: list[str]) -> dict[str, object]:
     os.environ["FRAMEBENCH_OWN"] = str(file.parent)
-    names = [name for name in ("loss", "optimizer", "blocks") if name in file.read_text()]
+    text = file.read_text()
+    names = [name for name in ("loss", "optimizer", "blocks", "split", "step") if name in text]
     facts = {"file": str(file), "framework": FRAMEWORK, "batch": 4, "defined": names}
     (file.parent / "own.json").write_text(json.dumps(facts))
     module = load_workload("own").import_model(FRAMEWORK)  # type: ignore[attr-defined]

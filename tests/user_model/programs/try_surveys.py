@@ -19,7 +19,7 @@ for name, file in json.loads(sys.argv[1]).items():
     try:
         survey(Case.from_id("own/torch/train/fp32/b4/mine"), lambda message: None)
         found = json.loads((folder / "own.json").read_text())
-        said[name] = "nothing: " + ", ".join(found["undetermined"])
+        said[name] = "nothing: " + ", ".join(found["undetermined"]) + found["uncut"]
         said[name] += (
             f" | {found['accumulation']} | {found['without_gradient']['first']} without a gradient"
         )

@@ -1,0 +1,146 @@
+"""Find the function of a training script whose calls are its steps, and mark it.
+
+The script's source tells; it is not run.
+"""
+
+from __future__ import annotations
+
+import ast
+import copy
+from collections.abc import Callable
+from types import MethodType
+from typing import Any
+
+from framebench.suite.user_file import Fault, parse_file
+
+MARK = "__framebench_step__"  # the decorator that a marked function gets
+STEPS_OF_OPTIMIZER = "steps of its optimizer"
+FORWARD_PASSES = "forward passes of its outermost module"
+WORDS_OF_STEPS = ("train", "step", "update")  # in the name of a function that makes a step
+
+
+class MarkedStep:
+    """A function of a script, of which each call is a step."""
+
+    def __init__(self, function: Callable[..., Any], end: Callable[[Any], None]) -> None:
+        self.function = function
+        self.end = end
+
+    def __call__(self, *arguments: Any, **named: Any) -> Any:
+        result = self.function(*arguments, **named)
+        self.end(result)
+        return result
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.function, name)
+
+    def __get__(self, instance: Any, owner: Any = None) -> Any:
+        """Return the method of an instance, where the function is one of a class."""
+        return self if instance is None else MethodType(self, instance)
+
+
+def choose_functions(file: str, framework: str, step_at: str) -> tuple[set[str], str]:
+    """Return the functions that are to be marked, and what a step is called in messages.
+
+    There are none where an optimizer or a module tells that a step was made. Raises Fault where
+    nothing tells, or the file has no function `step_at`.
+    """
+    tree = parse_file(file)
+    if step_at:
+        defined = list_functions(tree)
+        if step_at not in defined:
+            names = ", ".join(defined) or "none"
+            raise Fault(f"{file} has no function `{step_at}` for --step-at; it defines: {names}")
+        return {step_at}, f"calls of {step_at}()"
+    if framework == "jax":
+        name = choose_compiled(file, list_compiled(tree))
+        return {name}, f"calls of {name}()"
+    if framework == "torch" and not trains(tree):
+        return set(), FORWARD_PASSES
+    return set(), STEPS_OF_OPTIMIZER
+
+
+def choose_compiled(file: str, names: list[str]) -> str:
+    """Return the compiled function of a script in JAX that makes a step. Raises Fault."""
+    candidates = names
+    if len(names) > 1:
+        candidates = [name for name in names if any(word in name for word in WORDS_OF_STEPS)]
+    if len(candidates) == 1:
+        return candidates[0]
+    listed = ", ".join(names) or "none"
+    raise Fault(
+        f"{file}: which function makes a step? It compiles: {listed}; say it with "
+        "--step-at FUNCTION"
+    )
+
+
+def list_functions(tree: ast.Module) -> list[str]:
+    """Return the names of all functions and methods, and of functions that are assigned."""
+    names = []
+    for node in ast.walk(tree):
+        if isinstance(node, ast.FunctionDef):
+            names.append(node.name)
+        elif isinstance(node, ast.Assign) and isinstance(node.value, ast.Call):
+            names += [target.id for target in node.targets if isinstance(target, ast.Name)]
+    return list(dict.fromkeys(names))  # each once, in their order
+
+
+def list_compiled(tree: ast.Module) -> list[str]:
+    """Return the names of the functions that `jit` compiles, as a decorator or in an assignment."""
+    names = []
+    for node in ast.walk(tree):
+        if isinstance(node, ast.FunctionDef) and any(map(names_jit, node.decorator_list)):
+            names.append(node.name)
+        elif isinstance(node, ast.Assign) and names_jit(node.value):
+            names += [target.id for target in node.targets if isinstance(target, ast.Name)]
+    return list(dict.fromkeys(names))
+
+
+def names_jit(expression: ast.expr) -> bool:
+    """Return whether an expression is `jit`, `jax.jit`, or a call of it or of a partial of it."""
+    if isinstance(expression, ast.Call):
+        return names_jit(expression.func) or any(map(names_jit, expression.args[:1]))
+    if isinstance(expression, ast.Attribute):
+        return expression.attr == "jit"
+    return isinstance(expression, ast.Name) and expression.id == "jit"
+
+
+def trains(tree: ast.Module) -> bool:
+    """Return whether a script mentions a backward pass or an optimizer."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Attribute) and node.attr in ("backward", "optim", "fit"):
+            return True
+        if isinstance(node, ast.ImportFrom | ast.Import):
+            names = [getattr(node, "module", None) or "", *(alias.name for alias in node.names)]
+            if any("optim" in name or "Trainer" in name for name in names):
+                return True
+    return False
+
+
+class StepMarker(ast.NodeTransformer):
+    """Give functions of some names the decorator `MARK`, outside of all others."""
+
+    def __init__(self, names: set[str]) -> None:
+        self.names = names
+
+    def visit_FunctionDef(self, node: ast.FunctionDef) -> ast.AST:
+        """Mark a function that has one of the names."""
+        self.generic_visit(node)
+        if node.name in self.names:
+            node.decorator_list.insert(0, ast.Name(MARK, ast.Load()))
+        return node
+
+    def visit_Assign(self, node: ast.Assign) -> ast.AST:
+        """Mark a function that is assigned to one of the names, as `step = jax.jit(loss)`."""
+        self.generic_visit(node)
+        targets = {target.id for target in node.targets if isinstance(target, ast.Name)}
+        if targets & self.names and isinstance(node.value, ast.Call):
+            node.value = ast.Call(ast.Name(MARK, ast.Load()), [node.value], [])
+        return node
+
+
+def parse_marked(file: str, functions: set[str]) -> ast.Module:
+    """Return a script's syntax tree, with its functions of these names marked. Raises Fault."""
+    tree = copy.deepcopy(parse_file(file))  # that one is shared
+    marked: ast.Module = StepMarker(functions).visit(tree)
+    return ast.fix_missing_locations(marked)

@@ -1,0 +1,103 @@
+"""Which function of a script makes a step, and that its calls are counted."""
+
+from __future__ import annotations
+
+import textwrap
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from framebench.growth.script import run_as_main
+from framebench.growth.step_marks import (
+    FORWARD_PASSES,
+    STEPS_OF_OPTIMIZER,
+    MarkedStep,
+    choose_functions,
+)
+from framebench.suite.user_file import Fault
+
+
+def write(folder: Path, code: str) -> str:
+    file = folder / "script.py"
+    file.write_text(textwrap.dedent(code))
+    return str(file)
+
+
+@pytest.mark.parametrize(
+    ("framework", "code", "functions", "what"),
+    [
+        ("torch", "optimizer = torch.optim.SGD([])", set(), STEPS_OF_OPTIMIZER),
+        ("torch", "loss.backward()", set(), STEPS_OF_OPTIMIZER),
+        ("torch", "from transformers import Trainer", set(), STEPS_OF_OPTIMIZER),
+        ("torch", "with torch.no_grad():\n    model(x)", set(), FORWARD_PASSES),
+        ("jittor", "optimizer.step(loss)", set(), STEPS_OF_OPTIMIZER),
+        ("jax", "@jax.jit\ndef f(x):\n    return x", {"f"}, "calls of f()"),
+        ("jax", "@partial(jax.jit, donate_argnums=0)\ndef f(x): ...", {"f"}, "calls of f()"),
+        ("jax", "@nnx.jit\ndef f(x): ...", {"f"}, "calls of f()"),
+        ("jax", "f = jax.jit(g, donate_argnums=0)", {"f"}, "calls of f()"),
+        (
+            "jax",
+            "@jit\ndef train_step(x): ...\n@jit\ndef metrics(x): ...",
+            {"train_step"},
+            "calls of train_step()",
+        ),
+    ],
+)
+def test_a_step_is_found_in_the_source(
+    framework: str, code: str, functions: set[str], what: str, tmp_path: Path
+) -> None:
+    assert choose_functions(write(tmp_path, code), framework, "") == (functions, what)
+
+
+@pytest.mark.parametrize(
+    ("framework", "code", "step_at", "message"),
+    [
+        ("jax", "def f(x): ...", "", "It compiles: none; say it with --step-at FUNCTION"),
+        ("jax", "a = jax.jit(f)\nb = jax.jit(g)", "", "It compiles: a, b; say it with --step-at"),
+        ("torch", "def f(x): ...", "g", "no function `g` for --step-at; it defines: f"),
+    ],
+)
+def test_a_step_that_is_not_found_is_asked_for(
+    framework: str, code: str, step_at: str, message: str, tmp_path: Path
+) -> None:
+    with pytest.raises(Fault, match=message):
+        choose_functions(write(tmp_path, code), framework, step_at)
+
+
+SCRIPT = """
+    calls = []
+    class Trainer:
+        def fit_step(self, x):
+            return self.add(x)
+        def add(self, x):
+            return x + 1
+    def double(function):
+        return lambda x: 2 * function(x)
+    @double
+    def step(x):
+        return x
+    made = double(step)
+    if __name__ == "__main__":
+        results = [Trainer().fit_step(1), step(2), made(3)]
+"""
+
+
+@pytest.mark.parametrize(("name", "result"), [("fit_step", 2), ("step", 4), ("made", 12)])
+def test_calls_of_a_marked_function_end_steps(name: str, result: int, tmp_path: Path) -> None:
+    ended: list[Any] = []
+
+    def mark(function: Any) -> MarkedStep:
+        return MarkedStep(function, ended.append)
+
+    run_as_main(write(tmp_path, SCRIPT), {name}, mark)
+    assert result in ended
+    assert len(ended) == {"fit_step": 1, "step": 2, "made": 1}[name]
+
+
+def test_a_marked_function_keeps_its_attributes() -> None:
+    def step(x: int) -> int:
+        return x
+
+    step.cache = 3  # type: ignore[attr-defined]
+    assert MarkedStep(step, lambda result: None).cache == 3

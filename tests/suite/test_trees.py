@@ -1,0 +1,155 @@
+"""Batches in the forms that people have them in: walked, copied with other arrays, and cut."""
+
+from __future__ import annotations
+
+from collections import OrderedDict, UserDict
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+import numpy as np
+import pytest
+
+from framebench.suite.trees import (
+    call_with,
+    can_split,
+    is_list_of_samples,
+    list_arrays,
+    map_tree,
+    split,
+)
+
+N = 8
+
+
+class Graph(NamedTuple):
+    nodes: np.ndarray
+    senders: np.ndarray
+    count: int
+
+
+@dataclass(frozen=True)
+class Sample:
+    pixels: np.ndarray
+    name: str = "photo"
+
+
+@dataclass
+class WithDerivedField:
+    pixels: np.ndarray
+    size: int = field(init=False, default=3)
+
+
+class Encoding(UserDict):
+    """As tokenizers return it: a dictionary that is none."""
+
+
+class GraphObject:
+    """As graph libraries have it: attributes, some in a dictionary, and a method `to`."""
+
+    def __init__(self) -> None:
+        self.x = np.ones((5, 2))
+        self.store = {"edge_index": np.ones((2, 9), int)}
+        self.same = self.x
+
+    def to(self, device: str) -> GraphObject:
+        return self
+
+
+def add_one(array: np.ndarray) -> np.ndarray:
+    return array + 1
+
+
+@pytest.mark.parametrize(
+    "tree",
+    [
+        Graph(np.zeros(3), np.zeros(2), 4),
+        Sample(np.zeros(3)),
+        WithDerivedField(np.zeros(3)),
+        Encoding(ids=np.zeros(3)),
+        OrderedDict(ids=np.zeros(3)),
+        [np.zeros(2), {"a": (np.zeros(1), "text")}],
+    ],
+    ids=lambda tree: type(tree).__name__,
+)
+def test_containers_keep_their_class_and_their_original_keeps_its_arrays(tree: Any) -> None:
+    mapped = map_tree(add_one, tree)
+    assert type(mapped) is type(tree)
+    assert all((array == 1).all() for array in list_arrays(mapped))
+    assert all((array == 0).all() for array in list_arrays(tree))
+    assert len(list_arrays(mapped)) == len(list_arrays(tree)) > 0
+
+
+def test_an_object_of_a_package_is_copied_with_its_arrays_mapped() -> None:
+    graph = GraphObject()
+    mapped = map_tree(add_one, graph)
+    assert (mapped.x == 2).all()
+    assert (mapped.store["edge_index"] == 2).all()
+    assert mapped.same is mapped.x, "what is shared stays shared"
+    assert (graph.x == 1).all()
+    assert len(list_arrays(graph)) == 2
+
+
+def test_an_object_without_arrays_or_that_cannot_be_pickled_is_passed_on() -> None:
+    for thing in (object(), lambda: None, {1, 2}):
+        assert map_tree(add_one, thing) is thing
+
+
+def test_a_named_tuple_is_one_argument_and_a_tuple_several() -> None:
+    graph = Graph(np.zeros(3), np.zeros(2), 4)
+    assert call_with(lambda one: one, graph) is graph
+    assert call_with(lambda one, two: two, (1, 2)) == 2
+
+
+@pytest.mark.parametrize(
+    ("node", "expected"),
+    [
+        ([{"boxes": np.zeros((k, 4))} for k in range(N)], True),
+        (tuple({"boxes": np.zeros((k, 4))} for k in range(N)), True),
+        ([np.zeros((3, 5, 5 + k)) for k in range(N)], True),
+        (["text"] * N, True),
+        ([np.zeros((N, 4))] * N, False),
+        ((np.zeros(N), np.zeros((N, 2))), False),
+        ([np.zeros(3)] * (N - 1), False),
+    ],
+)
+def test_a_list_has_samples_where_its_entries_are_no_whole_batches(
+    node: Any, expected: bool
+) -> None:
+    assert is_list_of_samples(node, N) == expected
+
+
+def test_two_arguments_are_no_two_samples() -> None:
+    nodes, index = np.zeros((120, 32)), np.zeros(120, int)
+    assert not is_list_of_samples((nodes, index), 2)
+    assert not is_list_of_samples(([np.zeros(3)] * 2, [{}] * 2), 2)
+
+
+def test_a_detection_batch_is_cut_between_images() -> None:
+    images = np.arange(N)[:, None] * np.ones(3)
+    targets = [{"boxes": np.full((k, 4), k)} for k in range(N)]
+    parts = split((images, targets), 4, N)
+    assert [len(x) for x, _ in parts] == [2] * 4
+    assert [len(y) for _, y in parts] == [2] * 4
+    assert [target["boxes"].shape[0] for _, y in parts for target in y] == list(range(N))
+
+
+def test_what_has_no_axis_of_samples_goes_with_each_part() -> None:
+    mask, table = np.ones((7, 7)), np.ones((4 * N, 2))
+    parts = split({"x": np.zeros((N, 2)), "mask": mask, "table": table}, 2, N)
+    assert all(part["mask"] is mask and part["table"] is table for part in parts)
+    assert [len(part["x"]) for part in parts] == [N // 2] * 2
+
+
+@pytest.mark.parametrize(
+    ("inputs", "expected"),
+    [
+        (np.zeros((N, 3)), True),
+        ({"x": np.zeros((N * 60, 3)), "edge_index": np.zeros((2, 9))}, False),
+        (GraphObject(), False),
+        ([{"x": np.zeros(3)}] * N, True),
+        (Sample(np.zeros((N, 3))), True),
+        (np.zeros(()), False),
+    ],
+)
+def test_a_batch_can_be_cut_if_something_in_it_has_the_samples(inputs: Any, expected: bool) -> None:
+    assert can_split(inputs, N) == expected
