@@ -63,20 +63,20 @@ def plan(
     )
     cases = choose_cases(list(request.selectors), [], request.profile)
     planned = units.make_units(request, cases)
-    left = units.select_unfinished(planned, results, provenance.name_code())
+    unfinished = units.select_unfinished(planned, results, provenance.name_code())
     if shell:
-        found = shutil.which(sys.argv[0])
-        program = str(Path(found).absolute()) if found else "framebench"
-        for unit in left:
+        path = shutil.which(sys.argv[0])
+        program = str(Path(path).absolute()) if path else "framebench"
+        for unit in unfinished:
             echo(units.make_shell_line(unit, program, results.absolute()))
     else:
         table = Table("block", "cases", box=None)
-        for unit in left:
+        for unit in unfinished:
             table.add_row(str(unit.block), unit.selectors[0])
         out.print(table)
     say(
-        f"{len(left)} units, {len(planned) - len(left)} more are done; one at a time on a "
-        "machine, and nothing else beside it"
+        f"{len(unfinished)} units, {len(planned) - len(unfinished)} more are done; run one at a "
+        "time on a machine, and nothing else next to it"
     )
 
 
@@ -159,18 +159,18 @@ def run_on_slurm(
     results = results.absolute()
     check_writable(results / NODES).mkdir(parents=True, exist_ok=True)
     frameworks = list(dict.fromkeys(case.framework for case in cases))  # each once, in their order
-    left = slurm.measure(planned, slurm.Jobs(results, sbatch_settings, say), frameworks)
+    unfinished = slurm.measure(planned, slurm.Jobs(results, sbatch_settings, say), frameworks)
     report = collect([results], results)
-    done = len(planned) - len(left)
+    done = len(planned) - len(unfinished)
     say(
         f"{done} of {len(planned)} units are done, {len(report.added)} records were added to "
         f"{results}"
     )
-    not_done = [f"not done: {unit.named}" for unit in left]
+    not_done = [f"not done: {unit.named}" for unit in unfinished]
     for sentence in (*report.conflicts, *report.unreadable, *not_done):
         say(sentence)
     statuses: list[str] = [store.read(path).status for path in report.added]
-    return statuses + ["crashed"] * (len(left) + len(report.conflicts))
+    return statuses + ["crashed"] * (len(unfinished) + len(report.conflicts))
 
 
 def parse_settings(settings: list[str]) -> dict[str, str | int]:

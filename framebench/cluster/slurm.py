@@ -1,9 +1,9 @@
-"""A run's units as jobs of Slurm, through submitit: each has a node to itself, so that nothing
-disturbs a block.
+"""Run a run's units as jobs of Slurm, through submitit.
 
-The results folder alone tells whether a unit is done (`units.list_finished`). So it does not matter
-how a job ends: by itself, by `scancel`, with its node, or while the controller is away; what is not
-done when its job is gone is submitted again.
+Each job has a node to itself, so that nothing disturbs a block. The results folder alone tells
+whether a unit is done (`units.list_finished`). So it does not matter how a job ends: by itself, by
+`scancel`, with its node, or while the controller is away; what is not done when its job is gone is
+submitted again.
 """
 
 from __future__ import annotations
@@ -59,8 +59,9 @@ class Jobs:
 
     @property
     def file(self) -> Path:
-        """Return the file of job by mark: by it a command that is given again takes up what is
-        queued.
+        """Return the file with the job of each mark.
+
+        By it a command that is repeated waits for the jobs that are queued already.
         """
         return self.results / FOLDER / "jobs.json"
 
@@ -84,7 +85,8 @@ class Jobs:
     def make_executor(self, name: str, **more: Any) -> SlurmExecutor:
         """Return what submits jobs of a name. Raises SetupError for a setting that there is not."""
         executor = SlurmExecutor(self.results / FOLDER, max_num_timeout=ATTEMPTS)
-        extra = {"requeue": True}  # after the failure of a node; after preemption submitit does
+        # Slurm requeues after the failure of a node, and submitit after preemption
+        extra = {"requeue": True}
         settings = {
             "time": 240,
             "exclusive": True,
@@ -101,24 +103,23 @@ class Jobs:
 
 
 def measure(units: Sequence[RunRequest], jobs: Jobs, frameworks: Sequence[str]) -> list[RunRequest]:
-    """Have all units measured, and wait for it.
+    """Submit the units that are not done, and wait for them; repeat that for those that failed.
 
-    Return those that came to no end in so many attempts.
-
-    Raises SetupError where Slurm is not there, or refuses.
+    Return those that are not done after ATTEMPTS. Raises SetupError where Slurm is not there, or
+    refuses.
     """
     code = provenance.name_code()
-    # an environment of the user's needs none
-    is_prepared = units[0].env is not None if units else True
-    left = select_unfinished(units, jobs.results, code)
+    # an interpreter of the user's needs no environment
+    is_prepared = not units or units[0].env is not None
+    unfinished = select_unfinished(units, jobs.results, code)
     for attempt in range(ATTEMPTS):
-        if not left:
+        if not unfinished:
             break
         if attempt:
-            jobs.say(f"{len(left)} units ended before they were done, and are submitted again")
-        active = wait_for_queue(jobs)
+            jobs.say(f"{len(unfinished)} units ended before they were done; submitted again")
+        queued = wait_for_queue(jobs)
         ids_by_mark = jobs.read_ids()
-        new = [unit for unit in left if ids_by_mark.get(unit.mark(code)) not in active]
+        new = [unit for unit in unfinished if ids_by_mark.get(unit.mark(code)) not in queued]
         setup_jobs = []
         if new and not is_prepared:
             setup_jobs = prepare(new, jobs, frameworks)
@@ -126,9 +127,9 @@ def measure(units: Sequence[RunRequest], jobs: Jobs, frameworks: Sequence[str]) 
         for start in range(0, len(new), ARRAY):
             ids_by_mark |= submit(new[start : start + ARRAY], jobs, setup_jobs, code)
             jobs.write_ids(ids_by_mark)
-        wait([ids_by_mark[unit.mark(code)] for unit in left], units, jobs, code)
-        left = select_unfinished(units, jobs.results, code)
-    return left
+        wait([ids_by_mark[unit.mark(code)] for unit in unfinished], units, jobs, code)
+        unfinished = select_unfinished(units, jobs.results, code)
+    return unfinished
 
 
 def submit(
@@ -153,24 +154,22 @@ def submit(
 
 
 def prepare(units: Sequence[RunRequest], jobs: Jobs, frameworks: Sequence[str]) -> list[str]:
-    """Submit jobs that build the frameworks' environments, one on each kind of node, and return
-    their ids.
+    """Submit jobs that build the frameworks' environments, one on each kind of node.
+
+    Return their ids.
     """
     partition = ["-p", jobs.settings["partition"]] if "partition" in jobs.settings else []
     listing = run_slurm("sinfo", "-h", "-N", "-o", "%N|%c|%m|%f|%G|%t", *partition) or ""
     nodes = select_nodes(listing, jobs.settings.get("constraint"))
-    jobs.say(
-        f"{len(units)} units; environments are prepared on "
-        f"{', '.join(nodes) or 'each node that needs them'}"
-    )
+    places = ", ".join(nodes) or "each node that needs them"
+    jobs.say(f"{len(units)} units; environments are prepared on {places}")
     ids = []
     for node in nodes:
         try:
             executor = jobs.make_executor("framebench-setup", nodelist=node)
             ids.append(executor.submit(Job(["setup", *frameworks], "", jobs.results)).job_id)
-        except (
-            REFUSED
-        ) as error:  # for instance as a constraint excludes the node: units there build their own
+        except REFUSED as error:
+            # for instance where a constraint excludes the node: units there build their own
             jobs.say(f"nothing is prepared on {node}: {error}")
     return ids
 
@@ -204,8 +203,9 @@ def wait(ids: Sequence[str], units: Sequence[RunRequest], jobs: Jobs, code: str 
 
 
 def wait_for_queue(jobs: Jobs) -> set[str]:
-    """Return the queue, and wait for a controller that does not answer: jobs taken for gone would
-    be submitted twice.
+    """Return the ids of the queued jobs, and wait for a controller that does not answer.
+
+    Jobs that were taken for gone would be submitted twice.
     """
     ids = read_queue()
     if ids is None:
@@ -217,11 +217,10 @@ def wait_for_queue(jobs: Jobs) -> set[str]:
 
 
 def read_queue() -> set[str] | None:
-    """Return the ids of this user's jobs that have not ended; None where the controller does not
-    answer.
+    """Return the ids of this user's jobs that have not ended; None if the controller is silent.
 
-    What Slurm holds back because a node failed as it was started is released, as nobody else would:
-    it may start elsewhere.
+    Slurm holds a job whose node failed as it was started. It is released, since nobody else would
+    do that, and starts on another node.
     """
     listing = run_slurm("squeue", "--me", "-h", "-r", "-o", "%i|%r")
     if listing is None:
@@ -252,10 +251,10 @@ def run_slurm(*command: str) -> str | None:
 
 @dataclass
 class Job(submitit.helpers.Checkpointable):
-    """What runs on a node: a command of framebench.
+    """A command of framebench that runs on a node.
 
-    If it is preempted or runs out of time, it is started again, and resumes if it comes to the same
-    node.
+    If it is preempted or runs out of time, it is started again, and resumes if it is on the same
+    node then.
     """
 
     arguments: list[str]
@@ -264,8 +263,8 @@ class Job(submitit.helpers.Checkpointable):
     env: str | None = None
 
     def __call__(self) -> int:
-        """Run the command, after a calibration of the machine if it has none, and return the exit
-        code.
+        """Run the command and return its exit code. A machine without a calibration is calibrated
+        first.
         """
         node = os.environ.get("SLURMD_NODENAME") or platform.node()
         node_folder = self.results / NODES / node

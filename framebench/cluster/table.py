@@ -1,4 +1,4 @@
-"""What a run on many machines would take, from what blocks have cost here: docs/cluster.md."""
+"""Make the table of docs/cluster.md: the time of a run on many machines, from blocks here."""
 
 from __future__ import annotations
 
@@ -12,7 +12,10 @@ from framebench.analysis.rendering import Table, TableColumn
 from framebench.records.record import Record
 from framebench.strategies.strategy import FRAMEWORKS
 
-CASES, MACHINES, BLOCKS = 10_000, 100, 5
+# of the run whose time is estimated
+CASES = 10_000
+MACHINES = 100
+BLOCKS = 5  # of each case
 Block = list[Record]
 COLUMNS = {
     "blocks_of": TableColumn("blocks of"),
@@ -26,9 +29,7 @@ COLUMNS = {
 
 
 def make_tables(records: Sequence[Record]) -> Iterator[Table]:
-    """Yield the table of the machine and protocol with the most timed blocks; nothing where there
-    are none.
-    """
+    """Yield a table of the machine and protocol with the most timed blocks, if there are any."""
     blocks = group_timed_blocks(records)
     if blocks:
         machine, protocol = max(blocks, key=lambda origin: len(blocks[origin]))
@@ -42,14 +43,15 @@ def group_timed_blocks(records: Sequence[Record]) -> dict[tuple[str, int], list[
     """
     members: dict[tuple[str, int, str], Block] = defaultdict(list)
     for record in records:
-        if record.turns and record.spent_s.get("total") and record.parsed.size != "tiny":
+        has_cost = record.turns is not None and bool(record.spent_s.get("total"))
+        if has_cost and record.parsed.size != "tiny":
             origin = record.provenance
-            members[origin.machine, origin.protocol, record.turns.block].append(record)
-    timed: dict[tuple[str, int], list[Block]] = defaultdict(list)
+            members[origin.machine, origin.protocol, record.turns_taken.block].append(record)
+    blocks: dict[tuple[str, int], list[Block]] = defaultdict(list)
     for (machine, protocol, _), block in members.items():
         if any(record.timed for record in block):
-            timed[machine, protocol].append(block)
-    return timed
+            blocks[machine, protocol].append(block)
+    return blocks
 
 
 def make_table(machine: str, protocol: int, blocks: Sequence[Block]) -> Table:

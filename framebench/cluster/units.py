@@ -1,10 +1,8 @@
-"""A run of the suite in units, each of which can be measured on another machine: one block of one
-group of cases.
+"""Split a run of the suite into units that can be measured on different machines.
 
-What is compared is in one block, and a block stays on one machine, so that no ratio crosses
-machines. A unit is an ordinary
-`framebench run` of the group's cases, and needs nothing of the others; Slurm and a printed plan
-start the same ones.
+A unit is one block of one group of cases. What is compared is in one block, and a block stays on
+one machine, so that no ratio crosses machines. A unit is an ordinary `framebench run` of the
+group's cases, and needs nothing of the others; Slurm and a printed plan start the same ones.
 """
 
 from __future__ import annotations
@@ -64,17 +62,13 @@ def make_selector(group: list[Case]) -> str:
 def select_unfinished(
     units: Iterable[RunRequest], results: Path, code: str | None
 ) -> list[RunRequest]:
-    """Return the units that came to an end neither in this results folder nor in one of its
-    machines'.
-    """
+    """Return the units that are not done in this results folder or a machine's in it."""
     finished = list_finished(results)
     return [unit for unit in units if unit.mark(code) not in finished]
 
 
 def list_finished(results: Path) -> set[str]:
-    """Return the marks of the units that came to an end in a results folder or in one of its
-    machines'.
-    """
+    """Return the marks of the units that are done in a results folder or a machine's in it."""
     files = [*results.glob(".done-*.json"), *results.glob(f"{NODES}/*/.done-*.json")]
     return {file.name for file in files}
 

@@ -30,8 +30,8 @@ from framebench.suite.case import DEFAULT_SIZE, Case
 TINY = "tiny"
 
 
-def warn_of_tiny(case: Case) -> str:
-    """Return a note for a case of the size for trying things out."""
+def describe_tiny(case: Case) -> str:
+    """Return the note for a case of the size for trying things out."""
     batch = case.spec.preset(DEFAULT_SIZE).base
     return (
         f"note: size {TINY} tries the suite out: a step's memory is too small to tell apart in a "
@@ -74,7 +74,7 @@ def compare_(
         say(f"note: the cases differ in {difference}")
     tiny = [case for case in pair if case.size == TINY]
     if tiny:
-        say(warn_of_tiny(tiny[0]))
+        say(describe_tiny(tiny[0]))
     options = runner.Options(threads=threads, rounds=rounds, peaks_each_block=True)
     name = ["compare", base, change, f"{blocks} blocks"]
     if env:

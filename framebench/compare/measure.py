@@ -11,8 +11,7 @@ from typing import NamedTuple
 from framebench.engine import runner
 from framebench.engine.blocks import SILENT, Listener, Run, measure_group
 from framebench.engine.environments import Environment
-from framebench.engine.groups import Group
-from framebench.engine.timed_process import Variant
+from framebench.engine.groups import Group, make_variants
 from framebench.records.record import Record
 from framebench.suite.case import Case
 
@@ -47,31 +46,29 @@ def measure(
     pair: tuple[Case, Case],
     blocks: int,
     session: str,
-    ready: dict[str, Environment],
+    environments: dict[str, Environment],
     options: runner.Options,
     results: Path,
     listener: Listener = SILENT,
 ) -> list[Round]:
-    """Measure the blocks that this session lacks, and return all of them; each record lies in the
-    usual place.
+    """Measure the blocks that this session lacks, and return the rounds of all of them.
 
-    Raises NotMeasured, and OSError if a record cannot be written; what was measured until then is
-    kept.
+    `environments`: by framework. Raises NotMeasured where a case has no numbers, and OSError if a
+    record cannot be written; the records that were written before stay.
     """
     for case in pair:
         why = runner.explain_unsupported(case)
         if why:
             raise NotMeasured(f"{case.id} gave no numbers: unsupported: {why}")
     base, change = pair
-    variants = Variant(base, ready[base.framework]), Variant(change, ready[change.framework])
-    group = Group(f"compare/{base.id}/{change.id}", variants)
+    group = Group(f"compare/{base.id}/{change.id}", make_variants(pair, environments))
     rounds = []
     with Run(session, options, results, listener) as run:
         for number in range(blocks):
             measure_group(group, run, number)
-            rounds.append(
-                Round(find_record(run, group, number, 0), find_record(run, group, number, 1))
-            )
+            base_record = find_record(run, group, number, 0)
+            change_record = find_record(run, group, number, 1)
+            rounds.append(Round(base_record, change_record))
     return rounds
 
 
@@ -81,15 +78,15 @@ def find_record(run: Run, group: Group, number: int, place: int) -> Record:
     Raises NotMeasured where it has no numbers.
     """
     variant = group.always[place]
-    of_block = []
+    records_of_block = []
     for record in run.records(variant):
         if record.turns and record.turns.block.startswith(f"{run.id}/{group.name}/{number}."):
-            of_block.append(record)
-    found = of_block[-1]  # the last, if it was measured alone
-    for record in of_block:
+            records_of_block.append(record)
+    chosen = records_of_block[-1]  # its place is another one where it was measured alone
+    for record in records_of_block:
         if record.turns_taken.arm == place:
-            found = record
+            chosen = record
             break
-    if found.status != "ok":
-        raise NotMeasured(f"{variant.case.id} gave no numbers: {found.status}: {found.reason}")
-    return found
+    if chosen.status != "ok":
+        raise NotMeasured(f"{variant.case.id} gave no numbers: {chosen.status}: {chosen.reason}")
+    return chosen

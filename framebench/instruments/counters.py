@@ -24,7 +24,7 @@ INHERIT, EXCLUDE_KERNEL, EXCLUDE_HYPERVISOR = 1 << 1, 1 << 5, 1 << 6
 
 
 class Counter:
-    """What this process and all its later threads have counted since it was opened."""
+    """A counter of this process and all its later threads, from zero when it is opened."""
 
     def __init__(self, descriptor: int) -> None:
         self.descriptor = descriptor
@@ -41,15 +41,16 @@ class Counter:
             return None
         attributes = bytearray(SIZE)
         struct.pack_into("IIQ", attributes, 0, kind, SIZE, event)
-        struct.pack_into(
-            "Q", attributes, FLAGS_OFFSET, INHERIT | EXCLUDE_KERNEL | EXCLUDE_HYPERVISOR
-        )
+        flags = INHERIT | EXCLUDE_KERNEL | EXCLUDE_HYPERVISOR
+        struct.pack_into("Q", attributes, FLAGS_OFFSET, flags)
         buffer = (ctypes.c_char * SIZE).from_buffer(attributes)
         this_process, any_core, no_group, no_flags = 0, -1, -1, 0
         descriptor = ctypes.CDLL(None).syscall(
             number, buffer, this_process, any_core, no_group, no_flags
         )
-        return cls(descriptor) if descriptor >= 0 else None
+        if descriptor < 0:
+            return None
+        return cls(descriptor)
 
     def read(self) -> int:
         """Return the count so far, living threads included."""

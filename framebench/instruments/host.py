@@ -16,7 +16,8 @@ from pathlib import Path
 from typing import Any
 
 MALLOC_ENV = {"MALLOC_MMAP_THRESHOLD_": "65536", "MALLOC_TRIM_THRESHOLD_": "131072"}
-_STATUS, _CLEAR = Path("/proc/self/status"), Path("/proc/self/clear_refs")
+_STATUS = Path("/proc/self/status")
+_CLEAR = Path("/proc/self/clear_refs")
 _RESET_PEAK = "5"  # written to clear_refs it resets VmHWM to the present VmRSS (proc(5))
 
 
@@ -35,48 +36,45 @@ class Mallinfo(ctypes.Structure):
     """struct mallinfo2 of glibc 2.33 and newer (mallinfo(3))."""
 
     _fields_ = [
-        (name, ctypes.c_size_t)
-        for name in (
-            "arena",
-            "ordblks",
-            "smblks",
-            "hblks",
-            "hblkhd",
-            "usmblks",
-            "fsmblks",
-            "uordblks",
-            "fordblks",
-            "keepcost",
-        )
+        ("arena", ctypes.c_size_t),
+        ("ordblks", ctypes.c_size_t),
+        ("smblks", ctypes.c_size_t),
+        ("hblks", ctypes.c_size_t),
+        ("hblkhd", ctypes.c_size_t),
+        ("usmblks", ctypes.c_size_t),
+        ("fsmblks", ctypes.c_size_t),
+        ("uordblks", ctypes.c_size_t),
+        ("fordblks", ctypes.c_size_t),
+        ("keepcost", ctypes.c_size_t),
     ]
 
 
 def read_mallinfo() -> Mallinfo:
-    """Return what malloc has handed out and not taken back.
+    """Return the bytes that malloc has handed out and not taken back.
 
     `hblkhd` are the bytes in blocks of their own, `uordblks` those in smaller ones. All are 0 where
     the C library does not say.
     """
+    # called where the C library lacks the function, the class returns zeros
     function: Any = getattr(ctypes.CDLL(None), "mallinfo2", Mallinfo)
     function.restype = Mallinfo
     return function()  # type: ignore[no-any-return]
 
 
 def measure_large_blocks() -> int | None:
-    """Return the bytes in malloc's blocks of their own, and shared memory.
+    """Return the bytes in malloc's large blocks and in shared memory; None where it does not say.
 
-    None where malloc does not say.
-
-    With `MALLOC_ENV` these are blocks of 64 KiB and more, which are tensors and arrays, and no
-    code.
+    With `MALLOC_ENV` these are blocks of 64 KiB and more: tensors and arrays, and no code.
     """
     info = read_mallinfo()
-    return int(info.hblkhd) + read_status("RssShmem") if info.arena else None
+    if not info.arena:
+        return None
+    return int(info.hblkhd) + read_status("RssShmem")
 
 
 @dataclass
 class HostPeak:
-    """Measures how a process grows within a region: start() ... work ... measure_growth()."""
+    """Measures how this process grows in a region: start() ... work ... measure_growth()."""
 
     before: int = 0
 

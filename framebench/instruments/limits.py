@@ -35,47 +35,47 @@ def measure_mapped() -> int:
     return read_status("VmData")
 
 
-def limit_growth(room: int | None) -> None:
-    """Let this process map `room` bytes beyond what it has, or with None whatever there is.
+def limit_growth(more: int | None) -> None:
+    """Let this process map so many bytes beyond what it has, or with None whatever there is.
 
-    `room` may be negative.
-
-    Only the soft limit moves, as a hard one could not be raised again. Linux counts brk and private
-    writable mappings.
+    A negative number lets it map less than it has. Only the soft limit moves, as a hard one could
+    not be raised again. Linux counts brk and private writable mappings.
     """
     import resource
 
     hard = resource.getrlimit(resource.RLIMIT_DATA)[1]
-    soft = hard if room is None else max(0, measure_mapped() + room)
+    soft = hard
+    if more is not None:
+        soft = max(0, measure_mapped() + more)
     if hard != resource.RLIM_INFINITY:
         soft = min(soft, hard)
     resource.setrlimit(resource.RLIMIT_DATA, (soft, hard))
 
 
 def is_enforced() -> bool:
-    """Say whether Linux refuses this process memory that the machine may have.
-
-    That is by a limit of ours, or by `ulimit`.
-    """
+    """Say whether Linux limits the memory of this process, by a limit of ours or by `ulimit`."""
     import resource
 
-    kinds = (resource.RLIMIT_DATA, resource.RLIMIT_AS)
-    return any(resource.getrlimit(kind)[0] != resource.RLIM_INFINITY for kind in kinds)
+    for kind in (resource.RLIMIT_DATA, resource.RLIMIT_AS):
+        soft, _ = resource.getrlimit(kind)
+        if soft != resource.RLIM_INFINITY:
+            return True
+    return False
 
 
 def is_out_of_memory(error: BaseException, limited: bool) -> bool:
     """Say whether an exception means that memory ran out.
 
-    `limited`: when it was raised, Linux enforced a limit.
-
-    Libraries of kernels only say that something failed, be it for want of memory or of a kernel for
-    such shapes: only under a limit is memory the likelier reason.
+    `limited`: whether Linux enforced a limit when it was raised.
     """
+    if isinstance(error, MemoryError):
+        return True
     message = str(error)
-    was_refused = limited and REFUSED.search(message) is not None
-    return (
-        isinstance(error, MemoryError) or was_refused or OUT_OF_MEMORY.search(message) is not None
-    )
+    if OUT_OF_MEMORY.search(message):
+        return True
+    # Libraries of kernels only say that something failed, be it for want of memory or of a kernel
+    # for such shapes: only under a limit is memory the likelier reason.
+    return limited and REFUSED.search(message) is not None
 
 
 def read_gpu_memory() -> int | None:

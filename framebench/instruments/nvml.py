@@ -100,8 +100,10 @@ def read_cuda_version() -> str | None:
     """Return the newest CUDA that the driver can serve, such as `13.0`."""
     import pynvml
 
-    number = query(pynvml.nvmlSystemGetCudaDriverVersion_v2)
-    return None if number is None else f"{number // 1000}.{number % 1000 // 10}"
+    number = query(pynvml.nvmlSystemGetCudaDriverVersion_v2)  # 13000 for 13.0
+    if number is None:
+        return None
+    return f"{number // 1000}.{number % 1000 // 10}"
 
 
 def read_energy() -> float | None:
@@ -109,19 +111,21 @@ def read_energy() -> float | None:
     import pynvml
 
     handle = find_gpu() if list_gpus() else None
-    millijoules = (
-        None if handle is None else query(pynvml.nvmlDeviceGetTotalEnergyConsumption, handle)
-    )
-    return None if millijoules is None else millijoules / JOULE
+    if handle is None:
+        return None
+    millijoules = query(pynvml.nvmlDeviceGetTotalEnergyConsumption, handle)
+    if millijoules is None:
+        return None
+    return float(millijoules) / JOULE
 
 
 def read_used() -> int | None:
-    """Return the bytes of the GPU's memory that are taken, by whomever."""
+    """Return the bytes of the GPU's memory that all processes use together."""
     return read_state().get("used_bytes")
 
 
 def read_used_by(pid: int) -> int | None:
-    """Return the bytes of the GPU's memory that the process holds, where it is listed with them."""
+    """Return the bytes of the GPU's memory that a process uses; None where NVML does not tell."""
     import pynvml
 
     handle = find_gpu() if list_gpus() else None
@@ -129,8 +133,8 @@ def read_used_by(pid: int) -> int | None:
         return None
     for process in query(pynvml.nvmlDeviceGetComputeRunningProcesses, handle) or ():
         if process.pid == pid:
-            held: int | None = process.usedGpuMemory
-            return held
+            used_bytes: int | None = process.usedGpuMemory
+            return used_bytes
     return None
 
 
@@ -150,8 +154,8 @@ class ProcessPeak:
         self.peak: int | None = None
         self.after: int | None = None  # in use on the GPU at the end
         self.most: int | None = None  # the most in use on the GPU
-        self.seen = False  # the process itself was listed
-        self.listed: int | None = None  # the most processes that were listed at once
+        self.is_listed = False  # whether NVML listed the process itself
+        self.most_listed: int | None = None  # the most processes that were listed at once
         self.done = threading.Event()
         self.thread = threading.Thread(target=self.watch, daemon=True)
 
@@ -186,7 +190,7 @@ class ProcessPeak:
             while not self.done.wait(self.interval):
                 self.take_sample(devices)
         except pynvml.NVMLError:
-            return  # a container may hide processes; then nothing was seen and `peak` stays None
+            return  # a container may hide processes; then `peak` stays None
         finally:
             with contextlib.suppress(pynvml.NVMLError):
                 pynvml.nvmlShutdown()
@@ -201,11 +205,11 @@ class ProcessPeak:
                 self.most = max(self.most or 0, int(memory.used))
         for device in devices:
             running = query(pynvml.nvmlDeviceGetComputeRunningProcesses, device) or []
-            self.listed = max(self.listed or 0, len(running))
+            self.most_listed = max(self.most_listed or 0, len(running))
             for process in running:
                 if process.pid != self.pid:
                     continue
-                self.seen = True
+                self.is_listed = True
                 if process.usedGpuMemory is not None:
                     self.peak = max(self.peak or 0, process.usedGpuMemory)
 
@@ -218,22 +222,22 @@ class ProcessPeak:
         if self.peak is not None or self.before is None or self.most is None or self.after is None:
             return None
         was_idle = self.before <= IDLE and abs(self.after - self.before) <= UNMOVED
-        return self.most - self.before if was_idle and self.most > self.before else None
+        if not was_idle or self.most <= self.before:
+            return None
+        return self.most - self.before
 
     @property
     def note(self) -> str | None:
         """Say why there is no `device.process` though there is a GPU."""
         if self.peak is not None or not list_gpus():
             return None
-        instead = (
-            "; device.card is by how much the whole GPU's use rose"
-            if self.growth is not None
-            else ""
-        )
-        if self.seen:
+        instead = ""
+        if self.growth is not None:
+            instead = "; device.card is by how much the whole GPU's use rose"
+        if self.is_listed:
             return f"NVML lists the process, but does not tell its memory{instead}"
-        if self.listed:
-            others = f"NVML lists {self.listed} process(es), none under this number"
+        if self.most_listed:
+            others = f"NVML lists {self.most_listed} process(es), none under this number"
             return f"{others}: a container with process numbers of its own?{instead}"
         return (
             "NVML lists no processes here: a container that hides them, "

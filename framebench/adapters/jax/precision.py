@@ -16,7 +16,7 @@ from jax import Array, lax
 from framebench.adapters import rounding
 from framebench.adapters.base import Switches
 from framebench.adapters.jax.adapter import JaxAdapter, Tree
-from framebench.adapters.jax.loss_scale import Scaled, with_loss_scale
+from framebench.adapters.jax.loss_scale import ScaledState, with_loss_scale
 from framebench.adapters.jax.states import find_state
 from framebench.adapters.proof import Evidence, Proof, above, check, expect, none_but, only
 
@@ -144,13 +144,13 @@ def amp_fp16(run: JaxAdapter) -> Proof:
     run.recipe.wrap("optimizer", lambda inner: with_loss_scale(inner, 2.0**10))
 
     def read_scale(state: Tree) -> dict[str, Array]:
-        return {"scale": find_state(state, Scaled).scale}
+        return {"scale": find_state(state, ScaledState).scale}
 
     run.recipe.constants_from_state = read_scale
 
     def count_steps(_: Evidence) -> Evidence:
-        scaled = find_state(run.optimizer_state, Scaled)
-        return {"scale": float(scaled.scale), "steps_without_overflow": int(scaled.steady)}
+        scaled = find_state(run.optimizer_state, ScaledState)
+        return {"scale": float(scaled.scale), "steps_without_overflow": int(scaled.steps)}
 
     proof = expect_mixed("float16") & expect(scale=above(1), steps_without_overflow=above(0))
     return proof.counting(count_steps)

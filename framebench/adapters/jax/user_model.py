@@ -246,16 +246,24 @@ def explain_uncut(inputs: Any, size: int) -> str:
 
 
 def facts(size: int) -> dict[str, Any]:
-    """Return what the harness must know of the model without JAX. Raises Fault."""
+    """Return what the harness must know of the file's model without importing JAX.
+
+    `size` is the number of samples in a batch. Raises Fault.
+    """
     model = make_plain_model()
     inputs, targets = batch(size)
     params = list_params(model)
-    modules = [module for _, module in nnx.iter_modules(model)]
-    names = {id(module): ".".join(map(str, path)) for path, module in nnx.iter_modules(model)}
+    modules = []
+    names = {}  # by the identity of a module, its path such as `blocks.0.attention`
+    for path, module in nnx.iter_modules(model):
+        modules.append(module)
+        names[id(module)] = ".".join(map(str, path))
     described = user_blocks.describe_model(find_blocks(model), names, inputs, targets)
     batch_norms = [names[id(module)] for module in modules if isinstance(module, nnx.BatchNorm)]
     has_convolutions = any(isinstance(module, nnx.Conv) for module in modules)
+    # what a Linen module or a function does inside cannot be seen from here
     may_drop = any(isinstance(module, nnx.Dropout | LinenModel) for module in modules)
+    has_random_state = any(nnx.state(model, nnx.RngState))
     return {
         **described,
         "uncut": explain_uncut(inputs, size),
@@ -263,7 +271,7 @@ def facts(size: int) -> dict[str, Any]:
         "parameters": sum(math.prod(shape) for _, shape, is_trained in params if is_trained),
         "couples": batch_norms[:1],
         "images": len(described["input"]) == 4 and has_convolutions,
-        "draws": any(nnx.state(model, nnx.RngState)) and may_drop,
+        "draws": has_random_state and may_drop,
         "linen": isinstance(model, LinenModel | FunctionModel),
         "optimizer": "of the file" if has_optimizer() else "SGD",
     }
