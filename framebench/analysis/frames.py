@@ -302,7 +302,7 @@ def make_rows(all_records: Iterable[Record], searches: Searches = NO_SEARCHES) -
 
 
 def get_question_key(case: Measured) -> Key:
-    """Return what a case shares with PyTorch's baseline."""
+    """Return what a case and the PyTorch baseline that it is compared with have in common."""
     parsed = case.newest.parsed
     machine = case.newest.provenance.machine
     return parsed.workload, parsed.scenario, parsed.batch, parsed.size, parsed.ranks, machine

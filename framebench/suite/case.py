@@ -274,18 +274,18 @@ def _is_known(case: Case) -> bool:
 def is_declared(case: Case) -> bool:
     """Say whether the workload has the scenario and the strategy at all, at this batch.
 
-    What changes the mathematics exists at one batch only.
+    What changes the mathematics exists at one batch only, since it has references of its own.
     """
     workload, plan = case.spec, case.plan
     if plan.over_ranks != (case.ranks > 1) or case.batch % case.ranks:
         return False
     if not case.stage.suits(workload) or not plan.suits(workload):
         return False
-    # other mathematics, whose references are of this many micro-batches
     if plan.micro_batches > 1 and workload.couples_samples:
+        # micro-batches change the result then: there are references of every batch they divide
         return case.batch >= find_first_batch(case) and case.batch % plan.micro_batches == 0
-    has_own_values = not plan.same_loss or case.scenario not in ("train", "eval")
-    return case.batch == workload.preset(case.size).base or not has_own_values
+    computes_as_baseline = plan.same_loss and case.scenario in ("train", "eval")
+    return computes_as_baseline or case.batch == workload.preset(case.size).base
 
 
 def find_first_batch(case: Case) -> int:

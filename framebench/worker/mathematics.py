@@ -91,67 +91,74 @@ class Baseline:
         adapter = load_float64_adapter(self.case)
         adapter.deterministic = deterministic
         adapter.build()
-        if narrow := adapter.find_narrow_result():
+        narrow = adapter.find_narrow_result()
+        if narrow:
             raise NarrowResults(f"{narrow} has a result narrower than float64 whatever it is given")
         responses = [observe_perturbed(adapter, seed, PERTURBATION)[1] for seed in range(RUNS)]
         restart(adapter)
         observed = make_first_steps(adapter)[1]
         reference = Reference(self.case.id, observed.values, observed.tensors)
-        return reference, derive_tolerances(
+        tolerances = derive_tolerances(
             observed, responses, TOLERANCE, left_out=self.case.spec.incomparable, shared=False
         )
+        return reference, tolerances
 
 
 class NarrowResults(Exception):
-    """The model rounds to a narrower type by itself, so that a float64 step shows no more than a
-    float32 one.
-    """
+    """The model rounds to a narrower type by itself: float64 would show no more than float32."""
+
+
+def do_nothing(adapter: Adapter) -> None:
+    """Leave the adapter as it was built."""
 
 
 def check_in_float64(
     case: Case,
     baseline: Baseline | None = None,
-    prepare: Callable[[Adapter], object] = lambda adapter: None,
+    prepare: Callable[[Adapter], object] = do_nothing,
 ) -> Mathematics:
-    """Compute the case's first steps in float64, and compare them with the stored reference or with
-    the baseline.
+    """Compute the case's first steps in float64, and compare them with the reference.
 
-    `prepare` is called with the adapter once it is built: studies plant bugs with it.
+    That is the `baseline`, or without one the stored values. `prepare` is called with the adapter
+    once it is built: studies plant bugs with it. Raises MemoryError and OSError.
     """
     reason = explain_uncheckable(case)
     if reason:
         return make_uncomputed(case, reason)
     try:
-        reference_and_tolerances = (
-            baseline.get_reference(case.is_deterministic)
-            if baseline
-            else read_stored_reference(case)
-        )
-        if reference_and_tolerances is None:
-            return make_uncomputed(case, f"there are no float64 references for {case.golden_key}")
+        if baseline:
+            reference, tolerances = baseline.get_reference(case.is_deterministic)
+        else:
+            stored = find_reference(case)
+            if stored is None:
+                reason = f"there are no float64 references for {case.golden_key}"
+                return make_uncomputed(case, reason)
+            reference, tolerances = stored, None  # one tolerance holds for all of them
         adapter = load_float64_adapter(case)
         adapter.build()
         prepare(adapter)
         observed = make_first_steps(adapter)[1]
     except (MemoryError, OSError):
         raise  # of this machine at this moment, and nothing that a strategy does
-    except (
-        Exception
-    ) as error:  # an operator that the framework lacks: whatever it raises is the reason
+    except Exception as error:  # an operator that the framework lacks may raise anything
         if limits.is_out_of_memory(error, limits.is_enforced()):
             raise
-        message = " ".join(str(error).split())[:300]
-        name = "" if isinstance(error, NarrowResults) else f"{type(error).__name__}: "
-        return make_uncomputed(case, f"the step does not run in float64: {name}{message}")
-    reference, tolerances = reference_and_tolerances
+        return make_uncomputed(case, describe_float64_failure(error))
     observed.tensors = drop_local_buffers(case, observed.tensors)
     outcome = compare(case, observed, reference, tolerances)
     if case.workload == USER_MODEL and not outcome.passed:
-        cause = adapter.model_module.explain_wrong_gradients(
-            adapter, list_wrong_gradients(observed, reference, tolerances)
-        )
+        wrong = list_wrong_gradients(observed, reference, tolerances)
+        cause = adapter.model_module.explain_wrong_gradients(adapter, wrong)
         outcome = replace(outcome, reason=cause or outcome.reason)
     return outcome
+
+
+def describe_float64_failure(error: Exception) -> str:
+    """Return why a step does not run in float64."""
+    message = " ".join(str(error).split())[:300]
+    if not isinstance(error, NarrowResults):
+        message = f"{type(error).__name__}: {message}"
+    return f"the step does not run in float64: {message}"
 
 
 def load_float64_adapter(case: Case) -> Adapter:
@@ -164,12 +171,6 @@ def load_float64_adapter(case: Case) -> Adapter:
     adapter.float64 = True
     gc.collect()
     return adapter
-
-
-def read_stored_reference(case: Case) -> tuple[Reference, Tolerances | None] | None:
-    """Return the stored values of a case of the suite. One tolerance holds for all of them."""
-    reference = find_reference(case)
-    return (reference, None) if reference else None
 
 
 def explain_uncheckable(case: Case) -> str:
@@ -204,18 +205,21 @@ class Float64Error:
 def compare(
     case: Case, observed: Observed, reference: Reference, tolerances: Tolerances | None = None
 ) -> Mathematics:
-    """Compare every value and tensor with the reference."""
-    every = list_errors(case, observed, reference, tolerances)
-    compared = [each for each in every if each.tolerance <= DETERMINED]
+    """Compare every value and tensor with the reference.
+
+    `tolerances`: how far each may be off; None where TOLERANCE holds for all.
+    """
+    all_errors = list_errors(case, observed, reference, tolerances)
+    compared = [each for each in all_errors if each.tolerance <= DETERMINED]
     reason = describe_mismatches(observed.tensors, reference.tensors)
-    if not compared and not reason:
+    if not compared:
+        if reason:
+            return Mathematics(case.id, computed=True, passed=False, reason=reason)
         return make_uncomputed(
             case, "rounding moves every tensor of the step by more than could be compared"
         )
-    if not compared:
-        return Mathematics(case.id, computed=True, passed=False, reason=reason)
     worst = max(compared, key=lambda each: each.margin)
-    if not reason and not worst.error <= worst.tolerance:
+    if not reason and not worst.error <= worst.tolerance:  # NaN fails
         reason = (
             f"{worst.name} is off by {worst.error:.1e} in float64, where at most "
             f"{worst.tolerance:.0e} is rounding"
@@ -236,21 +240,23 @@ def list_errors(
     case: Case, observed: Observed, reference: Reference, tolerances: Tolerances | None
 ) -> list[Float64Error]:
     """Return the error of every value, and of every tensor that has a reference."""
-    every = []
+    errors = []
+    tolerance = TOLERANCE
     for name, value in observed.values.items():
-        expected = reference.values[name]
-        error = compute_relative_error(value, expected)
-        every.append(
-            Float64Error(name, error, tolerances.of_value(name) if tolerances else TOLERANCE)
-        )
+        error = compute_relative_error(value, reference.values[name])
+        if tolerances:
+            tolerance = tolerances.of_value(name)
+        errors.append(Float64Error(name, error, tolerance))
     for kind, summaries in observed.tensors.items():
+        expected = reference.tensors.get(kind, {})
         for name, summary in summaries.items():
-            if name not in reference.tensors.get(kind, {}) or name in case.spec.incomparable:
+            if name not in expected or name in case.spec.incomparable:
                 continue
-            error = measure_max_error(summary, reference.tensors[kind][name])
-            tolerance = tolerances.of_tensor(kind, name) if tolerances else TOLERANCE
-            every.append(Float64Error(f"{kind} of {name}", error, tolerance))
-    return every
+            error = measure_max_error(summary, expected[name])
+            if tolerances:
+                tolerance = tolerances.of_tensor(kind, name)
+            errors.append(Float64Error(f"{kind} of {name}", error, tolerance))
+    return errors
 
 
 def check_all(orders: dict[str, Any], emit: Emit) -> dict[str, Any]:

@@ -204,27 +204,51 @@ def compare_tensors(
     reference: Reference,
     tolerances: Tolerances,
 ) -> TensorComparison:
-    """Compare the tensors of one kind, and keep the worst."""
+    """Compare the tensors of one kind with the reference, and summarize their errors."""
     left_out = {*case.spec.incomparable, *list_negligible(reference.tensors)}
-    lost = estimate_storage_loss(case, reference) if kind == "weight" else {}
+    storage_loss = estimate_storage_loss(case, reference) if kind == "weight" else {}
+    expected = reference.tensors[kind]
     tensor_errors = []
-    for name in observed:
+    for name, summary in observed.items():
         if name in left_out:
             continue
-        expected = reference.tensors[kind][name]
-        of_norm, of_projections = measure_errors(observed[name], expected)
-        tolerance = compute_allowed_error(kind, name, reference.tensors[kind], tolerances)
-        if name in lost and expected[0]:
-            tolerance = max(tolerance, FACTOR * lost[name] / expected[0])
-        elif name in lost and observed[name][0] <= FACTOR * lost[name]:
-            of_norm = of_projections = 0.0
-        if tolerance > DIGITS_LOST:
-            of_projections = 0.0
-            if expected[0] and not observed[name][0] and name not in lost:
-                of_norm = math.inf  # it is missing, however wide the tolerance is
-        tensor_errors.append(TensorError(name, "norm", of_norm, tolerance))
-        tensor_errors.append(TensorError(name, "projections", of_projections, tolerance))
+        tolerance = compute_allowed_error(kind, name, expected, tolerances)
+        tensor_errors += list_tensor_errors(
+            name, summary, expected[name], tolerance, storage_loss.get(name)
+        )
     return summarize(tensor_errors)
+
+
+def list_tensor_errors(
+    name: str,
+    observed: Summary,
+    expected: Summary,
+    tolerance: float,
+    storage_loss: float | None,
+) -> list[TensorError]:
+    """Return the errors of a tensor's norm and of its projections, relative to its norm.
+
+    `storage_loss` is the norm of what storing a weight in float32 may lose of its change; None for
+    other tensors.
+    """
+    norm_error, projection_error = measure_errors(observed, expected)
+    observed_norm = observed[0]
+    expected_norm = expected[0]
+    if storage_loss is not None:
+        if expected_norm:
+            tolerance = max(tolerance, FACTOR * storage_loss / expected_norm)
+        elif observed_norm <= FACTOR * storage_loss:
+            # it should not move, and moved by no more than its storage rounds
+            norm_error = projection_error = 0.0
+    if tolerance > DIGITS_LOST:
+        # only its size can be compared, and that it is there, however wide the tolerance is
+        projection_error = 0.0
+        if expected_norm and not observed_norm and storage_loss is None:
+            norm_error = math.inf
+    return [
+        TensorError(name, "norm", norm_error, tolerance),
+        TensorError(name, "projections", projection_error, tolerance),
+    ]
 
 
 def compute_allowed_error(

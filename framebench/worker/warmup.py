@@ -18,15 +18,15 @@ import traceback
 
 from framebench import adapters
 from framebench.suite.case import Case, find_first_batch
-from framebench.suite.profiles import list_cases
-from framebench.suite.profiles import list_profile_cases as cases_of
+from framebench.suite.profiles import list_cases, list_profile_cases
 from framebench.suite.selectors import parse
 from framebench.worker.mathematics import check_in_float64
 
 
 def warm(case: Case) -> None:
-    """Do all that workers do with a case: its step in float64, its step as it is measured, and the
-    proof of its effect.
+    """Do all that workers do with a case.
+
+    These are its step in float64, its step as it is measured, and the proof of its effect.
     """
     check_in_float64(case)
     gc.collect()
@@ -54,20 +54,21 @@ def try_to_warm(case: Case) -> None:
 
 
 def choose_cases(framework: str, profile: str) -> list[Case]:
-    """Return one case per strategy that a machine without a GPU can run, of one batch: kernels do
-    not depend on the batch.
+    """Return one case per strategy of a profile that a machine without a GPU can run.
+
+    All are of one batch: kernels do not depend on it.
     """
-    in_profile = {(case.workload, case.scenario, case.strategy) for case in cases_of(profile)}
+    in_profile = set()
+    for case in list_profile_cases(profile):
+        in_profile.add((case.workload, case.scenario, case.strategy))
     chosen = []
     for case in list_cases():
-        if (
-            case.framework != framework
-            or case.size != "tiny"
-            or case.batch != find_first_batch(case)
-        ):
+        if case.framework != framework or case.size != "tiny":
+            continue
+        if (case.workload, case.scenario, case.strategy) not in in_profile:
             continue
         runs_here = case.support.supported and not case.support.gpu
-        if runs_here and (case.workload, case.scenario, case.strategy) in in_profile:
+        if runs_here and case.batch == find_first_batch(case):
             chosen.append(case)
     return chosen
 
