@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from datetime import datetime
 from pathlib import Path
 
 from framebench.engine import blocks
@@ -19,9 +20,20 @@ STRATEGIES = ("fp32", "checkpoint", "accumulate", "amp_bf16")
 CASES = [replace(CASE, strategy=s) for s in STRATEGIES]
 
 
-def written(event_log: Path, what: str) -> list[str]:
-    """Return the strategies in the order in which they did it."""
-    return [line.split()[1] for line in event_log.read_text().splitlines() if line.startswith(what)]
+def read_strategies(event_log: Path, event: str) -> list[str]:
+    """Return the strategies that had an event, such as `turn`, in the order of the log."""
+    return [words[1] for words in read_events(event_log, event)]
+
+
+def read_cores(event_log: Path, event: str) -> list[str]:
+    """Return the core that each event took place on, in the order of the log."""
+    return [words[3] for words in read_events(event_log, event)]
+
+
+def read_events(event_log: Path, event: str) -> list[list[str]]:
+    """Return the words of each event: its name, the strategy, the process and the core."""
+    events = [line.split() for line in event_log.read_text().splitlines()]
+    return [words for words in events if words[0].startswith(event)]
 
 
 def group(fake_worker: Environment, cases: list[Case] = CASES) -> Group:
@@ -37,6 +49,16 @@ def run(results: Path, options: Options = FIVE_ROUNDS, listener: Listener = bloc
 
 
 def by_strategy(results: Path) -> dict[str, Record]:
-    found = list(store.read_all(results))
-    assert len({r.case for r in found}) == len(found)
-    return {r.parsed.strategy: r for r in found}
+    """Return the only record of each strategy."""
+    records = list(store.read_all(results))
+    assert len({record.case for record in records}) == len(records)
+    return {record.parsed.strategy: record for record in records}
+
+
+def read_in_order(results: Path) -> list[Record]:
+    """Return all records, the first measured one first."""
+    return sorted(store.read_all(results), key=get_measured_at)
+
+
+def get_measured_at(record: Record) -> datetime:
+    return record.provenance.measured_at

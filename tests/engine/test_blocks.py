@@ -1,6 +1,4 @@
-"""Blocks: who takes turns in which order, and what is left when one of them dies, hangs, or the
-whole run is interrupted.
-"""
+"""Blocks: the order of turns, and what is measured when a process dies or a run is interrupted."""
 
 from __future__ import annotations
 
@@ -8,8 +6,6 @@ import random
 from collections import Counter
 from dataclasses import replace
 from pathlib import Path
-from types import SimpleNamespace
-from typing import Any
 
 import pytest
 
@@ -18,9 +14,22 @@ from framebench.engine.blocks import measure, measure_group
 from framebench.engine.environments import Environment, describe
 from framebench.engine.groups import Group, make_groups
 from framebench.engine.runner import DEFAULT_OPTIONS, Options
-from framebench.engine.timed_process import ReferenceMatmul, Variant
+from framebench.engine.timed_process import ReferenceMatmul, TimedProcess, Variant
 from framebench.records import store
-from tests.engine.fake_blocks import CASE, CASES, STRATEGIES, by_strategy, group, run, written
+from framebench.suite.case import Case
+from framebench.suite.selectors import parse
+from tests.engine.fake_blocks import (
+    CASE,
+    CASES,
+    STRATEGIES,
+    by_strategy,
+    group,
+    read_cores,
+    read_events,
+    read_in_order,
+    read_strategies,
+    run,
+)
 
 TORCH = describe("torch")
 
@@ -30,25 +39,21 @@ def test_each_round_runs_every_variant_in_the_order_of_the_seed(
 ) -> None:
     with run(results) as opened:
         measure([group(fake_worker)], opened)
-    found = by_strategy(results)
-    assert {r.status for r in found.values()} == {"ok"}
-    assert len({r.turns.block for r in found.values() if r.turns}) == 1
-    turns = written(event_log, "turn")
-    rounds = [turns[i : i + 4] for i in range(0, len(turns), 4)]
-    assert [sorted(r) for r in rounds] == [sorted(STRATEGIES)] * 5
-    assert len({tuple(r) for r in rounds}) > 1, "not always the same order"
-    seed = next(r.turns.seed for r in found.values() if r.turns)
-    places = [
-        STRATEGIES.index(r.turns.arms[r.turns.arm].split("/")[3]) for r in found.values() if r.turns
-    ]
-    assert sorted(places) == [0, 1, 2, 3]
-    order = random.Random(seed)
-    variants = [
-        case.split("/")[3] for case in next(r.turns.arms for r in found.values() if r.turns)
-    ]
-    assert rounds == [order.sample(variants, 4) for _ in range(5)], (
-        "whoever has the seed has the order"
-    )
+
+    records = list(store.read_all(results))
+    assert {record.status for record in records} == {"ok"}
+    first = records[0].turns_taken
+    assert {record.turns_taken.block for record in records} == {first.block}
+    assert sorted(record.turns_taken.arm for record in records) == [0, 1, 2, 3]
+    for record in records:
+        assert first.arms[record.turns_taken.arm] == record.case
+    strategies = [parse(case).strategy for case in first.arms]
+    order = random.Random(first.seed)
+    expected = []
+    for _ in range(5):
+        expected += order.sample(strategies, 4)
+    assert read_strategies(event_log, "turn") == expected
+    assert expected[:4] * 5 != expected, "not always the same order"
 
 
 def test_times_are_paired_with_their_round_and_the_reference_matmul(
@@ -56,29 +61,25 @@ def test_times_are_paired_with_their_round_and_the_reference_matmul(
 ) -> None:
     with run(results) as opened:
         measure([group(fake_worker)], opened)
-    for r in store.read_all(results):
-        assert r.turns
-        assert r.turns.round == [0, 1, 2, 3, 4]
-        assert (
-            len(r.step_s)
-            == len(r.instructions)
-            == len(r.turns.at_s)
-            == len(r.turns.reference_s)
-            == 5
-        )
-        assert r.turns.at_s == sorted(r.turns.at_s)
-        assert r.turns.steps == 5, "as many as make 50 ms"
-        assert all(0 < s < 60 for s in r.turns.reference_s)
-        assert r.turns.reference_flop > 1e9
+    for record in store.read_all(results):
+        turns = record.turns_taken
+        assert turns.round == [0, 1, 2, 3, 4]
+        assert len(record.step_s) == len(record.instructions) == 5
+        assert len(turns.at_s) == len(turns.reference_s) == 5
+        assert turns.at_s == sorted(turns.at_s)
+        assert turns.steps == 5, "as many as make 50 ms"
+        assert min(turns.reference_s) > 0
+        assert max(turns.reference_s) < 60
+        assert turns.reference_flop > 1e9
 
 
-def test_reference_matmul_without_an_answer_has_no_time_in_that_round() -> None:
+def test_reference_matmul_without_an_answer_has_no_time_in_that_round(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     with ReferenceMatmul(DEFAULT_OPTIONS) as matmul:
         matmul.turn(0)
-        receive = matmul.worker.receive
-        matmul.worker.receive = lambda *_: {"error": {}}  # type: ignore[method-assign]
+        monkeypatch.setattr(matmul.worker, "receive", lambda *_: {"error": {}})
         matmul.turn(1)
-        matmul.worker.receive = receive  # type: ignore[method-assign]
     assert list(matmul.seconds) == [0]
 
 
@@ -105,41 +106,46 @@ def test_failed_variant_leaves_the_others_running(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setenv("FAKE_FAILURE", f"checkpoint: {failure}")
-    with run(results, Options(rounds=5, time_limit_s=3 if "hang" in failure else 60)) as opened:
+    time_limit_s = 3 if "hang" in failure else 60
+    with run(results, Options(rounds=5, time_limit_s=time_limit_s)) as opened:
         measure([group(fake_worker)], opened)
-    found = by_strategy(results)
-    bad = found.pop("checkpoint")
-    assert bad.status == status
-    assert reason is None or reason in (bad.reason or "")
-    assert bad.turns
+    others = by_strategy(results)
+    failed = others.pop("checkpoint")
+    assert failed.status == status
+    assert reason is None or reason in (failed.reason or "")
     if "memory" not in failure:
-        assert (bad.step_s, bad.turns.round, bad.peaks) == ([], [], {})
-    assert {r.status for r in found.values()} == {"ok"}
-    assert all(len(r.step_s) == 5 and r.peaks for r in found.values())
+        assert (failed.step_s, failed.turns_taken.round, failed.peaks) == ([], [], {})
+    for record in others.values():
+        assert record.status == "ok"
+        assert len(record.step_s) == 5
+        assert record.peaks
+
+
+BFLOAT16_INSTRUCTIONS = "framebench.engine.runner.provenance.list_bfloat16_instructions"
 
 
 def test_timeout_names_missing_bfloat16_units(
     fake_worker: Environment, results: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("framebench.engine.runner.provenance.list_bfloat16_instructions", set)
+    monkeypatch.setattr(BFLOAT16_INSTRUCTIONS, set)
     monkeypatch.setenv("FAKE_FAILURE", "amp_bf16: slow, checkpoint: slow")
     with run(results) as opened:
         measure([group(fake_worker)], opened)
-    found = by_strategy(results)
-    assert "no bfloat16 units here" in (found["amp_bf16"].reason or "")
-    assert "bfloat16" not in (found["checkpoint"].reason or "")
-    assert found["fp32"].status == "ok"
+    records = by_strategy(results)
+    assert "no bfloat16 units here" in (records["amp_bf16"].reason or "")
+    assert "bfloat16" not in (records["checkpoint"].reason or "")
+    assert records["fp32"].status == "ok"
 
 
 def test_first_profile_shortens_the_limit_of_slow_bfloat16(monkeypatch: pytest.MonkeyPatch) -> None:
-    bf16, fp32 = replace(CASE, strategy="amp_bf16"), CASE
-    first, quick = Options(profile="first", time_limit_s=300), Options(profile="quick")
-    monkeypatch.setattr("framebench.engine.runner.provenance.list_bfloat16_instructions", set)
+    bf16 = replace(CASE, strategy="amp_bf16")
+    first = Options(profile="first", time_limit_s=300)
+    quick = Options(profile="quick")
+    monkeypatch.setattr(BFLOAT16_INSTRUCTIONS, set)
     assert runner.limit_time(bf16, first).time_limit_s == 20
-    assert (runner.limit_time(fp32, first), runner.limit_time(bf16, quick)) == (first, quick)
-    monkeypatch.setattr(
-        "framebench.engine.runner.provenance.list_bfloat16_instructions", lambda: {"avx512_bf16"}
-    )
+    assert runner.limit_time(CASE, first) == first
+    assert runner.limit_time(bf16, quick) == quick
+    monkeypatch.setattr(BFLOAT16_INSTRUCTIONS, lambda: {"avx512_bf16"})
     assert runner.limit_time(bf16, first) == first
 
 
@@ -148,34 +154,39 @@ def test_memory_is_not_read_where_the_option_is_off(
 ) -> None:
     with run(results, Options(memory=False)) as opened:
         measure([group(fake_worker)], opened)
-    assert {(r.status, bool(r.step_s), bool(r.peaks)) for r in by_strategy(results).values()} == {
-        ("ok", True, False)
-    }
+    for record in by_strategy(results).values():
+        assert record.status == "ok"
+        assert record.step_s
+        assert not record.peaks
 
 
 def test_without_rounds_each_case_is_verified_and_its_memory_read_once(
     fake_worker: Environment, results: Path, event_log: Path
 ) -> None:
-    options = Options(rounds=0)
-    more = replace(CASES[0], strategy="accumulate_8")
-    with run(results, options) as opened:
-        measure([group(fake_worker), group(fake_worker, [more])], opened)
-    found = by_strategy(results)
-    assert set(found) == {*STRATEGIES, "accumulate_8"}, (
-        "the baseline of the second group is there already"
-    )
-    for r in found.values():
-        assert r.status == "ok"
-        assert r.peaks
-        assert r.verification
-        assert (r.step_s, r.first_step_s) == ([], None)
-    assert not written(event_log, "turn")
-    assert len(written(event_log, "memory")) == 5
-    with run(results, options) as opened:
-        measure([group(fake_worker), group(fake_worker, [more])], opened, blocks=2)
-    assert Counter(r.parsed.strategy for r in store.read_all(results)) == dict.fromkeys(
-        [*STRATEGIES, "accumulate_8"], 2
-    )
+    added = replace(CASES[0], strategy="accumulate_8")
+    groups = [group(fake_worker), group(fake_worker, [added])]
+    with run(results, Options(rounds=0)) as opened:
+        measure(groups, opened)
+    records = by_strategy(results)
+    assert set(records) == {*STRATEGIES, "accumulate_8"}, "the second group's baseline is the same"
+    for record in records.values():
+        assert record.status == "ok"
+        assert record.peaks
+        assert record.verification
+        assert (record.step_s, record.first_step_s) == ([], None)
+    assert not read_strategies(event_log, "turn")
+    assert len(read_strategies(event_log, "memory")) == 5
+
+
+def test_without_rounds_a_second_block_has_each_case_once_more(
+    fake_worker: Environment, results: Path
+) -> None:
+    groups = [group(fake_worker), group(fake_worker, [replace(CASES[0], strategy="accumulate_8")])]
+    for blocks_in_all in (1, 2):
+        with run(results, Options(rounds=0)) as opened:
+            measure(groups, opened, blocks=blocks_in_all)
+    counts = Counter(record.parsed.strategy for record in store.read_all(results))
+    assert counts == dict.fromkeys([*STRATEGIES, "accumulate_8"], 2)
 
 
 def test_blocks_use_fresh_processes_and_read_memory_once(
@@ -183,32 +194,27 @@ def test_blocks_use_fresh_processes_and_read_memory_once(
 ) -> None:
     with run(results) as opened:
         measure([group(fake_worker, CASES[:2])], opened, blocks=3)
-    found = list(store.read_all(results))
-    assert Counter(r.case for r in found) == dict.fromkeys((c.id for c in CASES[:2]), 3)
-    assert len({r.turns.block for r in found if r.turns}) == 3
-    assert sorted(written(event_log, "memory")) == ["checkpoint", "fp32"]
-    pids = [
-        line.split()[2] for line in event_log.read_text().splitlines() if line.startswith("start")
-    ]
-    assert len(set(pids)) == 6
+    records = read_in_order(results)
+    assert len({record.turns_taken.block for record in records}) == 3
+    assert sorted(read_strategies(event_log, "memory")) == ["checkpoint", "fp32"]
+    pids = {words[2] for words in read_events(event_log, "start")}
+    assert len(pids) == 6
     for case in CASES[:2]:
-        records = sorted(
-            (r for r in found if r.case == case.id), key=lambda r: r.provenance.measured_at
-        )
-        assert [bool(r.peaks) for r in records] == [True, False, False]
-        assert [r.first_step_s for r in records] == [0.5, None, None], (
-            "what is compiled is found by the later ones"
+        of_case = [record for record in records if record.case == case.id]
+        assert [bool(record.peaks) for record in of_case] == [True, False, False]
+        assert [record.first_step_s for record in of_case] == [0.5, None, None], (
+            "later blocks find everything compiled"
         )
 
 
-def test_in_the_first_blocks_everything_is_compiled_anew_where_that_is_asked_for(
+def test_each_of_the_first_blocks_compiles_anew_where_the_option_says_so(
     fake_worker: Environment, results: Path
 ) -> None:
     """A verdict on the first step needs three that compile."""
     with run(results, Options(rounds=5, cold_blocks=3)) as opened:
         measure([group(fake_worker, CASES[:1])], opened, blocks=5)
-    records = sorted(store.read_all(results), key=lambda r: r.provenance.measured_at)
-    assert [r.first_step_s for r in records] == [0.5, 0.5, 0.5, None, None]
+    first_steps = [record.first_step_s for record in read_in_order(results)]
+    assert first_steps == [0.5, 0.5, 0.5, None, None]
 
 
 def test_compiled_variants_are_built_and_checked_on_every_core(
@@ -218,14 +224,11 @@ def test_compiled_variants_are_built_and_checked_on_every_core(
     monkeypatch.setattr("os.sched_getaffinity", lambda _: {0, 3, 7})
     with run(results) as opened:
         measure([group(fake_worker)], opened, blocks=2)
-    lines = event_log.read_text().splitlines()
-    built, checked = (
-        [line.split()[3] for line in lines if line.startswith(what)] for what in ("start", "finish")
-    )
+    built = read_cores(event_log, "start")
     assert built[:4] == ["7"] * 4
     assert Counter(built[4:]) == {"7": 2, "3": 1, "0": 1}
-    assert Counter(checked) == {"7": 4, "3": 2, "0": 2}
-    assert {r.provenance.core for r in store.read_all(results)} == {7}
+    assert Counter(read_cores(event_log, "finish")) == {"7": 4, "3": 2, "0": 2}
+    assert {record.provenance.core for record in store.read_all(results)} == {7}
 
 
 def test_variants_are_built_together_where_first_steps_do_not_matter(
@@ -234,10 +237,7 @@ def test_variants_are_built_together_where_first_steps_do_not_matter(
     monkeypatch.setattr("os.sched_getaffinity", lambda _: {0, 3, 7})
     with run(results, Options(rounds=5, first_alone=False)) as opened:
         measure([group(fake_worker)], opened, blocks=1)
-    built = [
-        line.split()[3] for line in event_log.read_text().splitlines() if line.startswith("start")
-    ]
-    assert Counter(built) == {"7": 2, "3": 1, "0": 1}
+    assert Counter(read_cores(event_log, "start")) == {"7": 2, "3": 1, "0": 1}
 
 
 def test_the_same_case_may_be_two_variants(
@@ -245,44 +245,46 @@ def test_the_same_case_may_be_two_variants(
 ) -> None:
     variant = Variant(CASE, fake_worker)
     with run(results, Options(rounds=3)) as opened:
-        measure_group(Group("a/a", (variant, variant)), opened)
-        measure_group(Group("a/a", (variant, variant)), opened)
-    found = list(store.read_all(results))
-    assert sorted(r.turns.arm for r in found if r.turns) == [0, 1]
-    assert all(r.peaks for r in found), "each by a process of its own"
-    assert len(written(event_log, "turn")) == 6
+        for _ in range(2):  # the second time there is nothing to do
+            measure_group(Group("a/a", (variant, variant)), opened)
+    records = list(store.read_all(results))
+    assert sorted(record.turns_taken.arm for record in records) == [0, 1]
+    assert all(record.peaks for record in records), "each by a process of its own"
+    assert len(read_strategies(event_log, "turn")) == 6
 
 
-def test_groups_have_their_baselines(fake_worker: Environment) -> None:
-    jax = replace(fake_worker, framework="jax")
-    asked = [replace(CASE, framework=f, strategy="checkpoint") for f in ("jax", "torch")]
-    torch, other = sorted(
-        make_groups(asked, {"torch": fake_worker, "jax": jax}), key=lambda g: "jax" in g.name
-    )
-    assert [a.case.id for a in torch.always] == [CASE.id]
-    assert [a.case.strategy for a in torch.others] == ["checkpoint"]
-    assert [a.case.framework for a in other.always] == ["torch", "jax"], (
-        "PyTorch's, by which frameworks are compared"
-    )
-    (alone,) = make_groups(asked[:1], {"jax": jax})
-    assert [a.case.framework for a in alone.always] == ["jax"], "not where PyTorch is not measured"
+def test_group_has_its_frameworks_baseline_and_pytorchs(fake_worker: Environment) -> None:
+    environments = {"torch": fake_worker, "jax": replace(fake_worker, framework="jax")}
+    checkpoint = replace(CASE, strategy="checkpoint")
+    of_jax, of_torch = make_groups([replace(checkpoint, framework="jax"), checkpoint], environments)
+    assert list_cases(of_torch.always) == [CASE]
+    assert list_cases(of_torch.others) == [checkpoint]
+    assert list_cases(of_jax.always) == [CASE, replace(CASE, framework="jax")]
 
 
-def test_what_is_planted_is_said_and_is_no_measurement_of_the_case(
+def test_group_has_no_baseline_of_a_framework_that_is_not_measured(
+    fake_worker: Environment,
+) -> None:
+    jax_case = replace(CASE, framework="jax", strategy="checkpoint")
+    (only,) = make_groups([jax_case], {"jax": replace(fake_worker, framework="jax")})
+    assert list_cases(only.always) == [replace(CASE, framework="jax")]
+
+
+def list_cases(variants: tuple[Variant, ...]) -> list[Case]:
+    return [variant.case for variant in variants]
+
+
+def test_record_with_a_planted_difference_is_no_measurement_of_the_case(
     fake_worker: Environment, results: Path
 ) -> None:
+    plain = Variant(CASE, fake_worker)
+    planted = Variant(CASE, fake_worker, spin=0.05, extra=0.02)
     with run(results, Options(rounds=3)) as opened:
-        measure_group(
-            Group(
-                "planted",
-                (Variant(CASE, fake_worker), Variant(CASE, fake_worker, spin=0.05, extra=0.02)),
-            ),
-            opened,
-        )
-        assert len(opened.records(Variant(CASE, fake_worker))) == 1
-    plain, planted = sorted(store.read_all(results), key=lambda r: len(r.provenance.planted))
-    assert planted.provenance.planted == {"spin": 0.05, "extra": 0.02}
-    assert (plain.usable, planted.usable) == (True, False)
+        measure_group(Group("planted", (plain, planted)), opened)
+        (plain_record,) = opened.records(plain)
+        (planted_record,) = opened.records(planted)
+    assert planted_record.provenance.planted == {"spin": 0.05, "extra": 0.02}
+    assert (plain_record.usable, planted_record.usable) == (True, False)
 
 
 def test_without_times_groups_are_joined_with_baselines_first() -> None:
@@ -293,18 +295,33 @@ def test_without_times_groups_are_joined_with_baselines_first() -> None:
     assert (whole.always, whole.others) == ((), (base, other, change))
 
 
-def test_case_waits_for_its_reference(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """Where there are no float64 values: only while that one is being built, and not for another
-    size's.
-    """
-    base = replace(CASES[0], size="full", batch=8)
-    change, larger = replace(base, strategy="checkpoint"), replace(base, batch=16)
-    opened = run(tmp_path)
-    building: Any = [SimpleNamespace(variant=Variant(base, TORCH), verification=None)]
-    assert blocks.waits_for_reference(change, building, building, opened)
-    assert not blocks.waits_for_reference(larger, building, building, opened)
-    assert not blocks.waits_for_reference(CASES[1], building, building, opened), (
-        "it has float64 values"
-    )
-    monkeypatch.setattr(blocks, "find_reference", lambda *_: "found")
-    assert not blocks.waits_for_reference(change, building, building, opened)
+BASE = replace(CASES[0], size="full", batch=8)  # a size without float64 values
+
+
+@pytest.mark.parametrize(
+    ("case", "waits"),
+    [
+        (replace(BASE, strategy="checkpoint"), True),
+        (replace(BASE, batch=16), False),  # another case's reference
+        (CASES[1], False),  # it has float64 values
+    ],
+)
+def test_case_waits_for_its_reference_while_that_is_built(
+    case: Case, waits: bool, tmp_path: Path
+) -> None:
+    building = [make_building_process(tmp_path)]
+    assert blocks.waits_for_reference(case, building, building, run(tmp_path)) == waits
+
+
+def test_case_does_not_wait_where_there_is_a_reference(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(blocks, "find_reference", lambda *_: "a reference")
+    building = [make_building_process(tmp_path)]
+    change = replace(BASE, strategy="checkpoint")
+    assert not blocks.waits_for_reference(change, building, building, run(tmp_path))
+
+
+def make_building_process(scratch: Path) -> TimedProcess:
+    """Return the process of the baseline before it is ready."""
+    return TimedProcess(Variant(BASE, TORCH), DEFAULT_OPTIONS, scratch, print)

@@ -2,43 +2,46 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from framebench.engine import capacity as room
-from framebench.engine.blocks import Run, measure
+from framebench.engine import capacity
+from framebench.engine.blocks import measure
+from framebench.engine.capacity import Capacity
 from framebench.engine.environments import Environment
 from framebench.engine.runner import Options
 from framebench.engine.timed_process import TimedProcess
 from framebench.records import store
-from framebench.records.record import Record
-from tests.engine.fake_blocks import CASES, by_strategy, group, run, written
+from tests.engine.fake_blocks import CASES, by_strategy, group, read_strategies, run
 
 
 def test_memory_limits_how_many_processes_are_alive(
     fake_worker: Environment, results: Path, event_log: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(TimedProcess, "read_resident_peak", lambda live: 2**30)
-    monkeypatch.setattr(room, "read_free_memory", lambda: int(3.2 * 2**30 / room.HOST_SHARE))
+    monkeypatch.setattr(TimedProcess, "read_resident_peak", lambda process: 2**30)
+    free_bytes = int(3.2 * 2**30 / capacity.HOST_SHARE)
+    monkeypatch.setattr(capacity, "read_free_memory", lambda: free_bytes)
     with run(results) as opened:
         measure([group(fake_worker)], opened)
-    found: dict[str, list[Record]] = {}
-    for r in store.read_all(results):
-        assert r.turns
-        found.setdefault(r.turns.block, []).append(r)
-    assert [sorted(r.parsed.strategy for r in found[b]) for b in sorted(found)] == [
-        ["accumulate", "checkpoint", "fp32"],
-        ["amp_bf16", "fp32"],
-    ]
-    assert written(event_log, "memory").count("fp32") == 1
-    monkeypatch.setattr(room, "read_free_memory", lambda: 1)
-    with Run("t", Options(rounds=2), results) as opened:
+    strategies_by_block: dict[str, list[str]] = defaultdict(list)
+    for record in store.read_all(results):
+        strategies_by_block[record.turns_taken.block].append(record.parsed.strategy)
+    first, second = (sorted(strategies) for _, strategies in sorted(strategies_by_block.items()))
+    assert first == ["accumulate", "checkpoint", "fp32"]
+    assert second == ["amp_bf16", "fp32"]
+    assert read_strategies(event_log, "memory").count("fp32") == 1
+
+
+def test_baseline_and_one_more_are_measured_whatever_memory_is_free(
+    fake_worker: Environment, results: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(capacity, "read_free_memory", lambda: 1)
+    with run(results, Options(rounds=2)) as opened:
         measure([group(fake_worker)], opened)
-    again = [r.turns for r in store.read_all(results) if r.provenance.session == "t" and r.turns]
-    assert {len(t.arms) for t in again} == {2}, "the baseline and one more are always tried"
+    assert {len(record.turns_taken.arms) for record in store.read_all(results)} == {2}
 
 
 def test_out_of_memory_next_to_others_is_retried_alone(
@@ -46,49 +49,57 @@ def test_out_of_memory_next_to_others_is_retried_alone(
 ) -> None:
     start = TimedProcess.start
 
-    def counted(live: TimedProcess, reference: Any, core: int | None) -> None:
-        beside = list(live.scratch.parent.iterdir()) if live.scratch.parent.exists() else []
-        monkeypatch.setenv("ALIVE", "1" if live.scratch in beside else str(len(beside) + 1))
-        start(live, reference, core)
+    def start_and_count(process: TimedProcess, reference: Any, core: int | None) -> None:
+        """Tell the fake worker how many processes are alive with it."""
+        folder = process.scratch.parent
+        others = list(folder.iterdir()) if folder.exists() else []
+        is_retry = process.scratch in others
+        monkeypatch.setenv("ALIVE", "1" if is_retry else str(len(others) + 1))
+        start(process, reference, core)
 
-    monkeypatch.setattr(TimedProcess, "start", counted)
+    monkeypatch.setattr(TimedProcess, "start", start_and_count)
     monkeypatch.setenv("FAKE_FAILURE", "checkpoint: oom beside others")
     with run(results) as opened:
         measure([group(fake_worker, CASES[:3])], opened)
-    found = by_strategy(results)
-    assert {r.status for r in found.values()} == {"ok"}
-    assert found["checkpoint"].turns
-    assert found["checkpoint"].turns.arms == [CASES[1].id]
+    records = by_strategy(results)
+    assert {record.status for record in records.values()} == {"ok"}
+    assert records["checkpoint"].turns_taken.arms == [CASES[1].id]
 
 
-def test_free_memory_respects_the_control_group(tmp_path: Path) -> None:
-    (tmp_path / "memory.max").write_text("1000\n")
+@pytest.mark.parametrize(("limit", "free"), [("1000", 600), ("300", 0)])
+def test_free_memory_is_what_the_control_group_leaves(
+    limit: str, free: int, tmp_path: Path
+) -> None:
+    (tmp_path / "memory.max").write_text(f"{limit}\n")
     (tmp_path / "memory.current").write_text("400\n")
-    assert room.read_free_memory(tmp_path) == 600
+    assert capacity.read_free_memory(tmp_path) == free
+
+
+def test_free_memory_is_the_machines_in_a_control_group_without_a_limit(tmp_path: Path) -> None:
     (tmp_path / "memory.max").write_text("max\n")
-    assert room.read_free_memory(tmp_path) > 600
+    (tmp_path / "memory.current").write_text("400\n")
+    assert capacity.read_free_memory(tmp_path) > 600
 
 
-def test_room_on_a_gpu_is_what_each_variant_has_taken_of_it(
+def test_gpu_memory_of_a_process_is_what_is_no_longer_free(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    free = iter((1000, 700, 350))
-    monkeypatch.setattr(room, "read_free_gpu_memory", lambda: next(free))
-    found = room.Capacity()
-    alive: Any = [SimpleNamespace(read_resident_peak=lambda: 1)]
-    found.enter()
-    assert (found.taken_on_gpu, found.fits_more(alive)) == ([300], True)
-    found.enter()
-    assert (found.taken_on_gpu, found.fits_more(alive)) == ([300, 350], False)
+    free_bytes = iter((1000, 700, 350))
+    monkeypatch.setattr(capacity, "read_free_gpu_memory", lambda: next(free_bytes))
+    measured = Capacity()
+    measured.enter()
+    assert measured.taken_on_gpu == [300]
+    assert measured.fits_more([])
+    measured.enter()
+    assert measured.taken_on_gpu == [300, 350]
+    assert not measured.fits_more([])
 
 
-def test_a_gpu_that_tells_what_a_process_holds_is_believed(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_gpu_memory_of_a_process_is_what_the_gpu_tells(monkeypatch: pytest.MonkeyPatch) -> None:
     """Others may have taken more meanwhile."""
-    free = iter((1000, 200))
-    monkeypatch.setattr(room, "read_free_gpu_memory", lambda: next(free))
-    monkeypatch.setattr(room.nvml, "read_used_by", {7: 300}.get)
-    found = room.Capacity()
-    found.enter(7)
-    assert found.taken_on_gpu == [300]
+    free_bytes = iter((1000, 200))
+    monkeypatch.setattr(capacity, "read_free_gpu_memory", lambda: next(free_bytes))
+    monkeypatch.setattr(capacity.nvml, "read_used_by", {7: 300}.get)
+    measured = Capacity()
+    measured.enter(7)
+    assert measured.taken_on_gpu == [300]

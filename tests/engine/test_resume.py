@@ -10,50 +10,58 @@ import pytest
 
 from framebench.engine.blocks import Listener, measure, measure_group
 from framebench.engine.environments import Environment
-from framebench.engine.groups import Group, make_groups
+from framebench.engine.groups import Group
 from framebench.engine.timed_process import Variant
 from framebench.records import store
 from framebench.records.record import Record
 from framebench.suite.case import Case
-from tests.engine.fake_blocks import CASES, by_strategy, group, run, written
+from tests.engine.fake_blocks import CASES, by_strategy, group, read_strategies, run
 
 
-class Interrupting(Listener):
-    """Ctrl-C after so many records, or in a phase's beginning."""
+class InterruptingListener(Listener):
+    """Ctrl-C once so many records are written, or once so many phases have begun."""
 
     def __init__(self, records: int = 99, phases: int = 9999) -> None:
-        self.records, self.phases = records, phases
+        self.records_left = records
+        self.phases_left = phases
 
     def phase(self, case: Case, what: str) -> None:
-        self.phases -= 1
-        if self.phases < 0:
+        self.phases_left -= 1
+        if self.phases_left < 0:
             raise KeyboardInterrupt
 
     def done(self, record: Record) -> None:
-        self.records -= 1
-        if not self.records:
+        self.records_left -= 1
+        if not self.records_left:
             raise KeyboardInterrupt
 
 
-@pytest.mark.parametrize("at", [{"records": 1}, {"records": 2}, {"phases": 8}, {"phases": 2}])
-def test_resume_repeats_nothing_that_is_done(
-    at: dict[str, int], fake_worker: Environment, results: Path, event_log: Path
+@pytest.mark.parametrize(
+    "moment",
+    [{"records": 1}, {"records": 2}, {"phases": 8}, {"phases": 2}],
+    ids=["after a record", "after two records", "in the rounds", "before the rounds"],
+)
+def test_resumed_session_repeats_nothing_that_is_done(
+    moment: dict[str, int], fake_worker: Environment, results: Path, event_log: Path
 ) -> None:
-    """Interrupted in the rounds it begins anew; once they are over, what lacks is memory and
-    records.
-    """
-    with pytest.raises(KeyboardInterrupt), run(results, listener=Interrupting(**at)) as opened:
+    """Interrupted in the rounds a block begins again; after them memory and records are missing."""
+    listener = InterruptingListener(**moment)
+    with pytest.raises(KeyboardInterrupt), run(results, listener=listener) as opened:
         measure([group(fake_worker, CASES[:3])], opened)
-    kept = list(store.read_all(results))
-    over = len(written(event_log, "finish")) == 3
+    earlier = list(store.read_all(results))
+    had_finished_rounds = len(read_strategies(event_log, "finish")) == 3
+    assert had_finished_rounds or not earlier
+
     with run(results) as opened:
         measure([group(fake_worker, CASES[:3])], opened)
-    found = by_strategy(results)
-    assert {r.status for r in found.values()} == {"ok"}
-    assert all(r in found.values() for r in kept)
-    assert len(written(event_log, "finish")) == 3, "the rounds of a block are run through once"
-    assert over or not kept
-    assert all(r.peaks for r in found.values())
+
+    records = by_strategy(results).values()
+    for record in earlier:
+        assert record in records
+    for record in records:
+        assert record.status == "ok"
+        assert record.peaks
+    assert len(read_strategies(event_log, "finish")) == 3, "a block's rounds are finished once"
     assert not (results / ".unfinished").exists()
 
 
@@ -63,34 +71,37 @@ def test_finished_block_is_not_measured_again(
     for _ in range(2):
         with run(results) as opened:
             measure([group(fake_worker, CASES[:2])], opened, blocks=2)
-    assert len(written(event_log, "finish")) == 4
-    with run(results) as opened:
-        measure([group(fake_worker, CASES[:3])], opened, blocks=2)
-    assert Counter(written(event_log, "finish")) == {"fp32": 4, "checkpoint": 2, "accumulate": 2}, (
-        "the new one with its baseline"
-    )
+    assert len(read_strategies(event_log, "finish")) == 4
+
+
+def test_added_case_is_measured_with_its_baseline(
+    fake_worker: Environment, results: Path, event_log: Path
+) -> None:
+    for cases in (CASES[:2], CASES[:3]):
+        with run(results) as opened:
+            measure([group(fake_worker, cases)], opened)
+    counts = Counter(read_strategies(event_log, "finish"))
+    assert counts == {"fp32": 2, "checkpoint": 1, "accumulate": 1}
 
 
 def test_baseline_that_joins_later_is_measured_once(
     fake_worker: Environment, results: Path, event_log: Path
 ) -> None:
-    """As PyTorch's in a block whose variants were measured before it was there; and another version
-    has blocks of its own.
-    """
-    variants = [Variant(case, fake_worker) for case in CASES[:2]]
+    """As PyTorch's in a block whose variants were measured before it was there."""
+    base, change = (Variant(case, fake_worker) for case in CASES[:2])
     with run(results) as opened:
-        measure_group(Group("g", (variants[1],)), opened)
-        measure_group(Group("g", (variants[0], variants[1])), opened)
-        measure_group(Group("g", (variants[0], variants[1])), opened)
-    assert Counter(written(event_log, "finish")) == {"checkpoint": 2, "fp32": 1}
-    blocks = {r.turns.block for r in store.read_all(results) if r.turns}
+        measure_group(Group("g", (change,)), opened)
+        for _ in range(2):
+            measure_group(Group("g", (base, change)), opened)
+    assert Counter(read_strategies(event_log, "finish")) == {"checkpoint": 2, "fp32": 1}
+    blocks = {record.turns_taken.block for record in store.read_all(results)}
     assert blocks == {"s/g/0.0", "s/g/0.1"}
-    newer = replace(fake_worker, version="1")
-    (one,), (other,) = (
-        make_groups(CASES[:1], {"torch": fake_worker}),
-        make_groups(CASES[:1], {"torch": newer}),
-    )
-    assert one.name != other.name
+
+
+def test_each_release_of_a_framework_has_blocks_of_its_own(fake_worker: Environment) -> None:
+    older = group(fake_worker, CASES[:1])
+    newer = group(replace(fake_worker, version="1"), CASES[:1])
+    assert older.name != newer.name
 
 
 @pytest.mark.parametrize("text", ["", "{", "[]", '{"case": "x"}'])

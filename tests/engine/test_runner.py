@@ -29,6 +29,7 @@ from framebench.records.record import Record
 from framebench.suite.case import Case
 from framebench.suite.result import Verification
 from tests import fake_records
+from tests.engine.fake_blocks import read_cores
 from tests.processes import ROOT, fake_environment, framebench
 from tests.single_case import alone
 
@@ -40,24 +41,38 @@ def fake_worker(tmp_path: Path) -> Environment:
     return fake_environment("engine/failing_worker.py", tmp_path)
 
 
-def test_known_limits_of_the_machine_are_expected(monkeypatch: pytest.MonkeyPatch) -> None:
-    bf16, fp32 = replace(CASE, strategy="amp_bf16"), CASE
-    monkeypatch.setattr(runner.provenance, "list_bfloat16_instructions", set)
-    assert runner.is_expected_failure(fake_records.record(bf16, status="timeout"))
-    assert not runner.is_expected_failure(fake_records.record(fp32, status="timeout"))
-    assert not runner.is_expected_failure(fake_records.record(bf16, status="crashed"))
-    monkeypatch.setattr(runner.provenance, "list_bfloat16_instructions", lambda: {"avx512_bf16"})
-    assert not runner.is_expected_failure(fake_records.record(bf16, status="timeout")), (
-        "this processor has the units"
+BF16 = replace(CASE, strategy="amp_bf16")
+
+
+@pytest.mark.parametrize(
+    ("case", "status", "instructions", "is_expected"),
+    [
+        (BF16, "timeout", set(), True),
+        (CASE, "timeout", set(), False),
+        (BF16, "crashed", set(), False),
+        (BF16, "timeout", {"avx512_bf16"}, False),
+    ],
+    ids=["slow", "not slow", "not a timeout", "has the units"],
+)
+def test_timeout_of_bfloat16_without_units_is_expected(
+    case: Case,
+    status: str,
+    instructions: set[str],
+    is_expected: bool,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(runner.provenance, "list_bfloat16_instructions", lambda: instructions)
+    record = fake_records.record(case, status=status)
+    assert runner.is_expected_failure(record) == is_expected
+
+
+@pytest.mark.parametrize("is_known", [True, False])
+def test_wrong_result_is_expected_of_a_known_fault(is_known: bool) -> None:
+    verification = Verification(
+        passed=False, reason="a kernel leaves it unwritten", known_fault=is_known
     )
-    for known in (True, False):
-        wrong = Verification(passed=False, reason="a kernel leaves it unwritten", known_fault=known)
-        assert (
-            runner.is_expected_failure(
-                fake_records.record(bf16, status="wrong", verification=wrong)
-            )
-            == known
-        )
+    record = fake_records.record(BF16, status="wrong", verification=verification)
+    assert runner.is_expected_failure(record) == is_known
 
 
 @pytest.mark.parametrize(
@@ -135,19 +150,12 @@ def test_only_what_may_launch_to_a_gpu_is_not_pinned(
     event_log = tmp_path / "event_log"
     monkeypatch.setenv("EVENT_LOG", str(event_log))
     monkeypatch.setattr(nvml, "list_gpus", lambda: ("a GPU",))
-    of_the_user = replace(fake_worker, version="1", installed=True)
-    pinned, free = (
-        alone(CASE, "s", e, Options(rounds=2), results) for e in (fake_worker, of_the_user)
-    )
     core = Options().choose_core()
-    told = [
-        line.split()
-        for line in event_log.read_text().splitlines()
-        if line.startswith(("start", "finish"))
-    ]
-    assert [(what, at) for what, _, _, at in told] == [
-        (w, str(at)) for at in (core, None) for w in ("start", "finish")
-    ]
+    pinned = alone(CASE, "s", fake_worker, Options(rounds=2), results)
+    installed = replace(fake_worker, version="1", installed=True)
+    free = alone(CASE, "s", installed, Options(rounds=2), results)
+    assert read_cores(event_log, "start") == [str(core), "None"]
+    assert read_cores(event_log, "finish") == [str(core), "None"]
     assert (pinned.provenance.core, free.provenance.core) == (core, None)
 
 
