@@ -1,10 +1,7 @@
-"""What the parent is told of an exception: the framework's own, however it reached the end of the
-worker.
-"""
+"""The parent gets the framework's own exception, however it reached the end of the worker."""
 
 from __future__ import annotations
 
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -19,7 +16,7 @@ from framebench.worker.worker import Abandoned, NoDevice, WorkerError, describe_
 TASK = Task("transformer/torch/train/fp32/b4/tiny", "memory")
 
 
-class Idle(SimpleNamespace):
+class IdleAdapter:
     """An adapter of no framework."""
 
     def build(self) -> None: ...
@@ -33,30 +30,33 @@ class Idle(SimpleNamespace):
         return "cpu"
 
 
-def ended(error: Exception, monkeypatch: pytest.MonkeyPatch) -> BaseException:
-    """What comes out of a worker whose measurement raises this."""
+def raise_in_worker(error: Exception, monkeypatch: pytest.MonkeyPatch) -> BaseException:
+    """Return what a worker raises whose measurement raises this."""
 
     def measure(*_: object) -> Any:
         raise error
 
-    monkeypatch.setattr(worker.adapters, "load", lambda case: Idle())
+    monkeypatch.setattr(worker.adapters, "load", lambda case: IdleAdapter())
     monkeypatch.setattr(worker, "measure_memory", measure)
     with pytest.raises(Exception) as raised:  # noqa: PT011
-        worker.run(TASK, lambda message: None, ())
+        worker.run(TASK, print, ())
     return raised.value
 
 
 @pytest.mark.parametrize(
-    ("said", "oom"),
+    ("message", "oom"),
     [("CUDA out of memory. Tried to allocate 2 MiB", True), ("shapes differ", False)],
 )
-def test_memory_that_ran_out_is_told_of_the_frameworks_exception(
-    said: str, oom: bool, monkeypatch: pytest.MonkeyPatch
+def test_message_of_the_framework_decides_whether_memory_ran_out(
+    message: str, oom: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    error = ended(RuntimeError(said), monkeypatch)
+    error = raise_in_worker(RuntimeError(message), monkeypatch)
     assert isinstance(error, WorkerError)
-    assert (told := describe_failure(error))["type"] == "RuntimeError"
-    assert (told["message"], told["oom"], told["blamed"]) == (said, oom, "")
+    failure = describe_failure(error)
+    assert failure["type"] == "RuntimeError"
+    assert failure["message"] == message
+    assert failure["oom"] == oom
+    assert failure["blamed"] == ""
 
 
 @pytest.mark.parametrize(
@@ -67,17 +67,18 @@ def test_memory_that_ran_out_is_told_of_the_frameworks_exception(
         (DoesNotApply("no blocks"), "no_device"),
     ],
 )
-def test_what_a_case_cannot_help_is_no_crash(
+def test_obstacle_of_a_case_is_no_crash(
     error: Exception, flag: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    told: Any = describe_failure(ended(error, monkeypatch))
-    assert {name for name in ("oom", "no_device", "over_budget") if told[name]} == {flag}
+    failure: Any = describe_failure(raise_in_worker(error, monkeypatch))
+    flags = [name for name in ("oom", "no_device", "over_budget") if failure[name]]
+    assert flags == [flag]
 
 
-def test_whoever_is_abandoned_has_nothing_to_say(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert isinstance(ended(Abandoned(), monkeypatch), Abandoned)
+def test_abandoned_worker_reports_no_failure(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert isinstance(raise_in_worker(Abandoned(), monkeypatch), Abandoned)
 
 
-def test_what_is_raised_before_the_case_is_built_is_told_as_it_is() -> None:
+def test_error_before_the_build_is_reported_as_it_is() -> None:
     assert describe_failure(MemoryError("the limit is too small"))["oom"]
     assert describe_failure(NoDevice("needs a GPU"))["no_device"]

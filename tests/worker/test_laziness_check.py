@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from collections import Counter
 from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
@@ -12,6 +11,7 @@ import numpy as np
 import pytest
 
 from framebench.models.spec import USER_MODEL
+from framebench.suite.case import Case
 from framebench.suite.selectors import parse
 from framebench.worker.laziness_check import (
     SHORTEST_S,
@@ -21,118 +21,122 @@ from framebench.worker.laziness_check import (
     describe_other_losses,
     give_other_inputs,
 )
+from tests.worker.fake_adapter import FakeAdapter
+
+TRAIN = parse("transformer/torch/train/fp32/b4/tiny")
+EVAL = parse("transformer/torch/eval/no_grad/b4/tiny")
+LATE_S = 4 * SHORTEST_S
 
 
-def standing(**more: Any) -> Any:
-    """An adapter as far as a timed step looks at it."""
-    about: dict[str, Any] = {
-        "outputs": 0,
-        "outputs_per_step": Counter(),
-        "steps": 0,
-        "budget_s": 900.0,
-    }
-    return SimpleNamespace(synchronize=lambda: None, **about | more)
+class SlowAdapter(FakeAdapter):
+    """A step, and reading its loss or its logits, take so many seconds."""
+
+    def __init__(
+        self, case: Case, step_s: float, loss_s: list[float], logits_s: float = 0.0
+    ) -> None:
+        super().__init__(case, loss_s)
+        self.step_s = step_s
+        self.logits_s = logits_s
+
+    def step(self) -> None:
+        time.sleep(self.step_s)
+
+    def loss(self) -> float:
+        seconds = super().loss()
+        time.sleep(seconds)
+        return seconds
+
+    def logits(self) -> None:
+        time.sleep(self.logits_s)
 
 
-TRAIN, EVAL = (
-    parse("transformer/torch/train/fp32/b4/tiny"),
-    parse("transformer/torch/eval/no_grad/b4/tiny"),
+def test_loss_that_takes_longer_than_the_step_is_late() -> None:
+    adapter: Any = SlowAdapter(TRAIN, step_s=0, loss_s=[LATE_S] * TRIES)
+    assert "after the clock of a step of" in describe_late_result(adapter)
+
+
+@pytest.mark.parametrize(
+    ("step_s", "loss_s"),
+    [(2 * LATE_S, [LATE_S]), (0, [LATE_S] * (TRIES - 1) + [0]), (0, [SHORTEST_S / 10])],
+    ids=["shorter than the step", "late only by chance", "too short to tell"],
 )
+def test_loss_is_not_late(step_s: float, loss_s: list[float]) -> None:
+    adapter: Any = SlowAdapter(TRAIN, step_s, loss_s)
+    assert describe_late_result(adapter) == ""
 
 
-def stepping(step_s: float, read_s: list[float]) -> Any:
-    """An adapter whose step and whose loss take so long."""
-    reads = iter(read_s)
-    return standing(
-        case=TRAIN, step=lambda: time.sleep(step_s), loss=lambda: time.sleep(next(reads))
-    )
-
-
-def test_a_loss_that_takes_longer_than_the_step_is_late() -> None:
-    late = 4 * SHORTEST_S
-    assert "after the clock of a step of" in describe_late_result(stepping(0, [late] * TRIES))
-    assert describe_late_result(stepping(2 * late, [late])) == ""
-
-
-def test_of_a_users_model_the_logits_must_be_there_and_not_their_loss() -> None:
+@pytest.mark.parametrize(("logits_s", "is_late"), [(0, False), (LATE_S, True)])
+def test_logits_of_a_users_model_must_be_there_and_not_their_loss(
+    logits_s: float, is_late: bool
+) -> None:
     """A loss of all pairs may take longer than the forward pass."""
-    slow = 4 * SHORTEST_S
-
-    def evaluating(logits_s: float, loss_s: float) -> Any:
-        reads = {"logits": lambda: time.sleep(logits_s), "loss": lambda: time.sleep(loss_s)}
-        return standing(case=replace(EVAL, workload=USER_MODEL), step=lambda: None, **reads)
-
-    assert describe_late_result(evaluating(0, slow)) == ""
-    assert "after the clock of a step of" in describe_late_result(evaluating(slow, 0))
+    adapter: Any = SlowAdapter(EVAL, step_s=0, loss_s=[LATE_S] * TRIES, logits_s=logits_s)
+    adapter.case = replace(EVAL, workload=USER_MODEL)
+    assert ("after the clock of a step of" in describe_late_result(adapter)) == is_late
 
 
-def test_one_late_loss_is_chance_and_a_short_one_says_nothing() -> None:
-    late = 4 * SHORTEST_S
-    assert describe_late_result(stepping(0, [late] * (TRIES - 1) + [0])) == ""
-    assert describe_late_result(stepping(0, [SHORTEST_S / 10])) == ""
+@pytest.mark.parametrize(
+    ("repeated", "allowed", "reason"),
+    [
+        ([3.0, 2.0, 1.0], 1e-6, ""),
+        ([3.0, 2.01, 1.0], 1e-6, "repeated, a step gave the loss 2.01 instead of 2.0"),
+        ([3.0, 2.0001, 1.0], 1e-3, ""),
+        ([3.0, 2.0, float("nan")], 1e-3, "repeated, a step gave the loss nan instead of 1.0"),
+    ],
+)
+def test_repeated_steps_must_give_the_same_losses(
+    repeated: list[float], allowed: float, reason: str
+) -> None:
+    adapter: Any = FakeAdapter(TRAIN, repeated)
+    assert describe_other_losses(adapter, [3.0, 2.0, 1.0, 0.5], allowed) == reason
 
 
-def test_steps_are_the_same_a_second_time_or_it_is_said() -> None:
-    def again(*losses: float) -> Any:
-        found = iter(losses)
-        return standing(step=lambda: None, loss=lambda: next(found))
+class CachingAdapter(FakeAdapter):
+    """Its loss is computed from its inputs in every n-th step alone."""
 
-    first = [3.0, 2.0, 1.0, 0.5]
-    assert describe_other_losses(again(3.0, 2.0, 1.0), first, 1e-6) == ""
-    assert describe_other_losses(again(3.0, 2.01, 1.0), first, 1e-6) == (
-        "repeated, a step gave the loss 2.01 instead of 2.0"
-    )
-    assert describe_other_losses(again(3.0, 2.0001, 1.0), first, 1e-3) == ""
-    assert "nan" in describe_other_losses(again(3.0, 2.0, float("nan")), first, 1e-3)
+    def __init__(self, case: Case, every: int) -> None:
+        super().__init__(case)
+        self.every = every
+        self.computed_loss = 0.0
+        if case.scenario == "varlen":
+            self.stream = case.spec.make_stream(case.config, case.batch, "raw")
+        else:
+            self.inputs = case.spec.make_batch(case.config, case.batch)
+
+    def step(self) -> None:
+        if self.steps % self.every == 0:
+            batches = [self.inputs] if self.stream is None else self.stream
+            sums = [float(x.ravel()[:9] @ np.arange(9)) for x, _ in batches]
+            self.computed_loss = sum(sums)
+        self.steps += 1
+
+    def loss(self) -> float:
+        return self.computed_loss
 
 
 @pytest.mark.parametrize(
     "case_id", ["resnet50/torch/eval/no_grad/b4/tiny", "transformer/torch/varlen/raw/b4/tiny"]
 )
-@pytest.mark.parametrize("every", [1, 2])
-def test_a_step_that_does_not_look_at_its_inputs_is_remembered(case_id: str, every: int) -> None:
-    case = parse(case_id)
-    name = "stream" if case.scenario == "varlen" else "inputs"
-    adapter = standing(
-        case=case, workload=case.spec, config=case.config, put=lambda x, y: (x, y), seen=0.0
-    )
-    spec = case.spec
-    batches = (
-        spec.make_stream(case.config, 4, "raw")
-        if name == "stream"
-        else [spec.make_batch(case.config, 4)]
-    )
-    own = batches if name == "stream" else batches[0]
-    setattr(adapter, name, own)
-
-    def step() -> None:
-        if adapter.steps % every == 0:
-            now = getattr(adapter, name)
-            adapter.seen = sum(
-                float(x.ravel()[:9] @ np.arange(9)) for x, _ in (now if name == "stream" else [now])
-            )
-        adapter.steps += 1
-
-    adapter.step, adapter.loss = step, lambda: adapter.seen
-    step()
-    assert describe_ignored_inputs(adapter) == (
-        "" if every == 1 else "other inputs gave the same loss"
-    )
-    assert getattr(adapter, name) is own
+@pytest.mark.parametrize(("every", "reason"), [(1, ""), (2, "other inputs gave the same loss")])
+def test_step_that_does_not_read_its_inputs_is_noticed(
+    case_id: str, every: int, reason: str
+) -> None:
+    adapter: Any = CachingAdapter(parse(case_id), every)
+    inputs, stream = adapter.inputs, adapter.stream
+    adapter.step()
+    assert describe_ignored_inputs(adapter) == reason
+    assert adapter.inputs is inputs
+    assert adapter.stream is stream
 
 
 @pytest.mark.parametrize("shape", [(4, 1), (4, 9, 1), (4, 8, 8, 1)])
-def test_samples_whose_last_axis_has_one_place_are_moved_too(shape: tuple[int, ...]) -> None:
-    x, y = np.arange(np.prod(shape), dtype=np.float32).reshape(shape), np.zeros(4)
-    spec = SimpleNamespace(make_batch=lambda config, size: (x, y))
-    adapter = standing(
-        case=parse("transformer/torch/eval/no_grad/b4/tiny"),
-        workload=spec,
-        config=None,
-        put=lambda x, y: (x, y),
-    )
+def test_samples_whose_last_axis_has_one_place_are_shifted_too(shape: tuple[int, ...]) -> None:
+    x = np.arange(np.prod(shape), dtype=np.float32).reshape(shape)
+    adapter: Any = FakeAdapter(EVAL)
+    adapter.workload = SimpleNamespace(make_batch=lambda config, size: (x, np.zeros(4)))
 
     give_other_inputs(adapter)
 
-    assert not np.array_equal(adapter.inputs[0], x)
-    assert sorted(adapter.inputs[0].ravel()) == sorted(x.ravel())
+    shifted, _ = adapter.inputs
+    assert not np.array_equal(shifted, x)
+    assert sorted(shifted.ravel()) == sorted(x.ravel())

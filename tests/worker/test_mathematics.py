@@ -19,86 +19,95 @@ from framebench.worker.tolerances import derive_tolerances
 from framebench.worker.verification import find_reference
 from tests.processes import run_inside
 
-PLANTED = Path(__file__).parent / "programs" / "mathematics_planted.py"
+PROGRAM = Path(__file__).parent / "programs" / "mathematics_planted.py"
 ALIVE = Path(__file__).parent / "programs" / "mathematics_alive.py"
 TRAIN = parse("transformer/torch/train/fp32/b4/tiny")
 
 
-def right() -> Observed:
+def observe_right() -> Observed:
     reference = copy.deepcopy(find_reference(TRAIN))
     assert reference
     return Observed(reference.values, reference.tensors)
 
 
-def outcome_of(observed: Observed) -> Any:
+def compare_with_reference(observed: Observed) -> Any:
     reference = find_reference(TRAIN)
     assert reference
     return compare(TRAIN, observed, reference)
 
 
-def test_the_references_themselves_pass() -> None:
-    outcome = outcome_of(right())
+def test_reference_itself_passes() -> None:
+    outcome = compare_with_reference(observe_right())
     assert (outcome.passed, outcome.computed, outcome.error) == (True, True, 0.0)
-    assert outcome.tensors == len(right().values) + sum(map(len, right().tensors.values()))
+    assert outcome.tensors == len(observe_right().values) + sum(
+        map(len, observe_right().tensors.values())
+    )
 
 
 @pytest.mark.parametrize("times", [0.5, 2.0])
-def test_one_tensor_beyond_the_tolerance_is_wrong(times: float) -> None:
-    observed = right()
+def test_tensor_beyond_the_tolerance_is_wrong(times: float) -> None:
+    observed = observe_right()
     norm, *rest = observed.tensors["second moment"]["ln_f.bias"]
     observed.tensors["second moment"]["ln_f.bias"] = (norm * (1 + times * TOLERANCE), *rest)
-    outcome = outcome_of(observed)
+    outcome = compare_with_reference(observed)
     assert outcome.passed == (times < 1)
     assert outcome.worst == "second moment of ln_f.bias"
     assert ("ln_f.bias is off by" in (outcome.reason or "")) == (times > 1)
 
 
-def test_a_missing_tensor_and_one_too_many_are_wrong() -> None:
-    fewer, more = right(), right()
-    del fewer.tensors["gradient"]["ln_f.bias"]
-    more.tensors["max_exp_avg_sq"] = more.tensors["second moment"]
-    assert outcome_of(fewer).reason == "no gradient of 1 tensors, such as ln_f.bias"
-    assert not outcome_of(more).passed
+def test_missing_tensor_is_wrong() -> None:
+    observed = observe_right()
+    del observed.tensors["gradient"]["ln_f.bias"]
+    outcome = compare_with_reference(observed)
+    assert outcome.reason == "no gradient of 1 tensors, such as ln_f.bias"
+
+
+def test_extra_tensor_is_wrong() -> None:
+    observed = observe_right()
+    observed.tensors["max_exp_avg_sq"] = observed.tensors["second moment"]
+    assert not compare_with_reference(observed).passed
 
 
 def test_values_that_are_not_finite_are_wrong() -> None:
-    observed = right()
+    observed = observe_right()
     observed.values["loss_1"] = float("nan")
-    outcome = outcome_of(observed)
+    outcome = compare_with_reference(observed)
     assert (outcome.passed, outcome.worst, outcome.error) == (False, "loss_1", None)
 
 
-def test_a_tensor_that_rounding_moves_by_its_own_size_is_not_compared() -> None:
+def test_tensor_that_rounding_moves_by_its_own_size_is_not_compared() -> None:
     """A gradient that is zero but for rounding has no digits, as that of a bias before a norm has
     none.
     """
     reference = find_reference(TRAIN)
     assert reference
-    moved = right()
+    moved = observe_right()
     norm, *rest = moved.tensors["first moment"]["ln_f.bias"]
     moved.tensors["first moment"]["ln_f.bias"] = (2 * norm, *rest)
-    tolerances = derive_tolerances(right(), [moved], TOLERANCE)
+    tolerances = derive_tolerances(observe_right(), [moved], TOLERANCE)
     outcome = compare(TRAIN, moved, reference, tolerances)
     assert outcome.passed
-    assert outcome.tensors == outcome_of(right()).tensors - 1
+    assert outcome.tensors == compare_with_reference(observe_right()).tensors - 1
 
 
-def test_a_step_of_which_nothing_can_be_compared_is_not_computed() -> None:
+def test_step_of_which_nothing_can_be_compared_is_not_computed() -> None:
     reference = find_reference(TRAIN)
     assert reference
-    moved = right()
+    moved = observe_right()
     for kind, summaries in moved.tensors.items():
         moved.tensors[kind] = {name: (3 * norm, *rest) for name, (norm, *rest) in summaries.items()}
     moved.values = {name: 3 * value for name, value in moved.values.items()}
 
-    outcome = compare(TRAIN, right(), reference, derive_tolerances(right(), [moved], TOLERANCE))
+    outcome = compare(
+        TRAIN, observe_right(), reference, derive_tolerances(observe_right(), [moved], TOLERANCE)
+    )
 
     assert not outcome.computed
     assert "could be compared" in (outcome.reason or "")
 
 
 @pytest.mark.parametrize("error", [MemoryError("no room"), OSError(28, "No space left on device")])
-def test_what_the_machine_lacks_at_this_moment_is_not_the_outcome(
+def test_full_memory_or_disk_is_not_the_outcome(
     error: Exception, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """An outcome is kept in the cache until the code changes."""
@@ -124,7 +133,7 @@ def test_what_the_machine_lacks_at_this_moment_is_not_the_outcome(
         ("transformer/torch/train/amp_bf16/b4/tiny", ""),
     ],
 )
-def test_what_is_not_computed_in_float64_says_why(case: str, why: str) -> None:
+def test_case_that_cannot_run_in_float64_says_why(case: str, why: str) -> None:
     reason = explain_uncheckable(parse(case))
     assert reason.endswith(why)
     assert bool(reason) == bool(why)
@@ -134,7 +143,7 @@ def test_what_is_not_computed_in_float64_says_why(case: str, why: str) -> None:
 RESNET, UNET = "resnet50/torch/train/fp32/b4/tiny", "unet3d/torch/train/fp32/b4/tiny"
 # name, case, what is done to the adapter once it is built; the last word of the name says what must
 # come out
-DEEDS = [
+PLANTED_BUGS = [
     ("nothing: right", RESNET, ""),
     ("nothing under autocast: right", TRAIN.id.replace("fp32", "amp_bf16"), ""),
     ("eps of one batch norm 1e-4: wrong", RESNET, "adapter.model.layer3[0].bn2.eps = 1e-4"),
@@ -166,13 +175,13 @@ DEEDS = [
 
 @pytest.mark.slow
 def test_small_bugs_that_float32_hides_are_found(environment: dict[str, Environment]) -> None:
-    outcomes = run_inside(environment["torch"], PLANTED, json.dumps(DEEDS))
+    outcomes = run_inside(environment["torch"], PROGRAM, json.dumps(PLANTED_BUGS))
     assert isinstance(outcomes, dict)
     found = {}
     for name, outcome in outcomes.items():
         verdict = "right" if outcome["passed"] else "wrong"
         found[name] = verdict if outcome["computed"] else "not computed"
-    assert found == {name: name.rpartition(": ")[2] for name, _, _ in DEEDS}
+    assert found == {name: name.rpartition(": ")[2] for name, _, _ in PLANTED_BUGS}
     reason = outcomes["an operator without float64: not computed"]["reason"]
     assert reason == (
         'the step does not run in float64: RuntimeError: "kernel" not implemented for Double'
@@ -180,7 +189,7 @@ def test_small_bugs_that_float32_hides_are_found(environment: dict[str, Environm
 
 
 @pytest.mark.slow
-def test_models_of_earlier_cases_are_not_in_memory_beside_the_next(
+def test_models_of_earlier_cases_are_freed_before_the_next(
     environment: dict[str, Environment],
 ) -> None:
     cases = [
@@ -203,7 +212,7 @@ def test_baselines_of_the_measured_size_are_right_too(
         for name in list_workloads()
     ]
     outcomes = run_inside(
-        environment[framework], PLANTED, json.dumps([(case, case, "") for case in cases])
+        environment[framework], PROGRAM, json.dumps([(case, case, "") for case in cases])
     )
     assert isinstance(outcomes, dict)
     assert {

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -10,9 +12,9 @@ import pytest
 
 from framebench.adapters.base import State
 from framebench.models.spec import Optimizer
+from framebench.suite.case import Case
 from framebench.suite.selectors import parse
 from framebench.worker import optimizer_check
-from framebench.worker.observe import Observed
 from framebench.worker.optimizer_check import OptimizerCheck, divide_error
 from framebench.worker.tolerances import UPDATE, Tolerances
 from framebench.worker.verification import compare_updates
@@ -22,66 +24,80 @@ SGD = parse("resnet50/torch/train/amp_bf16/b4/tiny")
 NAMES = {"adamw": ("ln_f.bias", "blocks.0.fc1.weight"), "sgd": ("fc.bias", "conv1.weight")}
 
 
-class Trained:
-    """NumPy's own optimizer in float32, whose gradients are any numbers at all."""
+class NumpyAdapter:
+    """Trains two weights by NumPy in float32, with random gradients.
 
-    def __init__(self, case: Any, o: Optimizer) -> None:
-        self.case, self.o, self.workload = case, o, case.spec
-        self.now = {name: case.weights[name].copy() for name in NAMES[o.name]}
-        self.first, self.second = (
-            {name: np.zeros_like(w) for name, w in self.now.items()} for _ in range(2)
-        )
-        self.count, self.rng = 0, np.random.default_rng(0)
+    `optimizer`: SGD or Adam with the settings that it is trained with.
+    """
+
+    def __init__(self, case: Case, optimizer: Optimizer) -> None:
+        self.case = case
+        self.optimizer = optimizer
+        self.trained = {name: case.weights[name].copy() for name in NAMES[optimizer.name]}
+        self.first = {name: np.zeros_like(weight) for name, weight in self.trained.items()}
+        self.second = {name: np.zeros_like(weight) for name, weight in self.trained.items()}
+        self.steps = 0
+        self.rng = np.random.default_rng(0)
 
     def step(self) -> None:
-        self.count += 1
-        o, t = self.o, self.count
-        for name, w in self.now.items():
-            g = self.rng.standard_normal(w.shape, np.float32)
-            if o.name == "sgd":
-                self.first[name] = o.momentum * self.first[name] + g
-                w -= np.float32(o.lr) * self.first[name]
-                continue
-            self.first[name] = o.betas[0] * self.first[name] + (1 - o.betas[0]) * g
-            self.second[name] = o.betas[1] * self.second[name] + (1 - o.betas[1]) * g * g
-            spread = np.sqrt(self.second[name] / (1 - o.betas[1] ** t)) + o.eps
-            w -= np.float32(o.lr * o.weight_decay) * w
-            w -= np.float32(o.lr / (1 - o.betas[0] ** t)) * self.first[name] / spread
+        self.steps += 1
+        for name, weight in self.trained.items():
+            gradient = self.rng.standard_normal(weight.shape, np.float32)
+            if self.optimizer.name == "sgd":
+                self.update_by_sgd(name, gradient)
+            else:
+                self.update_by_adam(name, gradient)
 
-    def states(self) -> Any:
-        kinds = (
-            {"momentum": self.first}
-            if self.o.name == "sgd"
-            else {"first moment": self.first, "second moment": self.second}
-        )
-        found = (
-            (kind, name, array) for kind, arrays in kinds.items() for name, array in arrays.items()
-        )
-        return iter([State(kind, name, array, array.nbytes) for kind, name, array in found])
+    def update_by_sgd(self, name: str, gradient: np.ndarray) -> None:
+        self.first[name] = self.optimizer.momentum * self.first[name] + gradient
+        self.trained[name] -= np.float32(self.optimizer.lr) * self.first[name]
 
-    def weights(self) -> Any:
-        return iter(self.now.items())
+    def update_by_adam(self, name: str, gradient: np.ndarray) -> None:
+        lr, weight = self.optimizer.lr, self.trained[name]
+        beta1, beta2 = self.optimizer.betas
+        self.first[name] = beta1 * self.first[name] + (1 - beta1) * gradient
+        self.second[name] = beta2 * self.second[name] + (1 - beta2) * gradient**2
+        root = np.sqrt(self.second[name] / (1 - beta2**self.steps)) + self.optimizer.eps
+        weight -= np.float32(lr * self.optimizer.weight_decay) * weight
+        weight -= np.float32(lr / (1 - beta1**self.steps)) * self.first[name] / root
+
+    def states(self) -> Iterator[State]:
+        arrays_by_kind = {"first moment": self.first, "second moment": self.second}
+        if self.optimizer.name == "sgd":
+            arrays_by_kind = {"momentum": self.first}
+        for kind, arrays in arrays_by_kind.items():
+            for name, array in arrays.items():
+                yield State(kind, name, array, array.nbytes)
+
+    def weights(self) -> Iterator[tuple[str, np.ndarray]]:
+        yield from self.trained.items()
 
 
-def followed(case: Any, **changed: float) -> dict[str, float]:
-    run: Any = Trained(case, replace(case.spec.optimizer, **changed))
-    run.step()
-    check = OptimizerCheck(run, case.weights)
-    run.step()
-    check.record_update(run)
-    return check.compute_errors(run)
+def make_adapter(case: Case, **settings: float) -> Any:
+    """Return an adapter whose optimizer differs from the case's in these settings."""
+    return NumpyAdapter(case, replace(case.spec.optimizer, **settings))
+
+
+def compute_errors(case: Case, **settings: float) -> dict[str, float]:
+    """Return the errors of two updates by an optimizer with other settings than the case's."""
+    adapter = make_adapter(case, **settings)
+    adapter.step()
+    check = OptimizerCheck(adapter, case.weights)
+    adapter.step()
+    check.record_update(adapter)
+    return check.compute_errors(adapter)
 
 
 @pytest.mark.parametrize("case", [ADAM, SGD], ids=str)
-def test_what_the_textbook_says_passes(case: Any) -> None:
-    found = followed(case)
-    assert found.keys() == set(NAMES[case.spec.optimizer.name])
-    assert max(found.values()) < 1e-3, "float32 weights round"
-    assert compare_updates(found, Tolerances({}, {}, UPDATE)).margin < 1
+def test_textbook_update_passes(case: Case) -> None:
+    errors = compute_errors(case)
+    assert errors.keys() == set(NAMES[case.spec.optimizer.name])
+    assert max(errors.values()) < 1e-3, "float32 weights round"
+    assert compare_updates(errors, Tolerances({}, {}, UPDATE)).margin < 1
 
 
 @pytest.mark.parametrize(
-    ("case", "changed"),
+    ("case", "settings"),
     [
         (SGD, {"lr": 5e-4}),
         (ADAM, {"lr": 1.5e-4}),
@@ -90,43 +106,45 @@ def test_what_the_textbook_says_passes(case: Any) -> None:
     ],
     ids=["half the rate of SGD", "half the rate of Adam", "no weight decay", "another eps"],
 )
-def test_another_rule_is_wrong_whatever_the_gradients_are(
-    case: Any, changed: dict[str, float]
-) -> None:
-    found = compare_updates(followed(case, **changed), Tolerances({}, {}, UPDATE))
-    assert found.margin > 1
-    assert found.failed
+def test_update_with_another_setting_is_wrong(case: Case, settings: dict[str, float]) -> None:
+    comparison = compare_updates(compute_errors(case, **settings), Tolerances({}, {}, UPDATE))
+    assert comparison.margin > 1
+    assert comparison.failed
 
 
 @pytest.mark.parametrize(
-    ("off", "size", "error"), [(0.0, 0.0, 0.0), (1.0, 0.0, float("inf")), (1.0, 2.0, 0.5)]
+    ("error", "size", "relative"), [(0.0, 0.0, 0.0), (1.0, 0.0, math.inf), (1.0, 2.0, 0.5)]
 )
-def test_a_weight_without_a_gradient_must_stay(off: float, size: float, error: float) -> None:
-    assert divide_error(off, size) == error
+def test_weight_without_a_gradient_must_stay(error: float, size: float, relative: float) -> None:
+    assert divide_error(error, size) == relative
 
 
 @pytest.mark.parametrize("case", [ADAM, SGD], ids=str)
-def test_a_weight_is_followed_in_parts_as_it_is_whole(
-    case: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    whole = followed(case)
+def test_errors_do_not_depend_on_the_chunks(case: Case, monkeypatch: pytest.MonkeyPatch) -> None:
+    whole = compute_errors(case)
     monkeypatch.setattr(optimizer_check, "CHUNK", 7)
-    assert followed(case) == whole
+    assert compute_errors(case) == whole
 
 
-def test_a_state_that_is_missing_is_left_to_the_comparison_of_tensors() -> None:
-    run: Any = Trained(ADAM, ADAM.spec.optimizer)
-    whole = run.states
-    run.states = lambda: iter([state for state in whole() if state.kind != "second moment"])
-    run.step()
-    assert OptimizerCheck(run, ADAM.weights).compute_errors(run) == {}
+class WithoutSecondMoment(NumpyAdapter):
+    def states(self) -> Iterator[State]:
+        for state in super().states():
+            if state.kind != "second moment":
+                yield state
+
+
+def test_missing_state_is_left_to_the_comparison_of_tensors() -> None:
+    adapter: Any = WithoutSecondMoment(ADAM, ADAM.spec.optimizer)
+    adapter.step()
+    check = OptimizerCheck(adapter, ADAM.weights)
+    assert check.compute_errors(adapter) == {}
 
 
 def test_narrow_weights_are_left_out() -> None:
-    """A change of float16 weights is rounded away."""
-    run: Any = Trained(ADAM, ADAM.spec.optimizer)
-    run.step()
-    check = OptimizerCheck(run, ADAM.weights)
-    run.now = {name: w.astype(np.float16) for name, w in run.now.items()}
-    assert check.compute_errors(run) == {}
-    assert Observed({}).updates == {}
+    """float16 rounds the change away."""
+    adapter = make_adapter(ADAM)
+    adapter.step()
+    check = OptimizerCheck(adapter, ADAM.weights)
+    for name, weight in adapter.trained.items():
+        adapter.trained[name] = weight.astype(np.float16)
+    assert check.compute_errors(adapter) == {}
