@@ -210,14 +210,17 @@ def write_files(
             f"{name}: the loss does not depend on {undetermined[0]}{others}: its gradient is "
             "rounding, to which any result is right; leave it out of the model"
         )
-    path = load_workload(name).folder / "golden.json"
-    values = {key: load_workload(name).golden[key] for key in existing_keys}
-    values |= {key: reference["values"] for key, reference in computed.items()}
+    workload = load_workload(name)
+    values = {}
+    tensors: dict[str, Tensors] = {}
+    for key in existing_keys:
+        values[key] = workload.golden[key]
+        tensors[key] = workload.golden_tensors[key]
+    for key, reference in computed.items():
+        values[key] = reference["values"]
+        tensors[key] = shorten_tensors(reference["tensors"])
+    path = workload.folder / "golden.json"
     path.write_text(json.dumps({**head, "values": values}, indent=1) + "\n")
-    tensors: dict[str, Tensors] = {
-        key: load_workload(name).golden_tensors[key] for key in existing_keys
-    }
-    tensors |= {key: shorten_tensors(reference["tensors"]) for key, reference in computed.items()}
     packed = gzip.compress(json.dumps(tensors, separators=(",", ":")).encode(), 9, mtime=0)
     (path.parent / "tensors.json.gz").write_bytes(packed)
     return path

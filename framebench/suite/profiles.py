@@ -190,13 +190,15 @@ def list_batches(case: Case, profile: Profile) -> tuple[int, ...]:
     preset = case.spec.preset(case.size)
     larger = tuple(batch for batch in preset.batches if batch >= preset.base)
     if profile.batches:
-        has_enough = len(larger) >= profile.batches
-        return larger[: profile.batches] if has_enough else preset.batches[-profile.batches :]
+        if len(larger) < profile.batches:
+            return preset.batches[-profile.batches :]
+        return larger[: profile.batches]
     if profile.quick:
         if not case.plan.quick or case.scenario not in ("train", "eval"):
             return ()
         name = f"{case.workload}/{case.scenario}/{case.strategy}"
-        return larger[:2] if name == profile.also_at_the_next_batch else larger[:1]
+        count = 2 if name == profile.also_at_the_next_batch else 1
+        return larger[:count]
     if case.strategy == case.stage.baseline:
         return preset.batches
     return (find_first_batch(case),)

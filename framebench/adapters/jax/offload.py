@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from functools import cache
 from typing import Any
 
@@ -9,6 +10,7 @@ import jax
 import optax
 from flax import nnx
 from jax.ad_checkpoint import checkpoint_name
+from jax.extend.core import ClosedJaxpr
 from jax.sharding import Sharding
 
 from framebench.adapters.base import Switches
@@ -55,16 +57,26 @@ def offload(run: JaxAdapter) -> Proof:
     run.recipe.model_options["remat"] = remat
 
     def count_bytes(_: Evidence) -> Evidence:
-        to_host = 0
-        for equation in walk_equations(*run.list_jaxprs()):
-            if equation.primitive.name == "device_put":
-                moved = [variable.aval for variable in equation.outvars]
-                to_host += sum(a.size * a.dtype.itemsize for a in moved if "<host>" in str(a))
-        plans = [compiled.memory_analysis() for compiled in run.program.compiled.values()]
-        planned = sum(plan.host_temp_size_in_bytes for plan in plans)
+        planned = 0
+        for compiled in run.program.compiled.values():
+            planned += compiled.memory_analysis().host_temp_size_in_bytes
+        to_host = count_bytes_to_host(run.list_jaxprs())
         return {"bytes_to_host": to_host, "compiled_host_bytes": planned}
 
     return expect(bytes_to_host=above(0), compiled_host_bytes=above(0)).counting(count_bytes)
+
+
+def count_bytes_to_host(jaxprs: Iterable[ClosedJaxpr]) -> int:
+    """Return the bytes that the traced step copies to host memory."""
+    size = 0
+    for equation in walk_equations(*jaxprs):
+        if equation.primitive.name != "device_put":
+            continue
+        for variable in equation.outvars:
+            array = variable.aval
+            if "<host>" in str(array):
+                size += array.size * array.dtype.itemsize
+    return size
 
 
 @switch
@@ -92,13 +104,21 @@ def optimizer_offload(run: JaxAdapter) -> Proof:
     run.recipe.sharding = choose_memory
 
     def count_bytes(_: Evidence) -> Evidence:
-        states = [a for a in jax.tree.leaves(run.optimizer_state) if a.ndim]
-        on_host = [a for a in states if a.sharding.memory_kind == HOST]
-        plans = [compiled.memory_analysis() for compiled in run.program.compiled.values()]
+        state_bytes = 0
+        on_host_bytes = 0
+        for array in jax.tree.leaves(run.optimizer_state):
+            if array.ndim == 0:  # a count of steps stays on the device
+                continue
+            state_bytes += array.nbytes
+            if array.sharding.memory_kind == HOST:
+                on_host_bytes += array.nbytes
+        planned = 0
+        for compiled in run.program.compiled.values():
+            planned = max(planned, compiled.memory_analysis().host_argument_size_in_bytes)
         return {
-            "state_bytes": sum(a.nbytes for a in states),
-            "state_bytes_on_host": sum(a.nbytes for a in on_host),
-            "planned_on_host": max((plan.host_argument_size_in_bytes for plan in plans), default=0),
+            "state_bytes": state_bytes,
+            "state_bytes_on_host": on_host_bytes,
+            "planned_on_host": planned,
         }
 
     def is_planned(evidence: Evidence) -> bool:
