@@ -12,7 +12,6 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from framebench.publish.site.links import make_slug
 from framebench.records import store
 from framebench.records.record import Record
 from framebench.suite.case import Case
@@ -108,7 +107,7 @@ def everything() -> Iterator[Record]:
 
 def keep(results: Path, found: Iterator[Record]) -> None:
     for r in found:
-        store.write(r, results / "records" / "m" / make_slug(r.case))
+        store.append(r, store.find_file(results, r.provenance.machine, "torch-1"))
 
 
 class Page(HTMLParser):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-import json
 import os
 import re
 import shutil
@@ -19,6 +18,7 @@ from packaging.requirements import Requirement
 from framebench.engine.environments import Environment
 from framebench.records.pins import read_pins
 from tests.processes import ROOT
+from tests.record_files import list_files, load_fields
 
 CASE = "transformer/jittor/train/fp32/b4/tiny"
 # and what is beside them in environments of their own
@@ -133,8 +133,8 @@ def test_it_measures_in_the_folder_where_one_stands(
     subprocess.run(["git", "init", "--quiet", tmp_path], check=True)
     done = run(installed, tmp_path, "run", CASE, "--rounds", "0")
     assert done.returncode == 0, done.stderr
-    (record,) = (tmp_path / "results/records").rglob("*.json")
-    told = json.loads(record.read_text())
+    (file,) = list_files(tmp_path / "results")
+    (told,) = load_fields(file)
     assert (told["case"], told["status"]) == (CASE, "ok")
     assert told["provenance"]["commit"].startswith("files-"), "no commit, but the files' own hash"
     code = "import framebench; print(framebench.__file__, len(framebench.load()))"

@@ -104,11 +104,9 @@ def in_block(r: Record, variant: int, block: str) -> Record:
 
 def write(found: list[Record], results: Path) -> Path:
     for r in found:
-        store.write(
+        store.append(
             r,
-            store.find_folder(
-                results, r.provenance.machine, f"jax-{r.framework_version}", r.parsed
-            ),
+            store.find_file(results, r.provenance.machine, f"jax-{r.framework_version}"),
         )
     return results
 

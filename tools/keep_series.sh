@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Add a folder's files to a branch of their own, and push it: keep_series.sh FOLDER BRANCH
-# What the branch has already stays, so that the records of every week are there.
+# Add a results folder to a branch of its own, and push it: keep_series.sh FOLDER BRANCH
+# Records are added to those that the branch has, so that the records of every week are there.
 set -euo pipefail
 folder=$(realpath "$1")
 branch=$2
@@ -13,7 +13,12 @@ else
   git -C "$tree" checkout --quiet --orphan "$branch"
   git -C "$tree" rm --quiet -r --force .
 fi
-cp -r "$folder/." "$tree/"
+for entry in "$folder"/*; do
+  [ "$(basename "$entry")" = records ] || cp -r "$entry" "$tree/"
+done
+# shellcheck disable=SC2086  # a command and its arguments
+${FRAMEBENCH:-.venv/bin/framebench} collect "$folder" --results "$tree" || echo "not every record was added"
+rm -f "$tree/.collect.lock"
 git -C "$tree" add --all --force
 if git -C "$tree" diff --cached --quiet; then
   echo "nothing new for $branch"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Collection, Sequence
 from functools import cached_property
 from pathlib import Path
@@ -12,6 +11,7 @@ from framebench.analysis import answers, frames
 from framebench.analysis.searches import Searches, load_searches
 from framebench.analysis.selection import select_records
 from framebench.records import provenance, store
+from framebench.records.lines import count_lines
 from framebench.records.record import Record
 
 if TYPE_CHECKING:
@@ -33,19 +33,34 @@ class Results:
         self.root = root
         self.only = only
         self._tables: dict[tuple[str, str], pd.DataFrame] = {}
+        self._files: dict[str, list[tuple[str, Record]]] = {}
 
     def includes(self, machine: str) -> bool:
         """Return whether the machine is one of those that are shown."""
         return self.only is None or machine in self.only
 
-    @cached_property
+    @property
     def files(self) -> list[tuple[str, Record]]:
-        """Return every readable record with its file; the others are named in a RecordWarning."""
+        """Return every readable record with its place; the others are named in a RecordWarning."""
         files = []
-        for name, record in store.read_files(self.root):
-            if self.includes(record.provenance.machine):
-                files.append((name, record))
+        for machine in filter(self.includes, store.list_machines(self.root)):
+            files += self.read_machine(machine)
         return files
+
+    def read_machine(self, machine: str) -> list[tuple[str, Record]]:
+        """Return the readable records of one machine with their places; no other's are read."""
+        if machine not in self._files:
+            store.warn_of_single_files(self.root, machine)
+            self._files[machine] = list(store.read_files(self.root, machine))
+        return self._files[machine]
+
+    @cached_property
+    def cases_by_place(self) -> dict[str, str]:
+        """Return the case of each readable record by its place relative to the results folder."""
+        cases = {}
+        for place, record in self.files:
+            cases[Path(place).relative_to(self.root).as_posix()] = record.case
+        return cases
 
     @classmethod
     def committed(cls, root: Path) -> Results:
@@ -73,37 +88,35 @@ class Results:
         )
         if not self.root.is_dir():
             return f"{self.root} is no folder; {hint}"
-        for file in store.list_files(self.root / "records"):
-            try:
-                store.read(file)
-            except store.BadRecord as error:
-                return f"no record under {self.root} can be read, as {error}"
+        for file in store.list_files(self.root):
+            for _, record in store.parse_record_file(file):
+                if isinstance(record, store.BadRecord):
+                    return f"no record under {self.root} can be read, as {record}"
+        for folder in store.list_single_folders(self.root):
+            return f"{folder}: {store.SINGLE.format(root=self.root)}"
         return f"no records under {self.root}; {hint}"
 
     def get_records(self, machine: str) -> list[Record]:
         """Return the records of one machine."""
-        return [record for record in self.records if record.provenance.machine == machine]
+        if not self.includes(machine):
+            return []
+        return [record for _, record in self.read_machine(machine)]
 
     @cached_property
     def machines(self) -> list[str]:
-        """Return the machines that have readable records, the one with the most files first.
+        """Return the machines that have readable records, the one with the most of them first.
 
-        A folder with nothing but damaged or newer files is no machine's: it would be chosen and
-        then have nothing to show. Of each folder files are opened until one is a record. Raises
+        A folder with nothing but damaged or newer records is no machine's: it would be chosen and
+        then have nothing to show. Of each folder lines are parsed until one is a record. Raises
         OSError for a folder that cannot be read.
         """
-        records = self.root / "records"
-        try:
-            folders = [
-                entry.name for entry in os.scandir(records) if entry.is_dir(follow_symlinks=False)
-            ]
-        except (FileNotFoundError, NotADirectoryError):
-            return []
         counts: dict[str, int] = {}
-        for name in filter(self.includes, sorted(folders)):
-            files = store.list_files(records / name)
-            if any(store.is_record_of(file, name) for file in files):
-                counts[name] = len(files)
+        for name in filter(self.includes, store.list_machines(self.root)):
+            files = store.list_files(self.root, name)
+            if any(store.has_records(file) for file in files):
+                counts[name] = sum(map(count_lines, files))
+            else:
+                self.read_machine(name)  # warns of what cannot be read
         return sorted(counts, key=lambda name: counts[name], reverse=True)  # equal ones by name
 
     def choose_machine(

@@ -28,7 +28,7 @@ SIMILAR = (
 
 def load_searches(results: Path) -> Iterator[Fit]:
     """Yield every readable search, by file; the others are named in a RecordWarning."""
-    for path in store.list_files(results / "fits"):
+    for path in store.list_answers(results / "fits"):
         try:
             fit = store.read_model(Fit, path)
             parse_case(fit.case)  # raises where the id is no case's
@@ -119,6 +119,8 @@ class Searches:
 
     def __init__(self, all_fits: Iterable[Fit] = ()) -> None:
         self.fits = select_newest(all_fits)
+        # what was found by the names of a case: every row of a table asks for it several times
+        self._untracked: dict[tuple[str, ...], int | None] = {}
 
     def list_searches(self, case: Case, machine: str) -> list[CaseSearches]:
         """Return each search of any batch of this case on a machine."""
@@ -159,6 +161,12 @@ class Searches:
         They are the most that searches of the same strategy saw, or else of the workload, or of the
         framework; None if there are none of the framework.
         """
+        key = (case.framework, case.workload, case.scenario, case.strategy)
+        if key not in self._untracked:
+            self._untracked[key] = self._find_largest_untracked(case)
+        return self._untracked[key]
+
+    def _find_largest_untracked(self, case: Case) -> int | None:
         for names in SIMILAR:
             sizes = []
             for fit in self.fits:

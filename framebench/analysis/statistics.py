@@ -25,6 +25,7 @@ Peaks repeat: they need no blocks. How often all this errs: studies/noise.
 from __future__ import annotations
 
 import math
+import statistics
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
 from typing import NamedTuple
@@ -101,7 +102,8 @@ def compare_rounds(base: Mapping[int, float], candidate: Mapping[int, float]) ->
         is_time = (seconds > 0) & np.isfinite(seconds)
         if not is_time.all():
             raise ValueError(f"not all times are positive numbers: {seconds.tolist()}")
-    return float(np.median(np.log(candidate_s) - np.log(base_s)))
+    logs = np.log(candidate_s) - np.log(base_s)
+    return statistics.median(logs.tolist())  # of some rounds it is ten times as fast as NumPy's
 
 
 def pool_variances(pairs: Iterable[Sequence[float]]) -> Pool:

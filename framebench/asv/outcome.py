@@ -37,11 +37,11 @@ class Outcome:
 
         `stderr`: what each benchmark of it printed, as asv kept it.
         """
+        machine = provenance.read_machine_name()
+        file = store.find_file(self.results, machine, environment.name)
+        newest = {record.case: record for record in store.read_session(file, self.session)}
         for case in planned:
-            folder = store.find_folder(
-                self.results, provenance.read_machine_name(), environment.name, case
-            )
-            record = store.find_in_session(folder, self.session)
+            record = newest.get(case.id)
             if record is None:
                 self.unrecorded.append(case)
             else:

@@ -186,5 +186,4 @@ def run(
     )
     provenance = make_provenance(context, None, started=False)
     result = Probed(probe=probe, names=exists, found=found, error=error, provenance=provenance)
-    # it needs a provenance of what it writes, no more
-    return store.write(result, folder(results, provenance.machine, probe))  # type: ignore[arg-type]
+    return store.write(result, folder(results, provenance.machine, probe))

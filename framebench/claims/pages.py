@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from functools import partial
-from pathlib import PurePosixPath
 from typing import Any
 
 from framebench.analysis.reports.page import Page
@@ -52,16 +51,18 @@ def describe_list(title: str, entries: Sequence[Entry]) -> dict[str, Any]:
 def describe_claim(machine: Any, entry: Entry) -> dict[str, Any]:
     """Return what the template of a claim asks for.
 
-    Its measurements as bars and as a table, and the records: the file, and the case if the machine
-    has a page of it.
+    Its measurements as bars and as a table, and the records: the file and line, and the case if the
+    machine has a page of it.
     """
-    cases = {case.replace("/", "."): case for case in machine.page_rows}
+    cases = machine.results.cases_by_place
+    records = []
+    for file in entry.records:
+        case = cases.get(file, "")
+        records.append((file, case if case in machine.page_rows else ""))
     return {
         "entry": entry,
         "arms": make_detail(entry),
-        "records": [
-            (file, cases.get(PurePosixPath(file).parent.name, "")) for file in entry.records
-        ],
+        "records": records,
         "back": "reports" if is_report(entry) else "claims",
         "pictures": draw(entry.lines),
         "scale": WIDTH,

@@ -15,6 +15,7 @@ from framebench.claims.entries import Entry, Line, with_numbers
 from framebench.claims.ledger import ledger
 from framebench.claims.rule import DECIDED, MEASURED, NOT_MEASURED, UNMET
 from framebench.claims.store import device_of
+from framebench.records import store
 from framebench.suite.case import FULL_SIZE, Case
 
 MEASURED_COLUMN = TableColumn("measured", priority=ESSENTIAL)
@@ -212,10 +213,20 @@ def make_line_row(line: Line) -> tuple[str, ...]:
         decides = "yes" if line.counts else "no"
     is_judged = line.decides or line.aside or line.verdict not in MEASURED
     verdict = line.verdict if is_judged else "-"
-    # how many files, and of which environments and probes; --json names each
-    places = sorted({Path(name).parts[2] for name in line.records})
+    # how many records, and of which environments and probes; --json names each
+    places = sorted({name_origin(name) for name in line.records})
     records = f"{len(line.records)}: {', '.join(places)}" if line.records else "-"
     return line.name, decides, line.number, verdict, records
+
+
+def name_origin(record: str) -> str:
+    """Return the release that a record is of, or the probe, or the file of a prediction.
+
+    A record is such as `records/xeon-2core/torch-2.13.0.jsonl:17`.
+    """
+    origin = Path(record).parts[2]
+    release, has_line, _ = origin.partition(f"{store.SUFFIX}:")
+    return release if has_line else origin
 
 
 def make_tables(results: Results) -> list[Table]:

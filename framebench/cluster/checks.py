@@ -25,6 +25,7 @@ from framebench.analysis import lower_bound
 from framebench.analysis.flops import count_step_flops
 from framebench.cluster import collect
 from framebench.records import store
+from framebench.records.lines import MOST_FILE_BYTES
 from framebench.records.provenance import hash_hardware
 from framebench.records.record import INSTRUMENTS, ROUNDS, Record
 from framebench.suite.case import Case
@@ -32,7 +33,6 @@ from framebench.suite.protocol import REFERENCE_FLOP, VERSION
 from framebench.suite.result import Mathematics, Verification
 
 MOST_FILES = 200_000
-NAME = re.compile(r"\d{8}T\d{12}(-\d+)?\.json")
 CLOCK_S = 1e-3  # by which two clocks may disagree on a turn
 # than the reference matmul in float32 of the same round, on the same core
 FASTER = {"fp32": 2.0, "narrow": 64.0}
@@ -47,7 +47,7 @@ MOST_COUNTED = 2**63
 class CheckReport:
     """The outcome of all checks. Problems are reasons to refuse, notes things to know."""
 
-    records: dict[str, Record] = field(default_factory=dict)  # by file
+    records: dict[str, Record] = field(default_factory=dict)  # by file and line
     problems: list[str] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
 
@@ -55,11 +55,12 @@ class CheckReport:
 def check(root: Path) -> CheckReport:
     """Check everything below `root`/records."""
     report = CheckReport()
-    for file in list_files(root / "records", report):
-        try:
-            report.records[file] = store.read(file)
-        except store.BadRecord as error:
-            report.problems.append(str(error))
+    for file in list_files(root / store.FOLDER, report):
+        for place, record in store.parse_file(Record, file):
+            if isinstance(record, Record):
+                report.records[place] = record
+            else:
+                report.problems.append(str(record))
     now = datetime.now(UTC)
     for file, record in report.records.items():
         problems = [*check_place(file, record), *check_origin(record, now)]
@@ -76,8 +77,7 @@ def check(root: Path) -> CheckReport:
 
 
 def list_files(folder: Path, report: CheckReport) -> Iterator[str]:
-    """Yield the files that may be opened: <machine>/<environment>/<case>/<time>.json, none of them
-    a link.
+    """Yield the files that may be opened: <machine>/<environment>.jsonl, none of them a link.
 
     Others are problems, and so is a folder that cannot be looked into.
     """
@@ -112,11 +112,13 @@ def find_file_fault(file: str, folder: Path) -> str | None:
     about = os.lstat(file)
     if not stat.S_ISREG(about.st_mode):
         return "no regular file"
-    if about.st_size > store.MOST_BYTES:
-        return f"{about.st_size:,} bytes, and a record has at most {store.MOST_BYTES:,}"
+    if about.st_size > MOST_FILE_BYTES:
+        return f"{about.st_size:,} bytes, where at most {MOST_FILE_BYTES:,} are read"
     parts = Path(os.path.relpath(file, folder)).parts
-    if len(parts) != 4 or not NAME.fullmatch(parts[3]):
-        return "not <machine>/<framework>-<version>/<case>/<time>.json"
+    if len(parts) == 4 and parts[3].endswith(".json"):
+        return "a record in a file of its own; `framebench collect` takes such to another folder"
+    if len(parts) != 2 or not parts[1].endswith(store.SUFFIX):
+        return f"not <machine>/<framework>-<version>{store.SUFFIX}"
     return "it can be executed" if about.st_mode & 0o111 else None
 
 
@@ -125,9 +127,10 @@ def make_printable(text: str) -> str:
     return "".join(character if character.isprintable() else "?" for character in text)
 
 
-def check_place(file: str, record: Record) -> Iterator[str]:
+def check_place(place: str, record: Record) -> Iterator[str]:
     """Yield where a record lies elsewhere than framebench would have put it."""
-    machine, environment, case, name = Path(file).parts[-4:]
+    file, _, _ = place.rpartition(":")
+    machine, environment = Path(file).parent.name, Path(file).stem
     framework, version = record.parsed.framework, record.framework_version
     origin = record.provenance
     if not version and (record.peaks or record.step_s):
@@ -138,10 +141,6 @@ def check_place(file: str, record: Record) -> Iterator[str]:
         version and environment != f"{framework}-{version}"
     ):
         yield f"lies under {environment}, and was measured with {framework} {version}"
-    if case != record.case.replace("/", "."):
-        yield f"lies under the case {case}, and says {record.case}"
-    if not name.startswith(origin.measured_at.astimezone(UTC).strftime("%Y%m%dT%H%M%S%f")):
-        yield f"its name is not when it was measured, {origin.measured_at.isoformat()}"
 
 
 def check_origin(record: Record, now: datetime) -> Iterator[str]:

@@ -1,7 +1,8 @@
 """Records of several results folders in one: each once, none lost, and equal machines under one
 name.
 
-The same files collected again change nothing. Two records of one measurement with different
+Also those of older versions of framebench, which had a file for each record. The same records
+collected again change nothing. Two records of one measurement with different
 contents are a conflict: what was there stays, and the other is kept in `conflicts/`, which no table
 reads.
 """
@@ -15,7 +16,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from filelock import FileLock
 
@@ -26,7 +27,8 @@ from framebench.records.record import Record
 # of a results folder that several machines measured for: a results folder for each of them
 NODES = "nodes"
 CONFLICTS = "conflicts"
-ENVIRONMENT = re.compile(r"[\w.+-]{1,100}")  # the name of its folder: the stranger chose it
+MOST_UNWRITTEN = 1000  # records of a file: an interrupted run is repeated from there
+ENVIRONMENT = re.compile(r"[\w.+-]{1,100}")  # in the name of its file: the stranger chose it
 Key = tuple[object, ...]
 
 
@@ -34,12 +36,21 @@ Key = tuple[object, ...]
 class CollectionReport:
     """What became of the files."""
 
-    added: list[Path] = field(default_factory=list)
+    added: list[Record] = field(default_factory=list)
     present: int = 0  # were there already
     conflicts: list[str] = field(default_factory=list)  # in words
     unreadable: list[str] = field(default_factory=list)  # likewise
     # by name, what they called themselves
     machines: dict[str, set[str]] = field(default_factory=lambda: defaultdict(set))
+
+
+class Source(NamedTuple):
+    """A record of a folder that is collected, or why it cannot be read."""
+
+    folder: Path  # of results
+    place: str  # the file, and the line in it
+    environment: str  # such as `torch-2.13.0`
+    record: Record | store.BadRecord
 
 
 class Collection:
@@ -51,55 +62,78 @@ class Collection:
         self.root = root
         self.preferred_name = name
         self.report = CollectionReport()
-        self.files: dict[Key, tuple[Path, str]] = {}  # with the hash of the contents
+        self.files: dict[Key, tuple[str, str]] = {}  # with the hash of the contents
         self.names: dict[str, Counter[str]] = defaultdict(Counter)  # by fingerprint
-        for file, record in store.read_files(root):
-            self.remember(record, Path(file))
+        self.names_by_folder: dict[tuple[Path, str], str] = {}  # and by what it is called there
+        self.unwritten: dict[Path, list[Record]] = defaultdict(list)  # by file
+        for place, record in store.read_files(root):
+            file, _, _ = place.rpartition(":")
+            self.remember(record, file)
 
-    def remember(self, record: Record, file: Path) -> None:
+    def remember(self, record: Record, file: str) -> None:
         """Remember a record that lies in the folder."""
         self.files[make_key(record)] = file, hash_contents(record)
         self.names[hash_hardware(record.provenance.hardware)][record.provenance.machine] += 1
 
-    def name_machine(self, record: Record) -> str:
+    def name_machine(self, record: Record, folder: Path) -> str:
         """Return what the record's machine is called here.
 
-        A name that another kind of machine has gets the fingerprint.
+        A name that another kind of machine has gets the fingerprint. What one folder has under one
+        name stays under one: a host may change what it shows of a machine.
         """
         mark, own_name = hash_hardware(record.provenance.hardware), record.provenance.machine
         names = self.names.get(mark)
         if names:
-            return own_name if own_name in names else names.most_common(1)[0][0]
-        name = self.preferred_name or own_name
-        if any(name in taken for taken in self.names.values()):
-            return f"{name[: LONGEST - len(mark) - 1]}-{mark}"
+            name = own_name if own_name in names else names.most_common(1)[0][0]
+        elif (folder, own_name) in self.names_by_folder:
+            name = self.names_by_folder[folder, own_name]
+        else:
+            name = self.preferred_name or own_name
+            if any(name in taken for taken in self.names.values()):
+                name = f"{name[: LONGEST - len(mark) - 1]}-{mark}"
+        self.names_by_folder.setdefault((folder, own_name), name)
         return name
 
-    def add(self, file: Path) -> None:
-        """Add the record of a file, unless it is there. Raises OSError if it cannot be written."""
-        try:
-            record = store.read(file)
-            environment = find_environment(file, record)
-        except store.BadRecord as error:
-            self.report.unreadable.append(str(error))
+    def add(self, source: Source) -> None:
+        """Add a record, unless it is there; `write` writes what was added.
+
+        Raises OSError if it cannot be written.
+        """
+        record = source.record
+        if isinstance(record, store.BadRecord):
+            self.report.unreadable.append(str(record))
             return
-        name = self.name_machine(record)
+        fault = find_fault(source.environment, record)
+        if fault:
+            self.report.unreadable.append(f"{source.place}: {fault}")
+            return
+        name = self.name_machine(record, source.folder)
         self.report.machines[name].add(record.provenance.node or record.provenance.machine)
         if make_key(record) in self.files:
             earlier_file, contents = self.files[make_key(record)]
             if contents == hash_contents(record):
                 self.report.present += 1
             else:
-                self.report.conflicts.append(self.set_aside(record, file, earlier_file))
+                self.report.conflicts.append(self.set_aside(record, source.place, earlier_file))
             return
         record = rename_machine(record, name)
-        written = store.write(
-            record, store.find_folder(self.root, name, environment, record.parsed)
-        )
-        self.report.added.append(written)
-        self.remember(record, written)
+        file = store.find_file(self.root, name, source.environment)
+        self.unwritten[file].append(record)
+        self.remember(record, str(file))
+        if len(self.unwritten[file]) == MOST_UNWRITTEN:
+            self.write()
 
-    def set_aside(self, record: Record, file: Path, earlier_file: Path) -> str:
+    def write(self) -> None:
+        """Write what was added, many records at a time: it takes the disk as long as one does.
+
+        Raises OSError if they cannot be written.
+        """
+        for file, records in self.unwritten.items():
+            store.append_all(records, file)
+            self.report.added += records
+        self.unwritten.clear()
+
+    def set_aside(self, record: Record, place: str, earlier_file: str) -> str:
         """Keep a record with other contents than an earlier one of the same measurement, and return
         how they differ.
         """
@@ -109,10 +143,12 @@ class Collection:
             / f"{record.case.replace('/', '.')}.{hash_contents(record)[:16]}.json"
         )
         store.write_atomically(record.model_dump_json(indent=1) + "\n", target)
-        earlier, other = read_contents(store.read(earlier_file)), read_contents(record)
+        self.write()  # the earlier one may be among them
+        earlier_place, earlier_record = find_measurement(make_key(record), earlier_file)
+        earlier, other = read_contents(earlier_record), read_contents(record)
         differences = " and ".join(name for name in other if earlier[name] != other[name])
         return (
-            f"{file}: says another {differences} than {earlier_file}, of the same measurement; "
+            f"{place}: says another {differences} than {earlier_place}, of the same measurement; "
             f"kept as {target}"
         )
 
@@ -128,35 +164,59 @@ def collect(folders: Sequence[Path], into: Path, name: str | None = None) -> Col
         collection = Collection(into, check_machine(name) if name else None)
         report = collection.report
         for folder in folders:
-            files = list(list_sources(folder, into))
-            if not files:
+            is_empty = True
+            for source in read_sources(folder, into):
+                is_empty = False
+                collection.add(source)
+            if is_empty:
                 report.unreadable.append(
                     f"{folder}: no records to collect; name a folder that "
                     f"has records/ or {NODES}/ in it"
                 )
-            for file in files:
-                collection.add(Path(file))
+        collection.write()
         return report
 
 
-def list_sources(folder: Path, into: Path) -> Iterator[str]:
-    """Yield the files of records, however many machines' folders there are. Raises OSError."""
-    for results in (folder, *sorted((folder / NODES).glob("*"))):
-        if results.is_dir() and results.resolve() != into.resolve():
-            yield from store.list_files(results / "records")
+def read_sources(folder: Path, into: Path) -> Iterator[Source]:
+    """Yield the records of a folder, and of the machines' folders in it. Raises OSError.
 
-
-def find_environment(file: Path, record: Record) -> str:
-    """Return `torch-2.13.0` of the folder that a file lies in.
-
-    Raises BadRecord if such a record does not belong there.
+    Of the folder that they are added to these are the ones in files of their own.
     """
-    environment, framework = file.parent.parent.name, record.parsed.framework
+    for results in (folder, *sorted((folder / NODES).glob("*"))):
+        if not results.is_dir():
+            continue
+        if results.resolve() != into.resolve():
+            for file in store.list_files(results):
+                for place, record in store.parse_record_file(file):
+                    yield Source(results, place, Path(file).stem, record)
+        for file in store.list_single_files(results):
+            yield Source(results, file, Path(file).parent.parent.name, read_single(file))
+
+
+def read_single(file: str) -> Record | store.BadRecord:
+    """Return the record in a file of its own, or why it cannot be read."""
+    try:
+        return store.read(file)
+    except store.BadRecord as error:
+        return error
+
+
+def find_measurement(key: Key, file: str) -> tuple[str, Record]:
+    """Return the record of a measurement in a file, with its place."""
+    for place, record in store.parse_record_file(file):
+        if isinstance(record, Record) and make_key(record) == key:
+            return place, record
+    raise LookupError(f"{file}: its record of {key} is gone")
+
+
+def find_fault(environment: str, record: Record) -> str | None:
+    """Return why a record does not belong to a release such as `torch-2.13.0`, if it does not."""
+    framework = record.parsed.framework
     if not environment.startswith(f"{framework}-"):
-        raise store.BadRecord(f"{file}: a record of {framework}, but in the folder {environment}")
+        return f"a record of {framework}, but under {environment}"
     if not ENVIRONMENT.fullmatch(environment):
-        raise store.BadRecord(f"{file}: {environment!r} is no <framework>-<version>")
-    return environment
+        return f"{environment!r} is no <framework>-<version>"
+    return None
 
 
 def rename_machine(record: Record, name: str) -> Record:

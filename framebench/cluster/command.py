@@ -32,7 +32,7 @@ from framebench.cluster import units
 from framebench.cluster.collect import NODES, collect
 from framebench.engine import runner
 from framebench.engine.request import RunRequest
-from framebench.records import provenance, store
+from framebench.records import provenance
 from framebench.suite.case import Case
 
 
@@ -95,7 +95,8 @@ def collect_(
 ) -> None:
     """Add the records of several results folders to one.
 
-    Records that are already there are skipped.
+    Records that are already there are skipped. Those of older versions, which had a file for each
+    record, become lines of a file for each machine and release.
 
     Machines of equal hardware get one name. Records of one measurement that differ are kept aside,
     and shown.
@@ -169,7 +170,7 @@ def run_on_slurm(
     not_done = [f"not done: {unit.named}" for unit in unfinished]
     for sentence in (*report.conflicts, *report.unreadable, *not_done):
         say(sentence)
-    statuses: list[str] = [store.read(path).status for path in report.added]
+    statuses: list[str] = [record.status for record in report.added]
     return statuses + ["crashed"] * (len(unfinished) + len(report.conflicts))
 
 

@@ -101,11 +101,10 @@ class Run:
         """
         return self.options.first_alone and not self.without_times
 
-    def folder(self, variant: Variant) -> Path:
-        """Return the folder of the variant's records."""
-        return store.find_folder(
-            self.results, provenance.read_machine_name(), variant.environment.name, variant.case
-        )
+    def find_file(self, variant: Variant) -> Path:
+        """Return the file with the variant's records."""
+        machine = provenance.read_machine_name()
+        return store.find_file(self.results, machine, variant.environment.name)
 
     def unfinished_folder(self, variant: Variant) -> Path:
         """Return the folder of the variant's records whose memory is still to be measured."""
@@ -116,7 +115,7 @@ class Run:
     def records(self, variant: Variant) -> list[Record]:
         """Return the records that this session has of a variant, oldest first."""
         records = []
-        for record in store.read_session(self.folder(variant), self.id):
+        for record in store.read_session(self.find_file(variant), self.id, variant.case.id):
             if record.provenance.planted == variant.planted_differences:
                 records.append(record)
         return records
@@ -145,7 +144,7 @@ class Run:
 
     def write(self, record: Record, variant: Variant) -> None:
         """Write a record and report that it is done. Raises OSError."""
-        store.write(record, self.folder(variant))
+        store.append(record, self.find_file(variant))
         if record.turns is not None:
             store.remove_unfinished(record, self.unfinished_folder(variant))
         self.listener.done(record)
@@ -438,9 +437,9 @@ def find_reference(case: Case, run: Run, processes: list[TimedProcess]) -> Refer
     for process in processes:
         if process.verification:
             verified.append((process.variant.case, process.verification))
-    records = run.results / "records" / provenance.read_machine_name()
+    machine = provenance.read_machine_name()
     return references.find_in_block(case, verified) or references.find_in_records(
-        case, run.id, records
+        case, run.id, run.results, machine
     )
 
 

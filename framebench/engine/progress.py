@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import statistics
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Mapping
 from pathlib import Path
 from types import MappingProxyType, TracebackType
@@ -51,8 +51,9 @@ class CaseProgress(Listener):
         self.at_once = at_once
         self.expected_s = estimate_seconds(cases, results, guesses)
         self.left: dict[Case, int] = {}  # blocks
+        measured = count_measured(results, session)
         for case in cases:
-            self.left[case] = max(0, blocks - count_measured(case, results, session))
+            self.left[case] = max(0, blocks - measured[case.id])
         total = blocks * len(self.left)
         done = total - sum(self.left.values())
         self.bar = Progress(
@@ -158,16 +159,13 @@ def describe_ranks(record: Record) -> str:
     return f"the fullest of {len(record.ranks)} ranks, the emptiest {emptiest / 2**20:.1f}"
 
 
-def count_measured(case: Case, results: Path, session: str) -> int:
-    """Return how often this session has measured a case, in every release of its framework."""
-    if not session:
-        return 0
-    machine = provenance.read_machine_name()
-    pattern = store.find_folder(results, machine, f"{case.framework}-*", case).relative_to(results)
-    count = 0
-    for folder in results.glob(str(pattern)):
-        count += len(store.read_session(folder, session))
-    return count
+def count_measured(results: Path, session: str) -> Counter[str]:
+    """Return how often this session has measured each case, in every release of its framework."""
+    counts: Counter[str] = Counter()
+    if session:
+        for file in store.list_files(results, provenance.read_machine_name()):
+            counts.update(record.case for record in store.read_session(file, session))
+    return counts
 
 
 def estimate_seconds(
@@ -178,10 +176,13 @@ def estimate_seconds(
     For a new one it is a guess: the caller's, the median of its framework's other cases, or
     `GUESS_S`.
     """
+    last_seconds: dict[str, float] = {}
+    for framework in {case.framework for case in cases}:
+        last_seconds |= read_last_seconds(framework, results)
     measured: dict[Case, float] = {}
     by_framework: dict[str, list[float]] = defaultdict(list)
     for case in cases:
-        seconds = read_last_seconds(case, results)
+        seconds = last_seconds.get(case.id)
         if seconds is not None and case not in measured:
             measured[case] = seconds
             by_framework[case.framework].append(seconds)
@@ -198,14 +199,19 @@ def estimate_seconds(
     return estimates
 
 
-def read_last_seconds(case: Case, results: Path) -> float | None:
-    """Return what the newest record of a case says that it took; None without a readable one."""
+def read_last_seconds(framework: str, results: Path) -> dict[str, float]:
+    """Return what the newest record of each case says that it took, of those that can be read.
+
+    They are of the release of the framework that is measured.
+    """
     machine = provenance.read_machine_name()
-    folder = store.find_folder(results, machine, describe(case.framework).name, case)
-    records = sorted(folder.glob("*.json"))
-    if not records:
-        return None
-    try:
-        return store.read(records[-1]).spent_s.get("total", 0.0)
-    except store.BadRecord:
-        return None
+    newest: dict[str, Record] = {}
+    for _, record in store.parse_file(
+        Record, store.find_file(results, machine, describe(framework).name)
+    ):
+        if not isinstance(record, Record):
+            continue
+        last = newest.setdefault(record.case, record)
+        if store.get_time(record) > store.get_time(last):
+            newest[record.case] = record
+    return {case: record.spent_s.get("total", 0.0) for case, record in newest.items()}

@@ -39,18 +39,19 @@ def _rank(case: Case) -> tuple[bool, int]:
     return not _is_baseline(case), FRAMEWORKS.index(case.framework)
 
 
-def find_in_records(case: Case, session: str, machine: Path) -> Reference | None:
-    """Return the reference among a session's records in a machine's folder.
+def find_in_records(case: Case, session: str, results: Path, machine: str) -> Reference | None:
+    """Return the reference among a session's records of a machine.
 
     None where the case needs none, or there is none.
     """
     if not needs_reference(case):
         return None
     candidates = []
-    for folder in sorted(machine.glob(f"*/{case.workload}.*.b{case.batch}.{case.size}")):
-        record = store.find_in_session(folder, session)
-        if record is not None and record.case != case.id and _is_reference(record, case.golden_key):
-            candidates.append(record)
+    for file in store.list_files(results, machine):
+        newest = {record.case: record for record in store.read_session(file, session)}
+        for record in newest.values():
+            if record.case != case.id and _is_reference(record, case):
+                candidates.append(record)
     if not candidates:
         return None
     first = min(candidates, key=_rank_record)
@@ -91,5 +92,9 @@ def _is_baseline(case: Case) -> bool:
     return case.strategy == case.stage.baseline
 
 
-def _is_reference(record: Record, key: str) -> bool:
-    return computes_values(record.parsed, key) and record.status == "ok" and bool(record.verified)
+def _is_reference(record: Record, case: Case) -> bool:
+    other = record.parsed
+    same_model = (other.workload, other.batch, other.size) == (case.workload, case.batch, case.size)
+    if not same_model or not computes_values(other, case.golden_key):
+        return False
+    return record.status == "ok" and bool(record.verified)

@@ -111,10 +111,8 @@ class Session:
         began = self.path(results).stat().st_mtime
         if any(path.stat().st_mtime >= began for path in (results / "claims").rglob("*.json")):
             return True
-        records = [
-            path for path in (results / "records").rglob("*.json") if path.stat().st_mtime >= began
-        ]
-        return any(store.find_in_session(path.parent, self.id) for path in records)
+        changed = [file for file in store.list_files(results) if os.stat(file).st_mtime >= began]
+        return any(store.read_session(file, self.id) for file in changed)
 
     def close(self, results: Path, keep: bool = False) -> None:
         """Finish it: the next run starts a new session. With `keep` a file tells of it afterwards.

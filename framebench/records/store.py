@@ -1,43 +1,62 @@
-"""Write and read records: JSON files that only ever get added.
+"""Write and read records: lines of JSON in files that only ever grow.
 
-`results/records/<machine>/<framework>-<version>/<case with dots>/<time>.json`, written atomically,
-checked on write and on read. `framebench.analysis.selection` tells which of a case's records
-counts.
+`results/records/<machine>/<framework>-<version>.jsonl` has a line for each measurement, checked on
+write and on read. `framebench.analysis.selection` tells which of a case's records count.
 """
 
 from __future__ import annotations
 
 import contextlib
-import errno
+import fnmatch
 import hashlib
 import os
 import secrets
-import stat
 import warnings
-from collections.abc import Iterator
-from datetime import UTC
+from collections.abc import Iterable, Iterator
+from datetime import UTC, datetime
 from itertools import count
 from pathlib import Path
-from typing import TypeVar
+from typing import Protocol, TypeVar
 
 from pydantic import BaseModel, ValidationError
+from pydantic_core import from_json, to_json
 
 from framebench.records import provenance
-from framebench.records.record import SCHEMA, Calibration, Record
+from framebench.records.lines import (
+    MOST_BYTES,
+    BadRecord,
+    Line,
+    RecordWarning,
+    append_lines,
+    read_bytes,
+    read_lines,
+)
+from framebench.records.record import SCHEMA, Calibration, Provenance, Record
 from framebench.suite.case import Case
 
 Model = TypeVar("Model", bound=BaseModel)
 
-MOST_BYTES = 2**20  # of one file; records have some 15 KiB
-MOST_NAMED = 20  # unreadable files, each in a warning of its own
+
+class Answer(Protocol):
+    """What is written to a file of its own: a search, or the result of a probe."""
+
+    @property
+    def provenance(self) -> Provenance:
+        """Return where and when it was found."""
+
+    def model_dump_json(self, *, indent: int | None = None) -> str:
+        """Return it as JSON."""
 
 
-class BadRecord(Exception):
-    """A file that is no record this version can read; the message names file and reason."""
-
-
-class RecordWarning(UserWarning):
-    """A file was skipped."""
+FOLDER = "records"
+SUFFIX = ".jsonl"
+MOST_NAMED = 20  # records that cannot be read, each in a warning of its own
+SINGLE = (
+    "records in files of their own, as older versions wrote them; "
+    "`framebench collect {root} --results {root}` adds them to the files that are read; "
+    "remove the folder then"
+)
+MOST_BAD = 10_000  # lines of a file that are no records: the rest of such a file is not read
 
 
 def find_calibration_file(root: Path) -> Path:
@@ -53,24 +72,34 @@ def read_calibration(root: Path) -> Calibration | None:
         return None
 
 
-def find_folder(root: Path, machine: str, environment: str, case: Case) -> Path:
-    """Return the folder of the records of one case; `environment` is such as `torch-2.13.0`."""
-    return root / "records" / machine / environment / case.id.replace("/", ".")
+def find_file(root: Path, machine: str, environment: str) -> Path:
+    """Return the file of a machine's records with one release, such as `torch-2.13.0`."""
+    return root / FOLDER / machine / f"{environment}{SUFFIX}"
 
 
-def write(record: Record, where: Path) -> Path:
-    """Write a record atomically under the time of its measurement, and return its path.
+def append(record: Record, file: Path) -> None:
+    """Add a record to a file. Raises OSError if it cannot be written (`lines.append_lines`)."""
+    append_all([record], file)
 
-    The full record is on disk before its name appears. A clock that stands still or jumps back
-    costs no record: a name that is taken gets a number.
+
+def append_all(records: Iterable[Record], file: Path) -> None:
+    """Add records to a file, all or none. Raises OSError if they cannot be written."""
+    append_lines((record.model_dump_json() for record in records), file)
+
+
+def write(answer: Answer, where: Path) -> Path:
+    """Write an answer to a file of its own, named after its time, and return the path.
+
+    The full answer is on disk before its name appears. A clock that stands still or jumps back
+    costs no answer: a name that is taken gets a number.
     """
-    stamp = record.provenance.measured_at.astimezone(UTC).strftime("%Y%m%dT%H%M%S%f")
+    stamp = answer.provenance.measured_at.astimezone(UTC).strftime("%Y%m%dT%H%M%S%f")
     target = where / f"{stamp}.json"
     for number in count(1):
         if not target.exists():
             break
         target = where / f"{stamp}-{number}.json"
-    write_atomically(record.model_dump_json(indent=1, exclude_defaults=False) + "\n", target)
+    write_atomically(answer.model_dump_json(indent=1) + "\n", target)
     return target
 
 
@@ -97,7 +126,7 @@ def find_unfinished_folder(root: Path, machine: str, environment: str, case: Cas
 
     No reader of results looks there.
     """
-    return find_folder(root / ".unfinished", machine, environment, case)
+    return root / ".unfinished" / machine / environment / case.id.replace("/", ".")
 
 
 def find_unfinished_file(record: Record, where: Path) -> Path:
@@ -150,29 +179,6 @@ def read_model(kind: type[Model], path: Path | str, most_bytes: int = MOST_BYTES
         raise BadRecord(f"{path}: {explain(error)}") from error
 
 
-def read_bytes(path: Path | str, most_bytes: int = MOST_BYTES) -> bytes:
-    """Return what is in a file of a results folder, which may be a stranger's.
-
-    Whatever reads results opens them here: no link is followed, since it may lead to any file of
-    the reader's, and no pipe or device is waited for. Raises BadRecord, with the file's name.
-    """
-    try:
-        handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
-        with os.fdopen(handle, "rb") as file:
-            about = os.fstat(handle)
-            if not stat.S_ISREG(about.st_mode):
-                raise BadRecord(f"{path}: no regular file; it was not read")
-            if about.st_size > most_bytes:
-                raise BadRecord(
-                    f"{path}: {about.st_size:,} bytes, where at most {most_bytes:,} are read"
-                )
-            return file.read(most_bytes)
-    except OSError as error:
-        if error.errno == errno.ELOOP:
-            raise BadRecord(f"{path}: a link; it was not followed") from error
-        raise BadRecord(f"{path}: {error.strerror}") from error
-
-
 def explain(error: ValidationError) -> str:
     """Say in one line what is wrong: that the schema is newer, or else the first fault."""
     first = error.errors(include_url=False)[0]
@@ -187,12 +193,53 @@ def explain(error: ValidationError) -> str:
     return f"not a framebench record: {reason}"
 
 
-def is_record_of(path: Path | str, machine: str) -> bool:
-    """Say whether a file is a record of this machine that can be read."""
+def parse(kind: type[Model], line: Line) -> Model:
+    """Return what a line says. Raises BadRecord, with its place and what is wrong with it."""
+    if line.fault:
+        raise BadRecord(f"{line.place}: {line.fault}")
     try:
-        return read_model(Record, path).provenance.machine == machine
-    except BadRecord:
-        return False
+        return kind.model_validate_json(line.text)
+    except ValidationError as error:
+        raise BadRecord(f"{line.place}: {explain(error)}") from error
+
+
+def parse_file(kind: type[Model], path: Path | str) -> Iterator[tuple[str, Model | BadRecord]]:
+    """Yield the place of each line of a file, and what it says or why it cannot be read.
+
+    A file that cannot be opened gives one such reason. One unreadable line does not take down the
+    others, but a file of them does not hold up its reader.
+    """
+    bad = 0
+    try:
+        for line in read_lines(path):
+            try:
+                yield line.place, parse(kind, line)
+            except BadRecord as error:
+                yield line.place, error
+                bad += 1
+            if bad == MOST_BAD:
+                raise BadRecord(f"{path}: {bad:,} lines are no records; the rest was not read")
+    except BadRecord as error:
+        yield str(path), error
+
+
+def parse_record_file(path: str) -> Iterator[tuple[str, Record | BadRecord]]:
+    """Yield what is in a file of records (`parse_file`); those of another machine cannot be read
+    there.
+    """
+    machine = Path(path).parent.name
+    for place, record in parse_file(Record, path):
+        if isinstance(record, Record) and record.provenance.machine != machine:
+            named = record.provenance.machine
+            reason = f"{place}: a record of the machine {named}, but in the folder {machine}"
+            yield place, BadRecord(reason)
+        else:
+            yield place, record
+
+
+def has_records(path: str) -> bool:
+    """Say whether a file has a record that can be read."""
+    return any(isinstance(record, Record) for _, record in parse_record_file(path))
 
 
 def read_all(root: Path) -> Iterator[Record]:
@@ -200,78 +247,166 @@ def read_all(root: Path) -> Iterator[Record]:
 
     The others are named in a RecordWarning, and left alone.
     """
+    warn_of_single_files(root)
     return (record for _, record in read_files(root))
 
 
-def list_files(folder: Path) -> list[str]:
-    """Return the JSON files in a folder, however deep, in order; none if it is not there.
+def warn_of_single_files(root: Path, machine: str | None = None) -> None:
+    """Name each folder of files that only `framebench collect` reads in a RecordWarning."""
+    for folder in list_single_folders(root, machine):
+        reason = f"skipped {folder}: {SINGLE.format(root=root)}"
+        warnings.warn(reason, RecordWarning, stacklevel=3)
 
-    Raises OSError where a folder cannot be looked into.
+
+def list_machines(root: Path) -> list[str]:
+    """Return the names of the machines that have a folder; no link is followed.
+
+    Raises OSError for a folder that cannot be read.
+    """
+    try:
+        with os.scandir(root / FOLDER) as entries:
+            return sorted(entry.name for entry in entries if entry.is_dir(follow_symlinks=False))
+    except (FileNotFoundError, NotADirectoryError):
+        return []
+
+
+def list_files(root: Path, machine: str | None = None) -> list[str]:
+    """Return the files of records of a machine, or of all, in order.
+
+    Raises OSError for a folder that cannot be read.
+    """
+    files = []
+    for name in list_machines(root) if machine is None else [machine]:
+        folder = os.path.join(root, FOLDER, name)
+        # a machine that has no folder has no files
+        with contextlib.suppress(FileNotFoundError):
+            names = sorted(os.listdir(folder))
+            files += [os.path.join(folder, name) for name in names if name.endswith(SUFFIX)]
+    return files
+
+
+def list_answers(folder: Path) -> list[str]:
+    """Return the files of answers in a folder (`write`), however deep, in order.
+
+    None if it is not there. Raises OSError where a folder cannot be looked into.
     """
 
     def unreadable(error: OSError) -> None:
         if not isinstance(error, FileNotFoundError):
             raise error
 
-    # names, not Paths: to make and list these takes as long as to read the files
-    paths = (
-        os.path.join(where, name)
-        for where, _, names in os.walk(folder, onerror=unreadable)
-        for name in names
-    )
-    return sorted(name for name in paths if name.endswith(".json"))
+    files = []
+    for where, _, names in os.walk(folder, onerror=unreadable):
+        files += [os.path.join(where, name) for name in names if name.endswith(".json")]
+    return sorted(files)
 
 
-def read_files(root: Path) -> Iterator[tuple[str, Record]]:
-    """Yield every readable record with its file's name.
+def list_single_folders(root: Path, machine: str | None = None) -> list[str]:
+    """Return the folders with files of one record each, as older versions of framebench wrote them.
 
-    The first files that cannot be read are named in RecordWarnings, the others counted in one.
+    They are `records/<machine>/<environment>/`, of a machine or of all. `framebench collect` alone
+    reads them. Raises OSError for a folder that cannot be read.
+    """
+    folders = []
+    for name in list_machines(root) if machine is None else [machine]:
+        with (
+            contextlib.suppress(FileNotFoundError),
+            os.scandir(os.path.join(root, FOLDER, name)) as entries,
+        ):
+            folders += sorted(
+                entry.path for entry in entries if entry.is_dir(follow_symlinks=False)
+            )
+    return folders
+
+
+def list_single_files(root: Path) -> list[str]:
+    """Return the files of one record each: `records/<machine>/<environment>/<case>/<time>.json`.
+
     Raises OSError for a folder that cannot be read.
     """
+    files: list[str] = []
+    for folder in list_single_folders(root):
+        files += sorted(str(path) for path in Path(folder).glob("*/*.json"))
+    return files
+
+
+def read_files(root: Path, machine: str | None = None) -> Iterator[tuple[str, Record]]:
+    """Yield every readable record with its place, of one machine or of all.
+
+    They are in the order of machine, release, case and time. The first that cannot be read are
+    named in RecordWarnings, the others counted in one. Raises OSError for a folder that cannot be
+    read.
+    """
     skipped = 0
-    for name in list_files(root / "records"):
-        try:
-            yield name, read(name)
-        except BadRecord as error:
+    for file in list_files(root, machine):
+        records = []
+        for place, record in parse_record_file(file):
+            if isinstance(record, Record):
+                records.append((place, record))
+                continue
             skipped += 1
             if skipped <= MOST_NAMED:
-                warnings.warn(f"skipped {error}", RecordWarning, stacklevel=2)
+                warnings.warn(f"skipped {record}", RecordWarning, stacklevel=2)
+        # a file is in the order of its lines, which `framebench collect` may have added at any time
+        records.sort(key=lambda found: (found[1].case, get_time(found[1])))
+        yield from records
     if skipped > MOST_NAMED:
-        more = f"skipped {skipped - MOST_NAMED} more files that cannot be read"
+        more = f"skipped {skipped - MOST_NAMED} more records that cannot be read"
         warnings.warn(more, RecordWarning, stacklevel=2)
 
 
+def get_time(record: Record) -> datetime:
+    """Return when a record was made."""
+    return record.provenance.measured_at
+
+
 def read_cases(root: Path, machine: str, pattern: str) -> Iterator[Record]:
-    """Yield a machine's readable records of the cases whose id matches a glob.
+    """Yield a machine's readable records of the cases whose id matches a glob, the oldest first.
 
-    In the glob dots stand for the strokes of the id.
-
-    No other file is opened.
+    In the glob dots stand for the strokes of the id. No other record is checked.
     """
-    for path in sorted((root / "records" / machine).glob(f"*/{pattern}/*.json")):
-        with contextlib.suppress(BadRecord):  # `read_all` is who names them
-            yield read(path)
+    for file in list_files(root, machine):
+        lines = []
+        # `read_files` is who names what cannot be read
+        with contextlib.suppress(BadRecord):
+            for line in read_lines(file):
+                if fnmatch.fnmatchcase(read_case(line).replace("/", "."), pattern):
+                    lines.append(line)
+        found = [record for record in parse_all(lines) if record.provenance.machine == machine]
+        yield from sorted(found, key=lambda record: (record.case, get_time(record)))
 
 
-def read_session(where: Path, session: str) -> list[Record]:
-    """Return what this session has measured of a case by now, oldest first.
+def read_case(line: Line) -> str:
+    """Return the case that a line names, or nothing if it names none."""
+    try:
+        fields = from_json(line.text)
+    except ValueError:
+        return ""
+    case = fields.get("case") if isinstance(fields, dict) else None
+    return case if isinstance(case, str) else ""
+
+
+def parse_all(lines: list[Line]) -> Iterator[Record]:
+    """Yield the records in lines; what cannot be read is passed over."""
+    for line in lines:
+        with contextlib.suppress(BadRecord):
+            yield parse(Record, line)
+
+
+def read_session(file: Path | str, session: str, case: str = "") -> list[Record]:
+    """Return what this session has in a file by now, of one case or of all, the oldest first.
 
     What cannot be read is passed over.
     """
+    # as `append` writes them: most lines are of other sessions, and need not be parsed
+    marks = [to_json(text) for text in (session, case) if text]
+    lines = []
+    with contextlib.suppress(BadRecord):
+        for line in read_lines(file):
+            if all(mark in line.text for mark in marks):
+                lines.append(line)
     records = []
-    for path in sorted(where.glob("*.json")):
-        with contextlib.suppress(BadRecord):
-            records.append(read(path))
-    return [r for r in records if r.provenance.session == session]
-
-
-def find_in_session(where: Path, session: str) -> Record | None:
-    """Return the newest record of this session in a case's folder, if there is one."""
-    for path in sorted(where.glob("*.json"), reverse=True):
-        try:
-            record = read(path)
-        except BadRecord:
-            continue
-        if record.provenance.session == session:
-            return record
-    return None
+    for record in parse_all(lines):
+        if record.provenance.session == session and case in ("", record.case):
+            records.append(record)
+    return sorted(records, key=get_time)

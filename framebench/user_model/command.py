@@ -279,7 +279,7 @@ def describe_kept(where: Path, began: float) -> str:
 
     `began` is in seconds since 1970, as the times of files.
     """
-    for file in store.list_files(where / "records"):
+    for file in store.list_files(where):
         if Path(file).stat().st_mtime >= began:
             return f"; what was measured is kept in {where}"
     return "; nothing was measured yet"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -119,14 +120,14 @@ def test_each_part_is_judged_and_sees_the_counts_of_earlier_parts() -> None:
     assert (effect.proven, effect.reason) == (False, "last: it does not hold that both have moved")
 
 
-def list_records(framework: str) -> list[str]:
-    """Return a committed record of each strategy, scenario and workload.
+def list_effects(framework: str) -> list[dict[str, Any]]:
+    """Return the case and effect of a committed record of each strategy, scenario and workload.
 
     The framework's pinned version has measured it on a CPU.
     """
     pinned = environments.describe(framework).version
-    paths = {}
-    for path, record in store.read_files(ROOT / "results"):
+    effects = {}
+    for _, record in store.read_files(ROOT / "results"):
         case = record.parsed
         effect = record.effect
         if effect is None or "lost" in effect.evidence or not case.is_known:
@@ -134,8 +135,9 @@ def list_records(framework: str) -> list[str]:
         if record.provenance.hardware["device"] != "cpu" or case.ranks > 1:
             continue
         if case.framework == framework and record.framework_version == pinned:
-            paths[case.strategy, case.scenario, case.workload, effect.proven] = path
-    return list(paths.values())
+            fields = record.model_dump(mode="json", include={"case", "effect"})
+            effects[case.strategy, case.scenario, case.workload, effect.proven] = fields
+    return list(effects.values())
 
 
 @pytest.mark.slow
@@ -143,8 +145,8 @@ def list_records(framework: str) -> list[str]:
 def test_proofs_agree_with_the_verdicts_of_records(
     framework: str, environment: dict[str, Environment], tmp_path: Path
 ) -> None:
-    listed = tmp_path / "records.json"
-    listed.write_text(json.dumps(list_records(framework)))
+    listed = tmp_path / "effects.json"
+    listed.write_text(json.dumps(list_effects(framework)))
     program = Path(__file__).parent / "programs/recorded_proofs.py"
     verdicts = run_inside(environment[framework], program, str(listed))
     assert isinstance(verdicts, list)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import time
 from itertools import cycle, islice
 from pathlib import Path
@@ -9,18 +10,19 @@ from pathlib import Path
 from framebench.analysis import frames
 from framebench.publish.tables import make_tables_in_use
 from framebench.records import store
+from tests.record_files import plant
 from tests.sample_records import RESULTS
 
 
 def copy_records(count: int, results: Path) -> Path:
     """Return a results folder with `count` records, a hundred of each machine."""
-    sources = [path.read_text() for path in sorted((RESULTS / "records").rglob("*.json"))]
+    files = sorted((RESULTS / "records").glob("*/*.jsonl"))
+    sources = [line for file in files for line in file.read_text().splitlines()]
     for number, text in enumerate(islice(cycle(sources), count)):
-        machine = number // 100
-        folder = results / "records" / f"machine-{machine}"
-        folder.mkdir(parents=True, exist_ok=True)
-        renamed = text.replace('"machine": "', f'"machine": "{machine}-', 1)
-        (folder / f"{number}.json").write_text(renamed)
+        record = json.loads(text)
+        record["provenance"]["machine"] = f"machine-{number // 100}"
+        file = store.find_file(results, f"machine-{number // 100}", "release")
+        plant(file, json.dumps(record))
     return results
 
 

@@ -18,10 +18,12 @@ from framebench.analysis.results import NoRecords, Results, UnknownMachine
 from framebench.cli.shared import app
 from framebench.records import provenance as origin
 from framebench.records import store
+from framebench.records.lines import Line
 from framebench.records.record import Record
 from framebench.suite.case import Case
 from tests.fake_records import died, made, provenance, record
 from tests.processes import ROOT
+from tests.record_files import plant
 from tests.sample_records import MACHINE, OTHER, RESULTS
 
 
@@ -36,7 +38,7 @@ def write_cases(results: Path, machine: str, count: int) -> None:
 def write_record(results: Path, record: Record) -> None:
     machine = record.provenance.machine
     version = record.framework_version or ""
-    store.write(record, store.find_folder(results, machine, f"torch-{version}", record.parsed))
+    store.append(record, store.find_file(results, machine, f"torch-{version}"))
 
 
 @pytest.mark.parametrize("versions", ["one", "all"])
@@ -131,13 +133,29 @@ def test_documents_are_of_the_machines_whose_records_are_committed(
     """What was measured here since changes no tracked file."""
     write_cases(results, "published", 1)
     write_cases(results, "here", 2)
-    tracked = "results/records/published/torch-1/a/b.json"
+    tracked = "results/records/published/torch-1.jsonl"
     monkeypatch.setattr(origin, "query_git", lambda *_: tracked)
 
     committed = Results.committed(results)
 
     assert committed.machines == ["published"]
     assert {record.provenance.machine for record in committed.records} == {"published"}
+
+
+def test_a_record_is_named_by_its_line(results: Path) -> None:
+    write_cases(results, "m", 2)
+    assert Results(results).cases_by_place == {
+        "records/m/torch-1.jsonl:1": "transformer/torch/train/fp32/b1/tiny",
+        "records/m/torch-1.jsonl:2": "transformer/torch/train/fp32/b2/tiny",
+    }
+
+
+def test_the_records_of_one_machine_are_read_without_those_of_others(results: Path) -> None:
+    write_cases(results, "m", 1)
+    plant(store.find_file(results, "other", "torch-1"), "{")
+    assert len(Results(results).get_records("m")) == 1
+    with pytest.warns(store.RecordWarning, match="other/torch-1"):
+        assert len(Results(results).records) == 1
 
 
 def test_without_git_documents_are_of_all_machines(
@@ -236,13 +254,14 @@ def test_a_command_parses_each_record_at_most_once(
     document = tmp_path / "page.md"
     document.write_text("<!-- table: one: transformer train, batch 1, size tiny -->\n<!-- end -->")
     parsed: Counter[str] = Counter()
-    read = store.read
+    parse = store.parse
 
-    def counting(path: Path | str) -> Record:
-        parsed[str(path)] += 1
-        return read(path)
+    def counting(kind: type[Record], line: Line) -> Record:
+        parsed[line.place] += 1
+        return parse(kind, line)
 
-    monkeypatch.setattr(store, "read", counting)
+    monkeypatch.setattr(Results, "machines", ["two", "one"])  # looks for one readable record
+    monkeypatch.setattr(store, "parse", counting)
     paths = {"DOC": str(document), "TO": str(tmp_path / "to")}
     done = CliRunner().invoke(
         app, [*(paths.get(word, word) for word in command), "--results", str(results)]
@@ -250,4 +269,6 @@ def test_a_command_parses_each_record_at_most_once(
     assert done.exit_code in (0, 1), done.output
     assert set(parsed.values()) == {1}
     if "all" in command:
-        assert set(parsed) == {str(path) for path in results.rglob("records/**/*.json")}
+        lines = [f"{store.find_file(results, 'one', 'torch-1')}:{number}" for number in (1, 2)]
+        lines += [f"{store.find_file(results, 'two', 'torch-1')}:{number}" for number in (1, 2, 3)]
+        assert sorted(parsed) == lines

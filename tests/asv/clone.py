@@ -13,6 +13,7 @@ from typing import Any
 
 from framebench.engine import environments
 from framebench.records import store
+from framebench.records.lines import count_lines
 from framebench.records.record import Record
 from tests.processes import ROOT
 
@@ -67,11 +68,11 @@ class Clone:
     def records(self) -> list[Record]:
         return list(store.read_all(self.root / "results"))
 
-    def stored(self) -> set[Path]:
-        """Return all files that a run has stored."""
-        return {
-            path for path in (self.root / "results").rglob("*.json") if path.name != "machine.json"
-        }
+    def stored(self) -> set[tuple[Path, int]]:
+        """Return asv's files and the lines of records that runs have stored."""
+        results = self.root / "results"
+        stored = {(path, 1) for path in results.rglob("*.json") if path.name != "machine.json"}
+        return stored | {(path, count_lines(path)) for path in results.rglob("*.jsonl")}
 
     def results(self, framework: str) -> dict[str, Any]:
         """Return asv's own numbers of benchmarks without parameters, from the framework's newest

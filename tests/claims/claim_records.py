@@ -22,6 +22,7 @@ from framebench.records.record import Rank
 from framebench.suite.result import StrategyEffect, Verification
 from framebench.suite.selectors import parse
 from tests.fake_records import blocks, provenance, record
+from tests.record_files import list_files
 
 MIB = 2**20
 ADVICE = (Advice("Compile: {range}.", "less"), Advice("Do not: {range}.", "more"))
@@ -88,7 +89,7 @@ def put(
         "provenance": origin,
     }
     made = record(case, **{**fields, **changes})
-    return store.write(made, store.find_folder(results, "m", f"{case.framework}-{version}", case))
+    store.append(made, store.find_file(results, "m", f"{case.framework}-{version}"))
 
 
 def one(results: Path, claim: str | Claim) -> Entry:
@@ -109,7 +110,7 @@ def turns(results: Path, change: list[float], noise: float = 0.001) -> Entry:
 
     Returns the claim about speed.
     """
-    for path in results.glob("records/**/*.json"):
+    for path in list_files(results):
         path.unlink()
     cases = [
         parse(f"transformer/torch/train/{strategy}/b4/tiny") for strategy in ("fp32", "compile")
@@ -123,9 +124,7 @@ def turns(results: Path, change: list[float], noise: float = 0.001) -> Entry:
             "effect": StrategyEffect(proven=True, evidence={}),
             "verification": Verification(passed=True),
         }
-        store.write(
-            made.model_copy(update=good), store.find_folder(results, "m", "torch-1", made.parsed)
-        )
+        store.append(made.model_copy(update=good), store.find_file(results, "m", "torch-1"))
     return one(results, made_up(speed=True))
 
 
@@ -135,7 +134,7 @@ def probe(results: Path, name: str, minute: int = 0, **fields: Any) -> Path:
     )
     return store.write(
         Probed(probe=name, provenance=origin, **fields), claim_probes.folder(results, "m", name)
-    )  # type: ignore[arg-type]
+    )
 
 
 def put_ranks(

@@ -47,7 +47,7 @@ UNMET: Verdict = "not testable here"
 def test_gpu_claims_are_not_measured_on_a_gpu_without_records(results: Path) -> None:
     card = provenance(hardware={"cpu": "x", "device": "NVIDIA H200"})
     case = Case("transformer", "torch", "train", "fp32", 4, "tiny")
-    store.write(record(case, provenance=card), store.find_folder(results, "m", "torch-1", case))
+    store.append(record(case, provenance=card), store.find_file(results, "m", "torch-1"))
     for claim in ("A6", "B8", "B14", "C9"):
         assert one(results, claim).verdict == "not measured"
 

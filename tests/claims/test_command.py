@@ -14,6 +14,7 @@ from framebench.analysis.results import Results
 from framebench.claims.entries import as_json
 from framebench.claims.missing import find_missing
 from framebench.claims.registry import REGISTRY
+from framebench.claims.show import name_origin
 from framebench.claims.store import MachineResults
 from framebench.cli.shared import app
 from framebench.engine import runner
@@ -32,6 +33,25 @@ def test_json_has_the_promised_fields(results: Path) -> None:
     assert {"id", "verdict", "claimed", "measured", "low", "high", "records"} <= set(
         found["lines"][0]
     )
+
+
+def test_json_names_the_line_of_each_record(results: Path) -> None:
+    compiled(results, 80)
+    names = as_json(one(results, made_up()))["records"]
+    assert len(names) == 2
+    assert all(re.fullmatch(r"records/m/torch-[\d.]+\.jsonl:[12]", name) for name in names)
+
+
+@pytest.mark.parametrize(
+    ("record", "origin"),
+    [
+        ("records/m/torch-2.13.0.jsonl:17", "torch-2.13.0"),
+        ("claims/m/names/20260101T000000000000.json", "names"),
+        ("planned/h100-80gb/jax-0.10.2.jsonl", "jax-0.10.2.jsonl"),
+    ],
+)
+def test_the_table_names_the_release_or_probe_of_a_record(record: str, origin: str) -> None:
+    assert name_origin(record) == origin
 
 
 def test_missing_cases_are_collected_once(results: Path) -> None:

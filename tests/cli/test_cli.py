@@ -170,12 +170,12 @@ def test_an_interrupted_run_says_whether_records_were_written(
 ) -> None:
     """A record of an older session is there in both cases."""
     case = parse(CASE)
-    where = store.find_folder(results, read_machine_name(), "torch-1", case)
-    store.write(record(case, provenance=provenance(session="older")), where)
+    where = store.find_file(results, read_machine_name(), "torch-1")
+    store.append(record(case, provenance=provenance(session="older")), where)
 
     def one(found: object, opened: Session, *_: object) -> list[str]:
         if before:
-            store.write(
+            store.append(
                 record(case, provenance=provenance(session=opened.id, machine=read_machine_name())),
                 where,
             )
@@ -207,7 +207,7 @@ def test_an_interrupted_run_is_resumed(results: Path, tmp_path: Path) -> None:
     process = subprocess.Popen(
         command, cwd=ROOT, env=slowly, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True
     )
-    while not list((results / "records").rglob("2*.json")) and process.poll() is None:
+    while not list(store.read_all(results)) and process.poll() is None:
         time.sleep(0.02)
     process.send_signal(signal.SIGINT)
     _, message = process.communicate()

@@ -21,6 +21,7 @@ from framebench.suite.case import Case, UnknownCase
 from framebench.suite.protocol import VERSION
 from tests.fake_records import made, provenance
 from tests.processes import ROOT, framebench
+from tests.record_files import load_fields, plant, save_fields
 from tests.sample_records import MACHINE, RESULTS
 
 ROW = re.compile(r"^\| (\d+) \| .* \| `framebench (.*)` \|$", re.M)
@@ -34,20 +35,16 @@ def planted(results: Path, machine: str, version: str = "1", **changes: Any) -> 
     """One record."""
     origin = provenance(machine=machine, versions={"torch": version}, protocol=VERSION)
     record = made("fp32", 100, 1.0).model_copy(update={"provenance": origin, **changes})
-    store.write(record, store.find_folder(results, machine, f"torch-{version}", record.parsed))
+    store.append(record, store.find_file(results, machine, f"torch-{version}"))
 
 
 def published(results: Path, machine: str, cases: tuple[Case, ...] = B2) -> None:
     """Real records, under this name."""
-    for case in cases:
-        found = store.find_folder(RESULTS, MACHINE, "torch-2.13.0", case)
-        kept = Path(
-            shutil.copytree(found, store.find_folder(results, machine, "torch-2.13.0", case))
-        )
-        for path in kept.iterdir():
-            text = json.loads(path.read_text())
-            text["provenance"]["machine"] = machine
-            path.write_text(json.dumps(text))
+    file = store.find_file(results, machine, "torch-2.13.0")
+    for fields in load_fields(store.find_file(RESULTS, MACHINE, "torch-2.13.0")):
+        if fields["case"] in [case.id for case in cases]:
+            fields["provenance"]["machine"] = machine
+            plant(file, json.dumps(fields))
 
 
 @pytest.mark.parametrize(("code", "command"), EXAMPLES)
@@ -236,9 +233,13 @@ def test_comparing_two_cases_does_not_change_advice(
     for strategy in ("fp32", "checkpoint"):
         case = Case("transformer", "torch", "train", strategy, 4)
         published(results, "here", (case,))
-        for path in store.find_folder(results, "here", "torch-2.13.0", case).iterdir():
-            result = json.loads(path.read_text())
-            path.write_text(json.dumps(result | {"step_s": [10 * s for s in result["step_s"]]}))
+        file = store.find_file(results, "here", "torch-2.13.0")
+        slow = []
+        for fields in load_fields(file):
+            if fields["case"] == case.id:
+                fields["step_s"] = [10 * seconds for seconds in fields["step_s"]]
+            slow.append(fields)
+        save_fields(file, slow)
     again = json.loads(framebench(*asked).stdout)
     names = ("case", "peak_bytes", "throughput", "fits", "judged_by")
     assert [[offer[n] for n in names] for offer in again["fitting"]] == [

@@ -21,7 +21,8 @@ from framebench.suite.case import Case
 from framebench.suite.selectors import select
 from tests.fake_records import blocks
 from tests.processes import fake_environment, framebench, plain_user
-from tests.sample_records import RESULTS
+from tests.record_files import list_files, load_fields, plant
+from tests.sample_records import MACHINE, RESULTS
 
 CASE = "transformer/torch/train/fp32/b4/tiny"
 KEYS = {
@@ -99,7 +100,7 @@ def test_show_has_ratios_without_selecting_the_baseline(results: Path) -> None:
         instructions=7,
     )
     for r in made:
-        store.write(r, store.find_folder(results, "m", "torch-1", r.parsed))
+        store.append(r, store.find_file(results, "m", "torch-1"))
     (row,) = json.loads(
         framebench("show", checkpoint.id, "--json", "--results", str(results)).stdout
     )
@@ -129,10 +130,9 @@ def test_show_and_report_for_people(measured: Path, tmp_path: Path) -> None:
 @pytest.fixture
 def real(tmp_path: Path) -> Path:
     """A results folder with one real record, as if it were of CASE."""
-    one = min((RESULTS / "records").glob("*/torch-*/transformer.torch.*/*.json"))
-    copy = tmp_path / one.relative_to(RESULTS)
-    copy.parent.mkdir(parents=True)
-    copy.write_text(json.dumps(json.loads(one.read_text()) | {"case": CASE}))
+    file = store.find_file(RESULTS, MACHINE, "torch-2.13.0")
+    one = next(fields for fields in load_fields(file) if fields["case"].startswith("transformer/"))
+    plant(tmp_path / file.relative_to(RESULTS), json.dumps(one | {"case": CASE}))
     return tmp_path
 
 
@@ -170,11 +170,10 @@ def test_an_unknown_machine_lists_the_known_ones(
 
 def test_records_of_one_machine_are_selected(real: Path) -> None:
     (there,) = (real / "records").iterdir()
-    for path in there.rglob("*.json"):
-        other = json.loads(path.read_text())
-        other["provenance"]["machine"] = "another"
-        (there.parent / "another").mkdir()
-        (there.parent / "another" / path.name).write_text(json.dumps(other))
+    for file in list_files(real):
+        for other in load_fields(file):
+            other["provenance"]["machine"] = "another"
+            plant(store.find_file(real, "another", file.stem), json.dumps(other))
     for chosen, machines in (
         (["--machine", "all"], {there.name, "another"}),
         (["--machine", "another"], {"another"}),
@@ -233,12 +232,12 @@ def test_nothing_is_measured_if_results_cannot_be_written(
 
 
 def test_invalid_files_are_named_in_a_warning(measured: Path) -> None:
-    bad = measured / "records" / "stranger.json"
-    bad.write_text('{"schema_version": 99}')
+    bad = store.find_file(measured, read_machine_name(), "stranger")
+    plant(bad, '{"schema_version": 99}')
     try:
         done = framebench("show", "--json", "--results", str(measured))
         assert len(json.loads(done.stdout)) == 2
-        assert "stranger.json" in done.stderr
+        assert "stranger.jsonl:1" in done.stderr
         assert "schema 99" in done.stderr
     finally:
         bad.unlink()
@@ -263,11 +262,8 @@ COMMANDS = (
 
 
 def plant_machine(results: Path, content: str, name: str = "other") -> None:
-    """Put files into a results folder that are of no readable record, more than the machine has."""
-    folder = results / "records" / name / "torch-2.13.0" / "transformer.torch.train.fp32.b4.cpu"
-    folder.mkdir(parents=True)
-    for number in range(30):
-        (folder / f"20261127T0000000000{number:02}.json").write_text(content)
+    """Put lines into a results folder that are no readable records, more than the machine has."""
+    plant(store.find_file(results, name, "torch-2.13.0"), *[content] * 30)
 
 
 @pytest.mark.parametrize("content", UNREADABLE.values(), ids=UNREADABLE)
@@ -280,7 +276,7 @@ def test_a_machine_without_a_readable_record_takes_no_other_down(
     plant_machine(real, content)
     done = framebench(*words, "--results", str(real))
     assert (done.returncode, done.stdout) == (alone.returncode, alone.stdout)
-    assert "skipped 10 more files that cannot be read" in done.stderr
+    assert "skipped 10 more records that cannot be read" in done.stderr
     assert "--machine" not in done.stderr, "there is nothing to choose"
 
 

@@ -20,6 +20,7 @@ from framebench.engine import installed
 from framebench.records import store
 from tests.fake_records import CASE, RIGHT, record
 from tests.processes import COMMAND, framebench
+from tests.record_files import plant
 
 LISTING = ("list", "transformer/torch/train/fp32")
 ESCAPES = {
@@ -159,16 +160,15 @@ def hostile(results: Path) -> Path:
     good["provenance"]["node"] = f"node {payload}"
     good["provenance"]["command"] = f"command {payload}"
     good["provenance"]["hardware"]["cpu"] = f"cpu {payload}"
-    folder = store.find_folder(results, "m", "torch-2.13.0", CASE)
-    folder.mkdir(parents=True)
-    (folder / "20260102T000000000000.json").write_text(json.dumps(good))
     crashed = good | {"status": "crashed", "peaks": {}, "step_s": [], "turns": None}
-    (folder / "20260101T000000000000.json").write_text(json.dumps(crashed))
-    (folder / f"20260101T000000000001{payload}.json").write_text("{}")
-    (folder / os.fsdecode(b"20260101T0000000000\xff.json")).write_text("{}")
-    strange = results / "records" / "m" / f"torch-2.13.0{payload}" / CASE.id.replace("/", ".")
-    strange.mkdir(parents=True)
-    (strange / "20260103T000000000000.json").write_text(json.dumps(good))
+    file = store.find_file(results, "m", "torch-2.13.0")
+    plant(file, json.dumps(good), json.dumps(crashed), payload, "{}")
+    plant(store.find_file(results, "m", f"torch-2.13.0{payload}"), json.dumps(good), "{}")
+    plant(store.find_file(results, "m", os.fsdecode(b"torch-\xff")), json.dumps(good), "{}")
+    single = results / "records" / "m" / f"torch-2.13.0{payload}" / CASE.id.replace("/", ".")
+    single.mkdir(parents=True)
+    (single / "20260103T000000000000.json").write_text(json.dumps(good))
+    (single / f"20260101T000000000001{payload}.json").write_text("{}")
     return results
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import re
-import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -15,9 +14,11 @@ import pytest
 from framebench.cluster.checks import CheckReport, check, list_files
 from framebench.models.spec import Workload
 from framebench.records import store
+from framebench.records.lines import MOST_FILE_BYTES
 from framebench.suite.protocol import VERSION
 from tests.processes import framebench, plain_user
-from tests.sample_records import MACHINE, RESULTS
+from tests.record_files import change_all, change_line, copy_cases, plant
+from tests.sample_records import RESULTS
 
 Change = Callable[[dict[str, Any]], object]
 
@@ -25,27 +26,24 @@ Change = Callable[[dict[str, Any]], object]
 @pytest.fixture
 def sent(tmp_path: Path) -> Path:
     """Real records of one block, and what else there is of these cases."""
-    for strategy in ("fp32", "checkpoint"):
-        where = Path(
-            "records", MACHINE, "torch-2.13.0", f"transformer.torch.train.{strategy}.b4.cpu"
-        )
-        shutil.copytree(RESULTS / where, tmp_path / where)
+    cases = [f"transformer/torch/train/{strategy}/b4/cpu" for strategy in ("fp32", "checkpoint")]
+    copy_cases(RESULTS, tmp_path, cases)
     return tmp_path
 
 
-def of_a_block(root: Path) -> list[Path]:
-    """A file of each of two variants that were alive together; the second has times too."""
-    every: dict[str, list[Path]] = {}
-    for file in sorted(root.rglob("*.json")):
-        if (turns := store.read(file).turns) and turns.at_s:
-            every.setdefault(turns.block, []).append(file)
+def of_a_block(root: Path) -> list[str]:
+    """The line of each of two variants that were alive together; the second has times too."""
+    every: dict[str, list[str]] = {}
+    for place, found in store.read_files(root):
+        if found.turns and found.turns.at_s:
+            every.setdefault(found.turns.block, []).append(place)
     return next(found for found in every.values() if len(found) == 2)
 
 
-def change(file: Path, how: Change) -> None:
-    text = json.loads(file.read_text())
-    how(text)
-    file.write_text(json.dumps(text))
+def file_of_a_block(root: Path) -> Path:
+    """The file of these lines."""
+    file, _, _ = of_a_block(root)[0].rpartition(":")
+    return Path(file)
 
 
 def problems(root: Path) -> str:
@@ -53,7 +51,7 @@ def problems(root: Path) -> str:
 
 
 def test_records_of_an_older_protocol_are_noted(sent: Path) -> None:
-    change(of_a_block(sent)[0], lambda r: r["provenance"].update(protocol=VERSION - 1))
+    change_line(of_a_block(sent)[0], lambda r: r["provenance"].update(protocol=VERSION - 1))
     assert any(
         note.startswith("1 of ") and f"older protocol than {VERSION}" in note
         for note in check(sent).notes
@@ -75,7 +73,7 @@ def in_float64(**changed: Any) -> dict[str, Any]:
 
 def test_a_right_answer_in_float64_is_no_problem(sent: Path) -> None:
     for answer in (in_float64(), in_float64(computed=False, reason="int8")):
-        change(
+        change_line(
             of_a_block(sent)[0],
             lambda r, answer=answer: r["verification"].update(mathematics=answer),
         )
@@ -165,7 +163,7 @@ TAMPERED: dict[str, tuple[Change, str]] = {
     ),
     "another case": (
         lambda r: r.update(case="unet3d/torch/train/fp32/b4/cpu"),
-        "lies under the case",
+        "is no variant",
     ),
     "a field of one's own": (lambda r: r.update(better=True), "not a framebench record: better"),
     "a newer schema": (lambda r: r.update(schema_version=9), "written in schema 9"),
@@ -195,11 +193,11 @@ TAMPERED: dict[str, tuple[Change, str]] = {
     ),
     "a scenario of another workload": (
         lambda r: r.update(case="resnet50/torch/varlen/padded/b4/cpu"),
-        "lies under the case",
+        "is no variant",
     ),
     "a batch that nobody has memory for": (
         lambda r: r.update(case="transformer/torch/varlen/padded/b9999999/cpu"),
-        "lies under the case",
+        "is no variant",
     ),
     "a larger reference": (
         lambda r: r["turns"].update(reference_flop=1e300),
@@ -282,7 +280,7 @@ def test_tampered_records_are_named(name: str, sent: Path, monkeypatch: pytest.M
     monkeypatch.delattr(Workload, "draw_lengths")
     how, message = TAMPERED[name]
     assert not problems(sent)
-    change(of_a_block(sent)[1], how)
+    change_line(of_a_block(sent)[1], how)
     found = check(sent).problems
     assert re.search(message, "\n".join(found)), found
     assert all(sentence.isprintable() for sentence in found)
@@ -290,14 +288,13 @@ def test_tampered_records_are_named(name: str, sent: Path, monkeypatch: pytest.M
 
 def test_records_without_times_have_no_problem(sent: Path) -> None:
     """As `framebench run --rounds 0` writes them."""
-    without = {"round": [], "at_s": [], "reference_s": [], "reference_flop": 0.0}
-    for file in sent.rglob("*.json"):
-        change(
-            file,
-            lambda r: r.update(
-                step_s=[], instructions=[], turns=(turns := r.get("turns")) and turns | without
-            ),
-        )
+
+    def drop_times(fields: dict[str, Any]) -> None:
+        fields.update(step_s=[], instructions=[])
+        if fields.get("turns"):
+            fields["turns"].update(round=[], at_s=[], reference_s=[], reference_flop=0.0)
+
+    change_all(sent, drop_times)
     assert not problems(sent)
 
 
@@ -306,7 +303,7 @@ def test_peaks_read_by_nvml_need_no_sample(sent: Path) -> None:
         "peaks": {"host.rss": 10**9, "device.process": 2 * 10**9},
         "peak_samples": [{"host.rss": 10**9}],
     }
-    change(of_a_block(sent)[1], lambda r: r.update(seen))
+    change_line(of_a_block(sent)[1], lambda r: r.update(seen))
     assert not problems(sent)
 
 
@@ -317,35 +314,40 @@ def test_links_and_unreadable_folders_are_named(sent: Path, tmp_path: Path) -> N
     # a process of pytest-xdist has a folder of its own
     for folder in (tmp_path, *tmp_path.parents[:3]):
         folder.chmod(0o755)
-    closed = of_a_block(sent)[0].parent
+    closed = file_of_a_block(sent).parent
     closed.chmod(0)
     with plain_user():
         assert f"{closed}: Permission denied" in problems(sent)
 
 
 def test_duplicate_measurements_are_named(sent: Path) -> None:
-    file = of_a_block(sent)[0]
-    copy = shutil.copy(file, file.with_name(file.stem + "-1.json"))
-    assert f"{copy}: the same measurement as {file}" in problems(sent) or (
-        f"{file}: the same measurement as {copy}"
-    ) in problems(sent)
+    file = file_of_a_block(sent)
+    lines = file.read_text().splitlines()
+    plant(file, lines[0])
+    assert f"{file}:{len(lines) + 1}: the same measurement as {file}:1" in problems(sent)
 
 
 def test_links_pipes_and_large_files_are_not_opened(sent: Path) -> None:
-    secret = sent.parent / f"{sent.name}-secret.json"
-    secret.write_text("{}")
-    where = of_a_block(sent)[0].parent
-    (where / "20260101T000000000001.json").symlink_to(secret)
+    secret = sent.parent / f"{sent.name}-secret.jsonl"
+    secret.write_text("{}\n")
+    file = file_of_a_block(sent)
+    where = file.parent
+    (where / "torch-1.jsonl").symlink_to(secret)
     (where / "linked").symlink_to(sent.parent, target_is_directory=True)
     (where / "evil.py").write_text("raise SystemExit(9)")
-    (where / "20260101T000000000002.json").write_bytes(b" " * (store.MOST_BYTES + 1))
-    os.mkfifo(where / "20260101T000000000003.json")
-    (where / "\x1b[2J.json").write_text("{}")
+    with (where / "torch-2.jsonl").open("w") as large:
+        large.truncate(MOST_FILE_BYTES + 1)  # sparse: it takes no space
+    os.mkfifo(where / "torch-3.jsonl")
+    (where / "torch-4").mkdir()
+    (where / "torch-4" / "\x1b[2J.jsonl").write_text("{}\n")
+    (where / "torch-4" / "case").mkdir()
+    (where / "torch-4" / "case" / "20260101T000000000001.json").write_text("{}")
     found = CheckReport()
-    assert len(list(list_files(sent / "records", found))) == len(list(sent.rglob("2*.json"))) - 3
-    assert len(found.problems) == 6
+    assert list(list_files(sent / "records", found)) == [str(file)]
+    assert len(found.problems) == 7
     assert all("not opened" in message for message in found.problems)
-    assert len(message := check(sent).problems) == 6
+    message = check(sent).problems
+    assert len(message) == 7
     assert all(sentence.isprintable() for sentence in message)
 
 
@@ -354,7 +356,7 @@ def test_links_pipes_and_large_files_are_not_opened(sent: Path) -> None:
     ["[" * 100_000, '{"schema_version": 1e999}', "\x00", "", '{"case": "\x1b[2J"}', "9" * 100_000],
 )
 def test_damaged_files_are_reported_readably(text: str, sent: Path) -> None:
-    of_a_block(sent)[0].write_text(text)
+    plant(file_of_a_block(sent), text)
     (message,) = check(sent).problems
     assert "not a framebench record" in message
     assert message.isprintable()
@@ -364,7 +366,7 @@ def test_check_results_exits_with_the_verdict(sent: Path) -> None:
     done = framebench("check-results", str(sent))
     assert done.returncode == 0, done.stdout
     assert " 0 problems" in done.stderr
-    change(of_a_block(sent)[1], TAMPERED["no commit"][0])
+    change_line(of_a_block(sent)[1], TAMPERED["no commit"][0])
     done = framebench("check-results", str(sent), "--json")
     assert done.returncode == 1
     assert len(json.loads(done.stdout)["problems"]) == 1

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import json
 import random
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +15,7 @@ from framebench.records.provenance import BadMachine, hash_hardware
 from framebench.records.record import Record
 from tests.fake_records import CASE, blocks, record
 from tests.processes import framebench
+from tests.record_files import change_line, list_files, plant
 
 HARDWARE: dict[str, Any] = {
     "cpu": "x",
@@ -38,7 +39,7 @@ def folder(
     for found in blocks(
         [(CASE, [[1.0]] * count)], machine=machine, hardware=hardware, session=session
     ):
-        store.write(found, store.find_folder(where, machine, "torch-1", found.parsed))
+        store.append(found, store.find_file(where, machine, "torch-1"))
     return where
 
 
@@ -80,9 +81,8 @@ def test_two_kinds_of_machine_of_one_name_are_two(tmp_path: Path) -> None:
 
 def test_conflicting_records_are_set_aside(tmp_path: Path) -> None:
     one, other = folder(tmp_path / "a", "m"), folder(tmp_path / "b", "m")
-    changed = next(other.rglob("*.json"))
-    text = json.loads(changed.read_text())
-    changed.write_text(json.dumps(text | {"step_s": [0.5]}))
+    (file,) = list_files(other)
+    change_line(f"{file}:2", lambda fields: fields.update(step_s=[0.5] * len(fields["step_s"])))
     for _ in range(2):  # the conflict is one, however often it is collected
         done = framebench("collect", str(one), str(other), "--results", str(tmp_path / "all"))
         assert done.returncode == 1
@@ -90,19 +90,72 @@ def test_conflicting_records_are_set_aside(tmp_path: Path) -> None:
         assert len(records(tmp_path / "all")) == 3
         assert all(set(r.step_s) == {1.0} for r in records(tmp_path / "all"))
         (aside,) = (tmp_path / "all" / CONFLICTS).iterdir()
-        assert store.read(aside).step_s == [0.5]
+        assert set(store.read(aside).step_s) == {0.5}
 
 
 def test_unreadable_records_are_named_and_the_rest_collected(tmp_path: Path) -> None:
     source = folder(tmp_path / "a", "m")
-    where = next(source.rglob("*.json")).parent
-    (where / "broken.json").write_text("{")
-    store.write(record(CASE), source / "records" / "m" / "jax-1" / "elsewhere")
+    plant(store.find_file(source, "m", "torch-1"), "{")
+    store.append(record(CASE), store.find_file(source, "m", "jax-1"))
+    store.append(record(CASE), store.find_file(source, "other", "torch-1"))
     found = collect([source], tmp_path / "all")
-    assert counts(found) == (3, 0, 0, 2)
-    assert any(
-        "a record of torch, but in the folder jax-1" in sentence for sentence in found.unreadable
-    )
+    assert counts(found) == (3, 0, 0, 3)
+    for fault in ("a record of torch, but under jax-1", "a record of the machine m, but in the"):
+        assert any(fault in sentence for sentence in found.unreadable)
+
+
+def write_single_files(results: Path, found: list[Record], release: str = "torch-1") -> None:
+    """Write a file for each record, as versions of framebench did that had no files of lines."""
+    for number, one in enumerate(found):
+        machine = one.provenance.machine
+        folder = results / "records" / machine / release / one.case.replace("/", ".")
+        folder.mkdir(parents=True, exist_ok=True)
+        text = one.model_dump_json(indent=1) + "\n"
+        (folder / f"20260102T00000000000{number}.json").write_text(text)
+
+
+def test_records_in_files_of_their_own_are_collected(tmp_path: Path) -> None:
+    made = records(folder(tmp_path / "made", "m"))
+    write_single_files(tmp_path / "old", made)
+    assert counts(collect([tmp_path / "old"], tmp_path / "all")) == (3, 0, 0, 0)
+    assert counts(collect([tmp_path / "old"], tmp_path / "all")) == (0, 3, 0, 0)
+    assert records(tmp_path / "all") == made
+    assert list_files(tmp_path / "all") == [store.find_file(tmp_path / "all", "m", "torch-1")]
+
+
+def test_records_in_files_of_their_own_are_collected_in_their_own_folder(tmp_path: Path) -> None:
+    made = records(folder(tmp_path / "made", "m"))
+    old = tmp_path / "old"
+    write_single_files(old, made)
+    with pytest.warns(
+        store.RecordWarning, match=r"older versions wrote them; .*framebench collect"
+    ):
+        assert records(old) == []
+    assert counts(collect([old], old)) == (3, 0, 0, 0)
+    assert counts(collect([old], old)) == (0, 3, 0, 0)
+    shutil.rmtree(old / "records" / "m" / "torch-1")
+    assert records(old) == made
+
+
+@pytest.mark.parametrize("content", ["{", "", '{"schema_version": 2}', "[" * 100_000])
+def test_a_bad_file_of_one_record_does_not_take_down_the_others(
+    content: str, tmp_path: Path
+) -> None:
+    made = records(folder(tmp_path / "made", "m"))
+    write_single_files(tmp_path, made)
+    first = min((tmp_path / "records").rglob("2*.json"))
+    first.with_name("20270101T000000000000.json").write_text(content)
+    first.with_name("20270101T000000000001.json").symlink_to(first)
+    assert counts(collect([tmp_path], tmp_path / "all")) == (3, 0, 0, 2)
+
+
+def test_what_a_folder_has_under_one_name_stays_under_one(tmp_path: Path) -> None:
+    """A host may change what it shows of a machine: its instructions, or a part of its memory."""
+    source = folder(tmp_path / "a", "m", session="1")
+    folder(source, "m", OTHER, session="2")
+    assert counts(collect([source], tmp_path / "all")) == (6, 0, 0, 0)
+    assert {r.provenance.machine for r in records(tmp_path / "all")} == {"m"}
+    assert counts(collect([source], tmp_path / "all")) == (0, 6, 0, 0)
 
 
 def test_the_machines_folders_of_a_run_on_many_are_collected_into_it(tmp_path: Path) -> None:

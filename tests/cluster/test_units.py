@@ -16,10 +16,12 @@ from framebench.cluster.units import NODES, RunRequest, make_units
 from framebench.engine import environments
 from framebench.engine.groups import make_groups
 from framebench.engine.runner import Options, explain_unsupported
+from framebench.records import store
 from framebench.strategies.strategy import FRAMEWORKS
 from framebench.suite.profiles import list_profile_cases
 from framebench.suite.selectors import select
 from tests.processes import COMMAND, fake_environment, framebench
+from tests.record_files import load_fields
 
 EVERYTHING = RunRequest(
     ("transformer/*/eval/{grad,no_grad}/b4/tiny", "transformer/torch/train/fsdp/b4x2/tiny"),
@@ -89,7 +91,7 @@ def test_a_printed_plan_is_measured_by_a_shell_and_then_has_nothing_left(
     assert done.returncode == 0, done.stderr
     assert framebench(*plan).stdout == ""
     (machine,) = (results / NODES).iterdir()
-    assert len(list(machine.rglob("records/here/torch-0/*/*.json"))) == 2
+    assert len(load_fields(store.find_file(machine, "here", "torch-0"))) == 2
     assert shlex.split(line)[-1] == f"{results}/{NODES}/$(hostname)"
 
 
@@ -118,5 +120,5 @@ def test_a_failed_unit_counts_as_done(tmp_path: Path) -> None:
     )
     for records in (1, 2):
         assert framebench("run", *unit, "--block", "0").returncode == 1
-        assert len(list((tmp_path / "records").rglob("*.json"))) == records
+        assert len(list(store.read_all(tmp_path))) == records
         assert "0 units, 1 more are done" in framebench("plan", *unit).stderr

@@ -151,7 +151,7 @@ def test_compare_as_a_user_meets_it(fake_worker: Environment, results: Path) -> 
         stderr=subprocess.PIPE,
         text=True,
     )
-    while not list((results / "records").rglob("2*.json")) and process.poll() is None:
+    while not list(store.read_all(results)) and process.poll() is None:
         time.sleep(0.05)
     process.send_signal(signal.SIGTERM)
     _, told = process.communicate()

@@ -61,11 +61,9 @@ def test_what_a_session_has_is_not_announced_again(tmp_path: Path) -> None:
     """
     for session, version in (("now", "2.12.1"), ("now", "2.13.0"), ("before", "2.13.0")):
         kept = record(CASES[0], provenance=origin(session=session), spent_s={"total": 30.0})
-        store.write(
+        store.append(
             kept,
-            store.find_folder(
-                tmp_path, provenance.read_machine_name(), f"torch-{version}", CASES[0]
-            ),
+            store.find_file(tmp_path, provenance.read_machine_name(), f"torch-{version}"),
         )
     console = Console(width=80, file=(text := StringIO()))
     with CaseProgress(CASES, tmp_path, console, 5, "now") as progress:

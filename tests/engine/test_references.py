@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -37,11 +38,11 @@ def write(
         verification=verification,
         provenance=provenance(session=session),
     )
-    store.write(record, store.find_folder(root, "m", f"{case.framework}-1", case))
+    store.append(record, store.find_file(root, "m", f"{case.framework}-1"))
 
 
 def found(root: Path, case: str) -> Reference | None:
-    return references.find_in_records(parse(case), "s", root / "records" / "m")
+    return references.find_in_records(parse(case), "s", root, "m")
 
 
 def test_the_baseline_of_the_session_is_the_reference(tmp_path: Path) -> None:
@@ -66,6 +67,14 @@ def test_the_baseline_of_the_session_is_the_reference(tmp_path: Path) -> None:
 )
 def test_what_is_no_reference(case: str, status: str, session: str, tmp_path: Path) -> None:
     write(tmp_path, parse(case), status, session)
+    assert found(tmp_path, "resnet50/jax/train/checkpoint/b64/full") is None
+
+
+def test_another_workload_is_no_reference(tmp_path: Path) -> None:
+    """Its values have the same name."""
+    other = replace(BASE, workload="transformer")
+    write(tmp_path, other)
+    assert other.golden_key == BASE.golden_key
     assert found(tmp_path, "resnet50/jax/train/checkpoint/b64/full") is None
 
 

@@ -4,7 +4,6 @@ specifications.
 
 from __future__ import annotations
 
-import json
 import re
 import subprocess
 from functools import cache
@@ -15,12 +14,16 @@ import pytest
 from framebench.publish.readme.backing import read_lost_commits
 from tests.processes import ROOT
 from tests.published.committed_files import tracked
+from tests.record_files import load_fields
 
 
 @cache
 def measurements() -> tuple[dict[str, Any], ...]:
     """Return all committed records as their files have them."""
-    return tuple(json.loads((ROOT / file).read_text()) for file in tracked("results/records"))
+    lines: list[dict[str, Any]] = []
+    for file in tracked("results/records"):
+        lines += load_fields(ROOT / file)
+    return tuple(lines)
 
 
 @cache

@@ -18,8 +18,10 @@ from framebench.claims.measures import Planned, is_ratio
 from framebench.claims.registry import REGISTRY
 from framebench.claims.rule import DECIDED, MEASURED, Verdict, decide
 from framebench.claims.samples import ADDED, PEAK
+from framebench.records.lines import count_lines
 from tests.processes import ROOT
 from tests.published.committed_files import records
+from tests.record_files import load_fields
 
 MACHINES = sorted(path.name for path in (ROOT / "results" / "records").iterdir())
 SHOWN = "xeon-2core"  # the machine of docs/claims.md
@@ -134,15 +136,19 @@ def test_no_record_violates_a_definition() -> None:
 
 
 @cache
+def load_release(machine: str, release: str) -> list[dict[str, Any]]:
+    """The records of a machine with a release, by their bytes; empty if it has none."""
+    file = ROOT / "results" / "records" / machine / f"{release}.jsonl"
+    return load_fields(file) if file.exists() else []
+
+
+@cache
 def files(machine: str, case: str, protocol: int) -> list[dict[str, Any]]:
     """The ok records of a case, by their bytes: one protocol, pinned version, the newest one's
     commit, under no limit.
     """
-    folder = (
-        ROOT / "results" / "records" / machine / PINNED[case.split("/")[1]] / case.replace("/", ".")
-    )
     found = sorted(
-        (json.loads(p.read_bytes()) for p in folder.glob("*.json")),
+        (r for r in load_release(machine, PINNED[case.split("/")[1]]) if r["case"] == case),
         key=lambda r: r["provenance"]["measured_at"],
     )
     free = [
@@ -238,8 +244,11 @@ def without_batch(case: str) -> tuple[str, ...]:
 
 def kept_on_the_card(case: str) -> int:
     """Bytes kept for the backward pass, by the newest record."""
-    found = sorted((ROOT / "results/records" / CARD).glob(f"*/{case.replace('/', '.')}/*.json"))
-    good = [r for r in (json.loads(path.read_bytes()) for path in found) if r["status"] == "ok"]
+    found: list[dict[str, Any]] = []
+    for file in sorted((ROOT / "results/records" / CARD).glob("*.jsonl")):
+        found += [r for r in load_release(CARD, file.stem) if r["case"] == case]
+    found.sort(key=lambda r: r["provenance"]["measured_at"])
+    good = [r for r in found if r["status"] == "ok"]
     return int(good[-1]["effect"]["evidence"].get("saved_bytes", 0))
 
 
@@ -247,7 +256,13 @@ def test_files_behind_a_row_exist_and_every_measured_row_has_some() -> None:
     results = ROOT / "results"
     for entry in entries(SHOWN):
         assert entry.verdict in get_args(Verdict)
-        assert all((results / name).is_file() for line in entry.lines for name in line.records)
+        for line in entry.lines:
+            for name in line.records:
+                file, _, number = name.partition(".jsonl:")
+                if number:
+                    name = f"{file}.jsonl"
+                    assert int(number) <= count_lines(results / name)
+                assert (results / name).is_file()
         assert set(entry.records) >= {name for line in entry.lines for name in line.records}
         if entry.verdict in MEASURED:
             assert entry.records

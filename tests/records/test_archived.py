@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 from pathlib import Path
 
 import pandas as pd
@@ -15,6 +14,7 @@ from framebench.publish.figures import draw_all
 from framebench.publish.site.build import build
 from framebench.records.record import parse_case
 from tests.processes import framebench as command
+from tests.record_files import copy_cases, list_files
 from tests.sample_records import RESULTS
 
 MACHINE = "xeon-2core"
@@ -28,14 +28,9 @@ GONE = [  # a strategy, a scenario, a workload, and a size that no version has
 
 def archive(tmp_path: Path, gone: str) -> Path:
     """A results folder whose records of checkpointing say that they are of another case."""
-    kept = "transformer/torch/train/fp32/b4/cpu"
     changed = "transformer/torch/train/checkpoint/b4/cpu"
-    for case, name in ((kept, kept), (changed, gone)):
-        where = Path("records", MACHINE, "torch-2.13.0")
-        shutil.copytree(
-            RESULTS / where / case.replace("/", "."), tmp_path / where / name.replace("/", ".")
-        )
-    for file in tmp_path.rglob("*.json"):
+    copy_cases(RESULTS, tmp_path, ["transformer/torch/train/fp32/b4/cpu", changed])
+    for file in list_files(tmp_path):
         file.write_text(file.read_text().replace(changed, gone))
     return tmp_path
 

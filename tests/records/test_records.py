@@ -12,13 +12,14 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from framebench.records import store
+from framebench.records import lines, store
 from framebench.records.record import ALL_INSTRUMENTS, Record
 from framebench.records.store import BadRecord, RecordWarning
 from framebench.suite.case import Case
 from framebench.suite.profiles import list_cases
 from framebench.suite.result import StrategyEffect, Verification
 from tests.fake_records import CASE, provenance, record, turns
+from tests.record_files import plant
 
 SOME = tuple(c for c in list_cases() if c.size == "tiny")
 finite = st.floats(allow_nan=False, allow_infinity=False)
@@ -67,7 +68,10 @@ def test_json_round_trip(one: Record) -> None:
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=30)
 @given(made)
 def test_file_round_trip(tmp_path: Path, one: Record) -> None:
-    assert store.read(store.write(one, tmp_path)) == one
+    file = tmp_path / "m" / "torch-1.jsonl"
+    file.unlink(missing_ok=True)
+    store.append(one, file)
+    assert list(store.parse_file(Record, file)) == [(f"{file}:1", one)]
 
 
 def test_an_effect_without_a_reason_is_dumped_without_the_field() -> None:
@@ -82,11 +86,11 @@ def test_an_effect_that_is_not_proven_is_dumped_with_its_reason() -> None:
 
 
 def test_a_second_measurement_does_not_overwrite_the_first(tmp_path: Path) -> None:
-    store.write(record(), tmp_path)
-    store.write(
-        record(provenance=provenance(measured_at=datetime(2026, 1, 3, tzinfo=UTC))), tmp_path
-    )
-    assert len(list(tmp_path.glob("*.json"))) == 2
+    file = store.find_file(tmp_path, "m", "torch-1")
+    later = record(provenance=provenance(measured_at=datetime(2026, 1, 3, tzinfo=UTC)))
+    for one in (later, record()):
+        store.append(one, file)
+    assert list(store.read_all(tmp_path)) == [record(), later], "the oldest first"
 
 
 def test_the_peak_is_the_frameworks_own_counter_before_the_kernels_view() -> None:
@@ -100,27 +104,30 @@ def test_throughput_counts_tokens() -> None:
 
 
 BAD = {
-    "truncated.json": record().model_dump_json()[:200],
-    "empty.json": "",
-    "foreign.json": '{"hello": [1, 2, 3]}',
-    "list.json": "[]",
-    "newer.json": json.dumps({**json.loads(record().model_dump_json()), "schema_version": 2}),
-    "unknown-field.json": json.dumps({**json.loads(record().model_dump_json()), "peek": 1}),
-    "nan.json": record().model_dump_json().replace('"cpu_s_per_step":null', '"cpu_s_per_step":NaN'),
-    "binary.json": "\x00\x01\x02",
-    "deep.json": "[" * 100_000,
+    "truncated": record().model_dump_json()[:200],
+    "empty": "",
+    "foreign": '{"hello": [1, 2, 3]}',
+    "list": "[]",
+    "newer": json.dumps({**json.loads(record().model_dump_json()), "schema_version": 2}),
+    "unknown-field": json.dumps({**json.loads(record().model_dump_json()), "peek": 1}),
+    "nan": record().model_dump_json().replace('"cpu_s_per_step":null', '"cpu_s_per_step":NaN'),
+    "binary": "\x00\x01\x02",
+    "deep": "[" * 100_000,
 }
 
 
 @pytest.mark.parametrize("name", BAD)
-def test_a_bad_file_is_named_skipped_and_kept(name: str, results: Path) -> None:
-    store.write(record(), results / "records" / "m")
-    bad = results / "records" / name
-    bad.write_text(BAD[name])
-    with pytest.warns(RecordWarning, match=name):
+def test_a_bad_line_is_named_skipped_and_kept(name: str, results: Path) -> None:
+    file = store.find_file(results, "m", "torch-1")
+    store.append(record(), file)
+    plant(file, BAD[name])
+    later = record(provenance=provenance(measured_at=datetime(2026, 1, 3, tzinfo=UTC)))
+    store.append(later, file)
+    before = file.read_bytes()
+    with pytest.warns(RecordWarning, match=r"torch-1\.jsonl:2: "):
         found = list(store.read_all(results))
-    assert found == [record()]
-    assert bad.read_text() == BAD[name]
+    assert found == [record(), later]
+    assert file.read_bytes() == before
 
 
 DAMAGED: dict[str, Any] = {
@@ -174,7 +181,7 @@ def test_a_moment_without_a_time_zone_is_refused(tmp_path: Path) -> None:
 
 
 def test_a_newer_schema_is_called_that(tmp_path: Path) -> None:
-    (tmp_path / "n.json").write_text(BAD["newer.json"])
+    (tmp_path / "n.json").write_text(BAD["newer"])
     with pytest.raises(BadRecord, match="schema 2, newer than"):
         store.read(tmp_path / "n.json")
 
@@ -182,9 +189,8 @@ def test_a_newer_schema_is_called_that(tmp_path: Path) -> None:
 def test_the_records_of_some_cases_are_read_without_the_others(results: Path) -> None:
     other = Case("transformer", "torch", "eval", "no_grad", 4, "tiny")
     for case in (CASE, other):
-        store.write(record(case), store.find_folder(results, "m", "torch-1", case))
-    bad = store.find_folder(results, "m", "torch-1", CASE) / "bad.json"
-    bad.write_text("{}")
+        store.append(record(case), store.find_file(results, "m", "torch-1"))
+    plant(store.find_file(results, "m", "torch-1"), "{}", "[]", "{", '{"case": 1}')
     assert list(store.read_cases(results, "m", "transformer.*.train.*")) == [record(CASE)]
     assert list(store.read_cases(results, "m", "resnet50.*.train.*")) == []
 
@@ -203,14 +209,16 @@ def test_a_failed_write_leaves_no_half_record(
     def full(*_: Any) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(store.os, "fsync", full)
+    store.append(record(), tmp_path / "torch-1.jsonl")
+    before = (tmp_path / "torch-1.jsonl").read_bytes()
+    monkeypatch.setattr(lines.os, "fsync", full)
     with pytest.raises(OSError, match="No space"):
-        store.write(record(), tmp_path)
-    assert list(tmp_path.iterdir()) == []
+        store.append(record(), tmp_path / "torch-1.jsonl")
+    assert (tmp_path / "torch-1.jsonl").read_bytes() == before
 
 
 def test_reading_warns_of_nothing_when_all_is_well(results: Path) -> None:
-    store.write(record(), results / "records")
+    store.append(record(), store.find_file(results, "m", "torch-1"))
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         assert list(store.read_all(results)) == [record()]

@@ -14,12 +14,13 @@ import pytest
 from framebench.engine.session import Session
 from framebench.records import store
 from framebench.records.provenance import ROOT
+from framebench.records.record import Record
 from framebench.records.store import BadRecord
 from framebench.suite.profiles import list_cases
 from tests.fake_records import CASE, RIGHT, record
 from tests.processes import framebench
 
-NAME = "20270101T000000000000.json"
+NAME = "torch-9.jsonl"
 Plant = Callable[[Path], None]
 
 
@@ -42,6 +43,15 @@ def plant_large(file: Path) -> None:
         opened.truncate(2**40)  # sparse: it takes no space
 
 
+def plant_one_line(file: Path) -> None:
+    with file.open("w") as opened:
+        opened.truncate(2**29)  # as large as a file may be, and no line in it ends
+
+
+def plant_many_lines(file: Path) -> None:
+    file.write_text("{}\n" * 10**6)
+
+
 HOSTILE: dict[str, Plant] = {
     "link to a device": plant_link,
     "link to a record": plant_good_link,
@@ -49,6 +59,8 @@ HOSTILE: dict[str, Plant] = {
     "folder": Path.mkdir,
     "terabyte": plant_large,
     "deep": plant_deep,
+    "one line": plant_one_line,
+    "many lines": plant_many_lines,
 }
 READING = (
     "show",
@@ -78,12 +90,12 @@ def strange(tmp_path: Path) -> Path:
     """A results folder with one good record."""
     results = tmp_path / "strange"
     good = record(CASE, peaks={"host.rss": 2**20}, step_s=[0.1], **RIGHT)
-    store.write(good, store.find_folder(results, "m", "torch-2.13.0", CASE))
+    store.append(good, store.find_file(results, "m", "torch-2.13.0"))
     return results
 
 
 def place(results: Path) -> Path:
-    return store.find_folder(results, "m", "torch-2.13.0", CASE) / NAME
+    return results / "records" / "m" / NAME
 
 
 @pytest.mark.parametrize("kind", HOSTILE)
@@ -92,6 +104,8 @@ def test_only_regular_files_of_limited_size_are_read(kind: str, tmp_path: Path) 
     HOSTILE[kind](file)
     with pytest.raises(BadRecord, match=re.escape(str(file))):
         store.read(file)
+    *_, (_, fault) = store.parse_file(Record, file)
+    assert str(fault).startswith(str(file))
 
 
 @pytest.mark.timeout(60)
@@ -155,7 +169,7 @@ def test_every_file_of_a_results_folder_is_opened_by_one_function() -> None:
 def test_records_have_the_rights_that_the_user_gives_files(umask: int, tmp_path: Path) -> None:
     before = os.umask(umask)
     try:
-        written = store.write(record(list_cases()[0]), tmp_path)
+        store.append(record(list_cases()[0]), tmp_path / NAME)
     finally:
         os.umask(before)
-    assert written.stat().st_mode & 0o777 == 0o666 & ~umask
+    assert (tmp_path / NAME).stat().st_mode & 0o777 == 0o666 & ~umask

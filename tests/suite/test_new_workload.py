@@ -19,6 +19,7 @@ from framebench import models
 from framebench.models import spec
 from framebench.references import golden
 from tests.processes import COMMAND, ROOT
+from tests.record_files import list_files, load_fields
 
 MIXER = Path(__file__).parent / "mixer"
 CASES = "mixer//train/{fp32,checkpoint}/b4/tiny"
@@ -144,8 +145,9 @@ def test_a_loss_that_does_not_depend_on_a_weight_has_no_references() -> None:
 
 @pytest.mark.slow
 def test_it_is_measured_and_says_that_nobody_confirmed_it(folder: Path, results: Path) -> None:
-    files = (file.read_text() for file in (results / "records").rglob("*.json"))
-    records = {record["case"]: record for record in map(json.loads, files)}
+    records = {}
+    for file in list_files(results):
+        records |= {record["case"]: record for record in load_fields(file)}
     assert len(records) == 6
     for case, record in records.items():
         if "/torch/" in case:

@@ -6,13 +6,16 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
-from tests.processes import ROOT
+from framebench.records import store
+from tests.fake_records import provenance, record
+from tests.processes import COMMAND, ROOT
 
 ROW = {
     "case": "transformer/jax/train/fp32/b4/cpu",
@@ -116,18 +119,25 @@ def git(where: Path, *words: str) -> str:
 
 def test_the_branch_with_the_records_keeps_those_of_every_week(clone: Path, tmp_path: Path) -> None:
     for week in ("1", "2", "2"):  # the third time there is nothing new
-        out = tmp_path / f"out{week}" / "records"
-        out.mkdir(parents=True, exist_ok=True)
-        (out / f"week{week}.json").write_text(week)
+        out = tmp_path / f"out{week}"
+        if not out.exists():
+            store.append(
+                record(provenance=provenance(session=week)), store.find_file(out, "m", "torch-1")
+            )
+        (out / "calibration").mkdir(exist_ok=True)
+        (out / "calibration" / "m.json").write_text(week)
         subprocess.run(
-            [ROOT / "tools/keep_series.sh", str(out.parent), "weekly-records"],
+            [ROOT / "tools/keep_series.sh", str(out), "weekly-records"],
             cwd=clone,
+            env={**os.environ, "FRAMEBENCH": shlex.join(COMMAND)},
             check=True,
         )
     git(clone, "fetch", "--quiet", "origin", "weekly-records")
     assert git(clone, "ls-tree", "-r", "--name-only", "FETCH_HEAD").split() == [
-        "records/week1.json",
-        "records/week2.json",
+        "calibration/m.json",
+        "records/m/torch-1.jsonl",
     ]
+    lines = git(clone, "show", "FETCH_HEAD:records/m/torch-1.jsonl").splitlines()
+    assert [json.loads(line)["provenance"]["session"] for line in lines] == ["1", "2"]
     assert git(clone, "rev-list", "--count", "FETCH_HEAD").strip() == "2"
     assert git(clone, "worktree", "list").count("\n") == 1

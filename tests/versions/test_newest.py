@@ -167,11 +167,9 @@ def planted(change: Change) -> Callable[..., list[str]]:
         for i, r in enumerate(both):
             version = list(ready)[i % 2]
             mine = changed(r, versions={"jax": version}, machine=provenance.read_machine_name())
-            store.write(
+            store.append(
                 mine,
-                store.find_folder(
-                    results, mine.provenance.machine, ready[version].name, mine.parsed
-                ),
+                store.find_file(results, mine.provenance.machine, ready[version].name),
             )
         return [r.status for r in both]
 

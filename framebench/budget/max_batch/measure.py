@@ -247,8 +247,7 @@ def search_largest_batch(
         confirmation=confirmation,
         provenance=origin,
     )
-    # it needs a provenance of what it writes, no more
-    store.write(fit, make_folder_path(results, case, budget, origin.machine, environment))  # type: ignore[arg-type]
+    store.write(fit, make_folder_path(results, case, budget, origin.machine, environment))
     return fit
 
 

@@ -112,7 +112,7 @@ def test_the_records_are_kept_in_one_file(tmp_path: Path, monkeypatch: pytest.Mo
     monkeypatch.setattr(verdicts, "DATA", tmp_path)
     found = measured(CASE, 0.002, 0)
     for r in found:
-        store.write(r, store.find_folder(tmp_path / "measured", "m", "torch-1", CASE))
+        store.append(r, store.find_file(tmp_path / "measured", "m", "torch-1"))
     kept = verdicts.gather(tmp_path / "measured", "quiet")
     assert kept.read_bytes() == verdicts.gather(tmp_path / "measured", "quiet").read_bytes()
     assert {name: len(records) for name, records in verdicts.load_records(tmp_path).items()} == {

@@ -20,8 +20,7 @@ def judge(proof, evidence):
 
 
 verdicts = []
-for path in json.loads(Path(sys.argv[1]).read_text()):
-    record = json.loads(Path(path).read_text())
+for record in json.loads(Path(sys.argv[1]).read_text()):
     adapter = adapters.load(parse(record["case"]))
     adapter.switch_on()
     effect = record["effect"]

@@ -22,7 +22,9 @@ from framebench.budget.max_batch.probes import run_order
 from framebench.engine.environments import Environment
 from framebench.engine.runner import Options
 from framebench.records import store
+from framebench.records.lines import Line
 from framebench.records.provenance import read_machine_name
+from framebench.records.record import Record
 from framebench.suite.case import Case
 from framebench.suite.selectors import parse
 from tests.advice_records import MIB, STRATEGIES, asked, made
@@ -102,18 +104,26 @@ def test_the_command_reads_the_records_of_its_question_and_no_other(
 ) -> None:
     for case_id in ("resnet50/torch/train/fp32/b4/tiny", "transformer/torch/eval/no_grad/b4/tiny"):
         other = made("torch", "fp32", 4, 100, 1.0).model_copy(update={"case": case_id})
-        store.write(other, store.find_folder(tmp_path, "m", "torch-1", other.parsed))
+        store.append(other, store.find_file(tmp_path, "m", "torch-1"))
     mine = [made("torch", strategy, 4, 100, 1.0) for strategy in STRATEGIES]
-    wanted = {store.write(r, store.find_folder(tmp_path, "m", "torch-1", r.parsed)) for r in mine}
-    opened: list[Path] = []
-    read = store.read
-    monkeypatch.setattr(store, "read", lambda path: (opened.append(Path(path)), read(path))[1])
+    for one in mine:
+        store.append(one, store.find_file(tmp_path, "m", "torch-1"))
+    parsed: list[str] = []
+    parse = store.parse
+
+    def listening(kind: type[Record], line: Line) -> Record:
+        record = parse(kind, line)
+        parsed.append(record.case)
+        return record
+
+    monkeypatch.setattr(Results, "machines", ["m"])  # looks for one readable record
+    monkeypatch.setattr(store, "parse", listening)
     done = framebench(
         "advise", "transformer/////tiny", "--budget", "1GiB", "--results", str(tmp_path), "--json"
     )
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout)["fitting"]
-    assert set(opened) == wanted
+    assert sorted(parsed) == sorted(record.case for record in mine)
 
 
 def test_the_command_waits_for_no_heavy_import() -> None:

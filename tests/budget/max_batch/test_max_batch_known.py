@@ -36,7 +36,7 @@ def saved(results: Path, version: int = protocol.VERSION, **changes: object) -> 
     fit = Fit(case=TRAIN.id, budget_bytes=8 * MIB, **fields)  # type: ignore[arg-type]
     store.write(
         fit, make_folder_path(results, TRAIN, 8 * MIB, read_machine_name(), describe("torch"))
-    )  # type: ignore[arg-type]
+    )
     return fit
 
 

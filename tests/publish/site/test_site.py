@@ -30,6 +30,7 @@ from tests.accessibility import dead_links
 from tests.fake_records import in_blocks
 from tests.pages import EVIL, EVIL_MACHINE, Page, everything, keep, made
 from tests.processes import ROOT
+from tests.record_files import list_files, load_fields, plant
 from tests.sample_records import RESULTS
 
 
@@ -213,10 +214,10 @@ def test_hostile_records_are_escaped(site: Path) -> None:
 
 def test_a_case_id_with_path_parts_writes_no_page(tmp_path: Path) -> None:
     keep(tmp_path / "results", iter([made("fp32", 2**20, [1.0, 1.0])]))
-    file = next((tmp_path / "results").rglob("*.json"))
-    evil = json.loads(file.read_text()) | {"case": "../../../../x/torch/train/fp32/b4/tiny"}
-    (file.parent / "evil.json").write_text(json.dumps(evil))
-    with pytest.warns(store.RecordWarning, match=r"evil\.json"):
+    (file,) = list_files(tmp_path / "results")
+    (fields,) = load_fields(file)
+    plant(file, json.dumps(fields | {"case": "../../../../x/torch/train/fp32/b4/tiny"}))
+    with pytest.warns(store.RecordWarning, match=rf"{file.name}:2: "):
         pages = build(Results(tmp_path / "results"), tmp_path / "a" / "site")
     assert all(page.is_relative_to(tmp_path / "a" / "site") for page in pages)
     assert [p.name for p in (tmp_path / "a").iterdir()] == ["site"]

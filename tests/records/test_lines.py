@@ -1,0 +1,239 @@
+"""Lines that are appended survive whatever ends the process that appends: each is there or not."""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from framebench.records import lines, store
+from framebench.records.lines import BadRecord, Line, RecordWarning, append_line, read_lines
+from tests.processes import ROOT, small_disk
+
+ONE, TWO, THREE = (json.dumps({"number": number, "text": "x" * 100}) for number in (1, 2, 3))
+# Appends THREE in a process that ends by SIGKILL within the call of this number among those that
+# change a file or the disk. Half of what it was to write is written, as where a machine stops.
+KILLED = """
+import os, signal, sys
+from pathlib import Path
+from framebench.records import lines
+
+calls, fatal = 0, int(sys.argv[3])
+
+def watch(name):
+    call = getattr(os, name)
+    def watched(handle, *arguments):
+        global calls
+        calls += 1
+        if calls == fatal and name == "write":
+            call(handle, arguments[0][:len(arguments[0]) // 2])
+        if calls == fatal:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return call(handle, *arguments)
+    setattr(os, name, watched)
+
+for name in ("open", "write", "fsync", "ftruncate", "mkdir", "replace", "rename", "close"):
+    watch(name)
+lines.append_line(sys.argv[2], Path(sys.argv[1]))
+print(calls)
+"""
+
+
+def append_until_killed(file: Path, fatal: int) -> subprocess.CompletedProcess[str]:
+    """Append THREE in a process that is killed within its call of this number."""
+    command = [sys.executable, "-c", KILLED, str(file), THREE, str(fatal)]
+    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
+
+
+def read_texts(file: Path) -> list[str]:
+    """Return the lines of a file that have no fault."""
+    return [line.text.decode().strip() for line in read_lines(file) if not line.fault]
+
+
+def leave_whole(file: Path) -> None:
+    """Leave a file of two lines."""
+    for text in (ONE, TWO):
+        append_line(text, file)
+
+
+def leave_torn(file: Path) -> None:
+    """Leave a file of two lines, and the beginning of another."""
+    leave_whole(file)
+    with file.open("a") as opened:
+        opened.write(THREE[:50])
+
+
+def leave_without_end(file: Path) -> None:
+    """Leave a file of two lines, the last of which lacks its end."""
+    leave_whole(file)
+    os.truncate(file, file.stat().st_size - 1)
+
+
+def leave_nothing(file: Path) -> None:
+    """Leave no file, and no folder for it."""
+
+
+@pytest.mark.parametrize("leave", [leave_nothing, leave_whole, leave_torn, leave_without_end])
+@pytest.mark.filterwarnings("ignore::framebench.records.lines.RecordWarning")
+def test_a_kill_at_any_call_loses_no_line_and_the_next_append_goes_on(
+    leave: Callable[[Path], None], tmp_path: Path
+) -> None:
+    for fatal in range(1, 100):
+        file = tmp_path / str(fatal) / "records" / "m" / "torch-1.jsonl"
+        leave(file)
+        before = read_texts(file) if file.exists() else []
+        done = append_until_killed(file, fatal)
+        after = read_texts(file) if file.exists() else []
+        assert after in (before, [*before, THREE])
+        if done.returncode == 0:  # it has fewer calls than that
+            assert after == [*before, THREE]
+            assert int(done.stdout) >= 4
+            return
+        assert done.returncode == -signal.SIGKILL, done.stderr
+        append_line(ONE, file)
+        assert read_texts(file) == [*after, ONE]
+        assert file.read_bytes().count(b"\n") == len(after) + 1, "nothing is left of the torn one"
+    pytest.fail("it never came to an end")
+
+
+def test_a_torn_last_line_is_named_and_removed_by_the_next_append(tmp_path: Path) -> None:
+    file = tmp_path / "torn.jsonl"
+    leave_torn(file)
+    *_, last = read_lines(file)
+    assert last == Line(f"{file}:3", THREE[:50].encode(), "cut off, as where a process was killed")
+    with pytest.raises(BadRecord, match=r"torn\.jsonl:3: cut off"):
+        store.parse(store.Record, last)
+    with pytest.warns(RecordWarning, match="its last line was cut off; the 50 bytes of it"):
+        append_line(THREE, file)
+    assert read_texts(file) == [ONE, TWO, THREE]
+
+
+def test_a_line_that_lacks_only_its_end_is_a_line(tmp_path: Path) -> None:
+    file = tmp_path / "a.jsonl"
+    leave_without_end(file)
+    assert read_texts(file) == [ONE, TWO]
+    append_line(THREE, file)
+    assert read_texts(file) == [ONE, TWO, THREE]
+
+
+def test_a_line_may_have_other_characters_that_end_lines(tmp_path: Path) -> None:
+    text = json.dumps("a\u2028b\u2029c\x85d\x0ce", ensure_ascii=False)
+    for _ in range(2):
+        append_line(text, tmp_path / "a.jsonl")
+    assert read_texts(tmp_path / "a.jsonl") == [text, text]
+
+
+def test_two_writers_wait_for_each_other(tmp_path: Path) -> None:
+    file = tmp_path / "shared.jsonl"
+    program = (
+        "import sys; from pathlib import Path; from framebench.records.lines import append_line\n"
+        "for number in range(50): append_line(sys.argv[2] + 'x' * 5000, Path(sys.argv[1]))"
+    )
+    writers = []
+    for name in ("a", "b", "c"):
+        command = [sys.executable, "-c", program, str(file), name]
+        writers.append(subprocess.Popen(command, cwd=ROOT))
+    assert [writer.wait() for writer in writers] == [0, 0, 0]
+    written = sorted(file.read_text().splitlines())
+    assert written == sorted(name + "x" * 5000 for name in "abc" for _ in range(50))
+
+
+def test_a_full_disk_leaves_the_lines_that_were_there(tmp_path: Path) -> None:
+    text = json.dumps("x" * 5000)
+    with small_disk(tmp_path / "disk", "size=64k") as disk:
+        file = disk / "m" / "torch-1.jsonl"
+        written = fill(file, text)
+        assert written > 0
+        assert read_texts(file) == [text] * written
+        assert file.read_bytes().endswith(b"\n")
+        with pytest.raises(OSError, match="No space left on device"):
+            append_line(text, file)
+        assert read_texts(file) == [text] * written
+        append_line(ONE, file)  # for which there is room
+        assert read_texts(file) == [text] * written + [ONE]
+
+
+def fill(file: Path, text: str) -> int:
+    """Append a line until the disk is full, and return how often that could be done."""
+    for written in range(1000):
+        try:
+            append_line(text, file)
+        except OSError:
+            return written
+    return pytest.fail("the disk has no end")
+
+
+def test_ctrl_c_takes_back_no_line_that_was_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Others may have read it."""
+    file = tmp_path / "a.jsonl"
+
+    def interrupt(handle: int) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(lines.os, "fsync", interrupt)
+    with pytest.raises(KeyboardInterrupt):
+        append_line(ONE, file)
+    assert read_texts(file) == [ONE]
+
+
+@pytest.mark.parametrize("call", ["write", "fsync"])
+def test_a_call_that_fails_leaves_the_file_as_it_was(
+    call: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = tmp_path / "a.jsonl"
+    leave_whole(file)
+    before = file.read_bytes()
+    write = os.write
+
+    def fail(handle: int, *text: memoryview) -> int:
+        if text:
+            write(handle, text[0][:10])
+        raise OSError(errno.EIO, "broken")
+
+    monkeypatch.setattr(lines.os, call, fail)
+    with pytest.raises(OSError, match="broken"):
+        append_line(THREE, file)
+    assert file.read_bytes() == before
+
+
+def test_nothing_is_written_through_a_link_or_into_a_pipe(tmp_path: Path) -> None:
+    victim = tmp_path / "victim"
+    victim.write_text("precious")
+    link, pipe = tmp_path / "link.jsonl", tmp_path / "pipe.jsonl"
+    link.symlink_to(victim)
+    os.mkfifo(pipe)
+    for file in (link, pipe, tmp_path):
+        with pytest.raises(OSError, match=file.name):
+            append_line(ONE, file)
+    assert victim.read_text() == "precious"
+
+
+def test_a_line_that_nobody_would_read_is_not_written(tmp_path: Path) -> None:
+    with pytest.raises(OSError, match="1,048,577 bytes, where at most 1,048,576 are read"):
+        append_line("x" * lines.MOST_BYTES, tmp_path / "a.jsonl")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_line_that_is_too_long_does_not_take_down_the_others(tmp_path: Path) -> None:
+    file = tmp_path / "a.jsonl"
+    file.write_text(ONE + "\n" + "x" * (3 * lines.MOST_BYTES) + "\n" + TWO + "\n")
+    first, long, last = read_lines(file)
+    assert (first.text.decode(), last.text.decode()) == (ONE + "\n", TWO + "\n")
+    assert long == Line(f"{file}:2", b"", "more than 1,048,576 bytes in a line")
+
+
+def test_a_file_of_bad_lines_does_not_hold_up_its_reader(tmp_path: Path) -> None:
+    file = tmp_path / "a.jsonl"
+    file.write_text("{}\n" * (store.MOST_BAD + 100))
+    found = list(store.parse_file(store.Record, file))
+    assert len(found) == store.MOST_BAD + 1
+    assert str(found[-1][1]) == f"{file}: 10,000 lines are no records; the rest was not read"
