@@ -1,4 +1,8 @@
-"""Article C, a thread that prints what `torch.cuda` has allocated and reserved, every second."""
+"""Article C, a thread that prints what `torch.cuda` has allocated and reserved, every second.
+
+Work is done meanwhile. The control does the same work after a call of the script that is made
+without a thread of its own.
+"""
 
 import json
 import threading
@@ -7,6 +11,8 @@ from contextlib import redirect_stdout
 from io import StringIO
 
 import torch
+
+WORK_S = 2.5
 
 
 def monitor_memory(interval=1):
@@ -17,15 +23,34 @@ def monitor_memory(interval=1):
         time.sleep(interval)
 
 
+def work(results):
+    """Make a tensor every tenth of a second."""
+    started = time.monotonic()
+    while time.monotonic() - started < WORK_S:
+        results.append(torch.randn(64, 64, device=device))
+        time.sleep(0.1)
+
+
+def monitor_and_work(results):
+    """Call the script in the thread that works."""
+    monitor_memory()
+    work(results)
+
+
 device = "cuda" if torch.cuda.is_available() else "cpu"
-printed = StringIO()
+printed, results, control_results = StringIO(), [], []
 with redirect_stdout(printed):
     threading.Thread(target=monitor_memory, daemon=True).start()
-    held = []
-    started = time.monotonic()
-    while time.monotonic() - started < 2.5:
-        held.append(torch.randn(64, 64, device=device))
-        time.sleep(0.1)
-lines = printed.getvalue().splitlines()
+    work(results)
+    lines = printed.getvalue().splitlines()
+    control = threading.Thread(target=monitor_and_work, args=(control_results,), daemon=True)
+    control.start()
+    control.join(WORK_S)
 most = max(float(line.split()[1].removesuffix("MB,")) for line in lines)
-print(json.dumps({"readings": len(lines), "most": most * 1024**2}))
+found = {
+    "readings": len(lines),
+    "most": most * 1024**2,
+    "rounds": len(results),
+    "rounds_without_thread": len(control_results),
+}
+print(json.dumps(found))

@@ -8,7 +8,7 @@ from framebench.claims.claim import Advice, Claim
 from framebench.claims.entries import Line, format_effect, span
 from framebench.claims.rule import UNMET
 
-NONE = "None: the arms do not carry one."
+NONE = "None: the comparisons support none."
 
 
 def choose_advice(claim: Claim, lines: Sequence[Line]) -> str:
@@ -21,19 +21,11 @@ def choose_advice(claim: Claim, lines: Sequence[Line]) -> str:
 
 
 def find_supporting(advice: Advice, lines: Sequence[Line]) -> list[Line]:
-    """Return the lines that advice rests on.
-
-    Those that were tried and can have no number are left out: they are named among the remarks.
-    """
+    """Return the lines that advice rests on, with those that have no number."""
+    lines = [line for line in lines if line.verdict != UNMET]
     if advice.measurements:
-        named = [line for line in lines if advice.measurements in line.name]
-    else:
-        named = [line for line in lines if line.decides]
-    return [
-        line
-        for line in named
-        if line.verdict != UNMET and (line.value is not None or not line.tried)
-    ]
+        return [line for line in lines if advice.measurements in line.name]
+    return [line for line in lines if line.decides]
 
 
 def is_supported(advice: Advice, lines: Sequence[Line]) -> bool:
@@ -73,4 +65,5 @@ def describe_advice(advice: Advice, lines: Sequence[Line]) -> str:
         most_arm=most.name,
     )
     agreeing = sum(line.sign == sign for line in lines)
-    return f"{text} ({agreeing} of {len(lines)} {'arm' if len(lines) == 1 else 'arms'}.)"
+    comparisons = "comparison" if len(lines) == 1 else "comparisons"
+    return f"{text} ({agreeing} of {len(lines)} {comparisons}.)"

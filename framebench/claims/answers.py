@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -30,21 +31,26 @@ def find_device(text: str) -> str:
 
 
 def describe_for_device(entry: Entry, device: str) -> str:
-    """Return the verdict for a device in a sentence, and what others say in its place."""
+    """Return the verdict for a device in a sentence, and what others say in its place.
+
+    It says whether that was measured on the device, was planned for it, or is not known.
+    """
     if entry.verdict in ON_EVERY_DEVICE:
         return f"On every device: {entry.judged}."
     places = group_by_origin(entry.lines)
-    here = [place for place in places if is_of_device(place, device)]
-    if here:
-        return describe(here[0], places[here[0]])
-    others = [describe(place, lines) for place, lines in places.items()]
-    if not others:
-        unknown = entry.judged if entry.verdict in (UNMET, NOT_MEASURED) else "not known"
-        return f"On {device}: {unknown}."
+    for place, lines in places.items():
+        if is_of_device(place, device):
+            return describe(place, lines)
+    if not places:
+        unknown = entry.judged if entry.verdict in (UNMET, NOT_MEASURED) else "no measurement"
+        return f"On {device}: not known: {unknown}."
     if entry.transfers_to_gpu:
-        holds = "not measured there, but it holds on every device"
-        return f"On {device}: {entry.judged}, {entry.measured} ({holds}: {entry.why})."
-    return f"On {device}: not known. {' '.join(others)}"
+        return (
+            f"On {device}: {entry.judged}, {entry.measured} (not measured there, but it holds on "
+            f"every device: {entry.why})."
+        )
+    others = " ".join(describe(place, lines) for place, lines in places.items())
+    return f"On {device}: not known. {others}"
 
 
 def group_by_origin(lines: Sequence[Line]) -> dict[str, list[Line]]:
@@ -54,7 +60,7 @@ def group_by_origin(lines: Sequence[Line]) -> dict[str, list[Line]]:
     """
     places: dict[str, list[Line]] = {}
     for line in lines:
-        if (line.decides or line.aside) and line.verdict != UNMET and line.value is not None:
+        if (line.decides or line.set_aside) and line.verdict != UNMET and line.value is not None:
             places.setdefault(name_origin(line), []).append(line)
     ranks = {"measured": 0, "planned": 1, "on": 2}
     ordered = sorted(places, key=lambda place: ranks[place.split()[0]])
@@ -67,22 +73,23 @@ def name_origin(line: Line) -> str:
         return f"planned for {GPU}"
     if line.device == CPU:
         return "on a CPU"
-    return f"measured on {line.elsewhere or 'this GPU'}"
+    return f"measured on {line.other_machine or 'this GPU'}"
 
 
 def is_of_device(place: str, device: str) -> bool:
     """Return whether a place is the device that somebody asks about."""
-    if device == CPU:
-        return place == "on a CPU"
+    if CPU in (device, place.split()[-1].lower()):
+        return device == CPU and place == "on a CPU"
     chip = device.partition("-")[0]
-    return chip in place.lower()
+    return any(word.startswith(chip) for word in re.split("[ -]", place.lower()))
 
 
 def describe(place: str, lines: Sequence[Line]) -> str:
     """Return `Measured on nvidia-h200: confirmed, -38.9 % (-40.1 to -37.6).`"""
     counted = [replace(line, decides=True) for line in lines]
     verdict = summarize([line.verdict for line in counted])
-    kinds = dict.fromkeys(line.verdict for line in counted)
-    split = f" ({' and '.join(kinds)})" if verdict in DISAGREE else ""
-    name = f"{place[0].upper()}{place[1:]}"
-    return f"{name}: {verdict}{split}, {describe_numbers(verdict, counted)}."
+    text = f"{place[0].upper()}{place[1:]}: {verdict}"
+    if verdict in DISAGREE:
+        kinds = dict.fromkeys(line.verdict for line in counted)  # each once
+        text += f" ({' and '.join(kinds)})"
+    return f"{text}, {describe_numbers(verdict, counted)}."

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Literal
 
 from framebench.claims.measures import Measure
@@ -77,6 +78,9 @@ class Claim:
     place: Place | None = None  # None for what users report: the note has its link
     # the proof that it is true by definition; a measurement that says otherwise refutes it
     definition: str = ""
+    may: bool = False  # it says that something may be: one comparison that shows it is enough
+    # what a verdict means for this claim, where the word does not say it
+    means: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def name(self) -> str:

@@ -54,9 +54,7 @@ def claims(
     ] = False,
     evidence: Annotated[
         bool,
-        typer.Option(
-            help="With --run: also what is shown beside the verdicts and decides nothing."
-        ),
+        typer.Option(help="With --run: also what is shown without deciding a verdict."),
     ] = True,
     cases: Annotated[
         bool,
@@ -92,12 +90,35 @@ def claims(
     """
     from framebench.analysis.results import Results as Folder
     from framebench.claims import entries as ledger_entries
-    from framebench.claims.answers import UnknownDevice, find_device
     from framebench.claims.ledger import ledger
-    from framebench.claims.registry import REGISTRY, UnknownClaim
-    from framebench.claims.show import make_answer, make_detail, make_list, split_by_source
 
     queries = ids or []
+    chosen = choose_claims(queries, size)
+    device = choose_device(device)
+    failed = []
+    if run:
+        options = runner.Options(time_limit_s=time_limit)
+        failed = measure_missing(chosen, size, evidence, cases, blocks, options, results)
+    folder = Folder(results)  # read after measuring
+    entries = [] if machine or run else merge_ledgers(folder, size, queries)
+    if not entries:
+        if run and not machine:
+            machine = provenance.read_machine_name()
+        entries = ledger(folder, find_machine(folder, machine), size, queries)
+    if as_json:
+        echo(json.dumps([ledger_entries.as_json(entry) for entry in entries], indent=1))
+    else:
+        print_entries(entries, queries, device, everything)
+    raise typer.Exit(bool(failed))
+
+
+def choose_claims(queries: list[str], size: str) -> tuple[Claim, ...]:
+    """Return the claims that are asked for; a size or a claim that is not there ends the command.
+
+    Words that no claim has are named.
+    """
+    from framebench.claims.registry import REGISTRY, UnknownClaim
+
     sizes = sorted({profile.size for profile in profiles.PROFILES.values()})
     if size not in sizes:
         fail(f"no size {size!r}; sizes: {', '.join(sizes)}", 2)
@@ -105,67 +126,79 @@ def claims(
         chosen = REGISTRY.chosen(queries)
     except UnknownClaim as error:
         fail(str(error), 2)
-    try:
-        device = find_device(device) if device else ""
-    except UnknownDevice as error:
-        fail(str(error), 2)
     unknown = REGISTRY.list_unknown_words(queries)
     if unknown:
         say(f"no claim has {', '.join(unknown)}; shown are the claims with the other words")
-    failed = []
-    if run:
-        options = runner.Options(time_limit_s=time_limit)
-        failed = measure_missing(chosen, size, evidence, cases, blocks, options, results)
-    folder = Folder(results)  # read after measuring
-    entries = [] if machine or run else merge_ledgers(folder, size, queries)
-    where = provenance.read_machine_name() if run and not machine else find_machine(folder, machine)
-    entries = entries or ledger(folder, where, size, queries)
-    if as_json:
-        echo(json.dumps([ledger_entries.as_json(entry) for entry in entries], indent=1))
-        raise typer.Exit(bool(failed))
-    shown = choose_answers(entries, queries)
-    for entry in shown:
-        (make_detail(entry) if everything else make_answer(entry, device)).terminal(out)
-    entries = [entry for entry in entries if entry not in shown]
-    if entries:
-        for name in dict.fromkeys(entry.machine for entry in entries):
-            for part in split_by_source([entry for entry in entries if entry.machine == name]):
-                make_list(part).terminal(out)
-    raise typer.Exit(bool(failed))
+    return chosen
+
+
+def choose_device(text: str) -> str:
+    """Return the device that is asked for, empty if none is; an unknown one ends the command."""
+    from framebench.claims.answers import UnknownDevice, find_device
+
+    if not text:
+        return ""
+    try:
+        return find_device(text)
+    except UnknownDevice as error:
+        fail(str(error), 2)
+
+
+def print_entries(entries: list[Entry], queries: list[str], device: str, everything: bool) -> None:
+    """Print the answers with their comparisons, and the other claims as lists, by machine."""
+    from framebench.claims.show import make_answer, make_detail, make_list, split_by_source
+
+    answers = choose_answers(entries, queries)
+    for entry in answers:
+        table = make_detail(entry) if everything else make_answer(entry, device)
+        table.terminal(out)
+    by_machine: dict[str, list[Entry]] = {}
+    for entry in entries:
+        if entry not in answers:
+            by_machine.setdefault(entry.machine, []).append(entry)
+    for several in by_machine.values():
+        for part in split_by_source(several):
+            make_list(part).terminal(out)
 
 
 def choose_answers(entries: list[Entry], queries: list[str]) -> list[Entry]:
     """Return the entries that are shown with their comparisons: those of one id, or the best."""
     from framebench.claims.registry import ID
 
-    if len({entry.id for entry in entries}) == 1:
+    ids = {entry.id for entry in entries}
+    if len(ids) == 1:
         return entries
-    is_search = bool(queries) and not any(ID.match(query.upper()) for query in queries)
-    return entries[:1] if is_search else []
+    has_id = any(ID.match(query.upper()) for query in queries)
+    return entries[:1] if queries and not has_id else []
 
 
 def merge_ledgers(folder: Folder, size: str, queries: list[str]) -> list[Entry]:
-    """Return each claim as this machine has measured it, or else as the published one has, this
-    machine's first.
+    """Return each claim as this machine has measured it, or else as the published one has.
 
-    Empty where there are not both.
+    They stay in their order, the best match first. Empty where there are not both.
     """
     from framebench.claims.ledger import is_measured, ledger
+    from framebench.claims.store import SharedResults
 
     here = provenance.read_machine_name()
     others = [name for name in folder.machines if name != here]
     if here not in folder.machines or not others:
         return []
-    own, published = ledger(folder, here, size, queries), ledger(folder, others[0], size, queries)
-    merged = [mine if is_measured(mine) else theirs for mine, theirs in zip(own, published)]
-    count = sum(is_measured(entry) for entry in own)
-    rest = (
-        (f", has measured {count} of {len(merged)} claims; the others are those of {others[0]}")
-        if count < len(merged)
-        else ""
-    )
+    shared = SharedResults(folder.root)
+    own = ledger(folder, here, size, queries, shared)
+    published = ledger(folder, others[0], size, queries, shared)
+    merged = []
+    for mine, theirs in zip(own, published, strict=True):
+        merged.append(mine if is_measured(mine) else theirs)
+    measured = sum(map(is_measured, own))
+    rest = ""
+    if measured < len(merged):
+        rest = (
+            f", has measured {measured} of {len(merged)} claims; the others are those of "
+            f"{others[0]}"
+        )
     say(f"machine {here}, this one{rest}; --machine takes another's alone: {', '.join(others)}")
-    return sorted(merged, key=lambda entry: entry.machine != here)
+    return merged
 
 
 def measure_missing(
@@ -225,17 +258,24 @@ def measure_cases(
     Returns the ids of those that failed.
     """
     frameworks = {case.framework for case in missing.cases if not runner.explain_unsupported(case)}
-    ready = {name: environments.ensure(name, say=say) for name in FRAMEWORKS if name in frameworks}
-    for environment in ready.values():
-        environments.warm(environment, "standard", say)
-    pairs = [pair for pair in missing.pairs if not any(map(runner.explain_unsupported, pair))]
-    paired = [case for pair in pairs for case in pair]
-    timed = list(dict.fromkeys([*missing.timed, *paired]))
+    ready = {}
+    for name in FRAMEWORKS:
+        if name in frameworks:
+            ready[name] = environments.ensure(name, say=say)
+            environments.warm(ready[name], "standard", say)
+    pairs = []
+    timed = dict.fromkeys(missing.timed)  # each once, in order
+    for pair in missing.pairs:
+        if not any(map(runner.explain_unsupported, pair)):
+            pairs.append(pair)
+            timed |= dict.fromkeys(pair)
     failed = []
     for cases, times, together in ((timed, blocks, pairs), (missing.once, 1, [])):
         able = [case for case in cases if not runner.explain_unsupported(case)]
         statuses = measure_all(able, opened, ready, options, results, times, together)
-        failed += [case.id for case, status in zip(able, statuses) if status in BROKEN]
+        for case, status in zip(able, statuses, strict=True):
+            if status in BROKEN:
+                failed.append(case.id)
     if failed:
         say(f"these failed: {', '.join(failed)}")
     return failed
@@ -247,14 +287,9 @@ def plan_cases(cases: list[Case], results: Path) -> list[str]:
 
     if not cases:
         return []
-    hint = (
-        "; `framebench dev publish` puts them where claims read them"
-        if results == runner.RESULTS
-        else ""
-    )
+    hint = ""
+    if results == runner.RESULTS:
+        hint = "; `framebench dev publish` puts them where claims read them"
     say(f"{len(cases)} cases are planned for {GPU}{hint}")
-    return [
-        planned.case
-        for planned in planned_for(cases, GPU, results, say)
-        if planned.outcome == "failed"
-    ]
+    planned = planned_for(cases, GPU, results, say)
+    return [one.case for one in planned if one.outcome == "failed"]

@@ -11,7 +11,16 @@ from dataclasses import asdict, dataclass
 from statistics import median
 from typing import Any
 
-from framebench.claims.rule import DECIDED, DISAGREE, UNMET, Sign, Verdict, summarize
+from framebench.claims.claim import Claim
+from framebench.claims.rule import (
+    DECIDED,
+    DISAGREE,
+    UNMET,
+    Sign,
+    Verdict,
+    describe_disagreement,
+    summarize,
+)
 from framebench.strategies.strategy import FRAMEWORKS
 
 PLACE = re.compile(rf"\w+/({'|'.join(FRAMEWORKS)})\b")
@@ -28,7 +37,7 @@ class Line:
 
     id: str  # B2 memory/transformer/torch b4/cpu
     name: str  # of the measurement, and where
-    arm: str  # the name alone
+    measurement: str  # the name alone
     decides: bool  # or is informational
     verdict: Verdict
     form: str
@@ -43,13 +52,15 @@ class Line:
     ours: bool = False  # the claimed size is this suite's, of no article
     planned: bool = False  # or measured
     device: str = "cpu"  # that it was measured on, or planned for
-    aside: bool = False  # it would decide if a GPU's lines did not
-    elsewhere: str = ""  # the machine of its probe, or the GPU, where that is another one
-    unlike: str = ""  # how the two cases were compiled differently, apart from what is compared
+    set_aside: bool = False  # it would decide if a GPU's lines did not
+    other_machine: str = ""  # the machine of its probe, or the GPU, where that is another one
+    compiled_with: str = (
+        ""  # how the two cases were compiled differently, apart from what is compared
+    )
     cases: tuple[str, ...] = ()
     missing: tuple[str, ...] = ()  # cases without records
     # and one of them was measured, and has no numbers: repeated it would have none
-    tried: bool = False
+    was_tried: bool = False
     also: str = ""  # the instrument, and what another of the same records says
     remark: str = ""  # why there is no number, or what precondition is not met
     records: tuple[str, ...] = ()
@@ -62,10 +73,8 @@ class Line:
         """
         if self.value is None or self.is_bounded:
             return format_effect(self.value, self.low, self.high, self.form)
-        return (
-            f"{format_number(self.value, self.form)} (one draw: no interval between blocks or "
-            "processes)"
-        )
+        number = format_number(self.value, self.form)
+        return f"{number} (one draw: no interval between blocks or processes)"
 
     @property
     def number(self) -> str:
@@ -80,18 +89,18 @@ class Line:
     @property
     def label(self) -> str:
         """The measurement's name without its workload and framework."""
-        return " ".join(self.arm.replace(self.place, "", 1).split())
+        return " ".join(self.measurement.replace(self.place, "", 1).split())
 
     @property
     def place(self) -> str:
         """Workload and framework, `unet3d/jax`; empty of another program."""
-        found = PLACE.search(self.arm)
+        found = PLACE.search(self.measurement)
         return found[0] if found else ""
 
     @property
     def on_other_gpu(self) -> bool:
         """Whether a GPU has measured it, and the row's machine has not."""
-        return bool(self.elsewhere and self.cases)
+        return bool(self.other_machine and self.cases)
 
     @property
     def is_bounded(self) -> bool:
@@ -130,7 +139,7 @@ class Entry:
     why: str  # or why not
     # who disagrees or what is not met, what is missing, and facts from documents
     reasons: tuple[str, ...]
-    arms_told: tuple[str, ...]  # measurements of GPUs and informational ones, in words
+    also_shown: tuple[str, ...]  # measurements of GPUs and informational ones, in words
     command: str  # what would measure what is missing; empty if nothing is
     records: tuple[str, ...]
     lines: tuple[Line, ...]
@@ -147,7 +156,7 @@ class Entry:
     @property
     def remark(self) -> str:
         """What stands below a row."""
-        return " ".join((*self.reasons, *self.arms_told))
+        return " ".join((*self.reasons, *self.also_shown))
 
     @property
     def judged(self) -> str:
@@ -174,14 +183,22 @@ def describe_numbers(verdict: Verdict, lines: Sequence[Line]) -> str:
     if not alike:
         return "-"
     form = alike[0].form
-    value, low, high = span(alike)
     if verdict in DISAGREE:
-        values = [line.value for line in lines if line.form == form and line.value is not None]
-        least, most = format_number(min(values), form), format_number(max(values), form)
-        return f"{least.partition(' ')[0]} to {most}" if least != most else least
+        return describe_ends([line for line in lines if line.form == form])
+    value, low, high = span(alike)
     if value is not None and low is None:
         return f"{format_number(value, form)} (single draws: no interval)"
     return format_effect(value, low, high, form)
+
+
+def describe_ends(lines: Sequence[Line]) -> str:
+    """Return the least and the greatest number of lines of one form: `-38.2 to +4.0 %`."""
+    values = [line.value for line in lines if line.value is not None]
+    least = format_number(min(values), lines[0].form)
+    most = format_number(max(values), lines[0].form)
+    if least == most:
+        return least
+    return f"{least.partition(' ')[0]} to {most}"  # the unit once
 
 
 def select_alike(verdict: Verdict, lines: Sequence[Line]) -> list[Line]:
@@ -190,49 +207,76 @@ def select_alike(verdict: Verdict, lines: Sequence[Line]) -> list[Line]:
     Of a decided verdict these are the decided ones: the others are named with their own numbers.
     """
     alike = [line for line in lines if line.form == lines[0].form]
-    if verdict in DECIDED:
-        alike = [line for line in alike if line.verdict in DECIDED] or alike
-    return [line for line in alike if line.is_bounded] or alike
+    decided = [line for line in alike if line.verdict in DECIDED]
+    if verdict in DECIDED and decided:
+        alike = decided
+    bounded = [line for line in alike if line.is_bounded]
+    return bounded or alike
 
 
 def join_verdicts(verdicts: Iterable[Verdict]) -> str:
     """Return `confirmed or larger than claimed`, in the order of a growing gain."""
     possible = set(verdicts)
     kinds = [verdict for verdict in DECIDED if verdict in possible]
-    return f"anything from {kinds[0]} to {kinds[-1]}" if len(kinds) > 2 else " or ".join(kinds)
+    if len(kinds) > 2:
+        return f"anything from {kinds[0]} to {kinds[-1]}"
+    return " or ".join(kinds)
 
 
-def qualify(verdict: Verdict, lines: Sequence[Line], transfers_to_gpu: bool) -> str:
+def qualify(verdict: Verdict, lines: Sequence[Line], claim: Claim) -> list[str]:
     """Return what restricts a verdict.
 
-    That is what is left open, the sides of a disagreement, which devices say something else, and
-    that it is a CPU's result alone.
+    That is what it means for this claim, what is left open, the sides of a disagreement, which
+    devices say something else, and that it is a CPU's result or a plan's alone.
     """
     numbers = with_numbers(lines)
     if verdict not in (*DECIDED, *DISAGREE, "undecided") or not numbers:
-        return ""
+        return []
+    qualifiers = [claim.means[verdict]] if verdict in claim.means else []
     places = group_by_place(lines)
-    if verdict == "undecided":
-        qualifiers = describe_open(numbers, places)
+    if claim.may and verdict == "confirmed":
+        qualifiers += describe_part(numbers)
+    elif verdict == "undecided":
+        qualifiers += describe_open(numbers, places) + describe_set_aside(lines)
     else:
-        qualifiers = describe_places(verdict, numbers, places)
-    is_of_cpu = not transfers_to_gpu and all(line.device == "cpu" for line in numbers)
-    if is_of_cpu and not any(text.endswith("on a CPU") for text in qualifiers):
+        qualifiers += describe_places(verdict, numbers, places)
+    said = "; ".join(qualifiers)
+    if all(line.planned for line in numbers) and "planned" not in said:
+        qualifiers.append("planned")
+    is_of_cpu = all(line.device == "cpu" for line in numbers)
+    if is_of_cpu and not claim.transfers_to_gpu and "on a CPU" not in said:
         qualifiers.append("on a CPU")
-    return "; ".join(qualifiers)
+    return qualifiers
+
+
+def describe_part(numbers: Sequence[Line]) -> list[str]:
+    """Return in how many comparisons a claim that something may be is confirmed, if not in all."""
+    confirmed = sum(line.verdict in ("confirmed", "larger than claimed") for line in numbers)
+    if confirmed == len(numbers):
+        return []
+    return [f"in {confirmed} of {len(numbers)} comparisons"]
+
+
+def describe_set_aside(lines: Sequence[Line]) -> list[str]:
+    """Return what a CPU's comparisons say where a GPU's decide."""
+    aside = [line for line in lines if line.set_aside and line.value is not None]
+    return [f"{describe_spread(aside)} on a CPU, which does not decide"] if aside else []
 
 
 def describe_open(numbers: Sequence[Line], places: dict[str, list[Line]]) -> list[str]:
     """Return what is left open, or in each of several places."""
     if len(places) < 2:
-        return list(filter(None, [describe_alone(numbers)]))
+        alone = describe_alone(numbers)
+        return [alone] if alone else []
     texts = []
     for place, lines in places.items():
         missing = sum(line.value is None for line in lines)
+        if missing == 0:
+            texts.append(f"{describe_alone(lines)} {place}")
+            continue
         # nothing is decided where as many are missing as there are
         alone = "undecided" if 2 * missing >= len(lines) else describe_alone(lines)
-        gaps = f", {missing} of {len(lines)} arms missing" if missing else ""
-        texts.append(f"{alone} {place}{gaps}")
+        texts.append(f"{alone} {place}, {missing} of {len(lines)} comparisons missing")
     return texts
 
 
@@ -241,20 +285,23 @@ def describe_alone(lines: Sequence[Line]) -> str:
     alone = summarize([line.verdict for line in lines])
     if alone != "undecided":
         return alone
-    return join_verdicts(verdict for line in lines for verdict in (line.left or (line.verdict,)))
+    possible: list[Verdict] = []
+    for line in lines:
+        possible += line.left or (line.verdict,)
+    return join_verdicts(possible) or f"single draws, {describe_ends(lines)}"
 
 
 def describe_places(
     verdict: Verdict, numbers: Sequence[Line], places: dict[str, list[Line]]
 ) -> list[str]:
     """Return the sides of a disagreement, or which places say something else than the verdict."""
-    others = {place: describe_spread(lines) for place, lines in places.items()}
-    texts = [f"{other} {place}" for place, other in others.items() if other != verdict]
-    if verdict not in DISAGREE:
-        return texts
-    if len(set(others.values())) < 2 and len(places) != 1:  # everywhere, or of no case
+    if verdict in DISAGREE and not places:  # programs, which have names of their own
+        return [describe_disagreement((line.measurement, line.verdict) for line in numbers)]
+    verdicts = {place: describe_spread(lines) for place, lines in places.items()}
+    is_same_everywhere = len(set(verdicts.values())) == 1 and len(places) > 1
+    if verdict in DISAGREE and is_same_everywhere:
         return [describe_spread(numbers)]
-    return texts
+    return [f"{said} {place}" for place, said in verdicts.items() if said != verdict]
 
 
 def describe_spread(lines: Sequence[Line]) -> str:
@@ -264,13 +311,13 @@ def describe_spread(lines: Sequence[Line]) -> str:
     kinds = [verdict for verdict in DECIDED if verdict in verdicts]
     if alone not in DISAGREE or not kinds:
         return alone
-    return " and ".join(kinds) if len(kinds) < 3 else join_verdicts(kinds)
+    return join_verdicts(kinds) if len(kinds) > 2 else " and ".join(kinds)
 
 
 def group_by_place(lines: Sequence[Line]) -> dict[str, list[Line]]:
     """Return the lines that decide, or would if they had a number, of each device that has one.
 
-    A GPU's plans are told apart from what was measured where all of its lines are plans.
+    A GPU's plans are distinguished from what was measured where all of its lines are plans.
     """
     devices: dict[str, list[Line]] = {}
     for line in lines:
@@ -278,9 +325,12 @@ def group_by_place(lines: Sequence[Line]) -> dict[str, list[Line]]:
             devices.setdefault(line.device, []).append(line)
     places = {}
     for device, several in devices.items():
-        if with_numbers(several):
-            planned = ", planned" if all(line.planned for line in several) else ""
-            places[f"on a {device.upper()}{planned}"] = several
+        if not with_numbers(several):
+            continue
+        place = f"on a {device.upper()}"
+        if all(line.planned for line in several):
+            place += ", planned"
+        places[place] = several
     return places
 
 
@@ -299,14 +349,21 @@ def format_effect(value: float | None, low: float | None, high: float | None, fo
         return "-"
     if low is None or high is None:
         return "no interval"
-    unit = UNITS.get(form, "")
-    null = 1 if form == "change" else 0
-    numbers = [100 * (number - null) if unit else number for number in (value, low, high)]
-    sign = "+" if form == "change" else ""
+    numbers = [to_unit(number, form) for number in (value, low, high)]
     digits = count_digits(form, numbers[0], numbers[2])
-    texts = [f"{number:{sign},.{digits}f}" for number in numbers]
-    interval = f" ({texts[1]} to {texts[2]})" if len(set(texts)) > 1 else ""
-    return f"{texts[0]}{unit}{interval}"
+    sign = "+" if form == "change" else ""
+    middle, least, most = (f"{number:{sign},.{digits}f}" for number in numbers)
+    text = f"{middle}{UNITS.get(form, '')}"
+    if middle == least == most:
+        return text
+    return f"{text} ({least} to {most})"
+
+
+def to_unit(value: float, form: str) -> float:
+    """Return a number in the unit of its form: per cent of change from a ratio."""
+    if form == "change":
+        return 100 * (value - 1)
+    return 100 * value if form in UNITS else value
 
 
 def count_digits(form: str, value: float, high: float) -> int:
@@ -321,12 +378,13 @@ def count_digits(form: str, value: float, high: float) -> int:
 def span(lines: Sequence[Line]) -> tuple[float | None, float | None, float | None]:
     """Return the median, the lowest and the highest end; no ends where a line has none."""
     values = [line.value for line in lines if line.value is not None]
+    if not values:
+        return None, None, None
     lows = [line.low for line in lines if line.low is not None]
     highs = [line.high for line in lines if line.high is not None]
-    middle = median(values) if values else None
-    if not values or min(len(lows), len(highs)) < len(lines):
-        return middle, None, None
-    return middle, min(lows), max(highs)
+    if len(lows) < len(lines) or len(highs) < len(lines):
+        return median(values), None, None
+    return median(values), min(lows), max(highs)
 
 
 def as_json(entry: Entry) -> dict[str, Any]:
@@ -334,13 +392,11 @@ def as_json(entry: Entry) -> dict[str, Any]:
 
     `measured`, `low` and `high` are numbers; `lines` has the measurements.
     """
-    fields = asdict(entry) | {
-        "measured": entry.value,
-        "text": entry.measured,
-        "remark": entry.remark,
-    }
-    return fields | {
-        "lines": [
-            asdict(line) | {"measured": line.value, "text": line.measured} for line in entry.lines
-        ]
-    }
+    fields = asdict(entry)
+    fields["measured"] = entry.value
+    fields["text"] = entry.measured
+    fields["remark"] = entry.remark
+    for line, fields_of_line in zip(entry.lines, fields["lines"], strict=True):
+        fields_of_line["measured"] = line.value
+        fields_of_line["text"] = line.measured
+    return fields

@@ -50,16 +50,15 @@ def make_line(claim: Claim, measurement: Measurement, machine: MachineResults, s
     """
     here = find_conditions(measurement.measure, machine, size)
     line = replace(judge(claim, measurement, machine, size), device=here.device)
-    unmet = ""
-    if line.decides:
-        unmet = claim.needs.describe_unmet(here)
-    if (
-        not unmet
-        and machine.is_cpu_only
-        and any(Case.from_id(case).support.gpu for case in line.missing)
-    ):
+    unmet = claim.needs.describe_unmet(here) if line.decides else ""
+    if not unmet and machine.is_cpu_only and needs_gpu(line.missing):
         unmet = "needs a GPU"
     return replace(line, verdict=UNMET, remark=unmet) if unmet else line
+
+
+def needs_gpu(case_ids: Iterable[str]) -> bool:
+    """Return whether one of these cases exists on a GPU only."""
+    return any(Case.from_id(case_id).support.gpu for case_id in case_ids)
 
 
 def find_conditions(measure: Measure, machine: MachineResults, size: str) -> Conditions:
@@ -67,19 +66,24 @@ def find_conditions(measure: Measure, machine: MachineResults, size: str) -> Con
     if measure.is_planned:
         return Conditions(FULL_SIZE, "gpu", gpu=GPU)
     cases = measure.cases(size)
-    origins = [record.provenance for case in cases for record in machine.records(case)]
+    origins = []
+    for case in cases:
+        origins += [record.provenance for record in machine.records(case)]
     probed = machine.probe(measure.probe) if measure.probe else None
     if probed:
         origins.append(probed.provenance)
-    gpus = [origin.hardware["device"] for origin in origins if device_of(origin) == "gpu"]
-    would_need_gpu = (
-        not origins and not machine.is_cpu_only and any(case.support.gpu for case in cases)
-    )
+    gpu = ""
+    for origin in origins:
+        if device_of(origin) == "gpu":
+            gpu = gpu or str(origin.hardware["device"])
+    is_on_gpu = bool(gpu)
+    if not origins and not machine.is_cpu_only:  # nothing was measured: where would it be?
+        is_on_gpu = bool(cases)
     return Conditions(
         size=cases[0].size if cases else "",
-        device="gpu" if gpus or would_need_gpu else "cpu",
+        device="gpu" if is_on_gpu else "cpu",
         cpu_flags=find_cpu_flags(origins),
-        gpu=str(gpus[0]) if gpus else "",
+        gpu=gpu,
     )
 
 
@@ -88,27 +92,48 @@ def find_cpu_flags(origins: Sequence[Provenance]) -> frozenset[str] | None:
 
     None where one does not tell.
     """
-    flags = [
-        frozenset(origin.hardware["bfloat16"])
-        for origin in origins
-        if "bfloat16" in origin.hardware
-    ]
-    if not flags or len(flags) < len(origins):
-        return None
-    return frozenset.intersection(*flags)
+    flags = []
+    for origin in origins:
+        if "bfloat16" not in origin.hardware:
+            return None
+        flags.append(frozenset(origin.hardware["bfloat16"]))
+    return frozenset.intersection(*flags) if flags else None
 
 
 def judge(claim: Claim, measurement: Measurement, machine: MachineResults, size: str) -> Line:
     """Return a measurement judged by its numbers alone."""
+    line = make_blank_line(claim, measurement, machine, size)
+    if line.missing:
+        return line
+    reason = explain_unusable(line, machine)
+    if reason:
+        return replace(line, was_tried=True, remark=reason)
+    try:
+        reserved = judge_reserved(line, measurement, machine, size)
+        return reserved or with_effect(line, measurement.measure.effect(machine, size), measurement)
+    except DoesNotRun as error:
+        return replace(line, verdict=DOES_NOT_RUN, remark=f"{line.name}: {error}")
+    except NoNumber as error:
+        return replace(line, remark=str(error))
+
+
+def make_blank_line(
+    claim: Claim, measurement: Measurement, machine: MachineResults, size: str
+) -> Line:
+    """Return a line without number and verdict: its cases, and which of them have no records."""
     measure, target = measurement.measure, measurement.target
     cases = measure.planned_cases() if measure.is_planned else measure.cases(size)
-    missing = [] if measure.is_planned else [case for case in cases if not machine.records(case)]
-    failures = {case.id: machine.failure(case) for case in missing}
+    missing = {}  # by case the status of a record that failed; empty if there is none
+    if not measure.is_planned:
+        for case in cases:
+            if not machine.records(case):
+                missing[case.id] = machine.failure(case)
+    failures = [f"{case}: {failure}" for case, failure in missing.items() if failure]
     name = f"{measurement.name} {measure.describe_place(size)}".strip()
-    blank = Line(
+    return Line(
         id=f"{claim.name}/{name}",
         name=name,
-        arm=measurement.name,
+        measurement=measurement.name,
         decides=measurement in claim.deciding or stands_for_plan(measure, claim.deciding, size),
         verdict=NOT_MEASURED,
         form=measure.form,
@@ -117,33 +142,31 @@ def judge(claim: Claim, measurement: Measurement, machine: MachineResults, size:
         claimed=target.value,
         ours=target.ours,
         planned=measure.is_planned,
-        elsewhere=machine.other_machine(measure.probe),
-        unlike="" if missing else machine.describe_options(measure.cases(size)),
+        other_machine=machine.other_machine(measure.probe),
+        compiled_with="" if missing else machine.describe_options(measure.cases(size)),
         cases=tuple(case.id for case in cases),
-        missing=tuple(failures),
-        tried=any(failures.values()),
-        remark="; ".join(f"{case}: {failure}" for case, failure in failures.items() if failure),
+        missing=tuple(missing),
+        was_tried=bool(failures),
+        remark="; ".join(failures),
         records=tuple(list_files(measure, machine, [] if missing else cases)),
     )
-    if missing:
-        return blank
-    wrong = [case.id for case in measure.planned_cases() if machine.is_wrong_everywhere(case)]
-    if wrong:
-        reason = f"wrong wherever this step ran, so that a plan decides nothing: {', '.join(wrong)}"
-        return replace(blank, tried=True, remark=reason)
-    idle = [case.id for case in cases if not measure.is_planned and not machine.is_proven(case)]
-    if idle:
-        return replace(
-            blank, tried=True, remark=f"the strategy was not seen at work in {', '.join(idle)}"
-        )
-    try:
-        return judge_reserved(blank, measurement, machine, size) or with_effect(
-            blank, measure.effect(machine, size), measurement
-        )
-    except DoesNotRun as error:
-        return replace(blank, verdict=DOES_NOT_RUN, remark=f"{name}: {error}")
-    except NoNumber as reason:
-        return replace(blank, remark=str(reason))
+
+
+def explain_unusable(line: Line, machine: MachineResults) -> str:
+    """Return why records or plans that are there give no number; empty if they do."""
+    cases = [Case.from_id(case) for case in line.cases]
+    if line.planned:
+        wrong = [case.id for case in cases if machine.is_wrong_everywhere(case)]
+        if wrong:
+            return f"wrong wherever this step ran, so that a plan decides nothing: {join(wrong)}"
+        return ""
+    unproven = [case.id for case in cases if not machine.is_proven(case)]
+    return f"the strategy's effect is not confirmed in {join(unproven)}" if unproven else ""
+
+
+def join(names: Iterable[str]) -> str:
+    """Return names with commas between them."""
+    return ", ".join(names)
 
 
 def list_files(measure: Measure, machine: MachineResults, cases: Sequence[Case]) -> list[str]:
@@ -154,8 +177,11 @@ def list_files(measure: Measure, machine: MachineResults, cases: Sequence[Case])
     if isinstance(measure, PlannedReport):
         files = [find_report(machine.results.root, measure.release)]
     else:
-        plans = [machine.plan(case) for case in cases]
-        files = [plan.file for plan in plans if plan]
+        files = []
+        for case in cases:
+            plan = machine.plan(case)
+            if plan:
+                files.append(plan.file)
     return [machine.relative(file) for file in files if file.exists()]
 
 
@@ -166,13 +192,15 @@ def stands_for_plan(measure: Measure, deciding: Sequence[Measurement], size: str
     """
     if not is_ratio(measure) or measure.quantity.name not in AS_PLANNED:
         return False
-    quantity, cases = AS_PLANNED[measure.quantity.name], measure.cases(size)
-    plans = [
-        one.measure
-        for one in deciding
-        if isinstance(one.measure, Planned) and not one.measure.is_growth
-    ]
-    return any(plan.quantity == quantity and plan.planned_cases() == cases for plan in plans)
+    quantity = AS_PLANNED[measure.quantity.name]
+    cases = measure.cases(size)
+    for measurement in deciding:
+        plan = measurement.measure
+        if not isinstance(plan, Planned) or plan.is_growth:
+            continue
+        if plan.quantity == quantity and plan.planned_cases() == cases:
+            return True
+    return False
 
 
 def judge_reserved(
@@ -197,15 +225,16 @@ def judge_reserved(
     )
 
 
-def with_effect(blank: Line, effect: Effect, measurement: Measurement) -> Line:
+def with_effect(line: Line, effect: Effect, measurement: Measurement) -> Line:
     """Return a line with its number and verdict."""
     target = measurement.target
+    has_interval = math.isfinite(effect.low) and math.isfinite(effect.high)
     return replace(
-        blank,
+        line,
         verdict=decide(effect, target),
         value=effect.value,
-        low=effect.low if math.isfinite(effect.low) else None,
-        high=effect.high if math.isfinite(effect.high) else None,
+        low=effect.low if has_interval else None,
+        high=effect.high if has_interval else None,
         sign=find_sign(effect, target),
         left=list_open_verdicts(effect, target),
     )
@@ -219,11 +248,12 @@ def let_gpus_decide(claim: Claim, lines: Sequence[Line]) -> list[Line]:
     has_gpu = any(line.counts and line.device == "gpu" and line.value is not None for line in lines)
     if claim.transfers_to_gpu or not has_gpu:
         return list(lines)
-    kept = []
+    changed = []
     for line in lines:
-        is_aside = line.decides and line.device == "cpu"
-        kept.append(replace(line, decides=False, aside=True) if is_aside else line)
-    return kept
+        if line.decides and line.device == "cpu":
+            line = replace(line, decides=False, set_aside=True)
+        changed.append(line)
+    return changed
 
 
 def add_gpu_lines(
@@ -234,24 +264,29 @@ def add_gpu_lines(
     At full size a measurement decides in place of a plan of the same two cases, whatever the plan's
     batch.
     """
-    measured: list[Line] = []
+    measured = []
     for gpu in gpus:
-        for measurement in claim.measurements:
-            if gpu.has_all(measurement.measure.cases(FULL_SIZE)):
-                line = make_line(claim, measurement, gpu, FULL_SIZE)
-                named = f"{line.name}, {gpu.machine}"
-                if line.value is not None:
-                    measured.append(
-                        replace(
-                            line, id=f"{line.id}, {gpu.machine}", name=named, elsewhere=gpu.machine
-                        )
-                    )
+        measured += measure_on_gpu(claim, gpu)
     replaced = {compared_cases(line) for line in measured if line.decides}
-    kept = []
+    own = []
     for line in lines:
-        is_replaced = line.planned and compared_cases(line) in replaced
-        kept.append(replace(line, decides=False) if is_replaced else line)
-    return kept + measured
+        if line.planned and compared_cases(line) in replaced:
+            line = replace(line, decides=False)
+        own.append(line)
+    return own + measured
+
+
+def measure_on_gpu(claim: Claim, gpu: MachineResults) -> list[Line]:
+    """Return the lines of a claim that a machine with a GPU has numbers of, at full size."""
+    lines = []
+    for measurement in claim.measurements:
+        if not gpu.has_all(measurement.measure.cases(FULL_SIZE)):
+            continue
+        line = make_line(claim, measurement, gpu, FULL_SIZE)
+        if line.value is not None:
+            line = replace(line, id=f"{line.id}, {gpu.machine}", name=f"{line.name}, {gpu.machine}")
+            lines.append(replace(line, other_machine=gpu.machine))
+    return lines
 
 
 def compared_cases(line: Line) -> tuple[object, ...]:

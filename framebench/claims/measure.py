@@ -29,7 +29,7 @@ from framebench.suite.case import Case
 
 PROBES = "framebench.claims.probes"
 ROUNDS = 5  # fresh processes of a probe
-STEPS = 30  # pairs of a monitored and an unmonitored step
+STEPS = 30  # of each way of reading memory
 COLLECTED_STEPS = 20  # during which garbage may pile up
 # Python's own ways of collecting, and by hand
 COLLECTORS = ("fp32", "gc_off", "gc_every_1", "gc_every_2")
@@ -88,11 +88,13 @@ def measure_inputs() -> Numbers:
 
 
 def measure_monitor(case: Case, environment: Environment) -> Numbers:
-    """Return what a thread that reads resident memory costs, and how much of the peak it saw."""
-    seeds = [str(seed) for seed in range(ROUNDS)]
-    return collect_rounds(
-        [run_probe(environment, "monitor", case.id, str(STEPS), seed) for seed in seeds]
-    )
+    """Return which share of a run's peak is found by each way of reading resident memory."""
+    rounds = []
+    for seed in range(ROUNDS):
+        rounds.append(
+            run_probe(environment, "monitor", case.id, str(STEPS), str(seed), **MALLOC_ENV)
+        )
+    return collect_rounds(rounds)
 
 
 def measure_collectors(case: Case, environment: Environment) -> Numbers:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from itertools import pairwise, product
+from itertools import pairwise
 from typing import Literal, NamedTuple, TypeGuard
 
 from framebench.claims import plans
@@ -122,8 +122,10 @@ def find_share(high: Estimate, low: Estimate, candidate: Estimate) -> Effect:
         raise NoNumber(
             f"there is no difference to save: {high.value:.3g} and {low.value:.3g} bytes"
         )
-    corners = product((high.low, high.high), (low.low, low.high), (candidate.low, candidate.high))
-    shares = [(top - reached) / (top - bottom) for top, bottom, reached in corners]
+    shares = []  # at each corner of the three intervals
+    for top in (high.low, high.high):
+        for bottom in (low.low, low.high):
+            shares += [(top - end) / (top - bottom) for end in (candidate.low, candidate.high)]
     value = (high.value - candidate.value) / (high.value - low.value)
     return Effect(value, min(shares), max(shares))
 
@@ -330,7 +332,7 @@ class PlannedShare(OfPlans):
     ref: Ref
     limit_bytes: int
     form: Form = "share"
-    metric = "planned peak over the card's memory"
+    metric = "planned peak over the GPU's memory"
 
     def planned_cases(self) -> list[Case]:
         return resolve_all((self.ref,), FULL_SIZE)

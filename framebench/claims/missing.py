@@ -27,11 +27,10 @@ class Missing:
     @property
     def cases(self) -> list[Case]:
         """All cases that are to be measured, each once."""
-        return list(
-            dict.fromkeys(
-                [*self.timed, *(case for pair in self.pairs for case in pair), *self.once]
-            )
-        )
+        cases = list(self.timed)
+        for pair in self.pairs:
+            cases += pair
+        return list(dict.fromkeys(cases + self.once))
 
 
 def find_missing(
@@ -45,31 +44,39 @@ def find_missing(
 
     Without `with_cases`, probes and plans alone.
     """
-    measurements = [one for claim in claims for one in claim.deciding if applies(one, size)]
-    if informational:
-        measurements += [
-            one for claim in claims for one in claim.informational if applies(one, size)
-        ]
-    # dicts for their order: each case, pair and probe once
+    measurements = list_measurements(claims, size, informational)
+    # dicts for their order: each case and pair once
     once: dict[Case, None] = {}
     timed: dict[Case, None] = {}
     pairs: dict[tuple[Case, Case], None] = {}
     for measurement in measurements if with_cases else ():
         cases = find_missing_cases(measurement, machine, size)
+        has_baseline = any(case.strategy == case.stage.baseline for case in cases)
         if not needs_blocks(measurement):
             once |= dict.fromkeys(cases)
-        elif len(cases) == 2 and not any(case.strategy == case.stage.baseline for case in cases):
+        elif len(cases) == 2 and not has_baseline:
             pairs[cases[0], cases[1]] = None
         else:  # each block has the scenario's baseline anyway, the own framework's or PyTorch's
             timed |= dict.fromkeys(cases)
-    in_blocks = {*timed, *(case for pair in pairs for case in pair)}
+    in_blocks = set(timed).union(*pairs)
     return Missing(
-        group_by_workload(case for case in once if case not in in_blocks),
-        group_by_workload(timed),
-        list(pairs),
-        find_missing_probes(claims, measurements, machine, size),
-        find_missing_plans(measurements, machine),
+        once=group_by_workload(case for case in once if case not in in_blocks),
+        timed=group_by_workload(timed),
+        pairs=list(pairs),
+        probes=find_missing_probes(claims, measurements, machine, size),
+        plans=find_missing_plans(measurements, machine),
     )
+
+
+def list_measurements(claims: Sequence[Claim], size: str, informational: bool) -> list[Measurement]:
+    """Return the measurements that a size has, the deciding ones first."""
+    measurements: list[Measurement] = []
+    for claim in claims:
+        measurements += claim.deciding
+    if informational:
+        for claim in claims:
+            measurements += claim.informational
+    return [one for one in measurements if applies(one, size)]
 
 
 def needs_blocks(measurement: Measurement) -> bool:
@@ -102,21 +109,20 @@ def find_missing_probes(
     claims: Sequence[Claim], measurements: Sequence[Measurement], machine: MachineResults, size: str
 ) -> list[str]:
     """Return the probes that this machine has no result of, by today's program."""
-    needed = dict.fromkeys(one.measure.probe for one in measurements if one.measure.probe)
+    missing: dict[str, None] = {}  # each once, in order
+    for measurement in measurements:
+        probe = measurement.measure.probe
+        if not probe:
+            continue
+        is_outdated = isinstance(find_failure(measurement, machine, size), Outdated)
+        if is_outdated or not machine.probe(probe) or machine.other_machine(probe):
+            missing[probe] = None
     names = list_names(claims)
     if names:
-        needed[NAMES] = None
-    outdated = set() if machine.looked_up(names) else {NAMES}
-    for measurement in measurements:
-        if measurement.measure.probe and isinstance(
-            find_failure(measurement, machine, size), Outdated
-        ):
-            outdated.add(measurement.measure.probe)
-    return [
-        name
-        for name in needed
-        if not machine.probe(name) or machine.other_machine(name) or name in outdated
-    ]
+        is_foreign = not machine.probe(NAMES) or machine.other_machine(NAMES)
+        if is_foreign or not machine.looked_up(names):
+            missing[NAMES] = None
+    return list(missing)
 
 
 def find_missing_plans(measurements: Sequence[Measurement], machine: MachineResults) -> list[Case]:

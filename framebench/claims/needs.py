@@ -42,20 +42,26 @@ class Needs:
     def describe_unmet(self, here: Conditions) -> str:
         """Return what is not as the claim needs it; empty if all is."""
         unmet = []
-        if self.language not in ("", LANGUAGE):
+        if self.language and self.language != LANGUAGE:
             unmet.append(f"needs {self.language}: this suite runs {LANGUAGE}")
         if self.device and self.device != here.device:
             unmet.append(f"needs a {self.device.upper()}")
         if self.gpu not in here.gpu:
-            unmet.append(f"needs an {self.gpu}: this is {here.gpu or 'no card'}")
+            unmet.append(f"needs an {self.gpu}: this is {here.gpu or 'no GPU'}")
         if self.size and self.size != here.size:
             unmet.append(f"needs size {self.size}: this is {here.size or 'no size'}")
-        if self.cpu_flag and here.cpu_flags is None:
-            unmet.append(f"needs a processor with {self.cpu_flag}: the records do not tell")
-        elif self.cpu_flag and here.cpu_flags is not None and self.cpu_flag not in here.cpu_flags:
-            flags = ", ".join(sorted(here.cpu_flags)) or "none of its kind"
-            unmet.append(f"needs a processor with {self.cpu_flag}: here: {flags}")
+        if self.cpu_flag and (here.cpu_flags is None or self.cpu_flag not in here.cpu_flags):
+            unmet.append(
+                f"needs a processor with {self.cpu_flag}: {describe_flags(here.cpu_flags)}"
+            )
         return "; ".join(unmet)
+
+
+def describe_flags(flags: frozenset[str] | None) -> str:
+    """Return which instructions a processor has; None if its records do not tell."""
+    if flags is None:
+        return "the records do not tell"
+    return f"here: {', '.join(sorted(flags)) or 'none of its kind'}"
 
 
 ANYWHERE = Needs()

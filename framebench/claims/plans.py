@@ -72,11 +72,13 @@ def divide_plans(candidate: Plan, base: Plan, quantity: Quantity) -> Effect:
 
 def bound_bytes(plan: Plan, quantity: Quantity) -> tuple[float, float, float]:
     """Return what will be measured: the least, what is planned, the most."""
-    down, up = 1 / (1 + plan.error), 1 / (1 - plan.error)
-    if quantity == "added":
+    down = 1 / (1 + plan.error)
+    up = 1 / (1 - plan.error)
+    if quantity == "added":  # a difference of two numbers that may be off in opposite directions
+        added = plan.in_use - plan.standing
         least = plan.in_use * down - plan.standing * up
         most = plan.in_use * up - plan.standing * down
-        return max(least, 1.0), plan.in_use - plan.standing, most
+        return max(least, 1.0), added, most
     planned = plan.peak if quantity == "peak" else plan.kept
     return planned * down, planned, planned * up
 

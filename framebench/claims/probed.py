@@ -20,17 +20,30 @@ Read = Literal[
     "error",
     "ran",
     "mean ratio",
-    "slowdown",
+    "seen",
     "lost",
     "collected",
 ]
+# how many numbers of each process an operation is of
+NUMBERS_OF: dict[Read, int] = {
+    "ran": 0,
+    "value": 1,
+    "lost": 1,
+    "error": 1,
+    "mean ratio": 1,
+    "difference": 2,
+    "ratio": 2,
+    "share saved": 2,
+    "collected": 2,
+    "seen": 2,
+}
 # by which measurements are summed up; the first of a pair is that of exact counts
 METRICS = {
     "value": ("median", "average"),
     "difference": ("less", "average"),
     "share saved": ("share_saved", "share_saved"),
     "mean ratio": ("seen", "seen"),
-    "slowdown": ("overhead", "overhead"),
+    "seen": ("found_of_missed", "found_of_missed"),
 }
 
 
@@ -42,9 +55,10 @@ class Reading:
     - `share saved`: what the first saves of the second
     - `error`: how far a number is from `right`
     - `ran`: 1 if a listing that came to its end has printed numbers
-    - `mean ratio`, `slowdown`: of a number that is a ratio, the slowdown less 1
+    - `mean ratio`: of a number that is a ratio
+    - `seen`: of two shares of a peak, which part the first found of what the second missed
     - `lost`: samples that never arrived, where memory ran out
-    - `collected`: a ratio, where the collector ran as it was told
+    - `collected`: a ratio, where the collector ran as it was set
     """
 
     read: Read
@@ -54,6 +68,11 @@ class Reading:
     right: float = 1.0
     at_least: float = 0.0  # bytes: memory grows by whole pages, and a ratio of nothing is none
     name: str = ""  # instead of that of the operation
+
+    def __post_init__(self) -> None:
+        count = NUMBERS_OF[self.read]
+        if len(self.of) != count:
+            raise ValueError(f"{self.read!r} is of {count} numbers; of = {list(self.of)}")
 
     @property
     def metric(self) -> str:
@@ -71,31 +90,42 @@ class Reading:
         if self.read == "ran":
             ran = float(bool(found))
             return Effect(ran, ran, ran)
+        self.check_circumstances(found)
+        first = found[self.of[0]]
+        if len(self.of) == 1:
+            return self.read_one(first)
+        return self.compare(first, found[self.of[1]])
+
+    def check_circumstances(self, found: Numbers) -> None:
+        """Raise NoNumber where what a number is to be of did not happen."""
         if self.read == "lost" and not min(found["recoveries"]):
             raise NoNumber("memory did not run out within the limit, so nothing had to be halved")
-        if self.read == "collected" and (
-            max(found["gc_off_collections"]) or not min(found["gc_every_2_collections"])
-        ):
-            raise NoNumber("the collector ran where it was off, or did not where it was called")
-        first = found[self.of[0]]
-        second = found[self.of[1]] if len(self.of) > 1 else [0.0] * len(first)
-        if self.read in ("value", "lost"):
-            return self.summarize(first)
+        if self.read == "collected":
+            ran_while_off = max(found["gc_off_collections"])
+            was_called = min(found["gc_every_2_collections"])
+            if ran_while_off or not was_called:
+                raise NoNumber("the collector ran where it was off, or did not where it was called")
+
+    def read_one(self, values: list[float]) -> Effect:
+        """Return what one number of each process says."""
         if self.read == "error":
-            return self.summarize([abs(value / self.right - 1) for value in first])
-        if self.read == "difference":
-            return self.summarize(
-                [value - other for value, other in zip(first, second, strict=True)]
-            )
+            return self.summarize([abs(value / self.right - 1) for value in values])
         if self.read == "mean ratio":
-            return average_ratios(first)
-        if self.read == "slowdown":
-            return Effect(*(ratio - 1 for ratio in average_ratios(first)))
+            return average_ratios(values)
+        return self.summarize(values)
+
+    def compare(self, first: list[float], second: list[float]) -> Effect:
+        """Return what two numbers of each process say together. Raises NoNumber."""
+        pairs = list(zip(first, second, strict=True))
+        if self.read == "difference":
+            return self.summarize([value - other for value, other in pairs])
+        if self.read == "seen":
+            if max(second) >= 1:
+                raise NoNumber(f"{self.of[1]} misses nothing of the peak that could be found")
+            return self.summarize([(share - other) / (1 - other) for share, other in pairs])
         if not min(second):
             raise NoNumber(f"{self.of[1]} is nothing, and a ratio of it none")
-        ratios = [
-            max(value, self.at_least) / base for value, base in zip(first, second, strict=True)
-        ]
+        ratios = [max(value, self.at_least) / base for value, base in pairs]
         if self.exact:
             return self.summarize(ratios)
         ratio = average_ratios(ratios)

@@ -73,15 +73,22 @@ class Registry:
 
         A part that follows its id belongs to it; words without an id are one query.
         """
-        names = {name for claim in self.claims for name in names_of(claim)}
+        names = self.ids_and_names
         queries: list[str] = []
         for text in texts:
             query = " ".join(text.replace("-", " ").upper().split())
             if queries and query not in names and f"{queries[-1]} {query}" in names:
                 queries[-1] += f" {query}"
-            else:
+            elif query:
                 queries.append(query)
-        return queries if any(map(ID.match, queries)) else list(filter(None, [" ".join(queries)]))
+        if queries and not any(map(ID.match, queries)):
+            return [" ".join(queries)]
+        return queries
+
+    @cached_property
+    def ids_and_names(self) -> set[str]:
+        """The ids of all claims, and their names with the part."""
+        return set[str]().union(*map(names_of, self.claims))
 
     def describe_unknown(self, query: str) -> str:
         """Return what the claims are, for a query that finds none."""
@@ -91,14 +98,18 @@ class Registry:
             return f"claim {first} has no part {part.lower()!r}; its parts: {', '.join(parts)}"
         if first in self.ids:
             return f"claim {first} has no parts; type framebench claims {first}"
-        ranges = []
-        for source in dict.fromkeys(id[0] for id in self.ids):
-            ids = [id for id in self.ids if id[0] == source]
-            ranges.append(f"{ids[0]} to {ids[-1]}" if len(ids) > 1 else ids[0])
+        ranges = ", ".join(self.list_ranges())
         return (
-            f"no claim {query}, and none with these words; claims: {', '.join(ranges)}; "
+            f"no claim {query}, and none with these words; claims: {ranges}; "
             "framebench claims lists them all"
         )
+
+    def list_ranges(self) -> list[str]:
+        """Return the ids of each source from the first to the last: `A1 to A16`."""
+        ends: dict[str, list[str]] = {}
+        for id in self.ids:
+            ends.setdefault(id[0], []).append(id)
+        return [f"{several[0]} to {several[-1]}" for several in ends.values()]
 
 
 def names_of(claim: Claim) -> set[str]:

@@ -17,36 +17,38 @@ def make_reasons(claim: Claim, lines: Sequence[Line], looked_up: str = "") -> tu
     """
     deciding = [line for line in lines if line.decides]
     counting = [line for line in deciding if line.counts]
-    printed = [
-        line
-        for line in lines
-        if line.decides or line.value is not None or line.verdict == DOES_NOT_RUN
-    ]
+    printed = [line for line in lines if is_printed(line)]
+    remarks = dict.fromkeys(line.remark for line in counting if line.remark)  # each once
     return make_sentences(
         describe_disagreement((line.name, line.verdict) for line in deciding),
         f"By definition: {claim.definition}" if claim.definition else "",
         describe_undecided(counting),
         describe_decided(counting),
-        "; ".join(filter(None, (claim.needs.lacking, describe_unmet(claim, deciding)))),
+        claim.needs.lacking,
+        describe_unmet(claim, deciding),
         describe_missing(counting),
-        "; ".join(dict.fromkeys(line.remark for line in counting if line.remark)),
+        "; ".join(remarks),
         claim.note,
         *describe_options(printed),
         *describe_machines(printed, looked_up),
     )
 
 
+def is_printed(line: Line) -> bool:
+    """Return whether a line is behind the verdict or is shown."""
+    return line.decides or line.value is not None or line.verdict == DOES_NOT_RUN
+
+
 def make_informational(lines: Sequence[Line]) -> tuple[str, ...]:
     """Return what other GPUs have measured, and the informational numbers."""
-    on_gpus = [
-        f"{line.name}: {line.number}, {line.verdict}"
-        for line in lines
-        if line.counts and line.on_other_gpu
-    ]
-    beside = describe_informational([line for line in lines if not line.decides])
+    on_gpus = []
+    for line in lines:
+        if line.counts and line.on_other_gpu:
+            on_gpus.append(f"{line.name}: {line.number}, {line.verdict}")
+    also = describe_informational([line for line in lines if not line.decides])
     return make_sentences(
-        f"On a card: {'; '.join(on_gpus)}" if on_gpus else "",
-        f"Beside: {'; '.join(beside)}" if beside else "",
+        f"On a GPU: {'; '.join(on_gpus)}" if on_gpus else "",
+        f"Also shown: {'; '.join(also)}" if also else "",
     )
 
 
@@ -68,21 +70,24 @@ def describe_missing(lines: Sequence[Line]) -> str:
     absent = [line for line in lines if line.value is None]
     if not absent:
         return ""
-    untried = dict.fromkeys(case for line in absent if not line.tried for case in line.missing)
-    cases = f": no records of {', '.join(untried)}" if untried else ""
-    return f"{len(absent)} of {len(lines)} arms have no number{cases}"
+    text = f"{len(absent)} of {len(lines)} comparisons have no number"
+    untried: dict[str, None] = {}  # each case once, in order
+    for line in absent:
+        if not line.was_tried:
+            untried |= dict.fromkeys(line.missing)
+    return f"{text}: no records of {', '.join(untried)}" if untried else text
 
 
 def describe_informational(lines: Sequence[Line]) -> list[str]:
     """Return informational numbers, and the errors of listings.
 
-    Those that differ in workload and framework alone are told by their range.
+    Those that differ in workload and framework alone are given by their range.
     """
     numbers = [line for line in lines if line.value is not None]
-    alike = group(numbers, lambda line: (line.label, line.elsewhere, line.form, line.metric))
-    return [describe_range(several) for several in alike.values()] + [
-        line.remark for line in lines if line.verdict == DOES_NOT_RUN
-    ]
+    alike = group(numbers, lambda line: (line.label, line.other_machine, line.form, line.metric))
+    texts = [describe_range(several) for several in alike.values()]
+    texts += [line.remark for line in lines if line.verdict == DOES_NOT_RUN]
+    return texts
 
 
 def describe_range(lines: Sequence[Line]) -> str:
@@ -93,11 +98,11 @@ def describe_range(lines: Sequence[Line]) -> str:
     first = lines[0]
     if len(lines) == 1:
         return f"{first.name}: {first.number}"
-    names = dict.fromkeys(
-        [first.label or first.metric, *(line.place for line in lines if line.place)]
-    )
-    gpu = f", {first.elsewhere}" if first.on_other_gpu else ""
-    return f"{', '.join(names)}{gpu}: {join_ends(lines)}{note_single_draws(lines)}"
+    names = [first.label or first.metric]
+    names += dict.fromkeys(line.place for line in lines if line.place)  # each once
+    if first.on_other_gpu:
+        names.append(first.other_machine)
+    return f"{', '.join(names)}: {join_ends(lines)}{note_single_draws(lines)}"
 
 
 def join_ends(lines: Sequence[Line]) -> str:
@@ -108,11 +113,9 @@ def join_ends(lines: Sequence[Line]) -> str:
 
 def note_single_draws(lines: Sequence[Line]) -> str:
     """Return that some of these numbers have no interval, if so."""
-    return (
-        " (single draws among them, without interval)"
-        if any(not line.is_bounded for line in lines)
-        else ""
-    )
+    if all(line.is_bounded for line in lines):
+        return ""
+    return " (single draws among them, without interval)"
 
 
 def describe_undecided(lines: Sequence[Line]) -> str:
@@ -122,7 +125,10 @@ def describe_undecided(lines: Sequence[Line]) -> str:
         return ""
     texts = []
     for line in undecided:
-        texts.append(", ".join(filter(None, (line.name, line.number, join_verdicts(line.left)))))
+        parts = [line.name, line.number]
+        if line.left:
+            parts.append(join_verdicts(line.left))
+        texts.append(", ".join(parts))
     return f"Undecided: {'; '.join(texts)}"
 
 
@@ -137,28 +143,27 @@ def describe_decided(lines: Sequence[Line]) -> str:
 
 def describe_options(lines: Sequence[Line]) -> list[str]:
     """Return in which comparisons the two cases were compiled differently."""
-    alike = group((line for line in lines if line.unlike), lambda line: line.unlike)
-    return [
-        f"{unlike}: {', '.join(line.name for line in several)}" for unlike, several in alike.items()
-    ]
+    names: dict[str, list[str]] = {}
+    for line in lines:
+        if line.compiled_with:
+            names.setdefault(line.compiled_with, []).append(line.name)
+    return [f"{options}: {', '.join(several)}" for options, several in names.items()]
 
 
 def describe_machines(lines: Sequence[Line], looked_up: str) -> list[str]:
-    """Return on which other machine probes ran.
+    """Return on which other machines probes ran, the one that looked names up first.
 
-    Which probes, where the row has cases of its own machine too.
+    Which probes these are is said where the row has cases of its own machine too.
     """
-    probed = group(
-        (line for line in lines if line.elsewhere and not line.on_other_gpu),
-        lambda line: line.elsewhere,
-    )
-    machines = {looked_up: probed.pop(looked_up, [])} | probed if looked_up else probed
-    is_mixed = any(line.cases for line in lines) and not looked_up
-    texts = []
-    for machine, several in machines.items():
-        names = ": " + ", ".join(line.name for line in several) if is_mixed else ""
-        texts.append(f"Tried on {machine}{names}")
-    return texts
+    names: dict[str, list[str]] = {}
+    if looked_up:
+        names[looked_up] = []
+    for line in lines:
+        if line.other_machine and not line.on_other_gpu:
+            names.setdefault(line.other_machine, []).append(line.name)
+    if looked_up or not any(line.cases for line in lines):
+        return [f"Tried on {machine}" for machine in names]
+    return [f"Tried on {machine}: {', '.join(several)}" for machine, several in names.items()]
 
 
 def describe_unmet(claim: Claim, deciding: Sequence[Line]) -> str:
@@ -171,8 +176,10 @@ def describe_unmet(claim: Claim, deciding: Sequence[Line]) -> str:
 
 
 def describe_skipped(lines: Sequence[Line]) -> str:
-    """Return `3 arms decide nothing: needs a GPU; here: +6.4 % to +98.1 %`."""
+    """Return `3 comparisons skipped: needs a GPU; here: +6.4 % to +98.1 %`."""
+    comparisons = "comparison" if len(lines) == 1 else "comparisons"
+    text = f"{len(lines)} {comparisons} skipped: {lines[0].remark}"
     numbers = [line for line in lines if line.value is not None]
-    here = f"; here: {join_ends(numbers)}" if numbers else ""
-    subject = "arms decide" if len(lines) > 1 else "arm decides"
-    return f"{len(lines)} {subject} nothing: {lines[0].remark}{here}{note_single_draws(numbers)}"
+    if not numbers:
+        return text
+    return f"{text}; here: {join_ends(numbers)}{note_single_draws(numbers)}"

@@ -11,13 +11,13 @@ then, in this order:
   part of it is no effect or the opposite.
 - **smaller than claimed**: a size is stated; the interval lies above the smallest that matters, and
   wholly below that size less a fifth.
-- **larger than claimed**: it lies wholly above the stated size and a fifth, unless the claim says
-  "or more".
+- **larger than claimed**: it lies wholly above the stated size and a fifth.
 - **confirmed**: it lies wholly within a fifth of the stated size; or above the smallest that
   matters, where none is stated.
 - **undecided**: it lies across one of these limits. `list_open_verdicts` tells between which.
 
-A size of our own (`ours`) is shown and never judged by: only the direction is. An interval that
+A size "or more" has no fifth: it is confirmed from the size on, and nothing is larger than it. A
+size of our own (`ours`) is shown and never judged by: only the direction is. An interval that
 contains "no effect" never confirms anything, and a larger gain never gets a lesser verdict. A
 claim of equality ("the same loss") is one of an error below a limit: its "no effect" is the limit,
 its direction down. A claim that something happens at all ("a graph") is one of a count of one or
@@ -116,7 +116,8 @@ def decide(effect: Effect, target: Target) -> Verdict:
     is_worth_having = low > target.minimum
     if target.claimed is None:
         return "confirmed" if is_worth_having else "undecided"
-    if high < (1 - TOLERANCE) * target.claimed:
+    tolerance = 0.0 if target.or_more else TOLERANCE
+    if high < (1 - tolerance) * target.claimed:
         return "smaller than claimed" if is_worth_having else "smaller or none"
     if not is_worth_having:
         return "undecided"
@@ -125,10 +126,12 @@ def decide(effect: Effect, target: Target) -> Verdict:
 
 def compare_with_size(low: float, high: float, claimed: float, or_more: bool) -> Verdict:
     """Return the verdict on a gain that may be as large as the article states."""
+    if or_more:
+        return "confirmed" if low >= claimed else "undecided"
     least, most = (1 - TOLERANCE) * claimed, (1 + TOLERANCE) * claimed
-    if low > most and not or_more:
+    if low > most:
         return "larger than claimed"
-    return "confirmed" if low >= least and (high <= most or or_more) else "undecided"
+    return "confirmed" if low >= least and high <= most else "undecided"
 
 
 def list_open_verdicts(effect: Effect, target: Target) -> tuple[Verdict, ...]:
@@ -186,6 +189,13 @@ def summarize(verdicts: Collection[Verdict]) -> Verdict:
     if decided or "undecided" in counted:
         return "undecided"
     return NOT_MEASURED
+
+
+def summarize_possible(verdicts: Collection[Verdict]) -> Verdict:
+    """Return the verdict on a claim that something may be: one that shows it confirms it."""
+    if any(verdict in ("confirmed", "larger than claimed") for verdict in verdicts):
+        return "confirmed"
+    return summarize(verdicts)
 
 
 def describe_disagreement(named: Iterable[tuple[str, Verdict]]) -> str:

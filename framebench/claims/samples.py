@@ -88,6 +88,17 @@ def make_peak(name: str, instrument: str = "", without_live: bool = False) -> Qu
     return Quantity(name, estimate)
 
 
+def estimate_unused(records: Sequence[Record]) -> Estimate | None:
+    """Return the largest share of a GPU's reserved bytes that no tensor uses at a step's peak."""
+    shares = []
+    for record in records:
+        for step in record.peak_samples:
+            reserved = step.get("allocator.reserved")
+            if reserved and "allocator.in_use" in step:
+                shares.append(1 - step["allocator.in_use"] / reserved)
+    return Estimate(max(shares), min(shares), max(shares)) if shares else None
+
+
 def make_share(purpose: str) -> Quantity:
     """Return a share of the step time."""
 
@@ -213,6 +224,7 @@ QUANTITIES = {
     "fragmentation": Quantity(
         "share of the kept pool that a step does not use", estimate_fragmentation
     ),
+    "unused": Quantity("share of what is reserved that no tensor uses", estimate_unused),
     "held by the fullest rank": make_held("bytes that the fullest rank holds"),
     "parameters of the fullest rank": make_held(
         "bytes of parameters in the fullest rank", "parameters"

@@ -2,7 +2,7 @@
 
 A query and a claim share *terms*. A term is the stem of an English word, a concept of
 `synonyms.toml` that some word of it names, or two Chinese characters that stand together. A term
-that few claims have weighs more, and one in the claim's statement more than one beside it.
+that few claims have weighs more, and one in the statement of a claim more than one around it.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from framebench.claims.claim import Claim
 SYNONYMS = Path(__file__).parent / "synonyms.toml"
 MOST = 12  # claims that a query finds
 NEAR = 0.55  # of the best claim's score: what is below is not shown
-BESIDE = 0.5  # weight of a term that is not in the statement itself
+CIRCUMSTANCES = 0.5  # weight of a term that is not in the statement itself
 NAMED_WEIGHT = 0.2  # of a word that stands for a concept
 NUMBER_WEIGHT = 0.25  # of a number: many sentences have a 30 or a 2
 SIZED_BONUS = 1.02  # of equal claims, one that states a size comes first
@@ -119,11 +119,13 @@ class Index:
     def __init__(self, claims: Sequence[Claim]) -> None:
         self.claims = claims
         self.stated = {claim.name: find_terms(describe_statement(claim)) for claim in claims}
-        self.beside = {claim.name: find_terms(describe_circumstances(claim)) for claim in claims}
+        self.circumstances = {
+            claim.name: find_terms(describe_circumstances(claim)) for claim in claims
+        }
         self.counts = Counter(
             term
             for claim in claims
-            for term in self.stated[claim.name].keys() | self.beside[claim.name].keys()
+            for term in self.stated[claim.name].keys() | self.circumstances[claim.name].keys()
         )
 
     def rank(self, query: str) -> list[Claim]:
@@ -142,8 +144,8 @@ class Index:
         for term, weight in terms.items():
             if term in self.stated[claim.name]:
                 score += weight * self.weigh(term)
-            elif term in self.beside[claim.name]:
-                score += BESIDE * weight * self.weigh(term)
+            elif term in self.circumstances[claim.name]:
+                score += CIRCUMSTANCES * weight * self.weigh(term)
         has_size = any(one.target.claimed is not None for one in claim.deciding)
         return score * (SIZED_BONUS if has_size else 1.0)
 

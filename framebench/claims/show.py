@@ -23,7 +23,7 @@ VERDICT_COLUMN = TableColumn("verdict", priority=ESSENTIAL)
 HEAD = ("id", "claim", "claimed", MEASURED_COLUMN, VERDICT_COLUMN, "what to do")
 HEAD_OF_LIST = ("id", "claim", MEASURED_COLUMN, VERDICT_COLUMN)
 HEAD_OF_LINES = (
-    "arm",
+    "comparison",
     "decides",
     MEASURED_COLUMN,
     VERDICT_COLUMN,
@@ -34,13 +34,11 @@ CLAIMS = "Claims"  # the title of the articles' table
 REPORTS = "What users report"  # and the trackers'
 SAYS = 72  # characters of a claim's sentence in a list: some three lines at 80 columns
 CAPTION = (
-    "Measured is the median of the arms that decide; brackets hold the lowest and the highest end "
-    "of their intervals. "
-    "Where arms disagree, the lowest and the highest arm stand alone. A change is against the "
-    "base of its arm. "
-    "Planned arms are predictions for an H100 at full size, with their published error. Round "
-    "brackets behind an advice count "
-    "the arms that it rests on. Rule: docs/claims.md."
+    "Measured is the median of the comparisons that decide; brackets hold the lowest and the "
+    "highest end of their intervals. Where comparisons disagree, the lowest and the highest of "
+    "them are given. A change is against the base of its comparison. What is planned is predicted "
+    "for an H100 at full size, with the published error. Brackets behind an advice count the "
+    "comparisons that it rests on. Rule: docs/claims.md."
 )
 STEP_TIME = re.compile(r"\w+/\w+ time")  # a measurement: the step time of a workload in a framework
 
@@ -52,7 +50,7 @@ def is_report(entry: Entry) -> bool:
 
 def title_of(entries: Sequence[Entry]) -> str:
     """Return the title of a table: the articles' claims, or what users reported."""
-    return REPORTS if entries and all(map(is_report, entries)) else CLAIMS
+    return REPORTS if all(map(is_report, entries)) else CLAIMS
 
 
 def split_by_source(entries: Sequence[Entry]) -> list[list[Entry]]:
@@ -64,25 +62,38 @@ def split_by_source(entries: Sequence[Entry]) -> list[list[Entry]]:
 
 def make_table(entries: Sequence[Entry], title: str = "") -> Table:
     """Return a table with one row for each claim; remarks below."""
-    machine = entries[0].machine if entries else ""
-    counts = Counter(entry.verdict for entry in entries).most_common()
-    verdicts = ", ".join(f"{count} {verdict}" for verdict, count in counts)
-    deciding = [
-        line for entry in entries for line in entry.lines if line.decides and line.on_other_gpu
-    ]
-    gpus = sorted({line.elsewhere for line in deciding})
-    measured = [entry for entry in entries if entry.value is not None]
-    protocol = f" Measured under protocol {measured[0].protocol}." if measured else ""
-    machines = ", at full size ".join([machine or "unknown", *gpus])
+    rows = []
+    notes = []
+    for entry in entries:
+        rows.append(make_row(entry))
+        if entry.remark:
+            notes.append(f"{entry.name}: {entry.remark}")
     return Table.of_text(
-        title or (title_of(entries) if machine else CLAIMS),
-        f"{CAPTION} Machine {machines}: {verdicts}.{protocol}",
+        title or title_of(entries),
+        f"{CAPTION} {describe_machines(entries)}",
         HEAD,
-        [make_row(entry) for entry in entries],
+        rows,
         left=len(HEAD),
-        notes=tuple(f"{entry.name}: {entry.remark}" for entry in entries if entry.remark),
-        machine=machine,
+        notes=tuple(notes),
+        machine=entries[0].machine,
     )
+
+
+def describe_machines(entries: Sequence[Entry]) -> str:
+    """Return which machines and which protocol a table is of, and how often each verdict is."""
+    gpus = set()
+    for entry in entries:
+        for line in entry.lines:
+            if line.decides and line.on_other_gpu:
+                gpus.add(line.other_machine)
+    machines = [entries[0].machine, *sorted(gpus)]
+    counts = Counter(entry.verdict for entry in entries)
+    verdicts = [f"{count} {verdict}" for verdict, count in counts.most_common()]
+    text = f"Machine {', at full size '.join(machines)}: {', '.join(verdicts)}."
+    for entry in entries:
+        if entry.value is not None:
+            return f"{text} Measured under protocol {entry.protocol}."
+    return text
 
 
 def make_row(entry: Entry) -> tuple[str, ...]:
@@ -109,9 +120,9 @@ def make_list(entries: Sequence[Entry]) -> Table:
         says = shorten(entry.says, SAYS, placeholder=" ...")
         rows.append((entry.name, says, f"{entry.measured}{describe_times(entry)}", entry.judged))
     caption = (
-        "Measured is the median of the arms that decide, or the lowest and the highest where they "
-        "disagree (mixed). "
-        f"One claim with its arms and what to do: framebench claims '{entries[0].name}'."
+        "Measured is the median of the comparisons that decide, or the lowest and the highest "
+        "where they disagree (mixed). One claim with its comparisons and what to do: "
+        f"framebench claims '{entries[0].name}'."
     )
     return Table.of_text(
         title_of(entries),
@@ -130,17 +141,13 @@ def describe_times(entry: Entry) -> str:
     """
     changes = []
     for line in entry.lines:
-        is_time = (
-            not line.decides
-            and line.is_bounded
-            and line.device == "cpu"
-            and STEP_TIME.fullmatch(line.arm)
-        )
-        if is_time and line.value is not None:
+        if line.decides or line.device != "cpu" or not STEP_TIME.fullmatch(line.measurement):
+            continue
+        if line.value is not None and line.is_bounded:
             changes.append(100 * (line.value - 1))
     if not changes:
         return ""
-    ends = dict.fromkeys((f"{min(changes):+.1f}", f"{max(changes):+.1f}"))
+    ends = dict.fromkeys((f"{min(changes):+.1f}", f"{max(changes):+.1f}"))  # one if they are equal
     return f"; its time on a CPU: {' to '.join(ends)} %"
 
 
@@ -152,7 +159,7 @@ def describe_cases(entry: Entry) -> str:
         if line.planned:
             place = " planned"
         elif line.on_other_gpu:
-            place = f" on {line.elsewhere}"
+            place = f" on {line.other_machine}"
         for name in line.cases:
             case = Case.from_id(name)
             batches.setdefault((case.workload, case.size, place), set()).add(case.batch)
@@ -165,38 +172,51 @@ def describe_cases(entry: Entry) -> str:
 
 def make_answer(entry: Entry, device: str = "") -> Table:
     """Return the verdict, for a device if one is named, and at most six lines of measurements."""
-    answer = (
-        describe_for_device(entry, device)
-        if device
-        else f"{entry.judged[0].upper()}{entry.judged[1:]}. "
-        f"Measured: {entry.measured}{describe_times(entry)}."
-    )
+    if device:
+        answer = describe_for_device(entry, device)
+    else:
+        verdict = capitalize(entry.judged)
+        answer = f"{verdict}. Measured: {entry.measured}{describe_times(entry)}."
+    place = f" {capitalize(entry.place)}." if entry.place else ""
     lines = [line for line in entry.lines if line.value is not None]
-    lines.sort(key=lambda line: (not line.counts, not line.aside, line.device == "cpu"))
-    hidden = len(entry.lines) - len(lines[:FEW_LINES])
-    lines_word = "line" if hidden == 1 else "lines"
-    more = f"{hidden} more {lines_word} and the remarks" if hidden else "Remarks"
-    place = f" {entry.place[0].upper()}{entry.place[1:]}." if entry.place else ""
+    lines.sort(key=lambda line: (not line.counts, not line.set_aside, line.device == "cpu"))
+    rows = [make_line_row(line)[:-1] for line in lines[:FEW_LINES]]
     return Table.of_text(
-        f"{answer}\n{entry.name}: {entry.says}\n"
-        f"Claimed: {entry.claimed} ({entry.metric}).{place}\nWhat to do: {entry.recommendation}",
-        f"{more}: framebench claims '{entry.name}' --all.",
+        f"{answer}\n"
+        f"{entry.name}: {entry.says}\n"
+        f"Claimed: {entry.claimed} ({entry.metric}).{place}\n"
+        f"What to do: {entry.recommendation}",
+        f"{count_hidden(len(entry.lines) - len(rows))}: framebench claims '{entry.name}' --all.",
         HEAD_OF_LINES[:-1],
-        [make_line_row(line)[:-1] for line in lines[:FEW_LINES]],
+        rows,
         machine=entry.machine,
     )
+
+
+def capitalize(text: str) -> str:
+    """Return a text with a first capital, and the rest as it is."""
+    return f"{text[0].upper()}{text[1:]}"
+
+
+def count_hidden(lines: int) -> str:
+    """Return what an answer leaves out: `2 more lines and the remarks`."""
+    if lines == 0:
+        return "Remarks"
+    return f"{lines} more {'line' if lines == 1 else 'lines'} and the remarks"
 
 
 def make_detail(entry: Entry) -> Table:
     """Return the answer, and one claim's measurements, the deciding ones first."""
     transfers = "yes" if entry.transfers_to_gpu else "no"
+    deciding_first = sorted(entry.lines, key=lambda line: not line.decides)
     return Table.of_text(
-        f"{entry.name}: {entry.says}\nVerdict: {entry.judged}. Measured: "
-        f"{entry.measured}{describe_times(entry)}; "
-        f"claimed: {entry.claimed} ({entry.metric}).\nWhat to do: {entry.recommendation}",
+        f"{entry.name}: {entry.says}\n"
+        f"Verdict: {entry.judged}. Measured: {entry.measured}{describe_times(entry)}; "
+        f"claimed: {entry.claimed} ({entry.metric}).\n"
+        f"What to do: {entry.recommendation}",
         f"Does what a CPU shows hold on a GPU? {transfers}: {entry.why}. {' '.join(entry.reasons)}",
         HEAD_OF_LINES,
-        [make_line_row(line) for line in sorted(entry.lines, key=lambda line: not line.decides)],
+        [make_line_row(line) for line in deciding_first],
         notes=tuple(f"{line.name}: {line.remark}" for line in entry.lines if line.remark),
         machine=entry.machine,
     )
@@ -208,15 +228,26 @@ def make_line_row(line: Line) -> tuple[str, ...]:
     An informational one is of another quantity, or another case, than the claim's: its number has
     no verdict on the claim.
     """
-    decides = "beside a GPU's" if line.aside else "beside"
-    if line.decides:
-        decides = "yes" if line.counts else "no"
-    is_judged = line.decides or line.aside or line.verdict not in MEASURED
+    is_judged = line.decides or line.set_aside or line.verdict not in MEASURED
     verdict = line.verdict if is_judged else "-"
-    # how many records, and of which environments and probes; --json names each
+    return line.name, describe_use(line), line.number, verdict, describe_records(line)
+
+
+def describe_use(line: Line) -> str:
+    """Return whether a measurement is used for the verdict."""
+    if line.counts:
+        return "yes"
+    if line.decides:
+        return "no"
+    return "no: a GPU's does" if line.set_aside else "no: also shown"
+
+
+def describe_records(line: Line) -> str:
+    """Return how many records a measurement has, and of which releases or probes they are."""
+    if not line.records:
+        return "-"
     places = sorted({name_origin(name) for name in line.records})
-    records = f"{len(line.records)}: {', '.join(places)}" if line.records else "-"
-    return line.name, decides, line.number, verdict, records
+    return f"{len(line.records)}: {', '.join(places)}"
 
 
 def name_origin(record: str) -> str:
@@ -235,31 +266,46 @@ def make_tables(results: Results) -> list[Table]:
     The ledger of each machine that has records, the first one's with what GPUs have measured; of
     what that leaves open, what another has measured itself; and the measurements on a GPU.
     """
-    ledgers = [(machine, ledger(results, machine)) for machine in results.machines] or [("", [])]
-    tables = [make_table(part) for _, entries in ledgers for part in split_by_source(entries)]
-    (first_machine, published), *others = ledgers
-    by_name = {entry.name: entry for entry in published}
-    for _, entries in others:
-        added = [entry for entry in entries if adds_to(by_name[entry.name], entry)]
-        for part in split_by_source(added):
-            tables.append(
-                make_table(part, f"{title_of(part)}, measured elsewhere than on {first_machine}")
-            )
-    for machine in results.machines:
-        records = [record for record in results.get_records(machine) if record.status == "ok"]
-        if any(device_of(record.provenance) == "gpu" for record in records):
+    machines = results.machines
+    ledgers = {machine: ledger(results, machine) for machine in machines}
+    tables = []
+    for entries in ledgers.values():
+        tables += [make_table(part) for part in split_by_source(entries)]
+    for machine in machines[1:]:
+        tables += make_added_tables(ledgers[machines[0]], ledgers[machine])
+    for machine in machines:
+        if has_gpu(results, machine):
             tables.append(make_gpu_table(ledger(results, machine, FULL_SIZE)))
     return tables
+
+
+def make_added_tables(published: Sequence[Entry], others: Sequence[Entry]) -> list[Table]:
+    """Return tables of what another machine has measured and the published one leaves open."""
+    by_name = {entry.name: entry for entry in published}
+    added = [entry for entry in others if adds_to(by_name[entry.name], entry)]
+    tables = []
+    for part in split_by_source(added):
+        title = f"{title_of(part)}, measured elsewhere than on {published[0].machine}"
+        tables.append(make_table(part, title))
+    return tables
+
+
+def has_gpu(results: Results, machine: str) -> bool:
+    """Return whether a machine has measured anything on a GPU."""
+    for record in results.get_records(machine):
+        if record.status == "ok" and device_of(record.provenance) == "gpu":
+            return True
+    return False
 
 
 def adds_to(published: Entry, entry: Entry) -> bool:
     """Return whether a machine has measured what the published row leaves open."""
     if published.verdict not in (NOT_MEASURED, UNMET, "undecided"):
         return False
-    decided = {line.id for line in with_numbers(published.lines) if line.verdict in DECIDED}
-    for line in with_numbers(entry.lines):
-        is_own = not line.planned and not line.elsewhere
-        if is_own and line.verdict in DECIDED and line.id not in decided:
+    known = {line.id for line in published.lines if line.counts and line.verdict in DECIDED}
+    for line in entry.lines:
+        is_own = line.counts and not line.planned and not line.other_machine
+        if is_own and line.verdict in DECIDED and line.id not in known:
             return True
     return False
 
@@ -271,15 +317,14 @@ def make_gpu_table(entries: Sequence[Entry]) -> Table:
         for line in entry.lines:
             if line.cases and not line.planned and line.value is not None:
                 rows.append((entry.name, entry.says, *make_line_row(line)))
+    head = ("claim", "says", *HEAD_OF_LINES)
     return Table.of_text(
-        "Claims' arms on a GPU",
-        "At full size, arm by arm; the table of claims has their verdicts together. A block is "
-        "one draw: "
-        "of fewer than three there is no interval, and the arm stays undecided. Added and kept "
-        "bytes are of allocated ones. "
-        "Rule: docs/claims.md.",
-        ("claim", "says", *HEAD_OF_LINES),
+        "Claims on a GPU, comparison by comparison",
+        "At full size; the table of claims has their verdicts together. A block is one draw: of "
+        "fewer than three there is no interval, and the comparison stays undecided. Added and "
+        "saved bytes are of allocated ones. Rule: docs/claims.md.",
+        head,
         rows,
-        left=2 + len(HEAD_OF_LINES),
+        left=len(head),
         machine=entries[0].machine,
     )

@@ -32,46 +32,88 @@ NAMES = "names"  # the probe that looks names up
 SNIPPET = "snippet-"  # the probes that run what articles print
 
 
+class SharedResults:
+    """The probes and plans of a results folder, read once for all machines."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+
+    @cached_property
+    def plans(self) -> dict[str, Plan]:
+        """The plans for the GPU of `plans.GPU`, by case."""
+        return plans.read_plans(self.root)
+
+    @cached_property
+    def probes(self) -> list[tuple[Path, Probed]]:
+        """The results of probes by the pinned releases with their files, the newest last."""
+        found = []
+        for file in (self.root / "claims").rglob("*.json"):
+            try:
+                probed = probed_record.read(file)
+            except BadRecord as error:
+                warnings.warn(f"skipped {error}", RecordWarning, stacklevel=2)
+                continue
+            if is_pinned(probed.provenance):
+                found.append((file, probed))
+        found.sort(key=lambda item: item[1].provenance.measured_at)
+        return found
+
+
 class MachineResults:
     """The records, probes and plans that count for one machine."""
 
-    def __init__(self, results: Results, machine: str) -> None:
-        self.results, self.machine = results, machine
+    def __init__(self, results: Results, machine: str, shared: SharedResults | None = None) -> None:
+        self.results = results
+        self.machine = machine
+        self.shared = shared or SharedResults(results.root)
         records = sorted(select_current(results.get_records(machine)), key=get_measurement_time)
-        self.record_files = {id(record): name for name, record in results.files}
-        self.newest = {record.case: record for record in records}
         self.protocol = records[-1].provenance.protocol if records else VERSION
+        # by case; a later record of it replaces an earlier one
+        self.newest = {record.case: record for record in records}
         self.ok_records: dict[str, list[Record]] = defaultdict(list)
         for record in select_one_version(records):
             if record.status == "ok":
                 self.ok_records[record.case].append(record)
-        self.blocks = Blocks(record for several in self.ok_records.values() for record in several)
-        self.probes = self.read_probes()
-        self.plans = plans.read_plans(results.root)
+        self.plans = self.shared.plans
 
-    def read_probes(self) -> dict[str, tuple[Path, Probed]]:
-        """Return the results of probes that count, by name, with their files.
+    @cached_property
+    def record_files(self) -> dict[int, str]:
+        """The file of each record, by the record's identity."""
+        return {id(record): name for name, record in self.results.files}
+
+    @cached_property
+    def blocks(self) -> Blocks:
+        """The blocks in which times were compared."""
+        return Blocks(record for several in self.ok_records.values() for record in several)
+
+    @cached_property
+    def probes(self) -> dict[str, tuple[Path, Probed]]:
+        """The results of probes that count, by name, with their files.
 
         A probe has both sides of its comparison in it: where this machine has none by today's
         program, the newest of any machine counts. Older programs found other numbers.
         """
-        folder = self.results.root / "claims"
-        chosen = read_newest_probes(folder, self.protocol)
-        for name, (file, probed) in read_newest_probes(
-            folder / self.machine, self.protocol
-        ).items():
+        own_folder = self.results.root / "claims" / self.machine
+        chosen: dict[str, tuple[Path, Probed]] = {}
+        own: dict[str, tuple[Path, Probed]] = {}
+        for file, probed in self.shared.probes:  # from the oldest to the newest
+            if probed.provenance.protocol != self.protocol:
+                continue
+            chosen[probed.probe] = file, probed
+            if own_folder in file.parents:
+                own[probed.probe] = file, probed
+        for name, (file, probed) in own.items():
             if names_in(probed) == names_in(chosen[name][1]):
                 chosen[name] = file, probed
         return chosen
 
     def records(self, case: Case) -> list[Record]:
         """Return those that count, the newest last; empty if there is none that is ok."""
-        ok_records = self.ok_records.get(case.id, [])
-        return [
-            record
-            for record in ok_records
-            if record.provenance.commit == ok_records[-1].provenance.commit
-        ]
+        ok_records = self.ok_records.get(case.id)
+        if not ok_records:
+            return []
+        newest_commit = ok_records[-1].provenance.commit
+        return [record for record in ok_records if record.provenance.commit == newest_commit]
 
     def has_all(self, cases: Sequence[Case]) -> bool:
         """Return whether there are cases, and records of each."""
@@ -82,8 +124,9 @@ class MachineResults:
 
         None if there is none.
         """
-        base_records, records = self.ok_records.get(base.id), self.ok_records.get(candidate.id)
-        return self.blocks.compare(base_records, records) if base_records and records else None
+        if not self.has_all([base, candidate]):
+            return None
+        return self.blocks.compare(self.ok_records[base.id], self.ok_records[candidate.id])
 
     def failure(self, case: Case) -> str:
         """Return status and reason of a case's newest record, if it failed.
@@ -91,7 +134,9 @@ class MachineResults:
         Empty if it was not tried.
         """
         newest = self.newest.get(case.id)
-        return f"{newest.status}: {newest.reason}" if newest and newest.status != "ok" else ""
+        if newest is None or newest.status == "ok":
+            return ""
+        return f"{newest.status}: {newest.reason}"
 
     @cached_property
     def wrong_steps(self) -> set[tuple[str, ...]]:
@@ -99,11 +144,14 @@ class MachineResults:
         newest: dict[tuple[str, str], Record] = {}
         for record in sorted(self.results.records, key=get_measurement_time):
             newest[record.provenance.machine, record.case] = record
-        statuses: dict[tuple[str, ...], set[str]] = defaultdict(set)
+        right: set[tuple[str, ...]] = set()
+        wrong: set[tuple[str, ...]] = set()
         for record in newest.values():
-            if record.status in ("ok", "wrong"):
-                statuses[name_step(record.parsed)].add(record.status)
-        return {step for step, several in statuses.items() if several == {"wrong"}}
+            if record.status == "ok":
+                right.add(name_step(record.parsed))
+            elif record.status == "wrong":
+                wrong.add(name_step(record.parsed))
+        return wrong - right
 
     def is_wrong_everywhere(self, case: Case) -> bool:
         """Return whether the step of a case gave wrong results wherever it ran."""
@@ -117,11 +165,10 @@ class MachineResults:
     @cached_property
     def is_cpu_only(self) -> bool:
         """Whether nothing here was measured on a GPU."""
-        return all(
-            device_of(record.provenance) == "cpu"
-            for several in self.ok_records.values()
-            for record in several
-        )
+        for several in self.ok_records.values():
+            if any(device_of(record.provenance) == "gpu" for record in several):
+                return False
+        return True
 
     def probe(self, name: str) -> Probed | None:
         """Return the result of a probe."""
@@ -130,11 +177,9 @@ class MachineResults:
     def other_machine(self, probe: str) -> str:
         """Return the machine of a probe, if it is not this one."""
         result = self.probe(probe)
-        return (
-            result.provenance.machine
-            if result and result.provenance.machine != self.machine
-            else ""
-        )
+        if result is None or result.provenance.machine == self.machine:
+            return ""
+        return result.provenance.machine
 
     def plan(self, case: Case) -> Plan | None:
         """Return what a case needs on the GPU of `plans.GPU`, if that was planned."""
@@ -143,23 +188,27 @@ class MachineResults:
     def looked_up(self, names: Sequence[str]) -> bool:
         """Return whether the last look-up looked for all of these names."""
         result = self.probe(NAMES)
-        return not names or (result is not None and set(names) <= result.names.keys())
+        found = result.names if result else {}
+        return all(name in found for name in names)
 
     def describe_options(self, cases: Sequence[Case]) -> str:
         """Return the compiler's options that some cases of a comparison had, and others had not."""
-        options: list[set[str]] = []
-        for case in cases:
-            compiled: set[str] = set()
-            for record in self.records(case):
-                found = record.effect.evidence.get("compiler_options") if record.effect else None
-                if isinstance(found, dict):
-                    compiled.update(f"{name}={value}" for name, value in found.items())
-            options.append(compiled)
+        options = [self.read_compiler_options(case) for case in cases]
         if not options:
             return ""
-        shared = options[0].intersection(*options)
-        apart = {option for compiled in options for option in compiled} - shared
-        return f"Compiled with {', '.join(sorted(apart))} on one side alone" if apart else ""
+        different = options[0].union(*options) - options[0].intersection(*options)
+        if not different:
+            return ""
+        return f"Compiled with {', '.join(sorted(different))} on one side alone"
+
+    def read_compiler_options(self, case: Case) -> set[str]:
+        """Return the compiler's options of a case, each as `name=value`."""
+        options: set[str] = set()
+        for record in self.records(case):
+            found = record.effect.evidence.get("compiler_options") if record.effect else None
+            if isinstance(found, dict):
+                options.update(f"{name}={value}" for name, value in found.items())
+        return options
 
     def files(self, cases: Iterable[Case], probe: str = "", timed: bool = False) -> list[str]:
         """Return the files behind cases and a probe, relative to the results folder.
@@ -168,9 +217,9 @@ class MachineResults:
         """
         names = []
         for case in cases:
-            records = self.ok_records.get(case.id, []) if timed else self.records(case)
+            records = self.records(case)
             if timed:
-                records = [record for record in records if record.timed]
+                records = [record for record in self.ok_records.get(case.id, []) if record.timed]
             names += [self.record_files[id(record)] for record in records]
         if probe in self.probes:
             names.append(str(self.probes[probe][0]))
@@ -196,25 +245,9 @@ def device_of(origin: Provenance) -> Device:
     return "cpu" if origin.hardware.get("device", "cpu") == "cpu" else "gpu"
 
 
-def read_newest_probes(folder: Path, protocol: int) -> dict[str, tuple[Path, Probed]]:
-    """Return the newest result of each probe below a folder.
-
-    They are of this protocol and of the pinned releases.
-    """
-    found = []
-    for file in folder.rglob("*.json"):
-        try:
-            probed = probed_record.read(file)
-        except BadRecord as error:
-            warnings.warn(f"skipped {error}", RecordWarning, stacklevel=2)
-            continue
-        if probed.provenance.protocol == protocol and is_pinned(probed.provenance):
-            found.append((file, probed))
-    found.sort(key=lambda item: item[1].provenance.measured_at)
-    return {probed.probe: (file, probed) for file, probed in found}
-
-
 def is_pinned(origin: Provenance) -> bool:
     """Return whether the frameworks that ran are of the pinned releases."""
-    versions = [(name, version) for name, version in origin.versions.items() if name in FRAMEWORKS]
-    return all(version.split("+")[0] == find_pinned_version(name) for name, version in versions)
+    for name, version in origin.versions.items():
+        if name in FRAMEWORKS and version.split("+")[0] != find_pinned_version(name):
+            return False
+    return True

@@ -15,7 +15,7 @@ from tests.claims.claim_records import compiled
 MEASURED = Line(
     id="T1/measured",
     name="transformer/torch b8/full, nvidia-h200",
-    arm="transformer/torch",
+    measurement="transformer/torch",
     decides=True,
     verdict="confirmed",
     form="change",
@@ -26,17 +26,17 @@ MEASURED = Line(
     high=0.6,
     sign="less",
     device="gpu",
-    elsewhere="nvidia-h200",
+    other_machine="nvidia-h200",
     cases=("transformer/torch/train/fp32/b8/full",),
 )
 PLANNED = replace(
-    MEASURED, id="T1/planned", elsewhere="", planned=True, value=0.7, low=0.65, high=0.75
+    MEASURED, id="T1/planned", other_machine="", planned=True, value=0.7, low=0.65, high=0.75
 )
 ON_CPU = replace(
     MEASURED,
     id="T1/cpu",
     device="cpu",
-    elsewhere="",
+    other_machine="",
     value=1.0,
     low=1.0,
     high=1.0,
@@ -47,7 +47,11 @@ ON_CPU = replace(
 @pytest.fixture
 def entry(results: Path) -> Entry:
     """A claim that was measured on a GPU, planned for another, and set aside on a CPU."""
-    lines = (MEASURED, replace(PLANNED, decides=True), replace(ON_CPU, decides=False, aside=True))
+    lines = (
+        MEASURED,
+        replace(PLANNED, decides=True),
+        replace(ON_CPU, decides=False, set_aside=True),
+    )
     return replace(compiled(results, 80), lines=lines, transfers_to_gpu=False)
 
 
@@ -72,7 +76,9 @@ def test_a_result_that_holds_everywhere_answers_for_every_device(entry: Entry) -
 
 def test_what_was_not_tested_is_not_known_on_any_device(entry: Entry) -> None:
     untested = replace(entry, lines=(), verdict="not testable here", qualifier="needs a GPU")
-    assert describe_for_device(untested, "a100") == "On a100: not testable here (needs a GPU)."
+    assert describe_for_device(untested, "a100") == (
+        "On a100: not known: not testable here (needs a GPU)."
+    )
 
 
 def test_devices_are_found_by_their_beginning() -> None:

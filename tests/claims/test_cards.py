@@ -122,8 +122,8 @@ def test_a_gpu_measurement_replaces_the_prediction(results: Path) -> None:
             "gpu",
         )
         result = " ".join(make_informational(lines))
-        assert f"On a card: transformer/torch b4/full, m: {change - 100:+.1f} %" in result
-        assert "Beside: transformer/torch planned b8/full, h100-80gb: -90.0 %" in result, (
+        assert f"On a GPU: transformer/torch b4/full, m: {change - 100:+.1f} %" in result
+        assert "Also shown: transformer/torch planned b8/full, h100-80gb: -90.0 %" in result, (
             "nor is the plan withheld"
         )
 
@@ -133,7 +133,7 @@ def test_a_claim_about_one_gpu_needs_that_gpu() -> None:
     assert needs.describe_unmet(Conditions(device="gpu", gpu="h100-80gb")) == (
         "needs an RTX 3090: this is h100-80gb"
     )
-    assert needs.describe_unmet(Conditions()) == "needs an RTX 3090: this is no card"
+    assert needs.describe_unmet(Conditions()) == "needs an RTX 3090: this is no GPU"
     assert not needs.describe_unmet(Conditions(device="gpu", gpu="NVIDIA GeForce RTX 3090"))
 
 

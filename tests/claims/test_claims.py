@@ -48,7 +48,7 @@ def test_gpu_claims_are_not_measured_on_a_gpu_without_records(results: Path) -> 
     card = provenance(hardware={"cpu": "x", "device": "NVIDIA H200"})
     case = Case("transformer", "torch", "train", "fp32", 4, "tiny")
     store.append(record(case, provenance=card), store.find_file(results, "m", "torch-1"))
-    for claim in ("A6", "B8", "B14", "C9"):
+    for claim in ("A6", "B7", "B14", "C9"):
         assert one(results, claim).verdict == "not measured"
 
 
@@ -114,7 +114,9 @@ def test_advice_is_withheld_if_an_arm_is_missing_or_disagrees(results: Path) -> 
     put(results, "unet3d/torch/train/compile/b4/tiny", 130)
     assert one(results, claim).recommendation == NONE, "one says the opposite"
     put(results, "unet3d/torch/train/compile/b4/tiny", 70, minute=1, origin={"commit": "d" * 40})
-    assert one(results, claim).recommendation == ("Compile: -20.0 % to -30.0 %. (2 of 2 arms.)")
+    assert one(results, claim).recommendation == (
+        "Compile: -20.0 % to -30.0 %. (2 of 2 comparisons.)"
+    )
     three = replace(made_up(), deciding=compiled_in_torch())
     assert one(results, three).recommendation == NONE, "most agree, and one is missing"
     put(results, "resnet50/torch/train/fp32/b4/tiny", 100)
@@ -195,13 +197,12 @@ def test_one_process_and_the_fullest_of_two_ranks_are_compared_by_one_instrument
     put_ranks(results, "ddp", (200, 200), peak=70, live_bytes=12 * 2**20)
     put(results, "transformer/jax/train/fp32/b4/tiny", 100)
     put_ranks(results, "replicated", (200, 200), peak=70, instrument="compiler.plan")
-    peak, states = ledger(Results(results), "m", "tiny", ["B11"])
-    found = {arm.name: arm.value for arm in peak.lines if arm.decides and "transformer" in arm.name}
-    assert list(found.values()) == [0.7, None], "JAX's process has no plan of its own"
-    assert [arm.verdict for arm in states.lines if arm.value] == [
-        "opposite",
-        "no effect",
-    ]
+    (entry,) = ledger(Results(results), "m", "tiny", ["B11"])
+    transformer = [line for line in entry.lines if "transformer" in line.name]
+    peaks = [line.value for line in transformer if line.decides]
+    assert peaks == [0.7, None], "JAX's process has no plan of its own"
+    kept = [line for line in transformer if line.label == "between two steps"]
+    assert [line.value for line in kept] == [pytest.approx(1.2), 1.0]
 
 
 @pytest.mark.parametrize(("transfers", "message"), [(True, ""), (False, "on a CPU")])
@@ -237,9 +238,9 @@ def test_a_size_with_another_verdict_is_named() -> None:
         planned=False,
         device="cpu",
     )
-    assert qualify("confirmed", [small, small, full], True) == "undecided on a GPU, planned"
-    split = "confirmed on a CPU; undecided on a GPU, planned"
-    assert qualify("mixed", [small, full], True) == split
+    assert qualify("confirmed", [small, small, full], made_up()) == ["undecided on a GPU, planned"]
+    split = ["confirmed on a CPU", "undecided on a GPU, planned"]
+    assert qualify("mixed", [small, full], made_up()) == split
 
 
 def test_the_range_is_that_of_decided_arms_and_advice_has_all(results: Path) -> None:
@@ -253,7 +254,7 @@ def test_the_range_is_that_of_decided_arms_and_advice_has_all(results: Path) -> 
     assert found.verdict == "confirmed"
     assert (found.value, found.low, found.high) == pytest.approx((0.7, 0.6, 0.8))
     assert "Undecided: unet3d/torch b4/tiny, -0.5 % (-1.5 to -0.5)" in found.remark
-    assert found.recommendation == ("Compile: -0.5 % to -40.0 %. (2 of 3 arms.)")
+    assert found.recommendation == ("Compile: -0.5 % to -40.0 %. (2 of 3 comparisons.)")
 
 
 def test_compiler_options_on_one_side_are_reported(results: Path) -> None:

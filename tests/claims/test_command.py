@@ -68,6 +68,7 @@ def test_missing_cases_are_collected_once(results: Path) -> None:
         "names",
         "snippet-jittor_volume_norm",
         "snippet-torch_batch_norm_3d",
+        "snippet-torch_compile",
     ]
 
 
@@ -127,7 +128,7 @@ def test_run_measures_missing_cases_only(results: Path, monkeypatch: pytest.Monk
 
     def measure(found: list[Case], *_: Any) -> list[str]:
         measured.extend(found)
-        put(results, "transformer/torch/train/width_half/b4/tiny", 50)
+        put(results, "transformer/torch/train/checkpoint/b4/tiny", 50)
         return ["ok"] * len(found)
 
     from framebench.claims import command
@@ -138,14 +139,14 @@ def test_run_measures_missing_cases_only(results: Path, monkeypatch: pytest.Monk
     planned: list[Case] = []
     monkeypatch.setattr(command, "planned_for", lambda cases, *_: planned.extend(cases) or [])
     monkeypatch.setattr("framebench.claims.plans.read_plans", lambda _: {})
-    found = run("B5", "A6", "--run", "--no-evidence", "--size", "tiny", results=results)
+    found = run("A8", "A6", "--run", "--no-evidence", "--size", "tiny", results=results)
     assert found.exit_code == 0, found.output
-    assert {f"resnet50/torch/train/{s}/b64/full" for s in ("fp32", "width_half")} <= {
+    assert {f"resnet50/torch/train/{s}/b64/full" for s in ("fp32", "checkpoint")} <= {
         case.id for case in planned
     }
     assert {case.framework for case in planned} == {"torch", "jax"}
     ids = [case.id for case in measured]
-    assert "resnet50/torch/train/width_half/b4/tiny" in ids
+    assert "resnet50/torch/train/checkpoint/b4/tiny" in ids
     assert "transformer/torch/train/fp32/b4/tiny" not in ids
     assert not any(runner.explain_unsupported(case) for case in measured), (
         "what needs a GPU is left to a machine that has one"

@@ -4,6 +4,7 @@ found.
 
 from __future__ import annotations
 
+import os
 import re
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,7 @@ from framebench.budget.max_batch import oom_recovery
 from framebench.budget.max_batch.oom_recovery import Evaluation, Recovery
 from framebench.claims import measure as claim_probes
 from framebench.claims.probes import inputs as input_probe
+from framebench.claims.probes import monitor as monitor_probe
 from framebench.claims.probes.names import exists, look_up
 from framebench.claims.registry import REGISTRY
 from framebench.engine.environments import Environment
@@ -54,6 +56,10 @@ def test_a_word_is_searched_in_every_module_that_is_imported() -> None:
     } <= found.keys(), "what was found is said"
 
 
+@pytest.mark.skipif(
+    not any(os.access(root, os.W_OK) for root in input_probe.GROUPS),
+    reason="needs the right to make a control group",
+)
 def test_a_list_is_private_memory_and_a_mapped_file_is_not(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(claim_probes, "ROUNDS", 1)
     found = {name: values[0] for name, values in claim_probes.measure_inputs().items()}
@@ -61,9 +67,7 @@ def test_a_list_is_private_memory_and_a_mapped_file_is_not(monkeypatch: pytest.M
     for name in ("listed_resident", "listed_private", "mapped_resident"):
         assert found[name] == pytest.approx(size, rel=0.02), name
     assert found["mapped_private"] < 0.02 * size
-    assert found["mapped_left"] < 0.02 * size, "the file has them"
-    assert 0 <= found["listed_left"] <= 1.02 * size, "all of it, where there is no swap"
-    assert found["mapped_batches"] == found["batches"], "a mapped file needs no memory of its own"
+    assert found["mapped_batches"] == found["batches"], "the kernel takes pages of a file back"
     assert 0.4 < found["listed_batches"] / found["batches"] < 0.6, "half of them fit"
 
 
@@ -117,13 +121,13 @@ def test_the_monitor_sees_steps_of_a_real_case(
     found = claim_probes.measure_monitor(
         parse("transformer/torch/train/fp32/b4/tiny"), environment["torch"]
     )
-    assert {name: len(values) for name, values in found.items()} == {
-        "watched_over_alone": 2,
-        "seen_over_peak": 2,
-    }
-    # the kernel adds up its counters with some pages' delay
-    assert all(0.9 < seen <= 1.01 for seen in found["seen_over_peak"])
-    assert all(0.1 < ratio < 10 for ratio in found["watched_over_alone"])
+    shares = {name: values for name, values in found.items() if not name.endswith("_readings")}
+    assert set(shares) == set(monitor_probe.WAYS)
+    for name, values in shares.items():
+        # the kernel adds up its counters with some pages' delay
+        assert all(0.1 < share <= 1.01 for share in values), name
+        assert min(found[f"{name}_readings"]) > 0, name
+    assert found["before_each_step_readings"] == [4.0, 4.0], "one before each step"
 
 
 @pytest.mark.slow

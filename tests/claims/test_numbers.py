@@ -164,7 +164,7 @@ def test_an_unproven_strategy_has_no_verdict(results: Path) -> None:
     )
     found = one(results, made_up())
     assert found.verdict == "not measured"
-    assert "not seen at work" in found.remark
+    assert "effect is not confirmed" in found.remark
 
 
 @pytest.mark.parametrize(("nodes", "verdict"), [(0, "no effect"), (7, "confirmed")])
@@ -211,12 +211,13 @@ def test_non_numeric_evidence_is_ignored(results: Path) -> None:
 )
 def test_exponents_are_judged(results: Path, power: float, verdict: Verdict) -> None:
     for batch in (4, 8):
-        put(results, f"transformer/torch/eval/no_grad/b{batch}/tiny", 10 * batch**power)
+        peak = 10 * batch**power
+        put(results, f"transformer/jittor/eval/no_grad/b{batch}/tiny", peak, live_bytes=0)
     (a2,) = REGISTRY.chosen(["A2"])
     found = one(
         results,
         replace(
-            a2, deciding=tuple(one for one in a2.deciding if one.name == "transformer/torch eval")
+            a2, deciding=tuple(one for one in a2.deciding if one.name == "transformer/jittor eval")
         ),
     )
     assert found.verdict == verdict

@@ -11,11 +11,12 @@ import pytest
 
 from framebench.analysis.results import Results
 from framebench.claims import measure as claim_probes
-from framebench.claims.ledger import ledger, list_names
+from framebench.claims.entries import Line
+from framebench.claims.ledger import list_names
 from framebench.claims.missing import find_missing
 from framebench.claims.probed import Reading
+from framebench.claims.probes import monitor
 from framebench.claims.registry import REGISTRY
-from framebench.claims.rule import Verdict
 from framebench.claims.store import MachineResults
 from framebench.records import store
 from tests.claims.claim_records import MIB, one, probe
@@ -36,51 +37,54 @@ def test_a_missing_api_is_reported_as_missing(results: Path, claim: str, name: s
 
 
 def test_probes_are_judged_like_records(results: Path) -> None:
-    grown = {
-        "listed_resident": 256.0,
-        "listed_private": 256.0,
-        "mapped_resident": 260.0,
-        "mapped_private": 1.0,
-    }
-    probe(results, "inputs", found={name: [mib * MIB] * 5 for name, mib in grown.items()})
-    assert one(results, "C12 short").verdict == "not measured", (
-        "an older program's, from which nothing was taken back"
-    )
-    counts = {"batches": 64.0, "listed_batches": 32.0, "mapped_batches": 64.0}
-    for minute, left, verdict in (
-        (1, 2.56, "confirmed"),
-        (2, 256.0, "no effect"),
-        (3, 300.0, "opposite"),
+    probe(results, "inputs", found={"listed_left": [256.0 * MIB] * 5})
+    assert one(results, "C12").verdict == "not measured", "an older program's"
+    sizes = ("listed_resident", "listed_private", "mapped_resident", "mapped_private")
+    for minute, mapped, verdict in (
+        (1, 64.0, "confirmed"),
+        (2, 32.0, "no effect"),
+        (3, 16.0, "opposite"),
     ):
-        sizes = grown | {"listed_left": 256.0, "mapped_left": left}
-        found = {name: [mib * MIB] * 5 for name, mib in sizes.items()} | {
-            name: [n] * 5 for name, n in counts.items()
+        found = {name: [256.0 * MIB] * 5 for name in sizes} | {
+            "batches": [64.0] * 5,
+            "listed_batches": [32.0] * 5,
+            "mapped_batches": [mapped] * 5,
         }
         probe(results, "inputs", minute=minute, found=found)
-        assert (one(results, "C12 short").verdict, one(results, "C12 short").value) == (
-            verdict,
-            pytest.approx(left / 256),
-        )
+        entry = one(results, "C12")
+        assert (entry.verdict, entry.value) == (verdict, mapped / 32)
+
+
+def put_monitor(results: Path, every_second: list[float], before: float, minute: int = 0) -> None:
+    """A run of the probe with these shares of the peak, by a thread and by its control."""
+    found = {way: every_second for way in monitor.WAYS} | {
+        monitor.BEFORE: [before] * len(every_second)
+    }
+    probe(results, "monitor", minute=minute, found=found)
+
+
+def read_monitor(results: Path) -> Line:
+    """Return the line of a thread that reads every second."""
+    (line,) = [line for line in one(results, "C15").lines if "every second" in line.name]
+    return line
 
 
 @pytest.mark.parametrize(
-    ("ratios", "verdict"),
-    [([1.0] * 5, "confirmed"), ([1.2] * 5, "opposite"), ([0.9, 1.3, 1.0], "undecided")],
+    ("every_second", "part"),
+    [([0.98] * 5, 0.92), ([0.85] * 5, 0.4), ([0.75] * 5, 0.0), ([0.98, 0.8, 0.9], 0.57)],
 )
-def test_the_monitor_is_judged_over_processes(
-    results: Path, ratios: list[float], verdict: Verdict
+def test_a_monitor_is_measured_by_what_a_reading_before_the_step_misses(
+    results: Path, every_second: list[float], part: float
 ) -> None:
-    probe(
-        results,
-        "monitor",
-        found={
-            "watched_over_alone": ratios,
-            "seen_over_peak": [0.99 + i / 1000 for i, _ in enumerate(ratios)],
-        },
-    )
-    peak, cost = ledger(Results(results), "m", "tiny", ["C15"])
-    assert cost.verdict == verdict
-    assert peak.verdict == "not testable here", "no arm of it could fail"
+    put_monitor(results, every_second, before=0.75)
+    assert read_monitor(results).value == pytest.approx(part, abs=0.01)
+
+
+def test_a_monitor_has_no_number_where_its_control_misses_nothing(results: Path) -> None:
+    put_monitor(results, [1.0] * 5, before=1.0)
+    line = read_monitor(results)
+    assert line.value is None
+    assert "misses nothing of the peak" in line.remark
 
 
 def test_reports_are_judged_by_their_programs(results: Path) -> None:
@@ -112,8 +116,8 @@ def test_reports_are_judged_by_their_programs(results: Path) -> None:
 
 def test_an_older_probes_result_decides_nothing(results: Path) -> None:
     probe(results, "monitor", found={"alone_s": [1.0], "watched_s": [1.0]})
-    assert one(results, "C15 cost").verdict == "not measured"
-    assert "watched_over_alone" in one(results, "C15 cost").remark
+    assert read_monitor(results).value is None
+    assert "every_second" in read_monitor(results).remark
 
 
 def test_lost_samples_are_counted_where_memory_ran_out(results: Path) -> None:
@@ -133,21 +137,21 @@ def test_a_bad_probe_is_named_and_skipped(results: Path) -> None:
 
 def test_a_probe_of_another_machine_is_used_if_there_is_no_current_one(results: Path) -> None:
     """And says whose it is; this machine's own counts first, unless an older program gave it."""
-    found = {"watched_over_alone": [1.01] * 5, "seen_over_peak": [0.99] * 5}
-    today = probe(results, "monitor", minute=1, found=found | {"watched_over_alone": [1.1] * 5})
-    theirs = results / "claims" / "another" / "monitor" / today.name
+    found = {"cleared": [10.0] * 5, "cleared_same": [5.0] * 5}
+    today = probe(results, "report-jax-19429", minute=1, found=found | {"cleared": [7.0] * 5})
+    theirs = results / "claims" / "another" / "report-jax-19429" / today.name
     theirs.parent.mkdir(parents=True)
     theirs.write_text(re.sub(r'"machine": ?"m"', '"machine":"another"', today.read_text()))
     today.unlink()
-    path = probe(results, "monitor", found=found)
-    assert one(results, "C15 cost").value == pytest.approx(0.01)
+    path = probe(results, "report-jax-19429", found=found)
+    assert one(results, "R4").value == 5
     path.unlink()
-    assert one(results, "C15 cost").value == pytest.approx(0.1)
-    assert "Tried on another." in one(results, "C15 cost").remark
-    probe(results, "monitor", found={"alone_s": [1.0]})
-    assert one(results, "C15 cost").value == pytest.approx(0.1)
-    missing = find_missing(REGISTRY.chosen(["C15"]), MachineResults(Results(results), "m"), "tiny")
-    assert "monitor" in missing.probes, "it may have its own"
+    assert one(results, "R4").value == 2
+    assert "Tried on another." in one(results, "R4").remark
+    probe(results, "report-jax-19429", found={"alone_s": [1.0]})
+    assert one(results, "R4").value == 2
+    missing = find_missing(REGISTRY.chosen(["R4"]), MachineResults(Results(results), "m"), "tiny")
+    assert "report-jax-19429" in missing.probes, "it may have its own"
 
 
 def test_amounts_have_students_interval_and_counts_their_range() -> None:

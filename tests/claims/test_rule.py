@@ -21,6 +21,7 @@ from framebench.claims.rule import (
     find_sign,
     list_open_verdicts,
     summarize,
+    summarize_possible,
 )
 
 number = st.floats(-10, 10, allow_nan=False)
@@ -190,6 +191,22 @@ def test_a_sign_is_that_of_the_whole_interval(
         assert find_sign(Effect(*effect), Target(direction, 1.0, 0.01)) == found  # type: ignore[arg-type]
 
 
+@pytest.mark.parametrize(
+    ("arms", "verdict"),
+    [
+        (["confirmed", "no effect", "opposite"], "confirmed"),
+        (["larger than claimed", "undecided", "undecided"], "confirmed"),
+        (["no effect", "opposite"], "no effect or opposite"),
+        (["undecided", "undecided"], "undecided"),
+        (["smaller than claimed", "not measured"], "undecided"),
+    ],
+)
+def test_one_comparison_confirms_that_something_may_be(
+    arms: list[Verdict], verdict: Verdict
+) -> None:
+    assert summarize_possible(arms) == verdict
+
+
 NOT_MET: Verdict = "not testable here"
 
 
@@ -250,7 +267,8 @@ def test_arms_that_disagree_are_mixed_and_both_sides_are_named(arms: list[Verdic
         ((0.9, 0.85, 1.005), FORTY_LESS, ["no effect", "smaller than claimed"]),
         ((0.9, 0.5, 1.2), FORTY_LESS, [*FAILED[:2], *DECIDED[3:]]),
         ((0.9, 0.8, 1.005), Target(-1, 1.0, 0.01), ["no effect", "confirmed"]),
-        ((0.2, 0.1, 0.33), Target(-1, 1.0, 0.01, 0.3, or_more=True), ["confirmed"]),
+        ((0.2, 0.1, 0.28), Target(-1, 1.0, 0.01, 0.3, or_more=True), ["confirmed"]),
+        ((0.31, 0.31, 0.31), Target(-1, 1.0, 0.01, 0.3, or_more=True), ["smaller than claimed"]),
         ((0.9, -math.inf, math.inf), FORTY_LESS, []),
     ],
 )

@@ -11,7 +11,7 @@ ENGLISH = [
     ("fp16", "B1 memory"),
     ("AMP saves 40%", "B1 memory"),
     ("bf16", "B1 memory"),
-    ("DDP", "B11 peak"),
+    ("DDP", "B11"),
     ("OOM", "C14"),
     ("memory leak", "C8 leak"),
     ("fragmentation", "C3"),
@@ -22,7 +22,7 @@ ENGLISH = [
     ("float16", "C10"),
     ("fits on an RTX 3090?", "B29"),
     ("batch size fused_op error", "A3"),
-    ("gradient checkpointing makes training 30 % slower", "B2 passes"),
+    ("gradient checkpointing makes training 30 % slower", "B2 time"),
     ("empty_cache", "B12"),
 ]
 CHINESE = [
@@ -33,7 +33,7 @@ CHINESE = [
     ("显存碎片化", "A5"),
     ("知识蒸馏", "B6"),
     ("剪枝", "B5"),
-    ("数据并行", "B11 peak"),
+    ("数据并行", "B11"),
     ("显存泄漏", "C8 leak"),
     ("显存不足怎么办", "C14"),
     ("自定义算子", "C8 training"),
