@@ -60,7 +60,8 @@ def group_by_origin(lines: Sequence[Line]) -> dict[str, list[Line]]:
     """
     places: dict[str, list[Line]] = {}
     for line in lines:
-        if (line.decides or line.set_aside) and line.verdict != UNMET and line.value is not None:
+        is_used = line.decides or line.set_aside
+        if is_used and line.verdict != UNMET and line.value is not None:
             places.setdefault(name_origin(line), []).append(line)
     ranks = {"measured": 0, "planned": 1, "on": 2}
     ordered = sorted(places, key=lambda place: ranks[place.split()[0]])

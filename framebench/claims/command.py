@@ -8,9 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from framebench.cli.measuring import Blocks, measure_all
 from framebench.cli.shared import (
-    BROKEN,
     MOST_S,
     READ,
     AsJson,
@@ -20,15 +18,10 @@ from framebench.cli.shared import (
     echo,
     fail,
     find_machine,
-    open_session,
     out,
     say,
 )
-from framebench.devices.plans.planning import planned_for
-from framebench.engine import environments, runner
-from framebench.engine.session import Session
 from framebench.records import provenance
-from framebench.strategies.strategy import FRAMEWORKS
 from framebench.suite import profiles
 from framebench.suite.case import DEFAULT_SIZE
 
@@ -36,8 +29,6 @@ if TYPE_CHECKING:  # the command's options are shown without what reads records
     from framebench.analysis.results import Results as Folder
     from framebench.claims.claim import Claim
     from framebench.claims.entries import Entry
-    from framebench.claims.missing import Missing
-    from framebench.suite.case import Case
 
 
 @app.command(rich_help_panel=READ)
@@ -64,7 +55,9 @@ def claims(
     size: Annotated[
         str, typer.Option(help="Size of the cases: tiny to try things out, full for a GPU.")
     ] = DEFAULT_SIZE,
-    blocks: Blocks = 5,
+    blocks: Annotated[
+        int, typer.Option(min=1, help="With --run: blocks of each case whose time is compared.")
+    ] = 5,
     time_limit: Annotated[
         float,
         typer.Option(
@@ -80,7 +73,7 @@ def claims(
     everything: Annotated[
         bool, typer.Option("--all", help="Every comparison behind a claim, and the remarks.")
     ] = False,
-    results: Results = runner.RESULTS,
+    results: Results = provenance.ROOT / "results",
     as_json: AsJson = False,
 ) -> None:
     """What articles claim and users report about memory, what was measured, and the verdict.
@@ -97,8 +90,13 @@ def claims(
     device = choose_device(device)
     failed = []
     if run:
-        options = runner.Options(time_limit_s=time_limit)
-        failed = measure_missing(chosen, size, evidence, cases, blocks, options, results)
+        from framebench.claims import run as measuring
+        from framebench.engine.runner import Options
+
+        options = Options(time_limit_s=time_limit)
+        failed = measuring.measure_missing(
+            chosen, size, evidence, cases, blocks, options, results
+        )
     folder = Folder(results)  # read after measuring
     entries = [] if machine or run else merge_ledgers(folder, size, queries)
     if not entries:
@@ -199,97 +197,3 @@ def merge_ledgers(folder: Folder, size: str, queries: list[str]) -> list[Entry]:
         )
     say(f"machine {here}, this one{rest}; --machine takes another's alone: {', '.join(others)}")
     return merged
-
-
-def measure_missing(
-    claims: tuple[Claim, ...],
-    size: str,
-    informational: bool,
-    with_cases: bool,
-    blocks: int,
-    options: runner.Options,
-    results: Path,
-) -> list[str]:
-    """Run the probes that these claims lack here, measure cases and plan. Return what failed."""
-    from framebench.analysis.results import Results as Folder
-    from framebench.claims.missing import find_missing
-    from framebench.claims.store import MachineResults
-
-    here = MachineResults(Folder(results), provenance.read_machine_name())
-    missing = find_missing(claims, here, size, informational, with_cases)
-    if (
-        all(map(runner.explain_unsupported, missing.cases))
-        and not missing.probes
-        and not missing.plans
-    ):
-        say("nothing is missing that this machine can measure")
-        return []
-    with open_session(
-        results, f"claims {' '.join(claim.name for claim in claims)} {size} {blocks} blocks"
-    ) as opened:
-        failed = run_probes(missing.probes, size, results)
-        failed += measure_cases(missing, opened, blocks, options, results)
-        return failed + plan_cases(missing.plans, results)
-
-
-def run_probes(probes: list[str], size: str, results: Path) -> list[str]:
-    """Run one probe after the other and return those that failed; one that fails leaves the others
-    unharmed.
-    """
-    from framebench.claims import measure
-    from framebench.claims.ledger import list_names
-    from framebench.claims.registry import REGISTRY
-
-    failed = []
-    for probe in probes:
-        try:
-            measure.run(probe, list_names(REGISTRY.claims), size, results, say)
-        except (RuntimeError, environments.SetupError) as error:
-            say(f"probe {probe} failed: {error}")
-            failed.append(probe)
-    return failed
-
-
-def measure_cases(
-    missing: Missing, opened: Session, blocks: int, options: runner.Options, results: Path
-) -> list[str]:
-    """Measure as `framebench run` does: what is compared in time in so many blocks, the rest once.
-
-    Returns the ids of those that failed.
-    """
-    frameworks = {case.framework for case in missing.cases if not runner.explain_unsupported(case)}
-    ready = {}
-    for name in FRAMEWORKS:
-        if name in frameworks:
-            ready[name] = environments.ensure(name, say=say)
-            environments.warm(ready[name], "standard", say)
-    pairs = []
-    timed = dict.fromkeys(missing.timed)  # each once, in order
-    for pair in missing.pairs:
-        if not any(map(runner.explain_unsupported, pair)):
-            pairs.append(pair)
-            timed |= dict.fromkeys(pair)
-    failed = []
-    for cases, times, together in ((timed, blocks, pairs), (missing.once, 1, [])):
-        able = [case for case in cases if not runner.explain_unsupported(case)]
-        statuses = measure_all(able, opened, ready, options, results, times, together)
-        for case, status in zip(able, statuses, strict=True):
-            if status in BROKEN:
-                failed.append(case.id)
-    if failed:
-        say(f"these failed: {', '.join(failed)}")
-    return failed
-
-
-def plan_cases(cases: list[Case], results: Path) -> list[str]:
-    """Plan cases for the GPU of the planned measurements. Return the ids of those that failed."""
-    from framebench.claims.plans import GPU
-
-    if not cases:
-        return []
-    hint = ""
-    if results == runner.RESULTS:
-        hint = "; `framebench dev publish` puts them where claims read them"
-    say(f"{len(cases)} cases are planned for {GPU}{hint}")
-    planned = planned_for(cases, GPU, results, say)
-    return [one.case for one in planned if one.outcome == "failed"]

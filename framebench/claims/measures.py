@@ -113,23 +113,6 @@ def separate(base: Estimate, candidate: Estimate) -> Effect:
     return Effect(abs(ratio.value - 1), nearest, max(ends))
 
 
-def find_share(high: Estimate, low: Estimate, candidate: Estimate) -> Effect:
-    """Return which part of the difference between `high` and `low` the candidate saves.
-
-    1 is all of it.
-    """
-    if high.low <= low.high:
-        raise NoNumber(
-            f"there is no difference to save: {high.value:.3g} and {low.value:.3g} bytes"
-        )
-    shares = []  # at each corner of the three intervals
-    for top in (high.low, high.high):
-        for bottom in (low.low, low.high):
-            shares += [(top - end) / (top - bottom) for end in (candidate.low, candidate.high)]
-    value = (high.value - candidate.value) / (high.value - low.value)
-    return Effect(value, min(shares), max(shares))
-
-
 def compute_exponent(ratio: Effect, batches: float) -> Effect:
     """Return the exponent of growth by this ratio where the batch grows so many times.
 
@@ -178,7 +161,6 @@ OPERATIONS = {
     "ratio": Operation("Ratio", "change", divide_peaks),
     "difference": Operation("Difference", "points", subtract),
     "apart": Operation("Apart", "error", separate),
-    "of the way": Operation("OfTheWay", "number", find_share),
 }
 # of a case at every declared batch
 SWEEPS = {

@@ -67,7 +67,6 @@ class Row(BaseModel):
         "value",
         "apart",
         "difference",
-        "of the way",
         "steepest",
         "smallest step",
         "fall",
@@ -87,8 +86,6 @@ class Row(BaseModel):
     case: str = ""
     candidate: str = ""
     base: str | dict[str, str] = ""  # or one by `workload/framework`, with a `default`
-    high: str = ""  # of the way
-    low: str = ""
     limit_bytes: int = 0  # of a planned share
     releases: tuple[str, ...] = ()  # of JAX, that plan a report
     program: str = ""
@@ -132,15 +129,15 @@ def read_source(file: Path, rows: list[dict[str, Any]]) -> Iterator[Claim]:
 def read_claim(fields: dict[str, Any]) -> Claim:
     """Return the claim that a `[[claim]]` describes."""
     made = dict(fields)
+    expect = made.pop("expect", None)  # of all measurements that do not say otherwise
     made["advice"] = tuple(Advice(**one) for one in fields.get("advice", ()))
     made["needs"] = Needs(**fields.get("needs", {}))
     made["absent"] = tuple(fields.get("absent", ()))
-    expect = made.pop("expect", None)  # of all rows that do not say otherwise
     for kind in ("deciding", "informational"):
-        rows = fields.get(kind, ())
-        made[kind] = tuple(
-            one for row in rows for one in make_measurements(**{"expect": expect, **row})
-        )
+        measurements: list[Measurement] = []
+        for row in fields.get(kind, ()):
+            measurements += make_measurements(**{"expect": expect, **row})
+        made[kind] = tuple(measurements)
     return Claim(**made)
 
 
@@ -153,26 +150,52 @@ def expand(row: Row) -> Iterator[Measurement]:
     """Yield the measurements that a row stands for."""
     target = EXPECTED[row.expect] if isinstance(row.expect, str) else Target(**row.expect)
     if row.read:
-        yield Measurement(*read_probe(row, row.read), target)
+        name, measure = read_probe(row, row.read)
+        measures = [(name, measure)]
     elif row.releases:
-        for release in row.releases:
-            report = PlannedReport(release, row.program, row.candidate, str(row.base))
-            yield Measurement(f"{row.name} planned", report, target)
+        measures = list_reports(row)
     elif row.name:  # of two frameworks
-        yield Measurement(row.name, make_measure(row, "", ""), target)
+        measures = [(row.name, make_measure(row, "", ""))]
     elif row.kind.startswith("planned"):
-        for workload, framework in places(row, PLANNED_FRAMEWORKS):
-            name = " ".join(filter(None, (f"{workload}/{framework}", row.label, "planned")))
-            for measure in make_planned(row, workload, framework):
-                # a batch that the row names is planned whether the size declares it or not
-                if "@b" in row.candidate or all(map(exists, measure.planned_cases())):
-                    yield Measurement(name, measure, target)
+        measures = list_planned(row)
     else:
-        for workload, framework in places(row, FRAMEWORKS):
-            measure = make_measure(row, workload, framework)
-            cases = measure.cases(DEFAULT_SIZE)
-            if cases and all(map(exists, cases)):
-                yield Measurement(f"{workload}/{framework} {row.label}".strip(), measure, target)
+        measures = list_measured(row)
+    for name, measure in measures:
+        yield Measurement(name, measure, target)
+
+
+def list_reports(row: Row) -> list[tuple[str, Measure]]:
+    """Return the plans of a user's program by each release, with their name."""
+    measures: list[tuple[str, Measure]] = []
+    for release in row.releases:
+        report = PlannedReport(release, row.program, row.candidate, str(row.base))
+        measures.append((f"{row.name} planned", report))
+    return measures
+
+
+def list_planned(row: Row) -> list[tuple[str, Measure]]:
+    """Return the plans of a row in each workload and framework that has its cases."""
+    # a batch that the row names is planned whether the size declares it or not
+    names_batch = "@b" in row.candidate
+    measures: list[tuple[str, Measure]] = []
+    for workload, framework in places(row, PLANNED_FRAMEWORKS):
+        parts = [f"{workload}/{framework}", row.label, "planned"]
+        name = " ".join(part for part in parts if part)
+        for measure in make_planned(row, workload, framework):
+            if names_batch or all(map(exists, measure.planned_cases())):
+                measures.append((name, measure))
+    return measures
+
+
+def list_measured(row: Row) -> list[tuple[str, Measure]]:
+    """Return the measures of a row in each workload and framework that has its cases."""
+    measures: list[tuple[str, Measure]] = []
+    for workload, framework in places(row, FRAMEWORKS):
+        measure = make_measure(row, workload, framework)
+        cases = measure.cases(DEFAULT_SIZE)
+        if cases and all(map(exists, cases)):
+            measures.append((f"{workload}/{framework} {row.label}".strip(), measure))
+    return measures
 
 
 def places(row: Row, frameworks: tuple[str, ...]) -> Iterator[tuple[str, str]]:
@@ -187,9 +210,9 @@ def places(row: Row, frameworks: tuple[str, ...]) -> Iterator[tuple[str, str]]:
 
 def exists(case: Case) -> bool:
     """Return whether a case is declared, and not unsupported by nature; what needs a GPU exists."""
-    return (
-        is_declared(case) and not isinstance(case.support, Unsupported) and case.support.supported
-    )
+    if not is_declared(case) or isinstance(case.support, Unsupported):
+        return False
+    return case.support.supported
 
 
 def base_at(row: Row, workload: str, framework: str) -> str:
@@ -201,12 +224,8 @@ def base_at(row: Row, workload: str, framework: str) -> str:
 
 def make_measure(row: Row, workload: str, framework: str) -> Measure:
     """Return the measure of cases that the row describes, in one workload and framework."""
-
-    if row.case:
-        texts = [row.case]
-    elif row.high:
-        texts = [row.high, row.low, row.candidate]
-    else:
+    texts = [row.case]
+    if not row.case:
         texts = [base_at(row, workload, framework), row.candidate]
     refs = tuple(read_ref(text, workload, framework) for text in texts)
     return OfCases(row.kind, samples.find_quantity(row.quantity), refs, row.form)
@@ -217,18 +236,27 @@ def make_planned(row: Row, workload: str, framework: str) -> Iterator[Measure]:
     if row.limit_bytes:
         yield PlannedShare(read_ref(row.case, workload, framework), row.limit_bytes)
         return
-    pairs = [(row.candidate, base_at(row, workload, framework))]
-    if row.kind == "planned steps":  # between each batch and the next of full size
-        preset = spec.load_workload(workload).sizes.get(FULL_SIZE)
-        batches = preset.batches if preset else ()
-        pairs = [
-            (f"{row.case}@b{large}", f"{row.case}@b{small}") for small, large in pairwise(batches)
-        ]
-    for texts in pairs:
-        candidate, base = (read_ref(text, workload, framework) for text in texts)
-        measure = Planned(row.quantity, candidate, base, row.kind != "planned")  # type: ignore[arg-type]
+    if row.kind == "planned steps":
+        pairs = list_steps(row.case, workload)
+    else:
+        pairs = [(row.candidate, base_at(row, workload, framework))]
+    for candidate, base in pairs:
+        measure = Planned(
+            row.quantity,  # type: ignore[arg-type]
+            read_ref(candidate, workload, framework),
+            read_ref(base, workload, framework),
+            is_growth=row.kind != "planned",
+        )
         if measure.planned_cases():
             yield measure
+
+
+def list_steps(case: str, workload: str) -> list[tuple[str, str]]:
+    """Return a case at each batch of full size, with the same at the next smaller one."""
+    preset = spec.load_workload(workload).sizes.get(FULL_SIZE)
+    if preset is None:
+        return []
+    return [(f"{case}@b{large}", f"{case}@b{small}") for small, large in pairwise(preset.batches)]
 
 
 def read_probe(row: Row, read: Read) -> tuple[str, OfProbe]:

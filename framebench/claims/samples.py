@@ -12,13 +12,11 @@
 from __future__ import annotations
 
 import math
+import statistics
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-import numpy as np
-from scipy import stats
-
-from framebench.analysis.statistics import CONFIDENCE, RESOLUTION
+from framebench.analysis.statistics import RESOLUTION, compute_student_quantile
 from framebench.records.record import Record
 
 POOL_BLOCK = 2**20  # bytes: Jittor's pool takes and gives back no less
@@ -57,14 +55,11 @@ def estimate_bytes(values: Sequence[float], instrument: str) -> Estimate:
 
 def estimate_mean(values: Sequence[float]) -> Estimate:
     """Return the mean over processes, with Student's interval."""
-    mean = float(np.mean(values))
+    mean = statistics.fmean(values)
     if len(values) < 2:
         return Estimate(mean, -math.inf, math.inf)
-    half = (
-        stats.t.ppf((1 + CONFIDENCE) / 2, len(values) - 1)
-        * np.std(values, ddof=1)
-        / math.sqrt(len(values))
-    )
+    error = statistics.stdev(values) / math.sqrt(len(values))
+    half = compute_student_quantile(len(values) - 1) * error
     return Estimate(mean, mean - half, mean + half)
 
 

@@ -136,7 +136,8 @@ class Index:
         if best == 0:
             return []
         near = [claim for claim in self.claims if scores[claim.name] >= NEAR * best]
-        return sorted(near, key=lambda claim: -scores[claim.name])[:MOST]
+        near.sort(key=lambda claim: scores[claim.name], reverse=True)  # equal ones keep their order
+        return near[:MOST]
 
     def score(self, terms: dict[str, float], claim: Claim) -> float:
         """Return how much of a query's terms a claim has."""

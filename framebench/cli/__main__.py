@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     import typer
 
 # By command the module that adds it to the application when it is imported, then those that add
-# subcommands. They are imported when they are asked for, and for the list of commands in this
-# order: so the help does not wait for what a command needs.
+# subcommands. They are imported when they are asked for. The help lists the commands in this order,
+# by their sources: so it does not wait for what a command needs.
 COMMANDS: dict[str, tuple[str, ...]] = {
     "run": ("framebench.cli.run",),
     "list": ("framebench.cli.reading",),
@@ -59,16 +59,17 @@ COMMANDS: dict[str, tuple[str, ...]] = {
 def load_commands(arguments: Sequence[str]) -> None:
     """Import the command that these arguments name.
 
-    Where they name none, for the help or by mistake, every command is imported, without what adds
-    subcommands.
+    Where they name none, for the help or by mistake, all commands are listed and none is imported.
     """
     words = [argument for argument in arguments if not argument.startswith("-")]
     if words and words[0] in COMMANDS:
-        modules = list(COMMANDS[words[0]])
-    else:
-        modules = [of_command[0] for of_command in COMMANDS.values()]
-    for module in modules:
-        importlib.import_module(module)
+        for module in COMMANDS[words[0]]:
+            importlib.import_module(module)
+        return
+    from framebench.cli.overview import add_summaries
+
+    first_modules = [modules[0] for modules in COMMANDS.values()]
+    add_summaries(dict.fromkeys(first_modules))  # each once, in order
 
 
 def main() -> None:

@@ -131,13 +131,13 @@ def test_run_measures_missing_cases_only(results: Path, monkeypatch: pytest.Monk
         put(results, "transformer/torch/train/checkpoint/b4/tiny", 50)
         return ["ok"] * len(found)
 
-    from framebench.claims import command
+    from framebench.claims import run as measuring
 
-    monkeypatch.setattr(command, "measure_all", measure)
-    monkeypatch.setattr(command.environments, "ensure", lambda framework, say: None)
-    monkeypatch.setattr(command.environments, "warm", lambda *_: None)
+    monkeypatch.setattr(measuring, "measure_all", measure)
+    monkeypatch.setattr(measuring.environments, "ensure", lambda framework, say: None)
+    monkeypatch.setattr(measuring.environments, "warm", lambda *_: None)
     planned: list[Case] = []
-    monkeypatch.setattr(command, "planned_for", lambda cases, *_: planned.extend(cases) or [])
+    monkeypatch.setattr(measuring, "planned_for", lambda cases, *_: planned.extend(cases) or [])
     monkeypatch.setattr("framebench.claims.plans.read_plans", lambda _: {})
     found = run("A8", "A6", "--run", "--no-evidence", "--size", "tiny", results=results)
     assert found.exit_code == 0, found.output

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 
@@ -29,3 +30,31 @@ def test_listing_commands_imports_no_heavy_library() -> None:
         [sys.executable, "-c", program], capture_output=True, text=True, check=True
     )
     assert {"pandas", "matplotlib", "scipy", "jinja2"}.isdisjoint(done.stdout.split())
+    assert not [name for name in done.stdout.split() if name.endswith(".command")]
+
+
+LISTED = """
+import json, sys
+from framebench.cli.__main__ import COMMANDS, load_commands
+from framebench.cli.shared import app
+from typer.main import get_command
+if sys.argv[1] == "listed":
+    load_commands([])
+else:
+    for command in COMMANDS:
+        load_commands([command])
+summaries = []
+for name, command in get_command(app).commands.items():
+    summaries.append([name, command.rich_help_panel, command.get_short_help_str(200)])
+print(json.dumps(summaries))
+"""
+
+
+def test_commands_are_listed_as_they_are_when_they_are_imported() -> None:
+    printed = []
+    for how in ("listed", "imported"):
+        done = subprocess.run(
+            [sys.executable, "-c", LISTED, how], capture_output=True, text=True, check=True
+        )
+        printed.append(sorted(json.loads(done.stdout)))
+    assert printed[0] == printed[1]

@@ -15,6 +15,7 @@ import json
 import os
 import sys
 from collections.abc import Iterable
+from types import ModuleType
 
 
 def exists(path: str) -> bool:
@@ -42,14 +43,18 @@ def search(pattern: str) -> list[str]:
     package, _, word = pattern.rstrip("*").partition(".**")
     found: set[str] = set()
     for module_name, module in list(sys.modules.items()):
-        if module_name != package and not module_name.startswith(f"{package}."):
-            continue
-        found.update(f"{module.__name__}.{name}" for name in match_names(dir(module), word))
-        for class_name, value in vars(module).items():
-            if isinstance(value, type):
-                members = match_names(vars(value), word)
-                found.update(f"{module.__name__}.{class_name}.{name}" for name in members)
+        if module_name == package or module_name.startswith(f"{package}."):
+            found.update(f"{module.__name__}.{name}" for name in search_module(module, word))
     return sorted(found)
+
+
+def search_module(module: ModuleType, word: str) -> list[str]:
+    """Return the public names of a module and of its classes that contain a word."""
+    found = match_names(dir(module), word)
+    for class_name, value in vars(module).items():
+        if isinstance(value, type):
+            found += [f"{class_name}.{name}" for name in match_names(vars(value), word)]
+    return found
 
 
 def look_up(paths: list[str]) -> dict[str, bool]:
