@@ -15,7 +15,9 @@ from torch._inductor.utils import run_and_get_code
 
 VIEWS = ("view", "permute", "transpose", "t", "expand", "unsqueeze", "squeeze", "slice", "select")
 # a call of a generated kernel, of a library's, or of an operator that is not compiled
-KERNEL = re.compile(r"^ +(?:buf\d+ = )?(?:cpp_fused\w*|extern_kernels\.\w+|aten\.\w+|torch\.ops\.[\w.]+)\(", re.M)
+KERNEL = re.compile(
+    r"^ +(?:buf\d+ = )?(?:cpp_fused\w*|extern_kernels\.\w+|aten\.\w+|torch\.ops\.[\w.]+)\(", re.M
+)
 operators = 0
 
 
@@ -38,7 +40,7 @@ def train(backend):
 
 
 def count_kernels():
-    """Return the kernels that Inductor's programs of the two passes call, those of libraries too."""
+    """Return how many kernels Inductor's programs of the two passes call."""
     with torch._inductor.config.patch(force_disable_caches=True):
         _, programs = run_and_get_code(train, "inductor")
     return sum(len(KERNEL.findall(program)) for program in programs)

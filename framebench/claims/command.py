@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -94,9 +93,7 @@ def claims(
         from framebench.engine.runner import Options
 
         options = Options(time_limit_s=time_limit)
-        failed = measuring.measure_missing(
-            chosen, size, evidence, cases, blocks, options, results
-        )
+        failed = measuring.measure_missing(chosen, size, evidence, cases, blocks, options, results)
     folder = Folder(results)  # read after measuring
     entries = [] if machine or run else merge_ledgers(folder, size, queries)
     if not entries:

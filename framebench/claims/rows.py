@@ -149,9 +149,9 @@ def make_measurements(**fields: Any) -> tuple[Measurement, ...]:
 def expand(row: Row) -> Iterator[Measurement]:
     """Yield the measurements that a row stands for."""
     target = EXPECTED[row.expect] if isinstance(row.expect, str) else Target(**row.expect)
+    measures: list[tuple[str, Measure]]
     if row.read:
-        name, measure = read_probe(row, row.read)
-        measures = [(name, measure)]
+        measures = [read_probe(row, row.read)]
     elif row.releases:
         measures = list_reports(row)
     elif row.name:  # of two frameworks

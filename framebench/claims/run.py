@@ -1,4 +1,4 @@
-"""Measure what claims lack on this machine: probes, cases, and plans (`framebench claims --run`)."""
+"""Measure what claims lack on this machine, for `framebench claims --run`."""
 
 from __future__ import annotations
 

@@ -50,6 +50,7 @@ def read_summaries(module: str) -> Iterator[Summary]:
         elif isinstance(node, ast.Assign) and is_call_of(node.value, "Typer"):
             groups[ast.unparse(node.targets[0])] = read_options(node.value)["help"]
         elif isinstance(node, ast.Expr) and is_call_of(node.value, "add_typer"):
+            assert isinstance(node.value, ast.Call)
             options = read_options(node.value)
             text = groups[ast.unparse(node.value.args[0])]
             yield Summary(options["name"], options["rich_help_panel"], text)

@@ -85,7 +85,7 @@ def test_the_smallest_ratio_that_matters_is_that_of_its_quantity(claim: Claim) -
 
 def test_every_control_that_a_row_speaks_of_is_shown() -> None:
     for claim in REGISTRY.claims:
-        if "control" in claim.note:
+        if re.search(r"\b[Tt]he control\b", claim.note):
             assert any("control" in one.name for one in claim.measurements), claim.name
 
 
@@ -96,4 +96,5 @@ def test_a_listing_that_decides_has_a_second_side_or_another_comparison() -> Non
         is_alone = len(claim.measurements) == 1 and isinstance(claim.deciding[0].measure, OfProbe)
         if is_alone and len(claim.deciding[0].measure.reading.of) < 2:  # type: ignore[attr-defined]
             alone.append(claim.name)
-    assert set(alone) <= {"R6", "R7", "R9", "R12", "R13"}, "reports, whose program is all there is"
+    # reports, whose program is all there is; C24's listing shows bytes on a GPU alone
+    assert set(alone) <= {"R12", "R13", "C24"}
