@@ -79,7 +79,7 @@ class MachineResults:
     @cached_property
     def record_files(self) -> dict[int, str]:
         """The file of each record, by the record's identity."""
-        return {id(record): name for name, record in self.results.files}
+        return {id(record): name for name, record in self.results.read_machine(self.machine)}
 
     @cached_property
     def blocks(self) -> Blocks:
