@@ -29,7 +29,8 @@ from framebench.suite.case import Case
 
 PROBES = "framebench.claims.probes"
 ROUNDS = 5  # fresh processes of a probe
-STEPS = 30  # of each way of reading memory
+STEPS = 10  # of each way of reading memory
+MONITOR_ROUNDS = 3  # fresh processes: each makes the steps of every way
 COLLECTED_STEPS = 20  # during which garbage may pile up
 # Python's own ways of collecting, and by hand
 COLLECTORS = ("fp32", "gc_off", "gc_every_1", "gc_every_2")
@@ -90,7 +91,7 @@ def measure_inputs() -> Numbers:
 def measure_monitor(case: Case, environment: Environment) -> Numbers:
     """Return which share of a run's peak is found by each way of reading resident memory."""
     rounds = []
-    for seed in range(ROUNDS):
+    for seed in range(MONITOR_ROUNDS):
         rounds.append(
             run_probe(environment, "monitor", case.id, str(STEPS), str(seed), **MALLOC_ENV)
         )

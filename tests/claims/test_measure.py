@@ -117,7 +117,7 @@ def test_the_monitor_sees_steps_of_a_real_case(
     environment: dict[str, Environment], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(claim_probes, "STEPS", 4)
-    monkeypatch.setattr(claim_probes, "ROUNDS", 2)
+    monkeypatch.setattr(claim_probes, "MONITOR_ROUNDS", 2)
     found = claim_probes.measure_monitor(
         parse("transformer/torch/train/fp32/b4/tiny"), environment["torch"]
     )

@@ -3,7 +3,8 @@
 `python -m framebench.claims.probes.monitor CASE STEPS SEED`. The same steps are made several times,
 each time with another way of reading the process's resident memory: by a thread every second, as
 article C prints it; by a thread every 10 ms; and, as controls, once before each step or once after
-it. The most that was read is divided by the kernel's high-water mark of the same steps. The ways
+it. Seconds are those in which the process computes, so that on a machine that is busy with others
+no more is read of a step. The most that was read is divided by the kernel's high-water mark of the same steps. The ways
 come in random order, so that a machine that drifts favours none.
 
 Run it with `MALLOC_ENV`: otherwise freed pages stay resident, and even a reading before the step
@@ -16,6 +17,7 @@ import json
 import random
 import sys
 import threading
+import time
 from pathlib import Path
 from types import TracebackType
 
@@ -25,6 +27,7 @@ from framebench.instruments.host import read_status
 from framebench.suite.selectors import parse
 from framebench.worker.stepping import make_timed_step
 
+POLL_S = 0.001  # between two looks at the process's clock
 # seconds between two readings of a thread, by the name of its numbers
 THREADS = {"every_second": 1.0, "every_10_ms": 0.01}
 BEFORE, AFTER = "before_each_step", "after_each_step"
@@ -49,10 +52,11 @@ class Monitor:
 
     def watch(self) -> None:
         """Read until the block ends."""
-        while True:
+        while not self.stopped.is_set():
             self.read()
-            if self.stopped.wait(self.interval_s):
-                return
+            due = time.process_time() + self.interval_s
+            while time.process_time() < due and not self.stopped.wait(POLL_S):
+                pass
 
     def __enter__(self) -> Monitor:
         if self.interval_s:
