@@ -10,6 +10,7 @@ unexport PYTHONDONTWRITEBYTECODE
 AS     := $(if $(MACHINE),--machine $(MACHINE))
 MEASURES := $(VENV)/.measures
 READY    := $(VENV)/.ready
+SITE     := $(VENV)/.site
 PYTEST := $(BIN)/python -m pytest -n 3 --dist loadfile --no-loadscope-reorder
 # the machine that README shows: all that the quick profile times was timed there in five blocks
 SHOWN  := zen4-2core
@@ -20,7 +21,7 @@ BATCHED := zen5-2core
 # and the one where releases were measured last
 UPGRADED := zen4-2core
 
-.PHONY: setup bench bench-gpu environments test test-all test-control test-slurm mutants lint style project site report notebooks jupyter clean
+.PHONY: setup bench bench-gpu environments test test-all test-control test-site test-slurm mutants lint style project site report notebooks jupyter clean
 
 setup: $(READY)
 
@@ -31,6 +32,11 @@ $(MEASURES): requirements/control.txt pyproject.toml
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/pip install --quiet --no-compile -r requirements/control.txt
 	$(BIN)/pip install --quiet --no-build-isolation --no-deps -e .
+	@touch $@
+
+# Sphinx and what else makes pages, when they are first asked for
+$(SITE): $(MEASURES) requirements/site.txt
+	$(BIN)/pip install --quiet --no-compile -r requirements/site.txt
 	@touch $@
 
 $(READY): $(MEASURES) requirements/develop.txt
@@ -74,6 +80,10 @@ test-all: environments
 test-control: $(READY)
 	$(PYTEST) --without-frameworks -m "not slow and not slurm and not all_cases" tests
 
+# The tests of the site, which `make test` skips where nobody asked for Sphinx
+test-site: $(READY) $(SITE)
+	$(BIN)/python -m pytest -m "not slurm" tests/publish/site tests/published/test_site.py
+
 # Runs over machines, against a Slurm that the test starts; skipped, with the reason, where there is none
 test-slurm: $(READY)
 	$(BIN)/python -m pytest -m slurm tests/cluster/test_slurm.py
@@ -101,8 +111,8 @@ style: $(READY)
 project: $(READY)
 	$(BIN)/python -m pytest -q tests/test_workflows.py
 
-# The records as pages in site/, without network or server
-site: $(MEASURES)
+# Guides, reference, notebooks and records as pages in site/, which need neither network nor server
+site: $(SITE)
 	$(BIN)/framebench report --machine all --html --to site
 
 # Everything that the records under results/ say: tables, documents with the ledger of claims, figures, pages. Measures nothing, needs no framework

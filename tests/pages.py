@@ -6,12 +6,14 @@ import shutil
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from html.parser import HTMLParser
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
 import pytest
 
+from framebench.publish.site.build import PACKAGES
 from framebench.records import store
 from framebench.records.record import Record
 from framebench.suite.case import Case
@@ -108,6 +110,12 @@ def everything() -> Iterator[Record]:
 def keep(results: Path, found: Iterator[Record]) -> None:
     for r in found:
         store.append(r, store.find_file(results, r.provenance.machine, "torch-1"))
+
+
+needs_sphinx = pytest.mark.skipif(
+    any(find_spec(package) is None for package in PACKAGES),
+    reason="Sphinx is not installed: `make test-site` installs it",
+)
 
 
 class Page(HTMLParser):

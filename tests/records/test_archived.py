@@ -13,6 +13,7 @@ from framebench.cluster.checks import check
 from framebench.publish.figures import draw_all
 from framebench.publish.site.build import build
 from framebench.records.record import parse_case
+from tests.pages import needs_sphinx
 from tests.processes import framebench as command
 from tests.record_files import copy_cases, list_files
 from tests.sample_records import RESULTS
@@ -69,9 +70,16 @@ def test_tables_figures_and_pages_are_made(gone: str, tmp_path: Path) -> None:
     assert printed.returncode == 0, printed.stderr
     assert gone.split("/")[3] in (tables / f"{MACHINE}.md").read_text()
     assert draw_all(results.table(MACHINE), results)
-    assert build(results, tmp_path / "site")
     shown = command("show", "--results", str(results.root), "--json")
     assert gone in shown.stdout
+
+
+@needs_sphinx
+@pytest.mark.parametrize("gone", GONE)
+def test_a_site_is_made(gone: str, tmp_path: Path) -> None:
+    results = Results(archive(tmp_path / "results", gone))
+
+    assert build(results, tmp_path / "site", guides=False)
 
 
 @pytest.mark.parametrize(

@@ -358,8 +358,7 @@ def test_the_site_has_the_cause_too(equal: list[Record], results: Path) -> None:
     for one in (explained_in("0.9.2", saved=40), explained_in("0.10.2+cpu", saved=50)):
         (results / "explained" / f"{one.versions['jax']}.json").write_text(one.model_dump_json())
     (machine,) = list_machines(plant(equal, "", originals(1)[0].case), Results(results))
-    (page,) = (page for page in machine.more_pages if page.name == "versions")
-    (table,) = page.context()["comparisons"]
+    (table,) = machine.version_tables
     assert "saved +10.0 MiB" in " ".join(table.notes)
 
 

@@ -1,10 +1,8 @@
-"""Make what the page of one case shows: its record as small tables, and its steps as a drawing."""
+"""Make what the section of one case shows: its record as small tables."""
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 
 import pandas as pd
 
@@ -16,28 +14,9 @@ from framebench.records.record import Record
 from framebench.records.reference import find_reference
 from framebench.suite.result import Mathematics, TensorComparison, Verification
 
-LEFT, RIGHT, TOP, BOTTOM = 56, 340, 8, 122  # of the drawing of steps, in its units
-STEP_GAP = 14  # the most between two steps, in the same units
 NESTED = ("hardware", "versions", "environment")  # fields of a record's provenance that have fields
 
 VerificationRow = tuple[str, str, str, str, str]
-
-
-@dataclass(frozen=True)
-class Dot:
-    """One timed step in the drawing of all of them."""
-
-    x: float
-    y: float
-    ms: str
-
-
-@dataclass(frozen=True)
-class Tick:
-    """A line across that drawing."""
-
-    y: float
-    ms: str
 
 
 def make_sections(
@@ -338,43 +317,3 @@ def list_timed_steps(record: Record, case_records: list[Record]) -> list[float]:
         return record.step_s
     timed = select_same_version(record, case_records).timed
     return timed[-1].step_s if timed else []
-
-
-def draw_dots(record: Record, case_records: list[Record]) -> list[Dot]:
-    """Return the timed steps in their order, as marks of a drawing."""
-    steps = list_timed_steps(record, case_records)
-    gap = min((RIGHT - LEFT - 20) / max(len(steps) - 1, 1), STEP_GAP)
-    dots = []
-    for place, seconds in enumerate(steps):
-        x = round(LEFT + 10 + gap * place, 2)
-        dots.append(Dot(x, find_height(seconds, max(steps)), f"{seconds * 1e3:,.2f}"))
-    return dots
-
-
-def draw_ticks(record: Record, case_records: list[Record]) -> list[Tick]:
-    """Return the ticks of that drawing: zero, and round numbers up to the longest step."""
-    longest = max(list_timed_steps(record, case_records), default=0)
-    if not longest:
-        return []
-    gap = choose_tick_gap(longest)
-    ticks = []
-    for place in range(int(longest / gap) + 1):
-        seconds = gap * place
-        ticks.append(Tick(find_height(seconds, longest), f"{seconds * 1e3:,.6g}"))
-    return ticks
-
-
-def choose_tick_gap(longest: float) -> float:
-    """Return the smallest round number that fits less than four times into the longest step."""
-    decade = 10.0 ** math.floor(math.log10(longest))
-    for share in (0.25, 0.5, 1):
-        if longest / (decade * share) < 4:
-            return decade * share
-    return decade * 2.5
-
-
-def find_height(seconds: float, longest: float) -> float:
-    """Return where a step ends in the drawing: from 0 at the bottom to 1.1 x the longest at the
-    top.
-    """
-    return round(BOTTOM - (BOTTOM - TOP) * seconds / (1.1 * longest), 2)

@@ -1,40 +1,126 @@
-"""Write every measured strategy as data for `static/front.js`, the script of the front page.
+"""Write the first page: the form, and all numbers that it answers from.
 
 Which rows may answer, and which of them needs least, is decided by `framebench.analysis.answers`;
-the script only leaves out what a budget does not hold.
+`static/form.js` only leaves out what a budget does not hold. A group of rows is of one device: what
+was measured and what was predicted never share one.
 """
 
 from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
 from typing import Any
 
 import pandas as pd
 
 from framebench.analysis import rows
 from framebench.analysis.answers import describe_cost, rank_savings, select_comparable
-from framebench.analysis.figures import page
-from framebench.analysis.rendering import MIB
-from framebench.publish.site.links import get_case_page
+from framebench.analysis.comparison import MIB
+from framebench.analysis.figures.page import MARKERS, OTHER
+from framebench.analysis.results import Results
+from framebench.analysis.statistics import PEAK
+from framebench.devices.catalog import BY_NAME, DEVICES, Device
+from framebench.devices.needs import ALLOWED
+from framebench.devices.plans.planned import Planned
+from framebench.devices.plans.store import every
+from framebench.devices.tables.frame import find_needs
+from framebench.models import spec
+from framebench.publish.site.links import get_case_link, get_machine_folder, get_prediction_link
 from framebench.publish.site.machine import Machine
-from framebench.publish.site.titles import TRIAL_SIZE, describe_batch, get_title
-from framebench.strategies.registry import find_baseline, look_up_strategy
+from framebench.publish.site.markup import render
+from framebench.publish.site.source import Page, Source
+from framebench.publish.site.titles import SCENARIO_ORDER, TRIAL_SIZE, get_title
+from framebench.records.pins import find_pinned_version
+from framebench.strategies.registry import find_baseline, list_strategies, look_up_strategy
+from framebench.suite.case import Case
 
-FILE = "static/data.js"
+SCRIPT = "assets/data.js"
+SOURCES = {"compiler.plan": "planned by XLA", "allocator.simulated": "simulated"}
+ASKED = ("train", "eval")  # scenarios that everyone asks predictions for
+
+Group = dict[str, object]
 
 
-def make_script(machines: Iterable[Machine]) -> str:
+def write_front(
+    source: Source, machines: Sequence[Machine], results: Results, menu: Sequence[str]
+) -> None:
+    """Write the first page, whose menu has the pages of `menu`."""
+    from framebench.publish.site.charts import draw_answers, draw_predictions
+
+    predictions = list(list_pinned(results.root))
+    charts = {"timed": draw_answers(), "predicted": draw_predictions()}
+    source.write(SCRIPT, make_script(machines, predictions, charts))
+    page = Page(source, "index", "Which framework, in how much memory, at what speed?")
+    page.add_html(render("form.html", least=list_least(machines[0]), machine=machines[0].name))
+    page.add_markdown(
+        "framebench runs the same three models, with the same weights, in PyTorch, JAX/Flax and "
+        "Jittor, under every memory strategy, and predicts what they need on devices that nobody "
+        "ran them on. Each measured number comes from a record, which says what read it, what the "
+        "result was verified against, and whether the strategy was seen at work."
+    )
+    page.add_contents(menu)
+    page.save()
+
+
+def list_least(machine: Machine) -> list[tuple[str, str, str, str, str]]:
+    """Return for a machine's short answers what the page shows without scripts.
+
+    A row has the workload, the framework, the strategy, what it needs, and what time it costs.
+    """
+    least = []
+    for table in machine.headlines[:1]:
+        for row in table.rows:
+            workload, _, framework, strategy, needs, _, time, *_ = row
+            least.append((workload, framework, strategy, needs, time))
+    return least
+
+
+def make_script(
+    machines: Iterable[Machine], predictions: Sequence[Planned] = (), charts: object = None
+) -> str:
     """Return a script that does nothing but hold the data."""
-    groups: list[dict[str, object]] = []
+    machines = list(machines)
+    groups: list[Group] = []
     for machine in machines:
         groups += list_groups(machine)
-    data = json.dumps(groups, separators=(",", ":"))
-    return f'"use strict";\nconst GROUPS = {data};\n'
+    groups += list_predicted_groups(predictions)
+    data = {
+        "PLACES": [*map(describe_machine, machines), *map(describe_device, DEVICES)],
+        "GROUPS": groups,
+        "QUESTIONS": list_questions(groups),
+        "CHARTS": charts,
+    }
+    lines = []
+    for name, value in data.items():
+        text = json.dumps(value, separators=(",", ":"))
+        lines.append(f"const {name} = {text};")
+    return '"use strict";\n' + "\n".join(lines) + "\n"
 
 
-def list_groups(machine: Machine) -> Iterator[dict[str, object]]:
+def describe_machine(machine: Machine) -> dict[str, object]:
+    """Return a machine as the form offers it."""
+    page = f"{get_machine_folder(machine.name)}/index.html"
+    return {
+        "name": machine.name,
+        "title": f"{machine.name}: {machine.processor}",
+        "kind": "measured",
+        "href": page,
+    }
+
+
+def describe_device(device: Device) -> dict[str, object]:
+    """Return a device of the catalog as the form offers it."""
+    return {
+        "name": device.name,
+        "title": device.title,
+        "kind": "predicted",
+        "memory": device.memory_bytes // MIB,
+    }
+
+
+def list_groups(machine: Machine) -> Iterator[Group]:
     """Yield the strategies that are compared with each other, with what they have in common.
 
     A group is of one workload, scenario, size and batch. The one with the most strategies comes
@@ -48,9 +134,11 @@ def list_groups(machine: Machine) -> Iterator[dict[str, object]]:
         if len(comparable):
             groups.append(comparable)
     for group in sorted(groups, key=group_sort_key):
+        first = group.iloc[0]
         yield {
-            "machine": machine.name,
-            **describe_question(group.iloc[0]),
+            "place": machine.name,
+            "kind": "measured",
+            **describe_question(first["workload"], first["scenario"], first["size"], first["batch"]),
             **describe_measure(group),
             "rows": list(list_points(machine.name, group)),
         }
@@ -61,26 +149,25 @@ def group_sort_key(group: pd.DataFrame) -> tuple[bool, int]:
     return group["size"].iloc[0] == TRIAL_SIZE, -len(group)
 
 
-def describe_question(first: pd.Series) -> dict[str, object]:
-    """Return what a reader chooses a group by, from its first row."""
+def describe_question(workload: str, scenario: str, size: str, batch: int) -> dict[str, object]:
+    """Return what a reader chooses a group by."""
     return {
-        "workload": get_title(str(first["workload"])),
-        "scenario": get_title(str(first["scenario"])),
-        "batch": describe_batch(first["batch"], first["size"]),
+        "workload": get_title(str(workload)),
+        "scenario": get_title(str(scenario)),
+        "size": str(size),
+        "batch": str(batch),
     }
 
 
 def describe_measure(group: pd.DataFrame) -> dict[str, object]:
-    """Return the units of a group's axes, and what they are relative to.
+    """Return the unit of a group's speeds, and what shares are relative to.
 
     `paired`: all rows that were timed have a ratio to PyTorch's baseline, by which they are ranked.
     """
     is_paired = group["torch_ratio"].notna() == group["throughput"].notna()
-    base = find_baseline(str(group["scenario"].iloc[0]))
     return {
         "unit": str(group["unit"].iloc[0]),
-        "axis": "memory that a job needs, MiB",
-        "whole": f"what {base} needs",
+        "whole": f"what {find_baseline(str(group['scenario'].iloc[0]))} needs",
         "paired": bool(is_paired.all()),
     }
 
@@ -89,19 +176,29 @@ def list_points(machine: str, group: pd.DataFrame) -> Iterator[dict[str, object]
     """Yield the numbers of each strategy; what is absent has no key."""
     smallest = {ranked[0].case for _, ranked in rank_savings(group) if ranked}
     for row in rows.iterate_rows(group):
-        axis = look_up_strategy(row.scenario, row.strategy).axis
         yield {
             "framework": row.framework,
             "strategy": row.strategy,
-            "family": axis if axis in page.MARKERS else page.OTHER,
-            "needs": math.ceil(row.needs_bytes / MIB * 10) / 10,  # rounded up, as everywhere
+            "family": find_family(row.scenario, row.strategy),
+            "needs": round_up(row.needs_bytes),
             "peak": round(row.step_bytes / MIB, 1),
             "share": round(row.needs_ratio, 3),
             "base": bool(row.baseline),
             "least": row.case in smallest,
-            "href": get_case_page(machine, row.case),
+            "href": get_case_link(machine, row.case),
             **describe_speed(row),
         }
+
+
+def find_family(scenario: str, strategy: str) -> str:
+    """Return what the marker of a strategy stands for."""
+    axis = look_up_strategy(scenario, strategy).axis
+    return axis if axis in MARKERS else OTHER
+
+
+def round_up(count: float) -> float:
+    """Return bytes in MiB, rounded up to a tenth: a budget of so much does fit."""
+    return math.ceil(count / MIB * 10) / 10
 
 
 def describe_speed(row: Any) -> dict[str, object]:
@@ -117,3 +214,111 @@ def describe_speed(row: Any) -> dict[str, object]:
     if pd.notna(row.torch_ratio):
         speed["ratio"] = round(row.torch_ratio, 4)
     return speed
+
+
+def list_pinned(results: Path) -> Iterator[Planned]:
+    """Yield the predictions that the form answers from: of the pinned releases, of one device."""
+    for planned in every(results):
+        case = Case.from_id(planned.case)
+        is_pinned = planned.framework_version == find_pinned_version(planned.framework)
+        is_offered = planned.device in BY_NAME and case.workload in spec.list_workloads()
+        if is_offered and is_pinned and case.ranks == 1 and find_needs(planned) is not None:
+            yield planned
+
+
+def list_predicted_groups(predictions: Iterable[Planned]) -> Iterator[Group]:
+    """Yield what was predicted for each device, by workload, scenario, size and batch."""
+    groups: dict[tuple[str, str, str, str, int], list[tuple[Case, Planned]]] = {}
+    for planned in predictions:
+        case = Case.from_id(planned.case)
+        key = planned.device, case.workload, case.scenario, case.size, case.batch
+        groups.setdefault(key, []).append((case, planned))
+    for (device, workload, scenario, size, batch), group in sorted(
+        groups.items(), key=lambda item: -len(item[1])
+    ):
+        yield {
+            "place": device,
+            "kind": "predicted",
+            **describe_question(workload, scenario, size, batch),
+            "whole": f"what {find_baseline(scenario)} needs",
+            "rows": list_predicted_points(group),
+        }
+
+
+def list_predicted_points(group: Sequence[tuple[Case, Planned]]) -> list[dict[str, object]]:
+    """Return the numbers of each predicted strategy, in the order of the catalog.
+
+    The least of a framework saves so much of its baseline's need that it matters, and computes what
+    the baseline computes.
+    """
+    needs = {case: find_needs(planned) or 0 for case, planned in group}
+    bases = {case.framework: needs[case] for case in needs if is_baseline(case)}
+    strategies = list_strategies(group[0][0].scenario)
+    points = []
+    for case, planned in sorted(group, key=lambda pair: strategies.index(pair[0].strategy)):
+        base = bases.get(case.framework)
+        points.append(
+            {
+                "framework": get_title(case.framework),
+                "strategy": case.strategy,
+                "family": find_family(case.scenario, case.strategy),
+                "needs": round_up(needs[case]),
+                "peak": round((planned.peak_bytes or planned.needs_bytes or 0) / MIB, 1),
+                "share": round(needs[case] / base, 3) if base else None,
+                "base": is_baseline(case),
+                "least": case in find_least(needs, bases),
+                "source": SOURCES.get(planned.source or "", ""),
+                "error": round(ALLOWED[case.framework], 3),
+                "href": get_prediction_link(
+                    planned.device, planned.case, f"{case.framework}-{planned.framework_version}"
+                ),
+            }
+        )
+    return points
+
+
+def is_baseline(case: Case) -> bool:
+    """Return whether a case is its scenario's baseline."""
+    return case.strategy == case.stage.baseline
+
+
+def find_least(needs: dict[Case, int], bases: dict[str, int]) -> set[Case]:
+    """Return the case of each framework that needs least, where it saves memory."""
+    least = set()
+    for framework, base in bases.items():
+        saving = [
+            case
+            for case, count in needs.items()
+            if case.framework == framework
+            and case.plan.same_loss
+            and count < base * (1 - PEAK.minimum)
+        ]
+        if saving:
+            least.add(min(saving, key=lambda case: needs[case]))
+    return least
+
+
+def list_questions(groups: Sequence[Group]) -> list[dict[str, object]]:
+    """Return what can be asked about a device, with the cases that a command would predict.
+
+    Those with an answer for any device come first.
+    """
+    questions: dict[tuple[object, ...], dict[str, object]] = {}
+    for workload in spec.list_workloads():
+        for size, preset in spec.load_workload(workload).sizes.items():
+            if not size.startswith("full"):
+                continue
+            for scenario in ASKED:
+                for batch in preset.batches:
+                    question = describe_question(workload, scenario, size, batch)
+                    cases = f"{workload}/*/{scenario}/*/b{batch}/{size}"
+                    questions[tuple(question.values())] = {**question, "cases": cases}
+    names = {get_title(name): name for name in (*spec.list_workloads(), *SCENARIO_ORDER)}
+    for group in groups:
+        key = tuple(group[name] for name in ("workload", "scenario", "size", "batch"))
+        if group["kind"] == "predicted" and key not in questions:
+            workload, scenario, size, batch = map(str, key)
+            cases = f"{names[workload]}/*/{names[scenario]}/*/b{batch}/{size}"
+            question = dict(zip(("workload", "scenario", "size", "batch"), key))
+            questions[key] = {**question, "cases": cases}
+    return list(questions.values())

@@ -33,8 +33,29 @@ def get_machine_folder(machine: str) -> str:
 
 
 def get_case_page(machine: str, case: str) -> str:
-    """Return the path of a case's page, below the site's folder."""
-    return f"{get_machine_folder(machine)}/cases/{make_slug(case)}.html"
+    """Return the path of the page that has a case, below the site's folder, without an ending.
+
+    It has all of a machine's cases of the same workload, scenario and framework.
+    """
+    workload, framework, scenario, *_ = case.split("/")
+    name = make_slug(f"{workload}-{scenario}-{framework}")
+    return f"{get_machine_folder(machine)}/cases/{name}"
+
+
+def get_case_link(machine: str, case: str) -> str:
+    """Return the address of a case, below the site's folder."""
+    return f"{get_case_page(machine, case)}.html#{make_slug(case)}"
+
+
+def get_prediction_page(device: str, case: str) -> str:
+    """Return the path of the page with a device's predictions of a workload and scenario."""
+    workload, _, scenario, *_ = case.split("/")
+    return f"predicted/{make_slug(device)}/{make_slug(f'{workload}-{scenario}')}"
+
+
+def get_prediction_link(device: str, case: str, release: str) -> str:
+    """Return the address of the prediction of a case by a release such as `jax-0.10.2`."""
+    return f"{get_prediction_page(device, case)}.html#{make_slug(f'{case}/{release}')}"
 
 
 def make_anchors(titles: Iterable[str]) -> list[str]:

@@ -8,31 +8,18 @@ from functools import cached_property
 import pandas as pd
 
 from framebench.analysis import frames, tables
-from framebench.analysis.rendering import Table, TableColumn
-from framebench.analysis.reports.page import Page
+from framebench.analysis.comparison import Comparison, Shown
 from framebench.analysis.results import Results
 from framebench.analysis.selection import get_measurement_time, select_records
-from framebench.claims import pages as claims
+from framebench.explain.table import load_causes
 from framebench.models import spec
 from framebench.publish.site import casepage
-from framebench.publish.site.drawing import ScenarioDrawing, draw_scenarios
 from framebench.publish.site.headlines import make_headlines
-from framebench.publish.site.titles import SCENARIO_ORDER, TRIAL_SIZE, get_title
+from framebench.publish.site.titles import get_title
 from framebench.records.record import Record
-from framebench.versions import pages as versions
+from framebench.versions.judge import QuantityComparison, compare_successive
+from framebench.versions.table import make_table
 
-# what a reader filters a workload's table by (`data-choose` in workload.html)
-CHOSEN = ("scenario", "batch")
-WORKLOAD_COLUMNS = (
-    "shared_bytes",
-    "relative_peak",
-    "step_time_s",
-    "range",
-    "relative",
-    "throughput",
-    "worst_error",
-    "effect_proven",
-)
 ALL_CASES_COLUMNS = ("shared_bytes", "relative_peak", "step_time_s", "relative", "effect_proven")
 
 
@@ -79,38 +66,25 @@ class Machine:
         return [name for name in spec.list_workloads() if name in measured]
 
     @cached_property
-    def headlines(self) -> tuple[Table, ...]:
+    def headlines(self) -> tuple[Comparison, ...]:
         """Return the tables of the short answers."""
         return tuple(make_headlines(self.shown))
 
     @property
-    def side_by_side(self) -> tuple[Table, ...]:
+    def side_by_side(self) -> tuple[Comparison, ...]:
         """Return the tables that compare the frameworks' baselines."""
         return tuple(tables.make_framework_tables(self.shown))
 
     @cached_property
-    def drawings(self) -> dict[str, list[ScenarioDrawing]]:
-        """Return by workload the pictures of its scenarios, training first."""
-        drawings = {}
-        for workload in self.workloads:
-            of_workload = self.shown[self.shown["workload"] == workload]
-            drawings[workload] = draw_scenarios(of_workload, SCENARIO_ORDER)
-        return drawings
+    def version_tables(self) -> list[Comparison]:
+        """Return a table of each version against the one before it, where both have a case."""
+        find_cause = load_causes(self.results.root)
+        return [make_table(compared, find_cause) for compared in self.version_changes]
 
     @cached_property
-    def more_pages(self) -> list[Page]:
-        """Return the pages of claims and of versions."""
-        return [*claims.pages(self), *versions.pages(self)]
-
-    @cached_property
-    def pages(self) -> list[tuple[str, str]]:
-        """Return the file names without ending, and the titles, of the machine's menu."""
-        pages = [("index", "Summary")]
-        pages += [(workload, get_title(workload)) for workload in self.workloads]
-        pages.append(("figures", "Figures"))
-        pages += [(page.name, page.title) for page in self.more_pages if page.title]
-        pages.append(("cases", "All cases"))
-        return pages
+    def version_changes(self) -> list[list[QuantityComparison]]:
+        """Return what changed from each version to the next."""
+        return list(compare_successive(self.records))
 
     @property
     def doubt(self) -> int:
@@ -124,7 +98,7 @@ class Machine:
         return 0 if all(calibration.passed for calibration in calibrations) else 2
 
     @property
-    def facts(self) -> Table:
+    def facts(self) -> Comparison:
         """Return the hardware and the versions of the machine's records."""
         moments = [get_measurement_time(record) for record in self.records]
         newest = max(self.records, key=get_measurement_time).provenance
@@ -144,19 +118,24 @@ class Machine:
         )
 
     @property
+    def processor(self) -> str:
+        """Return the GPU that the newest record was measured on, or else the processor."""
+        hardware = max(self.records, key=get_measurement_time).provenance.hardware
+        device = hardware.get("device", "cpu")
+        if device != "cpu":
+            return str(device)
+        return str(hardware.get("cpu", "unknown processor"))
+
+    @property
     def summary(self) -> str:
         """Return in one line on what, with which versions and when it was measured."""
-        hardware = max(self.records, key=get_measurement_time).provenance.hardware
-        place = hardware.get("device", "cpu")
-        if place == "cpu":
-            place = hardware.get("cpu", "unknown processor")
         moments = [get_measurement_time(record) for record in self.records]
         days = f"{min(moments):%Y-%m-%d}"
         last_day = f"{max(moments):%Y-%m-%d}"
         if last_day != days:
             days += f" to {last_day}"
         shown = self.shown.assign(framework=self.shown["framework"].map(get_title))
-        return f"{place}; {', '.join(list_versions(shown))}; measured {days}."
+        return f"{self.processor}; {', '.join(list_versions(shown))}; measured {days}."
 
 
 def list_versions(table: pd.DataFrame) -> list[str]:
@@ -183,70 +162,26 @@ def list_machines(records: list[Record], results: Results) -> list[Machine]:
     return sorted(machines, key=lambda machine: (machine.doubt, -len(machine.records)))
 
 
-def make_case_table(machine: Machine) -> Table:
+def make_case_table(machine: Machine) -> Comparison:
     """Return every case of the machine in one table, for sorting and filtering."""
     columns = {name: tables.SHOWN[name] for name in ("framework", "strategy")}
     for name in ("workload", "scenario", "batch", *list_size_column(machine.table)):
-        columns[name] = TableColumn(name)
-    columns["framework_version"] = TableColumn("version")
+        columns[name] = Shown(name)
+    columns["framework_version"] = Shown("version")
     numbers = {name: tables.SHOWN[name] for name in ALL_CASES_COLUMNS}
     instruments = tables.describe_instruments(machine.table)
-    return Table(
+    return Comparison(
         "All cases",
         f"One record per case and version: the current one. {instruments} The page of a case has "
         "the framework's own counter, errors, blocks and the first step.",
         tables.make_cells(machine.table),
         columns | tables.select_columns(machine.table, numbers),
         left=len(columns),
-        cases=tuple(machine.table["case"]),
-    )
-
-
-def make_workload_table(machine: Machine, workload: str) -> Table:
-    """Return every case of a workload that people use, in one table.
-
-    The first scenario at its usual batch comes first.
-    """
-    of_workload = machine.shown[machine.shown["workload"] == workload]
-    df = sort_cases(tables.select_in_use(of_workload))
-    names = ["framework", "strategy", *CHOSEN, *list_size_column(df)]
-    numbers = {name: tables.SHOWN[name] for name in WORKLOAD_COLUMNS}
-    notes = []
-    for row in df[df["status"] != "ok"].itertuples():
-        notes.append(f"{row.framework} {row.strategy}: {row.status}: {row.reason}")
-    instruments = tables.describe_instruments(df)
-    return Table(
-        "Every case",
-        f"x base: over the baseline strategy of the same framework and batch. {instruments} "
-        f"{tables.describe_timing(df)} {tables.describe_conditions(df)}",
-        tables.make_cells(df),
-        {name: TableColumn(name) for name in names} | tables.select_columns(df, numbers),
-        left=len(names),
-        notes=tuple(dict.fromkeys(notes)),  # each once, in their order
         machine=machine.name,
-        cases=tuple(df["case"]),
+        cases=tuple(machine.table["case"]),
     )
 
 
 def list_size_column(df: pd.DataFrame) -> list[str]:
     """Return the column `size` where the rows have several sizes, or else none."""
     return ["size"] if df["size"].nunique() > 1 else []
-
-
-def sort_cases(df: pd.DataFrame) -> pd.DataFrame:
-    """Return a workload's rows by scenario.
-
-    In each the usual batch comes first, and the size for trying out last.
-    """
-    scenarios = [*SCENARIO_ORDER, *sorted(set(df["scenario"]) - set(SCENARIO_ORDER))]
-    is_trial = df["size"] == TRIAL_SIZE
-    usual_batch = df.groupby(["scenario", is_trial])["batch"].transform(
-        lambda batches: batches.mode().min(),
-    )
-    keys = df[["batch", "size"]].assign(
-        scenario=df["scenario"].map(scenarios.index),
-        is_trial=is_trial,
-        is_unusual=df["batch"] != usual_batch,
-    )
-    order = ["scenario", "is_trial", "is_unusual", "batch", "size"]
-    return df.loc[keys.sort_values(order, kind="stable").index]

@@ -1,20 +1,25 @@
-"""Write the page of a user's model: what `framebench try --html` makes."""
+"""Write the page of a user's model: what `framebench try --html` makes, without Sphinx."""
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Sequence
 from pathlib import Path
 
 from matplotlib.figure import Figure
 
+from framebench.analysis.comparison import Comparison
 from framebench.analysis.figures import page
-from framebench.analysis.rendering import Table
-from framebench.publish.site.writer import Writer, prepare_folder
+from framebench.publish.site.html_tables import make_table
+from framebench.publish.site.markup import THIS_FOLDER, render
+from framebench.publish.site.target import claim_folder
+
+STYLE = "user_page.css"
 
 
 def write_user_page(
     target: Path,
-    tables: Sequence[Table],
+    tables: Sequence[Comparison],
     sentences: Sequence[str],
     figure: Figure | None,
 ) -> Path:
@@ -22,17 +27,15 @@ def write_user_page(
 
     An earlier page in the folder is replaced. Raises Unbuildable if something else is there.
     """
-    prepare_folder(target)
-    writer = Writer(target)
+    claim_folder(target)
+    shutil.copyfile(THIS_FOLDER / "static" / STYLE, target / STYLE)
     finding = ""
     if figure is not None:
-        writer.write_file("pareto.svg", page.render_svg(figure))
+        (target / "pareto.svg").write_text(page.render_svg(figure), encoding="utf-8")
         finding, _ = page.read_finding_and_source(figure)  # the figure itself shows its source
-    writer.write_page(
-        "index.html",
-        "user_model.html",
-        tables=tables,
-        sentences=sentences,
-        finding=finding,
-    )
-    return target / "index.html"
+    shown = [(table.title, make_table(table, "", is_sortable=False)) for table in tables]
+    html = render("user_model.html", tables=shown, sentences=sentences, finding=finding)
+    file = target / "index.html"
+    # records may contain a lone surrogate, which is no reason to fail
+    file.write_text(f"{html}\n", encoding="utf-8", errors="replace")
+    return file

@@ -16,6 +16,7 @@ __all__ = ["browser", "tab"]
 
 @pytest.fixture(scope="session")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return a site with everything: hostile records, guides, reference and notebooks."""
     folder = tmp_path_factory.mktemp("site")
     keep(folder / "results", in_blocks(everything()))
     build(Results(folder / "results"), folder / "out" / "site")

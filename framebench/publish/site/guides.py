@@ -1,0 +1,128 @@
+"""Copy the guides, studies and notebooks of a checkout among the pages.
+
+An installed package has none of them, and its site neither.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Collection
+from pathlib import Path
+
+from framebench.publish.notebooks.notebook import EXECUTED
+from framebench.publish.site.source import Page, Source
+from framebench.records.provenance import ROOT
+
+DOCS = ROOT / "docs"
+# the pages of docs/ by what a reader wants of them; one that is missing here is no page's child, so
+# that Sphinx warns and the build fails
+START = ("tutorial", "setup")
+HOW_TO = (
+    "budget",
+    "try",
+    "simulate",
+    "versions",
+    "explain",
+    "growth",
+    "gpu",
+    "sharding",
+    "cluster",
+    "asv",
+    "data",
+    "extending",
+)
+EXPLANATION = ("reading", "verification", "checks", "devices", "claims", "reports", "batches")
+REFERENCE = ("commands", "strategies")
+RESULTS = ("findings", "planned-h100-80gb", "planned-a100-40gb")
+# among the other files of a checkout that become pages
+OTHERS = ("CONTRIBUTING.md", "CHANGELOG.md", "examples/articles/README.md")
+LINK = re.compile(r"(!?)\[([^\]]*)\]\((?!https?:|#|mailto:)([^)#\s]+)(#[^)\s]*)?\)")
+
+
+def list_pages() -> list[Path]:
+    """Return the files in Markdown that become pages."""
+    studies = sorted((ROOT / "studies").glob("**/README.md"))
+    others = [ROOT / name for name in OTHERS]
+    return [*sorted(DOCS.glob("*.md")), *studies, *(file for file in others if file.exists())]
+
+
+def write_guides(source: Source) -> list[str]:
+    """Write the pages, and return the paths of those that the menu shows; none without a checkout.
+
+    A page keeps its path below the checkout, so that links between pages hold.
+    """
+    if not DOCS.is_dir():
+        return []
+    pages = list_pages()
+    for file in pages:
+        path = file.relative_to(ROOT)
+        source.write(path.as_posix(), unlink(file.read_text(encoding="utf-8"), file, pages))
+    for image in sorted((DOCS / "figures").glob("*.svg")):
+        source.copy(image, image.relative_to(ROOT).as_posix())
+    return [write_guide_index(source), write_explanation_index(source)]
+
+
+def unlink(text: str, file: Path, pages: Collection[Path]) -> str:
+    """Return a page's Markdown with links to other pages and to images alone.
+
+    What else lies in the checkout is named without a link, since the site does not have it. A link
+    to what is not there stays, so that Sphinx complains.
+    """
+
+    def replace(found: re.Match[str]) -> str:
+        is_image, shown, target = found[1], found[2], found[3]
+        path = Path(os.path.normpath(file.parent / target))
+        if is_image or path in pages or not path.exists():
+            return found[0]
+        return shown
+
+    return LINK.sub(replace, text)
+
+
+def write_guide_index(source: Source) -> str:
+    """Write the page that lists the tutorial and the how-tos."""
+    page = Page(source, "guides", "Guides")
+    page.add_heading("Begin")
+    page.add_contents([f"docs/{name}" for name in START])
+    page.add_heading("How to")
+    page.add_contents([f"docs/{name}" for name in HOW_TO])
+    page.add_heading("Take part")
+    others = [name.removesuffix(".md") for name in OTHERS if (ROOT / name).exists()]
+    page.add_contents(others)
+    return page.save()
+
+
+def write_explanation_index(source: Source) -> str:
+    """Write the page that lists explanations, and the studies behind them."""
+    page = Page(source, "explanation", "Explanation")
+    page.add_contents([f"docs/{name}" for name in EXPLANATION])
+    studies = [
+        file.relative_to(ROOT).as_posix().removesuffix(".md")
+        for file in list_pages()
+        if file.is_relative_to(ROOT / "studies")
+    ]
+    if studies:
+        page.add_heading("Studies")
+        page.add_markdown("Research that backs a page, each with its data in the repository.")
+        page.add_contents(studies)
+    return page.save()
+
+
+def list_reference_guides() -> list[str]:
+    """Return the paths of the pages by hand in the reference."""
+    names = [*REFERENCE, *RESULTS] if DOCS.is_dir() else []
+    return [f"docs/{name}" for name in names if (DOCS / f"{name}.md").exists()]
+
+
+def write_notebooks(source: Source) -> list[str]:
+    """Copy the executed notebooks, and write the page that lists them."""
+    notebooks = sorted(EXECUTED.glob("*.ipynb"))
+    if not notebooks:
+        return []
+    page = Page(source, "notebooks/index", "Notebooks")
+    page.add_markdown("The published records as pandas and seaborn see them; `make jupyter` opens these.")
+    for notebook in notebooks:
+        source.copy(notebook, f"notebooks/{notebook.name}")
+    page.add_contents([f"notebooks/{notebook.stem}" for notebook in notebooks])
+    return [page.save()]

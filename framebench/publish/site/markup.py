@@ -1,0 +1,72 @@
+"""Escape what records say, and render templates: nothing from a record is ever markup.
+
+A page reaches Sphinx as Markdown. `escape_markdown` is for text among it; everything longer is HTML
+that a template made with automatic escaping, in a file that Sphinx copies without reading.
+"""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from markupsafe import Markup
+
+from framebench.publish.site.titles import get_verdict_class
+
+THIS_FOLDER = Path(__file__).parent
+# CommonMark: any of these means itself behind a backslash
+PUNCTUATION = re.compile(r"([!-/:-@\[-`{-~])")
+NUMBER = re.compile(r"[~+-]?\d[\d,]*\.?\d*(?:e[+-]?\d+)?")
+LAST = "1e308"  # what a cell without a number is sorted by, in a column of numbers
+CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]+")
+
+
+def escape_markdown(text: str) -> str:
+    """Return Markdown that shows this text in one line, whatever is in it."""
+    return PUNCTUATION.sub(r"\\\1", flatten(text))
+
+
+def flatten(text: str) -> str:
+    """Return the text in one line, without control characters and lone surrogates."""
+    encodable = text.encode("utf-8", errors="replace").decode("utf-8")
+    return " ".join(CONTROL.sub(" ", encodable).split())
+
+
+def format_significant(value: float) -> str:
+    """Return six significant figures, and all before the point: 480,709,000 and 0.0123457."""
+    return f"{value:,.0f}" if abs(value) >= 1e5 else f"{value:,.6g}"
+
+
+def find_order(text: str) -> str:
+    """Return the number that a cell of a column of numbers is sorted by.
+
+    That is the first in its text: 1234.5 of `1,234.5 tokens/s`. Cells without one come last.
+    """
+    found = NUMBER.match(text)
+    if not found:
+        return LAST
+    return found[0].replace(",", "").replace("~", "")
+
+
+def make_environment() -> Environment:
+    """Return the templates, which escape whatever they are given."""
+    environment = Environment(
+        loader=FileSystemLoader(THIS_FOLDER / "templates"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.filters["format_significant"] = format_significant
+    environment.filters["find_order"] = find_order
+    environment.globals["get_verdict_class"] = get_verdict_class
+    return environment
+
+
+ENVIRONMENT = make_environment()
+
+
+def render(template: str, **context: object) -> Markup:
+    """Return a template as HTML."""
+    return Markup(ENVIRONMENT.get_template(template).render(context))

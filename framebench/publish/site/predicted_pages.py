@@ -1,0 +1,139 @@
+"""Write the pages of predictions: a page for each device, and a section for each prediction.
+
+Nothing on these pages is measured.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+from framebench.analysis.comparison import format_mib
+from framebench.devices.catalog import BY_NAME, DEVICES, Device
+from framebench.devices.documents import of_device
+from framebench.devices.plans.planned import Planned
+from framebench.devices.plans.store import every
+from framebench.devices.tables.frame import find_needs
+from framebench.devices.tables.table import (
+    describe_reserved,
+    describe_share,
+    tabulate_devices,
+    tabulate_parts,
+)
+from framebench.models.spec import USER_MODEL
+from framebench.publish.site.html_tables import make_table
+from framebench.publish.site.links import (
+    get_prediction_link,
+    get_prediction_page,
+    make_slug,
+)
+from framebench.publish.site.markup import render
+from framebench.publish.site.source import Page, Source
+from framebench.publish.site.titles import get_title
+from framebench.suite.case import Case
+
+SOURCES = {"compiler.plan": "XLA's plan", "allocator.simulated": "simulated step"}
+HEAD = ("case", "release", "reserved MiB", "needs MiB", "of memory", "source")
+
+
+def list_predictions(results: Path) -> list[Planned]:
+    """Return the cached predictions of the suite's cases, on devices of the catalog."""
+    predictions = []
+    for planned in every(results):
+        is_of_suite = Case.from_id(planned.case).workload != USER_MODEL
+        if planned.device in BY_NAME and is_of_suite:
+            predictions.append(planned)
+    return predictions
+
+
+def name_release(planned: Planned) -> str:
+    """Return the framework's release, such as `jax-0.10.2`."""
+    return f"{planned.framework}-{planned.framework_version}"
+
+
+def get_link(planned: Planned) -> str:
+    """Return where a prediction stands, below the site's folder."""
+    return get_prediction_link(planned.device, planned.case, name_release(planned))
+
+
+def write_predictions(source: Source, results: Path) -> list[str]:
+    """Write the pages of all devices; return the path of the first, or nothing without any."""
+    by_device: dict[str, list[Planned]] = {}
+    for planned in list_predictions(results):
+        by_device.setdefault(planned.device, []).append(planned)
+    if not by_device:
+        return []
+    page = Page(source, "predicted/index", "Predicted")
+    page.add_markdown(
+        "What cases need on GPUs and TPUs that nobody ran them on: PyTorch's step is simulated, "
+        "JAX's is planned by XLA. Nothing here is measured. `framebench predict CASE --device NAME` "
+        "predicts what is missing."
+    )
+    below = []
+    for device in DEVICES:
+        if device.name in by_device:
+            below.append(write_device(source, device, by_device[device.name], results))
+    page.add_contents(below)
+    page.add_table(tabulate_devices())
+    return [page.save()]
+
+
+def write_device(
+    source: Source, device: Device, predictions: Sequence[Planned], results: Path
+) -> str:
+    """Write the pages of a device: its tables, every prediction in one, and their sections."""
+    page = Page(source, f"predicted/{make_slug(device.name)}/index", f"On one {device.title}")
+    count = f"{len(predictions):,} predictions, none measured."
+    page.add_text(f"{device.gib:,.2f} GiB of memory that a program can have. {count}")
+    page.add_heading("Every prediction")
+    page.add_html(render("predictions.html", head=HEAD, rows=list_rows(predictions, page.root)))
+    page.add_tables(of_device(device, results))
+    by_page: dict[str, list[Planned]] = {}
+    for planned in predictions:
+        by_page.setdefault(get_prediction_page(device.name, planned.case), []).append(planned)
+    below = [
+        write_sections(source, path, device, of_page) for path, of_page in sorted(by_page.items())
+    ]
+    page.add_contents(below, is_hidden=True)
+    return page.save()
+
+
+def list_rows(predictions: Iterable[Planned], root: str) -> list[tuple[str, Planned, list[str]]]:
+    """Return the rows of the table of all predictions: a link, the prediction, and its numbers."""
+    rows = []
+    for planned in predictions:
+        device = BY_NAME[planned.device]
+        numbers = [
+            describe_reserved(planned),
+            format_mib(find_needs(planned), ",.0f"),
+            describe_share(planned, device),
+        ]
+        rows.append((root + get_link(planned), planned, numbers))
+    return rows
+
+
+def write_sections(
+    source: Source, path: str, device: Device, predictions: Sequence[Planned]
+) -> str:
+    """Write a page with a section for each prediction of one workload and scenario."""
+    case = Case.from_id(predictions[0].case)
+    title = f"{get_title(case.workload)}, {get_title(case.scenario).lower()}"
+    page = Page(source, path, f"{title}, predicted for one {device.title}")
+    for planned in predictions:
+        release = name_release(planned)
+        page.add_heading(f"{planned.case}, {release}")
+        parts = make_table(tabulate_parts(planned, device), page.root, is_sortable=False)
+        page.add_html(
+            render(
+                "prediction.html",
+                anchor=make_slug(f"{planned.case}/{release}"),
+                planned=planned,
+                device=device,
+                reserved=describe_reserved(planned),
+                needs=format_mib(find_needs(planned), ",.0f"),
+                share=describe_share(planned, device),
+                origin=SOURCES.get(planned.source or "", "nothing can tell"),
+                parts=parts if planned.parts or planned.largest else None,
+            )
+        )
+    return page.save()

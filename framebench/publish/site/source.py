@@ -1,0 +1,95 @@
+"""Write the pages that Sphinx reads: Markdown, with blocks of HTML in files of their own."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from markupsafe import Markup
+
+from framebench.analysis.comparison import Comparison
+from framebench.publish.site.html_tables import make_table
+from framebench.publish.site.markup import escape_markdown
+
+BLOCKS = "html"  # a folder that has no pages
+
+
+@dataclass(frozen=True)
+class Source:
+    """The folder that Sphinx reads."""
+
+    folder: Path
+
+    def write(self, path: str, text: str) -> Path:
+        """Write a file below the folder and return its path."""
+        file = self.folder / path
+        file.parent.mkdir(parents=True, exist_ok=True)
+        # records may contain a lone surrogate, which is no reason to fail
+        file.write_text(text, encoding="utf-8", errors="replace")
+        return file
+
+    def copy(self, file: Path, path: str) -> None:
+        """Copy a file to a path below the folder."""
+        target = self.folder / path
+        target.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(file, target)
+
+
+@dataclass
+class Page:
+    """A page that is being made. `path` is below the source's folder, without an ending."""
+
+    source: Source
+    path: str
+    title: str
+    parts: list[str] = field(default_factory=list)
+    blocks: int = 0
+
+    @property
+    def root(self) -> str:
+        """Return what leads from the page to the folder of the site."""
+        return "../" * self.path.count("/")
+
+    def add_heading(self, title: str, level: int = 2) -> None:
+        """Add a heading, whose title is shown as it is."""
+        self.parts.append(f"{'#' * level} {escape_markdown(title)}")
+
+    def add_text(self, text: str) -> None:
+        """Add a paragraph that is shown as it is."""
+        self.parts.append(escape_markdown(text))
+
+    def add_markdown(self, text: str) -> None:
+        """Add Markdown of the project's own; nothing in it may be from a record."""
+        self.parts.append(text)
+
+    def add_html(self, html: Markup) -> None:
+        """Add HTML that a template made; searches leave it out."""
+        self.blocks += 1
+        file = self.source.write(f"{BLOCKS}/{self.path}-{self.blocks}.html", f"{html}\n")
+        self.parts.append(f"```{{raw}} html\n:file: {file.resolve()}\n:class: no-search\n```")
+
+    def add_table(self, table: Comparison, level: int = 2, *, is_sortable: bool = True) -> None:
+        """Add a table below a heading of its own."""
+        self.add_heading(table.title, level)
+        self.add_html(make_table(table, self.root, is_sortable=is_sortable))
+
+    def add_tables(self, tables: Iterable[Comparison], level: int = 2) -> None:
+        """Add tables, each below a heading of its own."""
+        for table in tables:
+            self.add_table(table, level)
+
+    def add_contents(self, pages: Iterable[str], *, is_hidden: bool = False) -> None:
+        """Add the list of the pages below this one, by their paths from the source's folder."""
+        entries = "\n".join(f"/{page}" for page in pages)
+        hidden = ":hidden:\n" if is_hidden else ""
+        self.parts.append(f"```{{toctree}}\n:maxdepth: 1\n{hidden}\n{entries}\n```")
+
+    def save(self) -> str:
+        """Write the page and return its path."""
+        text = "\n\n".join([f"# {escape_markdown(self.title)}", *self.parts])
+        self.source.write(f"{self.path}.md", f"{text}\n")
+        return self.path
+
+

@@ -1,0 +1,212 @@
+"use strict";
+// The form of the first page: a question from lists, its answer, and a chart to point at. `data.js` has the data:
+// PLACES, the GROUPS of rows that are compared, the QUESTIONS that can be asked of a device, and the CHARTS.
+// Which strategy needs least was decided there; here only what a budget leaves out, and what is the fastest of the rest.
+
+const FRAMEWORKS = ["PyTorch", "JAX", "Jittor"];
+const LISTS = ["place", "workload", "size", "scenario", "batch"];
+const KINDS = { measured: "measured", predicted: "predicted, not measured" };
+
+const form = document.getElementById("question");
+const number = (value, digits = 0) => value.toLocaleString("en", { maximumFractionDigits: digits });
+const whole = (mib) => number(Math.ceil(mib)); // what is needed is rounded up, so that a budget of it does fit
+const rated = (value) => number(value, value < 100 ? 1 : 0);
+
+// An element with attributes and children; text is never markup
+function made(name, attributes = {}, ...children) {
+  const element = document.createElement(name);
+  for (const [key, value] of Object.entries(attributes)) element.setAttribute(key, value);
+  element.append(...children);
+  return element;
+}
+
+// ---- the question: each list offers what there is of the lists before it
+
+function asked() {
+  return Object.fromEntries([...LISTS, "budget"].map((name) => [name, form.elements[name].value]));
+}
+
+function offerPlaces(chosen) {
+  const groups = Object.entries(KINDS).map(([kind, label]) => {
+    const places = PLACES.filter((place) => place.kind === kind);
+    const options = places.map((place) => new Option(place.title, place.name, false, place.name === chosen.name));
+    return made("optgroup", { label }, ...options);
+  });
+  form.elements.place.replaceChildren(...groups.filter((group) => group.children.length));
+}
+
+// What can be asked: of a machine what it measured, of a device everything, whether it was predicted or not
+function offer(wanted) {
+  const place = PLACES.find((one) => one.name === wanted.place) || PLACES[0];
+  offerPlaces(place);
+  const groups = GROUPS.filter((group) => group.place === place.name);
+  let left = place.kind === "measured" ? groups : [...groups, ...QUESTIONS];
+  for (const name of LISTS.slice(1)) {
+    const values = [...new Set(left.map((one) => one[name]))];
+    const chosen = values.includes(wanted[name]) ? wanted[name] : values[0];
+    form.elements[name].replaceChildren(...values.map((value) => new Option(value, value, false, value === chosen)));
+    left = left.filter((one) => one[name] === chosen);
+  }
+  return { place, group: left.find((one) => one.rows), question: left.find((one) => one.cases) };
+}
+
+// ---- the answer
+
+function fastest(group, rows) {
+  const timed = rows.filter((row) => row.rate !== undefined);
+  const slowness = (row) => (group.paired ? row.ratio : -row.rate);
+  return timed.sort((a, b) => slowness(a) - slowness(b))[0];
+}
+
+function link(row) {
+  return made("a", { href: row.href }, made("code", {}, row.strategy));
+}
+
+function speed(group, row) {
+  return row.rate === undefined ? "not timed" : `${rated(row.rate)} ${group.unit}/s`;
+}
+
+function strong(text) {
+  return made("strong", {}, text);
+}
+
+function least(rows) {
+  return [...rows].sort((a, b) => a.needs - b.needs)[0];
+}
+
+function sentence(group, budget) {
+  const fits = group.rows.filter((row) => row.needs <= budget);
+  const within = budget === Infinity ? "Without a limit" : `Within ${number(budget)} MiB`;
+  const quick = fastest(group, fits);
+  const lean = least(group.rows);
+  const size = strong(`${whole(lean.needs)} MiB`);
+  const smallest = [`${lean.framework} with `, link(lean), " needs least, ", size, `, ${speed(group, lean)}.`];
+  if (!fits.length) return [`Nothing that was measured needs ${number(budget)} MiB or less. `, ...smallest];
+  if (!quick) return [`${within}, ${fits.length} of ${group.rows.length} measured cases fit. None of them was timed. `, ...smallest];
+  const first = [`${within}, `, strong(quick.framework), " with ", link(quick), " is the fastest measured: "];
+  return [...first, strong(speed(group, quick)), `, and needs ${whole(quick.needs)} MiB. `, ...smallest];
+}
+
+// Frameworks are not compared: XLA's plan and a simulation of PyTorch count differently
+function predictedSentence(place, group, budget) {
+  const fits = group.rows.filter((row) => row.needs <= budget);
+  const parts = [`Within ${number(budget)} MiB of one ${place.title}, ${fits.length} of ${group.rows.length} predicted cases fit for certain. `];
+  for (const framework of present(group)) {
+    const rows = group.rows.filter((row) => row.framework === framework);
+    const lean = rows.find((row) => row.least) || least(rows);
+    parts.push(`${framework} needs least with `, link(lean), ": ", strong(`${whole(lean.needs)} MiB`), ` (${lean.source}). `);
+  }
+  return parts;
+}
+
+function describeSource(place, group) {
+  if (group.kind === "measured") return ["Measured on ", made("a", { href: place.href }, place.name), "."];
+  const errors = present(group).map((framework) => {
+    const row = group.rows.find((one) => one.framework === framework);
+    return `${framework} ${row.source}, off by up to ${number(row.error * 100, 1)}%`;
+  });
+  return [`Predicted, not measured: ${errors.join("; ")}. What is needed allows for that error and the largest CUDA context.`];
+}
+
+function unanswered(place, question, budget) {
+  const command = `framebench advise '${question.cases}' --device ${place.name}`;
+  const limit = Number.isFinite(budget) && budget !== place.memory ? ` --budget ${budget}MiB` : "";
+  return ["No prediction is published for this. ", made("code", {}, command + limit), " answers in some minutes."];
+}
+
+function share(group, row) {
+  return `${number(row.share * 100)}% of ${group.whole}`;
+}
+
+function cell(group, row, title, otherwise) {
+  if (!row) return made("td", { "data-title": title }, made("span", { class: "none" }, otherwise));
+  const numbers = group.kind === "measured" ? `${whole(row.needs)} MiB, ${speed(group, row)}` : `${whole(row.needs)} MiB`;
+  const lines = [link(row), made("br"), numbers];
+  const price = row.rate === undefined || !row.cost ? "" : `, ${row.cost}`;
+  if (!row.base && row.share) lines.push(made("br"), made("span", { class: "none" }, share(group, row) + price));
+  return made("td", { "data-title": title }, ...lines);
+}
+
+function line(group, framework, budget, titles) {
+  const rows = group.rows.filter((row) => row.framework === framework);
+  const fits = rows.filter((row) => row.needs <= budget);
+  const lean = rows.find((row) => row.least);
+  const cells = [cell(group, rows.find((row) => row.base), titles[0], group.kind === "measured" ? "not measured" : "not predicted")];
+  if (group.kind === "measured") cells.push(cell(group, fastest(group, fits), titles[1], "none that was timed"));
+  cells.push(cell(group, lean, titles.at(-1), rows.length > 1 ? "nothing below the baseline" : "baseline only"));
+  return made("tr", {}, made("th", { scope: "row" }, framework), ...cells);
+}
+
+function table(group, budget) {
+  const quick = budget === Infinity ? "fastest" : `fastest within ${number(budget)} MiB`;
+  const titles = group.kind === "measured" ? ["baseline", quick, "least memory"] : ["baseline", "least memory"];
+  const heads = ["framework", ...titles].map((head) => made("th", { scope: "col" }, head));
+  const lines = present(group).map((framework) => line(group, framework, budget, titles));
+  return made("table", { class: "table answers" }, made("thead", {}, made("tr", {}, ...heads)), made("tbody", {}, ...lines));
+}
+
+function present(group) {
+  return FRAMEWORKS.filter((framework) => group.rows.some((row) => row.framework === framework));
+}
+
+// ---- the chart, which Vega draws
+
+function tip(group, row) {
+  const parts = [`${row.framework}, ${row.strategy}: needs ${number(row.needs, 1)} MiB`];
+  if (row.share) parts.push(share(group, row));
+  if (group.kind === "predicted") return [...parts, `reserved ${number(row.peak, 1)} MiB`, row.source].join("; ");
+  parts.push(`peak ${number(row.peak, 1)} MiB`);
+  if (row.rate === undefined) return [...parts, "not timed"].join("; ");
+  const range = row.range.every(Number.isFinite) ? ` (${rated(row.range[0])} to ${rated(row.range[1])})` : "";
+  return [...parts, `${rated(row.rate)} ${group.unit}/s${range}`, row.cost].filter(Boolean).join("; ");
+}
+
+function drawChart(group, budget) {
+  const rows = group.rows.map((row) => ({ ...row, tip: tip(group, row), fits: row.needs <= budget }));
+  const isTimed = rows.some((row) => row.rate !== undefined);
+  const spec = structuredClone(isTimed ? CHARTS.timed : CHARTS.predicted);
+  const budgets = Number.isFinite(budget) ? [{ at: budget }] : [];
+  if (!budgets.length) spec.layer.pop(); // the line of the budget
+  spec.datasets = { rows: isTimed ? rows.filter((row) => row.rate !== undefined) : rows, budgets };
+  return embedChart(document.getElementById("chart"), spec);
+}
+
+// ---- together
+
+function draw(wanted) {
+  const { place, group, question } = offer(wanted);
+  const limit = Number(wanted.budget) > 0 ? Number(wanted.budget) : Infinity;
+  const budget = Math.min(limit, place.memory || Infinity);
+  const rows = document.getElementById("rows");
+  const chart = document.getElementById("chart");
+  const said = document.getElementById("said");
+  const source = document.getElementById("source");
+  chart.hidden = rows.hidden = !group;
+  if (!group) {
+    said.replaceChildren(...unanswered(place, question, budget));
+    source.replaceChildren();
+    return;
+  }
+  said.replaceChildren(...(group.kind === "measured" ? sentence(group, budget) : predictedSentence(place, group, budget)));
+  source.replaceChildren(...describeSource(place, group));
+  rows.replaceChildren(table(group, budget));
+  drawChart(group, budget);
+}
+
+function changed() {
+  draw(asked());
+  history.replaceState(null, "", `#${new URLSearchParams(asked())}`);
+}
+
+function start() {
+  const wanted = Object.fromEntries(new URLSearchParams(location.hash.slice(1)));
+  form.elements.budget.value = wanted.budget || "";
+  document.getElementById("explorer").hidden = false;
+  document.getElementById("still").hidden = true;
+  draw(wanted);
+  form.addEventListener("input", changed);
+  form.addEventListener("submit", (event) => event.preventDefault());
+  document.addEventListener("themechange", () => draw(asked()));
+}
+
+if (GROUPS.length) start();

@@ -1,0 +1,82 @@
+"""Text of records is shown as it is, in Markdown as in HTML."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from markdown_it import MarkdownIt
+
+from framebench.analysis.comparison import Comparison
+from framebench.publish.site.html_tables import make_table
+from framebench.publish.site.markup import escape_markdown, find_order, flatten
+from tests.pages import EVIL
+
+# characters and words that mean something in CommonMark, or to MyST or Sphinx
+MARKS = (
+    "`", "```", "~~~", ":::", "{", "}", "{raw}", "{{ 7 * 7 }}", "[", "](", ")", "<b>", "&lt;", "|",
+    "*", "_", "#", "1.", "- ", "+", ">", "---", "===", "$", "$$", "\\", "!", "%", "(x)=", "\n",
+    "\n\n", "    ", "\t", "'", '"', "https://elsewhere.invalid", "x@elsewhere.invalid", "a", " ",
+)  # fmt: skip
+TEXTS = st.text(max_size=40) | st.lists(st.sampled_from(MARKS), max_size=12).map("".join)
+
+
+def read_heading(markdown: str) -> tuple[str, list[str]]:
+    """Return the text of a heading, and the kinds of what stands in it."""
+    tokens = MarkdownIt("commonmark").parse(f"## {markdown}\n")
+    assert [token.type for token in tokens] == ["heading_open", "inline", "heading_close"]
+    children = tokens[1].children or []
+    return "".join(child.content for child in children), [child.type for child in children]
+
+
+@given(TEXTS)
+def test_a_heading_shows_any_text_and_nothing_else(text: str) -> None:
+    shown, kinds = read_heading(escape_markdown(text))
+
+    assert shown == flatten(text)
+    assert set(kinds) <= {"text", "text_special"}
+
+
+@given(TEXTS)
+def test_a_paragraph_begins_no_block(text: str) -> None:
+    tokens = MarkdownIt("commonmark").parse(f"{escape_markdown(text)}\n")
+
+    kinds = {token.type for token in tokens}
+    assert kinds <= {"paragraph_open", "inline", "paragraph_close"}
+
+
+@pytest.mark.parametrize("place", ["title", "caption", "head", "cell", "note"])
+def test_a_table_escapes_every_part(place: str) -> None:
+    parts = {name: "plain" for name in ("title", "caption", "head", "cell", "note")} | {place: EVIL}
+    table = Comparison.of_text(
+        parts["title"],
+        parts["caption"],
+        ("what", parts["head"]),
+        [("one", parts["cell"])],
+        notes=(parts["note"],),
+    )
+
+    html = str(make_table(table, ""))
+
+    assert "<script" not in html
+    assert "<img" not in html
+    assert "&lt;script&gt;" in html
+
+
+@pytest.mark.parametrize(
+    ("text", "number"),
+    [
+        ("1,234.5 tokens/s", 1234.5),
+        ("~1.23", 1.23),
+        ("+4.5%", 4.5),
+        ("-4.5%", -4.5),
+        ("1.23 (1.19 to 1.27)", 1.23),
+    ],
+)
+def test_a_column_is_sorted_by_the_first_number_of_a_cell(text: str, number: float) -> None:
+    assert float(find_order(text)) == number
+
+
+@pytest.mark.parametrize("text", ["-", "oom", "undecided", ""])
+def test_cells_without_a_number_come_last(text: str) -> None:
+    assert float(find_order(text)) > 1e300
