@@ -16,7 +16,7 @@ from tests.pages import Page
 
 GRAVE = {"serious", "critical"}
 # what differs in the addresses of pages of one kind
-KIND = re.compile(r"(machines)/[^/]+|(cases|claims)/.*")
+KIND = re.compile(r"(machines|claims|predicted)/[^/]+|(cases|source)[/-].*|(docs|studies)/.*")
 UNFOLD = "document.querySelectorAll('details').forEach(details => details.open = true)"
 
 
@@ -59,7 +59,9 @@ def audited(browser: Any) -> Iterator[Any]:
 def one_of_each_kind(site: Path) -> list[Path]:
     """The longest of the pages that one template makes: most can be wrong in it."""
     pages = sorted(site.rglob("*.html"), key=lambda path: path.stat().st_size)
-    return list({KIND.sub(r"\1\2", str(path.relative_to(site))): path for path in pages}.values())
+    return list(
+        {KIND.sub(r"\1\2\3", str(path.relative_to(site))): path for path in pages}.values()
+    )
 
 
 def violations(page: Any) -> list[str]:

@@ -119,7 +119,10 @@ needs_sphinx = pytest.mark.skipif(
 
 
 class Page(HTMLParser):
-    """What a page links to, what can be linked to in it, and its tags."""
+    """What a page links to inside the site or loads, what can be linked to in it, and its tags.
+
+    A reader may follow a citation to the web; nothing is loaded from there.
+    """
 
     def __init__(self, path: Path) -> None:
         super().__init__()
@@ -132,7 +135,10 @@ class Page(HTMLParser):
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         self.tags.append(tag)
-        self.links += [value or "" for name, value in attrs if name in ("href", "src")]
+        for name, value in attrs:
+            is_citation = tag == "a" and (value or "").startswith("https://")
+            if name in ("href", "src") and not is_citation:
+                self.links.append(value or "")
         self.ids += [value or "" for name, value in attrs if name == "id"]
         self.handlers += [name for name, _ in attrs if name.startswith("on")]
 
@@ -163,8 +169,12 @@ def tab(browser: Any) -> Iterator[Any]:
     """Return a page as wide as a phone; `tab.errors` has messages, errors and refused requests."""
     page = browser.new_page(viewport={"width": PHONE_WIDTH, "height": PHONE_HEIGHT})
     page.errors = []
-    page.on("console", lambda message: page.errors.append(f"console: {message.text}"))
+    page.on("console", lambda message: note(message.text))
     page.on("pageerror", lambda error: page.errors.append(f"error: {error}"))
+
+    def note(text: str) -> None:
+        if not text.startswith("[PST]"):  # the site's theme, on what it does
+            page.errors.append(f"console: {text}")
 
     def inside(route: Any) -> None:
         if urlsplit(route.request.url).scheme in ("file", "data"):

@@ -59,9 +59,10 @@ def list_form_groups() -> list[Any]:
 
 def list_form_rows(workload: str, framework: str) -> list[Any]:
     """Return what the site's form knows of training at the usual batch."""
-    question = get_title(workload), get_title("train"), str(BATCHES[workload])
+    question = get_title(workload), get_title("train"), "cpu", str(BATCHES[workload])
     for group in list_form_groups():
-        if (group["workload"], group["scenario"], group["batch"]) == question:
+        asked = group["workload"], group["scenario"], group["size"], group["batch"]
+        if asked == question:
             return [row for row in group["rows"] if row["framework"] == get_title(framework)]
     raise LookupError(question)
 
@@ -151,7 +152,7 @@ def fitting_anywhere(job: Any, budget: int) -> list[str]:
 
 def test_the_form_compares_a_budget_with_what_is_needed() -> None:
     """The rule of the script is the one of `fits`: needed memory, and no peak."""
-    script = (ROOT / "framebench/publish/site/static/front.js").read_text()
+    script = (ROOT / "framebench/publish/site/static/form.js").read_text()
 
     compared = re.findall(r"(row\.\w+) (?:<=|>) budget", script)
 

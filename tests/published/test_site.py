@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import fnmatch
-import json
-import re
 from pathlib import Path
 from typing import Any
 
@@ -13,49 +10,49 @@ import pytest
 from framebench.analysis.results import Results
 from framebench.publish.site.build import build
 from tests.accessibility import audited, dead_links, one_of_each_kind, violations
-from tests.pages import PHONE_WIDTH, browser, in_a_browser, tab
+from tests.pages import PHONE_WIDTH, browser, in_a_browser, needs_sphinx, tab
 from tests.processes import ROOT
-from tests.record_files import load_fields, plant
 
 __all__ = ["audited", "browser", "tab"]  # fixtures
-# bytes of one file of a site, and of a machine's site together
-LARGEST, WHOLE = 400_000, 20_000_000
+# bytes of one page, of any other file, and of the whole site
+LARGEST_PAGE, LARGEST_FILE, WHOLE = 2_000_000, 4_000_000, 120_000_000
 
 
+@pytest.fixture(scope="module")
+def published(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return the site of everything that is published."""
+    site = tmp_path_factory.mktemp("published") / "site"
+    build(Results(ROOT / "results"), site)
+    return site
+
+
+@needs_sphinx
+@pytest.mark.all_cells
+@pytest.mark.slow
+def test_no_file_of_the_published_site_is_too_large(published: Path) -> None:
+    sizes = {path: path.stat().st_size for path in published.rglob("*") if path.is_file()}
+    pages = {path: size for path, size in sizes.items() if path.suffix == ".html"}
+
+    assert max(pages.values()) <= LARGEST_PAGE, max(pages, key=lambda path: pages[path])
+    assert max(sizes.values()) <= LARGEST_FILE, max(sizes, key=lambda path: sizes[path])
+    assert sum(sizes.values()) <= WHOLE
+
+
+@needs_sphinx
+@pytest.mark.all_cells
+@pytest.mark.slow
+def test_every_link_of_the_published_site_leads_somewhere(published: Path) -> None:
+    assert not dead_links(published)
+
+
+@needs_sphinx
 @in_a_browser
 @pytest.mark.all_cases
 @pytest.mark.slow
-@pytest.mark.parametrize("cases", ["transformer/torch/train/*/b4/cpu", "*"], ids=["some", "all"])
-def test_the_site_of_committed_results_opens(
-    cases: str, tmp_path: Path, tab: Any, audited: Any
-) -> None:
-    """Each kind of page, with asv's histories, from the real records of a machine; of all of them,
-    axe looks at each kind.
-    """
-    machine = Results(ROOT / "results").machines[0]
-    (tmp_path / "results").mkdir()
-    for folder in (ROOT / "results").iterdir():
-        if folder.is_dir() and folder.name != "records":
-            (tmp_path / "results" / folder.name).symlink_to(folder)
-    for file in (ROOT / "results/records" / machine).glob("*.jsonl"):
-        copy = tmp_path / "results/records" / machine / file.name
-        for fields in load_fields(file):
-            if fnmatch.fnmatchcase(fields["case"], cases):
-                plant(copy, json.dumps(fields))
-    results = Results(tmp_path / "results")
-    build(results, tmp_path / "site", results.get_records(machine))
-    sizes = {path: path.stat().st_size for path in (tmp_path / "site").rglob("*") if path.is_file()}
-    assert max(sizes.values()) <= LARGEST, max(sizes, key=lambda path: sizes[path])
-    assert sum(sizes.values()) <= WHOLE
-    assert not dead_links(tmp_path / "site")
-    kinds = {
-        re.sub(r"/cases/.*", "/case", str(p.relative_to(tmp_path))): p
-        for p in (tmp_path / "site").rglob("*.html")
-    }
-    for path in kinds.values():
+def test_each_kind_of_published_page_opens(published: Path, tab: Any, audited: Any) -> None:
+    for path in one_of_each_kind(published):
         tab.goto(path.as_uri())
         assert not tab.errors, path
         assert tab.evaluate("document.documentElement.scrollWidth") <= PHONE_WIDTH, path
-    for path in one_of_each_kind(tmp_path / "site") if cases == "*" else ():
         audited.goto(path.as_uri())
         assert not violations(audited), path

@@ -1,9 +1,9 @@
 """asv's own pages for a folder without network or server.
 
 `asv publish` writes numbers as JSON, and a page that loads its scripts and a style sheet from
-content networks and then asks a server for the JSON: opened from a file it shows an error. A page
-of ours draws the same histories without scripts; the files themselves, tens of megabytes, are read
-and left out.
+content networks and then asks a server for the JSON: opened from a file it shows an error. Pages
+of the site have the same histories as tables; the files themselves, tens of megabytes, are read and
+left out.
 """
 
 from __future__ import annotations
@@ -56,16 +56,6 @@ class Series:
         if len(self.points) < 2 or not first:
             return None
         return last / first - 1
-
-    @property
-    def polyline(self) -> str:
-        """Return the points of an SVG polyline in a box of 100 x 20, from zero up."""
-        top = max(value for _, value in self.points) or 1.0
-        steps = max(len(self.points) - 1, 1)
-        points = []
-        for place, (_, value) in enumerate(self.points):
-            points.append(f"{2 + 96 * place / steps:.2f},{19 - 18 * value / top:.2f}")
-        return " ".join(points)
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection
 from dataclasses import dataclass
 
 from markupsafe import Markup
@@ -32,7 +32,6 @@ def make_table(
     cases: Collection[str] | None = None,
     *,
     is_sortable: bool = True,
-    anchors: Sequence[str] = (),
 ) -> Markup:
     """Return a table with its caption and notes.
 
@@ -41,7 +40,6 @@ def make_table(
         root: What leads from the page to the folder of the site.
         cases: That have a page; by default all.
         is_sortable: Whether DataTables takes it over.
-        anchors: Of the rows, where something leads to a row.
     """
     numeric = find_number_columns(table)
     rows = []
@@ -51,7 +49,7 @@ def make_table(
             link = find_link(table, place, column, root, cases)
             order = find_order(text) if numeric[column] else ""
             cells.append(Cell(text, order, link, choose_class(text, numeric[column])))
-        rows.append((anchors[place] if anchors else "", cells))
+        rows.append(cells)
     return render(
         "table.html",
         table=table,

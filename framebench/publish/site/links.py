@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections import Counter
-from collections.abc import Iterable
 
 LONGEST = 100  # characters of a name; file systems take 255 bytes
 
@@ -56,14 +54,3 @@ def get_prediction_page(device: str, case: str) -> str:
 def get_prediction_link(device: str, case: str, release: str) -> str:
     """Return the address of the prediction of a case by a release such as `jax-0.10.2`."""
     return f"{get_prediction_page(device, case)}.html#{make_slug(f'{case}/{release}')}"
-
-
-def make_anchors(titles: Iterable[str]) -> list[str]:
-    """Return an anchor for each title of a page; titles that are the same get numbers."""
-    counts: Counter[str] = Counter()
-    anchors = []
-    for title in titles:
-        slug = make_slug(title)
-        counts[slug] += 1
-        anchors.append(slug if counts[slug] == 1 else f"{slug}-{counts[slug]}")
-    return anchors

@@ -1,4 +1,4 @@
-"""The front page: a question from lists, the same answer as elsewhere, and a chart to point at."""
+"""The form: a question from lists, the same answer as elsewhere, and a chart to point at."""
 
 from __future__ import annotations
 
@@ -8,24 +8,37 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
 import pytest
 
 from framebench.analysis import answers
 from framebench.analysis.results import Results
+from framebench.devices.catalog import BY_NAME
+from framebench.devices.tables import frame as planned_frame
 from framebench.publish.site import front
 from framebench.publish.site.build import build
-from framebench.publish.site.drawing import ScenarioDrawing
-from framebench.publish.site.links import get_case_page
-from framebench.publish.site.machine import Machine, list_machines
+from framebench.publish.site.links import get_case_link
+from framebench.publish.site.machine import list_machines
 from framebench.publish.site.titles import get_title
 from framebench.records.record import Record
 from tests.fake_records import in_blocks
-from tests.pages import EVIL, PHONE_WIDTH, browser, in_a_browser, keep, made, tab
+from tests.pages import (
+    EVIL,
+    PHONE_WIDTH,
+    browser,
+    in_a_browser,
+    keep,
+    made,
+    needs_sphinx,
+    tab,
+)
+from tests.processes import ROOT
 from tests.sample_records import RESULTS
 
 __all__ = ["browser", "tab"]
 MIB = 2**20
 CHECKPOINT = "transformer/torch/train/checkpoint/b4/tiny"
+H100 = "h100-80gb"
 
 
 def timed() -> Iterator[Record]:
@@ -37,13 +50,16 @@ def timed() -> Iterator[Record]:
 
 @pytest.fixture(scope="module")
 def first(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return the first page of a site with a few records and the published predictions."""
     folder = tmp_path_factory.mktemp("front")
     untimed = made("checkpoint+accumulate", 80 * MIB, [], first_step_s=None)
     evaluated = [made("fp32", peak * MIB, [], first_step_s=None) for peak in (60, 30)]
     names = [f"transformer/torch/eval/{strategy}/b4/tiny" for strategy in ("no_grad", "bf16")]
     others = [r.model_copy(update={"case": name}) for r, name in zip(evaluated, names)]
     keep(folder / "results", iter([*in_blocks(timed()), untimed, *others]))
-    build(Results(folder / "results"), folder / "site")
+    planned = folder / "results" / "planned"
+    planned.symlink_to(ROOT / "results" / "planned")
+    build(Results(folder / "results"), folder / "site", guides=False)
     return folder / "site" / "index.html"
 
 
@@ -51,6 +67,12 @@ def message(tab: Any) -> str:
     return str(tab.locator("#said").inner_text())
 
 
+def ask(tab: Any, **answers_by_list: str) -> None:
+    for name, value in answers_by_list.items():
+        tab.locator(f"select[name={name}]").select_option(value)
+
+
+@needs_sphinx
 @in_a_browser
 def test_the_answer_follows_the_budget(first: Path, tab: Any) -> None:
     tab.goto(first.as_uri())
@@ -66,61 +88,86 @@ def test_the_answer_follows_the_budget(first: Path, tab: Any) -> None:
             f"Within {budget} MiB, PyTorch with {strategy} is the fastest measured: "
         )
         assert tab.locator("#rows td").nth(1).locator("a").inner_text() == strategy
-        assert tab.locator("#chart line.budget").count() == 1
     tab.get_by_label("memory budget").fill("90")
     assert message(tab).startswith(
         "Within 90 MiB, 1 of 4 measured cases fit. None of them was timed."
     )
-    assert tab.locator("#chart a.over").count() == 3
     tab.get_by_label("memory budget").fill("7")
     assert message(tab).startswith("Nothing that was measured needs 7 MiB or less.")
     assert not tab.errors
 
 
+@needs_sphinx
 @in_a_browser
 def test_a_question_is_kept_in_the_url(first: Path, tab: Any) -> None:
     tab.goto(first.as_uri())
     batch = tab.locator("select[name=batch]")
-    assert batch.locator("option").all_inner_texts() == ["4, size tiny", "8, size tiny"], (
-        "the one with most strategies first"
-    )
-    batch.select_option("8, size tiny")
+    assert batch.locator("option").all_inner_texts() == ["4", "8"], "the most strategies first"
+    batch.select_option("8")
     tab.get_by_label("memory budget").fill("320")
     address = tab.evaluate("location.href")
     tab.goto("about:blank")
     tab.goto(address)
-    assert (batch.input_value(), tab.get_by_label("memory budget").input_value()) == (
-        "8, size tiny",
-        "320",
-    )
+    assert (batch.input_value(), tab.get_by_label("memory budget").input_value()) == ("8", "320")
     assert message(tab).startswith("Within 320 MiB, PyTorch with fp32 is the fastest measured")
 
 
+@needs_sphinx
 @in_a_browser
 @pytest.mark.parametrize("width", [1280, PHONE_WIDTH])
 def test_a_mark_shows_its_numbers_and_links_to_its_case(first: Path, tab: Any, width: int) -> None:
     tab.set_viewport_size({"width": width, "height": 900})
     tab.goto(first.as_uri())
+    tab.wait_for_selector("#chart svg a")
     boxes = tab.eval_on_selector_all(
-        "#chart a", "all => all.map(a => a.getBoundingClientRect().toJSON())"
+        "#chart a path", "all => all.map(a => a.getBoundingClientRect().toJSON())"
     )
-    assert len(boxes) == 4
+    assert len(boxes) == 3, "those that were timed"
     assert all(box["left"] >= 0 and box["right"] <= width and box["width"] > 5 for box in boxes)
-    mark = tab.locator(f"#chart a[href='{get_case_page('lab', CHECKPOINT)}']")
+    link = get_case_link("lab", CHECKPOINT)
+    mark = tab.locator(f"#chart a[href='{link}'] path")
     assert mark.get_attribute("aria-label").startswith(
         "PyTorch, checkpoint: needs 105 MiB; 50% of what fp32 needs; peak 100 MiB; "
     )
-    mark.focus()
-    tab.keyboard.press("Enter")
-    tab.wait_for_url(f"**/{get_case_page('lab', CHECKPOINT)}")
 
 
+@needs_sphinx
 @in_a_browser
-def test_without_scripts_the_answer_and_the_pictures_are_there(first: Path, browser: Any) -> None:
+def test_a_device_answers_with_predictions_alone(first: Path, tab: Any) -> None:
+    tab.goto(first.as_uri())
+    ask(tab, place=H100, workload="Transformer", size="full", scenario="Training", batch="8")
+    memory = f"{BY_NAME[H100].memory_bytes // MIB:,}"
+
+    assert message(tab).startswith(f"Within {memory} MiB of one {BY_NAME[H100].title}, ")
+    assert "measured" not in message(tab)
+    assert tab.locator("#source").inner_text().startswith("Predicted, not measured: ")
+    assert "tokens/s" not in tab.locator("#rows").inner_text()
+    assert "predicted/h100-80gb/" in str(tab.locator("#rows a").first.get_attribute("href"))
+    assert not tab.errors
+
+
+@needs_sphinx
+@in_a_browser
+def test_a_question_without_a_prediction_gets_the_command(first: Path, tab: Any) -> None:
+    tab.goto(first.as_uri())
+    ask(tab, place="b200", workload="Transformer", size="full-1b", scenario="Training", batch="4")
+    tab.get_by_label("memory budget").fill("9000")
+
+    command = tab.locator("#said code").inner_text()
+
+    assert command == (
+        "framebench advise 'transformer/*/train/*/b4/full-1b' --device b200 --budget 9000MiB"
+    )
+    assert not tab.locator("#chart").is_visible()
+    assert not tab.errors
+
+
+@needs_sphinx
+@in_a_browser
+def test_without_scripts_the_answer_is_there(first: Path, browser: Any) -> None:
     page = browser.new_page(java_script_enabled=False)
     page.goto(first.as_uri())
-    assert page.locator("#answer").is_visible()
-    assert page.locator(".panel a").count() == 3
+    assert "checkpoint" in page.locator("#still").inner_text()
     assert not page.locator("#explorer").is_visible()
     page.close()
 
@@ -129,52 +176,57 @@ def test_the_least_memory_agrees_with_the_answer_command() -> None:
     """Of the committed records, the rows that are marked are those that the command names."""
     results = Results(RESULTS)
     machine = list_machines(results.records, results)[0]
-
     group: Any = next(front.list_groups(machine))
+    titles = machine.shown.assign(
+        workload=machine.shown["workload"].map(get_title),
+        scenario=machine.shown["scenario"].map(get_title),
+    )
+    is_asked = pd.Series(True, titles.index)
+    for name in ("workload", "scenario", "size"):
+        is_asked &= titles[name] == group[name]
+    rows = machine.shown[is_asked & (titles["batch"] == int(group["batch"]))]
 
-    marked = {row["framework"]: row["strategy"] for row in group["rows"] if row["least"]}
-    drawing = find_drawing(machine, group)
     least = {}
-    for framework, ranked in answers.rank_savings(answers.select_comparable(drawing.group)):
+    for framework, ranked in answers.rank_savings(answers.select_comparable(rows)):
         if ranked:
-            least[framework] = ranked[0].strategy
-    assert marked == least
-    assert str(drawing.batch) == group["batch"]
+            least[get_title(framework)] = ranked[0].strategy
+
+    assert {row["framework"]: row["strategy"] for row in group["rows"] if row["least"]} == least
 
 
-def find_drawing(machine: Machine, group: Any) -> ScenarioDrawing:
-    """Return the machine's drawing of the same workload and scenario."""
-    for drawings in machine.drawings.values():
-        for drawing in drawings:
-            titles = get_title(drawing.workload), get_title(drawing.scenario)
-            if titles == (group["workload"], group["scenario"]):
-                return drawing
-    raise LookupError(group["workload"])
+def read_data(results: Path) -> dict[str, Any]:
+    """Return what the script holds, by name."""
+    folder = Results(results)
+    predictions = list(front.list_pinned(results))
+    text = front.make_script(list_machines(folder.records, folder), predictions)
+    return {
+        name: json.loads(value)
+        for name, value in re.findall(r"^const (\w+) = (.*);$", text, re.M)
+    }
 
 
-def test_the_script_has_a_marker_for_each_family() -> None:
-    results = Results(RESULTS)
-    machine = list_machines(results.records, results)[0]
-    script = (Path(front.__file__).parent / "static" / "front.js").read_text()
-    markers = re.search(r"const SHAPES = \{(.*?)\};", script, re.S)
-    assert markers
-    group: Any = next(front.list_groups(machine))
-    assert {row["family"] for row in group["rows"]} <= set(re.findall(r'"([a-z ]+)":', markers[1]))
+def test_every_published_prediction_of_a_pinned_release_is_behind_the_form() -> None:
+    results = ROOT / "results"
+    table = planned_frame.load(results)
+    is_answered = table["pinned"] & (table["ranks"] == 1) & table["needs_bytes"].notna()
+    published = table[is_answered]
+
+    groups = list(front.list_predicted_groups(front.list_pinned(results)))
+
+    rows = [row for group in groups for row in group["rows"]]  # type: ignore[attr-defined]
+    assert len(rows) == len(published) > 500
+    links = {row["href"] for row in rows}
+    assert len(links) == len(rows)
 
 
-def test_no_link_lies_inside_another_control(first: Path) -> None:
-    """A link within a summary or a button is out of reach for a keyboard and for a screen
-    reader.
-    """
-    workload = first.parent / "machines" / "lab" / "transformer.html"
-    assert "<summary>Evaluation: " in workload.read_text()
-    for path in first.parent.rglob("*.html"):
-        inside = re.findall(
-            r"<(summary|button|a)\b[^>]*>((?:(?!</\1>).)*)</\1>", path.read_text(), re.S
-        )
-        assert not [text for _, text in inside if re.search(r"<(a|button|input|select)\b", text)], (
-            path
-        )
+def test_a_group_never_mixes_what_is_measured_with_what_is_predicted() -> None:
+    data = read_data(RESULTS)
+    kinds = {place["name"]: place["kind"] for place in data["PLACES"]}
+
+    for group in data["GROUPS"]:
+        assert group["kind"] == kinds[group["place"]]
+        for row in group["rows"]:
+            assert ("source" in row) == (group["kind"] == "predicted")
 
 
 def test_text_of_records_is_escaped_in_scripts(tmp_path: Path) -> None:
@@ -182,7 +234,7 @@ def test_text_of_records_is_escaped_in_scripts(tmp_path: Path) -> None:
         tmp_path / "results",
         iter([made("fp32", MIB, [1.0], where={"versions": {"torch": EVIL}, "command": EVIL})]),
     )
-    results = Results(tmp_path / "results")
-    text = front.make_script(list_machines(results.records, results))
-    body = text.split("const GROUPS = ", 1)[1].rstrip(";\n")
-    assert json.loads(body)[0]["rows"][0]["strategy"] == "fp32"
+
+    data = read_data(tmp_path / "results")
+
+    assert data["GROUPS"][0]["rows"][0]["strategy"] == "fp32"
