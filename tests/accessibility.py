@@ -59,9 +59,7 @@ def audited(browser: Any) -> Iterator[Any]:
 def one_of_each_kind(site: Path) -> list[Path]:
     """The longest of the pages that one template makes: most can be wrong in it."""
     pages = sorted(site.rglob("*.html"), key=lambda path: path.stat().st_size)
-    return list(
-        {KIND.sub(r"\1\2\3", str(path.relative_to(site))): path for path in pages}.values()
-    )
+    return list({KIND.sub(r"\1\2\3", str(path.relative_to(site))): path for path in pages}.values())
 
 
 def violations(page: Any) -> list[str]:

@@ -27,7 +27,7 @@ def published(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @needs_sphinx
-@pytest.mark.all_cells
+@pytest.mark.all_cases
 @pytest.mark.slow
 def test_no_file_of_the_published_site_is_too_large(published: Path) -> None:
     sizes = {path: path.stat().st_size for path in published.rglob("*") if path.is_file()}
@@ -39,7 +39,7 @@ def test_no_file_of_the_published_site_is_too_large(published: Path) -> None:
 
 
 @needs_sphinx
-@pytest.mark.all_cells
+@pytest.mark.all_cases
 @pytest.mark.slow
 def test_every_link_of_the_published_site_leads_somewhere(published: Path) -> None:
     assert not dead_links(published)

@@ -9,7 +9,7 @@ from pathlib import Path
 from framebench.analysis.results import Results
 from framebench.publish.site import asv
 from framebench.publish.site.markup import render
-from framebench.publish.site.source import Page, Source
+from framebench.publish.site.source import Page, SourceFolder
 from framebench.records.record import Record
 from framebench.versions import asv_history
 
@@ -19,14 +19,14 @@ COMMITS = (
     "block: a change of peaks is the code's, one of times may be the machine's drift."
 )
 RELEASES = (
-    "What each release of a framework needed, as `asv publish` shows it: a commit for each release, "
-    "from the records of all machines that measured two of them. `framebench versions publish` "
-    "prints the regressions. Times are medians of each release's own processes: "
+    "What each release of a framework needed, as `asv publish` shows it: a commit for each "
+    "release, from the records of all machines that measured two of them. "
+    "`framebench versions publish` prints the regressions. Times are medians of each release's own processes: "
     "`framebench versions compare` judges them within blocks."
 )
 
 
-def write_histories(source: Source, results: Results, records: list[Record]) -> list[str]:
+def write_histories(source: SourceFolder, results: Results, records: list[Record]) -> list[str]:
     """Write the pages for which there is something, and return their paths."""
     written = []
     commits = read_commits(results.root)
@@ -55,7 +55,7 @@ def read_commits(results: Path) -> list[asv.Benchmark]:
 
 
 def write_history(
-    source: Source, path: str, title: str, text: str, benchmarks: Sequence[asv.Benchmark]
+    source: SourceFolder, path: str, title: str, text: str, benchmarks: Sequence[asv.Benchmark]
 ) -> str:
     """Write a page with a table for each benchmark."""
     page = Page(source, path, title)

@@ -16,7 +16,7 @@ from pathlib import Path
 from framebench.analysis.results import Results
 from framebench.publish.site.machine import Machine, list_machines
 from framebench.publish.site.policy import add_policies
-from framebench.publish.site.source import Page, Source
+from framebench.publish.site.source import Page, SourceFolder
 from framebench.publish.site.target import Unbuildable, check_folder, claim_folder
 from framebench.records.record import Record
 
@@ -48,7 +48,7 @@ def build(
     require_packages()
     machines = list_machines(records, results)
     with tempfile.TemporaryDirectory() as folder:
-        source = Source(Path(folder) / "source")
+        source = SourceFolder(Path(folder) / "source")
         site = Path(folder) / "site"
         write_pages(source, machines, results, records, guides)
         run_sphinx(source.folder, site)
@@ -69,7 +69,7 @@ def require_packages() -> None:
 
 
 def write_pages(
-    source: Source,
+    source: SourceFolder,
     machines: list[Machine],
     results: Results,
     records: list[Record],
@@ -115,7 +115,7 @@ def write_pages(
     write_assets(source.folder / "assets")
 
 
-def write_measured(source: Source, pages: list[str]) -> str:
+def write_measured(source: SourceFolder, pages: list[str]) -> str:
     """Write the page that lists machines and histories."""
     page = Page(source, "measured", "Measured")
     page.add_markdown(

@@ -14,15 +14,15 @@ from markupsafe import Markup
 
 from framebench.analysis import rows
 from framebench.analysis.answers import select_comparable
-from framebench.analysis.comparison import MIB
-from framebench.analysis.figures.page import COLOURS, MARKERS, OTHER
+from framebench.analysis.figures.page import COLOURS, MARKERS
+from framebench.analysis.rendering import MIB
 from framebench.analysis.tables import format_time_ratios
 from framebench.claims.entries import Line
 from framebench.claims.plans import GPU
+from framebench.publish.site.front import find_family
 from framebench.publish.site.links import get_case_link
 from framebench.publish.site.markup import render
 from framebench.publish.site.titles import TRIAL_SIZE, get_title
-from framebench.strategies.registry import look_up_strategy
 
 Spec = dict[str, Any]
 HEIGHT = 320  # pixels
@@ -58,12 +58,6 @@ def make_shape(families: Sequence[str]) -> alt.Shape:
     used = [family for family in MARKERS if family in families]
     scale = alt.Scale(domain=used, range=[SHAPES[MARKERS[family]] for family in used])
     return alt.Shape("family:N", scale=scale, title="family")
-
-
-def find_family(scenario: str, strategy: str) -> str:
-    """Return what the marker of a strategy stands for."""
-    axis = look_up_strategy(scenario, strategy).axis
-    return axis if axis in MARKERS else OTHER
 
 
 def select_scenario(df: pd.DataFrame, scenario: str) -> pd.DataFrame:
@@ -189,8 +183,10 @@ def draw_mark(value: float, dash: list[int]) -> alt.Chart:
 def draw_answers() -> Spec:
     """Return the chart of the form: what is needed against throughput, of rows it will be given."""
     rate = alt.Y("rate:Q", title="throughput", scale=alt.Scale(type="log", nice=False, padding=16))
-    chart = draw_needs("rows").mark_point(filled=True, size=90).encode(
-        y=rate, shape=make_shape(list(MARKERS)), color=make_colour()
+    chart = (
+        draw_needs("rows")
+        .mark_point(filled=True, size=90)
+        .encode(y=rate, shape=make_shape(list(MARKERS)), color=make_colour())
     )
     return with_budget(chart).properties(width="container", height=HEIGHT).to_dict()
 
@@ -198,8 +194,10 @@ def draw_answers() -> Spec:
 def draw_predictions() -> Spec:
     """Return the chart of the form for devices without times: a row for each strategy."""
     strategies = alt.Y("strategy:N", title=None, sort=alt.EncodingSortField("needs", op="min"))
-    chart = draw_needs("rows").mark_point(filled=True, size=90).encode(
-        y=strategies, color=make_colour()
+    chart = (
+        draw_needs("rows")
+        .mark_point(filled=True, size=90)
+        .encode(y=strategies, color=make_colour())
     )
     return with_budget(chart).properties(width="container", height=alt.Step(ROW_HEIGHT)).to_dict()
 

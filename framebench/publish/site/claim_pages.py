@@ -1,4 +1,4 @@
-"""Write the pages of a machine about claims: a list for each source, and a section for each claim."""
+"""Write the pages of claims: a list for each machine, and a section for each claim."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import PurePosixPath
 
-from framebench.analysis.comparison import Comparison
+from framebench.analysis.rendering import Table
 from framebench.claims.entries import Entry, Line, format_number
 from framebench.claims.ledger import ledger
 from framebench.claims.show import CAPTION, is_report, make_detail
@@ -16,12 +16,12 @@ from framebench.publish.site.html_tables import make_table
 from framebench.publish.site.links import get_case_link, make_slug
 from framebench.publish.site.machine import Machine
 from framebench.publish.site.markup import render
-from framebench.publish.site.source import Page, Source
+from framebench.publish.site.source import Page, SourceFolder
 
 CHART_CAPTION = "The line is no effect, the dashed line what is claimed: {}."
 
 
-def write_claims(source: Source, machines: Sequence[Machine]) -> str:
+def write_claims(source: SourceFolder, machines: Sequence[Machine]) -> str:
     """Write the pages of claims of all machines, and return the path of the first one."""
     page = Page(source, "claims/index", "Claims")
     page.add_markdown(
@@ -32,7 +32,7 @@ def write_claims(source: Source, machines: Sequence[Machine]) -> str:
     return page.save()
 
 
-def write_machine_claims(source: Source, machine: Machine) -> str:
+def write_machine_claims(source: SourceFolder, machine: Machine) -> str:
     """Write the list of all claims as one machine has measured them, and the pages of sections."""
     entries = ledger(machine.results, machine.name)
     folder = f"claims/{make_slug(machine.name)}"
@@ -58,7 +58,7 @@ def name_page(source_name: str) -> str:
 
 
 def write_source(
-    source: Source, machine: Machine, source_name: str, entries: Sequence[Entry]
+    source: SourceFolder, machine: Machine, source_name: str, entries: Sequence[Entry]
 ) -> str:
     """Write the page of one source's claims, a section for each."""
     path = f"claims/{make_slug(machine.name)}/{name_page(source_name)}"
@@ -93,7 +93,7 @@ def add_claim(page: Page, machine: Machine, entry: Entry) -> None:
     )
 
 
-def without_title(table: Comparison) -> Comparison:
+def without_title(table: Table) -> Table:
     """Return a claim's table for its section, which says everything else itself."""
     return replace(table, title="Measurements", caption="", notes=())
 

@@ -17,8 +17,8 @@ import pandas as pd
 
 from framebench.analysis import rows
 from framebench.analysis.answers import describe_cost, rank_savings, select_comparable
-from framebench.analysis.comparison import MIB
 from framebench.analysis.figures.page import MARKERS, OTHER
+from framebench.analysis.rendering import MIB
 from framebench.analysis.results import Results
 from framebench.analysis.statistics import PEAK
 from framebench.devices.catalog import BY_NAME, DEVICES, Device
@@ -30,7 +30,7 @@ from framebench.models import spec
 from framebench.publish.site.links import get_case_link, get_machine_folder, get_prediction_link
 from framebench.publish.site.machine import Machine
 from framebench.publish.site.markup import render
-from framebench.publish.site.source import Page, Source
+from framebench.publish.site.source import Page, SourceFolder
 from framebench.publish.site.titles import SCENARIO_ORDER, TRIAL_SIZE, get_title
 from framebench.records.pins import find_pinned_version
 from framebench.strategies.registry import find_baseline, list_strategies, look_up_strategy
@@ -44,7 +44,7 @@ Group = dict[str, object]
 
 
 def write_front(
-    source: Source, machines: Sequence[Machine], results: Results, menu: Sequence[str]
+    source: SourceFolder, machines: Sequence[Machine], results: Results, menu: Sequence[str]
 ) -> None:
     """Write the first page, whose menu has the pages of `menu`."""
     from framebench.publish.site.charts import draw_answers, draw_predictions
@@ -138,7 +138,9 @@ def list_groups(machine: Machine) -> Iterator[Group]:
         yield {
             "place": machine.name,
             "kind": "measured",
-            **describe_question(first["workload"], first["scenario"], first["size"], first["batch"]),
+            **describe_question(
+                first["workload"], first["scenario"], first["size"], first["batch"]
+            ),
             **describe_measure(group),
             "rows": list(list_points(machine.name, group)),
         }

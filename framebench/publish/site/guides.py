@@ -11,7 +11,7 @@ from collections.abc import Collection
 from pathlib import Path
 
 from framebench.publish.notebooks.notebook import EXECUTED
-from framebench.publish.site.source import Page, Source
+from framebench.publish.site.source import Page, SourceFolder
 from framebench.records.provenance import ROOT
 
 DOCS = ROOT / "docs"
@@ -47,7 +47,7 @@ def list_pages() -> list[Path]:
     return [*sorted(DOCS.glob("*.md")), *studies, *(file for file in others if file.exists())]
 
 
-def write_guides(source: Source) -> list[str]:
+def write_guides(source: SourceFolder) -> list[str]:
     """Write the pages, and return the paths of those that the menu shows; none without a checkout.
 
     A page keeps its path below the checkout, so that links between pages hold.
@@ -80,7 +80,7 @@ def unlink(text: str, file: Path, pages: Collection[Path]) -> str:
     return LINK.sub(replace, text)
 
 
-def write_guide_index(source: Source) -> str:
+def write_guide_index(source: SourceFolder) -> str:
     """Write the page that lists the tutorial and the how-tos."""
     page = Page(source, "guides", "Guides")
     page.add_heading("Begin")
@@ -93,7 +93,7 @@ def write_guide_index(source: Source) -> str:
     return page.save()
 
 
-def write_explanation_index(source: Source) -> str:
+def write_explanation_index(source: SourceFolder) -> str:
     """Write the page that lists explanations, and the studies behind them."""
     page = Page(source, "explanation", "Explanation")
     page.add_contents([f"docs/{name}" for name in EXPLANATION])
@@ -115,13 +115,15 @@ def list_reference_guides() -> list[str]:
     return [f"docs/{name}" for name in names if (DOCS / f"{name}.md").exists()]
 
 
-def write_notebooks(source: Source) -> list[str]:
+def write_notebooks(source: SourceFolder) -> list[str]:
     """Copy the executed notebooks, and write the page that lists them."""
     notebooks = sorted(EXECUTED.glob("*.ipynb"))
     if not notebooks:
         return []
     page = Page(source, "notebooks/index", "Notebooks")
-    page.add_markdown("The published records as pandas and seaborn see them; `make jupyter` opens these.")
+    page.add_markdown(
+        "The published records as pandas and seaborn see them; `make jupyter` opens these."
+    )
     for notebook in notebooks:
         source.copy(notebook, f"notebooks/{notebook.name}")
     page.add_contents([f"notebooks/{notebook.stem}" for notebook in notebooks])

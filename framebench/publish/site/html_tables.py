@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from markupsafe import Markup
 
-from framebench.analysis.comparison import Comparison
+from framebench.analysis.rendering import Table
 from framebench.publish.site.links import get_case_link
 from framebench.publish.site.markup import NUMBER, find_order, render
 
@@ -27,7 +27,7 @@ class Cell:
 
 
 def make_table(
-    table: Comparison,
+    table: Table,
     root: str,
     cases: Collection[str] | None = None,
     *,
@@ -59,9 +59,7 @@ def make_table(
     )
 
 
-def find_link(
-    table: Comparison, row: int, column: int, root: str, cases: Collection[str] | None
-) -> str:
+def find_link(table: Table, row: int, column: int, root: str, cases: Collection[str] | None) -> str:
     """Return where a cell leads: that of the strategy to the row's case, others nowhere."""
     if column != STRATEGY or not table.cases or not table.machine:
         return ""
@@ -71,7 +69,7 @@ def find_link(
     return root + get_case_link(table.machine, case)
 
 
-def find_number_columns(table: Comparison) -> list[bool]:
+def find_number_columns(table: Table) -> list[bool]:
     """Return for each column whether it is aligned right: it is no label, and has a number."""
     has_number = [False] * len(table.head)
     for row in table.rows:

@@ -8,7 +8,7 @@ from functools import cached_property
 import pandas as pd
 
 from framebench.analysis import frames, tables
-from framebench.analysis.comparison import Comparison, Shown
+from framebench.analysis.rendering import Table, TableColumn
 from framebench.analysis.results import Results
 from framebench.analysis.selection import get_measurement_time, select_records
 from framebench.explain.table import load_causes
@@ -66,17 +66,17 @@ class Machine:
         return [name for name in spec.list_workloads() if name in measured]
 
     @cached_property
-    def headlines(self) -> tuple[Comparison, ...]:
+    def headlines(self) -> tuple[Table, ...]:
         """Return the tables of the short answers."""
         return tuple(make_headlines(self.shown))
 
     @property
-    def side_by_side(self) -> tuple[Comparison, ...]:
+    def side_by_side(self) -> tuple[Table, ...]:
         """Return the tables that compare the frameworks' baselines."""
         return tuple(tables.make_framework_tables(self.shown))
 
     @cached_property
-    def version_tables(self) -> list[Comparison]:
+    def version_tables(self) -> list[Table]:
         """Return a table of each version against the one before it, where both have a case."""
         find_cause = load_causes(self.results.root)
         return [make_table(compared, find_cause) for compared in self.version_changes]
@@ -98,7 +98,7 @@ class Machine:
         return 0 if all(calibration.passed for calibration in calibrations) else 2
 
     @property
-    def facts(self) -> Comparison:
+    def facts(self) -> Table:
         """Return the hardware and the versions of the machine's records."""
         moments = [get_measurement_time(record) for record in self.records]
         newest = max(self.records, key=get_measurement_time).provenance
@@ -162,15 +162,15 @@ def list_machines(records: list[Record], results: Results) -> list[Machine]:
     return sorted(machines, key=lambda machine: (machine.doubt, -len(machine.records)))
 
 
-def make_case_table(machine: Machine) -> Comparison:
+def make_case_table(machine: Machine) -> Table:
     """Return every case of the machine in one table, for sorting and filtering."""
     columns = {name: tables.SHOWN[name] for name in ("framework", "strategy")}
     for name in ("workload", "scenario", "batch", *list_size_column(machine.table)):
-        columns[name] = Shown(name)
-    columns["framework_version"] = Shown("version")
+        columns[name] = TableColumn(name)
+    columns["framework_version"] = TableColumn("version")
     numbers = {name: tables.SHOWN[name] for name in ALL_CASES_COLUMNS}
     instruments = tables.describe_instruments(machine.table)
-    return Comparison(
+    return Table(
         "All cases",
         f"One record per case and version: the current one. {instruments} The page of a case has "
         "the framework's own counter, errors, blocks and the first step.",

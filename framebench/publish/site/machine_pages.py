@@ -15,7 +15,7 @@ from framebench.publish.site.html_tables import make_table
 from framebench.publish.site.links import get_case_page, get_machine_folder, make_slug
 from framebench.publish.site.machine import Machine, make_case_table
 from framebench.publish.site.markup import render
-from framebench.publish.site.source import Page, Source
+from framebench.publish.site.source import Page, SourceFolder
 from framebench.publish.site.titles import (
     SCENARIO_ORDER,
     figure_sort_key,
@@ -34,10 +34,13 @@ CHART_CAPTION = (
     "mark for its numbers; it leads to its case."
 )
 SHORT = ", in short"  # tables with a part of another's rows, for documents
-DOUBTS = {1: "Its instruments were not calibrated.", 2: "The calibration of its instruments failed."}
+DOUBTS = {
+    1: "Its instruments were not calibrated.",
+    2: "The calibration of its instruments failed.",
+}
 
 
-def write_machine(source: Source, machine: Machine, pictures: Iterable[Picture]) -> str:
+def write_machine(source: SourceFolder, machine: Machine, pictures: Iterable[Picture]) -> str:
     """Write the pages of a machine, and return the path of its first one.
 
     The figures are written last, since they may still be drawn.
@@ -60,7 +63,7 @@ def write_machine(source: Source, machine: Machine, pictures: Iterable[Picture])
     return page.save()
 
 
-def write_workload(source: Source, machine: Machine, workload: str) -> str:
+def write_workload(source: SourceFolder, machine: Machine, workload: str) -> str:
     """Write a page with a chart of each scenario and a table of each scenario and batch."""
     folder = get_machine_folder(machine.name)
     page = Page(source, f"{folder}/{workload}", f"{get_title(workload)} on {machine.name}")
@@ -82,7 +85,7 @@ def write_workload(source: Source, machine: Machine, workload: str) -> str:
     return page.save()
 
 
-def write_behind(source: Source, machine: Machine, workload: str) -> list[str]:
+def write_behind(source: SourceFolder, machine: Machine, workload: str) -> list[str]:
     """Write a page of what stands behind a workload's numbers, if there is anything."""
     rows = tables.select_in_use(machine.shown[machine.shown["workload"] == workload])
     behind = [*tables.make_framework_tables(rows), *make_part_tables(rows)]
@@ -95,7 +98,7 @@ def write_behind(source: Source, machine: Machine, workload: str) -> list[str]:
     return [page.save()]
 
 
-def write_all_cases(source: Source, machine: Machine) -> str:
+def write_all_cases(source: SourceFolder, machine: Machine) -> str:
     """Write one table of all cases, and the pages that say everything about each."""
     path = f"{get_machine_folder(machine.name)}/cases"
     page = Page(source, path, f"All cases on {machine.name}")
@@ -105,7 +108,7 @@ def write_all_cases(source: Source, machine: Machine) -> str:
     return page.save()
 
 
-def write_cases(source: Source, machine: Machine) -> list[str]:
+def write_cases(source: SourceFolder, machine: Machine) -> list[str]:
     """Write a page for each workload, scenario and framework, with a section for each case.
 
     A section is of the record that counts, with all others as its history.
@@ -161,7 +164,7 @@ def find_record(case_records: list[Record], row: pd.Series) -> Record:
     raise LookupError(f"no record of {row['case']} at {row['measured_at']}")
 
 
-def write_versions(source: Source, machine: Machine) -> list[str]:
+def write_versions(source: SourceFolder, machine: Machine) -> list[str]:
     """Write the page of each version against the one before it, where both have a case."""
     if not machine.version_changes:
         return []
@@ -174,7 +177,7 @@ def write_versions(source: Source, machine: Machine) -> list[str]:
     return [page.save()]
 
 
-def write_figures(source: Source, machine: Machine, pictures: Iterable[Picture]) -> list[str]:
+def write_figures(source: SourceFolder, machine: Machine, pictures: Iterable[Picture]) -> list[str]:
     """Write the figures of a machine and the page that shows them."""
     folder = get_machine_folder(machine.name)
     page = Page(source, f"{folder}/figures", f"Figures of {machine.name}")

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from framebench.analysis.comparison import format_mib
+from framebench.analysis.rendering import format_mib
 from framebench.devices.catalog import BY_NAME, DEVICES, Device
 from framebench.devices.documents import of_device
 from framebench.devices.plans.planned import Planned
@@ -28,7 +28,7 @@ from framebench.publish.site.links import (
     make_slug,
 )
 from framebench.publish.site.markup import render
-from framebench.publish.site.source import Page, Source
+from framebench.publish.site.source import Page, SourceFolder
 from framebench.publish.site.titles import get_title
 from framebench.suite.case import Case
 
@@ -56,7 +56,7 @@ def get_link(planned: Planned) -> str:
     return get_prediction_link(planned.device, planned.case, name_release(planned))
 
 
-def write_predictions(source: Source, results: Path) -> list[str]:
+def write_predictions(source: SourceFolder, results: Path) -> list[str]:
     """Write the pages of all devices; return the path of the first, or nothing without any."""
     by_device: dict[str, list[Planned]] = {}
     for planned in list_predictions(results):
@@ -66,8 +66,8 @@ def write_predictions(source: Source, results: Path) -> list[str]:
     page = Page(source, "predicted/index", "Predicted")
     page.add_markdown(
         "What cases need on GPUs and TPUs that nobody ran them on: PyTorch's step is simulated, "
-        "JAX's is planned by XLA. Nothing here is measured. `framebench predict CASE --device NAME` "
-        "predicts what is missing."
+        "JAX's is planned by XLA. Nothing here is measured. "
+        "`framebench predict CASE --device NAME` predicts what is missing."
     )
     below = []
     for device in DEVICES:
@@ -79,7 +79,7 @@ def write_predictions(source: Source, results: Path) -> list[str]:
 
 
 def write_device(
-    source: Source, device: Device, predictions: Sequence[Planned], results: Path
+    source: SourceFolder, device: Device, predictions: Sequence[Planned], results: Path
 ) -> str:
     """Write the pages of a device: its tables, every prediction in one, and their sections."""
     page = Page(source, f"predicted/{make_slug(device.name)}/index", f"On one {device.title}")
@@ -113,7 +113,7 @@ def list_rows(predictions: Iterable[Planned], root: str) -> list[tuple[str, Plan
 
 
 def write_sections(
-    source: Source, path: str, device: Device, predictions: Sequence[Planned]
+    source: SourceFolder, path: str, device: Device, predictions: Sequence[Planned]
 ) -> str:
     """Write a page with a section for each prediction of one workload and scenario."""
     case = Case.from_id(predictions[0].case)

@@ -12,7 +12,7 @@ from framebench.cli.shared import app
 from framebench.devices.tables import frame as planned_frame
 from framebench.devices.tables.table import tabulate_devices
 from framebench.publish.site.guides import list_reference_guides
-from framebench.publish.site.source import Page, Source
+from framebench.publish.site.source import Page, SourceFolder
 from framebench.publish.tables import describe_columns
 
 # the public functions by module
@@ -23,7 +23,7 @@ API = {
 }
 
 
-def write_reference(source: Source) -> str:
+def write_reference(source: SourceFolder) -> str:
     """Write the pages and return the path of the first one."""
     page = Page(source, "reference/index", "Reference")
     page.add_contents(
@@ -39,7 +39,7 @@ def write_reference(source: Source) -> str:
     return page.save()
 
 
-def write_commands(source: Source) -> str:
+def write_commands(source: SourceFolder) -> str:
     """Write every command with its arguments and options, as typer describes them."""
     path = "reference/commands"
     for command in COMMANDS:
@@ -55,7 +55,7 @@ def write_commands(source: Source) -> str:
     return path
 
 
-def write_api(source: Source) -> str:
+def write_api(source: SourceFolder) -> str:
     """Write the public functions with their docstrings."""
     page = Page(source, "reference/api", "Python")
     for module, names in API.items():
@@ -65,25 +65,25 @@ def write_api(source: Source) -> str:
     return page.save()
 
 
-def write_columns(source: Source) -> str:
+def write_columns(source: SourceFolder) -> str:
     """Write the columns of the DataFrames."""
     page = Page(source, "reference/columns", "Columns")
     page.add_tables([describe_columns(), planned_frame.columns()])
     return page.save()
 
 
-def write_strategies(source: Source) -> str:
+def write_strategies(source: SourceFolder) -> str:
     """Write every strategy in every framework."""
     page = Page(source, "reference/strategies", "Strategies in every framework")
     page.add_markdown(
-        "*native*: the framework has it; *emulated*: written with its public parts; *always on*: it "
-        "always works this way; *unsupported*: with the reason."
+        "*native*: the framework has it; *emulated*: written with its public parts; *always on*: "
+        "it always works this way; *unsupported*: with the reason."
     )
     page.add_tables(support.make_tables())
     return page.save()
 
 
-def write_devices(source: Source) -> str:
+def write_devices(source: SourceFolder) -> str:
     """Write the devices that cases are predicted for."""
     page = Page(source, "reference/devices", "Devices that cases are predicted for")
     page.add_table(tabulate_devices())

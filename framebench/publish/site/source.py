@@ -9,7 +9,7 @@ from pathlib import Path
 
 from markupsafe import Markup
 
-from framebench.analysis.comparison import Comparison
+from framebench.analysis.rendering import Table
 from framebench.publish.site.html_tables import make_table
 from framebench.publish.site.markup import escape_markdown
 
@@ -17,7 +17,7 @@ BLOCKS = "html"  # a folder that has no pages
 
 
 @dataclass(frozen=True)
-class Source:
+class SourceFolder:
     """The folder that Sphinx reads."""
 
     folder: Path
@@ -41,7 +41,7 @@ class Source:
 class Page:
     """A page that is being made. `path` is below the source's folder, without an ending."""
 
-    source: Source
+    source: SourceFolder
     path: str
     title: str
     parts: list[str] = field(default_factory=list)
@@ -70,12 +70,12 @@ class Page:
         file = self.source.write(f"{BLOCKS}/{self.path}-{self.blocks}.html", f"{html}\n")
         self.parts.append(f"```{{raw}} html\n:file: {file.resolve()}\n:class: no-search\n```")
 
-    def add_table(self, table: Comparison, level: int = 2, *, is_sortable: bool = True) -> None:
+    def add_table(self, table: Table, level: int = 2, *, is_sortable: bool = True) -> None:
         """Add a table below a heading of its own."""
         self.add_heading(table.title, level)
         self.add_html(make_table(table, self.root, is_sortable=is_sortable))
 
-    def add_tables(self, tables: Iterable[Comparison], level: int = 2) -> None:
+    def add_tables(self, tables: Iterable[Table], level: int = 2) -> None:
         """Add tables, each below a heading of its own."""
         for table in tables:
             self.add_table(table, level)
@@ -91,5 +91,3 @@ class Page:
         text = "\n\n".join([f"# {escape_markdown(self.title)}", *self.parts])
         self.source.write(f"{self.path}.md", f"{text}\n")
         return self.path
-
-

@@ -8,8 +8,8 @@ from pathlib import Path
 
 from matplotlib.figure import Figure
 
-from framebench.analysis.comparison import Comparison
 from framebench.analysis.figures import page
+from framebench.analysis.rendering import Table
 from framebench.publish.site.html_tables import make_table
 from framebench.publish.site.markup import THIS_FOLDER, render
 from framebench.publish.site.target import claim_folder
@@ -19,7 +19,7 @@ STYLE = "user_page.css"
 
 def write_user_page(
     target: Path,
-    tables: Sequence[Comparison],
+    tables: Sequence[Table],
     sentences: Sequence[str],
     figure: Figure | None,
 ) -> Path:

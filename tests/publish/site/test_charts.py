@@ -72,7 +72,9 @@ def test_a_baseline_alone_has_no_chart() -> None:
     assert charts.select_scenario(frame(made("fp32", MIB, [1.0])), "train").empty
 
 
-def make_line(name: str, low: float | None, high: float, metric: str = "peak", **changes: Any) -> Line:
+def make_line(
+    name: str, low: float | None, high: float, metric: str = "peak", **changes: Any
+) -> Line:
     line = Line(
         name,
         name,
@@ -93,9 +95,7 @@ def make_line(name: str, low: float | None, high: float, metric: str = "peak", *
 def test_the_chart_of_a_claim_marks_no_effect_and_what_is_claimed() -> None:
     chart = charts.draw_claim([make_line("a", 0.6, 0.8), make_line("b", 0.7, 0.9)])
 
-    marks = [
-        rows[0]["at"] for rows in chart.to_dict()["datasets"].values() if "at" in rows[0]
-    ]
+    marks = [rows[0]["at"] for rows in chart.to_dict()["datasets"].values() if "at" in rows[0]]
     assert sorted(marks) == [0.5, 1.0]
 
 

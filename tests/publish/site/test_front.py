@@ -200,8 +200,7 @@ def read_data(results: Path) -> dict[str, Any]:
     predictions = list(front.list_pinned(results))
     text = front.make_script(list_machines(folder.records, folder), predictions)
     return {
-        name: json.loads(value)
-        for name, value in re.findall(r"^const (\w+) = (.*);$", text, re.M)
+        name: json.loads(value) for name, value in re.findall(r"^const (\w+) = (.*);$", text, re.M)
     }
 
 

@@ -1,4 +1,4 @@
-"""The site in a real browser, from files: sorting, searching, dark mode, and nothing from elsewhere."""
+"""The site in a real browser, from files: sorting, searching and dark mode."""
 
 from __future__ import annotations
 

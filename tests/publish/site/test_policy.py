@@ -28,7 +28,9 @@ def test_scripts_of_the_theme_are_allowed() -> None:
     assert hash_script(NAME) in policy
 
 
-@pytest.mark.parametrize("script", ["evil()", f"{NAME}evil()", "DOCUMENTATION_OPTIONS.pagename = '';x='';"])
+@pytest.mark.parametrize(
+    "script", ["evil()", f"{NAME}evil()", "DOCUMENTATION_OPTIONS.pagename = '';x='';"]
+)
 def test_other_scripts_are_not_allowed(script: str) -> None:
     page = make_page(f"<script>{script}</script>")
 

@@ -330,17 +330,15 @@ def test_a_claim_names_the_record_of_a_case_without_a_section_without_a_link(
 ) -> None:
     """A case over ranks is in no table, so that it has no section."""
     from framebench.publish.site.claim_pages import write_machine_claims
-    from framebench.publish.site.source import Source
+    from framebench.publish.site.source import SourceFolder
 
     names = ("transformer/torch/train/fp32/b4/cpu", "transformer/torch/train/ddp/b4x2/cpu")
-    records = [
-        made("fp32", 100 * 2**20, []).model_copy(update={"case": name}) for name in names
-    ]
+    records = [made("fp32", 100 * 2**20, []).model_copy(update={"case": name}) for name in names]
     keep(tmp_path / "results", iter(records))
     results = Results(tmp_path / "results")
     (machine,) = list_machines(results.records, results)
 
-    write_machine_claims(Source(tmp_path / "source"), machine)
+    write_machine_claims(SourceFolder(tmp_path / "source"), machine)
 
     html = "".join(file.read_text() for file in (tmp_path / "source").rglob("*.html"))
     assert set(machine.page_rows) == {names[0]}

@@ -37,7 +37,6 @@ html_static_path = [str(Path(__file__).parents[1] / "static")]
 html_css_files = ["site.css"]
 
 
-
 def add_assets(app: Sphinx, config: object) -> None:
     """Take the scripts and figures that the build wrote among the static files."""
     app.config.html_static_path.append(str(Path(app.srcdir) / "assets"))
