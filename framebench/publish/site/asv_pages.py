@@ -21,7 +21,8 @@ COMMITS = (
 RELEASES = (
     "What each release of a framework needed, as `asv publish` shows it: a commit for each "
     "release, from the records of all machines that measured two of them. "
-    "`framebench versions publish` prints the regressions. Times are medians of each release's own processes: "
+    "`framebench versions publish` prints the regressions. Times are medians of each release's "
+    "own processes: "
     "`framebench versions compare` judges them within blocks."
 )
 

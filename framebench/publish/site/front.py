@@ -87,7 +87,7 @@ def make_script(
         groups += list_groups(machine)
     groups += list_predicted_groups(predictions)
     data = {
-        "PLACES": [*map(describe_machine, machines), *map(describe_device, DEVICES)],
+        "PLACES": list_places(machines, groups),
         "GROUPS": groups,
         "QUESTIONS": list_questions(groups),
         "CHARTS": charts,
@@ -97,6 +97,21 @@ def make_script(
         text = json.dumps(value, separators=(",", ":"))
         lines.append(f"const {name} = {text};")
     return '"use strict";\n' + "\n".join(lines) + "\n"
+
+
+def list_places(machines: Iterable[Machine], groups: Sequence[Group]) -> list[dict[str, object]]:
+    """Return what the form offers as a device; the first one is chosen when the page opens.
+
+    Those with predictions come first, then machines, then devices that only a command answers for.
+    """
+    answered = {group["place"] for group in groups}
+    with_predictions = [device for device in DEVICES if device.name in answered]
+    others = [device for device in DEVICES if device.name not in answered]
+    return [
+        *map(describe_device, with_predictions),
+        *map(describe_machine, machines),
+        *map(describe_device, others),
+    ]
 
 
 def describe_machine(machine: Machine) -> dict[str, object]:

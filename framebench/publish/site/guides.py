@@ -34,7 +34,6 @@ HOW_TO = (
 )
 EXPLANATION = ("reading", "verification", "checks", "devices", "claims", "reports", "batches")
 REFERENCE = ("commands", "strategies")
-RESULTS = ("findings", "planned-h100-80gb", "planned-a100-40gb")
 # among the other files of a checkout that become pages
 OTHERS = ("CONTRIBUTING.md", "CHANGELOG.md", "examples/articles/README.md")
 LINK = re.compile(r"(!?)\[([^\]]*)\]\((?!https?:|#|mailto:)([^)#\s]+)(#[^)\s]*)?\)")
@@ -111,8 +110,7 @@ def write_explanation_index(source: SourceFolder) -> str:
 
 def list_reference_guides() -> list[str]:
     """Return the paths of the pages by hand in the reference."""
-    names = [*REFERENCE, *RESULTS] if DOCS.is_dir() else []
-    return [f"docs/{name}" for name in names if (DOCS / f"{name}.md").exists()]
+    return [f"docs/{name}" for name in REFERENCE] if DOCS.is_dir() else []
 
 
 def write_notebooks(source: SourceFolder) -> list[str]:

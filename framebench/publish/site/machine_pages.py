@@ -10,6 +10,7 @@ import pandas as pd
 from framebench.analysis import breakdown, tables
 from framebench.analysis.batch_tables import make_batch_tables
 from framebench.analysis.part_tables import make_part_tables
+from framebench.publish.readme.stands_out import describe_machine
 from framebench.publish.site import casepage, charts
 from framebench.publish.site.html_tables import make_table
 from framebench.publish.site.links import get_case_page, get_machine_folder, make_slug
@@ -51,6 +52,11 @@ def write_machine(source: SourceFolder, machine: Machine, pictures: Iterable[Pic
     if machine.doubt:
         page.add_text(DOUBTS[machine.doubt])
     page.add_tables([*machine.headlines, *machine.side_by_side])
+    findings = describe_machine(machine.shown)
+    if findings:
+        page.add_heading("What stands out")
+        # made of the catalog's names and of numbers alone
+        page.add_markdown("\n".join(f"- {finding}" for finding in findings))
     page.add_table(machine.facts, is_sortable=False)
     below = []
     for workload in machine.workloads:

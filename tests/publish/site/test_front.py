@@ -63,6 +63,12 @@ def first(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder / "site" / "index.html"
 
 
+def open_lab(tab: Any, first: Path) -> None:
+    """Open the page as it is when the reader has chosen the machine."""
+    tab.goto("about:blank")
+    tab.goto(f"{first.as_uri()}#place=lab")
+
+
 def message(tab: Any) -> str:
     return str(tab.locator("#said").inner_text())
 
@@ -75,7 +81,7 @@ def ask(tab: Any, **answers_by_list: str) -> None:
 @needs_sphinx
 @in_a_browser
 def test_the_answer_follows_the_budget(first: Path, tab: Any) -> None:
-    tab.goto(first.as_uri())
+    open_lab(tab, first)
     assert message(tab).startswith(
         "Without a limit, PyTorch with amp_bf16 is the fastest measured: "
     )
@@ -100,7 +106,7 @@ def test_the_answer_follows_the_budget(first: Path, tab: Any) -> None:
 @needs_sphinx
 @in_a_browser
 def test_a_question_is_kept_in_the_url(first: Path, tab: Any) -> None:
-    tab.goto(first.as_uri())
+    open_lab(tab, first)
     batch = tab.locator("select[name=batch]")
     assert batch.locator("option").all_inner_texts() == ["4", "8"], "the most strategies first"
     batch.select_option("8")
@@ -117,7 +123,7 @@ def test_a_question_is_kept_in_the_url(first: Path, tab: Any) -> None:
 @pytest.mark.parametrize("width", [1280, PHONE_WIDTH])
 def test_a_mark_shows_its_numbers_and_links_to_its_case(first: Path, tab: Any, width: int) -> None:
     tab.set_viewport_size({"width": width, "height": 900})
-    tab.goto(first.as_uri())
+    open_lab(tab, first)
     tab.wait_for_selector("#chart svg a")
     boxes = tab.eval_on_selector_all(
         "#chart a path", "all => all.map(a => a.getBoundingClientRect().toJSON())"
@@ -144,6 +150,15 @@ def test_a_device_answers_with_predictions_alone(first: Path, tab: Any) -> None:
     assert "tokens/s" not in tab.locator("#rows").inner_text()
     assert "predicted/h100-80gb/" in str(tab.locator("#rows a").first.get_attribute("href"))
     assert not tab.errors
+
+
+@needs_sphinx
+@in_a_browser
+def test_the_first_device_is_one_that_is_predicted(first: Path, tab: Any) -> None:
+    tab.goto(first.as_uri())
+
+    assert tab.locator("select[name=place]").input_value() == H100
+    assert message(tab).startswith("Within ")
 
 
 @needs_sphinx

@@ -1,6 +1,7 @@
 """Configure Sphinx for the site. `framebench/publish/site/build.py` writes what it reads."""
 
 from pathlib import Path
+from typing import Any
 
 from sphinx.application import Sphinx
 
@@ -43,7 +44,7 @@ def add_assets(app: Sphinx, config: object) -> None:
 
 
 def add_scripts(
-    app: Sphinx, pagename: str, templatename: str, context: dict, doctree: object
+    app: Sphinx, pagename: str, templatename: str, context: dict[str, Any], doctree: object
 ) -> None:
     """Load the scripts that a page needs, and no others."""
     body = context.get("body", "")

@@ -5,7 +5,7 @@
 
 const FRAMEWORKS = ["PyTorch", "JAX", "Jittor"];
 const LISTS = ["place", "workload", "size", "scenario", "batch"];
-const KINDS = { measured: "measured", predicted: "predicted, not measured" };
+const KINDS = { predicted: "predicted, not measured", measured: "measured" };
 
 const form = document.getElementById("question");
 const number = (value, digits = 0) => value.toLocaleString("en", { maximumFractionDigits: digits });
