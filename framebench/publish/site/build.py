@@ -24,6 +24,7 @@ CONFIGURATION = Path(__file__).parent / "sphinx_conf"
 PACKAGES = ("sphinx", "myst_nb", "pydata_sphinx_theme", "itables", "altair", "vl_convert")
 LIMIT_S = 1800
 SHOWN_WARNINGS = 20
+LEFTOVERS = ("_sources", "_static/webpack-macros.html", ".buildinfo")
 
 
 def build(
@@ -52,6 +53,7 @@ def build(
         site = Path(folder) / "site"
         write_pages(source, machines, results, records, guides)
         run_sphinx(source.folder, site)
+        remove_leftovers(site)
         add_policies(site)
         claim_folder(target)
         shutil.copytree(site, target, dirs_exist_ok=True)
@@ -143,3 +145,13 @@ def run_sphinx(source: Path, site: Path) -> None:
         lines = done.stderr.strip().splitlines() or ["no reason given"]
         warnings = "\n".join(lines[:SHOWN_WARNINGS])
         raise Unbuildable(f"Sphinx has {len(lines)} lines of warnings:\n{warnings}")
+
+
+def remove_leftovers(site: Path) -> None:
+    """Remove what Sphinx and the theme leave among the pages, and no page needs."""
+    for name in LEFTOVERS:
+        path = site / name
+        if path.is_dir():
+            shutil.rmtree(path)
+        else:
+            path.unlink(missing_ok=True)

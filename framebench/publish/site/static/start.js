@@ -9,7 +9,10 @@ function isDark() {
 
 // Without `ast` Vega would make functions of text, which the page's policy forbids
 function embedChart(place, spec) {
-  const config = { background: "transparent", view: { stroke: "transparent" }, legend: { orient: "bottom", columns: 4 } };
+  const columns = place.clientWidth < 500 ? 3 : 6;
+  const legend = { orient: "bottom", columns, layout: { bottom: { direction: "vertical" } } };
+  const config = { background: "transparent", view: { stroke: "transparent" }, legend };
+  spec.autosize = { type: "fit-x", contains: "padding" };
   const options = { actions: false, ast: true, renderer: "svg", theme: isDark() ? "dark" : undefined, config };
   return vegaEmbed(place, spec, options);
 }
@@ -25,8 +28,14 @@ for (const table of document.querySelectorAll("table.sortable")) {
   new DataTable(table, { paging: false, order: [], autoWidth: false, layout: { topStart: "info", topEnd: "search", bottomStart: null, bottomEnd: null } });
 }
 
-drawCharts();
-new MutationObserver(() => {
+// DataTables looks at a class of its own
+function applyTheme() {
+  root.classList.toggle("dark", isDark());
   drawCharts();
+}
+
+applyTheme();
+new MutationObserver(() => {
+  applyTheme();
   document.dispatchEvent(new Event("themechange"));
 }).observe(root, { attributes: true, attributeFilter: ["data-theme"] });
