@@ -83,6 +83,7 @@ def write_pages(
     from framebench.publish.figures import list_figures
     from framebench.publish.site import (
         asv_pages,
+        charts,
         claim_pages,
         front,
         guides,
@@ -113,7 +114,8 @@ def write_pages(
             *menu,
             *guides.write_notebooks(source),
         ]
-    front.write_front(source, machines, results, menu)
+    form_charts = {"timed": charts.draw_answers(), "predicted": charts.draw_predictions()}
+    front.write_front(source, machines, results, form_charts, menu)
     write_assets(source.folder / "assets")
 
 

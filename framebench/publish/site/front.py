@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -44,13 +44,17 @@ Group = dict[str, object]
 
 
 def write_front(
-    source: SourceFolder, machines: Sequence[Machine], results: Results, menu: Sequence[str]
+    source: SourceFolder,
+    machines: Sequence[Machine],
+    results: Results,
+    charts: Mapping[str, object],
+    menu: Sequence[str],
 ) -> None:
-    """Write the first page, whose menu has the pages of `menu`."""
-    from framebench.publish.site.charts import draw_answers, draw_predictions
+    """Write the first page, whose menu has the pages of `menu`.
 
+    `charts` are the form's, `timed` and `predicted`, as Vega-Lite describes them.
+    """
     predictions = list(list_pinned(results.root))
-    charts = {"timed": draw_answers(), "predicted": draw_predictions()}
     source.write(SCRIPT, make_script(machines, predictions, charts))
     page = Page(source, "index", "Which framework, in how much memory, at what speed?")
     page.add_html(render("form.html", least=list_least(machines[0]), machine=machines[0].name))
