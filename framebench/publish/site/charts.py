@@ -131,7 +131,7 @@ def draw_strategies(points: pd.DataFrame) -> alt.Chart:
         )
     by_memory = alt.Y("strategy:N", title=None, sort=alt.EncodingSortField("memory", op="min"))
     return chart.encode(y=by_memory, **common).properties(
-        width="container", height=alt.Step(ROW_HEIGHT)
+        width="container", height=ROW_HEIGHT * shown["strategy"].nunique()
     )
 
 
@@ -164,7 +164,7 @@ def draw_claim(lines: Sequence[Line]) -> alt.LayerChart:
     layers = [intervals, values, draw_mark(first.null, [])]
     if first.claimed is not None:
         layers.append(draw_mark(first.claimed, [4, 4]))
-    return alt.layer(*layers).properties(width="container", height=alt.Step(ROW_HEIGHT))
+    return alt.layer(*layers).properties(width="container", height=ROW_HEIGHT * len(bars))
 
 
 def describe_role(line: Line) -> str:
@@ -192,14 +192,17 @@ def draw_answers() -> Spec:
 
 
 def draw_predictions() -> Spec:
-    """Return the chart of the form for devices without times: a row for each strategy."""
+    """Return the chart of the form for devices without times: a row for each strategy.
+
+    The form sets its height.
+    """
     strategies = alt.Y("strategy:N", title=None, sort=alt.EncodingSortField("needs", op="min"))
     chart = (
         draw_needs("rows")
         .mark_point(filled=True, size=90)
         .encode(y=strategies, color=make_colour())
     )
-    return with_budget(chart).properties(width="container", height=alt.Step(ROW_HEIGHT)).to_dict()
+    return with_budget(chart).properties(width="container").to_dict()
 
 
 def draw_needs(name: str) -> alt.Chart:

@@ -161,10 +161,13 @@ function tip(group, row) {
   return [...parts, `${rated(row.rate)} ${group.unit}/s${range}`, row.cost].filter(Boolean).join("; ");
 }
 
+const ROW_HEIGHT = 22; // pixels, of a chart with a row for each strategy
+
 function drawChart(group, budget) {
   const rows = group.rows.map((row) => ({ ...row, tip: tip(group, row), fits: row.needs <= budget }));
   const isTimed = rows.some((row) => row.rate !== undefined);
   const spec = structuredClone(isTimed ? CHARTS.timed : CHARTS.predicted);
+  if (!isTimed) spec.height = ROW_HEIGHT * new Set(rows.map((row) => row.strategy)).size;
   const budgets = Number.isFinite(budget) ? [{ at: budget }] : [];
   if (!budgets.length) spec.layer.pop(); // the line of the budget
   spec.datasets = { rows: isTimed ? rows.filter((row) => row.rate !== undefined) : rows, budgets };

@@ -12,7 +12,6 @@ function embedChart(place, spec) {
   const columns = place.clientWidth < 500 ? 3 : 6;
   const legend = { orient: "bottom", columns, layout: { bottom: { direction: "vertical" } } };
   const config = { background: "transparent", view: { stroke: "transparent" }, legend };
-  spec.autosize = { type: "fit-x", contains: "padding" };
   const options = { actions: false, ast: true, renderer: "svg", theme: isDark() ? "dark" : undefined, config };
   return vegaEmbed(place, spec, options);
 }
