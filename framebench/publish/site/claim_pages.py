@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
-from pathlib import PurePosixPath
 
 from framebench.analysis.rendering import Table
 from framebench.claims.entries import Entry, Line, format_number
@@ -73,12 +72,12 @@ def write_source(
 
 def add_claim(page: Page, machine: Machine, entry: Entry) -> None:
     """Add a claim with its measurements as charts and as a table, and its records."""
-    cases = {case.replace("/", "."): case for case in machine.page_rows}
+    cases = machine.results.cases_by_place
     records = []
-    for file in entry.records:
-        case = cases.get(PurePosixPath(file).parent.name, "")
-        link = page.root + get_case_link(machine.name, case) if case else ""
-        records.append((file, link))
+    for place in entry.records:
+        case = cases.get(place, "")
+        link = page.root + get_case_link(machine.name, case) if case in machine.page_rows else ""
+        records.append((place, link))
     measurements = make_detail(entry)
     page.add_html(
         render(
