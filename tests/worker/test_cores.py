@@ -1,4 +1,4 @@
-"""Which core a worker uses while it is built, while it takes turns, and while it is checked."""
+"""A worker is built, timed and verified on the cores that it is told."""
 
 from __future__ import annotations
 
@@ -61,37 +61,46 @@ def test_move_to_no_cores_keeps_the_affinity() -> None:
     assert read_thread_affinities(os.getpid()) == before
 
 
+class AffinityLog:
+    """The cores that a worker's threads may use at the beginning of each phase."""
+
+    def __init__(self) -> None:
+        self.pid = 0
+        self.by_phase: dict[str, set[frozenset[int]]] = {}
+
+    def on_phase(self, phase: str) -> None:
+        self.by_phase[phase] = read_thread_affinities(self.pid)
+
+
 @pytest.mark.usefixtures("two_cores")
 @pytest.mark.slow
-def test_a_worker_is_built_on_one_core_takes_turns_on_another_and_is_checked_where_it_is_told() -> (
-    None
-):
-    where = ensure("torch")
-    turns, other = DEFAULT_OPTIONS.list_cores()[:2]
-    assert turns is not None
+def test_worker_is_built_on_one_core_timed_on_another_and_verified_on_a_third() -> None:
+    """The third is the first one again where there are two."""
+    environment = ensure("torch")
+    timed, other = DEFAULT_OPTIONS.list_cores()[:2]
+    assert timed is not None
     assert other is not None
-    task = DEFAULT_OPTIONS.make_task(CASE, "time", built_on=other).as_dict()
     worker = Worker(
-        where,
+        environment,
         "framebench.worker.worker",
-        task,
-        make_worker_variables(where, CASE, "time", DEFAULT_OPTIONS),
+        DEFAULT_OPTIONS.make_task(CASE, "time", built_on=other).as_dict(),
+        make_worker_variables(environment, CASE, "time", DEFAULT_OPTIONS),
         live=True,
     )
-    pid, seen = worker.process.pid, dict[str, set[frozenset[int]]]()
-    told = worker.receive(
-        lambda phase: seen.setdefault(phase, read_thread_affinities(pid)) and None, 120
-    )
-    assert told is not None, worker.outcome()
-    assert "ready" in told, told
-    assert seen["build"] == {frozenset({other})}
-    assert read_thread_affinities(pid) == {frozenset({turns})}
+    log = AffinityLog()
+    log.pid = worker.process.pid
+
+    message = worker.receive(log.on_phase, 120)
+    assert message is not None, worker.outcome()
+    assert "ready" in message, message
+    assert log.by_phase["build"] == {frozenset({other})}
+
+    assert read_thread_affinities(log.pid) == {frozenset({timed})}
     worker.send({"turn": 1})
-    assert worker.receive(lambda _: None, 60)
+    assert worker.receive(log.on_phase, 60)
+
     worker.send({"finish": True, "core": other})
-    outcome = worker.end(
-        lambda phase: seen.setdefault(phase, read_thread_affinities(pid)) and None, 60
-    )
+    outcome = worker.end(log.on_phase, 60)
     assert outcome.status == "ok"
-    assert outcome.answer["origin"]["core"] == turns
-    assert seen["verification of what was timed"] == {frozenset({other})}
+    assert outcome.answer["origin"]["core"] == timed
+    assert log.by_phase["verification of what was timed"] == {frozenset({other})}
