@@ -70,7 +70,7 @@ class Row:
         "the largest relative error of the strategy's step in float64; missing where it was not "
         "computed",
     )
-    effect_proven: bool | None = column("", "whether the strategy was seen to take effect")
+    effect_proven: bool | None = column("", "whether the strategy's effect was confirmed")
     peak_bytes: int | None = column("bytes", "peak of a steady step, by `peak_instrument`")
     peak_instrument: str | None = column(
         "",
@@ -181,7 +181,7 @@ class Row:
         "",
         "whether the strategy only tests an article's sentence: main tables leave it out",
     )
-    usable: bool = column("", "status ok, verified, and the strategy was seen to take effect")
+    usable: bool = column("", "status ok, verified, and the strategy's effect was confirmed")
     peak_ratio: float | None = column(
         "",
         "`peak_bytes` over the baseline's; missing where two instruments read them",

@@ -64,7 +64,9 @@ def find_fault(row: Row) -> str | None:
         return None if row.step_bytes else "it has no peak"
     if row.status != "ok":
         return f"{row.status}: {row.reason or 'no reason given'}"
-    return "the strategy was not seen at work" if row.verified else "its result was not verified"
+    return (
+        "the strategy's effect was not confirmed" if row.verified else "its result was not verified"
+    )
 
 
 def read_evidence(

@@ -108,7 +108,7 @@ DETAILS = {
         "verified", ".0e", meaning="largest relative error", priority=DETAIL
     ),
     "effect_proven": TableColumn(
-        "effect", format_flag, meaning="whether the strategy was seen to take effect"
+        "effect", format_flag, meaning="whether the strategy's effect was confirmed"
     ),
     "peak_bytes": TableColumn(
         "own counter",

@@ -499,7 +499,7 @@ def list_notes(records: Sequence[Record]) -> Iterator[str]:
         "by code that differs from its commit": dirty,
         "on a machine whose instruments were not calibrated (framebench doctor)": uncalibrated,
         "on a machine whose calibration failed": miscalibrated,
-        "whose strategy was not seen to take effect": unproven,
+        "whose strategy's effect was not confirmed": unproven,
         "whose mathematics was not computed in float64": not_computed,
     }
     for what, count in counts.items():

@@ -105,7 +105,7 @@ def test_planted_bugs_never_become_numbers(
         (comparison,) = tables.make_strategy_tables(frames.make_frame(store.read_all(results)))
         told = [row for row in comparison.rows if row[1] == found.parsed.strategy]
         assert ["NO" in row for row in told] == [True], (
-            "the table says that the strategy was not seen at work"
+            "the table says that the strategy's effect was not confirmed"
         )
 
 

@@ -39,7 +39,7 @@ class Found:
     above 1 it is wrong. None: there is no such number, and `by` says what was seen instead.
     """
 
-    status: str  # as of a record, and "not proven" for an `ok` whose strategy was not seen at work
+    status: str  # as of a record, and "not proven" for an `ok` without a confirmed effect
     by: str
     margin: float | None
     reason: str

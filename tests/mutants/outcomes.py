@@ -22,7 +22,7 @@ class Row(BaseModel):
     precision: str
     equivalent: str  # why no verification could see it
     beyond: str = ""  # why this one cannot be counted on to see it
-    status: str  # as of a record, and "not proven" for an `ok` whose strategy was not seen at work
+    status: str  # as of a record, and "not proven" for an `ok` without a confirmed effect
     by: str  # what was furthest off
     margin: float | None  # by how many tolerances; None: what `by` says is no such number
     reason: str

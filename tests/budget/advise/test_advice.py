@@ -113,8 +113,8 @@ IDLE = StrategyEffect(proven=False, evidence={"executions": 2})
         ),
         ({"verification": None}, "not verified"),
         ({"verification": WRONG}, "not verified"),
-        ({"effect": IDLE}, "not seen at work"),
-        ({"effect": None}, "not seen at work"),
+        ({"effect": IDLE}, "effect was not confirmed"),
+        ({"effect": None}, "effect was not confirmed"),
         ({"peaks": {}}, "no peak"),
     ],
 )
