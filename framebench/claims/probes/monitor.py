@@ -4,8 +4,8 @@
 each time with another way of reading the process's resident memory: by a thread every second, as
 article C prints it; by a thread every 10 ms; and, as controls, once before each step or once after
 it. Seconds are those in which the process computes, so that on a machine that is busy with others
-no more is read of a step. The most that was read is divided by the kernel's high-water mark of the same steps. The ways
-come in random order, so that a machine that drifts favours none.
+no more is read of a step. The most that was read is divided by the kernel's high-water mark of the
+same steps. The ways come in random order, so that a machine that drifts favours none.
 
 Run it with `MALLOC_ENV`: otherwise freed pages stay resident, and even a reading before the step
 finds nearly all of the peak.
