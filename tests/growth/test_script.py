@@ -105,5 +105,6 @@ def test_what_grows_in_a_script_is_named(
     assert (done.returncode, printed["verdict"]) == (1, "grows")
     rows = [row for row in printed["kept"] if note in row["note"] and line in row["made_at"]]
     assert rows, printed["kept"]
+    assert not any("Backward" in row["what"] for row in printed["kept"]), "the watcher's own"
     largest = max(slope["value"] for slope in printed["bytes_per_step"].values())
     assert largest >= bytes_per_step
