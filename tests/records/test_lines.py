@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import errno
+import fcntl
 import json
 import os
 import signal
 import subprocess
 import sys
+import threading
 from collections.abc import Callable
 from pathlib import Path
 
@@ -128,6 +130,38 @@ def test_a_line_may_have_other_characters_that_end_lines(tmp_path: Path) -> None
     for _ in range(2):
         append_line(text, tmp_path / "a.jsonl")
     assert read_texts(tmp_path / "a.jsonl") == [text, text]
+
+
+def test_a_line_is_on_the_disk_when_it_is_appended_and_so_is_a_new_files_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = tmp_path / "a.jsonl"
+    synced = []
+
+    def sync(handle: int) -> None:
+        name = os.readlink(f"/proc/self/fd/{handle}")
+        synced.append((name, os.fstat(handle).st_size if name == str(file) else 0))
+
+    monkeypatch.setattr(lines.os, "fsync", sync)
+    append_line(ONE, file)
+    append_line(TWO, file)
+    whole = len(ONE) + 1
+    assert synced == [(str(file), whole), (str(tmp_path), 0), (str(file), 2 * whole)]
+
+
+def test_a_writer_waits_until_another_has_ended_its_line(tmp_path: Path) -> None:
+    file = tmp_path / "a.jsonl"
+    append_line(ONE, file)
+    with file.open("ab", buffering=0) as other:
+        fcntl.flock(other, fcntl.LOCK_EX)
+        other.write(TWO[:10].encode())
+        thread = threading.Thread(target=append_line, args=(THREE, file))
+        thread.start()
+        thread.join(0.2)
+        assert thread.is_alive()
+        other.write(TWO[10:].encode() + b"\n")
+    thread.join()
+    assert read_texts(file) == [ONE, TWO, THREE]
 
 
 def test_two_writers_wait_for_each_other(tmp_path: Path) -> None:
