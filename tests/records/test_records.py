@@ -195,6 +195,23 @@ def test_the_records_of_some_cases_are_read_without_the_others(results: Path) ->
     assert list(store.read_cases(results, "m", "resnet50.*.train.*")) == []
 
 
+def test_a_sessions_records_are_those_that_say_so_themselves(tmp_path: Path) -> None:
+    file = store.find_file(tmp_path, "m", "torch-1")
+    mine = record(provenance=provenance(session="mine"))
+    names_it = record(provenance=provenance(session="other", profile="mine"), reason="mine")
+    other_case = record(
+        Case("transformer", "torch", "eval", "no_grad", 4, "tiny"),
+        provenance=provenance(session="mine"),
+        reason=CASE.id,
+    )
+    for one in (names_it, mine, other_case):
+        store.append(one, file)
+    plant(file, '{"session":"mine"}', "{")
+    assert store.read_session(file, "mine") == [mine, other_case]
+    assert store.read_session(file, "mine", CASE.id) == [mine]
+    assert store.read_session(file, "none") == []
+
+
 @given(st.binary(max_size=300))
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=50)
 def test_any_bytes_are_refused_with_the_files_name(tmp_path: Path, data: bytes) -> None:
