@@ -200,13 +200,18 @@ def make_strategy_tables(df: pd.DataFrame) -> Iterator[Table]:
     """
     for title, group in split_into_tables(df):
         yield make_strategy_table(title, group)
-        is_quick = []
-        for scenario, strategy in zip(group["scenario"], group["strategy"]):
-            is_quick.append(look_up_strategy(scenario, strategy).quick and "+" not in strategy)
-        is_supported = group["status"] != "unsupported"
-        short = group[is_supported & pd.Series(is_quick, group.index, dtype=bool)]
+        short = select_quick(group)
         if short["baseline"].any() and len(short) < len(group):
             yield make_short_table(f"{title}, in short", short)
+
+
+def select_quick(group: pd.DataFrame) -> pd.DataFrame:
+    """Return the strategies of the quick profile, without what a framework does not have."""
+    is_quick = []
+    for scenario, strategy in zip(group["scenario"], group["strategy"]):
+        is_quick.append(look_up_strategy(scenario, strategy).quick and "+" not in strategy)
+    is_supported = group["status"] != "unsupported"
+    return group[is_supported & pd.Series(is_quick, group.index, dtype=bool)]
 
 
 def make_short_table(title: str, group: pd.DataFrame) -> Table:

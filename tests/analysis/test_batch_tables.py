@@ -25,7 +25,7 @@ def tabulate(
 
 
 def test_each_strategy_is_compared_with_the_baseline_of_its_batch() -> None:
-    (table,) = tabulate(
+    table, _ = tabulate(
         {"fp32": {4: 100, 8: 160}, "checkpoint": {4: 50, 8: 64}},
         {"fp32": {4: 1.0, 8: 2.0}, "checkpoint": {4: 1.25, 8: 2.5}},
     )
@@ -48,7 +48,7 @@ def test_each_strategy_is_compared_with_the_baseline_of_its_batch() -> None:
 
 
 def test_only_savings_that_depend_on_the_batch_are_noted() -> None:
-    (table,) = tabulate(
+    table, _ = tabulate(
         {"fp32": {4: 100, 8: 200}, "checkpoint": {4: 53, 8: 76}, "amp_bf16": {4: 60, 8: 124}}
     )
 
@@ -59,7 +59,7 @@ def test_only_savings_that_depend_on_the_batch_are_noted() -> None:
 
 
 def test_a_strategy_at_a_single_batch_is_in_no_table() -> None:
-    (table,) = tabulate(
+    table, _ = tabulate(
         {"fp32": {4: 100, 8: 200}, "checkpoint": {4: 50, 8: 80}, "accumulate": {4: 40}}
     )
     assert [row[1] for row in table.rows] == ["fp32", "checkpoint"]
@@ -76,6 +76,39 @@ def test_without_times_there_is_no_column_of_throughput() -> None:
             record = made(strategy, 100 * MIB, 1.0, batch=batch)
             without_times.append(record.model_copy(update={"step_s": [], "turns": None}))
 
-    (table,) = make_batch_tables(frame(*without_times))
+    for table in make_batch_tables(frame(*without_times)):
+        assert not any("throughput" in heading for heading in table.head)
 
-    assert not any("throughput" in heading for heading in table.head)
+
+def test_the_short_table_has_peaks_and_throughputs_of_the_main_strategies() -> None:
+    _, table = tabulate(
+        {
+            "fp32": {4: 100, 8: 160},
+            "checkpoint": {4: 50, 8: 64},
+            "checkpoint+accumulate": {4: 40, 8: 48},
+        },
+        {
+            "fp32": {4: 1.0, 8: 2.0},
+            "checkpoint": {4: 2.0, 8: 4.0},
+            "checkpoint+accumulate": {4: 2.0, 8: 4.0},
+        },
+    )
+
+    assert table.title == "transformer train by batch, size tiny, in short"
+    assert table.head == (
+        "framework",
+        "strategy",
+        "b4: peak MiB",
+        "b8: peak MiB",
+        "b4: throughput",
+        "b8: throughput",
+    )
+    fp32, checkpoint = table.rows
+    assert fp32[:4] == ("torch", "fp32", "100", "160")
+    assert checkpoint[:4] == ("torch", "checkpoint", "50", "64")
+    assert float(fp32[4]) == 2 * float(checkpoint[4]), "half of the baseline's throughput"
+
+
+def test_the_unit_of_throughput_is_in_the_caption() -> None:
+    _, table = tabulate({"fp32": {4: 100, 8: 160}, "checkpoint": {4: 50, 8: 64}})
+    assert table.caption.startswith("Throughput in tokens/s.")
