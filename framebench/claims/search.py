@@ -69,28 +69,37 @@ def read_synonyms() -> dict[str, tuple[str, ...]]:
 
 
 @cache
-def index_synonyms() -> dict[tuple[str, ...], str]:
-    """Return each concept by the stems of its English words."""
-    index = {}
+def index_synonyms() -> dict[str, list[tuple[tuple[str, ...], str]]]:
+    """Return the stems of each English synonym with its concept, by the first stem."""
+    index: dict[str, list[tuple[tuple[str, ...], str]]] = {}
     for concept, words in read_synonyms().items():
         for word in words:
-            if not HAN.search(word):
-                index[tuple(list_stems(word))] = concept
+            stems = tuple(list_stems(word))
+            if stems and not HAN.search(word):
+                index.setdefault(stems[0], []).append((stems, concept))
     return index
+
+
+@cache
+def list_chinese_synonyms() -> list[tuple[str, str]]:
+    """Return the Chinese synonyms, each with its concept."""
+    synonyms = []
+    for concept, words in read_synonyms().items():
+        synonyms += [(word, concept) for word in words if HAN.search(word)]
+    return synonyms
 
 
 def find_synonyms(text: str) -> dict[str, set[str]]:
     """Return the concepts that a text names, each with the stems and pairs of characters of it."""
     stems = list_stems(text)
     found: dict[str, set[str]] = {}
-    for words, concept in index_synonyms().items():
-        for start in range(len(stems) - len(words) + 1):
+    for start, first in enumerate(stems):
+        for words, concept in index_synonyms().get(first, ()):
             if tuple(stems[start : start + len(words)]) == words:
                 found.setdefault(concept, set()).update(words)
-    for concept, names in read_synonyms().items():
-        for name in names:
-            if HAN.search(name) and name in text:
-                found.setdefault(concept, set()).update(list_pairs(name))
+    for name, concept in list_chinese_synonyms():
+        if name in text:
+            found.setdefault(concept, set()).update(list_pairs(name))
     return found
 
 

@@ -17,10 +17,15 @@ from framebench.claims.registry import REGISTRY
 from framebench.claims.rows import BYTES, SECONDS
 from framebench.claims.samples import TIME
 
+# of bytes that pile up, and of counts: docs/claims.md names them
+AMOUNTS = {0.5, 1.0, 1024.0, 2.0**20, 2.0**19}
+SHARES = {0.01, 0.02, 0.05, BYTES, SECONDS}
+
 # how the claimed effect begins -> its direction
 SIGNS = {
-    r"-\d|less|fewer|half|faster|no saving|no more": -1,
-    r"more|slower|larger|fused >|grows|wrong|x \d": 1,
+    r"-\d|less|fewer|half|faster|no saving|no buffer|same gradient|it trains|the test goes on": -1,
+    r"more|slower|larger|grows|wrong|x \d|1 for 4": 1,
+    r"a graph|they change|it (can|is shown|runs|prints)": 1,
 }
 SIZE = re.compile(r"-(\d+) %")
 DECIDED = [claim for claim in REGISTRY.claims if claim.deciding]
@@ -81,6 +86,21 @@ def test_the_smallest_ratio_that_matters_is_that_of_its_quantity(claim: Claim) -
         assert target.minimum in allowed, measurement.name
         if is_time and measurement in claim.deciding:
             assert target.minimum == SECONDS, measurement.name
+
+
+@pytest.mark.parametrize("claim", DECIDED, ids=operator.attrgetter("name"))
+def test_the_smallest_number_of_a_program_that_matters_is_one_of_the_documented(
+    claim: Claim,
+) -> None:
+    for measurement in claim.deciding:
+        target, measure = measurement.target, measurement.measure
+        if not isinstance(measure, OfProbe) or target.minimum == 0:
+            continue
+        if measure.form == "change":
+            assert target.minimum == BYTES, measurement.name
+        else:
+            allowed = SHARES if measure.form in ("share", "error") else AMOUNTS
+            assert target.minimum in allowed, measurement.name
 
 
 def test_every_control_that_a_row_speaks_of_is_shown() -> None:
