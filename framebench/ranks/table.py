@@ -100,8 +100,9 @@ def rank_row(row: dict[str, object]) -> tuple[object, ...]:
     """
     names = [name for _, name in OVER_RANKS]
     strategy = str(row["strategy"])
-    # of a combination such as checkpoint+fsdp one part is over ranks
-    place = max(names.index(part) for part in strategy.split("+") if part in names)
+    # of a combination such as checkpoint+fsdp one part is over ranks; of another version's, none
+    places = [names.index(part) for part in strategy.split("+") if part in names]
+    place = max(places, default=len(names))
     framework = FRAMEWORKS.index(str(row["framework"]))
     return find_table(row), row["workload"], framework, place, strategy, row["ranks"]
 

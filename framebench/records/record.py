@@ -278,8 +278,10 @@ class Record(Part):
 
     @property
     def timed(self) -> bool:
-        """Say whether its times count: of a block, of enough rounds, and ok."""
-        return self.status == "ok" and len(self.step_s) >= ROUNDS
+        """Say whether its times count: of a block, of enough rounds that are known, and ok."""
+        if self.status != "ok" or self.turns is None:
+            return False
+        return ROUNDS <= len(self.step_s) == len(self.turns.round)
 
     @property
     def turns_taken(self) -> Turns:

@@ -1,0 +1,113 @@
+"""Two hundred records that nobody should have written, next to good ones, in every command that
+reads: no traceback, no end that does not come, and nothing written.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import tempfile
+import warnings
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import strategies as st
+
+import framebench as library
+from framebench.records import store
+from framebench.records.record import Record
+from tests.processes import framebench
+from tests.records.malformed import Malformed, draw_malformed
+from tests.records.test_strangers_folder import list_content
+from tests.sample_records import records
+from tests.version_records import NEW, OLD, at, originals
+
+AT_ONCE = 20  # malformed records in a folder
+EXAMPLES = 10
+CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\ud800-\udfff]")
+COMMANDS = (
+    "answer",
+    "show",
+    "show --machine all",
+    "show --json",
+    "report",
+    "report transformer/torch",
+    "advise transformer/torch/train --budget 1GiB",
+    "claims list",
+    "check-results RESULTS",
+    "check-results RESULTS --json",
+    "collect RESULTS",
+    f"versions compare {OLD} {NEW}",
+)
+
+
+def choose_good_records() -> list[Record]:
+    """Return records of several kinds: with times, without, of two releases, over ranks."""
+    good = []
+    for record in originals(2):
+        good += [at(record, OLD, record.provenance.measured_at), record]
+    by_status = {record.status: record for record in records()}
+    over_ranks = [record for record in records() if record.ranks]
+    return [*good, *by_status.values(), *over_ranks[:1]]
+
+
+GOOD = choose_good_records()
+MODELS = [json.loads(record.model_dump_json()) for record in GOOD]
+CONTENTS = st.one_of([draw_malformed(model) for model in MODELS])
+
+
+def plant(results: Path, contents: list[bytes]) -> None:
+    """Write good records, and between them what is malformed, each in a line."""
+    for number, record in enumerate(GOOD):
+        environment = f"{record.parsed.framework}-{record.framework_version}"
+        file = store.find_file(results, record.provenance.machine, environment)
+        store.append(record, file)
+        with file.open("ab") as lines:
+            for content in contents[number :: len(GOOD)]:
+                lines.write(content.replace(b"\n", b" ") + b"\n")
+
+
+@pytest.fixture(autouse=True)
+def without_warnings() -> Iterator[None]:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        yield
+
+
+def find_fault(command: str, results: Path) -> str | None:
+    """Run a command, and return what is wrong with how it ended, if anything is."""
+    words = [str(results) if word == "RESULTS" else word for word in command.split()]
+    if "collect" in words:
+        words += ["--results", str(results.with_name("into"))]
+    elif str(results) not in words:
+        words += ["--results", str(results)]
+    done = framebench(*words)
+    if done.returncode not in (0, 1, 2, 3):
+        return f"exit code {done.returncode}"
+    if "Traceback" in done.stdout + done.stderr:
+        return done.stderr
+    if CONTROL.search(done.stdout + done.stderr):
+        return "a control character"
+    return None
+
+
+@pytest.mark.timeout(300)
+@settings(
+    max_examples=EXAMPLES,
+    deadline=None,
+    derandomize=True,
+    phases=[Phase.generate],  # to shrink them takes minutes, and what is wrong is named
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.large_base_example],
+)
+@given(malformed=st.lists(CONTENTS, min_size=AT_ONCE, max_size=AT_ONCE))
+def test_malformed_records_are_passed_over(malformed: list[Malformed]) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        results = Path(folder, "results")
+        plant(results, [each.content for each in malformed])
+        before = list_content(results)
+        for command in COMMANDS:
+            assert (command, find_fault(command, results)) == (command, None)
+        library.load(results)
+        assert list_content(results) == before
