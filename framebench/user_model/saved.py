@@ -16,6 +16,7 @@ from framebench.analysis.rendering import Table, format_mib
 from framebench.explain import against
 from framebench.explain.record import Explanation
 from framebench.records.record import Part, Record
+from framebench.records.store import BadRecord, read_bytes
 from framebench.suite.user_file import Fault
 from framebench.user_model.table import TableRow
 
@@ -106,9 +107,9 @@ def collect_peaks(
 def read_saved(file: Path) -> SavedPeaks:
     """Return what an earlier run has saved. Raises Fault."""
     try:
-        return SavedPeaks.model_validate_json(file.read_bytes())
-    except OSError as error:
-        raise Fault(f"--compare {file}: {error.strerror}; --save {file} writes it") from error
+        return SavedPeaks.model_validate_json(read_bytes(file))
+    except BadRecord as error:
+        raise Fault(f"--compare {error}; --save {file} writes it") from error
     except ValidationError as error:
         raise Fault(
             f"--compare {file}: nothing that --save of this framebench wrote "
