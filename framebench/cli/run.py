@@ -35,7 +35,10 @@ from framebench.engine.request import RunRequest
 from framebench.strategies.strategy import FRAMEWORKS
 
 BLOCK_HELP = "Measure only the block with this number, as `framebench plan` names it."
-ON_HELP = "`slurm` submits jobs, each block on a node of its own. Default: this machine."
+ON_HELP = (
+    "`slurm` submits jobs, each block on a node of its own; `gpus` measures a block at a time on "
+    "each GPU of this machine. Default: this machine's first GPU, or its processor."
+)
 SLURM_HELP = "An option of sbatch, such as partition=cpu. Time is in minutes."
 
 
@@ -73,10 +76,13 @@ def run(
     request = replace(request, block=block, beside_torch=beside_torch)
     check_options(request, on, settings or [])
     if on:
-        from framebench.cluster.command import run_on_slurm
+        from framebench.cluster import command as cluster
 
         cases = choose_cases(list(request.selectors), [], request.profile)
-        statuses = run_on_slurm(request, cases, results.absolute(), settings or [])
+        if on == "gpus":
+            statuses = cluster.run_on_gpus(request, cases, results.absolute())
+        else:
+            statuses = cluster.run_on_slurm(request, cases, results.absolute(), settings or [])
     else:
         statuses = measure_here(request, results)
     raise typer.Exit(report_failures(statuses))
@@ -91,17 +97,17 @@ def check_options(request: RunRequest, on: str | None, settings: list[str]) -> N
             "of them out",
             2,
         )
-    if on not in (None, "slurm"):
+    if on not in (None, "slurm", "gpus"):
         fail(
-            f"--on {on!r} is no engine: choose slurm, or have any other start the commands of "
-            "framebench plan --shell",
+            f"--on {on!r} is no engine: choose slurm or gpus, or have any other start the commands "
+            "of framebench plan --shell",
             2,
         )
-    if settings and not on:
+    if settings and on != "slurm":
         fail(f"--slurm {settings[0]} is for jobs: add --on slurm, or leave it out", 2)
     if on and (block is not None or request.beside_torch):
         fail(
-            "--block and --beside-torch are for one unit on this machine, and --on slurm submits "
+            f"--block and --beside-torch are for one unit on this machine, and --on {on} measures "
             "all: leave one out",
             2,
         )

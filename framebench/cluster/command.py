@@ -161,6 +161,33 @@ def run_on_slurm(
     check_writable(results / NODES).mkdir(parents=True, exist_ok=True)
     frameworks = list(dict.fromkeys(case.framework for case in cases))  # each once, in their order
     unfinished = slurm.measure(planned, slurm.Jobs(results, sbatch_settings, say), frameworks)
+    return collect_nodes(planned, unfinished, results)
+
+
+def run_on_gpus(request: RunRequest, cases: list[Case], results: Path) -> list[str]:
+    """Measure on all GPUs of this machine, and add their records to the results folder in the end.
+
+    Returns what `run_on_slurm` does. Raises SetupError where there is no GPU.
+    """
+    from framebench.cluster import gpus
+
+    if request.env is None:
+        fail(
+            "--on gpus needs an interpreter whose frameworks use the GPU, as the pinned builds are "
+            "for the CPU: add --env installed, or --env PYTHON",
+            2,
+        )
+    planned = units.make_units(request, cases)
+    check_writable(results / NODES).mkdir(parents=True, exist_ok=True)
+    unfinished = gpus.measure(planned, gpus.list_gpus(), results, say)
+    return collect_nodes(planned, unfinished, results)
+
+
+def collect_nodes(planned: list[RunRequest], unfinished: list[RunRequest], results: Path) -> list[str]:
+    """Add the records of all machines below a results folder to it, and say what is not done.
+
+    Returns the status of each record that was added, and `crashed` for what was not.
+    """
     report = collect([results], results)
     done = len(planned) - len(unfinished)
     say(

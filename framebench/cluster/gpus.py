@@ -1,0 +1,110 @@
+"""A run's units on the GPUs of one machine: each GPU measures one unit at a time.
+
+Each GPU has a results folder below `nodes/` and an equal share of the cores, so that no unit waits
+for another's lock or core. The results folder says which units are done, as it does for Slurm.
+"""
+
+from __future__ import annotations
+
+import os
+import queue
+import subprocess
+import sys
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+
+from framebench.cluster.collect import NODES
+from framebench.cluster.units import select_unfinished
+from framebench.engine.environments import SetupError
+from framebench.engine.request import RunRequest
+from framebench.instruments import nvml
+from framebench.records import provenance
+
+Say = Callable[[str], None]
+VARIABLE = "CUDA_VISIBLE_DEVICES"
+LOG = "units.log"  # of each GPU: what its units printed
+
+
+@dataclass(frozen=True)
+class Gpu:
+    """A GPU as CUDA_VISIBLE_DEVICES names it, and the cores that its units may use."""
+
+    name: str
+    cores: frozenset[int]
+
+    @property
+    def folder(self) -> str:
+        """Return the name of its results folder, such as `gpu-0`."""
+        return f"gpu-{self.name}"
+
+
+def list_gpus() -> list[Gpu]:
+    """Return the GPUs of CUDA_VISIBLE_DEVICES, or all that the driver shows, with their cores.
+
+    Raises SetupError where there is none.
+    """
+    listed = os.environ.get(VARIABLE)
+    if listed is None:
+        names = [str(number) for number in range(len(nvml.list_gpus()))]
+    else:
+        names = [name.strip() for name in listed.split(",") if name.strip()]
+    if not names:
+        raise SetupError(
+            f"--on gpus found no GPU: the driver shows none, or {VARIABLE} is empty; framebench "
+            "doctor says what is missing"
+        )
+    cores = sorted(os.sched_getaffinity(0))
+    gpus = []
+    for number, name in enumerate(names):
+        share = cores[number :: len(names)]
+        gpus.append(Gpu(name, frozenset(share or cores)))  # fewer cores than GPUs: all share them
+    return gpus
+
+
+def measure(
+    units: Sequence[RunRequest], gpus: Sequence[Gpu], results: Path, say: Say
+) -> list[RunRequest]:
+    """Measure the units that are left, each on the next GPU that is free. Return those not done."""
+    code = provenance.name_code()
+    waiting: queue.SimpleQueue[RunRequest] = queue.SimpleQueue()
+    for unit in select_unfinished(units, results, code):
+        waiting.put(unit)
+    say(f"{waiting.qsize()} units on {len(gpus)} GPUs: {', '.join(gpu.name for gpu in gpus)}")
+
+    def work(gpu: Gpu) -> None:
+        while True:
+            try:
+                unit = waiting.get_nowait()
+            except queue.Empty:
+                return
+            exit_code = run_unit(unit, gpu, results)
+            say(f"GPU {gpu.name}: {unit.named}: exit code {exit_code}")
+
+    with ThreadPoolExecutor(len(gpus)) as pool:
+        try:
+            list(pool.map(work, gpus))
+        except BaseException:
+            # Ctrl-C reaches the running units too; no other may begin
+            while not waiting.empty():
+                waiting.get()
+            raise
+    return select_unfinished(units, results, code)
+
+
+def run_unit(unit: RunRequest, gpu: Gpu, results: Path) -> int:
+    """Run one unit on one GPU, and return its exit code. What it prints goes to a log."""
+    folder = results / NODES / gpu.folder
+    folder.mkdir(parents=True, exist_ok=True)
+    command = [sys.executable, "-m", "framebench.cli", *unit.arguments(), "--results", str(folder)]
+    with (folder / LOG).open("ab") as log:
+        process = subprocess.Popen(
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=log,
+            env={**os.environ, VARIABLE: gpu.name},
+        )
+        os.sched_setaffinity(process.pid, gpu.cores)
+        return process.wait()
