@@ -11,6 +11,7 @@ import sys
 from datetime import date
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from framebench.records.record import Record
@@ -41,10 +42,12 @@ def discovered_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(history, "discover", lambda config: json.loads(listing("quick")))
 
 
-def measured(case: Case, version: str, mib: float, machine: str = "m") -> Record:
+def measured(
+    case: Case, version: str, mib: float, machine: str = "m", seconds: float = 0.5
+) -> Record:
     origin = provenance(versions={case.framework: version}, machine=machine)
     return record(
-        case, peaks={"host.rss": int(mib * MIB)}, step_s=[0.5], provenance=origin, **RIGHT
+        case, peaks={"host.rss": int(mib * MIB)}, step_s=[seconds], provenance=origin, **RIGHT
     )
 
 
@@ -88,13 +91,17 @@ def test_a_hook_of_another_repository_gets_no_commit_of_ours(
     assert sorted(users.rglob("*")) == before
 
 
-def test_releases_without_a_change_are_no_regression(config: Path) -> None:
-    """Peaks repeat to 0.1 %."""
-    noise = [0.05, -0.1, 0.0, 0.1, -0.05, 0.08, -0.02, 0.1]
-    history.write(
-        [measured(FP32, v, 100.0 + n) for v, n in zip(RELEASES, noise, strict=True)], config
-    )
-    assert history.publish(config) == []
+def test_two_hundred_releases_without_a_change_raise_at_most_one_alarm(config: Path) -> None:
+    """25 machines with eight releases each; peaks repeat to 0.1 % and step times to 2 %."""
+    noise = np.random.default_rng(0)
+    records = []
+    for number in range(25):
+        for version in RELEASES:
+            mib = 100.0 * np.exp(noise.normal(0, 0.001))
+            seconds = float(np.exp(noise.normal(0, 0.02)))
+            records.append(measured(FP32, version, mib, f"m{number}", seconds))
+    history.write(records, config)
+    assert len(history.publish(config)) <= 1
 
 
 def test_asv_compares_two_releases_by_their_tags(config: Path) -> None:
