@@ -10,6 +10,7 @@ df[df.usable].pivot_table("peak_ratio", index="strategy", columns="framework")
 from __future__ import annotations
 
 import os
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
     # imported by `load`: commands and workers that need no table do not wait for it
     import pandas as pd
 
-__all__ = ["folder", "load", "machines", "planned"]
+__all__ = ["folder", "ledger", "load", "machines", "planned", "releases"]
 
 
 def folder() -> Path:
@@ -36,7 +37,8 @@ def load(
     """What one machine measured as a tidy DataFrame: one row per case.
 
     `results` is the folder of the records, by default `folder()`. `machine` is by default this one
-    if it has records, or else the one with the most. `versions`: "one" has of each framework the
+    if it has records, or else the one with the most; a line on standard error says so if that is
+    not the one with the most. `versions`: "one" has of each framework the
     pinned version, or the one measured last; "all" has a row for each version of a case. Records of
     older protocols than the machine's newest are left out.
 
@@ -51,7 +53,13 @@ def load(
     """
     from framebench.analysis.results import Results
 
-    return Results(folder() if results is None else Path(results)).table(machine, versions)
+    found = Results(folder() if results is None else Path(results))
+    chosen = found.choose_machine(machine)
+    is_named = machine is not None or "FRAMEBENCH_MACHINE" in os.environ
+    if not is_named and chosen != found.machines[0]:
+        others = ", ".join(name for name in found.machines if name != chosen)
+        print(f"framebench.load(): machine {chosen}; others: {others}", file=sys.stderr)
+    return found.table(chosen, versions)
 
 
 def machines(results: Path | str | None = None) -> list[str]:
@@ -71,3 +79,41 @@ def planned(results: Path | str | None = None) -> pd.DataFrame:
     from framebench.devices.tables import frame
 
     return frame.load(folder() if results is None else Path(results))
+
+
+def releases(results: Path | str | None = None, machine: str | None = None) -> pd.DataFrame:
+    """Return what each release of a framework changed: one row per case, release and quantity.
+
+    A release is compared with the one before it that the machine measured, as `framebench versions
+    compare` does. `ratio` is change over base: above 1 is worse. `results` and `machine` are those
+    of `load`. Raises NoRecords, UnknownMachine.
+    """
+    import pandas as pd
+
+    from framebench.analysis.results import Results
+    from framebench.versions.judge import QuantityComparison, compare_successive
+
+    found = Results(folder() if results is None else Path(results))
+    records = found.get_records(found.choose_machine(machine))
+    rows = []
+    for compared in compare_successive(records):
+        rows += compared
+    table = pd.DataFrame(rows, columns=QuantityComparison._fields)
+    return table.drop(columns="conditions")
+
+
+def ledger(results: Path | str | None = None, machine: str | None = None) -> pd.DataFrame:
+    """Return what articles claim, and what was measured: one row per claim or part of one.
+
+    `framebench claims --json` has the same fields, and the lines behind each verdict. `results` and
+    `machine` are those of `load`. Raises NoRecords, UnknownMachine.
+    """
+    import pandas as pd
+
+    from framebench.analysis.results import Results
+    from framebench.claims import ledger as claims
+
+    found = Results(folder() if results is None else Path(results))
+    entries = claims.ledger(found, found.choose_machine(machine))
+    table = pd.DataFrame([vars(entry) for entry in entries])
+    return table.drop(columns=["lines", "records"])

@@ -12,7 +12,6 @@ import seaborn as sns
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import PercentFormatter
-from packaging.version import Version
 
 from framebench.analysis import rows
 from framebench.analysis.figures import FigureRequest, page
@@ -147,14 +146,12 @@ def draw_plans(df: pd.DataFrame) -> Figure | None:
     """
     predicted = df[df["used_bytes"].notna()]
     counts = predicted.groupby("case")["used_bytes"].transform("size")  # a release has a case once
-    drawn = predicted[counts >= FEWEST_RELEASES].sort_values(
-        "framework_version", key=lambda column: column.map(Version)
-    )
+    drawn = predicted[counts >= FEWEST_RELEASES].sort_values("framework_version")
     if drawn.empty:
         return None
     share = drawn["used_bytes"] / drawn.groupby("case")["used_bytes"].transform("first")
     releases = list(drawn["framework_version"].unique())
-    release = pd.Categorical(drawn["framework_version"], releases, ordered=True)
+    release = drawn["framework_version"].cat.remove_unused_categories()
     figure, axes = plt.subplots(figsize=(6.4, 3.0))
     sns.lineplot(
         drawn.assign(share=share, release=release),

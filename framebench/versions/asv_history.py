@@ -33,9 +33,9 @@ from asv.results import Results
 from asv.runner import BenchmarkResult
 from packaging.version import InvalidVersion, Version
 
-import framebench
 from framebench.analysis.selection import Measured, select_cases
 from framebench.asv.cases import SuiteClass
+from framebench.devices.tables import frame
 from framebench.records.pins import REQUIREMENTS
 from framebench.records.provenance import ROOT, drop_repository
 from framebench.records.record import Record, count_work
@@ -137,10 +137,7 @@ def read_plans(results: Path) -> list[Plan]:
     """Return what releases of JAX plan for devices that are not here; none where nothing was
     planned.
     """
-    try:
-        table = framebench.planned(results)
-    except LookupError:
-        return []
+    table = frame.load(results)
     plans = []
     for row in table[table["source"] == "compiler.plan"].to_dict("records"):
         if row["ranks"] == 1 and row["used_bytes"] > 0:  # NaN where a release has no plan

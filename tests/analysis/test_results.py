@@ -127,6 +127,21 @@ def test_this_machine_comes_first_if_it_has_records(
     assert set(framebench.load(results)["machine"]) == {"few"}
 
 
+def test_a_machine_that_nobody_named_is_said_where_it_is_not_the_published_one(
+    results: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write_cases(results, "most", 2)
+    monkeypatch.delenv("FRAMEBENCH_MACHINE", raising=False)
+    monkeypatch.setattr(origin, "read_machine_name", lambda: "here")
+    framebench.load(results)
+    assert capsys.readouterr().err == ""
+    write_cases(results, "here", 1)
+    assert framebench.load(results)["machine"].unique() == ["here"]
+    assert capsys.readouterr().err == "framebench.load(): machine here; others: most\n"
+    framebench.load(results, machine="here")
+    assert capsys.readouterr().err == ""
+
+
 def test_documents_are_of_the_machines_whose_records_are_committed(
     results: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

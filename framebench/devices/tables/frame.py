@@ -10,7 +10,13 @@ from pathlib import Path
 
 import pandas as pd
 
-from framebench.analysis.frames import Column, column, describe_columns
+from framebench.analysis.frames import (
+    Column,
+    column,
+    describe_columns,
+    order_releases,
+    parse_release,
+)
 from framebench.analysis.rendering import Table
 from framebench.devices.catalog import BY_NAME
 from framebench.devices.needs import ALLOWED, estimate_needs
@@ -35,7 +41,11 @@ class PlannedRow:
     ranks: int = column("", "devices that share the step; bytes are those of one")
     device: str = column("", "as `framebench devices` names it")
     device_bytes: int = column("bytes", "of its memory that a program can have")
-    framework_version: str = column("", "release whose step was planned")
+    framework_version: str = column(
+        "",
+        "release whose step was planned, in the order of releases: 0.9.2 is before 0.10.2",
+        dtype="category",
+    )
     pinned: bool = column("", "whether it is the release that the suite measures")
     source: str | None = column(
         "", "compiler.plan: XLA's own plan; allocator.simulated: a simulated step of PyTorch"
@@ -101,6 +111,7 @@ def frame(predictions: Iterable[Planned]) -> pd.DataFrame:
         rows.append(make_row(planned, case, case == baseline, base_bytes))
     rows.sort(key=order_of)
     table = pd.DataFrame([vars(row) for row in rows], columns=[column.name for column in COLUMNS])
+    table["framework_version"] = order_releases(table["framework_version"])
     return table.astype({column.name: column.dtype for column in COLUMNS})
 
 
@@ -115,7 +126,7 @@ def order_of(row: PlannedRow) -> tuple[object, ...]:
         row.scenario,
         row.size,
         row.framework,
-        row.framework_version,
+        parse_release(row.framework_version),
         row.batch,
         place,
         row.case,

@@ -66,3 +66,16 @@ def test_planned_returns_the_cached_predictions(tmp_path: Path) -> None:
     assert list(df.columns) == [column.name for column in COLUMNS]
     assert df["case"].to_list() == ["transformer/torch/train/fp32/b8/full"]
     assert framebench.planned(tmp_path / "none").empty
+
+
+def test_releases_are_in_the_order_of_releases() -> None:
+    """As text 0.10.2 is before 0.9.2, and a plot draws a rise as a fall."""
+    df = frame(
+        [
+            plan("fp32", 3000),
+            plan("fp32", 2000, version="0.10.0"),
+            plan("fp32", 1000, version="0.9.2"),
+        ]
+    )
+    assert list(df["framework_version"].cat.categories) == ["0.9.2", "0.10.0", "0.10.2"]
+    assert list(df["framework_version"]) == ["0.9.2", "0.10.0", "0.10.2"]
