@@ -36,6 +36,7 @@ from framebench.analysis.statistics import (
     correct_by_holm,
     decide,
 )
+from framebench.analysis.statistics import FEW as FEW_BLOCKS
 from framebench.records.record import Record
 from framebench.strategies.strategy import FRAMEWORKS
 
@@ -55,6 +56,9 @@ INCOMPARABLE, OTHER_WORK = "not comparable", INSTRUCTIONS.more
 VERDICTS = (REGRESSION, IMPROVEMENT, OTHER_WORK, INCOMPARABLE, NONE, SAME_WORK, UNDECIDED, FEW)
 # why there is no better verdict, where the caption explains it too
 APART = "no timed block has both releases"
+# a first step counts where nothing that it compiles was compiled before
+FEW_FIRST_STEPS = f"fewer than {FEW_BLOCKS} blocks have first steps with fresh caches"
+EXPLAINED = (APART, NO_INTERVAL, FEW_FIRST_STEPS)
 STATUS = "status"  # the quantity of a row about a case that did not run to its end in some process
 
 
@@ -273,10 +277,12 @@ def compare_quantity(
         comparison = verdicts.compare_times(pair.base, pair.change, blocks, quantity)
     else:
         comparison = compare_first_steps(pair, quantity)
+        missing = FEW_FIRST_STEPS
     if comparison is None:
         return row._replace(reason=missing)
     if comparison.low is None:
-        return fill_in(row._replace(verdict=FEW, reason=NO_INTERVAL), comparison)
+        reason = FEW_FIRST_STEPS if quantity.name == FIRST.name else NO_INTERVAL
+        return fill_in(row._replace(verdict=FEW, reason=reason), comparison)
     verdict = {quantity.more: REGRESSION, quantity.less: IMPROVEMENT}.get(
         comparison.verdict, comparison.verdict
     )

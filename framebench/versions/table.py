@@ -15,13 +15,13 @@ from packaging.version import Version
 
 from framebench.analysis.rendering import DETAIL, ESSENTIAL, Table, TableColumn
 from framebench.analysis.reports import verdicts
-from framebench.analysis.statistics import NO_INTERVAL, PEAK
+from framebench.analysis.statistics import PEAK
 from framebench.explain import table as explanations
 from framebench.records.record import Record, parse_case
 from framebench.strategies.strategy import TITLES
 from framebench.versions.bisection_record import Bisection
 from framebench.versions.judge import (
-    APART,
+    EXPLAINED,
     FEW,
     IMPROVEMENT,
     NONE,
@@ -136,7 +136,7 @@ def list_instruments(rows: Iterable[QuantityComparison]) -> str:
 def list_reasons(rows: Iterable[QuantityComparison]) -> Iterator[str]:
     """Yield why there is no better verdict, where the caption does not explain it."""
     for row in rows:
-        if row.reason and row.reason not in (APART, NO_INTERVAL):
+        if row.reason and row.reason not in EXPLAINED:
             yield f"{row.case}, {row.quantity}: {row.verdict}: {row.reason}"
 
 
@@ -156,9 +156,7 @@ def count_folded(rows: Iterable[QuantityComparison], folded: Iterable[str]) -> I
         if same_verdict:
             counts = Counter(row.quantity for row in same_verdict)
             counted = ", ".join(f"{quantity} of {count}" for quantity, count in counts.items())
-            reasons = sorted(
-                {row.reason for row in same_verdict if row.reason in (APART, NO_INTERVAL)}
-            )
+            reasons = sorted({row.reason for row in same_verdict if row.reason in EXPLAINED})
             why = f" ({'; '.join(reasons)})" if reasons else ""
             yield f"{verdict}, not shown: {counted}{why}"
 

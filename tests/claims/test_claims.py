@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+import framebench
 from framebench.analysis.results import Results
 from framebench.claims.advice import NONE
 from framebench.claims.entries import Line, qualify
@@ -21,6 +22,7 @@ from framebench.claims.store import MachineResults
 from framebench.records import store
 from framebench.suite.case import Case
 from framebench.suite.result import StrategyEffect
+from tests import sample_records
 from tests.claims.claim_records import (
     compiled,
     compiled_in_torch,
@@ -289,3 +291,11 @@ def test_decided_arms_of_an_undecided_claim_are_told(results: Path) -> None:
     found = one(results, claim)
     assert found.verdict == "undecided"
     assert "Confirmed: transformer/torch b4/tiny, -20.0 %" in found.remark
+
+
+def test_the_ledger_is_a_data_frame() -> None:
+    df = framebench.ledger(sample_records.RESULTS, sample_records.MACHINE)
+    entries = ledger(Results(sample_records.RESULTS), sample_records.MACHINE)
+    assert list(df["id"]) == [entry.id for entry in entries]
+    assert list(df["verdict"]) == [entry.verdict for entry in entries]
+    assert {"says", "claimed", "value", "low", "high", "recommendation"} <= set(df.columns)

@@ -11,6 +11,7 @@ from typing import Any
 import pandas as pd
 import pytest
 
+import framebench
 from framebench.analysis import figures
 from framebench.analysis.blocks import Blocks
 from framebench.analysis.reports import verdicts
@@ -36,7 +37,7 @@ from framebench.versions.judge import (
     UNDECIDED,
     UnknownVersion,
 )
-from tests.processes import framebench
+from tests.processes import framebench as command
 from tests.version_records import (
     NEW,
     OLD,
@@ -76,14 +77,14 @@ def test_exactly_what_was_planted_is_found(equal: list[Record], results: Path) -
     assert not [r for r in rows if r.verdict == IMPROVEMENT], (
         "throughput fell, and nothing takes that for good"
     )
-    done = framebench("versions", "compare", OLD, NEW, "--json", "--results", str(results))
+    done = command("versions", "compare", OLD, NEW, "--json", "--results", str(results))
     assert done.returncode == 1
     assert {
         (r["case"], r["quantity"]) for r in json.loads(done.stdout) if r["verdict"] == REGRESSION
     } == regressions(rows)
     assert re.search(f"regression: {slow}, step time .(1[5-9]|2[0-5])\\.", done.stderr)
     assert f"regression: {large}, peak memory +5.0%" in done.stderr
-    shown = framebench("versions", "compare", OLD, NEW, "--results", str(results))
+    shown = command("versions", "compare", OLD, NEW, "--results", str(results))
     assert "regression: " not in shown.stderr, "the table has them"
     assert f"versions bisect --framework jax 0.9.2 0.10.2 {large}" in shown.stderr
 
@@ -121,7 +122,7 @@ def test_two_points_decide_nothing_about_time(results: Path) -> None:
     assert verdicts_of(apart)[TIME.name] == FEW
     assert verdicts_of(apart)[PEAK.name] == NONE
     without = [r.model_copy(update={"peaks": {}}) for r in apart]
-    done = framebench("versions", "compare", OLD, NEW, "--results", str(write(without, results)))
+    done = command("versions", "compare", OLD, NEW, "--results", str(write(without, results)))
     assert done.returncode == 3, "nothing could be judged, which must not pass for fine"
     assert "framebench versions run" in done.stderr
     assert verdicts_of(rounds(original, 5, twice))[TIME.name] == REGRESSION
@@ -173,7 +174,7 @@ def test_a_threshold_is_the_least_that_matters(equal: list[Record], results: Pat
     assert regressions(judge.compare_versions(planted, OLD, NEW, threshold=0.3)) == set()
     write(planted, results)
     said = [
-        framebench("versions", "compare", OLD, NEW, "--threshold", t, "--results", str(results))
+        command("versions", "compare", OLD, NEW, "--threshold", t, "--results", str(results))
         for t in ("30%", "many")
     ]
     assert (said[0].returncode, said[1].returncode) == (0, 2)
@@ -443,3 +444,32 @@ def test_other_tables_show_the_pinned_version_alone(equal: list[Record], results
     )
     (shown,) = table.make_tables(equal)
     assert shown.title == "jax 0.10.2 against 0.9.2"
+
+
+def test_verdicts_on_releases_are_a_data_frame(equal: list[Record], results: Path) -> None:
+    slow, large = sorted({r.case for r in equal})[1:3]
+    write(plant(equal, slow, large), results)
+    df = framebench.releases(results)
+    worse = df[df["verdict"] == REGRESSION]
+    assert set(zip(worse["case"], worse["quantity"])) == {(slow, TIME.name), (large, PEAK.name)}
+    assert set(df["base"]) == {OLD}
+    assert set(df["change"]) == {NEW}
+
+
+def test_first_steps_are_judged_where_three_blocks_compile_anew() -> None:
+    """Later blocks find everything compiled, and say nothing of a first step."""
+    (original,) = originals(1)
+
+    def first_step(record: Record, number: int, cold: int, factor: float) -> Record:
+        seconds = 10 * factor * (1 + number / 100) if number < cold else None
+        return record.model_copy(update={"first_step_s": seconds})
+
+    def compare(cold: int) -> judge.QuantityComparison:
+        records = rounds(original, 5, lambda record, number: first_step(record, number, cold, 2))
+        base = [first_step(record, number, cold, 1) for number, record in enumerate(records[::2])]
+        rows = judge.compare_versions([*base, *records[1::2]], OLD, NEW)
+        (row,) = [row for row in rows if row.quantity == judge.FIRST.name]
+        return row
+
+    assert (compare(3).verdict, compare(3).blocks) == (REGRESSION, 3)
+    assert (compare(2).verdict, compare(2).reason) == (FEW, judge.FEW_FIRST_STEPS)
