@@ -432,9 +432,11 @@ class Regression:
         """The relative change: 0.3 is 30 % more."""
         return self.new / self.old - 1
 
-    def sort_key(self) -> tuple[str, str, float]:
-        """Return the key that puts the largest change of each release and machine first."""
-        return self.after, self.machine, -self.change
+    def sort_key(self) -> tuple[str, str, Version, Version, float]:
+        """Return the key that puts steps of one machine and release together, the largest first."""
+        framework, _, after = self.after.partition("-")
+        before = self.before.partition("-")[2]
+        return self.machine, framework, Version(after), Version(before), -self.change
 
 
 def publish(config_file: Path = CONFIG) -> list[Regression]:

@@ -39,9 +39,11 @@ def publish(
         fail(str(error), 1)
     say(f"{len(releases)} releases from {releases[0].tag} to {releases[-1].tag}")
     say(f"{len(regressions)} regressions" if regressions else "no regression")
+    last_step = ""
     for found in regressions:
-        say(
-            f"{found.change:+.1%} from {found.before} to {found.after}: {found.benchmark} "
-            f"({found.machine})"
-        )
+        step = f"{found.before} to {found.after}, on {found.machine}:"
+        if step != last_step:
+            say(step)
+            last_step = step
+        say(f"  {found.change:+.1%} {found.benchmark}")
     say(f"asv --config {file.name} preview shows it")

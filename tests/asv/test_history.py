@@ -199,3 +199,18 @@ def test_the_day_of_every_pinned_release_is_known() -> None:
         for framework in FRAMEWORKS
         for version in find_pinned_versions(framework)
     } <= known
+
+
+def test_regressions_are_in_the_order_of_releases_and_the_largest_comes_first() -> None:
+    """As text 0.10.2 would be before 0.9.0."""
+    steps = [("0.10.1", "0.10.2", 105.0), ("0.9.0", "0.9.1", 102.0), ("0.10.1", "0.10.2", 130.0)]
+    found = [
+        history.Regression("peak", "m", f"jax-{before}", f"jax-{after}", 100.0, new)
+        for before, after, new in steps
+    ]
+    found.sort(key=history.Regression.sort_key)
+    assert [(step.after, step.new) for step in found] == [
+        ("jax-0.9.1", 102.0),
+        ("jax-0.10.2", 130.0),
+        ("jax-0.10.2", 105.0),
+    ]
