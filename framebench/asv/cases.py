@@ -100,15 +100,19 @@ def of_users(benchmarks: Iterable[str]) -> list[str]:
     return [name for name in benchmarks if parse(name) is None]
 
 
-def selected(benchmarks: Benchmarks, name: str) -> dict[int, Case]:
-    """Return the selected cases of the profile by their index in the product of the parameters."""
+def selected(benchmarks: Benchmarks, name: str, profile_name: str | None = None) -> dict[int, Case]:
+    """Return the selected cases of a profile by their index in the product of the parameters.
+
+    Without a name the profile is the one that is measured.
+    """
+    profile_name = profile_name or profiles.read_profile_name()
     suite_class = parse(name)
     if suite_class is None:
         return {}
     params = benchmarks[name]["params"]
     shape = [len(values) for values in params]
     chosen = {}
-    for case in profile_cases(suite_class, profiles.read_profile_name()):
+    for case in profile_cases(suite_class, profile_name):
         indices = [params[0].index(repr(case.strategy)), params[1].index(repr(case.batch))]
         index = int(np.ravel_multi_index(indices, shape))
         if index in benchmarks.benchmark_selection[name]:
@@ -171,3 +175,12 @@ def has_any(benchmarks: Benchmarks) -> bool:
     return bool(of_users(benchmarks)) or any(
         choose_framework(benchmarks, name) for name in FRAMEWORKS
     )
+
+
+def find_profiles(benchmarks: Benchmarks) -> list[str]:
+    """Return the profiles that have some of the cases that asv selected."""
+    found = []
+    for profile_name in profiles.PROFILES:
+        if any(selected(benchmarks, name, profile_name) for name in benchmarks):
+            found.append(profile_name)
+    return found

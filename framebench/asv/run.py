@@ -104,8 +104,8 @@ def in_session(run: Callable[..., int | None]) -> Callable[..., int | None]:
             finally:
                 if current.building:
                     current.building.stop()
+        step_to_the_end()
         if current.has_started:
-            # asv prints its share with each line, and environments without a benchmark have none
             log.info("All selected benchmarks were run or skipped")
         elif result is None:
             log.info("Nothing to measure: this commit has results of all that is selected")
@@ -119,6 +119,18 @@ def in_session(run: Callable[..., int | None]) -> Callable[..., int | None]:
         return result
 
     return run_in_session
+
+
+def step_to_the_end() -> None:
+    """Count all of asv's steps as done, so that its last line says 100 %.
+
+    asv counts a step for each benchmark in each environment, and not every one of them has a turn.
+    asv itself stops counting at the last step.
+    """
+    benchmark_count = len(current.selection.get("benchmarks", ()))
+    environment_count = len(current.selection.get("environments", ()))
+    for _ in range(benchmark_count * environment_count):
+        log.step()
 
 
 def in_own_environments(run_benchmarks: Callable[..., Any]) -> Callable[..., Any]:
@@ -163,13 +175,17 @@ def in_own_environments(run_benchmarks: Callable[..., Any]) -> Callable[..., Any
 
 def check_selection(benchmarks: Benchmarks) -> None:
     """Raise UserError where nothing that asv selected is a case of the profile."""
-    if not cases.has_any(benchmarks):
-        raise util.UserError(
-            f"--bench selects no case of the profile {read_profile_name()}, of size "
-            f"{find_profile().size}; framebench list"
-            " has them, docs/asv.md how asv names them, FRAMEBENCH_PROFILE=NAME chooses another "
-            "profile"
-        )
+    if cases.has_any(benchmarks):
+        return
+    others = cases.find_profiles(benchmarks)
+    hint = "framebench list has its cases, and docs/asv.md how asv names them"
+    if others:
+        names = " or ".join(f"FRAMEBENCH_PROFILE={name}" for name in others)
+        hint = f"{names} has what is selected"
+    raise util.UserError(
+        f"--bench selects no case of the profile {read_profile_name()}, of size "
+        f"{find_profile().size}; {hint}"
+    )
 
 
 def check_environments(env_spec: list[str] | None) -> None:

@@ -284,7 +284,7 @@ def describe_result(result: ReleaseResult) -> str:
         return f"stepped over: {result.reason}"
     if result.instrument == "instructions":
         return f"{result.value:,.0f} instructions"
-    return f"{result.value / 2**20:,.2f} MiB"
+    return f"{result.value / 2**20:,.2f} MiB ({result.instrument})"
 
 
 def last_line(error: Exception) -> str:

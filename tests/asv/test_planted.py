@@ -17,8 +17,9 @@ import pytest
 from asv.machine import Machine
 from asv.results import Results
 from asv.runner import BenchmarkResult
+from asv.util import UserError
 
-from framebench.asv import cases
+from framebench.asv import cases, run
 from framebench.models import spec
 from framebench.strategies.registry import SCENARIOS
 from framebench.suite import profiles, protocol
@@ -167,6 +168,20 @@ def test_what_is_no_case_of_the_profile_is_not_selected(
         case for case in quick if case.workload in spec.list_confirmed_workloads()
     }
     assert len(selected) == 5 * len({*selected}), "each once for each metric"
+
+
+def test_a_selection_without_a_case_names_the_profile_that_has_it(
+    project: Project, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("FRAMEBENCH_PROFILE", "tiny")
+    name = "transformer.TransformerTorchTrainFull.track_peak_memory"
+    full = project.listed.filter_out(set(project.listed) - {name})
+    with pytest.raises(UserError) as raised:
+        run.check_selection(full)
+    assert "no case of the profile tiny, of size tiny" in str(raised.value)
+    assert "FRAMEBENCH_PROFILE=full has what is selected" in str(raised.value)
+    monkeypatch.setenv("FRAMEBENCH_PROFILE", "full")
+    run.check_selection(full)
 
 
 def test_every_case_of_every_profile_has_a_class(project: Project) -> None:

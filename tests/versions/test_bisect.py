@@ -116,6 +116,12 @@ def test_noise_has_a_floor_and_instruments_are_not_mixed() -> None:
     assert other.changed(one, 0.01) is None
 
 
+def test_a_value_names_its_instrument() -> None:
+    """The line of a measurement has the peak that all frameworks share, by another one."""
+    plan = ReleaseResult(release="1.0", values=(2.0**20,), instrument="compiler.plan")
+    assert bisect.describe_result(plan) == "1.00 MiB (compiler.plan)"
+
+
 def bench(folder: Path) -> bisect.ReleaseBench:
     return bisect.ReleaseBench(parse(CASE), "peak", "s", folder, lambda _: None)
 
