@@ -22,10 +22,13 @@ __all__ = ["folder", "ledger", "load", "machines", "planned", "releases"]
 
 
 def folder() -> Path:
-    """The results that are read where none are named: FRAMEBENCH_RESULTS, or the project's."""
-    from framebench.records.provenance import ROOT
+    """Return the results that are read where none are named: FRAMEBENCH_RESULTS, or `results/`.
 
-    return Path(os.environ.get("FRAMEBENCH_RESULTS") or ROOT / "results")
+    An installed copy has the published results, for a folder without `results/`.
+    """
+    from framebench.records.provenance import READABLE
+
+    return Path(os.environ.get("FRAMEBENCH_RESULTS") or READABLE)
 
 
 def load(

@@ -51,7 +51,8 @@ def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
             "--others",
             "--exclude-standard",
             "--",
-            ":!results",
+            ":!results/asv",
+            ":!results/tables",
             ":!docs",
             ":!tests",
         ],
@@ -148,8 +149,27 @@ def test_it_measures_in_the_folder_where_one_stands(
         check=True,
     )
     assert said.stdout.split() == [str(installed / "framebench/__init__.py"), "1"]
-    (tmp_path / "empty").mkdir()
-    assert "results is no folder" in run(installed, tmp_path / "empty", "answer").stderr
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("command", "said"),
+    [
+        (("claims", "checkpoint"), "confirmed"),
+        (("advise", "transformer/torch/train/*/b4", "--budget", "300MiB"), "checkpoint"),
+        (("answer",), "PyTorch"),
+        (("devices",), "Cached predictions"),
+        (("versions", "compare", "jax==0.9.2", "jax==0.10.2"), "regression"),
+    ],
+    ids=lambda value: value[0] if isinstance(value, tuple) else "",
+)
+def test_in_a_folder_without_results_it_answers_from_the_published_ones(
+    command: tuple[str, ...], said: str, installed: Path, tmp_path: Path
+) -> None:
+    done = run(installed, tmp_path, *command)
+    assert said in done.stdout, done.stderr
+    assert "Traceback" not in done.stderr
+    assert list(tmp_path.iterdir()) == [], "nothing is written"
 
 
 def declared() -> dict[str, Requirement]:

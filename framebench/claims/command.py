@@ -72,7 +72,7 @@ def claims(
     everything: Annotated[
         bool, typer.Option("--all", help="Every comparison behind a claim, and the remarks.")
     ] = False,
-    results: Results = provenance.ROOT / "results",
+    results: Results = provenance.READABLE,
     as_json: AsJson = False,
 ) -> None:
     """What articles claim and users report about memory, what was measured, and the verdict.
@@ -92,6 +92,8 @@ def claims(
         from framebench.claims import run as measuring
         from framebench.engine.runner import Options
 
+        if results == provenance.PUBLISHED:  # into an installed package nothing is written
+            results = provenance.ROOT / "results"
         options = Options(time_limit_s=time_limit)
         failed = measuring.measure_missing(chosen, size, evidence, cases, blocks, options, results)
     folder = Folder(results)  # read after measuring

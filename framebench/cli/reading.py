@@ -29,6 +29,7 @@ from framebench.cli.shared import (
 )
 from framebench.engine import runner
 from framebench.engine.progress import format_record
+from framebench.records import provenance
 from framebench.records.record import Record
 from framebench.strategies.registry import OVER_RANKS, SCENARIOS, list_strategies
 from framebench.suite import profiles
@@ -220,7 +221,7 @@ def match_cases(selectors: list[str] | None) -> Callable[[str], bool]:
 
 
 @app.command(rich_help_panel=READ)
-def answer(results: Results = runner.RESULTS, machine: Machine = None) -> None:
+def answer(results: Results = provenance.READABLE, machine: Machine = None) -> None:
     """One table: what training needs in each framework, which strategy saves most memory, and at
     what price.
 

@@ -10,7 +10,7 @@ import typer
 
 from framebench.cli.shared import BUDGET, AsJson, Results, app, echo, fail, out
 from framebench.devices.catalog import BY_NAME, DEVICES
-from framebench.engine import runner
+from framebench.records import provenance
 
 
 @app.command(rich_help_panel=BUDGET)
@@ -18,7 +18,7 @@ def devices(
     name: Annotated[
         str, typer.Argument(help="Part of a name or title, such as a100 or 40gb. Default: all.")
     ] = "",
-    results: Results = runner.RESULTS,
+    results: Results = provenance.READABLE,
     as_json: AsJson = False,
 ) -> None:
     """List the devices that `--device` takes, and how many predictions are cached for each.

@@ -22,6 +22,10 @@ PACKAGE = Path(__file__).resolve().parents[1]
 CHECKOUT = (PACKAGE.parent / "asv.conf.json").exists()  # else it was installed
 # below it lie results, and in a checkout the documents
 ROOT = PACKAGE.parent if CHECKOUT else Path.cwd()
+# The results of the project: an installed copy has them, for folders without any.
+PUBLISHED = ROOT / "results" if CHECKOUT else PACKAGE / "results"
+# What commands read that measure nothing.
+READABLE = ROOT / "results" if (ROOT / "results").is_dir() else PUBLISHED
 # letters of a machine's name, which becomes a folder's: so it has no strokes, and does not begin
 # with a dot
 LONGEST = 100
@@ -45,6 +49,7 @@ OF_REPOSITORY = (
 )
 # Where the files lie whose hash stands for a commit. Installed, all are in the package.
 CODE_FOLDERS = (PACKAGE, ROOT / "models", ROOT / "benchmarks") if CHECKOUT else (PACKAGE,)
+NO_CODE = ("__pycache__", "results")  # folders below these whose files change no measurement
 MOST_WORDS = 12  # of the command that a record keeps
 
 
@@ -97,7 +102,7 @@ def hash_files(folders: Sequence[Path] = CODE_FOLDERS) -> str:
     digest = hashlib.sha256()
     for folder in folders:
         for where, inner, names in os.walk(folder):
-            inner[:] = sorted(name for name in inner if name != "__pycache__")
+            inner[:] = sorted(name for name in inner if name not in NO_CODE)
             for name in sorted(names):
                 file = Path(where, name)
                 contents = hashlib.sha256(file.read_bytes()).hexdigest()

@@ -29,6 +29,7 @@ from framebench.cli.shared import (
 )
 from framebench.engine import environments, releases, runner
 from framebench.engine.progress import CaseProgress
+from framebench.records import provenance
 from framebench.records.record import Record
 from framebench.versions import measure as versions
 from framebench.versions import own
@@ -153,7 +154,7 @@ def compare_(
     rounds: Annotated[
         int, typer.Option(min=0, help="Of a file of your own. 0: memory only.")
     ] = runner.Options.rounds,
-    results: Results = runner.RESULTS,
+    results: Results = provenance.READABLE,
     as_json: AsJson = False,
 ) -> None:
     """Compare every case of which both versions have records.
@@ -179,6 +180,8 @@ def compare_(
             )
         named_strategies = strategies.split(",") if strategies else []
         request = own.FileRequest(file, batch, scenario, named_strategies, blocks, rounds)
+        if results == provenance.PUBLISHED:  # into an installed package nothing is written
+            results = runner.RESULTS
         records = own.measure(base, change, request, results)
         return judge(records, base, change, threshold, results, as_json)
     if device is not None:

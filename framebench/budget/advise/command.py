@@ -27,9 +27,9 @@ from framebench.cli.shared import (
     parse_selector,
     say,
 )
-from framebench.engine import runner
 from framebench.models import spec
 from framebench.ranks.command import advise as advise_over_ranks
+from framebench.records import provenance
 from framebench.strategies.registry import SCENARIOS, find_strategy, list_strategies, list_used
 from framebench.strategies.strategy import FRAMEWORKS
 from framebench.suite import selectors
@@ -125,7 +125,7 @@ def advise(
         int | None,
         typer.Option(help="Predict strategies over this many ranks. The budget is per rank."),
     ] = None,
-    results: Results = runner.RESULTS,
+    results: Results = provenance.READABLE,
     every: Annotated[
         bool,
         typer.Option(

@@ -20,10 +20,11 @@ from pydantic import ValidationError
 
 from framebench.devices.plans.planned import Planned
 from framebench.engine import runner
+from framebench.records import provenance
 from framebench.records.store import BadRecord, read_bytes, write_atomically
 
 FOLDER, LOCK = "planned", ".planned.lock"
-PUBLISHED, OWN = runner.RESULTS, "own"
+PUBLISHED, OWN = provenance.PUBLISHED, "own"
 MOST_BYTES = 2**26  # of one file; a prediction has some 15 KiB
 
 
@@ -39,9 +40,12 @@ def file(results: Path, device: str, framework: str, version: str) -> Path:
 def choose_writable_folder(results: Path) -> Path:
     """Return the results folder that a user's predictions are written to.
 
-    It is `results` itself, or a folder inside it if `results` has the published predictions.
+    It is `results` itself, or one next to the published predictions if `results` has those. Into an
+    installed package nothing is written.
     """
-    return results / OWN if results.resolve() == PUBLISHED.resolve() else results
+    if results.resolve() != PUBLISHED.resolve():
+        return results
+    return results / OWN if provenance.CHECKOUT else runner.RESULTS / OWN
 
 
 def publish(results: Path, is_chosen: Callable[[Planned], bool]) -> list[Planned]:
