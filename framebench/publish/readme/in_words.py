@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,12 +16,16 @@ from framebench.analysis.answers import (
     select_comparable,
     select_with_price,
 )
+from framebench.analysis.batch_tables import DEPENDS
 from framebench.analysis.needs import format_whole_needs
 from framebench.analysis.results import Results
 from framebench.models import spec
 from framebench.publish.readme import backing, stands_out
 from framebench.strategies.registry import BASELINES
 from framebench.suite.case import DEFAULT_SIZE
+
+# what a strategy needs of its baseline by batch, by case without batch and kind of device
+SharesByBatch = dict[tuple[str, str], dict[int, float]]
 
 
 @dataclass(frozen=True)
@@ -60,10 +64,12 @@ def describe_training(
 ) -> Words:
     """Return a line for each workload, from rows as `framebench.load` gives them.
 
-    `tables` are those of all machines, whose times stand where this one has none.
+    `tables` are those of all machines, whose times, and shares at other batches, stand where this
+    one has none.
     """
     others = {name: other for name, other in (tables or {}).items() if name != machine}
     timed = find_timed(others)
+    shares = find_shares_by_batch([table, *others.values()])
     trained = table[(table["scenario"] == "train") & (table["size"] == DEFAULT_SIZE)]
     # language models, which most people ask about, come first
     workloads = [spec.load_workload(name) for name in spec.list_workloads()]
@@ -72,26 +78,67 @@ def describe_training(
     for workload in workloads:
         group = rows.select_shown(trained[trained["workload"] == workload.name])
         savings = rank_savings(select_comparable(group))
-        phrases = [describe_framework(framework, ranked, timed) for framework, ranked in savings]
+        phrases = []
+        for framework, ranked in savings:
+            phrases.append(describe_framework(framework, ranked, timed, shares))
         if phrases:
             batch = rows.find_usual_batch(group)
             lines.append(f"**{workload.title}**, training at batch {batch}. {' '.join(phrases)}")
     return Words(f"{machine}: in words", tuple(lines))
 
 
-def describe_framework(framework: str, ranked: list[Any], timed: dict[Any, Any]) -> str:
+def find_shares_by_batch(tables: Iterable[pd.DataFrame]) -> SharesByBatch:
+    """Return what cases need of their baselines by batch, from the first machine with several."""
+    shares: SharesByBatch = {}
+    for table in tables:
+        usable = table[table["usable"] & table["needs_ratio"].notna()]
+        by_case: SharesByBatch = {}
+        for row in rows.iterate_rows(usable):
+            by_batch = by_case.setdefault((remove_batch(row.case), row.device), {})
+            by_batch[row.batch] = row.needs_ratio
+        for key, by_batch in by_case.items():
+            if len(by_batch) > 1:
+                shares.setdefault(key, by_batch)
+    return shares
+
+
+def remove_batch(case: str) -> str:
+    """Return the name of a case without its batch."""
+    workload, framework, scenario, strategy, _, size = case.split("/")
+    return f"{workload}/{framework}/{scenario}/{strategy}/{size}"
+
+
+def describe_framework(
+    framework: str, ranked: list[Any], timed: dict[Any, Any], shares: SharesByBatch
+) -> str:
     """Return the least memory; where that was not timed, also the least of what was."""
     if not ranked:
         return f"{framework}: no strategy saves memory."
-    needs = [describe_needs(row, timed) for row in select_with_price(ranked)]
+    needs = [describe_needs(row, timed, shares) for row in select_with_price(ranked)]
     return f"{framework} needs {', or '.join(needs)}."
 
 
-def describe_needs(row: Any, timed: dict[Any, Any]) -> str:
+def describe_needs(row: Any, timed: dict[Any, Any], shares: SharesByBatch) -> str:
     """Return what a strategy needs, its share of what the baseline needs, and its cost."""
     share = f"{row.needs_ratio:.0%} of `{BASELINES[row.scenario]}`"
     price = describe_cost(row)
     if pd.isna(row.time_ratio) and (row.case, row.device) in timed:
         machine, other = timed[row.case, row.device]
         price = f"{describe_cost(other)} on `{machine}`"
-    return f"{format_whole_needs(row.needs_bytes)} MiB with `{row.strategy}` ({share}, {price})"
+    by_batch = shares.get((remove_batch(row.case), row.device), {})
+    dependence = describe_dependence(row.needs_ratio, by_batch)
+    return (
+        f"{format_whole_needs(row.needs_bytes)} MiB with `{row.strategy}` ({share}, {price}"
+        f"{dependence})"
+    )
+
+
+def describe_dependence(share: float, by_batch: Mapping[int, float]) -> str:
+    """Return the share at the batch where it differs most, if by more than five points."""
+    largest_change = DEPENDS
+    text = ""
+    for batch, other_share in by_batch.items():
+        if abs(other_share - share) > largest_change:
+            largest_change = abs(other_share - share)
+            text = f"; {other_share:.0%} at batch {batch}"
+    return text

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 
 from framebench.analysis import frames
 from framebench.publish.readme.in_words import describe_training
@@ -65,3 +66,22 @@ def test_missing_times_come_from_another_machine_of_the_same_kind() -> None:
     assert line.endswith("(50% of `fp32`, 1.20 x the time).")
     (line,) = describe_training(mine, "m", {"n": other.assign(device="gpu")}).lines
     assert "not timed" in line, "a device of another kind says nothing"
+
+
+def test_a_share_that_depends_on_the_batch_is_said_with_the_batch_where_it_differs_most() -> None:
+    """By the records of this machine, or else of another of the same kind."""
+    mine = frames.make_frame(
+        blocks([(FP32, steady(1.0)), (ACCUMULATE, steady(1.1))], peaks=sizes(200, 100))
+    )
+    records = []
+    for batch, peak in ((4, 100), (8, 96), (16, 60)):
+        arms = [(replace(case, batch=batch), steady(1.0)) for case in (FP32, ACCUMULATE)]
+        records += blocks(arms, peaks=sizes(200, peak))
+    other = frames.make_frame(records)
+    tables = {"m": mine, "n": other}
+    (line,) = describe_training(mine, "m", tables).lines
+    assert line.endswith("(50% of `fp32`, 1.10 x the time; 30% at batch 16).")
+    (line,) = describe_training(mine, "m", {"n": other.query("batch < 16")}).lines
+    assert line.endswith("(50% of `fp32`, 1.10 x the time)."), "two points are no dependence"
+    (line,) = describe_training(mine, "m", {"n": other.assign(device="gpu")}).lines
+    assert line.endswith("(50% of `fp32`, 1.10 x the time).")
