@@ -11,7 +11,6 @@ import pandas as pd
 import seaborn as sns
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.ticker import PercentFormatter
 
 from framebench.analysis import rows
 from framebench.analysis.figures import FigureRequest, page
@@ -36,7 +35,7 @@ NOTE = (
     "of the baseline in both frameworks."
 )
 RELEASES_NOTE = (
-    "Planned by each release's own compiler, not measured. 100 %: the oldest release drawn that "
+    "Planned by each release's own compiler, not measured. 0 %: the oldest release drawn that "
     "has a plan of the case."
 )
 
@@ -151,22 +150,29 @@ def draw_plans(df: pd.DataFrame) -> Figure | None:
         return None
     share = drawn["used_bytes"] / drawn.groupby("case")["used_bytes"].transform("first")
     releases = list(drawn["framework_version"].unique())
-    release = drawn["framework_version"].cat.remove_unused_categories()
-    figure, axes = plt.subplots(figsize=(6.4, 3.0))
-    sns.lineplot(
-        drawn.assign(share=share, release=release),
+    # a case is of one strategy, and its line is not the mean of several batches
+    grid = sns.relplot(
+        drawn.assign(
+            change=100 * (share - 1),
+            release=drawn["framework_version"].cat.remove_unused_categories(),
+        ),
+        kind="line",
+        marker="o",
         x="release",
-        y="share",
-        hue="case",
-        style="case",
-        markers=True,
-        dashes=False,
-        ax=axes,
+        y="change",
+        hue="strategy",
+        units="case",
+        estimator=None,
+        col="workload",
+        palette="colorblind",
+        height=2.6,
+        aspect=0.95,
     )
-    axes.set(xlabel="release of JAX", ylabel="plan / the oldest's")
-    axes.yaxis.set_major_formatter(PercentFormatter(1, decimals=1))
-    axes.legend(title=None, loc="upper left", bbox_to_anchor=(1.0, 1.0))
-    figure.tight_layout()
+    grid.set_titles("{col_name}").set_axis_labels("release of JAX", "against the oldest's plan, %")
+    grid.refline(y=0, color="0.75", linewidth=0.8, linestyle="-")
+    grid.tick_params(axis="x", rotation=60)
+    grid.tight_layout()
+    figure = grid.figure
     device = find(drawn["device"].iloc[0]).title
     title = (
         f"JAX {releases[0]} to {releases[-1]}: plans for one {device} differ by "

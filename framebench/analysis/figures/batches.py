@@ -98,9 +98,15 @@ def draw_savings(df: pd.DataFrame) -> Figure | None:
         axes.set_xticks(sorted(compared["batch"].unique()))
         axes.xaxis.set_major_formatter(page.PLAIN)
         axes.xaxis.set_minor_locator(NullLocator())
-        axes.set_ylim(bottom=0)
         axes.set_title(f"{framework}: {QUANTITIES[quantity]}")
     grid.set_axis_labels("batch", "over the baseline's")
+    for row_axes in grid.axes:
+        highest = row_axes[0].get_ylim()[1]
+        row_axes[0].set_ylim(0, 1.05 * highest)  # no mark lies on the edge
+    for (_, framework), axes in grid.axes_dict.items():
+        if ("relative_throughput", framework) not in drawn:
+            axes.tick_params(labelbottom=True)  # nothing below it has the batches
+            axes.set_xlabel("batch")
     grid.tight_layout()
     notes = (
         f"Size {df['size'].iloc[0]}. The baseline is the line at 1: that of the same "
@@ -139,8 +145,11 @@ def make_panels(measured: pd.DataFrame) -> pd.DataFrame:
     speed = measured.assign(
         value=measured["throughput"],
         panel=f"throughput, {measured['unit'].iloc[0]} / s",
-    )
-    return pd.concat([memory.dropna(subset="value"), speed.dropna(subset="value")])
+    ).dropna(subset="value")
+    timed_batches = speed.groupby("framework", observed=True)["batch"].nunique()
+    if not (timed_batches > 1).any():  # single points say nothing about batches
+        speed = speed.iloc[:0]
+    return pd.concat([memory.dropna(subset="value"), speed])
 
 
 def has_several_batches(group: pd.DataFrame) -> bool:

@@ -40,6 +40,7 @@ def draw_pareto(df: pd.DataFrame) -> Figure | None:
     points = drop_lone_baselines(rated[rated["relative_peak"] < BEYOND])
     if points.empty:
         return None
+    panels = points["framework"].nunique()
     grid = sns.relplot(
         points[~points["baseline"]],
         x="relative_peak",
@@ -51,7 +52,7 @@ def draw_pareto(df: pd.DataFrame) -> Figure | None:
         palette=page.COLOURS,
         markers=page.MARKERS,
         s=55,
-        height=3.4,
+        height=3.4 if panels == 1 else 2.6,  # three fit the width of a printed page
         aspect=1.05,
     )
     grid.refline(x=1, y=1, color="0.75", linewidth=0.8, linestyle="-")
@@ -79,7 +80,7 @@ def draw_pareto(df: pd.DataFrame) -> Figure | None:
         )
         name_front(axes, find_front(mine))
     return page.explain_figure(
-        grid.figure, make_title(group), rows.make_footer(group, *make_notes(group, rated))
+        grid.figure, make_title(points), rows.make_footer(group, *make_notes(group, rated))
     )
 
 
@@ -168,20 +169,22 @@ def place_names(axes: Axes, texts: list[Text]) -> None:
         texts,
         objects=axes.collections[0],
         ax=axes,
-        iter_lim=300,
-        expand=(1.1, 1.5),
+        iter_lim=1000,
+        expand=(1.2, 1.6),
+        force_text=(0.3, 0.6),
         arrowprops=LEADER,
     )
 
 
-def make_title(group: pd.DataFrame) -> str:
-    """Return the least memory of each framework's proven strategies, and what it costs."""
+def make_title(points: pd.DataFrame) -> str:
+    """Return the least memory of what is drawn of each framework, and what it costs."""
     parts = []
-    for framework, ranked in rank_savings(select_comparable(group), "relative_peak"):
+    for framework, ranked in rank_savings(select_comparable(points), "relative_peak"):
         if ranked:
             least = ranked[0]
             price = f"{rows.format_times(least.relative_peak)} the peak, {describe_cost(least)}"
             parts.append(f"{framework} {least.strategy} ({price})")
-        else:
-            parts.append(f"{framework} none")
-    return f"{rows.name_scenario(group)}, lowest peak: {rows.join_words(parts)}"
+    head = rows.name_scenario(points)
+    if not parts:
+        return f"{head}: nothing that was timed takes less than the baseline"
+    return f"{head}, lowest peak of what was timed: {rows.join_words(parts)}"

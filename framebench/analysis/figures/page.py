@@ -24,6 +24,7 @@ R = TypeVar("R")
 # seaborn's `colorblind`; a framework has the same colour in every figure
 COLOURS = {"torch": "#d55e00", "jax": "#0173b2", "jittor": "#029e73"}
 COLOURS |= {name: COLOURS[framework] for framework, name in NAMES.items()}
+FRAMEWORK_MARKERS = {"PyTorch": "o", "JAX": "X", "Jittor": "s"}
 # a marker for each axis of the catalog that people ask for most; the others share one
 OTHER = "other settings"
 MARKERS = {

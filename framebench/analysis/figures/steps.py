@@ -38,14 +38,14 @@ def draw_first_steps(df: pd.DataFrame) -> Figure | None:
         hue="framework",
         style="framework",
         palette=page.COLOURS,
+        markers=page.FRAMEWORK_MARKERS,
         s=45,
         height=height,
         aspect=7.0 / height,
     )
-    grid.set(
-        xscale="log", xlabel="first step, seconds", ylabel="", ylim=(len(strategies) - 0.4, -0.6)
-    )
-    grid.ax.xaxis.set_major_formatter(page.PLAIN)
+    grid.set(xlabel="first step, seconds", ylabel="", ylim=(len(strategies) - 0.4, -0.6))
+    seconds = measured["first_step_s"]
+    page.set_logarithmic(grid.ax.xaxis, seconds.min(), seconds.max())
     note = f"{FIRST_NOTE} {rows.describe_batches(measured)}"
     return page.explain_figure(
         grid.figure, make_first_steps_title(measured), rows.make_footer(group, note)
@@ -85,7 +85,9 @@ def draw_shares(df: pd.DataFrame) -> Figure | None:
     lossy = group[group["place"].isin(group["place"][is_worth])]
     if lossy.empty:
         return None
-    long = lossy[lossy["usable"]].melt(["place", "framework"], columns, "what", "share")
+    largest = lossy[columns].max()
+    drawn = list(largest[largest > WORTH].index)  # a panel without bars says nothing
+    long = lossy[lossy["usable"]].melt(["place", "framework"], drawn, "what", "share")
     height = 0.9 + 0.3 * lossy["place"].nunique()
     grid = sns.catplot(
         long.assign(what=long["what"].map(SHARES), percent=100 * long["share"]),
