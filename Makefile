@@ -124,10 +124,11 @@ report: $(MEASURES)
 	$(MAKE) site
 
 # The notebooks' executed form
-NOTEBOOKS := $(filter-out versions,$(basename $(notdir $(wildcard analysis/notebooks/*.py))))
+NOTEBOOKS := $(filter-out versions comparison,$(basename $(notdir $(wildcard analysis/notebooks/*.py))))
 notebooks: $(READY)
 	$(BIN)/framebench report $(foreach name,$(NOTEBOOKS),--notebooks $(name)) --machine $(WIDEST)
 	$(BIN)/framebench report --notebooks versions --machine $(UPGRADED)
+	$(BIN)/framebench report --notebooks comparison --machine $(BATCHED)
 
 # The same to be tried out: JupyterLab, installed beside the rest when it is first asked for
 jupyter: $(READY)

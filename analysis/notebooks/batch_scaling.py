@@ -23,9 +23,8 @@ import seaborn as sns
 from IPython.display import Markdown, display
 
 import framebench
-from framebench.analysis.figures import COLOURS
-from framebench.budget.max_batch.figure import draw_largest, read_searches
 
+COLOURS = {"torch": "#d55e00", "jax": "#0173b2", "jittor": "#029e73"}
 df = framebench.load()
 sns.set_theme(style="whitegrid")
 base = df.query("usable and baseline and scenario in ('train', 'eval')")
@@ -80,14 +79,3 @@ for axes in grid.axes.flat:
     axes.yaxis.set_major_formatter("{x:,.0f}")
 grid.set_axis_labels("batch", "peak by host.rss, MiB")
 sns.despine()
-
-# %% [markdown]
-# ## The largest batch under a cap
-#
-# Searched by `framebench max-batch`, under a limit that the kernel enforces.
-
-# %%
-search_rows = read_searches(framebench.folder(), df["machine"].iloc[0])
-draw_largest(search_rows.query("workload == 'transformer'")) if len(search_rows) else (
-    "nothing was searched on this machine"
-)

@@ -23,16 +23,12 @@ import seaborn as sns
 from IPython.display import Markdown, display
 
 import framebench
-from framebench.analysis.results import Results
-from framebench.claims.ledger import ledger
-from framebench.claims.rule import FAILED
 
-df = framebench.load()
+# measured, and less than what is claimed
+FAILED = ["smaller than claimed", "opposite", "no effect", "smaller or none"]
 sns.set_theme(style="whitegrid")
 pd.options.display.max_colwidth = None
-claims = pd.DataFrame(ledger(Results(framebench.folder()), df["machine"].iloc[0])).set_index(
-    ["id", "part"]
-)
+claims = framebench.ledger().set_index(["id", "part"])
 counts = pd.crosstab(claims["source"], claims["verdict"])
 counts
 

@@ -24,9 +24,8 @@ import seaborn as sns
 from IPython.display import Markdown, display
 
 import framebench
-from framebench.analysis.figures import COLOURS
-from framebench.devices.figure import draw_savings
 
+COLOURS = {"torch": "#d55e00", "jax": "#0173b2"}
 df = framebench.planned()
 df = df[df["pinned"] & (df["ranks"] == 1)]
 sns.set_theme(style="whitegrid")
@@ -112,9 +111,3 @@ grid.set_titles("{col_name}")
 for axes in grid.axes.flat:
     for memory in df["device_bytes"].unique() / 2**20:
         axes.axhline(memory, color="0.6", linewidth=0.8)
-
-# %% [markdown]
-# ## Every strategy of the Transformer
-
-# %%
-draw_savings(base.query("workload == 'transformer' and size == 'full'"))

@@ -23,9 +23,9 @@ import seaborn as sns
 from IPython.display import Markdown, display
 
 import framebench
-from framebench.analysis.figures import COLOURS, draw_pareto
-from framebench.strategies.strategy import FRAMEWORKS
 
+COLOURS = {"torch": "#d55e00", "jax": "#0173b2", "jittor": "#029e73"}
+FRAMEWORKS = list(COLOURS)
 df = framebench.load()
 sns.set_theme(style="whitegrid")
 train = df.query(
@@ -83,13 +83,3 @@ grid = sns.catplot(
 sns.scatterplot(often, x="peak", y="strategy", marker="|", s=160, color="black", ax=grid.ax)
 grid.refline(x=1).set_axis_labels("peak memory / baseline's", "")
 sns.despine()
-
-# %% [markdown]
-# ## And what it costs
-#
-# Up and left is better. The line is the front: for a given peak nothing above it was measured.
-# Across the panels only shapes may be compared, as each framework has a baseline and an instrument
-# of its own.
-
-# %%
-draw_pareto(df.query("workload == 'transformer' and scenario == 'train'"))

@@ -18,14 +18,14 @@
 # line of code.
 
 # %%
+import matplotlib.pyplot as plt
 import seaborn as sns
 from IPython.display import Markdown, display
 
 import framebench
-from framebench.analysis.figures import COLOURS
-from framebench.analysis.figures.strategies import draw_heat_map
-from framebench.strategies.strategy import FRAMEWORKS
 
+COLOURS = {"torch": "#d55e00", "jax": "#0173b2", "jittor": "#029e73"}
+FRAMEWORKS = list(COLOURS)
 df = framebench.load()
 sns.set_theme(style="whitegrid")
 kinds = {
@@ -79,4 +79,12 @@ sns.despine()
 # The baseline is evaluation without gradients, so a ratio above 1 is what carelessness costs.
 
 # %%
-draw_heat_map(df.query("workload == 'transformer' and scenario == 'eval'"))
+evaluation = df.query("scenario == 'eval' and usable and base_batch and not only_for_claims")
+table = evaluation.pivot_table(
+    "relative_peak", index="strategy", columns=["workload", "framework"], observed=True
+)
+table = table.loc[table.median(axis=1).sort_values().index]
+figure, axes = plt.subplots(figsize=(8, 0.35 * len(table) + 1.5))
+sns.heatmap(table, annot=True, fmt=".2f", cmap="vlag", center=1, vmax=3, ax=axes)
+axes.set(xlabel="", ylabel="")
+figure.tight_layout()

@@ -18,31 +18,20 @@
 # (framebench/versions/judge.py).
 
 # %%
-from itertools import pairwise
-
 import pandas as pd
 import seaborn as sns
 from IPython.display import Markdown, display
 
 import framebench
-from framebench.analysis.results import Results
-from framebench.versions import judge as versions
 
 df = framebench.load(versions="all")
 sns.set_theme(style="whitegrid")
-df.groupby(["framework", "framework_version"]).agg(
+df.groupby(["framework", "framework_version"], observed=True).agg(
     cases=("case", "size"), usable=("usable", "sum"), last=("measured_at", "max")
 )
 
 # %%
-records = Results(framebench.folder()).get_records(df["machine"].iloc[0])
-found = [
-    row
-    for framework, group in df.groupby("framework")
-    for old, new in pairwise(versions.sort_versions(group["framework_version"].dropna()))
-    for row in versions.compare_versions(records, f"{framework}=={old}", f"{framework}=={new}")
-]
-judged = pd.DataFrame(found, columns=versions.QuantityComparison._fields)
+judged = framebench.releases()
 pd.crosstab([judged["change"], judged["quantity"]], judged["verdict"])
 
 # %% [markdown]
@@ -51,10 +40,8 @@ pd.crosstab([judged["change"], judged["quantity"]], judged["verdict"])
 # Above 1 is worse: more memory, or more time.
 
 # %%
-counts = judged["verdict"].value_counts()
-worse, better = (
-    judged[judged["verdict"] == verdict] for verdict in (versions.REGRESSION, versions.IMPROVEMENT)
-)
+worse = judged[judged["verdict"] == "regression"]
+better = judged[judged["verdict"] == "improvement"]
 finding = (
     f"Of {len(judged)} comparisons of two versions {len(worse)} show a regression and "
     f"{len(better)} an improvement; the others "
@@ -62,18 +49,15 @@ finding = (
 )
 display(Markdown(f"**{finding}**"))
 
+rated = judged.dropna(subset="ratio")
 grid = sns.catplot(
-    judged.dropna(subset="ratio"),
+    rated,
     kind="strip",
     jitter=False,
     x="ratio",
     y="change",
     hue="verdict",
-    hue_order=[
-        verdict
-        for verdict in versions.VERDICTS
-        if verdict in set(judged.dropna(subset="ratio")["verdict"])
-    ],
+    hue_order=sorted(rated["verdict"].unique()),
     col="quantity",
     sharex=False,
     palette="colorblind",

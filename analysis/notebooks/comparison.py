@@ -1,0 +1,223 @@
+# ---
+# jupyter:
+#   jupytext:
+#     text_representation:
+#       extension: .py
+#       format_name: percent
+#   kernelspec:
+#     display_name: Python 3
+#     language: python
+#     name: python3
+# ---
+
+# %% [markdown]
+# # Six plots of a comparison
+#
+# Peak by strategy, throughput against batch, memory against speed, releases over time, a map of
+# savings, and everything relative to the baseline: each from `framebench.load()` by pandas and
+# seaborn alone. A plot that these records cannot fill says what to measure.
+
+# %%
+import matplotlib.pyplot as plt
+import seaborn as sns
+from IPython.display import Markdown, display
+
+import framebench
+
+df = framebench.load()
+size = "cpu" if (df["size"] == "cpu").any() else df["size"].mode()[0]
+df = df[df["usable"] & df["same_mathematics"] & (df["size"] == size)]
+training = df[(df["scenario"] == "train") & df["kind"].isin(["baseline", "memory", "speed"])]
+training = training.assign(MiB=training["shared_bytes"] / 2**20)
+at_base = training[training["base_batch"]]
+
+sns.set_theme(style="whitegrid")
+COLOURS = {"torch": "#d55e00", "jax": "#0173b2", "jittor": "#029e73"}
+FRAMEWORKS = [name for name in COLOURS if name in set(training["framework"])]
+PLACE = f"{df['machine'].iloc[0]}, {df['device'].iloc[0]}, size {size}"
+display(Markdown(f"{len(training)} cases of training on {PLACE}."))
+
+# %% [markdown]
+# ## 1. Peak by strategy
+#
+# At the base batch, by the instrument that reads all frameworks alike. Shown are the strategies
+# that were measured for most workloads and frameworks, the lowest first.
+
+# %%
+measured = at_base.groupby("strategy")["case"].count()
+common = at_base[at_base["strategy"].isin(measured[measured >= measured.max() / 2].index)]
+order = common.groupby("strategy")["relative_peak"].median().sort_values().index
+grid = sns.catplot(
+    common,
+    kind="strip",
+    jitter=False,
+    x="MiB",
+    y="strategy",
+    order=order,
+    hue="framework",
+    hue_order=FRAMEWORKS,
+    palette=COLOURS,
+    col="workload",
+    sharex=False,
+    height=4,
+    aspect=0.8,
+)
+grid.set_titles("{col_name}").set_axis_labels("peak, MiB", "")
+for axes in grid.axes.flat:
+    axes.set_xlim(left=0)
+
+# %% [markdown]
+# ## 2. Throughput against batch
+
+# %%
+timed = training[training["throughput"].notna()]
+series = timed.groupby(["workload", "framework", "strategy"])["batch"]
+timed = timed[series.transform("nunique") > 1]
+if timed.empty:
+    display(Markdown(f"No strategy was timed at two batches on {PLACE}: framebench run, matrix."))
+else:
+    grid = sns.relplot(
+        timed,
+        kind="line",
+        marker="o",
+        x="batch",
+        y="throughput",
+        hue="strategy",
+        style="framework",
+        col="workload",
+        palette="colorblind",
+        facet_kws={"sharex": False, "sharey": False},
+        height=3.6,
+        aspect=0.9,
+    )
+    grid.set_titles("{col_name}")
+    for workload, axes in grid.axes_dict.items():
+        batches = sorted(timed.loc[timed["workload"] == workload, "batch"].unique())
+        axes.set_xscale("log", base=2)
+        axes.set_xticks(batches, batches)
+        axes.set_ylim(bottom=0)
+        unit = timed.loc[timed["workload"] == workload, "unit"].iloc[0]
+        axes.set_ylabel(f"{unit} per second")
+    grid.tight_layout()
+    sns.move_legend(grid, "center left", bbox_to_anchor=(1, 0.5))
+
+# %% [markdown]
+# ## 3. Memory against speed
+#
+# Left and up is better. The line joins the strategies that no other beats in both (Pareto).
+
+# %%
+rated = at_base.dropna(subset=["relative_peak", "relative_throughput"])
+rated = rated[~rated["baseline"]]
+if rated.empty:
+    display(Markdown(f"No strategy was timed next to its baseline on {PLACE}."))
+else:
+    grid = sns.relplot(
+        rated,
+        x="relative_peak",
+        y="relative_throughput",
+        hue="framework",
+        hue_order=FRAMEWORKS,
+        palette=COLOURS,
+        col="workload",
+        height=3.6,
+        aspect=0.9,
+    )
+    grid.set_titles("{col_name}").refline(x=1, y=1)
+    grid.set_axis_labels("peak / baseline's", "throughput / baseline's")
+    for (workload, framework), group in rated.groupby(["workload", "framework"]):
+        ranked = group.sort_values("relative_peak")
+        front = ranked[ranked["relative_throughput"] == ranked["relative_throughput"].cummax()]
+        axes = grid.axes_dict[workload]
+        axes.plot(
+            front["relative_peak"],
+            front["relative_throughput"],
+            drawstyle="steps-post",
+            color=COLOURS[framework],
+            linewidth=1,
+        )
+
+# %% [markdown]
+# ## 4. Releases over time
+#
+# What the compiler of each release plans for an H100, relative to the oldest of them. Plans are
+# not measured, and have no noise. The releases that were measured are in the notebook `versions`.
+
+# %%
+plans = framebench.planned()
+plans = plans[
+    (plans["device"] == "h100-80gb") & plans["used_bytes"].notna() & (plans["ranks"] == 1)
+]
+releases = plans.groupby("case")["framework_version"].transform("nunique")
+plans = plans[releases >= 3].sort_values("framework_version")
+if plans.empty:
+    display(Markdown("No case was planned in three releases: framebench versions run --device."))
+else:
+    oldest = plans.groupby("case")["used_bytes"].transform("first")
+    grid = sns.relplot(
+        plans.assign(change=100 * (plans["used_bytes"] / oldest - 1)),
+        kind="line",
+        marker="o",
+        x="framework_version",
+        y="change",
+        hue="strategy",
+        units="case",
+        estimator=None,
+        col="workload",
+        palette="colorblind",
+        height=3.6,
+        aspect=1.1,
+    )
+    grid.set_titles("{col_name}").refline(y=0)
+    grid.set_axis_labels("release", "plan against the oldest, %")
+    grid.tick_params(axis="x", rotation=45)
+
+# %% [markdown]
+# ## 5. A map of savings
+#
+# The peak relative to the baseline's, at the base batch. An empty place was not measured.
+
+# %%
+table = common[~common["baseline"]].pivot_table(
+    "relative_peak", index="strategy", columns=["workload", "framework"]
+)
+table = table.loc[table.median(axis=1).sort_values().index]
+figure, axes = plt.subplots(figsize=(9, 0.4 * len(table) + 1.5))
+sns.heatmap(
+    table, annot=True, fmt=".2f", cmap="vlag", center=1, vmax=1.5, cbar_kws={"label": "peak"}
+)
+axes.set(xlabel="", ylabel="")
+figure.tight_layout()
+
+# %% [markdown]
+# ## 6. Relative to the baseline
+#
+# The same strategies by batch, each against the baseline of the same batch: what a strategy saves
+# is no constant.
+
+# %%
+series = training.groupby(["workload", "framework", "strategy"])["batch"]
+by_batch = training[(series.transform("nunique") > 1) & ~training["baseline"]]
+if by_batch.empty:
+    display(Markdown(f"No strategy was measured at two batches on {PLACE}."))
+else:
+    grid = sns.relplot(
+        by_batch,
+        kind="line",
+        marker="o",
+        x="batch",
+        y="relative_peak",
+        hue="strategy",
+        style="framework",
+        col="workload",
+        palette="colorblind",
+        facet_kws={"sharex": False},
+        height=3.6,
+        aspect=0.9,
+    )
+    grid.set_titles("{col_name}").refline(y=1)
+    grid.set_axis_labels("batch", "peak / baseline's")
+    for workload, axes in grid.axes_dict.items():
+        batches = sorted(by_batch.loc[by_batch["workload"] == workload, "batch"].unique())
+        axes.set_xscale("log", base=2)
+        axes.set_xticks(batches, batches)
