@@ -120,6 +120,7 @@ report: $(MEASURES)
 	$(BIN)/framebench report $(foreach file,README.md $(wildcard docs/*.md),--docs $(file)) --to results/tables > /dev/null
 	$(BIN)/framebench report --figures all --machine $(WIDEST)
 	$(BIN)/framebench report --figures 'memory-speed-*-train' --machine $(SHOWN)
+	$(BIN)/framebench report --figures 'pareto-*' --machine $(SHOWN)
 	$(BIN)/framebench report --figures 'savings-*' --machine $(BATCHED)
 	$(MAKE) site
 

@@ -106,7 +106,7 @@ def draw_savings(df: pd.DataFrame) -> Figure | None:
     for (_, framework), axes in grid.axes_dict.items():
         if ("relative_throughput", framework) not in drawn:
             axes.tick_params(labelbottom=True)  # nothing below it has the batches
-            axes.set_xlabel("batch")
+            axes.set_xlabel("batch", visible=True)
     grid.tight_layout()
     notes = (
         f"Size {df['size'].iloc[0]}. The baseline is the line at 1: that of the same "

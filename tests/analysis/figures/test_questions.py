@@ -62,6 +62,13 @@ def test_peaks_of_two_instruments_have_two_panels() -> None:
     ]
 
 
+def test_throughput_at_one_batch_is_no_curve() -> None:
+    untimed = made("fp32", 512, batch=8).model_copy(update={"step_s": [], "turns": None})
+    assert list_titles(draw_curves(frame(made("fp32", 256, batch=4), untimed))) == [
+        "peak memory by host.rss, MiB"
+    ]
+
+
 def test_parts_sum_to_the_peak_and_the_tick_is_there() -> None:
     table = frame(made("fp32", 400), lost("checkpoint"), made("checkpoint", 300, framework="jax"))
     axes = panels(draw_parts(table))[0]
@@ -203,6 +210,16 @@ def test_an_undecided_ratio_is_drawn_with_its_interval(undecided: pd.DataFrame) 
     assert low < speed < high
     assert f"checkpoint (0.45x the peak, {1 / high:.2f} to {1 / low:.2f} x the time)" in title
     assert "times without an interval: PyTorch no_donate." in footer
+
+
+def test_a_title_names_nothing_that_is_not_drawn(undecided: pd.DataFrame) -> None:
+    """The least peak is that of `no_donate`, say, which was not timed."""
+    least = undecided.assign(
+        relative_peak=undecided["relative_peak"].mask(undecided["strategy"] == "no_donate", 0.1)
+    )
+    title, _ = texts(figures.draw_pareto(least))
+    assert "no_donate" not in title
+    assert "not timed" not in title
 
 
 def test_no_rows_give_the_support_matrix_alone() -> None:
