@@ -23,7 +23,7 @@ from tests.processes import ROOT
 
 def test_the_matrix(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(
-        measuring.releases, "listed", lambda framework: ["0.9.1", "0.9.2", "0.10.2"]
+        measuring.releases, "list_releases", lambda framework: ["0.9.1", "0.9.2", "0.10.2"]
     )
     assert measuring.choose_versions("jax") == ["0.9.2", "0.10.2"], (
         "oldest first, by version and not by letter"
