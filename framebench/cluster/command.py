@@ -183,7 +183,9 @@ def run_on_gpus(request: RunRequest, cases: list[Case], results: Path) -> list[s
     return collect_nodes(planned, unfinished, results)
 
 
-def collect_nodes(planned: list[RunRequest], unfinished: list[RunRequest], results: Path) -> list[str]:
+def collect_nodes(
+    planned: list[RunRequest], unfinished: list[RunRequest], results: Path
+) -> list[str]:
     """Add the records of all machines below a results folder to it, and say what is not done.
 
     Returns the status of each record that was added, and `crashed` for what was not.
