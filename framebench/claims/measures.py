@@ -121,8 +121,8 @@ def compute_exponent(ratio: Effect, batches: float) -> Effect:
     return Effect(*(math.log(end) / math.log(batches) for end in ratio))
 
 
-def find_steepest(batches: Sequence[int], estimates: Sequence[Estimate]) -> Effect:
-    """Return the largest exponent of growth between successive batches.
+def list_exponents(batches: Sequence[int], estimates: Sequence[Estimate]) -> list[Effect]:
+    """Return the exponents of growth between each batch and the next, the smallest first.
 
     Where growth is no power law, the two ends of a sweep would hide it.
     """
@@ -131,7 +131,17 @@ def find_steepest(batches: Sequence[int], estimates: Sequence[Estimate]) -> Effe
         if min(first.low, last.low) <= 0:
             raise NoNumber("what grows is not positive at every batch")
         steps.append(compute_exponent(divide(first, last), large / small))
-    return max(steps, key=lambda step: step.value)
+    return sorted(steps, key=lambda step: step.value)
+
+
+def find_steepest(batches: Sequence[int], estimates: Sequence[Estimate]) -> Effect:
+    """Return the largest exponent of growth between successive batches."""
+    return list_exponents(batches, estimates)[-1]
+
+
+def find_flattest(batches: Sequence[int], estimates: Sequence[Estimate]) -> Effect:
+    """Return the smallest exponent of growth between successive batches."""
+    return list_exponents(batches, estimates)[0]
 
 
 def find_smallest_step(batches: Sequence[int], estimates: Sequence[Estimate]) -> Effect:
@@ -165,6 +175,7 @@ OPERATIONS = {
 # of a case at every declared batch
 SWEEPS = {
     "steepest": Operation("Steepest", "number", find_steepest),
+    "flattest": Operation("Flattest", "number", find_flattest),
     "smallest step": Operation("SmallestStep", "change", find_smallest_step),
     "fall": Operation("Fall", "points", find_fall),
 }

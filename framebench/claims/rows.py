@@ -68,6 +68,7 @@ class Row(BaseModel):
         "apart",
         "difference",
         "steepest",
+        "flattest",
         "smallest step",
         "fall",
         "planned",

@@ -23,7 +23,8 @@ SHARES = {0.01, 0.02, 0.05, BYTES, SECONDS}
 
 # how the claimed effect begins -> its direction
 SIGNS = {
-    r"-\d|less|fewer|half|faster|no saving|no buffer|same gradient|it trains|the test goes on": -1,
+    r"it may: slower|-\d|less|fewer|half|faster|no saving|no buffer": -1,
+    r"same gradient|it trains|the test goes on": -1,
     r"more|slower|larger|grows|wrong|x \d|1 for 4": 1,
     r"a graph|they change|it (can|is shown|runs|prints)": 1,
 }
