@@ -6,6 +6,8 @@ Standard library only, as planners use it.
 from __future__ import annotations
 
 import json
+import re
+import signal
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Literal
@@ -13,6 +15,11 @@ from typing import Literal
 # refused: the compiler says that it cannot fit. not planned: nothing can tell, and trying again
 # gives the same answer. failed: what was not foreseen, or ran out of time; tried again when asked
 # for again
+# in `flags`: whether cuDNN was asked for the workspaces of a simulation's convolutions
+CONVOLUTIONS = "convolutions"
+ASKED = "workspaces asked of cuDNN"
+NOT_ASKED = "workspaces not known"
+
 Outcome = Literal["planned", "refused", "not planned", "failed"]
 
 
@@ -57,3 +64,21 @@ def parse_answer(printed: str) -> Answer:
         return Answer(**json.loads(lines[-1]))
     except (IndexError, TypeError) as error:
         raise ValueError("the last line is no answer") from error
+
+
+def describe_end(code: int, errors: str) -> str:
+    """Return why a planner ended without an answer: by its exit code and what it printed."""
+    if code == -signal.SIGKILL:
+        return "the planner was killed: this machine ran out of memory, or somebody ended it"
+    return f"the planner ended with {code}: {shorten_error(errors)}"
+
+
+def shorten_error(text: str) -> str:
+    """Return the line that names the last exception, or else the last one: messages of PyTorch's go
+    on for pages.
+    """
+    lines = [line.rstrip() for line in text.splitlines() if line.strip()]
+    named = [
+        line for line in lines if re.match(r"[\w.]+(Error|Exception|Exit|Fault|Interrupt): ", line)
+    ]
+    return (named or lines or ["it said nothing"])[-1].strip()[:500]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import os
 import signal
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -16,10 +17,11 @@ from pydantic import ValidationError
 
 from framebench.devices.catalog import Device, find
 from framebench.devices.plans import process, store
-from framebench.devices.plans.answer import Answer
+from framebench.devices.plans.answer import Answer, shorten_error
 from framebench.devices.plans.naming import cases_of
 from framebench.devices.plans.planned import Origin, Planned, Source
 from framebench.devices.plans.version import PLANNER_VERSION, is_current
+from framebench.devices.simulation import cudnn
 from framebench.engine import environments, releases
 from framebench.engine.children import CHILDREN
 from framebench.engine.environments import Environment, Say, SetupError
@@ -30,7 +32,11 @@ from framebench.suite.case import Case, UnknownCase
 
 AT_ONCE = 2  # planners: each keeps one or two cores busy and takes up to 3 GB
 # environments of their own
-PACKAGES = {("jax", "gpu"): "jax-cuda", ("jax", "tpu"): "jax-tpu", ("torch", "gpu"): "torch-cudnn"}
+PACKAGES = {
+    ("jax", "gpu"): "jax-cuda",
+    ("jax", "tpu"): "jax-tpu",
+    ("torch", "gpu"): process.WITH_CUDNN,
+}
 PLUGINS = ("jax-cuda13-plugin", "jax-cuda13-pjrt")  # released together with JAX
 # of any release of JAX as it is pinned for the current one
 ASSEMBLER = ("nvidia-cuda-nvcc", "nvidia-nvvm")
@@ -58,14 +64,9 @@ def ensure_environment(framework: str, device: Device, version: str, say: Say) -
     """Return the environment that predicts, built now if it is not there. Raises SetupError."""
     package = PACKAGES.get((framework, device.kind), "")
     if version == find_pinned_version(framework):
-        try:
-            return environments.ensure(framework, say=say, package=package)
-        except SetupError as error:
-            if framework != "torch":
-                raise
-            reason = process.shorten_error(str(error))
-            say(f"cuDNN cannot be had, so convolutions are planned without workspaces: {reason}")
-            return environments.ensure("torch", say=say)
+        if framework == "torch":
+            return ensure_cudnn(say) or environments.ensure("torch", say=say)
+        return environments.ensure(framework, say=say, package=package)
     if framework == "torch":  # simulated on fake tensors, so any build of it will do
         return releases.ensure_release(framework, version, "", (), say)
     if device.kind != "gpu":
@@ -76,6 +77,21 @@ def ensure_environment(framework: str, device: Device, version: str, say: Say) -
     requirements = [f"{name}=={version}" for name in PLUGINS]
     requirements += [f"{name}=={pinned[name]}" for name in ASSEMBLER]
     return releases.ensure_release(framework, version, package, requirements, say)
+
+
+def ensure_cudnn(say: Say) -> Environment | None:
+    """Return PyTorch's environment that has cuDNN, built now if it is not there yet.
+
+    None where the user names another cuDNN, or, with a sentence, where it cannot be built.
+    """
+    if cudnn.FOLDER_VARIABLE in os.environ:
+        return None
+    try:
+        return environments.ensure("torch", say=say, package=process.WITH_CUDNN)
+    except SetupError as error:
+        reason = shorten_error(str(error))
+        say(f"cuDNN cannot be had, so convolutions are planned without workspaces: {reason}")
+        return None
 
 
 def plan_all(
@@ -234,7 +250,7 @@ def plan_case(
     if obstacle:
         answer = Answer("not planned", obstacle)
     elif not isinstance(environment, Environment):
-        answer = Answer("failed", f"no compiler for it: {process.shorten_error(str(environment))}")
+        answer = Answer("failed", f"no compiler for it: {shorten_error(str(environment))}")
     else:
         answer = process.run_planner(environment, case, device)
     fields = dataclasses.asdict(answer)
@@ -258,5 +274,5 @@ def plan_case(
     try:
         return Planned(**about, **fields)
     except ValidationError as error:
-        reason = f"the planner returned no valid prediction: {process.shorten_error(str(error))}"
+        reason = f"the planner returned no valid prediction: {shorten_error(str(error))}"
         return Planned(**about, outcome="failed", reason=reason)

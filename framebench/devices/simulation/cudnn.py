@@ -13,11 +13,13 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import importlib.util
+import os
 from collections.abc import Iterator, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
+FOLDER_VARIABLE = "FRAMEBENCH_CUDNN"  # the folder `nvidia` of another environment's packages
 OLDEST = 90800  # that can be asked without a GPU
 # as wheels lay them beside it; other toolkits' are not known
 NEEDED = ("libcudart.so.13", "libcublasLt.so.13", "libcublas.so.13")
@@ -73,11 +75,14 @@ class Refused(RuntimeError):
 
 @cache
 def library() -> ctypes.CDLL | None:
-    """Load this environment's cuDNN; None where there is none, or one that cannot be asked without
-    a GPU.
+    """Load this environment's cuDNN, or the one that FOLDER_VARIABLE names; None where there is
+    none, or one that cannot be asked without a GPU.
     """
     spec = importlib.util.find_spec("nvidia")
-    for folder in (spec and spec.submodule_search_locations) or ():
+    folders = list((spec and spec.submodule_search_locations) or ())
+    if FOLDER_VARIABLE in os.environ:
+        folders.append(os.environ[FOLDER_VARIABLE])
+    for folder in folders:
         path = Path(folder, "cudnn/lib/libcudnn.so.9")
         if path.exists():
             for name in NEEDED:

@@ -1,0 +1,75 @@
+"""Plan PyTorch's cases one after the other, in PyTorch's environment.
+
+    python -m framebench.devices.simulation.torch_server
+
+Each line of standard input, CASE DEVICE, is answered by one line of JSON
+(`plans.answer.Answer`). PyTorch, and what a user's file imports, is imported once for all of them.
+Each case runs in a process that is forked from this one: strategies set flags of PyTorch that the
+next case must not find, and what a case takes is freed with its process.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import tempfile
+import traceback
+from typing import NoReturn, TextIO
+
+import torch._decomp
+import torch._refs  # noqa: F401  (the first fake tensor of each case would import it)
+
+from framebench.devices.catalog import Device, find
+from framebench.devices.plans.answer import Answer, describe_end, parse_answer
+from framebench.devices.simulation.torch_plan import plan
+from framebench.models.spec import USER_MODEL, load_workload
+from framebench.suite.case import Case
+from framebench.suite.user_file import import_packages
+from framebench.worker.worker import reserve_stdout
+
+
+def serve() -> None:
+    """Answer each line of standard input until it ends."""
+    answers = reserve_stdout()
+    user_file = load_workload(USER_MODEL).facts.get("file")  # type: ignore[attr-defined]
+    if user_file:
+        import_packages(user_file)
+    for line in sys.stdin:
+        case_id, device_name = line.split()
+        answer = plan_in_fork(case_id, find(device_name))
+        print(answer.to_json(), file=answers, flush=True)
+
+
+def plan_in_fork(case_id: str, device: Device) -> Answer:
+    """Plan a case in a forked process; how that ended, if it gave no answer."""
+    with tempfile.TemporaryFile("w+") as printed, tempfile.TemporaryFile("w+") as errors:
+        child = os.fork()
+        if child == 0:
+            answer_and_exit(case_id, device, printed, errors)
+        code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+        printed.seek(0)
+        try:
+            return parse_answer(printed.read())
+        except ValueError:
+            errors.seek(0)
+            return Answer("failed", describe_end(code, errors.read()))
+
+
+def answer_and_exit(case_id: str, device: Device, printed: TextIO, errors: TextIO) -> NoReturn:
+    """Plan a case, print the answer, and end the process without unwinding what it inherited."""
+    os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
+    os.dup2(errors.fileno(), 1)  # a user's file may print
+    os.dup2(errors.fileno(), 2)
+    code = 1
+    try:
+        print(plan(Case.from_id(case_id), device).to_json(), file=printed, flush=True)
+        code = 0
+    except BaseException:
+        traceback.print_exc()
+    finally:
+        sys.stderr.flush()
+        os._exit(code)
+
+
+if __name__ == "__main__":
+    serve()
