@@ -63,12 +63,17 @@ def simulate(
     steps: int = 3,
     expandable_segments: bool = False,
     limit: int | None = None,
+    ranks: int = 1,
 ) -> Simulation:
     """Return the memory that a step of PyTorch's takes on a GPU, which need not be here.
 
     Nothing is computed: tensors have shapes and no numbers. So the step may read a number, such as
     the loss (it gets 0.0), but not decide by it how much memory it takes. Steps that are compiled
-    (`torch.compile`) and ranks of several GPUs are not simulated.
+    (`torch.compile`) are not simulated.
+
+    Of several GPUs the first rank is simulated: the step may use FSDP2 (`fully_shard`),
+    DistributedDataParallel and collectives, which return at once. What NCCL takes for itself lies
+    outside of PyTorch's allocator, and is in none of the numbers.
 
     Args:
         make_step: Builds model, optimizer and batch on the device that it is given, and returns the
@@ -78,6 +83,8 @@ def simulate(
             steady peak needs two.
         expandable_segments: As in `PYTORCH_CUDA_ALLOC_CONF`.
         limit: Bytes that the allocator may reserve; by default the device's memory.
+        ranks: How many GPUs share the step. The process is in a group of so many ranks when
+            `make_step` is called.
 
     Returns:
         `allocated`, `reserved` and `needs` in bytes, `timeline`, `holders` by line of the program,
@@ -85,7 +92,7 @@ def simulate(
 
     Raises:
         UnknownDevice: There is no device of this name; the message has the nearest.
-        ValueError: The device is a TPU, or there is no step to run.
+        ValueError: The device is a TPU, or there is no step or no rank to run.
         ImportError: PyTorch is not installed.
         DoesNotFit: The step does not fit within the limit.
     """
@@ -96,6 +103,8 @@ def simulate(
         )
     if steps < 1:
         raise ValueError(f"steps is {steps}: at least one step has to run")
+    if ranks < 1:
+        raise ValueError(f"ranks is {ranks}: at least one GPU has to run the step")
     require("torch", "pip install torch")
     from framebench.devices.simulation import torch_simulate
     from framebench.devices.simulation.blocks import Settings
@@ -106,7 +115,7 @@ def simulate(
         expandable_segments=expandable_segments,
     )
     return torch_simulate.simulate(
-        make_step, target, steps=steps, settings=settings, release=read_release()
+        make_step, target, steps=steps, settings=settings, release=read_release(), ranks=ranks
     )
 
 

@@ -11,6 +11,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from math import prod
 
+from framebench.suite.case import Case
+
 Shapes = Sequence[tuple[int, ...]]
 # shapes of the tensors, and ranks -> numbers that the fullest rank holds
 Rule = Callable[[Shapes, int], int]
@@ -90,6 +92,19 @@ def count_first_chunks(shapes: Shapes, ranks: int) -> int:
 def count_whole_tensors(shapes: Shapes, ranks: int) -> int:
     """Count as `ZeroRedundancyOptimizer` does, which hands out whole tensors."""
     return max(hand_out(shapes, ranks))
+
+
+def find_fullest_rank(case: Case) -> int:
+    """Return the number of the rank that holds most.
+
+    That is the first one where each tensor is divided: it has more of one that does not divide.
+    ZeroRedundancyOptimizer hands out whole tensors.
+    """
+    if not any(part.how == "zero_optimizer" for part in case.parts):
+        return 0
+    shapes = [param.shape for param in case.spec.params(case.config) if param.trainable]
+    shares = hand_out(shapes, case.ranks)
+    return shares.index(max(shares))
 
 
 def hand_out(shapes: Shapes, ranks: int) -> list[int]:

@@ -23,7 +23,7 @@ from framebench.adapters.torch.fake import FakeAdapter
 from framebench.adapters.torch.ranks import every_rank
 from framebench.adapters.torch.ranks_private import Gone as Gone
 from framebench.adapters.torch.storages import Storages
-from framebench.ranks.sharding import hand_out
+from framebench.ranks.sharding import find_fullest_rank
 from framebench.suite.case import Case
 
 NOTE = "no kernel's workspace, and nothing that a collective takes beside its buffers"
@@ -56,19 +56,6 @@ def predict_rank_bytes(case: Case) -> dict[str, Any]:
         "note": NOTE,
         "versions": {"torch": torch.__version__},
     }
-
-
-def find_fullest_rank(case: Case) -> int:
-    """Return the number of the rank that holds most.
-
-    That is the first one where each tensor is divided: it has more of one that does not divide.
-    ZeroRedundancyOptimizer hands out whole tensors.
-    """
-    if not any(part.how == "zero_optimizer" for part in case.parts):
-        return 0
-    shapes = [param.shape for param in case.spec.params(case.config) if param.trainable]
-    shares = hand_out(shapes, case.ranks)
-    return shares.index(max(shares))
 
 
 def make_first_steps(adapter: FakeRank) -> None:

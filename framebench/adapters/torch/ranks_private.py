@@ -38,16 +38,17 @@ class Gone(Exception):
         )
 
 
-def join_fake_group(rank: int, ranks: int) -> None:
+def join_fake_group(rank: int, ranks: int, backend: str = "fake") -> None:
     """Join a group as one rank whose others do not exist. Raises Gone.
 
-    Collectives return at once, and move nothing.
+    Collectives return at once, and move nothing. `backend`: such as `cpu:fake,gpu:fake`, for a
+    device that PyTorch does not have itself.
     """
     try:
         from torch.testing._internal.distributed.fake_pg import FakeStore
 
         store = FakeStore()
-        torch.distributed.init_process_group("fake", rank=rank, world_size=ranks, store=store)
+        torch.distributed.init_process_group(backend, rank=rank, world_size=ranks, store=store)
     except (ImportError, AttributeError, ValueError) as error:
         raise Gone("fake process group (torch.testing._internal.distributed.fake_pg)") from error
 
@@ -117,11 +118,16 @@ def replicate(model: nn.Module, **options: Any) -> nn.Module:
     """
     try:
         replica = nn.parallel.DistributedDataParallel(model, init_sync=False, **options)
-        replica.reducer = _KeepsBuckets(replica.reducer)  # type: ignore[assignment]
+        reduce_at_once(replica)
     except (AttributeError, TypeError) as error:
         raise Gone("nn.parallel.DistributedDataParallel(init_sync=...).reducer") from error
-    replica.register_comm_hook(None, return_bucket)
     return replica
+
+
+def reduce_at_once(replica: nn.parallel.DistributedDataParallel) -> None:
+    """Have a replica on fake tensors leave its buckets as they are, and reduce each at once."""
+    replica.reducer = _KeepsBuckets(replica.reducer)  # type: ignore[assignment]
+    replica.register_comm_hook(None, return_bucket)
 
 
 # without annotations, since PyTorch compares them, and here they would be strings

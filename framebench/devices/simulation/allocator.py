@@ -3,9 +3,9 @@ the GPU, what stays cached.
 
 It follows `c10/cuda/CUDACachingAllocator.cpp` function by function; names in parentheses are those
 of that file. The rules are the same in PyTorch 2.6 and 2.13 (where the constants moved to
-`c10/core/AllocatorConfig.h`). One stream, no CUDA graphs. Addresses decide between free blocks of
-equal size:
-`addresses.py` says where segments lie.
+`c10/core/AllocatorConfig.h`). No CUDA graphs. Each stream has pools of its own, and a block goes
+back at once to that of the stream which asked for it: `record_stream` is not modelled. Addresses
+decide between free blocks of equal size: `addresses.py` says where segments lie.
 """
 
 from __future__ import annotations
@@ -28,6 +28,8 @@ from framebench.devices.simulation.blocks import (
     segment_size,
 )
 
+DEFAULT_STREAM = 0
+
 
 class Allocator:
     """`malloc` gives a block, `free` takes it back; `stats` and `trace` have what happened."""
@@ -36,14 +38,16 @@ class Allocator:
         self.settings = settings or Settings()
         self.stats = Stats()
         self.trace: list[Event] = []
-        self.pools = {small: Pool(small) for small in (True, False)}
+        self.stream = DEFAULT_STREAM  # that asks for memory
+        # by stream, and whether it is the pool of small blocks
+        self.pools = {(DEFAULT_STREAM, small): Pool(small) for small in (True, False)}
         self.heads: dict[int, Block] = {}  # the first block of each segment, by its address
         self.addresses = Addresses()
 
     def malloc(self, requested: int) -> Block:
         """Return a block for so many bytes. Raises OutOfMemory."""
         size = round_size(requested, self.settings.roundup_power2_divisions)
-        pool = self.pools[size <= SMALL]
+        pool = self._pool(size <= SMALL)
         block = self._find(pool, size) or self._take(pool, size)
         if block is None:
             self._record("oom", 0, requested)
@@ -63,7 +67,7 @@ class Allocator:
 
     def empty_cache(self) -> None:
         """Give every segment back that has no block in use (release_cached_blocks)."""
-        for pool in (self.pools[False], self.pools[True]):
+        for pool in (*self._list_pools(small=False), *self._list_pools(small=True)):
             for _, _, block in list(pool.free):
                 if block.expandable:
                     self._unmap(block)
@@ -86,6 +90,14 @@ class Allocator:
                 block = block.after
             if run:
                 yield run
+
+    def _pool(self, small: bool) -> Pool:
+        """Return the pool of the stream that asks, made with the first request."""
+        return self.pools.setdefault((self.stream, small), Pool(small))
+
+    def _list_pools(self, small: bool) -> list[Pool]:
+        """Return the pools of small or of large blocks, of every stream."""
+        return [pool for (_, is_small), pool in self.pools.items() if is_small == small]
 
     def _find(self, pool: Pool, size: int) -> Block | None:
         """Remove and return the smallest free block that is large enough (get_free_block)."""
@@ -208,12 +220,13 @@ class Allocator:
 
         `garbage_collect_cached_blocks`.
         """
-        pool = self.pools[False]
         target = self.stats.reserved - threshold
-        able = [block for _, _, block in pool.free if not block.is_split]
+        able = []
+        for pool in self._list_pools(small=False):
+            able += [block for _, _, block in pool.free if not block.is_split]
         while target > 0 and able:
-            mean_age = sum(pool.searches - block.age_base for block in able) / len(able)
-            old = [block for block in able if pool.searches - block.age_base >= mean_age]
+            mean_age = sum(block.age for block in able) / len(able)
+            old = [block for block in able if block.age >= mean_age]
             for block in old:
                 target -= block.size
                 self._release(block)

@@ -97,6 +97,11 @@ class Block:
     age_base: int = 0  # searches of the pool until it was last put there
 
     @property
+    def age(self) -> int:
+        """Return how often its pool was searched since it was put there."""
+        return self.pool.searches - self.age_base
+
+    @property
     def is_split(self) -> bool:
         return self.before is not None or self.after is not None
 

@@ -48,6 +48,10 @@ def workspace(
     stride, padding, dilation, transposed, _, groups = settings
     if not is_asked_of_cudnn(values, weight, groups, gpu):
         return []
+    if values.dim() == 3:  # view1d_as_2d in ATen/native/Convolution.cpp
+        values, weight = values.unsqueeze(2), weight.unsqueeze(2)
+        out_shape = (*out_shape[:2], 1, *out_shape[2:])
+        stride, padding, dilation = (1, *stride), (0, *padding), (1, *dilation)
     axes = values.dim() - 2
     order = convolution_layout(values, weight)
     x, filters, y = (
@@ -77,8 +81,7 @@ def workspace(
 def is_asked_of_cudnn(values: Tensor, weight: Tensor, groups: int, gpu: Gpu) -> bool:
     """Return whether cuDNN's heuristics decide.
 
-    Depthwise convolutions have a kernel of PyTorch's own; in benchmark mode algorithms are
-    measured.
+    In benchmark mode algorithms are measured.
     """
     if (
         not gpu.description
@@ -87,11 +90,33 @@ def is_asked_of_cudnn(values: Tensor, weight: Tensor, groups: int, gpu: Gpu) -> 
         or not cudnn.library()
     ):
         return False
-    is_depthwise = groups > 1 and groups == values.shape[1]
     has_known_type = (
         values.dtype == weight.dtype and str(values.dtype).removeprefix("torch.") in cudnn.TYPES
     )
-    return values.dim() in (4, 5) and has_known_type and not is_depthwise
+    return values.dim() in (3, 4, 5) and has_known_type and takes_workspace(values, groups)
+
+
+def takes_workspace(values: Tensor, groups: int) -> bool:
+    """Return whether a convolution may take a workspace.
+
+    Depthwise ones have a kernel of PyTorch's own, without.
+    """
+    return groups == 1 or groups != values.shape[1]
+
+
+def is_workspace_known(operator: str, args: Sequence[Any], gpu: Gpu) -> bool | None:
+    """Return whether cuDNN was asked for the workspace of an operator that has run; None where it
+    takes none.
+    """
+    if operator == "convolution":
+        values, weight, groups = args[0], args[1], args[8]
+    elif operator == "convolution_backward":
+        values, weight, groups = args[1], args[2], args[9]
+    else:
+        return None
+    if not takes_workspace(values, groups):
+        return None
+    return is_asked_of_cudnn(values, weight, groups, gpu)
 
 
 def per_axis(values: Sequence[int], axes: int) -> tuple[int, ...]:

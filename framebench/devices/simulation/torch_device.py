@@ -12,7 +12,7 @@ memory differ, and what PyTorch decides by the type of the device is decided as 
 from __future__ import annotations
 
 import contextlib
-import gc
+import itertools
 from collections.abc import Callable, Iterator
 from functools import cache
 from typing import Any, TypeGuard
@@ -24,9 +24,12 @@ from torch._prims_common import suggest_memory_format
 from torch._subclasses.fake_tensor import FakeTensor
 from torch.utils import _foreach_utils, backend_registration
 
+from framebench.adapters.torch.fake_modules import convert_module
+from framebench.devices.simulation.allocator import DEFAULT_STREAM, Allocator
+
 NAME = "gpu"
 # what programs take from `torch.cuda` itself
-OF_CUDA = ("Stream", "Event", "stream", "current_stream", "synchronize")
+OF_CUDA = ("Stream", "Event", "stream", "current_stream", "synchronize", "empty_cache")
 
 
 def is_on_gpu(value: object) -> TypeGuard[Tensor]:
@@ -52,10 +55,15 @@ class Event:
         return 0.0
 
 
-class OneStream:
-    """A stream. Everything runs in order on one stream, whatever a program asks for."""
+class Stream:
+    """A stream: its memory lies in pools of its own, and its work is done at once, in the order in
+    which the program asks for it.
+    """
 
-    def __init__(self, *_: Any, **__: Any) -> None: ...
+    numbers = itertools.count(DEFAULT_STREAM)
+
+    def __init__(self, *_: Any, **__: Any) -> None:
+        self.number = next(self.numbers)
 
     def wait_stream(self, _: Any) -> None: ...
 
@@ -73,9 +81,12 @@ class Backend:
     States of generators are host memory and have no numbers.
     """
 
-    Stream, Event = OneStream, Event
+    Stream, Event = Stream, Event
     _initialized = True
-    on_empty_cache: Callable[[], None] = staticmethod(lambda: None)
+
+    def __init__(self) -> None:
+        self.current = Stream()  # the first one, which is the default
+        self.allocator: Allocator | None = None  # of the simulation that runs
 
     def is_initialized(self) -> bool:
         return True
@@ -105,15 +116,32 @@ class Backend:
     def device(self, *_: Any) -> contextlib.AbstractContextManager[None]:
         return contextlib.nullcontext()
 
-    stream = device
+    @contextlib.contextmanager
+    def stream(self, stream: Stream | None) -> Iterator[None]:
+        """Let what is asked for in this context be asked for on a stream."""
+        before = self.current
+        self.select(stream or before)
+        try:
+            yield
+        finally:
+            self.select(before)
 
-    def current_stream(self, *_: Any) -> OneStream:
-        return OneStream()
+    def select(self, stream: Stream) -> None:
+        """Let a stream be the current one."""
+        self.current = stream
+        if self.allocator:
+            self.allocator.stream = stream.number
+
+    def current_stream(self, *_: Any) -> Stream:
+        return self.current
 
     def synchronize(self, *_: Any) -> None: ...
 
+    def set_device(self, *_: Any) -> None: ...
+
     def empty_cache(self) -> None:
-        self.on_empty_cache()
+        if self.allocator:
+            self.allocator.empty_cache()
 
 
 @cache
@@ -125,62 +153,6 @@ def register_backend() -> Backend:
     backend = Backend()
     backend_registration._setup_privateuseone_for_python_backend(NAME, backend_module=backend)
     return backend
-
-
-# The replacement of each tensor: a single dict while the outermost `_apply` runs, else empty.
-REPLACED_TENSORS: list[dict[Tensor, Tensor]] = []
-
-
-def apply_to_module(
-    module: nn.Module, function: Callable[[Tensor], Tensor], recurse: bool = True
-) -> nn.Module:
-    """Replace nn.Module._apply for tensors that cannot change device or type in place.
-
-    Parameters and buffers are replaced in the order of the original, children first. Those that
-    modules share stay shared, since REPLACED_TENSORS keeps the replacements. When the outermost
-    call ends, optimizers are given the new parameters.
-    """
-    is_outermost = not REPLACED_TENSORS
-    if is_outermost:
-        REPLACED_TENSORS.append({})
-    try:
-        for child in module.children() if recurse else ():
-            child._apply(function)
-        for tensors in (module._parameters, module._buffers):
-            for name, tensor in tensors.items():
-                if tensor is not None:
-                    tensors[name] = move(tensor, function, REPLACED_TENSORS[0])  # type: ignore[assignment]
-    finally:
-        if is_outermost:
-            move_weights_of_optimizers(REPLACED_TENSORS.pop())
-    return module
-
-
-def move_weights_of_optimizers(moved: dict[Tensor, Tensor]) -> None:
-    """Replace the parameters of every optimizer by those that they became.
-
-    On a real GPU this is not needed, since a parameter that moves stays the same object.
-    """
-    objects = gc.get_objects()
-    # by the type, since `isinstance` would run the `__class__` property of lazy objects
-    optimizers_alive = [obj for obj in objects if issubclass(type(obj), torch.optim.Optimizer)]
-    for optimizer in optimizers_alive:
-        for group in optimizer.param_groups:
-            group["params"] = [moved.get(weight, weight) for weight in group["params"]]
-
-
-def move(
-    tensor: Tensor, function: Callable[[Tensor], Tensor], moved: dict[Tensor, Tensor]
-) -> Tensor:
-    """Return the replacement of a tensor by the function, which is called once for each tensor."""
-    if tensor not in moved:
-        with torch.no_grad():
-            new = function(tensor)
-        if isinstance(tensor, nn.Parameter):
-            new = nn.Parameter(new, tensor.requires_grad)
-        moved[tensor] = new
-        moved[new] = new  # a module that two others share is met twice, and has moved
-    return moved[tensor]
 
 
 def autocast_here(init: Callable[..., None]) -> Callable[..., None]:
@@ -215,7 +187,7 @@ def replaced(owner: Any, name: str, value: Any) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def pose_as_gpu(on_empty_cache: Callable[[], None] = lambda: None) -> Iterator[torch.device]:
+def pose_as_gpu(allocator: Allocator) -> Iterator[torch.device]:
     """Let modules of fake tensors move between devices, and lists of them be updated as CUDA's
     are.
     """
@@ -223,12 +195,11 @@ def pose_as_gpu(on_empty_cache: Callable[[], None] = lambda: None) -> Iterator[t
     lists = [*_foreach_utils._foreach_supported_types, FakeTensor, nn.Parameter]
     autocast = torch.amp.autocast_mode.autocast
     replacements = [
-        (backend, "on_empty_cache", on_empty_cache),
-        (nn.Module, "_apply", apply_to_module),
+        (backend, "allocator", allocator),
+        (nn.Module, "_apply", convert_module),
         (_foreach_utils, "_foreach_supported_types", lists),
         (optimizers, "_foreach_supported_types", lists),
         (autocast, "__init__", autocast_here(autocast.__init__)),
-        (torch.cuda, "empty_cache", on_empty_cache),
         (torch._C, "_conv_determine_backend_memory_format", convolution_layout),
     ]
     replacements += [(torch.cuda, name, getattr(backend, name)) for name in OF_CUDA]

@@ -13,15 +13,15 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
+from functools import partial
 from pathlib import Path
-from typing import Any
 
 import torch
 
 from framebench.adapters.torch.fake import FakeOnDevice
 from framebench.adapters.torch.quantized import import_package
 from framebench.devices.catalog import Device, find
-from framebench.devices.plans.answer import Answer, LineBuffers
+from framebench.devices.plans.answer import ASKED, CONVOLUTIONS, NOT_ASKED, Answer, LineBuffers
 from framebench.devices.simulation import cudnn
 from framebench.devices.simulation.blocks import OutOfMemory, Settings
 from framebench.devices.simulation.torch_convolutions import describe_gpu
@@ -31,6 +31,7 @@ from framebench.devices.simulation.torch_kernels import NOT_HELD, WITHOUT_CUDNN
 from framebench.devices.simulation.torch_release import read_release
 from framebench.devices.simulation.torch_simulate import Simulation, simulate
 from framebench.models.spec import USER_MODEL
+from framebench.ranks.sharding import find_fullest_rank
 from framebench.suite.case import Case
 from framebench.suite.hypothetical import parse_any_batch
 from framebench.suite.user_file import describe_fault, find_line
@@ -55,10 +56,15 @@ OTHER_RELEASE = (
 def explain_missing_simulation(case: Case) -> str | None:
     """Return why this case cannot be simulated, or None if it can."""
     axes = {part.axis: part.name for part in case.parts}
-    if case.ranks > 1:
-        return "of a case over ranks each is predicted without a device: framebench predict --ranks"
+    if case.ranks > 1 and case.support.package:
+        return f"{case.support.package} is not followed on fake tensors"
     if "execution" in axes or axes.get("pair", "").startswith("scripted"):
         return "only eager execution is simulated: a compiler decides anew what is kept"
+    if case.workload == USER_MODEL and case.spec.facts.get("compiled"):  # type: ignore[attr-defined]
+        return (
+            "the file compiles its model, and only eager execution is simulated: a compiler "
+            "decides anew what is kept. Without torch.compile in model() its eager step is"
+        )
     if "loading" in axes:
         return "the loader's threads and files are real"
     for part in case.parts:
@@ -88,8 +94,7 @@ def step_of(case: Case) -> Callable[[torch.device], Callable[[], None]]:
             adapter.build()
 
         def step() -> None:
-            with skip_compiled_updates() if "adamw_8bit" in strategies else nullcontext():
-                adapter.step()
+            adapter.step()
             adapter.release()
 
         return step
@@ -101,17 +106,6 @@ def allow_offloading(adapter: FakeOnDevice) -> AbstractContextManager[None]:
     """Tell torchao's optimizer on the host that there is a GPU: it knows two kinds of devices."""
     offload = import_package(adapter, "torchao.optim.cpu_offload")
     return replaced(offload, "get_available_devices", lambda: ["cpu", "cuda"])
-
-
-def skip_compiled_updates() -> AbstractContextManager[None]:
-    """Skip what torchao compiles: the update of each weight.
-
-    Its kernels write into weight and states, and what lies between stays in registers.
-    """
-
-    def skip(*_: Any, **__: Any) -> None: ...
-
-    return replaced(torch, "compile", lambda *_, **__: skip)
 
 
 def plan(case: Case, device: Device, timeline: Path | None = None) -> Answer:
@@ -131,8 +125,9 @@ def plan(case: Case, device: Device, timeline: Path | None = None) -> Answer:
     if release != RULES_OF_RELEASE:
         answer.notes = [OTHER_RELEASE.format(*RULES_OF_RELEASE)]
     if answer.outcome == "planned":
-        convolutions = NOT_HELD[0].format(cudnn_version) if cudnn_version else WITHOUT_CUDNN
-        answer.not_held = (convolutions, *NOT_HELD[1:])
+        chosen_by_cudnn = NOT_HELD[0].format(cudnn_version) if cudnn_version else WITHOUT_CUDNN
+        # of what has neither attention nor convolutions nothing is chosen
+        answer.not_held = (chosen_by_cudnn, *NOT_HELD[1:]) if answer.flags else NOT_HELD[1:]
     return answer
 
 
@@ -144,17 +139,25 @@ def simulate_case(
     if obstacle:
         return Answer("not planned", obstacle)
     settings = settings_of(case, device)
-    step = step_of(case)
+    run = partial(
+        simulate,
+        step_of(case),
+        device,
+        steps=STEPS,
+        release=release,
+        rank=find_fullest_rank(case) if case.ranks > 1 else 0,
+        ranks=case.ranks,
+    )
     try:
-        simulation = simulate(step, device, steps=STEPS, settings=settings, release=release)
+        simulation = run(settings=settings)
     except OutOfMemory as error:
         unlimited = Settings(None, settings.expandable_segments)
-        needs = simulate(step, device, steps=STEPS, settings=unlimited, release=release).reserved
+        simulation = run(settings=unlimited)
         reason = (
-            f"does not fit: needs {needs / 2**30:.1f} GiB, and a tensor of "
+            f"does not fit: needs {simulation.reserved / 2**30:.1f} GiB, and a tensor of "
             f"{error.requested:,} bytes was refused"
         )
-        return Answer("refused", reason, needs)
+        return Answer("refused", reason, simulation.reserved, flags=list_flags(simulation))
     except Exception as error:
         if case.workload == USER_MODEL and find_line(error, case.user_file):
             return Answer("failed", describe_fault(error, case.user_file))
@@ -178,17 +181,25 @@ def describe(simulation: Simulation) -> Answer:
         largest.append(
             LineBuffers(held.bytes, f"{held.line} ({held.kind})", held.shape, held.tensors)
         )
-    attention = ", ".join(
-        sorted(name for name in simulation.kernels if not name.endswith("backward"))
-    )
     return Answer(
         "planned",
         peak_bytes=simulation.reserved,
         parts=parts,
         largest=largest,
         compiler="PyTorch's caching allocator, modelled",
-        flags={"attention": attention} if attention else {},
+        flags=list_flags(simulation),
     )
+
+
+def list_flags(simulation: Simulation) -> dict[str, str]:
+    """Return which kernels of attention ran, and whether workspaces of convolutions are known."""
+    flags = {}
+    attention = [name for name in simulation.kernels if not name.endswith("backward")]
+    if attention:
+        flags["attention"] = ", ".join(sorted(attention))
+    if simulation.convolutions:
+        flags[CONVOLUTIONS] = NOT_ASKED if simulation.convolutions[False] else ASKED
+    return flags
 
 
 if __name__ == "__main__":

@@ -36,10 +36,11 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.utils._pytree import tree_leaves
 
 from framebench.devices.catalog import Device
-from framebench.devices.needs import ALLOWED, estimate_needs
+from framebench.devices.needs import INTERVALS, ErrorInterval, Kind, estimate_needs
 from framebench.devices.simulation import torch_attention, torch_autocast
 from framebench.devices.simulation.allocator import Allocator
 from framebench.devices.simulation.blocks import Settings
+from framebench.devices.simulation.torch_compiled import compile_here
 from framebench.devices.simulation.torch_convolutions import describe_gpu
 from framebench.devices.simulation.torch_device import is_on_gpu, pose_as_gpu, replaced
 from framebench.devices.simulation.torch_eager import EagerOnGpu
@@ -82,18 +83,31 @@ class Simulation:
     kinds: dict[str, int]  # what was in use at the peak of the last step
     peak_phase: str
     kernels: Counter[str]  # of attention, by how often
+    convolutions: Counter[bool]  # by whether their workspaces are known; depthwise ones take none
     holders: list[LineTensors]  # at that peak, most bytes first
     allocator: Allocator
     labels: dict[int, str] = field(repr=False, default_factory=dict)  # the operator of an event
 
     @property
+    def kind(self) -> Kind:
+        """Return the kind of prediction, by which its error is stated."""
+        if self.convolutions[False]:
+            return "torch, convolutions without workspaces"
+        return "torch, convolutions" if self.convolutions[True] else "torch"
+
+    @property
+    def interval(self) -> ErrorInterval:
+        """Return how far predictions of this kind were off."""
+        return INTERVALS[self.kind]
+
+    @property
     def needs(self) -> int:
         """Return the bytes of the GPU's memory to plan with.
 
-        That is `reserved`, the error that nine of ten predictions were within, and the largest CUDA
-        context that was measured.
+        That is `reserved`, the share by which such predictions were too low (`interval.high`), and
+        the largest CUDA context that was measured.
         """
-        return estimate_needs(self.reserved, ALLOWED["torch"], self.device)
+        return estimate_needs(self.reserved, self.interval.high, self.device)
 
     @property
     def timeline(self) -> list[int]:
@@ -132,9 +146,11 @@ def register_attention() -> torch.library.Library:
 
 
 @contextmanager
-def simulated_gpu(gpu: Gpu, settings: Settings) -> Iterator[tuple[torch.device, Watch]]:
+def simulated_gpu(
+    gpu: Gpu, settings: Settings, is_distributed: bool = False
+) -> Iterator[tuple[torch.device, Watch]]:
     """Make tensors fake in here, and follow those on the device."""
-    watch = Watch(gpu, Allocator(settings))
+    watch = Watch(gpu, Allocator(settings), is_distributed)
     clear_cache = torch.clear_autocast_cache
 
     def clear_both_caches() -> None:
@@ -142,20 +158,34 @@ def simulated_gpu(gpu: Gpu, settings: Settings) -> Iterator[tuple[torch.device, 
         clear_cache()
 
     with ExitStack() as stack:
-        where = stack.enter_context(pose_as_gpu(watch.allocator.empty_cache))
+        where = stack.enter_context(pose_as_gpu(watch.allocator))
         register_attention()
         torch_autocast.register()
         CURRENT.append(gpu)
         stack.callback(CURRENT.pop)
         stack.callback(torch_autocast.CAST.clear)
         stack.enter_context(replaced(torch, "clear_autocast_cache", clear_both_caches))
+        stack.enter_context(replaced(torch, "compile", compile_here))
         stack.enter_context(FakeTensorMode(allow_non_fake_inputs=True))
         # torch.tensor(1.0, device=gpu) makes its number on the host and moves it where modes see it
         stack.callback(torch._C._set_only_lift_cpu_tensors, torch._C._only_lift_cpu_tensors())
         torch._C._set_only_lift_cpu_tensors(True)
+        stack.enter_context(replaced(torch.UntypedStorage, "resize_", make_resize(watch)))
         stack.enter_context(watch)
         stack.enter_context(EagerOnGpu())
         yield where, watch
+
+
+def make_resize(watch: Watch) -> Callable[[torch.UntypedStorage, int], torch.UntypedStorage]:
+    """Return `torch.UntypedStorage.resize_`, which no mode sees, for a watch to follow."""
+    resize = torch.UntypedStorage.resize_
+
+    def resize_and_follow(storage: torch.UntypedStorage, size: int) -> torch.UntypedStorage:
+        resize(storage, size)
+        watch.resize(storage)
+        return storage
+
+    return resize_and_follow
 
 
 def simulate(
@@ -166,6 +196,8 @@ def simulate(
     settings: Settings | None = None,
     release: tuple[int, int] = RULES_OF_RELEASE,
     blas_takes: bool = True,
+    rank: int = 0,
+    ranks: int = 1,
 ) -> Simulation:
     """Run `make_step(device)()` several times on fake tensors.
 
@@ -176,6 +208,8 @@ def simulate(
         settings: Of the allocator. By default the limit is the GPU's memory.
         release: Of PyTorch, whose rules hold where releases are known to differ.
         blas_takes: Whether cuBLAS has a workspace in the pool, as it has by default.
+        rank: Which of several ranks it is.
+        ranks: How many there are, each with a GPU.
 
     Raises:
         OutOfMemory: Where the allocator would. Whatever else the step raises is passed on.
@@ -189,7 +223,14 @@ def simulate(
         blas_takes=blas_takes,
     )
     by_step: list[int] = []
-    with simulated_gpu(gpu, settings or Settings(limit=device.memory_bytes)) as (where, watch):
+    with ExitStack() as stack:
+        if ranks > 1:
+            # imported here, since one GPU has no use for it
+            from framebench.devices.simulation.torch_ranks import join_as_rank
+
+            stack.enter_context(join_as_rank(rank, ranks))
+        limit = settings or Settings(limit=device.memory_bytes)
+        where, watch = stack.enter_context(simulated_gpu(gpu, limit, ranks > 1))
         stats = watch.allocator.stats
         with follow_phases(watch):
             step = make_step(where)
@@ -313,6 +354,7 @@ def summarize(
         kinds=kinds,
         peak_phase=max(alive, key=lambda life: life.born).phase,
         kernels=watch.kernels,
+        convolutions=watch.convolutions,
         holders=holders,
         allocator=watch.allocator,
         labels=watch.labels,

@@ -20,7 +20,7 @@ from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
-from framebench.devices.simulation import torch_attention, torch_kernels
+from framebench.devices.simulation import torch_attention, torch_convolutions, torch_kernels
 from framebench.devices.simulation.allocator import Allocator
 from framebench.devices.simulation.blocks import Block, OutOfMemory
 from framebench.devices.simulation.torch_device import is_on_gpu
@@ -67,16 +67,19 @@ class Watch(TorchDispatchMode):
 
     supports_higher_order_operators = True
 
-    def __init__(self, gpu: Gpu, allocator: Allocator) -> None:
+    def __init__(self, gpu: Gpu, allocator: Allocator, is_distributed: bool = False) -> None:
         super().__init__()
+        self.is_distributed = is_distributed
         self.gpu = gpu
         self.allocator = allocator
         self.lives: list[Life] = []
         self.alive: dict[int, Life] = {}  # by the address of the storage
+        self.emptied: dict[int, str] = {}  # shapes of storages that were, by their address
         self.handles: set[tuple[int, str]] = set()  # threads and their libraries
         self.main_thread = threading.get_ident()
         self.phase = "build"
         self.kernels: Counter[str] = Counter()
+        self.convolutions: Counter[bool] = Counter()  # by whether their workspaces are known
         self.labels: dict[int, str] = {}
         self.truths_read: Counter[str] = Counter()  # by line of the program
         self.refused: OutOfMemory | None = None  # the first request for which the GPU had no memory
@@ -86,6 +89,8 @@ class Watch(TorchDispatchMode):
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         """Run an operator and follow it."""
         kwargs = kwargs or {}
+        if self.is_distributed and any(kind.__name__ == "DTensor" for kind in types):
+            return NotImplemented  # it has the operator run on this rank's parts, which come here
         if not isinstance(func, torch._ops.OpOverload):  # one of a higher order
             return func(*args, **kwargs)
         has_number = bool(args) and getattr(args[0], "constant", None) is not None
@@ -122,6 +127,9 @@ class Watch(TorchDispatchMode):
             return
         if operator.startswith("_scaled_dot_product"):
             self.kernels[operator.removeprefix("_scaled_dot_product_")] += 1
+        is_known = torch_convolutions.is_workspace_known(operator, args, self.gpu)
+        if is_known is not None:
+            self.convolutions[is_known] += 1
         self.track_requests(
             operator, torch_kernels.order_results(operator, results, args, self.gpu)
         )
@@ -238,8 +246,23 @@ class Watch(TorchDispatchMode):
             self.allocator.settings = replace(self.allocator.settings, limit=None)
             return self.allocator.malloc(size)
 
+    def resize(self, storage: torch.UntypedStorage) -> None:
+        """Follow a storage that was resized: FSDP empties those of gathered weights, and fills
+        them again.
+        """
+        key = storage._cdata
+        life = self.alive.get(key)
+        if life is not None:
+            self.emptied[key] = life.shape
+            weakref.finalize(storage, self.emptied.pop, key, None).atexit = False
+            self.forget(key, life)
+        if key in self.emptied and storage.nbytes():
+            self.add_storage(storage, "resize_", self.emptied[key])
+
     def forget(self, key: int, life: Life) -> None:
         """Follow the death of a storage."""
+        if life.died is not None:  # it was emptied before
+            return
         if self.alive.get(key) is life:
             del self.alive[key]
         if not self.settle_sum(dead=life):
@@ -295,6 +318,8 @@ def plain_parts(tensor: Tensor) -> Iterator[Tensor]:
     if hasattr(tensor, "__tensor_flatten__") and type(tensor).__name__ != "FakeTensor":
         names, _ = tensor.__tensor_flatten__()
         for name in names:
-            yield from plain_parts(getattr(tensor, name))
+            part = getattr(tensor, name)
+            if isinstance(part, Tensor):  # a distributed tensor has its mesh there, too
+                yield from plain_parts(part)
     else:
         yield tensor

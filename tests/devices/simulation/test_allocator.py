@@ -101,9 +101,9 @@ def test_neighbours_become_one_block_again() -> None:
     first, second, third = (pool.malloc(5 * MIB) for _ in range(3))  # of one segment of 20 MiB
     pool.free(first)
     pool.free(third)
-    assert sorted(size for size, _, _ in pool.pools[False].free) == [5 * MIB, 10 * MIB]
+    assert sorted(size for size, _, _ in pool.pools[0, False].free) == [5 * MIB, 10 * MIB]
     pool.free(second)
-    assert [size for size, _, _ in pool.pools[False].free] == [20 * MIB]
+    assert [size for size, _, _ in pool.pools[0, False].free] == [20 * MIB]
     pool.empty_cache()
     assert (pool.stats.reserved, pool.stats.segments) == (0, 0)
 

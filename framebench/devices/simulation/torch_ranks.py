@@ -1,0 +1,88 @@
+"""One rank of several GPUs. The others do not exist: collectives return at once.
+
+What collectives of NCCL take for themselves lies outside of PyTorch's allocator, and is not here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch.distributed.device_mesh import DeviceMesh
+from torch.distributed.tensor._sharding_prop import ShardingPropagator
+from torch.nn.parallel import DistributedDataParallel
+from torch.utils._python_dispatch import _disable_current_modes
+
+from framebench.adapters.torch import ranks_private as private
+from framebench.devices.simulation.torch_device import NAME, register_backend, replaced
+
+
+@contextmanager
+def join_as_rank(rank: int, ranks: int) -> Iterator[None]:
+    """Be one of several ranks in this context. Raises Gone.
+
+    A program may join again, as it does where it runs, and make meshes of devices.
+    """
+    import torch.distributed._tools.fake_collectives  # noqa: F401 (shapes of collectives)
+
+    register_backend()
+    private.join_fake_group(rank, ranks, backend=f"cpu:fake,{NAME}:fake")
+    private.share_empty_chunks()
+    with ExitStack() as stack:
+        stack.callback(dist.destroy_process_group)
+        stack.enter_context(replaced(dist, "init_process_group", join_again))
+        stack.enter_context(replaced(DeviceMesh, "__init__", mesh_here(DeviceMesh.__init__)))
+        replicate = replicate_here(DistributedDataParallel.__init__)
+        stack.enter_context(replaced(DistributedDataParallel, "__init__", replicate))
+        propagate = ShardingPropagator._propagate_tensor_meta_non_cached
+        name = "_propagate_tensor_meta_non_cached"
+        stack.enter_context(replaced(ShardingPropagator, name, without_modes(propagate)))
+        yield
+
+
+def join_again(*_: Any, **__: Any) -> None:
+    """Do nothing: the process is in a group already."""
+
+
+def replicate_here(init: Callable[..., None]) -> Callable[..., None]:
+    """Return an `__init__` by which a replica on fake tensors asks no other rank."""
+
+    def init_here(self: DistributedDataParallel, *args: Any, **kwargs: Any) -> None:
+        init(self, *args, **{**kwargs, "init_sync": False})
+        private.reduce_at_once(self)
+
+    return init_here
+
+
+def without_modes(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a function that no mode follows.
+
+    A distributed tensor finds out what an operator returns by running it on fake tensors of the
+    whole shape, which lie nowhere.
+    """
+
+    def run(*args: Any, **kwargs: Any) -> Any:
+        with _disable_current_modes():
+            return function(*args, **kwargs)
+
+    return run
+
+
+def mesh_here(init: Callable[..., None]) -> Callable[..., None]:
+    """Return an `__init__` by which meshes of CUDA's devices are meant for the simulated one.
+
+    A mesh looks up its own place in itself, for which it needs numbers: its ranks are made anew
+    without modes. `init_device_mesh` counts them from 0.
+    """
+
+    def init_here(self: Any, device_type: str, *args: Any, **kwargs: Any) -> None:
+        with _disable_current_modes():
+            if "_rank_map" in kwargs:
+                count = kwargs["_rank_map"].numel()
+                kwargs["_rank_map"] = torch.arange(count, dtype=torch.int)
+            init(self, NAME if device_type == "cuda" else device_type, *args, **kwargs)
+
+    return init_here

@@ -1,0 +1,93 @@
+"""Steps of one rank among several, simulated by the public library. Printed as JSON, by name."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import torch
+from torch import nn
+from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
+from torch.nn.parallel import DistributedDataParallel
+
+from framebench.devices import simulate
+from framebench.devices.simulation.torch_simulate import Simulation
+
+LAYERS = 4
+WIDTH = 2048
+RANKS = 8
+
+
+def make_layers(device: torch.device) -> nn.Sequential:
+    """Return equal layers without biases, whose weights have 16 MiB each."""
+    layers = [nn.Linear(WIDTH, WIDTH, bias=False) for _ in range(LAYERS)]
+    return nn.Sequential(*layers).to(device)
+
+
+def finish_step(model: nn.Module, device: torch.device) -> Callable[[], None]:
+    """Return a step of Adam over a small batch."""
+    optimizer = torch.optim.Adam(model.parameters(), foreach=True)
+    batch = torch.zeros(16, WIDTH, device=device)
+
+    def step() -> None:
+        optimizer.zero_grad()
+        model(batch).sum().backward()
+        optimizer.step()
+
+    return step
+
+
+def make_sharded_step(
+    device: torch.device, reshard: bool = True, narrow: bool = False
+) -> Callable[[], None]:
+    """Divide each layer among the ranks, as FSDP2 does."""
+    torch.distributed.init_process_group("nccl")  # as the program does where it runs
+    mesh = init_device_mesh("cuda", (RANKS,))
+    policy = MixedPrecisionPolicy(param_dtype=torch.bfloat16) if narrow else MixedPrecisionPolicy()
+    model = make_layers(device)
+    for layer in model:
+        fully_shard(layer, mesh=mesh, reshard_after_forward=reshard, mp_policy=policy)
+    fully_shard(model, mesh=mesh, mp_policy=policy)
+    return finish_step(model, device)
+
+
+def make_replicated_step(device: torch.device) -> Callable[[], None]:
+    """Have every rank hold all weights."""
+    torch.distributed.init_process_group("nccl")
+    model = DistributedDataParallel(make_layers(device))
+    return finish_step(model, device)
+
+
+def make_plain_step(device: torch.device) -> Callable[[], None]:
+    """Have one GPU alone."""
+    return finish_step(make_layers(device), device)
+
+
+def describe(simulation: Simulation) -> dict[str, Any]:
+    """Return what a test looks at."""
+    return {
+        "allocated": simulation.allocated,
+        "reserved": simulation.reserved,
+        "between_steps": simulation.between_steps,
+        "kinds": simulation.kinds,
+    }
+
+
+STEPS = {
+    "plain": (make_plain_step, 1),
+    "sharded": (make_sharded_step, RANKS),
+    "kept": (partial(make_sharded_step, reshard=False), RANKS),
+    "replicated": (make_replicated_step, RANKS),
+    "narrow": (partial(make_sharded_step, narrow=True), RANKS),
+}
+print(
+    json.dumps(
+        {
+            name: describe(simulate(make_step, "h100-80gb", ranks=ranks))
+            for name, (make_step, ranks) in STEPS.items()
+        }
+    )
+)
