@@ -78,6 +78,11 @@ def predict_on_device(
     device = find(name)
     cases = cases_of(selectors)
     predictions = plan_with_progress(cases, device, results, again=again, print_each=len(cases) > 1)
+    show_predictions(predictions, device, as_json)
+
+
+def show_predictions(predictions: Sequence[Planned], device: Device, as_json: bool) -> None:
+    """Print predictions as a table or as JSON; end with exit code 1 if one failed."""
     if as_json:
         echo(json.dumps([planned.model_dump(mode="json") for planned in predictions], indent=1))
     else:

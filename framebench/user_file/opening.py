@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 
 from framebench.cli.shared import err, say
@@ -16,7 +17,8 @@ from framebench.engine.environments import Environment
 from framebench.suite.case import Case
 from framebench.suite.user_file import Fault
 from framebench.user_file import trial
-from framebench.user_file.shapes import look_into
+from framebench.user_file.shapes import FACTS, look_into
+from framebench.user_file.trial import UserModel
 
 
 @contextmanager
@@ -77,3 +79,42 @@ def open_shapes(
             look_into(model, environment, folder)
         cases, left_out = trial.list_cases(model, strategies)
         yield [case for case in cases if case.strategy in strategies], left_out, environment
+
+
+@dataclass(frozen=True)
+class DeviceQuestion:
+    """The cases of a user's file that are asked about for a device that is not here."""
+
+    cases: list[Case]  # the baseline first
+    left_out: dict[str, str]  # by strategy why it does not apply
+    # where they are planned; None: where the device's compiler is
+    environment: Environment | None
+    has_convolutions: bool
+
+
+@contextmanager
+def open_for_device(
+    model: UserModel, strategies: list[str] | None, env: str | None
+) -> Iterator[DeviceQuestion]:
+    """Let planners know the file in this context, of which nothing is run.
+
+    Without strategies the cases are those of all that apply. Raises Fault.
+    """
+    if model.framework not in FACTS:
+        raise Fault(
+            f"{model.file.name}: --device takes a model in {' or '.join(FACTS)}; this one is in "
+            f"{model.framework}",
+        )
+    trial.list_cases(model, strategies)  # refuses an unknown strategy before anything runs
+    environment = trial.choose_environment(model, env, say)
+    with trial.use_model(model) as folder, err.status(f"{model.file.name}: shapes"):
+        facts = look_into(model, environment, folder)
+        cases, left_out = trial.list_cases(model, strategies, explain_unsupported)
+        # without one, JAX's plans are made in an environment that has the device's compiler
+        planner = environment if model.framework == "torch" or env else None
+        yield DeviceQuestion(cases, left_out, planner, bool(facts.get("convolutions")))
+
+
+def explain_unsupported(case: Case) -> str | None:
+    """Return why no machine can measure the case; None if one with the device can."""
+    return None if case.support.supported else case.support.why

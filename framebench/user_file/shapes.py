@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 from framebench.cli.shared import say
 from framebench.engine import environments
@@ -20,15 +21,16 @@ FACTS = {
 FACTS_LIMIT_S = 600.0  # for building a model without numbers, and importing what it needs
 
 
-def look_into(model: UserModel, environment: Environment, folder: Path) -> None:
-    """Find out what is in the file, add it to `own.json` of the folder, and print it.
+def look_into(model: UserModel, environment: Environment, folder: Path) -> dict[str, Any]:
+    """Find out what is in the file, add it to `own.json` of the folder, print it, and return it.
 
     Raises Fault.
     """
     file = folder / "own.json"
-    facts = json.loads(file.read_text()) | read_facts(model, environment)
+    facts: dict[str, Any] = json.loads(file.read_text()) | read_facts(model, environment)
     file.write_text(json.dumps(facts))
     say(trial.describe_facts(model, facts))
+    return facts
 
 
 def read_facts(model: UserModel, environment: Environment) -> dict[str, object]:

@@ -204,9 +204,7 @@ def list_cases(
     """
     applying = applicable.list_general_strategies(model.scenario)
     for name in strategies or ():
-        if name not in applying:
-            choices = ", ".join(applying)
-            raise Fault(f"no strategy {name!r} for a user model; choose from: {choices}")
+        applicable.check_strategy(model.scenario, name, applying)
     cases = []
     reasons = {}
     names = [model.baseline.strategy, *(strategies or applying)]

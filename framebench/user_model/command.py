@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from framebench.budget.max_batch.measure import search_largest_batch
+from framebench.budget.max_batch.on_device import fit_file
 from framebench.cli.shared import (
     MEASURE,
     MOST_S,
@@ -45,7 +46,6 @@ from framebench.suite.case import Case
 from framebench.suite.user_file import Fault
 from framebench.user_file import trial
 from framebench.user_file.trial import UserModel
-from framebench.user_model import on_device
 from framebench.user_model.look import FirstLook, compiles
 from framebench.user_model.mathematics import Float64Checks
 from framebench.user_model.measure import list_remarks, measure_blocks
@@ -76,7 +76,7 @@ MINUTES_HELP = (
 ROUNDS_HELP = "turns of each process in a block; 0: memory alone, no times"
 FOLDER_HELP = "folder of the records; by default results/own/NAME"
 BUDGET_HELP = "such as 16GiB: which strategies fit, and which of them is fastest"
-MAX_BATCH_HELP = "the largest batch within the budget, for each strategy"
+MAX_BATCH_HELP = "the largest batch within the budget or on the device, for each strategy"
 DEVICE_HELP = (
     "predict for a GPU that is not here, such as rtx4090-24gb, and run nothing; see "
     "framebench devices"
@@ -177,11 +177,12 @@ def try_(
         model = trial.inspect_file(file, batch, framework, scenario)
         where = results or FOLDER / model.folder
         if device is not None:
-            fits_nothing = on_device.predict_on_device(
+            fits_nothing = fit_file(
                 model,
                 named,
                 device,
                 budget_bytes,
+                max_batch,
                 where,
                 env,
                 as_json,

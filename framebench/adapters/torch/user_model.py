@@ -274,6 +274,7 @@ def facts(size: int) -> dict[str, Any]:
     described = user_blocks.describe_model(blocks, names, inputs, targets)
     levels = [type(level[0]).__name__ for level in user_blocks.list_levels(model, ACCESS)]
     has_convolution = any(isinstance(m, nn.Conv2d) for m in modules.values())
+    convolutions = [m for m in modules.values() if isinstance(m, nn.modules.conv._ConvNd)]
     norms = [name for name, m in modules.items() if isinstance(m, NORMS)]
     complex_weights = [name for name, p in model.named_parameters() if p.is_complex()]
     sparse = [name for name, m in modules.items() if getattr(m, "sparse", False) is True]
@@ -285,6 +286,7 @@ def facts(size: int) -> dict[str, Any]:
         "tied": sorted(all_parameters.keys() - dict(model.named_parameters()).keys()),
         "parameters": _count_weights(model),
         "couples": norms[:1],
+        "convolutions": bool(convolutions),
         "images": len(described["input"]) == 4 and has_convolution,
         **_describe_optimizer(model),
         "own_step": has_step(),

@@ -10,7 +10,7 @@ from typing import Annotated, NoReturn
 import typer
 from rich.status import Status
 
-from framebench.budget.max_batch import measure, oom_recovery
+from framebench.budget.max_batch import measure, on_device, oom_recovery
 from framebench.cli.shared import (
     BUDGET,
     MOST_S,
@@ -36,11 +36,15 @@ from framebench.strategies.registry import SCENARIOS
 from framebench.suite import selectors
 from framebench.suite.case import DEFAULT_SIZE, FULL_SIZE, Case
 from framebench.suite.user_file import Fault
+from framebench.user_file import trial
 from framebench.user_file.opening import open_model
 
 CASES_HELP = (
     "such as transformer/*/train/checkpoint, by default the baseline of training; or your own file"
 )
+
+
+FIRST_BATCH = 8  # at which a file is looked into
 
 
 @dataclass(frozen=True)
@@ -96,9 +100,18 @@ def max_batch_(
         max_batch, minutes, runner.Options(time_limit_s=time_limit), results, env, as_json
     )
     if selector.endswith(".py"):
-        if budget is None:
-            fail(f"how much memory? framebench max-batch {selector} --budget 16GiB", 2)
         named_strategies = strategies.split(",") if strategies else []
+        if device is not None:
+            budget_bytes = parse_bytes(budget) if budget else None
+            search_file_on_device(
+                Path(selector), scenario, named_strategies, device, budget_bytes, options
+            )
+        if budget is None:
+            fail(
+                f"how much memory? framebench max-batch {selector} --budget 16GiB, or --device "
+                "a100-40gb for one that is not here",
+                2,
+            )
         search_file(Path(selector), scenario, named_strategies, parse_bytes(budget), options)
 
     named = parse_selector(selector)
@@ -186,7 +199,7 @@ def search_file(
     """Search for what a user's model does at other batches than its file's, and end the command."""
     fits: list[Fit] = []
     try:
-        opened = open_model(file, scenario, strategies, 8, options.env, options.results)
+        opened = open_model(file, scenario, strategies, FIRST_BATCH, options.env, options.results)
         with (
             measuring(options.results),
             opened as (cases, environment, folder),
@@ -201,6 +214,32 @@ def search_file(
         fail(str(error), 2)
     print_json(fits, options.as_json)
     raise typer.Exit(any(fit.status == "stopped" for fit in fits))
+
+
+def search_file_on_device(
+    file: Path,
+    scenario: str,
+    strategies: list[str],
+    device: str,
+    budget: int | None,
+    options: SearchOptions,
+) -> NoReturn:
+    """Search by predictions for a user's model, and end the command. Raises UnknownDevice."""
+    try:
+        model = trial.inspect_file(file, FIRST_BATCH, scenario=scenario)
+        fits_nothing = on_device.fit_file(
+            model,
+            strategies or [model.baseline.strategy],
+            device,
+            budget,
+            True,
+            options.results,
+            options.env,
+            options.as_json,
+        )
+    except Fault as error:
+        fail(str(error), 2)
+    raise typer.Exit(fits_nothing)
 
 
 def search_in(

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from framebench.budget.max_batch import on_device
 from framebench.budget.max_batch.measure import probe_once
 from framebench.cli.shared import (
     BUDGET,
@@ -34,6 +35,7 @@ from framebench.records.search import MIB
 from framebench.suite import hypothetical, selectors
 from framebench.suite.case import Case
 from framebench.suite.user_file import Fault
+from framebench.user_file import trial
 from framebench.user_file.opening import open_shapes
 
 if TYPE_CHECKING:
@@ -119,9 +121,14 @@ def predict(
     'transformer/*/train/*/b8/full'.
     """
     if case.endswith(".py"):
-        if device or ranks:
-            fail(f"--ranks takes the suite's cases, and `framebench try {case} --device` a file", 2)
+        if ranks:
+            fail("--ranks takes the suite's cases, not a file", 2)
         named_strategies = strategies.split(",") if strategies else []
+        if device is not None:
+            predict_file_on_device(
+                Path(case), scenario, named_strategies, batch, device, results, env, as_json
+            )
+            return
         budget_bytes = parse_bytes(budget) if budget else None
         predict_file(Path(case), scenario, named_strategies, batch, budget_bytes, env, as_json)
     elif device is not None:
@@ -204,6 +211,24 @@ def predict_file(
     else:
         for name, of_case in predictions.items():
             show(name, of_case)
+
+
+def predict_file_on_device(
+    file: Path,
+    scenario: str,
+    strategies: list[str],
+    batch: int,
+    device: str,
+    results: Path,
+    env: str | None,
+    as_json: bool,
+) -> None:
+    """Predict a user's own model on a device that is not here. Raises UnknownDevice."""
+    try:
+        model = trial.inspect_file(file, batch, scenario=scenario)
+        on_device.predict_file(model, strategies, device, results, env, as_json)
+    except Fault as error:
+        fail(str(error), 2)
 
 
 def predict_case(case: Case, machine: str | None, results: Path) -> list[PeakPrediction]:

@@ -17,7 +17,6 @@ from framebench.cli.shared import Parts, echo, out, say
 from framebench.devices.catalog import Device, find
 from framebench.devices.fit import advised
 from framebench.devices.fit.fitting import FitAssessment, PredictedBatchSearch
-from framebench.devices.needs import ALLOWED
 from framebench.devices.plans import planning, store
 from framebench.devices.show import plan_with_progress
 from framebench.engine.environments import Environment
@@ -53,15 +52,38 @@ def advise_on_device(
     at_one_batch = question._replace(batch=sizes[size].base, size=size)
     say(
         f"Looking for the largest batch of each of {len(cases)} strategies, which takes several "
-        "plans each"
-        f"{describe_pace(device, results)}. Cached plans are reused; without any it may take half "
-        "an hour. At one "
-        f"batch: framebench advise '{make_selector(at_one_batch)}' --device {device_name}"
+        f"plans each{describe_pace(device, results)}. Cached plans are reused. At one batch: "
+        f"framebench advise '{make_selector(at_one_batch)}' --device {device_name}"
     )
-    searches = [
-        PredictedBatchSearch(case, device, ALLOWED[case.framework], budget) for case in cases
-    ]
-    return show_assessments(search_largest(searches, results), None, left_out, as_json)
+    return search_on_device(cases, left_out, device_name, budget, results, as_json)
+
+
+def search_on_device(
+    cases: Sequence[Case],
+    left_out: Mapping[str, str],
+    device_name: str,
+    budget: int | None,
+    results: Path,
+    as_json: bool,
+    environment: Environment | None = None,
+) -> bool:
+    """Print the largest batch of each strategy that fits, and return whether none does.
+
+    Raises UnknownDevice.
+
+    Args:
+        cases: Each at the smallest batch that its strategy can have.
+        left_out: Why other cases are not among them.
+        device_name: The target device.
+        budget: Bytes, if less than the device's memory.
+        results: The folder of cached predictions.
+        as_json: Whether to print JSON.
+        environment: In the place of the pinned one.
+    """
+    device = find(device_name)
+    searches = [PredictedBatchSearch(case, device, budget) for case in cases]
+    found = search_largest(searches, results, environment)
+    return show_assessments(found, None, left_out, as_json)
 
 
 def make_selector(question: Parts) -> str:
@@ -146,11 +168,15 @@ def fit_on_device(
     predictions = plan_with_progress(cases, device, results, environment=environment)
     assessments = []
     for case, planned in zip(cases, predictions):
-        assessments.append(FitAssessment(case, planned, device, ALLOWED[case.framework], budget))
+        assessments.append(FitAssessment(case, planned, device, budget))
     return show_assessments(assessments, cases[0].batch, left_out, as_json)
 
 
-def search_largest(searches: Sequence[PredictedBatchSearch], results: Path) -> list[FitAssessment]:
+def search_largest(
+    searches: Sequence[PredictedBatchSearch],
+    results: Path,
+    environment: Environment | None = None,
+) -> list[FitAssessment]:
     """Return each at the largest batch that fits, or at its smallest.
 
     All searches go on together, so that two plans run at a time.
@@ -163,7 +189,9 @@ def search_largest(searches: Sequence[PredictedBatchSearch], results: Path) -> l
                 waiting[case] = search
         if not waiting:
             return [search.result for search in searches]
-        predictions = plan_with_progress(list(waiting), searches[0].device, results)
+        predictions = plan_with_progress(
+            list(waiting), searches[0].device, results, environment=environment
+        )
         for (case, search), planned in zip(waiting.items(), predictions):
             search.planned[case.batch] = planned
 

@@ -1,0 +1,80 @@
+"""Convert modules of fake tensors to another device, type or memory format.
+
+A parameter of numbers stays the same object when it is converted; a fake one cannot change in
+place, and PyTorch refuses (`_apply(): Couldn't swap`).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+from collections.abc import Callable, Iterator
+
+import torch
+from torch import Tensor, nn
+
+# The replacement of each tensor: a single dict while the outermost `_apply` runs, else empty.
+REPLACED_TENSORS: list[dict[Tensor, Tensor]] = []
+
+
+def convert_module(
+    module: nn.Module, function: Callable[[Tensor], Tensor], recurse: bool = True
+) -> nn.Module:
+    """Replace nn.Module._apply for tensors that cannot change device or type in place.
+
+    Parameters and buffers are replaced in the order of the original, children first. Those that
+    modules share stay shared, since REPLACED_TENSORS keeps the replacements. When the outermost
+    call ends, optimizers are given the new parameters.
+    """
+    is_outermost = not REPLACED_TENSORS
+    if is_outermost:
+        REPLACED_TENSORS.append({})
+    try:
+        for child in module.children() if recurse else ():
+            child._apply(function)
+        for tensors in (module._parameters, module._buffers):
+            for name, tensor in tensors.items():
+                if tensor is not None:
+                    tensors[name] = move(tensor, function, REPLACED_TENSORS[0])  # type: ignore[assignment]
+    finally:
+        if is_outermost:
+            move_weights_of_optimizers(REPLACED_TENSORS.pop())
+    return module
+
+
+def move_weights_of_optimizers(moved: dict[Tensor, Tensor]) -> None:
+    """Replace the parameters of every optimizer by those that they became.
+
+    On a real GPU this is not needed, since a parameter that moves stays the same object.
+    """
+    objects = gc.get_objects()
+    # by the type, since `isinstance` would run the `__class__` property of lazy objects
+    optimizers_alive = [obj for obj in objects if issubclass(type(obj), torch.optim.Optimizer)]
+    for optimizer in optimizers_alive:
+        for group in optimizer.param_groups:
+            group["params"] = [moved.get(weight, weight) for weight in group["params"]]
+
+
+def move(
+    tensor: Tensor, function: Callable[[Tensor], Tensor], moved: dict[Tensor, Tensor]
+) -> Tensor:
+    """Return the replacement of a tensor by the function, which is called once for each tensor."""
+    if tensor not in moved:
+        with torch.no_grad():
+            new = function(tensor)
+        if isinstance(tensor, nn.Parameter):
+            new = nn.Parameter(new, tensor.requires_grad)
+        moved[tensor] = new
+        moved[new] = new  # a module that two others share is met twice, and has moved
+    return moved[tensor]
+
+
+@contextlib.contextmanager
+def convertible_modules() -> Iterator[None]:
+    """Let modules of fake tensors be converted in this context."""
+    before = nn.Module._apply
+    nn.Module._apply = convert_module  # type: ignore[method-assign,assignment]
+    try:
+        yield
+    finally:
+        nn.Module._apply = before  # type: ignore[method-assign]
