@@ -9,7 +9,6 @@ from pathlib import Path
 from framebench.analysis.rendering import Table
 from framebench.analysis.results import Results
 from framebench.devices.catalog import DEVICES, Device, find
-from framebench.devices.needs import ALLOWED
 from framebench.devices.plans.store import every
 from framebench.devices.releases import reported
 from framebench.devices.releases.table import of_releases
@@ -21,7 +20,7 @@ def of_device(device: Device, results: Path) -> list[Table]:
     predictions = list(every(results))
     return [
         *strategies.tables(predictions, device),
-        *batches.tables(predictions, device, ALLOWED),
+        *batches.tables(predictions, device),
         *of_releases(predictions, device),
         *reported.tables(results, device.name),
     ]
@@ -41,7 +40,7 @@ def of_named(name: str, results: Path) -> list[Table]:
 
 def documents(results: Results) -> list[Table]:
     """Return all tables."""
-    tables = [table.tabulate_devices(), frame.columns()]
+    tables = [table.tabulate_devices(), table.tabulate_errors(), frame.columns()]
     for device in DEVICES:
         tables += of_device(device, results.root)
     return tables

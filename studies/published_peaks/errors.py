@@ -45,7 +45,7 @@ class Held:
 def of_folder(root: Path = DATA) -> list[Table]:
     """Nothing where nothing was predicted."""
     rows = read_rows(root)
-    held = list(_held(root, rows))
+    held = list(compare_rows(root, rows))
     if not held:
         return []
     return [
@@ -58,7 +58,8 @@ def of_folder(root: Path = DATA) -> list[Table]:
     ]
 
 
-def _held(root: Path, rows: Sequence[Row]) -> Iterable[Held]:
+def compare_rows(root: Path, rows: Sequence[Row]) -> Iterable[Held]:
+    """Yield each row whose program is known, next to its prediction."""
     beside = beside_the_pool(rows)
     for row in rows:
         try:
@@ -90,7 +91,9 @@ def allowance(root: Path = DATA) -> float | None:
     None where no row was predicted.
     """
     trusted = [
-        one for one in _held(root, read_rows(root)) if rules.trust(one.row) in ("high", "good")
+        one
+        for one in compare_rows(root, read_rows(root))
+        if rules.trust(one.row) in ("high", "good")
     ]
     return (
         max(ninth(_errors(some, OURS)) for some in (trusted, with_workspaces(trusted)))

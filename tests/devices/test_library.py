@@ -19,7 +19,7 @@ from framebench.devices import (
     plan,
     simulate,
 )
-from framebench.devices.needs import ALLOWED, estimate_needs
+from framebench.devices.needs import INTERVALS, estimate_needs
 from framebench.engine import environments
 from framebench.engine.environments import Environment, SetupError
 from tests.processes import run_inside
@@ -97,7 +97,7 @@ def test_what_is_in_use_is_reserved_and_a_context_and_the_error_are_needed_besid
 ) -> None:
     linear = simulated["linear"]
     assert linear["allocated"] <= linear["reserved"]
-    needs = estimate_needs(linear["reserved"], ALLOWED["torch"], find_device("a100-40gb"))
+    needs = estimate_needs(linear["reserved"], INTERVALS["torch"].high, find_device("a100-40gb"))
     assert linear["needs"] == needs < 24 * GiB
     tensors = sum(holder["tensors"] for holder in linear["holders"])
     assert 0 <= linear["allocated"] - max(linear["timeline"]) < 512 * tensors
@@ -148,6 +148,31 @@ def test_a_snapshot_is_one_for_pytorchs_memory_viewer(simulated: dict[str, Any])
 @pytest.mark.slow
 def test_what_does_not_fit_is_said_with_its_bytes(simulated: dict[str, Any]) -> None:
     assert "bytes do not fit beside" in simulated["refusal"]
+
+
+@pytest.mark.slow
+def test_a_compiled_step_is_refused_and_not_answered_as_eager(simulated: dict[str, Any]) -> None:
+    assert simulated["compiled"].startswith("Linear is compiled, and only eager steps")
+    assert simulated["decorated"]["allocated"] > 0, "a function that is never called is none"
+
+
+@pytest.mark.slow
+def test_states_of_8_bits_take_a_quarter(simulated: dict[str, Any]) -> None:
+    """And the compiled update takes nothing, where a list of Adam's temporaries would."""
+    quantized, linear = simulated["quantized"], simulated["linear"]
+    assert linear["kinds"]["optimizer states"] >= 2 * WEIGHT
+    assert quantized["kinds"]["optimizer states"] == pytest.approx(WEIGHT / 2, rel=0.1)
+    assert quantized["allocated"] < linear["allocated"]
+
+
+@pytest.mark.slow
+def test_what_is_not_known_of_convolutions_is_in_the_stated_error(
+    simulated: dict[str, Any],
+) -> None:
+    assert simulated["linear"]["kind"] == "torch"
+    assert simulated["converted"]["kind"] == "torch, convolutions without workspaces"
+    kinds = INTERVALS["torch"], INTERVALS["torch, convolutions without workspaces"]
+    assert kinds[0].high < kinds[1].high
 
 
 OUTSIDE = """
@@ -211,7 +236,7 @@ def test_a_plan_is_made_of_its_parts_and_donated_memory_is_saved(
             parts["arguments"] + parts["outputs"] + parts["temporaries"] - parts["aliased"]
         )
         h100 = find_device("h100-80gb")
-        assert one["needs"] == estimate_needs(one["peak"], ALLOWED["jax"], h100)
+        assert one["needs"] == estimate_needs(one["peak"], INTERVALS["jax"].high, h100)
     assert planned["kept"]["parts"]["arguments"] == 2 * WEIGHT
     assert planned["donated"]["peak"] <= planned["kept"]["peak"] - WEIGHT
 

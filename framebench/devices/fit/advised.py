@@ -10,7 +10,7 @@ from framebench.analysis.rendering import DETAIL, ESSENTIAL, Table, TableColumn,
 from framebench.devices.catalog import GIB
 from framebench.devices.fit.fitting import FitAssessment
 from framebench.devices.needs import context_of
-from framebench.devices.tables.table import NAMES, group_by_reason
+from framebench.devices.tables.table import NAMES, describe_errors, group_by_reason
 from framebench.models.spec import USER_MODEL
 from framebench.strategies.strategy import TITLES
 from framebench.suite.case import Case
@@ -20,7 +20,8 @@ HEAD = (
     "framework",
     TableColumn("strategy", priority=ESSENTIAL),
     "batch",
-    "peak MiB",
+    "in use MiB",
+    "reserved MiB",
     TableColumn("needs MiB", priority=ESSENTIAL),
     TableColumn("of memory", priority=DETAIL),
     TableColumn("answer", priority=ESSENTIAL),
@@ -147,12 +148,11 @@ def write_caption(assessments: Sequence[FitAssessment]) -> str:
     context = ""
     if first.device.kind == "gpu":
         context = f" + {format_mib(context_of(first.device)[1], ',.0f')} MiB of CUDA context"
-    errors = {TITLES[each.case.framework]: each.error for each in assessments}
-    allowed = ", ".join(sorted(f"{error:.1%} in {title}" for title, error in errors.items()))
+    allowed = describe_errors(each.planned for each in assessments)
     return (
         f"Predicted, not measured.{describe_parameters(first.case)} There are "
-        f"{first.memory / GIB:,.2f} GiB. needs = peak + the error of predictions ({allowed})"
-        f"{context}. How it is predicted: docs/devices.md."
+        f"{first.memory / GIB:,.2f} GiB. needs = reserved + the error that predictions had "
+        f"({allowed}){context}. How it is predicted: docs/devices.md."
     )
 
 
@@ -200,6 +200,7 @@ def make_cells(assessment: FitAssessment) -> tuple[str, ...]:
         assessment.case.framework,
         strategy,
         describe_batch(assessment),
+        format_mib(assessment.planned.parts.get("allocated")),
         format_mib(assessment.bytes),
         format_needs(assessment.needs),
         share,
@@ -222,7 +223,7 @@ def as_json(assessments: Sequence[FitAssessment], left_out: Mapping[str, str]) -
                 "refused_bytes": assessment.planned.needs_bytes,
                 "needs_bytes": assessment.needs,
                 "source": assessment.planned.source,
-                "allowed_error": assessment.error,
+                "error": {"low": assessment.interval.low, "high": assessment.interval.high},
                 "next_batch_was_tried": assessment.is_exact,
                 "not_certain_from": assessment.smallest_not_fitting,
             }

@@ -4,9 +4,9 @@ The rule was fixed before it was applied to any prediction.
 
 A GPU holds the CUDA context in addition to the framework's allocator: the driver's part of the
 process and the kernels that it loaded. Contexts of 617 MiB to 1,343 MiB were measured by others.
-A prediction may be off by a share of its size (ALLOWED). It fits if it does with the larger context
-and the prediction too low by that share. It does not fit if it does not even with the smaller
-context and the prediction too high by that share. In between the answer names the error that
+A prediction may be off, by how much says its kind (`needs.INTERVALS`). It fits if it does with the
+larger context and the prediction too low by as much. It does not fit if it does not even with the
+smaller context and the prediction too high by as much. In between the answer names the error that
 decides.
 """
 
@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from framebench.devices.catalog import Device
-from framebench.devices.needs import ALLOWED, context_of, estimate_needs
+from framebench.devices.needs import ALLOWED, ErrorInterval, context_of, estimate_needs
 from framebench.devices.plans import store
 from framebench.devices.plans.planned import Planned
 from framebench.records.pins import find_pinned_version
@@ -75,7 +75,6 @@ class FitAssessment:
     case: Case
     planned: Planned
     device: Device
-    error: float  # the share that the prediction may be off by
     budget: int | None = None  # bytes
     # Of a search: whether the next larger batch was predicted, and does not fit for certain.
     is_exact: bool = True
@@ -94,6 +93,11 @@ class FitAssessment:
         return self.planned.needs_bytes
 
     @property
+    def interval(self) -> ErrorInterval:
+        """Return how far predictions of this kind were off."""
+        return self.planned.interval
+
+    @property
     def memory(self) -> int:
         """Return the bytes of the device, or of the budget if that is less."""
         return min(self.budget or self.device.memory_bytes, self.device.memory_bytes)
@@ -103,7 +107,7 @@ class FitAssessment:
         """Return the bytes that are sure to be enough."""
         if self.bytes is None:
             return None
-        return estimate_needs(self.bytes, self.error, self.device)
+        return estimate_needs(self.bytes, self.interval.high, self.device)
 
     @cached_property
     def fits(self) -> bool | None:
@@ -116,7 +120,7 @@ class FitAssessment:
         least, _ = context_of(self.device)
         if self.needs <= self.memory:
             return True
-        if self.bytes * (1 - self.error) + least > self.memory:
+        if self.bytes * (1 + self.interval.low) + least > self.memory:
             return False
         return None
 
@@ -139,7 +143,6 @@ class PredictedBatchSearch:
 
     case: Case  # at the smallest batch that the strategy can have
     device: Device
-    error: float  # the share that predictions may be off by
     budget: int | None = None  # bytes
     planned: dict[int, Planned] = field(default_factory=dict)  # by batch
 
@@ -163,7 +166,6 @@ class PredictedBatchSearch:
             replace(self.case, batch=batch),
             self.planned[batch],
             self.device,
-            self.error,
             self.budget,
         )
 
@@ -210,7 +212,12 @@ class PredictedBatchSearch:
     def next(self) -> Case | None:
         """Return the case to predict next, or None where the search has ended."""
         smallest = self.case.batch
-        if smallest in self.planned and not self.fits(smallest):
+        # a step may fail for one sample alone, as batch norm does
+        if (
+            smallest in self.planned
+            and self.planned[smallest].has_answer
+            and not self.fits(smallest)
+        ):
             return None
         first_batches = [smallest * times for times in self.rule.first]
         if self.planned and not self.largest_fitting:
@@ -252,7 +259,8 @@ class PredictedBatchSearch:
             return self.upper_bound
         largest_context = context_of(self.device)[1]
         memory = self.assess(self.largest_fitting).memory
-        limit = (memory - largest_context) / (1 + self.error)
+        error = self.planned[self.largest_fitting].interval.high
+        limit = (memory - largest_context) / (1 + error)
         return upper_batch + (limit - upper_bytes) / slope
 
     def bisect_geometrically(self) -> float:

@@ -7,7 +7,8 @@ from typing import Literal
 
 from pydantic import Field, model_validator
 
-from framebench.devices.plans.answer import Outcome
+from framebench.devices.needs import INTERVALS, ErrorInterval, Kind
+from framebench.devices.plans.answer import ASKED, CONVOLUTIONS, NOT_ASKED, Outcome
 from framebench.records.record import Bytes, Moment, Part
 
 # compiler.plan: what XLA's executable for the device reserves, to the byte. allocator.simulated: a
@@ -16,6 +17,7 @@ Source = Literal["compiler.plan", "allocator.simulated"]
 PLAN = {"arguments", "outputs", "temporaries", "aliased"}
 # of a plan, where there are such: on the device but not in the plan; in the host's memory
 BESIDE, HOST = "beside", "host"
+WITH_CONVOLUTIONS = ("resnet50", "unet3d")  # workloads
 
 
 class Buffer(Part):
@@ -75,6 +77,29 @@ class Planned(Part):
     def has_answer(self) -> bool:
         """Return whether something can tell if it fits."""
         return self.outcome in ("planned", "refused")
+
+    @property
+    def kind(self) -> Kind:
+        """Return the kind of prediction, by which its error is stated.
+
+        A simulation notes since 2026-11-28 whether cuDNN was asked. Before, all cases of the
+        workloads below had convolutions.
+        """
+        if self.framework == "jax":
+            return "jax"
+        noted = self.flags.get(CONVOLUTIONS)
+        if noted is None and self.case.split("/")[0] in WITH_CONVOLUTIONS:
+            noted = ASKED if "cudnn" in self.origin.versions else NOT_ASKED
+        if noted == ASKED:
+            return "torch, convolutions"
+        if noted == NOT_ASKED:
+            return "torch, convolutions without workspaces"
+        return "torch"
+
+    @property
+    def interval(self) -> ErrorInterval:
+        """Return how far predictions of this kind were off."""
+        return INTERVALS[self.kind]
 
     @property
     def used_bytes(self) -> int | None:

@@ -13,7 +13,7 @@ from framebench.devices.catalog import Device, find
 from framebench.devices.fit.fitting import FitAssessment
 from framebench.devices.needs import context_of
 from framebench.devices.plans.planned import Planned, code_of, workspaces_of
-from framebench.devices.tables.table import group_pinned
+from framebench.devices.tables.table import describe_errors, group_pinned
 from framebench.strategies.registry import list_strategies
 from framebench.strategies.strategy import FRAMEWORKS
 
@@ -23,22 +23,19 @@ FEWEST = 3  # batches of a strategy that make a row
 HEAD = ("framework", "strategy", "batches planned", *GPUS)
 
 
-def tables(
-    predictions: Sequence[Planned], device: Device, errors: Mapping[str, float]
-) -> Iterator[Table]:
+def tables(predictions: Sequence[Planned], device: Device) -> Iterator[Table]:
     """Yield tables of the pinned releases.
 
     Args:
         predictions: Any.
         device: Whose kernels were planned.
-        errors: By framework, the share that predictions may be off by.
     """
     for (workload, scenario, size), group in group_pinned(predictions, device).items():
         # by framework and strategy, then by batch
         assessments: defaultdict[tuple[str, str], dict[int, FitAssessment]] = defaultdict(dict)
         for case, planned in group:
             if planned.has_answer:
-                assessment = FitAssessment(case, planned, device, errors[case.framework])
+                assessment = FitAssessment(case, planned, device)
                 assessments[case.framework, case.strategy][case.batch] = assessment
         rows = []
         shown = []
@@ -61,25 +58,21 @@ def tables(
                 f"Largest batch that fits: {workload} {scenario}, size {size}, as on one "
                 f"{device.title}"
             )
-            yield Table.of_text(title, write_caption(shown, device, errors), HEAD, rows, left=3)
+            yield Table.of_text(title, write_caption(shown, device), HEAD, rows, left=3)
 
 
-def write_caption(
-    predictions: Sequence[Planned], device: Device, errors: Mapping[str, float]
-) -> str:
+def write_caption(predictions: Sequence[Planned], device: Device) -> str:
     """Return what the answers allow for, and what made the predictions."""
     memory = ", ".join(f"{format_mib(find(name).memory_bytes)} MiB" for name in GPUS.values())
-    allowed = ", ".join(
-        f"{errors[framework]:.1%} in {framework}" for framework in FRAMEWORKS if framework in errors
-    )
+    allowed = describe_errors(predictions)
     least, most = context_of(device)
     return (
         "Predicted, not measured. The largest of the batches planned that fits for certain in "
         "the memory that such GPUs "
         f"leave a program ({memory}), with the kernels of one {device.title}. The answer allows "
         "for a CUDA context of up to "
-        f"{format_mib(most)} MiB ({format_mib(least)} at the least), and for predictions that are "
-        f"off by {allowed}. '... or more': no larger "
+        f"{format_mib(most)} MiB ({format_mib(least)} at the least), and for the errors that "
+        f"predictions had ({allowed}). '... or more': no larger "
         f"one was planned. {workspaces_of(predictions)} "
         f"{code_of(planned.origin.commit for planned in predictions)}"
     )

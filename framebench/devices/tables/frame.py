@@ -19,7 +19,7 @@ from framebench.analysis.frames import (
 )
 from framebench.analysis.rendering import Table
 from framebench.devices.catalog import BY_NAME
-from framebench.devices.needs import ALLOWED, estimate_needs
+from framebench.devices.needs import estimate_needs
 from framebench.devices.plans.planned import Planned
 from framebench.devices.plans.store import every
 from framebench.records.pins import find_pinned_version
@@ -168,4 +168,4 @@ def find_needs(planned: Planned) -> int | None:
     reserved = planned.peak_bytes if planned.peak_bytes is not None else planned.needs_bytes
     if reserved is None:
         return None
-    return estimate_needs(reserved, ALLOWED[planned.framework], BY_NAME[planned.device])
+    return estimate_needs(reserved, planned.interval.high, BY_NAME[planned.device])

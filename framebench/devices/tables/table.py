@@ -8,7 +8,14 @@ from collections.abc import Iterable, Mapping, Sequence
 from framebench.analysis.needs import format_needs
 from framebench.analysis.rendering import DETAIL, ESSENTIAL, Table, TableColumn, format_mib
 from framebench.devices.catalog import BY_NAME, DEVICES, Device
-from framebench.devices.needs import ALLOWED, context_of
+from framebench.devices.needs import (
+    INTERVALS,
+    TITLES,
+    ErrorInterval,
+    Kind,
+    context_of,
+    describe_error,
+)
 from framebench.devices.plans.planned import Planned
 from framebench.devices.plans.version import is_current
 from framebench.devices.tables.frame import find_needs
@@ -42,6 +49,31 @@ def tabulate_devices(devices: Sequence[Device] = DEVICES) -> Table:
         "--device NAME`.",
         ("name", "device", "GiB", "capability", "cores", "figures from"),
         rows,
+    )
+
+
+def tabulate_errors(intervals: Mapping[Kind, ErrorInterval] = INTERVALS) -> Table:
+    """Return a table of how far each kind of prediction was off."""
+    rows = []
+    for kind, interval in intervals.items():
+        rows.append(
+            (
+                TITLES[kind],
+                str(interval.rows),
+                str(interval.families),
+                f"{interval.median:.1%}",
+                f"{interval.low:+.1%}",
+                f"{interval.high:+.1%}",
+            )
+        )
+    return Table.of_text(
+        "Errors by kind of prediction",
+        "measured / predicted - 1. rows: measured peaks. low, high: nine of ten rows of each "
+        "family are not below, and not above. median: of absolute errors. Computed by "
+        "studies/prediction_errors.",
+        ("prediction", "rows", "families", "median", "low", "high"),
+        rows,
+        left=1,
     )
 
 
@@ -110,6 +142,7 @@ def tabulate_cases(predictions: Sequence[Planned], device: Device) -> Table:
             rows.append(
                 (
                     planned.case,
+                    format_mib(planned.parts.get("allocated")),
                     describe_reserved(planned),
                     format_needs(find_needs(planned)),
                     describe_share(planned, device),
@@ -123,9 +156,9 @@ def tabulate_cases(predictions: Sequence[Planned], device: Device) -> Table:
             missing[f"not in the peaks of {release}: {'; '.join(planned.not_held)}"] = None
         notes += [f"{planned.case}: {note}" for note in planned.notes]
     caption = (
-        f"Not measured. reserved = what the framework's allocator takes, with the error that "
-        f"predictions have; needs = its upper end{describe_context(device)}. The device has "
-        f"{device.gib:,.2f} GiB."
+        f"Not measured. in use = tensors; reserved = what the framework's allocator takes, with "
+        f"the error that predictions had ({describe_errors(predictions)}); needs = its upper "
+        f"end{describe_context(device)}. The device has {device.gib:,.2f} GiB."
     )
     if any(Case.from_id(planned.case).ranks > 1 for planned in predictions):
         caption += " Of a case over ranks: one of its devices."
@@ -134,6 +167,7 @@ def tabulate_cases(predictions: Sequence[Planned], device: Device) -> Table:
         caption,
         (
             TableColumn("case", priority=ESSENTIAL),
+            "in use MiB",
             "reserved MiB",
             TableColumn("needs MiB", priority=ESSENTIAL),
             TableColumn("of memory", priority=ESSENTIAL),
@@ -174,10 +208,16 @@ def describe_reserved(planned: Planned) -> str:
     """Return what the framework is predicted to take in MiB, with its interval."""
     if planned.peak_bytes is None:
         return format_mib(planned.needs_bytes)
-    error = ALLOWED[planned.framework]
-    low, high = planned.peak_bytes * (1 - error), planned.peak_bytes * (1 + error)
+    low = planned.peak_bytes * (1 + planned.interval.low)
+    high = planned.peak_bytes * (1 + planned.interval.high)
     interval = f"{format_mib(low, ',.0f')} to {format_mib(high, ',.0f')}"
     return f"{format_mib(planned.peak_bytes)} ({interval})"
+
+
+def describe_errors(predictions: Iterable[Planned]) -> str:
+    """Return the error of each kind of prediction that is among these."""
+    kinds = sorted({planned.kind for planned in predictions if planned.has_answer})
+    return "; ".join(describe_error(kind) for kind in kinds)
 
 
 def describe_context(device: Device) -> str:

@@ -12,7 +12,7 @@ from jax.sharding import SingleDeviceSharding
 
 from framebench.adapters.jax.program import count_plan_bytes
 from framebench.devices.catalog import Device, DoesNotFit
-from framebench.devices.needs import ALLOWED, estimate_needs
+from framebench.devices.needs import INTERVALS, estimate_needs
 from framebench.devices.xla import jax_buffers, jax_target
 from framebench.devices.xla.jax_older import help_jax
 
@@ -38,7 +38,7 @@ class Plan:
         JAX's pool takes three quarters of a GPU by default, whatever the plan says: to have no
         more, set XLA_PYTHON_CLIENT_PREALLOCATE=false.
         """
-        return estimate_needs(self.peak, ALLOWED["jax"], self.device)
+        return estimate_needs(self.peak, INTERVALS["jax"].high, self.device)
 
 
 def plan(

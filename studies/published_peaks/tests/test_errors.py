@@ -106,7 +106,7 @@ def test_rows_are_shown_with_and_without_workspaces_of_cublas() -> None:
 
 def test_either_setting_has_beside_it_what_libraries_hold(tmp_path: Path) -> None:
     judged.write(tmp_path, prediction(blas_otherwise_bytes=900 * MIB), row := xmem())
-    (held,) = table._held(tmp_path, [row])
+    (held,) = table.compare_rows(tmp_path, [row])
     assert (held.predicted_bytes, held.otherwise_bytes) == ((1002 + 18) * MIB, (900 + 18) * MIB)
 
 

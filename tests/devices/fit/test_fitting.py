@@ -8,6 +8,8 @@ import pytest
 
 from framebench.devices.catalog import CONTEXT, find
 from framebench.devices.fit.fitting import RULES, FitAssessment, PredictedBatchSearch
+from framebench.devices.needs import INTERVALS, ErrorInterval
+from framebench.devices.plans.answer import CONVOLUTIONS, NOT_ASKED
 from framebench.devices.plans.planned import Planned
 from framebench.suite.case import Case
 from tests.devices import fake_predictions
@@ -25,51 +27,76 @@ def planned(case: Case, size: int | None, **fields: object) -> Planned:
     )
 
 
-def assess(size: int, error: float, budget: int | None = None) -> FitAssessment:
-    return FitAssessment(CASE, planned(CASE, size), GPU, error, budget)
+def assess(size: int, budget: int | None = None) -> FitAssessment:
+    return FitAssessment(CASE, planned(CASE, size), GPU, budget)
 
 
+@pytest.fixture(autouse=True)
+def exact(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let predictions have no error, unless a test allows for one."""
+    fake_predictions.allow_error(monkeypatch, 0.0)
+
+
+@pytest.fixture
+def ten_percent(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let predictions be off by ten percent on either side."""
+    fake_predictions.allow_error(monkeypatch, 0.1)
+
+
+@pytest.mark.usefixtures("ten_percent")
 def test_the_largest_context_and_the_error_must_fit_too() -> None:
     largest = int((MEMORY - CONTEXT[1]) / 1.1)
-    assert (assess(largest, 0.1).fits, assess(largest, 0.1).answer) == (True, "fits")
-    assert assess(largest + 2**20, 0.1).fits is None
+    assert (assess(largest).fits, assess(largest).answer) == (True, "fits")
+    assert assess(largest + 2**20).fits is None
 
 
+@pytest.mark.usefixtures("ten_percent")
 def test_what_does_not_fit_with_the_smallest_does_not() -> None:
     smallest = int((MEMORY - CONTEXT[0]) / 0.9) + 1
-    assert (assess(smallest, 0.1).fits, assess(smallest, 0.1).answer) == (
-        False,
-        "does not fit",
-    )
-    assert assess(smallest - 2**20, 0.1).fits is None
+    assert (assess(smallest).fits, assess(smallest).answer) == (False, "does not fit")
+    assert assess(smallest - 2**20).fits is None
 
 
+@pytest.mark.usefixtures("ten_percent")
 def test_a_borderline_prediction_states_the_error_that_decides() -> None:
     at_four_percent = int((MEMORY - CONTEXT[1]) / 1.04)
-    assert assess(at_four_percent, 0.1).answer == "fits if the prediction is at most 4.0% low"
+    assert assess(at_four_percent).answer == "fits if the prediction is at most 4.0% low"
     above = int((MEMORY - CONTEXT[1]) / 0.95)
-    assert assess(above, 0.1).answer == "fits only if the prediction is 5.0% high"
+    assert assess(above).answer == "fits only if the prediction is 5.0% high"
+
+
+def test_each_kind_of_prediction_has_its_own_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Convolutions whose workspaces are not known may take more than the others."""
+    monkeypatch.setitem(
+        INTERVALS,
+        "torch, convolutions without workspaces",
+        ErrorInterval(low=0.0, high=0.3, median=0.0, rows=1, families=1),
+    )
+    size = int((MEMORY - CONTEXT[1]) / 1.1)
+    flags = {CONVOLUTIONS: NOT_ASKED}
+    with_convolutions = FitAssessment(CASE, planned(CASE, size, flags=flags), GPU)
+    assert (assess(size).fits, with_convolutions.fits) == (True, None)
 
 
 def test_a_budget_replaces_the_memory_of_the_device() -> None:
-    assert assess(2**30, 0, budget=2**30 + CONTEXT[1]).fits
-    assert not assess(2**30, 0, budget=2**30).fits
-    assert assess(2**30, 0, budget=2**50).memory == MEMORY
+    assert assess(2**30, budget=2**30 + CONTEXT[1]).fits
+    assert not assess(2**30, budget=2**30).fits
+    assert assess(2**30, budget=2**50).memory == MEMORY
 
 
 def test_a_refusal_does_not_fit_and_a_failure_is_unknown() -> None:
     refused = planned(CASE, None, outcome="refused", reason="needs much", needs_bytes=2**40)
     failed = planned(CASE, None, outcome="failed", reason="it took longer than ten minutes")
-    assert FitAssessment(CASE, refused, GPU, 0.1).fits is False
-    assert FitAssessment(CASE, failed, GPU, 0.1).fits is None
-    assert "ten minutes" in FitAssessment(CASE, failed, GPU, 0.1).answer
+    assert FitAssessment(CASE, refused, GPU).fits is False
+    assert FitAssessment(CASE, failed, GPU).fits is None
+    assert "ten minutes" in FitAssessment(CASE, failed, GPU).answer
 
 
 def search_batches(
     size: Callable[[int], int], unit: int = 1, framework: str = "torch"
 ) -> PredictedBatchSearch:
     case = Case("transformer", framework, "train", "fp32", unit, "full")
-    search = PredictedBatchSearch(case, GPU, 0.0)
+    search = PredictedBatchSearch(case, GPU)
     while wanted := search.next():
         assert wanted.batch not in search.planned
         search.planned[wanted.batch] = planned(wanted, size(wanted.batch))
@@ -127,10 +154,22 @@ def test_where_the_smallest_batch_does_not_fit_nothing_more_is_planned() -> None
     assert search.result.fits is False
 
 
+def test_a_step_that_fails_for_one_sample_alone_is_searched_from_the_next() -> None:
+    """Batch norm refuses a single sample where nothing else is left to normalize over."""
+    search = PredictedBatchSearch(CASE, GPU)
+    while case := search.next():
+        if case.batch == 1:
+            search.planned[1] = planned(case, None, outcome="failed", reason="one value")
+        else:
+            search.planned[case.batch] = planned(case, 2**30 * case.batch)
+    assert search.result.batch == (MEMORY - CONTEXT[1]) // 2**30
+    assert search.result.is_exact
+
+
 def test_a_compiler_is_asked_until_the_next_batch_does_not_fit() -> None:
     """Arguments, which no batch changes, are a point of the line."""
     case = Case("transformer", "jax", "train", "fp32", 1, "full")
-    search = PredictedBatchSearch(case, GPU, 0.0)
+    search = PredictedBatchSearch(case, GPU)
     while wanted := search.next():
         parts = {
             "arguments": 2**32,
@@ -170,7 +209,7 @@ def test_search_falls_back_to_the_smallest_batch_when_the_first_guess_does_not_f
 def test_search_stays_below_a_batch_whose_prediction_failed() -> None:
     """A failed prediction has no size, so that lines through the others lead beyond its batch."""
     first_failing = 100
-    search = PredictedBatchSearch(CASE, GPU, 0.0)
+    search = PredictedBatchSearch(CASE, GPU)
     smallest_failed = None
     while case := search.next():
         assert case.batch not in search.planned

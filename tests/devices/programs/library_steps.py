@@ -89,6 +89,40 @@ def make_deciding_step(device: torch.device) -> Callable[[], None]:
     return step
 
 
+def make_compiled_step(device: torch.device) -> Callable[[], None]:
+    """A model that is compiled."""
+    model = torch.compile(nn.Linear(WIDTH, WIDTH).to(device))
+    batch = torch.randn(ROWS, WIDTH, device=device)
+    return lambda: model(batch).sum().backward()
+
+
+def make_decorated_step(device: torch.device) -> Callable[[], None]:
+    """A function that is compiled and never called, as packages have some."""
+
+    @torch.compile(dynamic=False)
+    def never_called(values: torch.Tensor) -> torch.Tensor:
+        return values + 1
+
+    batch = torch.randn(ROWS, WIDTH, device=device, requires_grad=True)
+    return lambda: (batch * 2).sum().backward()
+
+
+def make_quantized_step(device: torch.device) -> Callable[[], None]:
+    """Adam with states of 8 bits, whose update torchao compiles."""
+    from torchao.optim import AdamW8bit
+
+    model = nn.Linear(WIDTH, WIDTH, bias=False).to(device)
+    optimizer = AdamW8bit(model.parameters())
+    batch = torch.randn(ROWS, WIDTH, device=device)
+
+    def step() -> None:
+        optimizer.zero_grad()
+        model(batch).square().mean().backward()
+        optimizer.step()
+
+    return step
+
+
 def describe(simulation: Simulation) -> dict[str, Any]:
     """Return what a test looks at."""
     return {
@@ -98,6 +132,7 @@ def describe(simulation: Simulation) -> dict[str, Any]:
         "kinds": simulation.kinds,
         "timeline": simulation.timeline,
         "holders": [holder._asdict() for holder in simulation.holders],
+        "kind": simulation.kind,
     }
 
 
@@ -107,6 +142,15 @@ def read_snapshot(simulation: Simulation) -> list[str]:
         path = Path(folder) / "snapshot.pickle"
         simulation.snapshot(path)
         return sorted(pickle.loads(path.read_bytes()))
+
+
+def describe_compiled() -> str:
+    """Return how the simulation of a compiled step ends."""
+    try:
+        simulate(make_compiled_step, "a100-40gb")
+    except NotImplementedError as error:
+        return str(error)
+    return "simulated"
 
 
 def describe_refusal() -> str:
@@ -130,6 +174,9 @@ print(
             "scaled": describe(simulate(make_scaled_step, "t4-16gb")),
             "resampled": describe(simulate(make_resampled_step, "l4-24gb")),
             "deciding": describe(simulate(make_deciding_step, "l4-24gb")),
+            "decorated": describe(simulate(make_decorated_step, "l4-24gb")),
+            "quantized": describe(simulate(make_quantized_step, "l4-24gb")),
+            "compiled": describe_compiled(),
             "snapshot": read_snapshot(linear),
             "refusal": describe_refusal(),
         }

@@ -1,0 +1,119 @@
+"""Predicted peaks next to measured ones, from the two studies that have both."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from framebench.devices.catalog import Device
+from framebench.devices.needs import Kind
+from framebench.devices.plans import store as plans
+from framebench.devices.plans.planned import Planned
+from framebench.engine import runner
+from framebench.records import store
+from framebench.records.record import Record
+from framebench.suite.case import FULL_SIZE
+from studies.gpu_session.__main__ import EARLIER
+from studies.gpu_session.__main__ import STUDY as GPU_SESSION
+from studies.gpu_session.predictions import device_of
+from studies.published_peaks import errors, programs, rules
+from studies.published_peaks.rows import DATA
+from studies.published_peaks.rows import read as read_rows
+
+TRUSTED = ("high", "good")
+OWN_GPU = "H200"
+
+
+@dataclass(frozen=True)
+class Sample:
+    """One measured peak with its prediction."""
+
+    kind: Kind
+    family: str  # of models, within one source
+    source: str
+    predicted: int  # bytes
+    measured: int  # bytes
+
+    @property
+    def error(self) -> float:
+        """Return measured / predicted - 1: positive where the prediction was too low."""
+        return self.measured / self.predicted - 1
+
+
+def read_samples() -> list[Sample]:
+    """Return every sample of both studies. Nothing of them was fitted to."""
+    return [*read_published(), *read_own()]
+
+
+def read_published() -> list[Sample]:
+    """Return the peaks that others measured and published, of good or high trust.
+
+    cuDNN 9.1, with which the rows of images were measured, cannot be asked: their predictions have
+    no workspaces of convolutions. Where a row does not say whether cuBLAS had its workspaces, there
+    is a sample of each, so that neither assumption narrows an interval.
+    """
+    samples = []
+    for compared in errors.compare_rows(DATA, read_rows(DATA)):
+        if rules.trust(compared.row) not in TRUSTED:
+            continue
+        program: programs.Program = compared.program
+        kind: Kind = "torch"
+        if program.loop == "images":
+            kind = "torch, convolutions without workspaces"
+        predictions = [compared.predicted_bytes]
+        if not program.blas_takes:
+            predictions.append(compared.otherwise_bytes)
+        for predicted in predictions:
+            if predicted is None:
+                raise ValueError(f"{compared.row.key} has no prediction: {compared.why_not}")
+            row = compared.row
+            family = rules.family(row)
+            samples.append(Sample(kind, family, row.source, predicted, row.bytes))
+    return samples
+
+
+def read_own() -> list[Sample]:
+    """Return the peaks that a GPU of our own measured at full size.
+
+    PyTorch's first predictions, which asked cuDNN nothing, are samples of that kind.
+    """
+    predictions = [
+        *plans.every(GPU_SESSION / "data", EARLIER),
+        *plans.every(runner.RESULTS),
+    ]
+    samples = []
+    for record in store.read_all(runner.RESULTS):
+        device = find_device(record)
+        if device is None or record.status != "ok" or record.parsed.size != FULL_SIZE:
+            continue
+        for planned in choose_predictions(record, device, predictions):
+            measured = read_peak(record)
+            if measured and planned.peak_bytes:
+                family = f"{record.parsed.workload} on an {OWN_GPU}"
+                samples.append(Sample(planned.kind, family, OWN_GPU, planned.peak_bytes, measured))
+    return samples
+
+
+def find_device(record: Record) -> Device | None:
+    """Return the device of the catalog that the record was measured on, or None."""
+    memory = (record.provenance.gpu.get("before") or {}).get("memory_bytes")
+    return device_of(str(record.provenance.hardware.get("device")), memory)
+
+
+def choose_predictions(
+    record: Record, device: Device, predictions: Iterable[Planned]
+) -> list[Planned]:
+    """Return the newest prediction of each kind, of the record's case and release."""
+    release = (record.framework_version or "").split("+")[0]
+    newest: dict[Kind, Planned] = {}
+    for planned in sorted(predictions, key=lambda planned: planned.origin.planned_at):
+        is_of_record = (planned.device, planned.case) == (device.name, record.case)
+        if is_of_record and planned.framework_version == release and planned.peak_bytes:
+            newest[planned.kind] = planned
+    return list(newest.values())
+
+
+def read_peak(record: Record) -> int | None:
+    """Return what the framework took: PyTorch's allocator reserved it, JAX's had it in use."""
+    instrument = "allocator.reserved" if record.parsed.framework == "torch" else "allocator.in_use"
+    return record.peaks.get(instrument)
