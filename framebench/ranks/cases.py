@@ -5,9 +5,11 @@ Standard library only, as workers read it.
 
 from __future__ import annotations
 
+from fnmatch import fnmatchcase
+
 from framebench.models import spec
 from framebench.strategies.registry import BASELINES, OVER_RANKS, find_strategy
-from framebench.strategies.strategy import IncompatibleStrategies, Strategy
+from framebench.strategies.strategy import FRAMEWORKS, IncompatibleStrategies, Strategy
 from framebench.suite import hypothetical
 from framebench.suite.case import BATCH, DEFAULT_SIZE, Case, UnknownCase
 
@@ -92,6 +94,33 @@ def find_rank_strategy(scenario: str, name: str) -> Strategy:
             f"{name} runs in a single process; strategies over ranks: {', '.join(choices)}"
         )
     return strategy
+
+
+def match_cases(selector: str, ranks: int | None = None) -> list[Case]:
+    """Return the cases over ranks that a selector names, with a batch such as b8x8 or over `ranks`.
+
+    Framework and strategy may be patterns or left to `*`. Raises UnknownCase.
+    """
+    parts = hypothetical.add_default_size(selector).strip("/").split("/")
+    if len(parts) != 6:
+        example = f"'transformer/*/train/fsdp*/b8x8/{DEFAULT_SIZE}'"
+        raise UnknownCase(f"{selector!r} has {len(parts)} parts; write for instance {example}")
+    workload, framework, scenario, strategy, batch, size = parts
+    cases = []
+    for of_scenario, name in OVER_RANKS:
+        if of_scenario != scenario or not fnmatchcase(name, strategy):
+            continue
+        for framework_name in FRAMEWORKS:
+            if fnmatchcase(framework_name, framework):
+                case_id = f"{workload}/{framework_name}/{scenario}/{name}/{batch}/{size}"
+                cases.append(over_ranks(case_id, ranks))
+    supported = [case for case in cases if case.support.supported]
+    if not supported:
+        choices = [name for of_scenario, name in OVER_RANKS if of_scenario == scenario]
+        raise UnknownCase(
+            f"no strategy over ranks matches {selector!r}; choose from: {', '.join(choices)}"
+        )
+    return supported
 
 
 def explain_unpredictable_rank(case: Case) -> str | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from framebench.ranks.cases import over_ranks
+from framebench.ranks.cases import match_cases, over_ranks
 from framebench.strategies.registry import OVER_RANKS, STRATEGIES
 from framebench.suite.case import Case, UnknownCase
 from framebench.suite.hypothetical import parse_any_batch
@@ -74,3 +74,24 @@ def test_single_process_profiles_have_no_rank_strategies() -> None:
 def test_micro_batches_are_of_the_part_of_a_rank() -> None:
     assert "batch 2 of each rank" in over_ranks(f"{FSDP}+accumulate/b4x2").support.why
     assert over_ranks(f"{FSDP}+accumulate/b8x2").support.supported
+
+
+def test_a_pattern_names_every_strategy_over_ranks_that_matches() -> None:
+    cases = match_cases("transformer/torch/train/fsdp*/b8x8/full")
+    assert {case.strategy for case in cases} >= {"fsdp"}
+    assert all(case.strategy.startswith("fsdp") for case in cases)
+    assert {(case.batch, case.ranks, case.size) for case in cases} == {(8, 8, "full")}
+    assert match_cases("transformer/torch/train/fsdp*/b8/full", 8) == cases
+
+
+@pytest.mark.parametrize(
+    ("selector", "message"),
+    [
+        ("transformer/torch/train/nothing*/b8x8/full", "choose from: "),
+        ("transformer/torch/train", "write for instance"),
+        ("transformer/torch/train/fsdp/b8/full", "needs a number of ranks"),
+    ],
+)
+def test_a_pattern_that_names_nothing_is_refused(selector: str, message: str) -> None:
+    with pytest.raises(UnknownCase, match=message):
+        match_cases(selector)

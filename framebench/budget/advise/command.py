@@ -28,6 +28,7 @@ from framebench.cli.shared import (
     say,
 )
 from framebench.models import spec
+from framebench.ranks.cases import match_cases
 from framebench.ranks.command import advise as advise_over_ranks
 from framebench.records import provenance
 from framebench.strategies.registry import SCENARIOS, find_strategy, list_strategies, list_used
@@ -45,8 +46,7 @@ CASES_HELP = (
 )
 SORT_HELP = "`speed`: fastest first. `memory`: least needed first. `batch`: largest batch first."
 NO_OTHER_MODEL = (
-    "--device predicts this suite's own models: leave --from, --machine, "
-    "--parameters and --ranks out"
+    "--device predicts this suite's own models: leave --from, --machine and --parameters out"
 )
 FULL_SIZES = "; sizes full, full-350m and full-1b are Transformers for it"
 FACTORS = {"": 1, "k": 1e3, "K": 1e3, "M": 1e6, "B": 1e9}
@@ -141,13 +141,17 @@ def advise(
 
     Measured where there are records, else predicted.
     """
-    named = parse_selector(selector)
     if device is not None:
-        if current or machine or parameters or ranks:
+        if current or machine or parameters:
             fail(NO_OTHER_MODEL + (FULL_SIZES if parameters else ""), 2)
-        from framebench.devices.fit.advice import advise_on_device
+        from framebench.devices.fit.advice import advise_on_device, fit_on_device
 
         budget_bytes = parse_bytes(budget) if budget else None
+        if ranks or selectors.asks_for_ranks(selector or ""):
+            cases = match_cases(selector or "", ranks)
+            raise typer.Exit(fit_on_device(cases, {}, device, budget_bytes, results, as_json))
+    named = parse_selector(selector)
+    if device is not None:
         raise typer.Exit(advise_on_device(named, device, budget_bytes, results, as_json))
     if budget is None:
         fail("how much memory? --budget 16GiB, or --device a100-40gb for one that is not here", 2)

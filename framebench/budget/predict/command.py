@@ -30,6 +30,7 @@ from framebench.cli.shared import (
 from framebench.devices.show import predict_on_device
 from framebench.engine import environments, runner
 from framebench.engine.environments import Environment
+from framebench.ranks.cases import over_ranks
 from framebench.ranks.command import predict_rank
 from framebench.records.search import MIB
 from framebench.suite import hypothetical, selectors
@@ -132,7 +133,8 @@ def predict(
         budget_bytes = parse_bytes(budget) if budget else None
         predict_file(Path(case), scenario, named_strategies, batch, budget_bytes, env, as_json)
     elif device is not None:
-        predict_on_device([case], device, results, as_json, again)
+        selector = over_ranks(case, ranks).id if ranks else case
+        predict_on_device([selector], device, results, as_json, again)
     elif ranks is not None or selectors.asks_for_ranks(case):
         predict_rank(case, ranks, as_json)
     else:

@@ -96,7 +96,8 @@ def describe_model(case: Case) -> str:
     """Return workload, scenario and size in words."""
     if case.workload == USER_MODEL:
         return f"{case.size} {case.scenario}"
-    return f"{case.workload} {case.scenario}, size {case.size}"
+    over = f", over {case.ranks} devices" if case.ranks > 1 else ""
+    return f"{case.workload} {case.scenario}, size {case.size}{over}"
 
 
 def describe_parameters(case: Case) -> str:

@@ -140,6 +140,21 @@ def test_what_needs_least_is_named_if_nothing_fits(
     )
 
 
+def test_strategies_over_ranks_are_judged_on_one_of_the_devices(
+    predicted: Callable[[Size], list[Case]],
+) -> None:
+    asked = predicted(lambda case: GIB * case.batch)
+    selector = "transformer/torch/train/fsdp*/b8x8/full"
+    done = result("advise", selector, "--device", "a100-40gb")
+    assert done.exit_code == 0, done.stderr
+    assert {case.ranks for case in asked} == {8}
+    assert "over 8 devices" in done.stdout.replace("\n", " ")
+    by_option = result(
+        "advise", selector.replace("x8", ""), "--ranks", "8", "--device", "a100-40gb"
+    )
+    assert by_option.stdout == done.stdout
+
+
 def test_max_batch_searches_the_baseline_by_default(
     predicted: Callable[[Size], list[Case]],
 ) -> None:
