@@ -62,8 +62,10 @@ def move(
     if tensor not in moved:
         with torch.no_grad():
             new = function(tensor)
-        if isinstance(tensor, nn.Parameter):
-            new = nn.Parameter(new, tensor.requires_grad)
+            if hasattr(tensor, "become_on_device"):  # a weight that is quantized there
+                new = tensor.become_on_device(new)
+            elif isinstance(tensor, nn.Parameter):
+                new = nn.Parameter(new, tensor.requires_grad)
         moved[tensor] = new
         moved[new] = new  # a module that two others share is met twice, and has moved
     return moved[tensor]

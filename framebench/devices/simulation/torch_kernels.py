@@ -10,7 +10,7 @@ A request is a number of bytes: positive where they are taken, negative where th
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from math import ceil
+from math import ceil, prod
 from typing import Any
 
 import torch
@@ -39,7 +39,7 @@ NOT_HELD = (
 )
 MATMULS = {  # which take a handle of cuBLAS, and with the first one per thread a workspace
     *("mm", "addmm", "bmm", "baddbmm", "addbmm", "mv", "addmv", "dot", "vdot"),
-    *("_addmm_activation", "_int_mm", "_scaled_mm"),
+    *("_addmm_activation", "_int_mm", "_scaled_mm", "gemm_4bit"),
 }
 FLOAT = 4  # bytes
 Args = tuple[Any, ...]  # of an operator
@@ -219,6 +219,20 @@ def convolution_backward(results: Results, args: Args, gpu: Gpu) -> Requests:
     yield from results[2:]
 
 
+def gemm_4bit(results: Results, args: Args, _: Gpu) -> Requests:
+    """Unpack a weight of 4 bits for one matmul, in the precision of the input.
+
+    `_dequant_linear_fallback` in bitsandbytes/backends/cuda/ops.py. A kernel reads the packed
+    weight instead where the batch has few rows, up to 1,536 by GPU and shape. That is not modelled:
+    there one weight too many is counted.
+    """
+    values, shape = args[0], args[2]
+    unpacked = prod(shape) * values.element_size()
+    yield unpacked
+    yield from results
+    yield -unpacked
+
+
 def dropout(results: Results, _: Args, __: Gpu) -> Requests:
     """Return the mask before the result (`dropout_cuda` in ATen/native/cuda/Dropout.cu)."""
     return reversed(results)
@@ -248,6 +262,7 @@ AROUND_RESULTS: dict[str, Callable[[Results, Args, Gpu], Requests]] = {
     "convolution": convolution,
     "convolution_backward": convolution_backward,
     "embedding_dense_backward": torch_sums.embedding_backward,
+    "gemm_4bit": gemm_4bit,
     "native_dropout": dropout,
 }
 TEMPORARIES: dict[str, Callable[[Args, Gpu], Iterable[int]]] = {

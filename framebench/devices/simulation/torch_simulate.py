@@ -40,6 +40,7 @@ from framebench.devices.needs import INTERVALS, ErrorInterval, Kind, estimate_ne
 from framebench.devices.simulation import torch_attention, torch_autocast
 from framebench.devices.simulation.allocator import Allocator
 from framebench.devices.simulation.blocks import Settings
+from framebench.devices.simulation.torch_bitsandbytes import follow_bitsandbytes
 from framebench.devices.simulation.torch_compiled import compile_here
 from framebench.devices.simulation.torch_convolutions import describe_gpu
 from framebench.devices.simulation.torch_device import is_on_gpu, pose_as_gpu, replaced
@@ -166,6 +167,7 @@ def simulated_gpu(
         stack.callback(torch_autocast.CAST.clear)
         stack.enter_context(replaced(torch, "clear_autocast_cache", clear_both_caches))
         stack.enter_context(replaced(torch, "compile", compile_here))
+        stack.enter_context(follow_bitsandbytes())
         stack.enter_context(FakeTensorMode(allow_non_fake_inputs=True))
         # torch.tensor(1.0, device=gpu) makes its number on the host and moves it where modes see it
         stack.callback(torch._C._set_only_lift_cpu_tensors, torch._C._only_lift_cpu_tensors())

@@ -1,0 +1,116 @@
+"""bitsandbytes on the simulated device: weights of 4 bits and paged states.
+
+Its operators have shapes of their own (`bitsandbytes/_ops.py`), but its parameters are a class of
+tensors that cannot be fake, and its paged states are memory of the driver's. It was tried with
+bitsandbytes 0.50.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from functools import partial
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.utils._python_dispatch import _disable_current_modes
+
+from framebench.devices.simulation.torch_device import is_on_gpu, replaced
+
+MODULES = "bitsandbytes.nn.modules"
+FUNCTIONS = "bitsandbytes.functional"
+# attributes of `Params4bit` that others read
+ATTRIBUTES = (
+    "blocksize",
+    "compress_statistics",
+    "quant_type",
+    "quant_state",
+    "quant_storage",
+    "bnb_quantized",
+    "module",
+)
+
+
+@contextmanager
+def follow_bitsandbytes() -> Iterator[None]:
+    """Let programs use bitsandbytes in this context, if they have imported it before."""
+    modules, functions = sys.modules.get(MODULES), sys.modules.get(FUNCTIONS)
+    if modules is None or functions is None:
+        yield
+        return
+    with _disable_current_modes():  # it is made from numbers, and kept by the package
+        if "dynamic" not in functions.name2qmap:
+            functions.name2qmap["dynamic"] = functions.create_dynamic_map()
+    with ExitStack() as stack:
+        stack.enter_context(replaced(modules, "Params4bit", Parameter4Bit))
+        stack.enter_context(replaced(functions, "get_paged", get_paged))
+        stack.enter_context(replaced(functions, "prefetch_tensor", prefetch_tensor))
+        yield
+
+
+class Parameter4Bit:
+    """Take the place of `bitsandbytes.nn.Params4bit`: return a plain parameter with its attributes,
+    which is quantized when it moves to the device.
+    """
+
+    def __new__(
+        cls,
+        data: Tensor | None = None,
+        requires_grad: bool = False,
+        quant_state: Any = None,
+        blocksize: int | None = None,
+        compress_statistics: bool = True,
+        quant_type: str = "fp4",
+        quant_storage: torch.dtype = torch.uint8,
+        module: Any = None,
+        bnb_quantized: bool = False,
+        **_: Any,
+    ) -> Any:
+        """Return the parameter."""
+        parameter: Any = nn.Parameter(torch.empty(0) if data is None else data, requires_grad)
+        parameter.quant_state = quant_state
+        parameter.blocksize = blocksize or 64
+        parameter.compress_statistics = compress_statistics
+        parameter.quant_type = quant_type
+        parameter.quant_storage = quant_storage
+        parameter.module = module
+        parameter.bnb_quantized = bnb_quantized
+        parameter.become_on_device = partial(quantize, parameter)
+        return parameter
+
+
+def quantize(before: Any, moved: Tensor) -> nn.Parameter:
+    """Return a weight that has moved, quantized if it is on the device (`Params4bit._quantize`)."""
+    values = {name: getattr(before, name) for name in ATTRIBUTES}
+    if not is_on_gpu(moved):
+        return Parameter4Bit(moved, before.requires_grad, **values)  # type: ignore[no-any-return]
+    if before.bnb_quantized:
+        values["quant_state"].to(moved.device)
+        return Parameter4Bit(moved, before.requires_grad, **values)  # type: ignore[no-any-return]
+    packed, state = sys.modules[FUNCTIONS].quantize_4bit(
+        moved.contiguous(),
+        blocksize=before.blocksize,
+        compress_statistics=before.compress_statistics,
+        quant_type=before.quant_type,
+        quant_storage=before.quant_storage,
+    )
+    if before.module is not None:
+        before.module.quant_state = state
+    values |= {"quant_state": state, "bnb_quantized": True}
+    return Parameter4Bit(packed, before.requires_grad, **values)  # type: ignore[no-any-return]
+
+
+def get_paged(*shape: int, dtype: torch.dtype = torch.float32, device: Any = None) -> Any:
+    """Return a state that the driver pages: it lies outside of PyTorch's allocator, here on the
+    host.
+    """
+    state: Any = torch.empty(*shape, dtype=dtype)
+    state.is_paged = True
+    state.page_deviceid = 0
+    return state
+
+
+def prefetch_tensor(state: Tensor, to_cpu: bool = False) -> None:
+    """Do nothing: no memory of PyTorch's is asked for."""

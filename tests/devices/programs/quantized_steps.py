@@ -1,0 +1,68 @@
+"""Steps with weights and states of few bits, simulated by the public library. Printed as JSON."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from functools import partial
+
+import bitsandbytes
+import torch
+from torch import nn
+
+from framebench.devices import simulate
+
+WIDTH = 4096
+ROWS = 2048
+
+
+def make_qlora_step(device: torch.device, double: bool = True) -> Callable[[], None]:
+    """Weights of 4 bits that stay as they are, and a trained matrix of low rank next to them."""
+    base = bitsandbytes.nn.Linear4bit(
+        WIDTH,
+        WIDTH,
+        bias=False,
+        compute_dtype=torch.bfloat16,
+        compress_statistics=double,
+        quant_type="nf4",
+    ).to(device)
+    down = nn.Linear(WIDTH, 16, bias=False).to(device, torch.bfloat16)
+    up = nn.Linear(16, WIDTH, bias=False).to(device, torch.bfloat16)
+    optimizer = torch.optim.AdamW([*down.parameters(), *up.parameters()])
+    batch = torch.zeros(ROWS, WIDTH, dtype=torch.bfloat16, device=device, requires_grad=True)
+
+    def step() -> None:
+        optimizer.zero_grad()
+        (base(batch) + up(down(batch))).float().mean().backward()
+        batch.grad = None
+        optimizer.step()
+
+    return step
+
+
+def make_step_of(optimizer_class: type, device: torch.device) -> Callable[[], None]:
+    """A linear layer with an optimizer of bitsandbytes."""
+    model = nn.Linear(WIDTH, WIDTH, bias=False).to(device)
+    optimizer = optimizer_class(model.parameters())
+    batch = torch.zeros(16, WIDTH, device=device)
+
+    def step() -> None:
+        optimizer.zero_grad()
+        model(batch).mean().backward()
+        optimizer.step()
+
+    return step
+
+
+STEPS = {
+    "qlora": make_qlora_step,
+    "single": partial(make_qlora_step, double=False),
+    "adam": partial(make_step_of, bitsandbytes.optim.AdamW),
+    "adam8bit": partial(make_step_of, bitsandbytes.optim.AdamW8bit),
+    "paged": partial(make_step_of, bitsandbytes.optim.PagedAdamW8bit),
+}
+answers = {}
+for name, make_step in STEPS.items():
+    simulation = simulate(make_step, "rtx4090-24gb")
+    answers[name] = {"kinds": simulation.kinds, "allocated": simulation.allocated}
+print(json.dumps(answers))
