@@ -15,7 +15,6 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.utils._python_dispatch import _disable_current_modes
 
 from framebench.devices.simulation.torch_device import is_on_gpu, replaced
 
@@ -40,13 +39,13 @@ def follow_bitsandbytes() -> Iterator[None]:
     if modules is None or functions is None:
         yield
         return
-    with _disable_current_modes():  # it is made from numbers, and kept by the package
-        if "dynamic" not in functions.name2qmap:
-            functions.name2qmap["dynamic"] = functions.create_dynamic_map()
     with ExitStack() as stack:
         stack.enter_context(replaced(modules, "Params4bit", Parameter4Bit))
+        # tables that the package keeps, which are fake in here
+        stack.enter_context(replaced(functions, "name2qmap", {}))
         stack.enter_context(replaced(functions, "get_paged", get_paged))
-        stack.enter_context(replaced(functions, "prefetch_tensor", prefetch_tensor))
+        for name in ("fill", "prefetch_tensor"):  # of paged states
+            stack.enter_context(replaced(functions, name, ask_for_nothing))
         yield
 
 
@@ -112,5 +111,5 @@ def get_paged(*shape: int, dtype: torch.dtype = torch.float32, device: Any = Non
     return state
 
 
-def prefetch_tensor(state: Tensor, to_cpu: bool = False) -> None:
+def ask_for_nothing(*_: Any, **__: Any) -> None:
     """Do nothing: no memory of PyTorch's is asked for."""

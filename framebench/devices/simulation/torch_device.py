@@ -55,7 +55,7 @@ class Event:
         return 0.0
 
 
-class Stream:
+class GpuStream:
     """A stream: its memory lies in pools of its own, and its work is done at once, in the order in
     which the program asks for it.
     """
@@ -81,11 +81,11 @@ class Backend:
     States of generators are host memory and have no numbers.
     """
 
-    Stream, Event = Stream, Event
+    Stream, Event = GpuStream, Event
     _initialized = True
 
     def __init__(self) -> None:
-        self.current = Stream()  # the first one, which is the default
+        self.current = GpuStream()  # the first one, which is the default
         self.allocator: Allocator | None = None  # of the simulation that runs
 
     def is_initialized(self) -> bool:
@@ -117,7 +117,7 @@ class Backend:
         return contextlib.nullcontext()
 
     @contextlib.contextmanager
-    def stream(self, stream: Stream | None) -> Iterator[None]:
+    def stream(self, stream: GpuStream | None) -> Iterator[None]:
         """Let what is asked for in this context be asked for on a stream."""
         before = self.current
         self.select(stream or before)
@@ -126,13 +126,13 @@ class Backend:
         finally:
             self.select(before)
 
-    def select(self, stream: Stream) -> None:
+    def select(self, stream: GpuStream) -> None:
         """Let a stream be the current one."""
         self.current = stream
         if self.allocator:
             self.allocator.stream = stream.number
 
-    def current_stream(self, *_: Any) -> Stream:
+    def current_stream(self, *_: Any) -> GpuStream:
         return self.current
 
     def synchronize(self, *_: Any) -> None: ...

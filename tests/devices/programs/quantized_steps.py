@@ -40,6 +40,20 @@ def make_qlora_step(device: torch.device, double: bool = True) -> Callable[[], N
     return step
 
 
+def make_forward_pass(device: torch.device) -> Callable[[], None]:
+    """A single matmul by a weight of 4 bits, whose operands are small."""
+    base = bitsandbytes.nn.Linear4bit(
+        WIDTH, WIDTH, bias=False, compute_dtype=torch.bfloat16, quant_type="nf4"
+    ).to(device)
+    batch = torch.zeros(16, WIDTH, dtype=torch.bfloat16, device=device)
+
+    def step() -> None:
+        with torch.no_grad():
+            base(batch)
+
+    return step
+
+
 def make_step_of(optimizer_class: type, device: torch.device) -> Callable[[], None]:
     """A linear layer with an optimizer of bitsandbytes."""
     model = nn.Linear(WIDTH, WIDTH, bias=False).to(device)
@@ -57,6 +71,7 @@ def make_step_of(optimizer_class: type, device: torch.device) -> Callable[[], No
 STEPS = {
     "qlora": make_qlora_step,
     "single": partial(make_qlora_step, double=False),
+    "forward": make_forward_pass,
     "adam": partial(make_step_of, bitsandbytes.optim.AdamW),
     "adam8bit": partial(make_step_of, bitsandbytes.optim.AdamW8bit),
     "paged": partial(make_step_of, bitsandbytes.optim.PagedAdamW8bit),
