@@ -136,6 +136,12 @@ def test_a_loop_that_draws_until_all_is_within_bounds_ends(simulated: dict[str, 
 
 
 @pytest.mark.slow
+def test_checks_of_numbers_pass(simulated: dict[str, Any]) -> None:
+    """Of the form `if ...: raise`, with `not`, and `assert`."""
+    assert simulated["checked"]["allocated"] > 0
+
+
+@pytest.mark.slow
 def test_a_condition_that_is_read_now_and_then_is_true(simulated: dict[str, Any]) -> None:
     assert simulated["deciding"]["allocated"] >= WEIGHT
 

@@ -23,6 +23,7 @@ from torch.utils._pytree import tree_leaves
 from framebench.devices.simulation import torch_attention, torch_convolutions, torch_kernels
 from framebench.devices.simulation.allocator import Allocator
 from framebench.devices.simulation.blocks import Block, OutOfMemory
+from framebench.devices.simulation.conditions import find_answer
 from framebench.devices.simulation.torch_device import is_on_gpu
 from framebench.devices.simulation.torch_gpu import Gpu
 
@@ -277,9 +278,15 @@ class Watch(TorchDispatchMode):
         """Return what a program reads of a fake tensor.
 
         Of a counter on the host 1; of a float on the device 0, so that no gradient is found
-        infinite (GradScaler); of a truth value True, until one line has read very many.
+        infinite (GradScaler); of a truth value what lets a check pass, and otherwise True, until
+        one line has read very many.
         """
         if tensor.dtype == torch.bool:
+            frame = find_frame(sys._getframe(1))
+            if frame is not None:
+                answer = find_answer(frame.f_code.co_filename, frame.f_lineno)
+                if answer is not None:
+                    return answer
             line = find_line(sys._getframe(1))
             self.truths_read[line] += 1
             return self.truths_read[line] <= PATIENCE
@@ -305,12 +312,17 @@ def find_line(frame: FrameType | None) -> str:
     """Return the innermost line that is not in OTHERS, with the last two parts of its file; empty
     if there is none.
     """
-    while frame:
-        file = frame.f_code.co_filename
-        if not file.startswith(OTHERS):
-            return f"{'/'.join(file.split('/')[-2:])}:{frame.f_lineno}"
+    found = find_frame(frame)
+    if found is None:
+        return ""
+    return f"{'/'.join(found.f_code.co_filename.split('/')[-2:])}:{found.f_lineno}"
+
+
+def find_frame(frame: FrameType | None) -> FrameType | None:
+    """Return the innermost frame that is not in OTHERS, or None."""
+    while frame and frame.f_code.co_filename.startswith(OTHERS):
         frame = frame.f_back
-    return ""
+    return frame
 
 
 def plain_parts(tensor: Tensor) -> Iterator[Tensor]:

@@ -79,4 +79,4 @@ def test_no_more_servers_wait_than_plan_at_a_time(environment: dict[str, Environ
     for server in servers:
         process.put_idle(server)
     assert servers[1:] == process.IDLE
-    assert servers[0].process.wait(60) == 0
+    assert servers[0].process.wait(300) == 0

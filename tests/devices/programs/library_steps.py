@@ -123,6 +123,21 @@ def make_quantized_step(device: torch.device) -> Callable[[], None]:
     return step
 
 
+def make_checked_step(device: torch.device) -> Callable[[], None]:
+    """A step that checks its batch by numbers."""
+    batch = torch.randn(ROWS, WIDTH, device=device, requires_grad=True)
+
+    def step() -> None:
+        if batch.max() > 100:
+            raise ValueError("too large")
+        if not (batch < 100).all():
+            raise ValueError("too large")
+        assert (batch < 100).all()
+        (batch * 2).sum().backward()
+
+    return step
+
+
 def describe(simulation: Simulation) -> dict[str, Any]:
     """Return what a test looks at."""
     return {
@@ -174,6 +189,7 @@ print(
             "scaled": describe(simulate(make_scaled_step, "t4-16gb")),
             "resampled": describe(simulate(make_resampled_step, "l4-24gb")),
             "deciding": describe(simulate(make_deciding_step, "l4-24gb")),
+            "checked": describe(simulate(make_checked_step, "l4-24gb")),
             "decorated": describe(simulate(make_decorated_step, "l4-24gb")),
             "quantized": describe(simulate(make_quantized_step, "l4-24gb")),
             "compiled": describe_compiled(),

@@ -1,0 +1,39 @@
+"""What a condition of a program has to come to, so that the program goes on as it is meant to.
+
+Standard library only.
+"""
+
+from __future__ import annotations
+
+import ast
+from functools import cache
+from pathlib import Path
+
+
+@cache
+def find_answer(file: str, line: int) -> bool | None:
+    """Return the answer by which a check in this line passes: one of the form `if ...: raise` or
+    `assert`. None if the line has none.
+
+    A truth value that is read there is taken for the whole condition, or for what follows `not`.
+    """
+    for node in list_statements(file):
+        if isinstance(node, ast.Assert):
+            test, passes = node.test, True
+        elif isinstance(node, ast.If) and isinstance(node.body[0], ast.Raise):
+            test, passes = node.test, False
+        else:
+            continue
+        if test.lineno <= line <= (test.end_lineno or test.lineno):
+            is_negated = isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not)
+            return passes != is_negated
+    return None
+
+
+@cache
+def list_statements(file: str) -> tuple[ast.AST, ...]:
+    """Return all nodes of a file's syntax tree; none of a file that cannot be read."""
+    try:
+        return tuple(ast.walk(ast.parse(Path(file).read_bytes())))
+    except (OSError, SyntaxError, ValueError):
+        return ()

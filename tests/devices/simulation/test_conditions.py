@@ -1,0 +1,39 @@
+"""Which answer lets a check in a program pass."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from framebench.devices.simulation.conditions import find_answer
+
+
+@pytest.mark.parametrize(
+    ("code", "answer"),
+    [
+        ("if x > 1:\n    raise ValueError", False),
+        ("if not x:\n    raise ValueError", True),
+        ("assert x", True),
+        ("assert not x", False),
+        ("if x:\n    y = 1", None),
+        ("while x:\n    y = 1", None),
+        ("y = x", None),
+    ],
+)
+def test_the_answer_is_that_of_the_check_in_the_line(
+    tmp_path: Path, code: str, answer: bool | None
+) -> None:
+    file = tmp_path / "program.py"
+    file.write_text(code)
+    assert find_answer(str(file), 1) is answer
+
+
+def test_a_check_over_several_lines_is_found_in_each(tmp_path: Path) -> None:
+    file = tmp_path / "program.py"
+    file.write_text("if (\n    x\n    or y\n):\n    raise ValueError\nz = 1\n")
+    assert [find_answer(str(file), line) for line in (2, 3, 6)] == [False, False, None]
+
+
+def test_what_is_no_file_has_no_answer() -> None:
+    assert find_answer("<string>", 1) is None
