@@ -108,6 +108,7 @@ def test_what_is_in_use_is_reserved_and_a_context_and_the_error_are_needed_besid
 def test_holders_name_the_lines_of_the_users_program(simulated: dict[str, Any]) -> None:
     lines = " ".join(holder["line"] for holder in simulated["linear"]["holders"])
     assert "library_steps.py:" in lines
+    assert "fake_modules.py" not in lines, "the simulation's own lines ask for nothing"
 
 
 @pytest.mark.slow

@@ -20,6 +20,7 @@ from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
+from framebench.adapters.torch import fake_modules
 from framebench.devices.simulation import torch_attention, torch_convolutions, torch_kernels
 from framebench.devices.simulation.allocator import Allocator
 from framebench.devices.simulation.blocks import Block, OutOfMemory
@@ -36,6 +37,7 @@ OTHERS = (
     str(Path(torch.__path__[0])),
     sysconfig.get_path("stdlib"),
     str(Path(__file__).parent),
+    fake_modules.__file__,
     "<",
 )
 
