@@ -223,6 +223,7 @@ def plan_now(
         except BaseException:
             pool.shutdown(wait=False, cancel_futures=True)
             CHILDREN.kill()
+            process.kill_servers()
             raise
 
 

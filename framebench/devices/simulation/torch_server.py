@@ -10,7 +10,10 @@ next case must not find, and what a case takes is freed with its process.
 
 from __future__ import annotations
 
+import ctypes
 import os
+import resource
+import signal
 import sys
 import tempfile
 import traceback
@@ -26,6 +29,9 @@ from framebench.models.spec import USER_MODEL, load_workload
 from framebench.suite.case import Case
 from framebench.suite.user_file import import_packages
 from framebench.worker.worker import reserve_stdout
+
+SET_DEATH_SIGNAL = 1  # PR_SET_PDEATHSIG of <sys/prctl.h>
+MOST_PRINTED_BYTES = 2**26  # by one case
 
 
 def serve() -> None:
@@ -57,6 +63,7 @@ def plan_in_fork(case_id: str, device: Device) -> Answer:
 
 def answer_and_exit(case_id: str, device: Device, printed: TextIO, errors: TextIO) -> NoReturn:
     """Plan a case, print the answer, and end the process without unwinding what it inherited."""
+    end_with_server()
     os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
     os.dup2(errors.fileno(), 1)  # a user's file may print
     os.dup2(errors.fileno(), 2)
@@ -71,5 +78,15 @@ def answer_and_exit(case_id: str, device: Device, printed: TextIO, errors: TextI
         os._exit(code)
 
 
+def end_with_server() -> None:
+    """Have the kernel kill this process when the server dies, on Linux, and bound what it prints:
+    a user's file may print without end.
+    """
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(SET_DEATH_SIGNAL, signal.SIGKILL)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (MOST_PRINTED_BYTES, MOST_PRINTED_BYTES))
+
+
 if __name__ == "__main__":
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent decides what an interruption ends
     serve()

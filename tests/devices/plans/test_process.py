@@ -70,7 +70,7 @@ def test_a_server_that_was_killed_while_it_waited_is_replaced(
 ) -> None:
     process.run_planner(environment["torch"], CASE, H100)
     (server,) = process.IDLE
-    process.kill(server.process)
+    server.process.kill()
     assert process.run_planner(environment["torch"], CASE, H100).outcome == "planned"
 
 
