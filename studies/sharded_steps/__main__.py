@@ -90,9 +90,11 @@ def predict() -> None:
             row["batch"],
             row["length"],
             row["recomputed"],
-            PYTHONPATH=str(ROOT),
-            OMP_NUM_THREADS="1",
-            CUDA_VISIBLE_DEVICES="",
+            variables={
+                "PYTHONPATH": str(ROOT),
+                "OMP_NUM_THREADS": "1",
+                "CUDA_VISIBLE_DEVICES": "",
+            },
         )
         predictions[row["name"]] = json.loads(printed.splitlines()[-1])
         PREDICTED.write_text(json.dumps(predictions, indent=1) + "\n")

@@ -22,7 +22,6 @@ from framebench.analysis.rendering import MIB
 from framebench.analysis.results import Results
 from framebench.analysis.statistics import PEAK
 from framebench.devices.catalog import BY_NAME, DEVICES, Device
-from framebench.devices.needs import ALLOWED
 from framebench.devices.plans.planned import Planned
 from framebench.devices.plans.store import every
 from framebench.devices.tables.frame import find_needs
@@ -289,7 +288,7 @@ def list_predicted_points(group: Sequence[tuple[Case, Planned]]) -> list[dict[st
                 "base": is_baseline(case),
                 "least": case in find_least(needs, bases),
                 "source": SOURCES.get(planned.source or "", ""),
-                "error": round(ALLOWED[case.framework], 3),
+                "error": round(max(-planned.interval.low, planned.interval.high), 3),
                 "href": get_prediction_link(
                     planned.device, planned.case, f"{case.framework}-{planned.framework_version}"
                 ),
