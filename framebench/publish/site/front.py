@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -30,10 +31,10 @@ from framebench.publish.site.links import get_case_link, get_machine_folder, get
 from framebench.publish.site.machine import Machine
 from framebench.publish.site.markup import render
 from framebench.publish.site.source import Page, SourceFolder
-from framebench.publish.site.titles import SCENARIO_ORDER, TRIAL_SIZE, get_title
+from framebench.publish.site.titles import TRIAL_SIZE, get_title
 from framebench.records.pins import find_pinned_version
 from framebench.strategies.registry import find_baseline, list_strategies, look_up_strategy
-from framebench.suite.case import Case
+from framebench.suite.case import FULL_SIZE, Case
 
 SCRIPT = "assets/data.js"
 SOURCES = {"compiler.plan": "planned by XLA", "allocator.simulated": "simulated"}
@@ -92,7 +93,7 @@ def make_script(
     data = {
         "PLACES": list_places(machines, groups),
         "GROUPS": groups,
-        "QUESTIONS": list_questions(groups),
+        "QUESTIONS": list_questions(predictions),
         "CHARTS": charts,
     }
     lines = []
@@ -273,6 +274,7 @@ def list_predicted_points(group: Sequence[tuple[Case, Planned]]) -> list[dict[st
     """
     needs = {case: find_needs(planned) or 0 for case, planned in group}
     bases = {case.framework: needs[case] for case in needs if is_baseline(case)}
+    least = find_least(needs, bases)
     strategies = list_strategies(group[0][0].scenario)
     points = []
     for case, planned in sorted(group, key=lambda pair: strategies.index(pair[0].strategy)):
@@ -286,7 +288,7 @@ def list_predicted_points(group: Sequence[tuple[Case, Planned]]) -> list[dict[st
                 "peak": round((planned.peak_bytes or planned.needs_bytes or 0) / MIB, 1),
                 "share": round(needs[case] / base, 3) if base else None,
                 "base": is_baseline(case),
-                "least": case in find_least(needs, bases),
+                "least": case in least,
                 "source": SOURCES.get(planned.source or "", ""),
                 "error": round(max(-planned.interval.low, planned.interval.high), 3),
                 "href": get_prediction_link(
@@ -318,27 +320,29 @@ def find_least(needs: dict[Case, int], bases: dict[str, int]) -> set[Case]:
     return least
 
 
-def list_questions(groups: Sequence[Group]) -> list[dict[str, object]]:
-    """Return what can be asked about a device, with the cases that a command would predict.
+def list_questions(predictions: Iterable[Planned]) -> list[dict[str, object]]:
+    """Return what can be asked about a device, each with the cases that a command would predict.
 
-    Those with an answer for any device come first.
+    That is training and evaluation of every full size, and what else was predicted for any device.
     """
-    questions: dict[tuple[object, ...], dict[str, object]] = {}
+    keys = list_full_sizes()
+    for planned in predictions:
+        case = Case.from_id(planned.case)
+        keys.append((case.workload, case.scenario, case.size, case.batch))
+    questions = []
+    for workload, scenario, size, batch in dict.fromkeys(keys):  # each once, in their order
+        question = describe_question(workload, scenario, size, batch)
+        question["cases"] = f"{workload}/*/{scenario}/*/b{batch}/{size}"
+        questions.append(question)
+    return questions
+
+
+def list_full_sizes() -> list[tuple[str, str, str, int]]:
+    """Return workload, scenario, size and batch of what everyone asks predictions for."""
+    keys = []
     for workload in spec.list_workloads():
         for size, preset in spec.load_workload(workload).sizes.items():
-            if not size.startswith("full"):
-                continue
-            for scenario in ASKED:
-                for batch in preset.batches:
-                    question = describe_question(workload, scenario, size, batch)
-                    cases = f"{workload}/*/{scenario}/*/b{batch}/{size}"
-                    questions[tuple(question.values())] = {**question, "cases": cases}
-    names = {get_title(name): name for name in (*spec.list_workloads(), *SCENARIO_ORDER)}
-    for group in groups:
-        key = tuple(group[name] for name in ("workload", "scenario", "size", "batch"))
-        if group["kind"] == "predicted" and key not in questions:
-            workload, scenario, size, batch = map(str, key)
-            cases = f"{names[workload]}/*/{names[scenario]}/*/b{batch}/{size}"
-            question = dict(zip(("workload", "scenario", "size", "batch"), key))
-            questions[key] = {**question, "cases": cases}
-    return list(questions.values())
+            if size.startswith(FULL_SIZE):
+                for scenario, batch in product(ASKED, preset.batches):
+                    keys.append((workload, scenario, size, batch))
+    return keys
