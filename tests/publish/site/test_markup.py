@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 
 from framebench.analysis.rendering import Table
 from framebench.publish.site.html_tables import make_table
 from framebench.publish.site.markup import escape_markdown, find_order, flatten
-from tests.pages import EVIL
+from tests.pages import EVIL, needs_sphinx
 
 # characters and words that mean something in CommonMark, or to MyST or Sphinx
 MARKS = (
@@ -64,6 +64,7 @@ def read_heading(markdown: str) -> tuple[str, list[str]]:
     return "".join(child.content for child in children), [child.type for child in children]
 
 
+@settings(deadline=None)  # other programs may take the processor
 @given(TEXTS)
 def test_a_heading_shows_any_text_and_nothing_else(text: str) -> None:
     shown, kinds = read_heading(escape_markdown(text))
@@ -72,6 +73,7 @@ def test_a_heading_shows_any_text_and_nothing_else(text: str) -> None:
     assert set(kinds) <= {"text", "text_special"}
 
 
+@settings(deadline=None)  # other programs may take the processor
 @given(TEXTS)
 def test_a_paragraph_begins_no_block(text: str) -> None:
     tokens = MarkdownIt("commonmark").parse(f"{escape_markdown(text)}\n")
@@ -115,3 +117,21 @@ def test_a_column_is_sorted_by_the_first_number_of_a_cell(text: str, number: flo
 @pytest.mark.parametrize("text", ["-", "oom", "undecided", ""])
 def test_cells_without_a_number_come_last(text: str) -> None:
     assert float(find_order(text)) > 1e300
+
+
+@needs_sphinx
+@settings(deadline=None)  # other programs may take the processor
+@given(TEXTS)
+def test_a_heading_means_nothing_to_the_parser_of_the_site(text: str) -> None:
+    """MyST adds roles, targets, comments and footnotes to CommonMark."""
+    from markdown_it.renderer import RendererHTML
+    from myst_parser.config.main import MdParserConfig
+    from myst_parser.parsers.mdit import create_md_parser
+
+    parser = create_md_parser(MdParserConfig(), RendererHTML)
+    tokens = parser.parse(f"## {escape_markdown(text)}\n")
+
+    assert [token.type for token in tokens] == ["heading_open", "inline", "heading_close"]
+    children = tokens[1].children or []
+    assert {child.type for child in children} <= {"text", "text_special"}
+    assert "".join(child.content for child in children) == flatten(text)
