@@ -124,17 +124,28 @@ def test_a_question_is_kept_in_the_url(first: Path, tab: Any) -> None:
 def test_a_mark_shows_its_numbers_and_links_to_its_case(first: Path, tab: Any, width: int) -> None:
     tab.set_viewport_size({"width": width, "height": 900})
     open_lab(tab, first)
-    tab.wait_for_selector("#chart svg a")
-    boxes = tab.eval_on_selector_all(
-        "#chart a path", "all => all.map(a => a.getBoundingClientRect().toJSON())"
-    )
+    marks = tab.locator("#chart svg path[aria-label^='PyTorch']")
+    marks.first.wait_for()
+    boxes = [mark.bounding_box() for mark in marks.all()]
     assert len(boxes) == 3, "those that were timed"
-    assert all(box["left"] >= 0 and box["right"] <= width and box["width"] > 5 for box in boxes)
-    link = get_case_link("lab", CHECKPOINT)
-    mark = tab.locator(f"#chart a[href='{link}'] path")
-    assert mark.get_attribute("aria-label").startswith(
-        "PyTorch, checkpoint: needs 105 MiB; 50% of what fp32 needs; peak 100 MiB; "
-    )
+    assert all(box["x"] >= 0 and box["x"] + box["width"] <= width for box in boxes)
+    mark = tab.locator("#chart svg path[aria-label^='PyTorch, checkpoint: needs 105 MiB']")
+    assert "; 50% of what fp32 needs; peak 100 MiB; " in mark.get_attribute("aria-label")
+    mark.click()
+    tab.wait_for_url(f"**/{get_case_link('lab', CHECKPOINT)}")
+
+
+@needs_sphinx
+@in_a_browser
+def test_a_keyboard_reaches_every_case(first: Path, tab: Any) -> None:
+    open_lab(tab, first)
+    summary = tab.locator("#words summary")
+    assert summary.inner_text() == "All 4 strategies in words"
+    summary.focus()
+    tab.keyboard.press("Enter")
+    tab.locator(f"#words a[href='{get_case_link('lab', CHECKPOINT)}']").focus()
+    tab.keyboard.press("Enter")
+    tab.wait_for_url(f"**/{get_case_link('lab', CHECKPOINT)}")
 
 
 @needs_sphinx

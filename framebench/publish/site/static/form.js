@@ -174,6 +174,13 @@ function drawChart(group, budget) {
   return embedChart(document.getElementById("chart"), spec);
 }
 
+// The same as the chart, for those who point at nothing
+function listRows(group) {
+  const items = group.rows.map((row) => made("li", {}, link(row), ` ${tip(group, row)}`));
+  const summary = made("summary", {}, `All ${items.length} strategies in words`);
+  return made("details", { class: "part" }, summary, made("ul", {}, ...items));
+}
+
 // ---- together
 
 function draw(wanted) {
@@ -181,10 +188,9 @@ function draw(wanted) {
   const limit = Number(wanted.budget) > 0 ? Number(wanted.budget) : Infinity;
   const budget = Math.min(limit, place.memory || Infinity);
   const rows = document.getElementById("rows");
-  const chart = document.getElementById("chart");
   const said = document.getElementById("said");
   const source = document.getElementById("source");
-  chart.hidden = rows.hidden = !group;
+  document.getElementById("answers").hidden = !group;
   if (!group) {
     said.replaceChildren(...unanswered(place, question, budget));
     source.replaceChildren();
@@ -193,6 +199,7 @@ function draw(wanted) {
   said.replaceChildren(...(group.kind === "measured" ? sentence(group, budget) : predictedSentence(place, group, budget)));
   source.replaceChildren(...describeSource(place, group));
   rows.replaceChildren(table(group, budget));
+  document.getElementById("words").replaceChildren(listRows(group));
   drawChart(group, budget);
 }
 
