@@ -145,6 +145,24 @@ def test_what_a_module_leaves_behind_neither_delays_nor_outlives_it(
     assert list_left(tmp_path) == []
 
 
+def test_a_daemon_with_its_environment_ends_with_its_own_worker_alone(tmp_path: Path) -> None:
+    """The mark in it says whose it is, while others run."""
+    program = f"{DAEMON}\nsleep_in_child()\nprint('{RESULT}', flush=True)\ntime.sleep(600)\n"
+    workers = []
+    for name in ("one", "other"):
+        folder = tmp_path / name
+        folder.mkdir()
+        environment = make_environment(program, folder)
+        workers.append(Worker(environment, "worker", {}, {MARKER: str(folder)}))
+    for worker in workers:
+        assert worker.receive(lambda phase: None, 60.0)
+    workers[0].kill()
+    assert list_left(tmp_path / "one") == []
+    assert len(list_left(tmp_path / "other")) == 2
+    workers[1].kill()
+    assert list_left(tmp_path / "other") == []
+
+
 def test_an_orphan_is_left_alone_while_another_worker_may_need_it(tmp_path: Path) -> None:
     """Nobody can tell whose it is: it ends with the last of them."""
     for name in ("one", "other"):
