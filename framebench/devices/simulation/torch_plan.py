@@ -46,6 +46,7 @@ OUTSIDE = {  # by the switch
     "offload_streamed": "when a copy on another stream is done, and its memory free, is decided "
     "on the GPU",
 }
+OF_COLLECTIVES = "what NCCL takes for its collectives lies outside the allocator, too"
 OTHER_RELEASE = (
     "Steps are each release's own. The allocator and the kernels' memory are those of PyTorch "
     "{}.{} for all, except the "
@@ -128,6 +129,8 @@ def plan(case: Case, device: Device, timeline: Path | None = None) -> Answer:
         chosen_by_cudnn = NOT_HELD[0].format(cudnn_version) if cudnn_version else WITHOUT_CUDNN
         # of what has neither attention nor convolutions nothing is chosen
         answer.not_held = (chosen_by_cudnn, *NOT_HELD[1:]) if answer.flags else NOT_HELD[1:]
+        if case.ranks > 1:
+            answer.not_held = (*answer.not_held, OF_COLLECTIVES)
     return answer
 
 
