@@ -123,7 +123,7 @@ def test_it_offers_pytest_its_fixture_and_pip_its_extra(installed: Path) -> None
     (described,) = distributions(name="framebench", path=[str(installed)])
     fixtures = described.entry_points.select(group="pytest11")
     assert [entry.value for entry in fixtures] == ["framebench.devices.pytest_plugin"]
-    assert described.metadata.get_all("Provides-Extra") == ["devices"]
+    assert described.metadata.get_all("Provides-Extra") == ["devices", "site"]
 
 
 @pytest.mark.slow
