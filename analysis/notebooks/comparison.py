@@ -99,7 +99,6 @@ else:
         unit = timed.loc[timed["workload"] == workload, "unit"].iloc[0]
         axes.set_ylabel(f"{unit} per second")
     grid.tight_layout()
-    sns.move_legend(grid, "center left", bbox_to_anchor=(1, 0.5))
 
 # %% [markdown]
 # ## 3. Memory against speed
