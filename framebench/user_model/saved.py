@@ -6,6 +6,7 @@ The comparison is meant for a project's own tests, where a change that costs mem
 from __future__ import annotations
 
 import re
+from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -13,7 +14,6 @@ from typing import Literal
 from pydantic import ValidationError
 
 from framebench.analysis.rendering import Table, format_mib
-from framebench.explain import against
 from framebench.explain.record import Explanation
 from framebench.records.record import Part, Record
 from framebench.records.store import BadRecord, read_bytes
@@ -175,11 +175,19 @@ def describe_layers(before: SavedPeaks, after: SavedPeaks) -> str:
     """Return which layers hold more at the baseline's peak than before; empty if none is known."""
     if before.explanation is None or after.explanation is None:
         return ""
-    grown = []
-    for row in against.list_differences(before.explanation, after.explanation):
-        if row.difference > 0 and row.kind != against.UNEXPLAINED:
-            place = row.layer or "the step"
-            grown.append(f"{row.kind} of {place} (+{format_mib(row.difference, ',.2f')} MiB)")
-    if not grown:
-        return ""
-    return f"more at the baseline's peak: {', '.join(grown[:LAYERS])}"
+    # by its full name each: `explain` takes layers that differ in a number for one
+    grown = sum_by_layer(after.explanation)
+    grown.subtract(sum_by_layer(before.explanation))
+    parts = []
+    for (layer, kind), size in grown.most_common(LAYERS):
+        if size > 0:
+            parts.append(f"{kind} of {layer or 'the step'} (+{format_mib(size, ',.2f')} MiB)")
+    return f"more at the baseline's peak: {', '.join(parts)}" if parts else ""
+
+
+def sum_by_layer(explanation: Explanation) -> Counter[tuple[str, str]]:
+    """Return the bytes at the peak by layer and kind."""
+    sizes: Counter[tuple[str, str]] = Counter()
+    for holder in explanation.holders:
+        sizes[holder.layer, holder.kind] += holder.bytes
+    return sizes
