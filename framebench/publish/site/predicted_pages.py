@@ -18,6 +18,7 @@ from framebench.devices.tables.table import (
     describe_reserved,
     describe_share,
     tabulate_devices,
+    tabulate_errors,
     tabulate_parts,
 )
 from framebench.models.spec import USER_MODEL
@@ -74,7 +75,7 @@ def write_predictions(source: SourceFolder, results: Path) -> list[str]:
         if device.name in by_device:
             below.append(write_device(source, device, by_device[device.name], results))
     page.add_contents(below)
-    page.add_table(tabulate_devices())
+    page.add_tables([tabulate_errors(), tabulate_devices()])
     return [page.save()]
 
 
