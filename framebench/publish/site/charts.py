@@ -135,7 +135,7 @@ def draw_strategies(points: pd.DataFrame) -> alt.Chart:
     )
 
 
-def draw_claim(lines: Sequence[Line]) -> alt.LayerChart:
+def draw_claim(lines: Sequence[Line]) -> alt.LayerChart | alt.FacetChart:
     """Return measurements of one metric as intervals, with "no effect" and what is claimed."""
     first = lines[0]
     bars = []
@@ -222,7 +222,7 @@ def draw_needs(name: str) -> alt.Chart:
     )
 
 
-def with_budget(chart: alt.Chart) -> alt.LayerChart:
+def with_budget(chart: alt.Chart) -> alt.LayerChart | alt.FacetChart:
     """Return the chart with a line at each value of the data `budgets`."""
     budget = alt.Chart(alt.NamedData(name="budgets")).mark_rule(strokeDash=[4, 4]).encode(x="at:Q")
     return alt.layer(chart, budget)

@@ -133,8 +133,8 @@ def write_cases(source: SourceFolder, machine: Machine) -> list[str]:
         for case in cases:
             row = machine.page_rows[case]
             record = find_record(machine.records_by_case[case], row)
-            bound = bounds.get((case, row["measured_at"]))
-            add_case(page, machine, record, row, bound)
+            lower_bound = bounds.get((case, row["measured_at"]))
+            add_case(page, machine, record, row, lower_bound)
         written.append(page.save())
     return written
 
