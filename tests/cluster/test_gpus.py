@@ -6,7 +6,6 @@ import os
 import threading
 import time
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -59,16 +58,23 @@ def test_each_gpu_measures_one_unit_at_a_time(
 def test_after_an_interruption_no_other_unit_begins(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    begun: list[RunRequest] = []
+    """The other GPU ends the unit that it is at."""
+    begun: list[str] = []
 
-    def run_unit(unit: RunRequest, *_: Any) -> int:
-        begun.append(unit)
-        raise KeyboardInterrupt
+    def run_unit(unit: RunRequest, gpu: Gpu, results: Path) -> int:
+        begun.append(gpu.name)
+        if gpu.name == "0":
+            time.sleep(0.1)  # until the other one is at work
+            raise KeyboardInterrupt
+        time.sleep(0.3)
+        return 0
 
     monkeypatch.setattr(gpus, "run_unit", run_unit)
+    units = list_units()
+    assert len(units) > 3
     with pytest.raises(KeyboardInterrupt):
-        gpus.measure(list_units(), [Gpu("0", CORES)], tmp_path, lambda _: None)
-    assert len(begun) == 1
+        gpus.measure(units, [Gpu("0", CORES), Gpu("1", CORES)], tmp_path, lambda _: None)
+    assert sorted(begun) == ["0", "1"]
 
 
 @pytest.mark.parametrize(
