@@ -240,17 +240,25 @@ def test_variants_are_built_together_where_first_steps_do_not_matter(
     assert Counter(read_cores(event_log, "start")) == {"7": 2, "3": 1, "0": 1}
 
 
+@pytest.mark.parametrize("at_once", [1, 2])
 def test_the_same_case_may_be_two_variants(
-    fake_worker: Environment, results: Path, event_log: Path
+    at_once: int,
+    fake_worker: Environment,
+    results: Path,
+    event_log: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    """Each has its own peaks, also where the first one's record is there before the second's."""
+    monkeypatch.setattr(blocks, "count_memory_processes", lambda timed, run: at_once)
     variant = Variant(CASE, fake_worker)
     with run(results, Options(rounds=3)) as opened:
         for _ in range(2):  # the second time there is nothing to do
             measure_group(Group("a/a", (variant, variant)), opened)
     records = list(store.read_all(results))
     assert sorted(record.turns_taken.arm for record in records) == [0, 1]
-    assert all(record.peaks for record in records), "each by a process of its own"
+    assert all(record.peaks for record in records)
     assert len(read_strategies(event_log, "turn")) == 6
+    assert len(read_strategies(event_log, "memory")) == 2
 
 
 def test_group_has_its_frameworks_baseline_and_pytorchs(fake_worker: Environment) -> None:
