@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from typing import Literal
 
 from framebench.claims.entries import Entry, Line, describe_numbers
 from framebench.claims.plans import GPU
@@ -17,6 +17,26 @@ ON_EVERY_DEVICE = ("no such API", "listing does not run", "by definition")
 
 class UnknownDevice(ValueError):
     """A text that no device's name begins with; the message lists those there are."""
+
+
+@dataclass(frozen=True)
+class Origin:
+    """Where a number is from."""
+
+    kind: Literal["measured", "planned", "cpu"]
+    device: str = ""  # a GPU's name; empty of a CPU, and of the GPU that the claim's row is about
+
+    @property
+    def text(self) -> str:
+        """Return `measured on nvidia-h200`, `planned for h100-80gb` or `on a CPU`."""
+        if self.kind == "cpu":
+            return "on a CPU"
+        if self.kind == "planned":
+            return f"planned for {self.device}"
+        return f"measured on {self.device or 'this GPU'}"
+
+
+ORDER = ("measured", "planned", "cpu")  # of the kinds in an answer
 
 
 def find_device(text: str) -> str:
@@ -37,11 +57,11 @@ def describe_for_device(entry: Entry, device: str) -> str:
     """
     if entry.verdict in ON_EVERY_DEVICE:
         return f"On every device: {entry.judged}."
-    places = group_by_origin(entry.lines)
-    for place, lines in places.items():
-        if is_of_device(place, device):
-            return describe(place, lines)
-    if not places:
+    lines_by_origin = group_by_origin(entry.lines)
+    for origin, lines in lines_by_origin.items():
+        if is_of_device(origin, device):
+            return describe(origin, lines)
+    if not lines_by_origin:
         unknown = entry.judged if entry.verdict in (UNMET, NOT_MEASURED) else "no measurement"
         return f"On {device}: not known: {unknown}."
     if entry.transfers_to_gpu:
@@ -49,47 +69,46 @@ def describe_for_device(entry: Entry, device: str) -> str:
             f"On {device}: {entry.judged}, {entry.measured} (not measured there, but it holds on "
             f"every device: {entry.why})."
         )
-    others = " ".join(describe(place, lines) for place, lines in places.items())
+    others = " ".join(describe(origin, lines) for origin, lines in lines_by_origin.items())
     return f"On {device}: not known. {others}"
 
 
-def group_by_origin(lines: Sequence[Line]) -> dict[str, list[Line]]:
+def group_by_origin(lines: Sequence[Line]) -> dict[Origin, list[Line]]:
     """Return the lines with a number that decide, or would on their device, by where it is from.
 
     What was measured on a GPU comes first, then plans, then a CPU.
     """
-    places: dict[str, list[Line]] = {}
+    groups: dict[Origin, list[Line]] = {}
     for line in lines:
         is_used = line.decides or line.set_aside
         if is_used and line.verdict != UNMET and line.value is not None:
-            places.setdefault(name_origin(line), []).append(line)
-    ranks = {"measured": 0, "planned": 1, "on": 2}
-    ordered = sorted(places, key=lambda place: ranks[place.split()[0]])
-    return {place: places[place] for place in ordered}
+            groups.setdefault(find_origin(line), []).append(line)
+    ordered = sorted(groups, key=lambda origin: ORDER.index(origin.kind))
+    return {origin: groups[origin] for origin in ordered}
 
 
-def name_origin(line: Line) -> str:
-    """Return `measured on nvidia-h200`, `planned for h100-80gb` or `on a CPU`."""
+def find_origin(line: Line) -> Origin:
+    """Return where the number of a line is from."""
     if line.planned:
-        return f"planned for {GPU}"
+        return Origin("planned", GPU)
     if line.device == CPU:
-        return "on a CPU"
-    return f"measured on {line.other_machine or 'this GPU'}"
+        return Origin("cpu")
+    return Origin("measured", line.other_machine)
 
 
-def is_of_device(place: str, device: str) -> bool:
-    """Return whether a place is the device that somebody asks about."""
-    if CPU in (device, place.split()[-1].lower()):
-        return device == CPU and place == "on a CPU"
+def is_of_device(origin: Origin, device: str) -> bool:
+    """Return whether a number is from a device, or from the same chip with other memory."""
+    if device == CPU or origin.kind == "cpu":
+        return device == CPU and origin.kind == "cpu"
     chip = device.partition("-")[0]
-    return any(word.startswith(chip) for word in re.split("[ -]", place.lower()))
+    return any(word.startswith(chip) for word in origin.device.lower().split("-"))
 
 
-def describe(place: str, lines: Sequence[Line]) -> str:
+def describe(origin: Origin, lines: Sequence[Line]) -> str:
     """Return `Measured on nvidia-h200: confirmed, -38.9 % (-40.1 to -37.6).`"""
     counted = [replace(line, decides=True) for line in lines]
     verdict = summarize([line.verdict for line in counted])
-    text = f"{place[0].upper()}{place[1:]}: {verdict}"
+    text = f"{origin.text[0].upper()}{origin.text[1:]}: {verdict}"
     if verdict in DISAGREE:
         kinds = dict.fromkeys(line.verdict for line in counted)  # each once
         text += f" ({' and '.join(kinds)})"

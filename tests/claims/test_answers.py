@@ -68,6 +68,14 @@ def test_the_answer_is_that_of_the_readers_device(entry: Entry, device: str, ans
     assert describe_for_device(entry, device).startswith(answer)
 
 
+@pytest.mark.parametrize("device", ["t", "t4-16gb", "tpu"])
+def test_a_gpu_without_a_name_is_no_device_that_is_asked_about(entry: Entry, device: str) -> None:
+    """Its words in an answer, "measured on this GPU", begin like the names of some devices."""
+    unnamed = replace(entry, lines=(replace(MEASURED, other_machine=""),))
+    answer = describe_for_device(unnamed, device)
+    assert answer == f"On {device}: not known. Measured on this GPU: confirmed, -40.0 %."
+
+
 def test_a_result_that_holds_everywhere_answers_for_every_device(entry: Entry) -> None:
     answer = describe_for_device(replace(entry, transfers_to_gpu=True), "a100")
     assert answer.startswith("On a100: confirmed, -35.0 % (-40.0 to -25.0)")
