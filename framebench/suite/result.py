@@ -56,8 +56,9 @@ class Mathematics:
 class Again:
     """The verification that follows the timed steps.
 
-    From the first weights the same step gave the first values again (or in evaluation the last
-    timed step gave the output), and no timed step left the loss as it was.
+    In training the first steps were repeated from the first weights and gave the first values, and
+    no timed step left the loss as it was. Without an update a further step, after one with other
+    inputs, gave the verified output.
     """
 
     passed: bool

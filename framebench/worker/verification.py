@@ -400,12 +400,18 @@ def verify_again(
 ) -> Again:
     """Verify that what was timed is what was verified.
 
-    Every step gave a new output when its clock stopped, the loss changed with every step, and from
-    the first weights the very same step gives all that was verified again. Without an update,
-    another step's output is looked at, after one with other inputs.
+    These are checked, in this order:
+
+    - Each step gave outputs as the first one did.
+    - In training each timed step changed the loss, where an update must change it.
+    - A step is done when its clock stops.
+    - In training the first steps, repeated from the first weights, give all that was verified; on a
+      CPU the steps that follow give the losses of the timed steps too.
+    - Without an update other inputs give another loss, and a further step with the first inputs
+      gives the verified output.
     """
     case = adapter.case
-    # before the first of these losses
+    # between the first weights and the step of the first of these losses; read it before `restart`
     updates_before = adapter.steps - adapter.restored_at - len(losses)
     reference = find_reference(case, other)
     unmoved = 0
@@ -421,16 +427,20 @@ def verify_again(
         reason = reason or describe_unrepeated(adapter, losses, updates_before, tolerances)
     else:
         reason = reason or describe_ignored_inputs(adapter)
-        with adapter.disable_randomness():
-            make_timed_step(adapter)
-        if case.stage.observes == "logits":
-            observed = observe_output(adapter)
-        else:
-            observed = Observed({"loss": adapter.loss()})
+        observed = repeat_evaluation(adapter)
     again = compare_again(case, observed, reference, tolerances)
     if reason:
         again = replace(again, passed=False, reason=reason)
     return replace(again, unmoved_steps=unmoved)
+
+
+def repeat_evaluation(adapter: Adapter) -> Observed:
+    """Make a further step without an update, and return its output: logits, or the loss alone."""
+    with adapter.disable_randomness():
+        make_timed_step(adapter)
+    if adapter.case.stage.observes == "logits":
+        return observe_output(adapter)
+    return Observed({"loss": adapter.loss()})
 
 
 def compare_again(
