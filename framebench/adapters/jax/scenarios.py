@@ -77,7 +77,11 @@ def batch_stats(run: JaxAdapter) -> Proof:
 
 @switch
 def distill(run: JaxAdapter) -> Proof:
-    """Distil the plain model, in evaluation mode; its weights are constants of the step."""
+    """Train against a teacher, the plain model in evaluation mode.
+
+    Half the loss is that of the labels, half the divergence from the teacher's outputs. The
+    teacher's weights are constants of the step.
+    """
     plain_loss = run.recipe.loss
     config = run.teacher = run.workload.config(run.case.size)
     graphs: list[nnx.GraphDef] = []

@@ -32,11 +32,17 @@ class JittorGenerator(TokenGenerator):
         self.collected: list[np.ndarray] | None = None  # logits, while `read_logits` asks for them
 
     def attend(self, q: Var, k: Var, v: Var) -> Var:
-        """Return the attention of the next layer to all tokens so far."""
+        """Return the attention of the layer whose turn it is to all tokens so far.
+
+        Layers take turns in their order, which `extend_cache` counts. `q`, `k` and `v` are
+        (batch, heads, new tokens, width of a head).
+        """
         keys, values = self.extend_cache((k, v))
-        if q.shape[2] > 1:  # the prompt
+        has_several_tokens = q.shape[2] > 1
+        if has_several_tokens:  # the prompt, whose tokens must not attend to later ones
             output: Var = self.run.model_module.attend_plainly(q, keys, values)
             return output
+        # a single new token is the last one and attends to all, so there is nothing to mask
         scores = nn.bmm_transpose(q, keys) * q.shape[-1] ** -0.5
         return nn.bmm(nn.softmax(scores, dim=-1), values)
 

@@ -154,7 +154,7 @@ def distill(run: JittorAdapter) -> Proof:
 
 @switch
 def together(run: JittorAdapter, shared: bool = False) -> Proof:
-    """Hold both models at the same time; `shared`, all of their weights but those of the heads."""
+    """Keep two models in memory; with `shared` they have one trunk and a head each."""
     models: list[Module] = []
 
     def load_models() -> None:
@@ -164,9 +164,9 @@ def together(run: JittorAdapter, shared: bool = False) -> Proof:
             share_trunk(run, *models)
 
     model_bytes, head_bytes = count_weight_bytes(run)
-    expected = model_bytes + (head_bytes if shared else model_bytes)
+    expected_bytes = model_bytes + (head_bytes if shared else model_bytes)
     run.before_first_step.append(load_models)
-    return run_pair(run, lambda: iter(models), expected)
+    return run_pair(run, lambda: iter(models), expected_bytes)
 
 
 def share_trunk(run: JittorAdapter, first: Module, second: Module) -> None:
@@ -178,7 +178,10 @@ def share_trunk(run: JittorAdapter, first: Module, second: Module) -> None:
 
 @switch
 def in_turn(run: JittorAdapter, cleared: bool = False) -> Proof:
-    """Load one model after the other, each deleted before the next; `cleared`, the pool is too."""
+    """Load one model after the other, and delete each before the next.
+
+    With `cleared` the pool's free memory is given back in between.
+    """
     given_back: list[int] = []
 
     def load_each() -> Iterator[Module]:
@@ -196,7 +199,7 @@ def in_turn(run: JittorAdapter, cleared: bool = False) -> Proof:
         return {"calls": len(given_back), "bytes_given_back": sum(given_back)}
 
     model_bytes, _head_bytes = count_weight_bytes(run)
-    proof = run_pair(run, load_each, expected=model_bytes)
+    proof = run_pair(run, load_each, expected_bytes=model_bytes)
     if not cleared:
         return proof
     # the step that `proof` watches lies between the two
@@ -224,13 +227,15 @@ def count_weight_bytes(run: JittorAdapter) -> tuple[int, int]:
     return model, head
 
 
-def run_pair(run: JittorAdapter, models: Callable[[], Iterator[Module]], expected: int) -> Proof:
+def run_pair(
+    run: JittorAdapter, models: Callable[[], Iterator[Module]], expected_bytes: int
+) -> Proof:
     """Take the models of a pair, and prove how many bytes are in use while each of them works.
 
     Args:
         run: The adapter of the case.
         models: Returns the two, one after the other.
-        expected: Bytes of the weights that are held at the same time.
+        expected_bytes: Of the weights that are held at the same time.
     """
     run.recipe.models = models
 
@@ -255,7 +260,7 @@ def run_pair(run: JittorAdapter, models: Callable[[], Iterator[Module]], expecte
         return {
             "models_run": len(held),
             "parameter_bytes_held": max(held),
-            "parameter_bytes_expected": expected,
+            "parameter_bytes_expected": expected_bytes,
         }
 
     def is_little_more(evidence: Evidence) -> bool:
