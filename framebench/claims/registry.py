@@ -55,7 +55,10 @@ class Registry:
         return tuple(found.values())
 
     def find(self, query: str) -> list[Claim]:
-        """Return the claims with this id or name, or those that words find, the best first."""
+        """Return the claims with this id or name, or those that words find, the best first.
+
+        `query` is upper case, as `join_parts` makes it.
+        """
         if ID.match(query):
             return [claim for claim in self.claims if query in names_of(claim)]
         return self.index.rank(query)

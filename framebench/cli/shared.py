@@ -148,7 +148,7 @@ def choose_cases(
     """Return the cases that the selectors name, each once; without selectors the profile's.
 
     With a profile, selectors name cases of it; without either, `default` is returned. `size` is
-    that of a selector which states none. Raises UnknownCase.
+    that of a selector which states none. Raises UnknownCase, also for an empty selector.
     """
     among = profiles.list_profile_cases(profile) if profile else None
     if not selectors:
@@ -273,10 +273,11 @@ def find_machine(
     named: str | None,
     answers: Callable[[str], bool] = lambda name: True,
 ) -> str:
-    """Return the machine whose records a command reads (`WHOSE`).
+    """Return the machine whose records a command reads.
 
-    It is the first for which `answers` is true. Where none was named, say which it is and which
-    others there are. Ends the command if there are no records, or none of the machine named.
+    It is the one named; else the first for which `answers` is true, or the first of all where none
+    answers. Where none was named, say which it is and which others there are. Ends the command if
+    `all` is named, if there are no records, or if there are none of the machine named.
     """
     from framebench.analysis.results import NoRecords, UnknownMachine
 

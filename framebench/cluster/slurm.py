@@ -156,7 +156,7 @@ def submit(
 def prepare(units: Sequence[RunRequest], jobs: Jobs, frameworks: Sequence[str]) -> list[str]:
     """Submit jobs that build the frameworks' environments, one on each kind of node.
 
-    Return their ids.
+    Return their ids. `units`, which wait for these jobs, are only counted in a message.
     """
     partition = ["-p", jobs.settings["partition"]] if "partition" in jobs.settings else []
     listing = run_slurm("sinfo", "-h", "-N", "-o", "%N|%c|%m|%f|%G|%t", *partition) or ""
@@ -167,7 +167,8 @@ def prepare(units: Sequence[RunRequest], jobs: Jobs, frameworks: Sequence[str]) 
     for node in nodes:
         try:
             executor = jobs.make_executor("framebench-setup", nodelist=node)
-            ids.append(executor.submit(Job(["setup", *frameworks], "", jobs.results)).job_id)
+            setup = Job(["setup", *frameworks], mark="", results=jobs.results)  # of no unit
+            ids.append(executor.submit(setup).job_id)
         except REFUSED as error:
             # for instance where a constraint excludes the node: units there build their own
             jobs.say(f"nothing is prepared on {node}: {error}")

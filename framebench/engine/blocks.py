@@ -335,16 +335,17 @@ class BlockOutcome:
     out_of_memory: list[Variant]  # next to others; alone they may fit
 
 
-def run_block(name: str, variants: list[Variant], first: int, run: Run) -> BlockOutcome:
+def run_block(name: str, variants: list[Variant], n_always: int, run: Run) -> BlockOutcome:
     """Start processes for as many variants as fit, time them in turns, and return the outcome.
 
-    The `first` variants and one more are started in any case.
+    The first `n_always` variants, which others are compared with, and one more are started in any
+    case.
     """
     load = runner.read_load_average()
     processes: list[TimedProcess] = []
     files: set[Path] = set()
     try:
-        start_processes(variants, first, processes, run)
+        start_processes(variants, n_always, processes, run)
         for process in processes:
             files |= process.list_mapped_files()
         seed = secrets.randbelow(2**31)
@@ -377,20 +378,22 @@ def run_block(name: str, variants: list[Variant], first: int, run: Run) -> Block
 
 
 def start_processes(
-    variants: list[Variant], first: int, processes: list[TimedProcess], run: Run
+    variants: list[Variant], n_always: int, processes: list[TimedProcess], run: Run
 ) -> None:
-    """Start the variants' processes in batches until memory is full, and add them to `processes`.
+    """Start the variants' processes in batches, and add them to `processes`.
 
-    The `first` variants and one more are started in any case. A process that compiles is alone,
-    since its first step is timed; one that finds its programs compiled is built next to others,
-    each on a core of its own.
+    It ends when all are started, or when they take the share of the free memory that `Capacity`
+    allows. The first `n_always` variants and one more are started in any case: they are what others
+    are compared with, and a block needs one to compare. A process that compiles is alone, since its
+    first step is timed; one that finds its programs compiled is built next to others, each on a
+    core of its own.
     """
     capacity = Capacity()
     while len(processes) < len(variants):
         ready = [process for process in processes if process.ready]
         batch: list[TimedProcess] = []
         for variant, core in zip(variants[len(processes) :], run.options.list_cores()):
-            is_started_in_any_case = len(processes) <= first
+            is_started_in_any_case = len(processes) <= n_always
             if not is_started_in_any_case and not capacity.fits_more(ready, 1 + len(batch)):
                 break
             if batch and must_wait(variant, batch, processes, run):

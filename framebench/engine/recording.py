@@ -145,8 +145,12 @@ def make_unsupported_record(context: Context, reason: str | None) -> Record:
 
 
 def add_memory(record: Record, outcome: CaseOutcome) -> Record:
-    """Return the record of the times with what the process for the memory has measured."""
-    verdict = judge(outcome, None, "memory", record.parsed)
+    """Return the record of the times with what the process for the memory has measured.
+
+    The record must be `ok`. Its status becomes that of the memory process; its verification, with
+    the verdict of float64, stays.
+    """
+    verdict = judge(outcome, mathematics=None, part="memory", case=record.parsed)
     memory = outcome.result.memory or MemoryResult(peaks={})
     origin = record.provenance.model_copy(
         update={

@@ -60,9 +60,9 @@ def pair_versions(explanations: Sequence[Explanation]) -> list[tuple[Explanation
 
 
 def load_causes(results: Path) -> Callable[[str, str, str], str | None]:
-    """Return a function of a case and two releases that says why the peak changed:
+    """Return a function of a case and two releases that says why the peak changed.
 
-    `describe_cause`.
+    It is `describe_cause` with the stored explanations.
     """
     explanations = load_explanations(results)
 

@@ -94,17 +94,18 @@ def read_script(
 ) -> Growth:
     """Read memory after each step of a user's own script, within so many seconds.
 
-    A step is a call of the function `step_at`, or what `script.py` takes for one if it is empty.
+    A step is a call of the function `step_at`, or what `framebench.growth.script` takes for one if
+    it is empty. `arguments` are the script's own.
     Raises NoReadings.
     """
     variables = {
         **host.MALLOC_ENV,
-        "PYTHONPATH": os.environ.get("PYTHONPATH", ""),
-    }  # what the script may import
+        "PYTHONPATH": os.environ.get("PYTHONPATH", ""),  # what the script may import
+    }
     options = [environment.framework, str(script.absolute()), str(steps), step_at]
     worker = "framebench.growth.script"
-    arguments = [*options, *arguments]
-    return run_worker(environment, worker, script.name, arguments, variables, limit_s)
+    worker_arguments = [*options, *arguments]
+    return run_worker(environment, worker, script.name, worker_arguments, variables, limit_s)
 
 
 def run_worker(

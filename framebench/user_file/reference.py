@@ -39,6 +39,7 @@ from framebench.worker.worker import Emit, WorkerError, serve
 FINE, COARSE = 2.0**-21, 2.0**-8
 UNDETERMINED = 0.1  # a gradient that the fine one moves by more has no digit that could be compared
 GROWN = 10.0  # no other gradient grows tenfold when weights move by 0.4 %
+FLOAT32_BYTES = 4
 IMPORTS = 512 * 2**20  # bytes that packages and libraries of a file take, and which are no tensors
 
 Facts = dict[str, Any]  # what is in a file, as `own.json` has it
@@ -101,8 +102,8 @@ def limit_memory(budget: int | None, limit: int | None, emit: Emit) -> Iterator[
 def check_weights_fit(facts: Facts, user: UserFile) -> None:
     """Raise Fault where the weights alone are larger than the budget."""
     size = 0
-    for _, shape, _ in list_params(facts):
-        size += 4 * math.prod(shape)
+    for _name, shape, _is_trained in list_params(facts):
+        size += FLOAT32_BYTES * math.prod(shape)
     budget = facts.get("budget")
     if budget is not None and size > budget:
         raise Fault(

@@ -31,10 +31,9 @@ NOTE = (
 
 
 def figures(results: Results, machines: Iterable[str]) -> Iterator[FigureRequest]:
-    """Yield one for each version and the one before it, of the first of these machines that has
-    both.
+    """Yield a figure for each pair of successive versions.
 
-    The last line of the figure names the machine.
+    Where several machines measured a pair, it is that of the first of them.
     """
     rows_by_name: dict[str, pd.DataFrame] = {}
     for machine in machines:

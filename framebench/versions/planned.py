@@ -50,10 +50,10 @@ class PlanComparison:
         """Return whether the plan grew or shrank by more than a share."""
         if not self.base or self.change is None:
             return NO_PLAN
-        grown = self.change / self.base - 1
-        if grown > minimum:
+        growth = self.change / self.base - 1
+        if growth > minimum:
             return REGRESSION
-        return IMPROVEMENT if grown < -minimum else NONE
+        return IMPROVEMENT if growth < -minimum else NONE
 
 
 @dataclass(frozen=True)
@@ -216,19 +216,20 @@ def make_table(
     minimum: float,
     how: str,
 ) -> Table:
-    """Return the plans to the byte, and their difference."""
+    """Return a row for each case: both plans in MiB, their difference in bytes, and the verdict."""
     columns = {
         "case": TableColumn("case"),
-        "base": TableColumn(f"{base} MiB", ",.2f", 1 / MIB),
-        "change": TableColumn(f"{change} MiB", ",.2f", 1 / MIB),
-        "difference": TableColumn("bytes", "+,.0f"),
-        "grown": TableColumn("change", "+.2%"),
+        "base_bytes": TableColumn(f"{base} MiB", ",.2f", 1 / MIB),
+        "change_bytes": TableColumn(f"{change} MiB", ",.2f", 1 / MIB),
+        "difference_bytes": TableColumn("bytes", "+,.0f"),
+        "growth": TableColumn("change", "+.2%"),
         "verdict": TableColumn("verdict", priority=ESSENTIAL),
     }
     data = pd.DataFrame([asdict(comparison) for comparison in comparisons])
-    data = data.astype({"base": "float", "change": "float"})
-    data["difference"] = data["change"] - data["base"]
-    data["grown"] = data["change"] / data["base"] - 1
+    data = data.rename(columns={"base": "base_bytes", "change": "change_bytes"})
+    data = data.astype({"base_bytes": "float", "change_bytes": "float"})
+    data["difference_bytes"] = data["change_bytes"] - data["base_bytes"]
+    data["growth"] = data["change_bytes"] / data["base_bytes"] - 1
     data["verdict"] = [comparison.verdict(minimum) for comparison in comparisons]
     return Table(
         f"What {change} plans for one {device} against {base}",

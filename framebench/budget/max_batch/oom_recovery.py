@@ -58,8 +58,8 @@ class Evaluation:
     failure: str = ""
 
     @property
-    def next(self) -> int:
-        """Return the first sample that is not done."""
+    def first_undone(self) -> int:
+        """Return the first sample that is not done, or `samples` where all are."""
         for sample in range(self.samples):
             if sample not in self.losses:
                 return sample
@@ -117,15 +117,15 @@ def evaluate(case: Case, samples: int, budget: int | None, run: RunOrder) -> Eva
     """
     evaluation = Evaluation(samples)
     batch = min(case.batch, samples)
-    while evaluation.next < samples:
-        first = evaluation.next
+    while evaluation.first_undone < samples:
+        first = evaluation.first_undone
         at = Case(case.workload, case.framework, case.scenario, case.strategy, batch, case.size)
         outcome = run(Order("evaluate", at.id, budget, samples, first))
         for report in outcome.reports:
             evaluation.add(report)
         last_batch = outcome.reports[-1]["batch"] if outcome.reports else batch
         evaluation.limited = evaluation.limited or outcome.answer.get("limited", False)
-        if outcome.status == "ok" and evaluation.next > first:
+        if outcome.status == "ok" and evaluation.first_undone > first:
             continue
         reason = first_line(outcome.reason or "the worker ended without a result")
         if not outcome.memory:
@@ -135,7 +135,7 @@ def evaluate(case: Case, samples: int, budget: int | None, run: RunOrder) -> Eva
             evaluation.failure = f"batch 1 does not fit: {reason}"
             break
         evaluation.recoveries.append(
-            Recovery(evaluation.next, last_batch, "by a new process", reason)
+            Recovery(evaluation.first_undone, last_batch, "by a new process", reason)
         )
         batch = last_batch // 2
     return evaluation

@@ -276,9 +276,14 @@ class PredictedBatchSearch:
         return leap * self.largest_fitting
 
     def clamp_to_search_range(self, estimate: float) -> int:
-        """Return the multiple of the smallest batch at or below an estimate, within the bracket."""
+        """Return the multiple of the case's batch at or below an estimate, within three limits.
+
+        It is above the largest batch that fits, below the smallest that does not, and no farther
+        than one leap (`upper_bound`).
+        """
         step = self.case.batch
         batch = max(int(estimate // step) * step, self.largest_fitting + step)
+        # as long as every batch has fitted, the search itself ends at MOST_SAMPLES
         above = self.smallest_not_fitting or MOST_SAMPLES + step
         return min(batch, above - step, self.upper_bound)
 

@@ -98,10 +98,14 @@ def without_title(table: Table) -> Table:
 
 
 def group_lines(lines: Sequence[Line]) -> list[list[Line]]:
-    """Return the measurements with an interval by metric and form, the deciding one's first."""
+    """Return the measurements with an interval by metric and form.
+
+    The groups of lines that are used for the verdict come first; within a group lines stay in their
+    order.
+    """
     deciding_first = sorted(lines, key=lambda line: not line.decides)
     groups: dict[tuple[str, str], list[Line]] = {}
-    for line in deciding_first:
+    for line in deciding_first:  # this fixes the order of the groups alone
         groups.setdefault((line.metric, line.form), [])
     for line in lines:
         if line.is_bounded:

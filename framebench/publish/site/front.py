@@ -50,9 +50,10 @@ def write_front(
     charts: Mapping[str, object],
     menu: Sequence[str],
 ) -> None:
-    """Write the first page, whose menu has the pages of `menu`.
+    """Write the first page, whose menu has the pages of `menu`, and the data of its form.
 
-    `charts` are the form's, `timed` and `predicted`, as Vega-Lite describes them.
+    The first of `machines` gives the answers that the page shows without scripts. `charts` are the
+    form's, `timed` and `predicted`, as Vega-Lite describes them.
     """
     predictions = list(list_pinned(results.root))
     source.write(SCRIPT, make_script(machines, predictions, charts))

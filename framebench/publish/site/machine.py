@@ -139,7 +139,10 @@ class Machine:
 
 
 def list_versions(table: pd.DataFrame) -> list[str]:
-    """Return each framework of the rows with each of its versions: `torch 2.13.0`."""
+    """Return each framework of the rows with each of its versions: `torch 2.13.0`.
+
+    Rows without a version are left out.
+    """
     versions = set()
     for framework, version in zip(table["framework"], table["framework_version"]):
         # missing where a process died before it could name its version

@@ -220,7 +220,7 @@ def test_what_arrives_twice_is_counted() -> None:
     found = Evaluation(3)
     for first in (0, 1):
         found.add({"first": first, "batch": 2, "losses": [1.0, 2.0], "peaks": {"host.rss": 1}})
-    assert (found.twice, found.lost, found.next, found.total) == (1, 0, 3, 4.0)
+    assert (found.twice, found.lost, found.first_undone, found.total) == (1, 0, 3, 4.0)
 
 
 # one sample of PyTorch's at this size and no second one, in three processes; some three samples, in
