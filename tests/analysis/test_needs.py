@@ -41,13 +41,17 @@ def test_a_job_needs_its_peak_and_what_is_kept_and_a_margin() -> None:
 
 
 def test_a_budget_that_held_the_job_is_enough() -> None:
-    assert compute_needs(100 * MIB, 0, EnforcedLimits(held=90 * MIB)) == 90 * MIB
-    assert compute_needs(100 * MIB, 0, EnforcedLimits(held=200 * MIB)) == 105 * MIB
+    assert compute_needs(100 * MIB, kept=0, limits=EnforcedLimits(held=90 * MIB)) == 90 * MIB
+    # a budget above what the rule asks for raises nothing: the rule stands
+    assert compute_needs(100 * MIB, kept=0, limits=EnforcedLimits(held=200 * MIB)) == 105 * MIB
 
 
 def test_a_budget_that_the_job_ran_out_of_is_not_enough() -> None:
-    assert compute_needs(100 * MIB, 0, EnforcedLimits(failed=150 * MIB)) == 150 * MIB + 1
-    assert compute_needs(100 * MIB, 0, EnforcedLimits(failed=50 * MIB)) == 105 * MIB
+    assert (
+        compute_needs(100 * MIB, kept=0, limits=EnforcedLimits(failed=150 * MIB)) == 150 * MIB + 1
+    )
+    # running out of less than 5 % over the peak says nothing new: the rule stands
+    assert compute_needs(100 * MIB, kept=0, limits=EnforcedLimits(failed=50 * MIB)) == 105 * MIB
 
 
 def test_of_two_searches_that_disagree_the_worse_counts() -> None:

@@ -126,7 +126,9 @@ def test_advise_takes_a_selector(monkeypatch: pytest.MonkeyPatch, results: Path)
         (["evaluate", "unet3d", "--budget", "1GiB"], "not 3"),
     ],
 )
-def test_contradictory_questions_are_refused(command: list[str], named: str) -> None:
+def test_questions_that_cannot_be_asked_are_refused_in_one_line(
+    command: list[str], named: str
+) -> None:
     done = framebench(*command)
     assert done.returncode == 2
     assert named in done.stderr

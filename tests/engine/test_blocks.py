@@ -217,7 +217,7 @@ def test_each_of_the_first_blocks_compiles_anew_where_the_option_says_so(
     assert first_steps == [0.5, 0.5, 0.5, None, None]
 
 
-def test_compiled_variants_are_built_and_checked_on_every_core(
+def test_compiled_variants_are_built_and_checked_on_every_core_from_the_second_block_on(
     fake_worker: Environment, results: Path, event_log: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """In the first block each is alone until it is ready, and its turns are always on one core."""
@@ -226,6 +226,7 @@ def test_compiled_variants_are_built_and_checked_on_every_core(
         measure([group(fake_worker)], opened, blocks=2)
     built = read_cores(event_log, "start")
     assert built[:4] == ["7"] * 4
+    # four variants on three cores, the largest first: 7, 3, 0, and 7 again
     assert Counter(built[4:]) == {"7": 2, "3": 1, "0": 1}
     assert Counter(read_cores(event_log, "finish")) == {"7": 4, "3": 2, "0": 2}
     assert {record.provenance.core for record in store.read_all(results)} == {7}

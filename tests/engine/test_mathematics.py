@@ -172,7 +172,10 @@ def make_line(case: str) -> str:
 
 
 def test_wrong_mathematics_is_a_record_without_measurements(tmp_path: Path) -> None:
-    """No process measures the case, and an interrupted run does not write the record twice."""
+    """Measuring the case again writes no second record.
+
+    No process measures it: the interpreter of `make_variants` does not exist.
+    """
     (variant,) = make_variants([FP32])
     reason = "loss_0 is off by 2.0e-03 in float64"
     wrong = replace(RIGHT, passed=False, reason=reason, error=2e-3)

@@ -94,8 +94,9 @@ def test_torch_allocator_peak_on_a_gpu(environment: dict[str, Environment]) -> N
 
 
 class FakeNvml:
-    """NVML as documented: a process per list entry, bytes that may be unknown, and no driver at all
-    if `broken`.
+    """NVML as documented, with two processes on one GPU, and no driver at all if `broken`.
+
+    `used` has the bytes of process 42 at each poll, None where they are unknown; the last stays.
     """
 
     def __init__(self, used: list[int | None], broken: bool = False) -> None:

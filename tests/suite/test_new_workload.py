@@ -242,7 +242,7 @@ class MixerTorchTrainTiny(MixerTorchTrain):
 """
 
 
-def test_asv_finds_it_by_a_module_in_benchmarks(folder: Path, tmp_path: Path) -> None:
+def test_asv_finds_a_new_workload_by_a_module_in_benchmarks(folder: Path, tmp_path: Path) -> None:
     suite = tmp_path / "benchmarks"
     shutil.copytree(ROOT / "benchmarks", suite, ignore=shutil.ignore_patterns("__pycache__"))
     (suite / "mixer.py").write_text(MIXER_BENCHMARKS)

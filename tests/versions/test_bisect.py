@@ -180,9 +180,11 @@ def test_failed_records_are_no_values() -> None:
     wrong = fine.model_copy(update={"status": "crashed", "reason": "AttributeError"})
     assert bisect.make_result("1", [fine, fine], "peak").values == (100.0, 100.0)
     assert bisect.make_result("1", [fine, wrong], "peak").reason == "crashed: AttributeError"
-    assert bisect.make_result("1", [fine], "instructions").reason == (
-        "no instructions could be read here"
-    )
+
+
+def test_a_quantity_that_cannot_be_read_has_its_reason() -> None:
+    result = bisect.make_result("1", [made("fp32", 100, 1.0)], "instructions")
+    assert result.reason == "no instructions could be read here"
 
 
 @pytest.mark.parametrize("keep", [False, True])

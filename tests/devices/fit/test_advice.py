@@ -94,7 +94,7 @@ def test_advise_without_a_batch_sorts_by_largest_batch(
 def test_advise_defaults_to_the_full_size_at_its_usual_batch(
     predicted: Callable[[Size], list[Case]],
 ) -> None:
-    """At its usual batch, which is planned already, and not the size for processors."""
+    """The full size at batch 64, its usual one, and not the size for processors."""
     asked = predicted(lambda case: GIB)
     assert result("advise", "resnet50/*/train", "--device", "a100-40gb").exit_code == 0
     assert {(case.batch, case.size) for case in asked} == {(64, "full")}

@@ -12,7 +12,7 @@ from framebench.engine.environments import Environment
 from tests.processes import run_inside
 
 PROGRAM = Path(__file__).parent / "programs" / "torch_releases.py"
-BEFORE, LATER = "2.8.0+cu128", "2.12.1"
+BEFORE, LATER = "2.8.0+cu128", "2.12.1"  # cuDNN is preferred from 2.11 on
 
 
 @pytest.mark.slow
@@ -24,4 +24,5 @@ def test_attention_kernels_follow_the_release(environment: dict[str, Environment
     assert {one["outcome"] for one in result.values()} == {"planned"}
     before, later = (result[release]["flags"]["attention"] for release in (BEFORE, LATER))
     assert (before, later) == ("flash_attention", "cudnn_attention")
+    # the note that the other rules are the pinned release's
     assert all("those of PyTorch 2.13 for all" in " ".join(one["notes"]) for one in result.values())
