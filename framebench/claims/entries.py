@@ -311,7 +311,15 @@ def describe_spread(lines: Sequence[Line]) -> str:
     kinds = [verdict for verdict in DECIDED if verdict in verdicts]
     if alone not in DISAGREE or not kinds:
         return alone
-    return join_verdicts(kinds) if len(kinds) > 2 else " and ".join(kinds)
+    if len(kinds) > 2:
+        return join_verdicts(kinds)
+    return " and ".join(f"{kind}{mark_planned(kind, lines)}" for kind in kinds)
+
+
+def mark_planned(verdict: Verdict, lines: Sequence[Line]) -> str:
+    """Return ` (planned)` if plans alone say so, beside lines that were measured; else nothing."""
+    is_planned = [line.planned for line in lines if line.verdict == verdict]
+    return " (planned)" if all(is_planned) and not all(line.planned for line in lines) else ""
 
 
 def group_by_place(lines: Sequence[Line]) -> dict[str, list[Line]]:

@@ -22,6 +22,7 @@ from framebench.records.lines import Line
 from framebench.records.record import Record
 from framebench.suite.case import Case
 from tests.fake_records import died, made, provenance, record
+from tests.pages import needs_sphinx
 from tests.processes import ROOT
 from tests.record_files import plant
 from tests.sample_records import MACHINE, OTHER, RESULTS
@@ -251,7 +252,7 @@ def test_importing_analysis_imports_no_pandas() -> None:
     "command",
     [
         ["report", "--machine", "all", "--docs", "DOC"],
-        ["report", "--machine", "all", "--html", "--to", "TO"],
+        pytest.param(["report", "--machine", "all", "--html", "--to", "TO"], marks=needs_sphinx),
         ["report", "--figures", "all", "--to", "TO"],
         ["show", "--json"],
         ["claims", "B19", "--size", "tiny"],

@@ -16,6 +16,7 @@ from pathlib import Path
 import pytest
 
 from framebench.engine import environments
+from framebench.records.pins import read_pins
 from framebench.strategies.strategy import FRAMEWORKS
 from tests.asv.clone import Clone
 from tests.processes import ROOT
@@ -50,7 +51,8 @@ class Bench(Clone):
             self.build(framework)
 
     def build(self, framework: str) -> None:
-        folder = environments.location(framework, environments.find_pinned_version(framework))
+        version = environments.find_pinned_version(framework)
+        folder = environments.location(framework, version)
         python = folder / "bin/python"
         python.parent.mkdir(parents=True, exist_ok=True)
         python.unlink(missing_ok=True)
@@ -58,6 +60,12 @@ class Bench(Clone):
         python.chmod(0o755)
         for mark in (".complete", ".warm-quick"):
             (folder / mark).touch()
+        # pip's list of each pinned package, without which the environment counts as damaged
+        for name in read_pins(environments.requirement_file(framework, version)):
+            package = f"{name.replace('-', '_')}-1.0.dist-info"
+            listing = folder / "lib/python3/site-packages" / package / "RECORD"
+            listing.parent.mkdir(parents=True, exist_ok=True)
+            listing.touch()
 
     def command_line(self, *settings: str) -> list[str]:
         # -o: the control environment is the one that runs this test

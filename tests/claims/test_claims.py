@@ -245,6 +245,30 @@ def test_a_size_with_another_verdict_is_named() -> None:
     assert qualify("mixed", [small, full], made_up()) == split
 
 
+def test_a_verdict_that_only_plans_give_is_marked_beside_what_was_measured() -> None:
+    measured = Line(
+        "T1",
+        "measured",
+        "measured",
+        True,
+        "smaller than claimed",
+        "change",
+        "peak",
+        0.5,
+        0.5,
+        0.5,
+        0.5,
+        device="gpu",
+        cases=("transformer/torch/train/fp32/b8/full",),
+    )
+    planned = replace(measured, verdict="confirmed", planned=True)
+
+    said = qualify("mixed", [measured, planned], made_up())
+    assert said == ["smaller than claimed and confirmed (planned) on a GPU"]
+    both_measured = qualify("mixed", [measured, replace(planned, planned=False)], made_up())
+    assert both_measured == ["smaller than claimed and confirmed on a GPU"]
+
+
 def test_the_range_is_that_of_decided_arms_and_advice_has_all(results: Path) -> None:
     """The row has the number of those that decided; the undecided one is named with its own."""
     claim = replace(made_up(), deciding=compiled_in_torch())

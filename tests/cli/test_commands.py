@@ -197,20 +197,20 @@ def test_a_claim_that_was_not_measured_here_comes_from_the_published_machine(
         "machine here, this one, has measured 0 of 2 claims; the others are those of published"
     ) in done.stderr
 
-    def passes(*options: str) -> tuple[str, bool]:
-        """Of the claim's part about passes: the machine, and whether one of its arms was
+    def memory(*options: str) -> tuple[str, bool]:
+        """Of the claim's part about memory: the machine, and whether one of its arms was
         measured.
         """
         found = json.loads(
             framebench("claims", "B2", "--json", *options, "--results", str(results)).stdout
         )
-        (part,) = (entry for entry in found if entry["part"] == "passes")
+        (part,) = (entry for entry in found if entry["part"] == "memory")
         return part["machine"], bool(part["records"])
 
-    assert passes() == ("published", True)
-    assert passes("--machine", "here") == ("here", False)
+    assert memory() == ("published", True)
+    assert memory("--machine", "here") == ("here", False)
     published(results, "here")
-    assert passes() == ("here", True)
+    assert memory() == ("here", True)
 
 
 def test_comparing_two_cases_does_not_change_advice(

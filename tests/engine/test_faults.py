@@ -206,6 +206,12 @@ def test_data_is_never_code() -> None:
     """No pickle is read, no eval, no shell: what comes from files is parsed as JSON and checked
     against a schema.
     """
+    allowed = {
+        # runs the script that the user names, as Python does
+        "framebench/growth/script.py": "exec(",
+        # copies an object in memory, which was in no file
+        "framebench/suite/trees.py": "pickle.",
+    }
     forbidden = re.compile(
         r"\bpickle\.(?!dumps\()|\bfrom pickle\b|\b(marshal|shelve)\b|(?<![\w.])(eval|exec)\((?!\))"
         r"|shell=True|os\.system|yaml\.load\("
@@ -216,4 +222,8 @@ def test_data_is_never_code() -> None:
         for p in (ROOT / folder).rglob("*.py")
     ]
     assert len(sources) > 30
-    assert {str(p): found[0] for p in sources if (found := forbidden.search(p.read_text()))} == {}
+    found = {}
+    for source in sources:
+        for match in forbidden.finditer(source.read_text()):
+            found[source.relative_to(ROOT).as_posix()] = match[0]
+    assert found == allowed
