@@ -127,7 +127,8 @@ class PerturbedCase(Case):
                 perturbed[name] = array
                 continue
             shares = rng.uniform(-1.0, 1.0, array.shape)
-            moved = array * (1.0 + self.perturbation * shares)
+            # a product of arrays without an axis is a scalar of NumPy, which frameworks refuse
+            moved = np.asarray(array * (1.0 + self.perturbation * shares))
             if self.perturbation >= FLOAT32_ROUNDOFF:
                 moved = moved.astype(array.dtype)
             perturbed[name] = moved
