@@ -23,7 +23,7 @@ from framebench.adapters.proof import (
 )
 from framebench.adapters.torch.adapter import TorchAdapter, make_optimizer
 from framebench.adapters.torch.observe import Observed
-from framebench.adapters.torch.user_optimizer import CombinedOptimizer, makes_passes
+from framebench.adapters.torch.user_optimizer import list_parts, makes_passes
 from framebench.models.spec import USER_MODEL
 from framebench.suite.user_file import DoesNotApply
 
@@ -81,8 +81,7 @@ def _make_one_by_one(
         return {p: make(settings, [p], **options) for p in params}
     whole = make(settings, params, **options)
     by_weight = {}
-    parts = whole.combined_optimizers if isinstance(whole, CombinedOptimizer) else [whole]
-    for optimizer in parts:
+    for optimizer in list_parts(whole):
         kind: Any = type(optimizer)
         for group in optimizer.param_groups:
             for p in group["params"]:

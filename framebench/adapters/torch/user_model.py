@@ -28,6 +28,7 @@ from framebench.adapters.torch.user_optimizer import (
     has_hooks,
     list_inner,
     list_optimizers,
+    list_parts,
     makes_passes,
     set_options,
 )
@@ -310,12 +311,14 @@ def _describe_optimizer(model: nn.Module) -> dict[str, Any]:
     if rates:
         listed = ", ".join(str(rate) for rate in sorted(rates))
         description += f" at its full rate of {listed}, without its schedule"
+    # what wrappers hold; of several optimizers, none is inside another
+    inner = [one for part in list_parts(made) for one in list_inner(part)]
     return {
         "optimizer": description,
         "closure": needs_closure(made),
         "passes": asks_for_closure(made),
         "hooks": has_hooks(made),
-        "inner": [type(one).__name__ for one in list_inner(made)],
+        "inner": [type(one).__name__ for one in inner],
     }
 
 

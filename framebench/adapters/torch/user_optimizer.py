@@ -120,6 +120,13 @@ def list_inner(holder: Any) -> list[Optimizer]:
     return list(inner.values())
 
 
+def list_parts(optimizer: Any) -> list[Any]:
+    """Return the optimizers that step one after the other; of a single one itself."""
+    if isinstance(optimizer, CombinedOptimizer):
+        return list(optimizer.combined_optimizers)
+    return [optimizer]
+
+
 def describe_optimizer(optimizer: Optimizer) -> str:
     """Return an optimizer's class, and what it is around."""
     if isinstance(optimizer, CombinedOptimizer):
