@@ -86,7 +86,9 @@ def test_a_file_is_predicted_without_being_run_and_tried_within_a_budget(tmp_pat
             [],
             "is in jittor, and only PyTorch has tensors without",
         ),
-        ([("torch.randn(n, 3)", "object()")], [], "mine.py:9: batch(n) must give tensors"),
+        ([("torch.randn(n, 6)", "object()")], [], "mine.py:9: batch(n) must give tensors"),
+        # a target may be anything that the file's loss takes
+        ([("torch.randn(n, 3)", "object()")], [], "mine.py:13: TypeError: unsupported operand"),
     ],
 )
 def test_unpredictable_files_are_refused_with_a_reason(

@@ -27,7 +27,7 @@ class Attention(nn.Module):
         total = torch.zeros(len(x), dtype=x.dtype).scatter_add(0, target, scores)
         weights = scores / total[target].clamp(min=1e-9)
         messages = weights.unsqueeze(-1) * hidden[source]
-        return torch.zeros_like(hidden).index_add(0, target, messages)
+        return torch.zeros_like(hidden, dtype=messages.dtype).index_add(0, target, messages)
 
 
 class Network(nn.Module):
