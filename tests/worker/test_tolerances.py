@@ -189,6 +189,17 @@ def test_each_weight_is_off_by_a_share_of_the_perturbation(perturbation: float) 
     assert np.std(off) == pytest.approx(perturbation / 3**0.5, rel=0.05)
 
 
+@pytest.mark.parametrize("perturbation", [PERTURBATION["fp32"], 2.0**-36])
+def test_a_weight_of_one_number_stays_an_array(
+    perturbation: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    weights = {"scale": np.array(0.5, np.float32)}
+    monkeypatch.setattr(Case, "weights", property(lambda case: weights))
+    perturbed = PerturbedCase.of_case(CASE, 0, perturbation).weights["scale"]
+    assert isinstance(perturbed, np.ndarray), "frameworks refuse NumPy's scalars"
+    assert perturbed.shape == ()
+
+
 def test_the_same_seed_perturbs_alike_and_another_one_differently() -> None:
     one = perturb_embedding(seed=0)
     assert np.array_equal(one, perturb_embedding(seed=0))
