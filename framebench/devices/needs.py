@@ -24,7 +24,13 @@ ALLOWED = {"torch": 0.0789776, "jax": 0.08}
 
 # What decides how far a prediction may be off. cuDNN chooses the workspaces of convolutions: it is
 # asked for them, or they are left out.
-Kind = Literal["torch", "torch, convolutions", "torch, convolutions without workspaces", "jax"]
+Kind = Literal[
+    "torch",
+    "torch, ranks",
+    "torch, convolutions",
+    "torch, convolutions without workspaces",
+    "jax",
+]
 ERRORS = Path(__file__).with_name("errors.json")
 
 
@@ -57,6 +63,7 @@ def read_intervals() -> dict[Kind, ErrorInterval]:
 INTERVALS = read_intervals()
 TITLES: dict[Kind, str] = {
     "torch": "PyTorch without convolutions",
+    "torch, ranks": "PyTorch without convolutions, one rank of several GPUs",
     "torch, convolutions": "PyTorch with convolutions",
     "torch, convolutions without workspaces": "PyTorch with convolutions whose workspaces "
     "are not known",

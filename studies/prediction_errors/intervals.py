@@ -22,8 +22,12 @@ def compute_intervals(samples: Sequence[Sample]) -> dict[Kind, ErrorInterval]:
 
 
 def select(samples: Iterable[Sample], kind: Kind) -> list[Sample]:
-    """Return the samples of a kind of prediction."""
-    return [sample for sample in samples if sample.kind == kind]
+    """Return the samples of a kind of prediction.
+
+    A rank's step is a step too: what is wrong with one on a single GPU is wrong with a rank's.
+    """
+    kinds = ("torch", "torch, ranks") if kind == "torch, ranks" else (kind,)
+    return [sample for sample in samples if sample.kind in kinds]
 
 
 def compute_interval(samples: Sequence[Sample]) -> ErrorInterval:
@@ -65,7 +69,8 @@ def tabulate_left_out(samples: Sequence[Sample]) -> Table:
     rows = []
     for kind in TITLES:
         of_kind = select(samples, kind)
-        for family in sorted({sample.family for sample in of_kind}):
+        families = {sample.family for sample in samples if sample.kind == kind}
+        for family in sorted(families):
             left_out = [sample for sample in of_kind if sample.family == family]
             others = [sample for sample in of_kind if sample.family != family]
             if not others:

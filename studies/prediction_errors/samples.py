@@ -1,4 +1,4 @@
-"""Predicted peaks next to measured ones, from the two studies that have both."""
+"""Predicted peaks next to measured ones, from the three studies that have both."""
 
 from __future__ import annotations
 
@@ -19,6 +19,7 @@ from studies.gpu_session.predictions import device_of
 from studies.published_peaks import errors, programs, rules
 from studies.published_peaks.rows import DATA
 from studies.published_peaks.rows import read as read_rows
+from studies.sharded_steps import __main__ as sharded_steps
 
 TRUSTED = ("high", "good")
 OWN_GPU = "H200"
@@ -41,8 +42,20 @@ class Sample:
 
 
 def read_samples() -> list[Sample]:
-    """Return every sample of both studies. Nothing of them was fitted to."""
-    return [*read_published(), *read_own()]
+    """Return every sample of the studies. Nothing of them was fitted to."""
+    return [*read_published(), *read_own(), *read_sharded()]
+
+
+def read_sharded() -> list[Sample]:
+    """Return the peaks of one rank under FSDP2 that others measured and published."""
+    predictions = sharded_steps.read_predictions()
+    samples = []
+    for row in sharded_steps.read_rows():
+        source = row["source"].split()[0]
+        predicted = predictions[row["name"]]["reserved_bytes"]
+        measured = int(row["measured_bytes"])
+        samples.append(Sample("torch, ranks", f"{source}, FSDP2", source, predicted, measured))
+    return samples
 
 
 def read_published() -> list[Sample]:

@@ -10,6 +10,7 @@ from pydantic import Field, model_validator
 from framebench.devices.needs import INTERVALS, ErrorInterval, Kind
 from framebench.devices.plans.answer import ASKED, CONVOLUTIONS, NOT_ASKED, Outcome
 from framebench.records.record import Bytes, Moment, Part
+from framebench.suite.case import Case
 
 # compiler.plan: what XLA's executable for the device reserves, to the byte. allocator.simulated: a
 # step on fake tensors, each storage of which goes through a model of the device's allocator
@@ -94,7 +95,7 @@ class Planned(Part):
             return "torch, convolutions"
         if noted == NOT_ASKED:
             return "torch, convolutions without workspaces"
-        return "torch"
+        return "torch, ranks" if Case.from_id(self.case).ranks > 1 else "torch"
 
     @property
     def interval(self) -> ErrorInterval:

@@ -88,13 +88,16 @@ class Simulation:
     holders: list[LineTensors]  # at that peak, most bytes first
     allocator: Allocator
     labels: dict[int, str] = field(repr=False, default_factory=dict)  # the operator of an event
+    ranks: int = 1  # that shared the step, of which this is one
 
     @property
     def kind(self) -> Kind:
         """Return the kind of prediction, by which its error is stated."""
         if self.convolutions[False]:
             return "torch, convolutions without workspaces"
-        return "torch, convolutions" if self.convolutions[True] else "torch"
+        if self.convolutions[True]:
+            return "torch, convolutions"
+        return "torch, ranks" if self.ranks > 1 else "torch"
 
     @property
     def interval(self) -> ErrorInterval:
@@ -255,7 +258,9 @@ def simulate(
         peak_event = find_peak(watch.lives, first_event, len(watch.allocator.trace))
         if watch.refused:
             raise watch.refused
-        return summarize(watch, by_step, between_steps, peak_event, device)
+        simulation = summarize(watch, by_step, between_steps, peak_event, device)
+        simulation.ranks = ranks
+        return simulation
 
 
 def find_models_and_optimizers() -> tuple[list[nn.Module], list[torch.optim.Optimizer]]:

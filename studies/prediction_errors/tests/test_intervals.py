@@ -60,5 +60,15 @@ def test_every_kind_has_rows_of_several_families(samples: list[Sample]) -> None:
         assert len({sample.family for sample in intervals.select(samples, kind)}) >= 2, kind
 
 
-def test_both_studies_are_read(samples: list[Sample]) -> None:
-    assert {"xMem", "LitGPT resource tables", "H200"} == {sample.source for sample in samples}
+def test_the_three_studies_are_read(samples: list[Sample]) -> None:
+    published = {"xMem", "LitGPT resource tables", "torchao", "torchtitan"}
+    assert {sample.source for sample in samples} == published | {"H200"}
+
+
+def test_errors_of_ranks_rest_on_those_of_single_gpus_too() -> None:
+    samples = make_samples("one GPU", 0.01)
+    samples.append(Sample("torch, ranks", "eight GPUs", "a source", 104, 100))
+    of_ranks = intervals.compute_interval(intervals.select(samples, "torch, ranks"))
+    assert (round(of_ranks.low, 2), of_ranks.high) == (-0.04, 0.01)
+    alone = intervals.compute_interval(intervals.select(samples, "torch"))
+    assert (alone.low, alone.high) == (0.0, 0.01)
