@@ -90,10 +90,10 @@ def list_left(folder: Path) -> list[psutil.Process]:
         try:
             is_left = process.environ().get(MARKER) == str(folder)
             is_left = is_left or str(folder / "program.py") in process.cmdline()
-        except psutil.Error:
+            if is_left and process.status() != psutil.STATUS_ZOMBIE:
+                left.append(process)
+        except psutil.Error:  # it has ended in the meantime
             continue
-        if is_left and process.status() != psutil.STATUS_ZOMBIE:
-            left.append(process)
     return left
 
 

@@ -113,6 +113,14 @@ def test_failures_are_classified(
     assert not [p for p in psutil.process_iter() if started_here(p, str(results))]
 
 
+def is_worker(process: psutil.Process) -> bool:
+    """Return whether a process measures a case; one that has ended in the meantime does not."""
+    try:
+        return "framebench.worker.worker" in process.cmdline()
+    except psutil.Error:  # a zombie has no command line
+        return False
+
+
 def started_here(process: psutil.Process, results: str) -> bool:
     """By this test, and not by one that runs beside it."""
     try:
@@ -279,7 +287,7 @@ def test_killing_the_real_worker_makes_a_crashed_record(
         def phase(self, case: Case, what: str) -> None:
             if what == "warm-up":
                 for child in psutil.Process().children():
-                    if "framebench.worker.worker" in " ".join(child.cmdline()):
+                    if is_worker(child):
                         child.kill()
 
     record = alone(CASE, "s", environment["torch"], results=results, listener=Killing())
@@ -321,11 +329,7 @@ def test_the_worker_dies_with_its_parent(
     for line in parent.stdout:
         if "first step" in line:
             break
-    (worker,) = [
-        p
-        for p in psutil.Process(parent.pid).children()
-        if "framebench.worker.worker" in " ".join(p.cmdline())
-    ]
+    (worker,) = filter(is_worker, psutil.Process(parent.pid).children())
     parent.send_signal(signal.SIGKILL)
     parent.wait()
     psutil.wait_procs([worker], timeout=600)
