@@ -18,7 +18,8 @@ from framebench.analysis.statistics import (
     Ratio,
     compare_blocks,
     compare_rounds,
-    pool_variances,
+    measure_spread,
+    pool_spreads,
 )
 from framebench.records.record import Record
 
@@ -129,14 +130,26 @@ class Blocks:
                 logs[pair].append(log)
         return logs
 
+    @cached_property
+    def spreads(self) -> list[tuple[set[MeasuredVariant], Pool]]:
+        """The two variants of each pair, and how much their blocks differ.
+
+        Every ratio of a machine is moderated by the same pairs.
+        """
+        spreads = []
+        for (one, other), logs in self.pairs.items():
+            if len(logs) > 1:  # a single block does not differ from any
+                spreads.append(({one.variant, other.variant}, measure_spread(logs)))
+        return spreads
+
     def pool_others(self, base: MeasuredVariant, candidate: MeasuredVariant) -> Pool:
         """Return how much blocks differ by all other pairs of the machine."""
-        logs_of_others = []
-        for (one, other), logs in self.pairs.items():
-            is_pair = {one.variant, other.variant} == {base, candidate}
-            if one.variant.machine == base.machine and not is_pair:
-                logs_of_others.append(logs)
-        return pool_variances(logs_of_others)
+        others = []
+        for variants, spread in self.spreads:
+            is_of_machine = all(variant.machine == base.machine for variant in variants)
+            if is_of_machine and variants != {base, candidate}:
+                others.append(spread)
+        return pool_spreads(others)
 
     def compare(self, base: Sequence[Record], candidate: Sequence[Record]) -> Ratio | None:
         """Return the step time of `candidate` over that of `base`, each the records of one variant.

@@ -1,6 +1,6 @@
 """Searches for the largest batch under an enforced limit of memory.
 
-`framebench max-batch` makes them; they lie in `results/fits/`.
+`framebench max-batch` makes them; they are lines of files in `results/fits/`.
 """
 
 from __future__ import annotations
@@ -28,15 +28,12 @@ SIMILAR = (
 
 def load_searches(results: Path) -> Iterator[Fit]:
     """Yield every readable search, by file; the others are named in a RecordWarning."""
-    for path in store.list_answers(results / "fits"):
+    for place, fit in store.read_answers(Fit, results / "fits"):
         try:
-            fit = store.read_model(Fit, path)
             parse_case(fit.case)  # raises where the id is no case's
-        except store.BadRecord as error:
-            warnings.warn(f"skipped {error}", RecordWarning, stacklevel=2)
         except (UnknownCase, ValueError) as error:
             reason = str(error).splitlines()[0]
-            warnings.warn(f"skipped {path}: {reason}", RecordWarning, stacklevel=2)
+            warnings.warn(f"skipped {place}: {reason}", RecordWarning, stacklevel=2)
         else:
             yield fit
 

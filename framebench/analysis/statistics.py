@@ -108,21 +108,20 @@ def compare_rounds(base: Mapping[int, float], candidate: Mapping[int, float]) ->
 
 def pool_variances(pairs: Iterable[Sequence[float]]) -> Pool:
     """Return how much the log ratios of these pairs differ from block to block."""
-    variances = []
-    freedom = 0
-    for logs in pairs:
-        if len(logs) > 1:  # a single block does not differ from any
-            spread = measure_spread(tuple(logs))
-            variances.append(spread.variance)
-            freedom += spread.freedom
-    if not variances:
+    # a single block does not differ from any
+    return pool_spreads([measure_spread(logs) for logs in pairs if len(logs) > 1])
+
+
+def pool_spreads(spreads: Sequence[Pool]) -> Pool:
+    """Return how much the blocks of several pairs differ, in the median."""
+    if not spreads:
         return NO_POOL
-    return Pool(float(np.median(variances)), freedom)
+    variances = [spread.variance for spread in spreads]
+    return Pool(float(np.median(variances)), sum(spread.freedom for spread in spreads))
 
 
-@cache  # every ratio of a machine is moderated by the same pairs
-def measure_spread(logs: tuple[float, ...]) -> Pool:
-    """Return the variance of one pair.
+def measure_spread(logs: Sequence[float]) -> Pool:
+    """Return the variance of one pair, of two blocks or more.
 
     A variance of few blocks is below the true one more often than above it, so it is divided by
     what its median would be.

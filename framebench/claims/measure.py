@@ -1,6 +1,6 @@
 """Run the small measurements that claims need and no case gives.
 
-`results/claims/<machine>/<probe>/<time>.json`. The newest result of a probe counts.
+They are lines of `results/claims/<machine>.jsonl`. The newest result of a probe counts.
 """
 
 from __future__ import annotations
@@ -40,9 +40,9 @@ BUDGET_SHARE = 0.5  # of what the whole batch needs: the first attempt must fail
 LEAST_BUDGET = 2**22  # bytes; in less, what libraries take at once decides
 
 
-def folder(results: Path, machine: str, probe: str) -> Path:
-    """Return where the results of a probe are."""
-    return results / "claims" / machine / probe
+def find_file(results: Path, machine: str) -> Path:
+    """Return the file of a machine's results of probes."""
+    return results / "claims" / f"{machine}{store.SUFFIX}"
 
 
 def collect_rounds(rounds: Sequence[dict[str, float]]) -> Numbers:
@@ -156,7 +156,7 @@ def framework_of_probe(probe: str) -> str:
 
 def run(
     probe: str, names: Sequence[str], size: str, results: Path, say: Callable[[str], None]
-) -> Path:
+) -> None:
     """Carry out one probe and save its result. Raises SetupError, RuntimeError, OSError."""
     say(f"probe {probe}")
     kind, _, rest = probe.partition("-")
@@ -189,4 +189,4 @@ def run(
     )
     provenance = make_provenance(context, None, started=False)
     result = Probed(probe=probe, names=exists, found=found, error=error, provenance=provenance)
-    return store.write(result, folder(results, provenance.machine, probe))
+    store.append(result, find_file(results, provenance.machine))

@@ -7,7 +7,6 @@ share, whenever they were.
 
 from __future__ import annotations
 
-import warnings
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from functools import cached_property
@@ -17,13 +16,13 @@ from framebench.analysis.blocks import Blocks
 from framebench.analysis.results import Results
 from framebench.analysis.selection import get_measurement_time, select_current, select_one_version
 from framebench.analysis.statistics import Ratio
-from framebench.claims import plans, probed_record
+from framebench.claims import plans
 from framebench.claims.needs import Device
 from framebench.claims.plans import Plan
 from framebench.claims.probed_record import Probed
 from framebench.records.pins import find_pinned_version
 from framebench.records.record import Provenance, Record
-from framebench.records.store import BadRecord, RecordWarning
+from framebench.records.store import read_answers
 from framebench.strategies.strategy import FRAMEWORKS
 from framebench.suite.case import Case
 from framebench.suite.protocol import VERSION
@@ -44,17 +43,12 @@ class SharedResults:
         return plans.read_plans(self.root)
 
     @cached_property
-    def probes(self) -> list[tuple[Path, Probed]]:
-        """The results of probes by the pinned releases with their files, the newest last."""
+    def probes(self) -> list[tuple[str, Probed]]:
+        """The results of probes by the pinned releases with their places, the newest last."""
         found = []
-        for file in (self.root / "claims").rglob("*.json"):
-            try:
-                probed = probed_record.read(file)
-            except BadRecord as error:
-                warnings.warn(f"skipped {error}", RecordWarning, stacklevel=2)
-                continue
+        for place, probed in read_answers(Probed, self.root / "claims"):
             if is_pinned(probed.provenance):
-                found.append((file, probed))
+                found.append((place, probed))
         found.sort(key=lambda item: item[1].provenance.measured_at)
         return found
 
@@ -87,24 +81,23 @@ class MachineResults:
         return Blocks(record for several in self.ok_records.values() for record in several)
 
     @cached_property
-    def probes(self) -> dict[str, tuple[Path, Probed]]:
-        """The results of probes that count, by name, with their files.
+    def probes(self) -> dict[str, tuple[str, Probed]]:
+        """The results of probes that count, by name, with their places.
 
         A probe has both sides of its comparison in it: where this machine has none by today's
         program, the newest of any machine counts. Older programs found other numbers.
         """
-        own_folder = self.results.root / "claims" / self.machine
-        chosen: dict[str, tuple[Path, Probed]] = {}
-        own: dict[str, tuple[Path, Probed]] = {}
-        for file, probed in self.shared.probes:  # from the oldest to the newest
+        chosen: dict[str, tuple[str, Probed]] = {}
+        own: dict[str, tuple[str, Probed]] = {}
+        for place, probed in self.shared.probes:  # from the oldest to the newest
             if probed.provenance.protocol != self.protocol:
                 continue
-            chosen[probed.probe] = file, probed
-            if own_folder in file.parents:
-                own[probed.probe] = file, probed
-        for name, (file, probed) in own.items():
+            chosen[probed.probe] = place, probed
+            if probed.provenance.machine == self.machine:
+                own[probed.probe] = place, probed
+        for name, (place, probed) in own.items():
             if names_in(probed) == names_in(chosen[name][1]):
-                chosen[name] = file, probed
+                chosen[name] = place, probed
         return chosen
 
     def records(self, case: Case) -> list[Record]:
@@ -222,7 +215,7 @@ class MachineResults:
                 records = [record for record in self.ok_records.get(case.id, []) if record.timed]
             names += [self.record_files[id(record)] for record in records]
         if probe in self.probes:
-            names.append(str(self.probes[probe][0]))
+            names.append(self.probes[probe][0])
         return [self.relative(Path(name)) for name in names]
 
     def relative(self, file: Path) -> str:

@@ -1,7 +1,8 @@
 """Records of several results folders in one: each once, none lost, and equal machines under one
 name.
 
-Also those of older versions of framebench, which had a file for each record. The same records
+Also those of older versions of framebench, which had a file for each record. Searches for the
+largest batch and the results of probes are collected with them. The same records
 collected again change nothing. Two records of one measurement with different
 contents are a conflict: what was there stays, and the other is kept in `conflicts/`, which no table
 reads.
@@ -15,14 +16,16 @@ import re
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from filelock import FileLock
 
+from framebench.cluster.collect_answers import add_answers
 from framebench.records import store
 from framebench.records.provenance import LONGEST, check_machine, hash_hardware
-from framebench.records.record import Record
+from framebench.records.record import Provenance, Record
 
 # of a results folder that several machines measured for: a results folder for each of them
 NODES = "nodes"
@@ -40,6 +43,7 @@ class CollectionReport:
     present: int = 0  # were there already
     conflicts: list[str] = field(default_factory=list)  # in words
     unreadable: list[str] = field(default_factory=list)  # likewise
+    answers: int = 0  # searches and results of probes that were added
     # by name, what they called themselves
     machines: dict[str, set[str]] = field(default_factory=lambda: defaultdict(set))
 
@@ -75,13 +79,13 @@ class Collection:
         self.files[make_key(record)] = file, hash_contents(record)
         self.names[hash_hardware(record.provenance.hardware)][record.provenance.machine] += 1
 
-    def name_machine(self, record: Record, folder: Path) -> str:
-        """Return what the record's machine is called here.
+    def name_machine(self, origin: Provenance, folder: Path) -> str:
+        """Return what the machine of a record in a folder is called here.
 
         A name that another kind of machine has gets the fingerprint. What one folder has under one
         name stays under one: a host may change what it shows of a machine.
         """
-        mark, own_name = hash_hardware(record.provenance.hardware), record.provenance.machine
+        mark, own_name = hash_hardware(origin.hardware), origin.machine
         names = self.names.get(mark)
         if names:
             name = own_name if own_name in names else names.most_common(1)[0][0]
@@ -107,7 +111,7 @@ class Collection:
         if fault:
             self.report.unreadable.append(f"{source.place}: {fault}")
             return
-        name = self.name_machine(record, source.folder)
+        name = self.name_machine(record.provenance, source.folder)
         self.report.machines[name].add(record.provenance.node or record.provenance.machine)
         if make_key(record) in self.files:
             earlier_file, contents = self.files[make_key(record)]
@@ -168,6 +172,11 @@ def collect(folders: Sequence[Path], into: Path, name: str | None = None) -> Col
             for source in read_sources(folder, into):
                 is_empty = False
                 collection.add(source)
+            for results in list_results_folders(folder):
+                name_machine = partial(collection.name_machine, folder=results)
+                answers = add_answers(results, into, name_machine)
+                report.answers += answers.added
+                is_empty = is_empty and not any(answers)
             if is_empty:
                 report.unreadable.append(
                     f"{folder}: no records to collect; name a folder that "
@@ -182,15 +191,19 @@ def read_sources(folder: Path, into: Path) -> Iterator[Source]:
 
     Of the folder that they are added to these are the ones in files of their own.
     """
-    for results in (folder, *sorted((folder / NODES).glob("*"))):
-        if not results.is_dir():
-            continue
+    for results in list_results_folders(folder):
         if results.resolve() != into.resolve():
             for file in store.list_files(results):
                 for place, record in store.parse_record_file(file):
                     yield Source(results, place, Path(file).stem, record)
         for file in store.list_single_files(results):
             yield Source(results, file, Path(file).parent.parent.name, read_single(file))
+
+
+def list_results_folders(folder: Path) -> list[Path]:
+    """Return a results folder and those of the machines in it."""
+    folders = [folder, *sorted((folder / NODES).glob("*"))]
+    return [results for results in folders if results.is_dir()]
 
 
 def read_single(file: str) -> Record | store.BadRecord:

@@ -111,6 +111,8 @@ def collect_(
         "conflicts, "
         f"{len(report.unreadable)} unreadable: {results}"
     )
+    if report.answers:
+        echo(f"{report.answers} searches and results of probes added")
     raise typer.Exit(bool(report.conflicts or report.unreadable))
 
 

@@ -109,7 +109,8 @@ class Session:
         it began.
         """
         began = self.path(results).stat().st_mtime
-        if any(path.stat().st_mtime >= began for path in (results / "claims").rglob("*.json")):
+        probed = store.list_answer_files(results / "claims")
+        if any(os.stat(file).st_mtime >= began for file in probed):
             return True
         changed = [file for file in store.list_files(results) if os.stat(file).st_mtime >= began]
         return any(store.read_session(file, self.id) for file in changed)

@@ -1,7 +1,8 @@
 """Write and read records: lines of JSON in files that only ever grow.
 
 `results/records/<machine>/<framework>-<version>.jsonl` has a line for each measurement, checked on
-write and on read. `framebench.analysis.selection` tells which of a case's records count.
+write and on read. `framebench.analysis.selection` tells which of a case's records count. Searches
+(`results/fits/`) and the results of probes (`results/claims/`) are lines of files of their own.
 """
 
 from __future__ import annotations
@@ -13,10 +14,9 @@ import os
 import secrets
 import warnings
 from collections.abc import Iterable, Iterator
-from datetime import UTC, datetime
-from itertools import count
+from datetime import datetime
 from pathlib import Path
-from typing import Protocol, TypeVar
+from typing import TypeVar
 
 from pydantic import BaseModel, ValidationError
 from pydantic_core import from_json, to_json
@@ -31,22 +31,10 @@ from framebench.records.lines import (
     read_bytes,
     read_lines,
 )
-from framebench.records.record import SCHEMA, Calibration, Provenance, Record
+from framebench.records.record import SCHEMA, Calibration, Record
 from framebench.suite.case import Case
 
 Model = TypeVar("Model", bound=BaseModel)
-
-
-class Answer(Protocol):
-    """What is written to a file of its own: a search, or the result of a probe."""
-
-    @property
-    def provenance(self) -> Provenance:
-        """Return where and when it was found."""
-
-    def model_dump_json(self, *, indent: int | None = None) -> str:
-        """Return it as JSON."""
-
 
 FOLDER = "records"
 SUFFIX = ".jsonl"
@@ -77,30 +65,17 @@ def find_file(root: Path, machine: str, environment: str) -> Path:
     return root / FOLDER / machine / f"{environment}{SUFFIX}"
 
 
-def append(record: Record, file: Path) -> None:
-    """Add a record to a file. Raises OSError if it cannot be written (`lines.append_lines`)."""
+def append(record: BaseModel, file: Path) -> None:
+    """Add a record, a search or the result of a probe to a file, as a line.
+
+    Raises OSError if it cannot be written (`lines.append_lines`).
+    """
     append_all([record], file)
 
 
-def append_all(records: Iterable[Record], file: Path) -> None:
+def append_all(records: Iterable[BaseModel], file: Path) -> None:
     """Add records to a file, all or none. Raises OSError if they cannot be written."""
     append_lines((record.model_dump_json() for record in records), file)
-
-
-def write(answer: Answer, where: Path) -> Path:
-    """Write an answer to a file of its own, named after its time, and return the path.
-
-    The full answer is on disk before its name appears. A clock that stands still or jumps back
-    costs no answer: a name that is taken gets a number.
-    """
-    stamp = answer.provenance.measured_at.astimezone(UTC).strftime("%Y%m%dT%H%M%S%f")
-    target = where / f"{stamp}.json"
-    for number in count(1):
-        if not target.exists():
-            break
-        target = where / f"{stamp}-{number}.json"
-    write_atomically(answer.model_dump_json(indent=1) + "\n", target)
-    return target
 
 
 def write_atomically(text: str, target: Path) -> None:
@@ -285,19 +260,32 @@ def list_files(root: Path, machine: str | None = None) -> list[str]:
     return files
 
 
-def list_answers(folder: Path) -> list[str]:
-    """Return the files of answers in a folder (`write`), however deep, in order.
+def read_answers(kind: type[Model], folder: Path) -> Iterator[tuple[str, Model]]:
+    """Yield every readable search or result of a probe in the files of a folder, with its place.
 
-    None if it is not there. Raises OSError where a folder cannot be looked into.
+    The others are named in RecordWarnings. Raises OSError for a folder that cannot be read.
+    """
+    for file in list_answer_files(folder):
+        for place, answer in parse_file(kind, file):
+            if isinstance(answer, BadRecord):
+                warnings.warn(f"skipped {answer}", RecordWarning, stacklevel=2)
+            else:
+                yield place, answer
+
+
+def list_answer_files(folder: Path, suffix: str = SUFFIX) -> list[str]:
+    """Return the files of lines in a folder, however deep, in order; none if it is not there.
+
+    Raises OSError where a folder cannot be looked into.
     """
 
-    def unreadable(error: OSError) -> None:
+    def fail(error: OSError) -> None:
         if not isinstance(error, FileNotFoundError):
             raise error
 
     files = []
-    for where, _, names in os.walk(folder, onerror=unreadable):
-        files += [os.path.join(where, name) for name in names if name.endswith(".json")]
+    for where, _, names in os.walk(folder, onerror=fail):
+        files += [os.path.join(where, name) for name in names if name.endswith(suffix)]
     return sorted(files)
 
 

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from framebench.analysis.searches import CaseSearches, Searches, load_searches
+from framebench.records import store
 from framebench.records.search import Fit, Probe
 from framebench.suite.case import Case
 from framebench.suite.hypothetical import Described
@@ -120,10 +121,8 @@ def test_untracked_memory_is_that_of_the_most_similar_search(
 
 
 def test_what_cannot_be_read_is_named_and_left_out(tmp_path: Path) -> None:
-    where = tmp_path / "fits" / "m"
-    where.mkdir(parents=True)
-    (where / "good.json").write_text(search(100, 4, 5).model_dump_json())
-    (where / "broken.json").write_text("{")
+    store.append(search(100, 4, 5), tmp_path / "fits" / "m" / "torch-1.jsonl")
+    (tmp_path / "fits" / "m" / "broken.jsonl").write_text("{")
     with pytest.warns(UserWarning, match="broken"):
         (found,) = load_searches(tmp_path)
     assert found.largest == 4

@@ -128,12 +128,16 @@ def turns(results: Path, change: list[float], noise: float = 0.001) -> Entry:
     return one(results, made_up(speed=True))
 
 
-def probe(results: Path, name: str, minute: int = 0, **fields: Any) -> Path:
+def probe(results: Path, name: str, minute: int = 0, machine: str = "m", **fields: Any) -> None:
+    """Add the result of a probe on a machine."""
     origin = provenance().model_copy(
-        update={"measured_at": provenance().measured_at.replace(minute=minute)}
+        update={
+            "measured_at": provenance().measured_at.replace(minute=minute),
+            "machine": machine,
+        }
     )
-    return store.write(
-        Probed(probe=name, provenance=origin, **fields), claim_probes.folder(results, "m", name)
+    store.append(
+        Probed(probe=name, provenance=origin, **fields), claim_probes.find_file(results, machine)
     )
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import re
 from pathlib import Path
 from statistics import mean, stdev
 
@@ -29,9 +28,9 @@ from tests.claims.claim_records import MIB, one, probe
 def test_a_missing_api_is_reported_as_missing(results: Path, claim: str, name: str) -> None:
     assert one(results, claim).verdict == "not measured"
     absent = dict.fromkeys(list_names(REGISTRY.claims), False)
-    path = probe(results, "names", names=absent)
+    probe(results, "names", names=absent)
     assert one(results, claim).verdict == "no such API"
-    assert one(results, claim).records[-1] == path.relative_to(results).as_posix()
+    assert one(results, claim).records[-1] == "claims/m.jsonl:1"
     probe(results, "names", minute=1, names={path: name in path for path in absent})
     assert one(results, claim).verdict != "no such API"
 
@@ -128,24 +127,21 @@ def test_lost_samples_are_counted_where_memory_ran_out(results: Path) -> None:
 
 
 def test_a_bad_probe_is_named_and_skipped(results: Path) -> None:
-    where = claim_probes.folder(results, "m", "names")
-    where.mkdir(parents=True)
-    (where / "x.json").write_text('{"probe": 1}')
-    with pytest.warns(store.RecordWarning, match=r"x\.json: not a framebench record"):
+    file = claim_probes.find_file(results, "m")
+    file.parent.mkdir(parents=True)
+    file.write_text('{"probe": 1}\n')
+    with pytest.warns(store.RecordWarning, match=r"m\.jsonl:1: not a framebench record"):
         assert one(results, "B16").verdict == "not measured"
 
 
 def test_a_probe_of_another_machine_is_used_if_there_is_no_current_one(results: Path) -> None:
     """And says whose it is; this machine's own counts first, unless an older program gave it."""
     found = {"cleared": [10.0] * 5, "cleared_same": [5.0] * 5}
-    today = probe(results, "report-jax-19429", minute=1, found=found | {"cleared": [7.0] * 5})
-    theirs = results / "claims" / "another" / "report-jax-19429" / today.name
-    theirs.parent.mkdir(parents=True)
-    theirs.write_text(re.sub(r'"machine": ?"m"', '"machine":"another"', today.read_text()))
-    today.unlink()
-    path = probe(results, "report-jax-19429", found=found)
+    theirs = found | {"cleared": [7.0] * 5}
+    probe(results, "report-jax-19429", minute=1, machine="another", found=theirs)
+    probe(results, "report-jax-19429", found=found)
     assert one(results, "R4").value == 5
-    path.unlink()
+    claim_probes.find_file(results, "m").unlink()
     assert one(results, "R4").value == 2
     assert "Tried on another." in one(results, "R4").remark
     probe(results, "report-jax-19429", found={"alone_s": [1.0]})

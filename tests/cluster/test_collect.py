@@ -9,11 +9,14 @@ from typing import Any
 
 import pytest
 
+from framebench.analysis.searches import load_searches
+from framebench.claims.probed_record import Probed
 from framebench.cluster.collect import CONFLICTS, NODES, CollectionReport, collect
 from framebench.records import store
 from framebench.records.provenance import BadMachine, hash_hardware
 from framebench.records.record import Record
-from tests.fake_records import CASE, blocks, record
+from framebench.records.search import Fit
+from tests.fake_records import CASE, blocks, provenance, record
 from tests.processes import framebench
 from tests.record_files import change_line, list_files, plant
 
@@ -195,3 +198,24 @@ def test_a_name_that_leaves_the_folder_is_refused(tmp_path: Path) -> None:
 )
 def test_what_the_fingerprint_of_a_machine_is_made_of(change: dict[str, Any], same: bool) -> None:
     assert (hash_hardware(HARDWARE | change) == hash_hardware(HARDWARE)) is same
+
+
+def test_searches_and_probes_are_collected_once_under_the_machines_name(tmp_path: Path) -> None:
+    node, kind = tmp_path / "node", tmp_path / "kind"
+    folder(node, "node1")
+    origin = provenance(machine="node1", hardware=HARDWARE)
+    probed = Probed(probe="names", names={"torch.amp": True}, provenance=origin)
+    store.append(probed, node / "claims" / "node1.jsonl")
+    search = Fit(case=CASE.id, budget_bytes=2**20, status="none", answer="none", provenance=origin)
+    old_file = (
+        node / "fits" / "node1" / "torch-1" / "a.case" / "20260101.json"
+    )  # of an older version
+    store.write_atomically(search.model_dump_json(indent=1), old_file)
+
+    assert [collect([node], kind, "kind").answers for _ in range(2)] == [2, 0]
+    collected = origin.model_copy(update={"machine": "kind", "node": "node1"})
+    ((place, one),) = store.read_answers(Probed, kind / "claims")
+    assert place == f"{kind / 'claims' / 'kind.jsonl'}:1"
+    assert one == probed.model_copy(update={"provenance": collected})
+    assert list(load_searches(kind)) == [search.model_copy(update={"provenance": collected})]
+    assert (kind / "fits" / "kind" / "torch-1.jsonl").is_file()

@@ -247,7 +247,7 @@ def search_largest_batch(
         confirmation=confirmation,
         provenance=origin,
     )
-    store.write(fit, make_folder_path(results, case, budget, origin.machine, environment))
+    store.append(fit, find_file(results, origin.machine, environment))
     return fit
 
 
@@ -259,19 +259,15 @@ def find_saved(
     results: Path = runner.RESULTS,
 ) -> Fit | None:
     """Return the newest answer of this machine, version and protocol that still is one."""
-    folder = make_folder_path(results, case, budget, provenance.read_machine_name(), environment)
-    for path in sorted(folder.glob("*.json"), reverse=True):
-        try:
-            fit = store.read_model(Fit, path)
-        except store.BadRecord:
-            continue  # of another version of the schema, or cut off: it is measured again
-        if (
-            fit.case == case.id
-            and fit.budget_bytes == budget
-            and answers_search(fit, case.batch, most)
-        ):
-            return fit
-    return None
+    file = find_file(results, provenance.read_machine_name(), environment)
+    newest = None
+    for _, fit in store.parse_file(Fit, file):
+        if isinstance(fit, store.BadRecord):
+            continue  # no file yet, another version of the schema, or cut off: it is measured again
+        is_of_question = fit.case == case.id and fit.budget_bytes == budget
+        if is_of_question and answers_search(fit, case.batch, most):
+            newest = fit
+    return newest
 
 
 def answers_search(fit: Fit, unit: int, most: int) -> bool:
@@ -349,15 +345,9 @@ def describe_need(confirmation: Probe | None, budget: int) -> str:
     return text
 
 
-def make_folder_path(
-    results: Path, case: Case, budget: int, machine: str, environment: Environment
-) -> Path:
-    """Return
-    `results/fits/<machine>/<framework>-<version>/<workload.scenario.strategy.size>.<budget in
-    bytes>`.
-    """
-    name = f"{case.workload}.{case.scenario}.{case.strategy}.{case.size}.{budget}"
-    return results / "fits" / machine / environment.name / name
+def find_file(results: Path, machine: str, environment: Environment) -> Path:
+    """Return the file of a machine's searches with one release of a framework."""
+    return results / "fits" / machine / f"{environment.name}{store.SUFFIX}"
 
 
 def format_mib(count: int | None) -> str:

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from framebench.budget.max_batch.figure import draw_largest, read_searches
+from framebench.records import store
 from framebench.records.search import Fit
 from tests.figure_records import MIB, origin, panels, texts
 
@@ -25,10 +26,8 @@ def test_the_largest_batches_come_from_the_searches(tmp_path: Path) -> None:
             largest=batch,
             provenance=origin("torch"),
         )
-        target = tmp_path / "fits" / found.provenance.machine / f"{strategy}.json"
-        target.parent.mkdir(parents=True, exist_ok=True)
-        target.write_text(found.model_dump_json())
-    (tmp_path / "fits" / found.provenance.machine / "broken.json").write_text("{")
+        store.append(found, tmp_path / "fits" / found.provenance.machine / "torch-1.jsonl")
+    (tmp_path / "fits" / found.provenance.machine / "broken.jsonl").write_text("{")
     with pytest.warns(UserWarning, match="broken"):
         figure = draw_largest(read_searches(tmp_path, found.provenance.machine))
     assert [t.get_text() for t in panels(figure)[0].texts] == [

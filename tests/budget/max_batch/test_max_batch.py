@@ -152,7 +152,7 @@ def test_what_a_failing_probe_means(
     fit = search_largest_batch(TRAIN, int(11.5 * MIB), unchecked, results=results)
     assert fit.status == status
     assert named in fit.answer
-    (path,) = (results / "fits").rglob("*.json")
+    (path,) = (results / "fits").rglob("*.jsonl")
     assert Fit.model_validate_json(path.read_text()) == fit
     if status == "found":
         assert (fit.largest, [p.batch for p in fit.probes]) == (11, [1, 2, 4, 8, 16, 12, 10, 11])

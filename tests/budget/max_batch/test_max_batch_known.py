@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from framebench.budget.max_batch.measure import find_saved, make_folder_path
+from framebench.budget.max_batch.measure import find_file, find_saved
 from framebench.engine.environments import describe
 from framebench.engine.session import alone
 from framebench.records import store
@@ -34,9 +34,7 @@ def saved(results: Path, version: int = protocol.VERSION, **changes: object) -> 
         "provenance": origin,
     } | changes
     fit = Fit(case=TRAIN.id, budget_bytes=8 * MIB, **fields)  # type: ignore[arg-type]
-    store.write(
-        fit, make_folder_path(results, TRAIN, 8 * MIB, read_machine_name(), describe("torch"))
-    )
+    store.append(fit, find_file(results, read_machine_name(), describe("torch")))
     return fit
 
 
@@ -71,6 +69,6 @@ def test_an_old_answer_counts_only_if_it_still_is_one(
     fit = saved(results, **changes)
     assert find_saved(TRAIN, 8 * MIB, describe("torch"), most, results) == (fit if found else None)
     assert find_saved(TRAIN, 9 * MIB, describe("torch"), most, results) is None
-    (path,) = results.rglob("*.json")
+    (path,) = results.rglob("*.jsonl")
     path.write_text("{}")
     assert find_saved(TRAIN, 8 * MIB, describe("torch"), most, results) is None

@@ -1,0 +1,84 @@
+"""Add the searches and results of probes of one results folder to another, each once.
+
+They are in `fits/<machine>/<framework>-<version>.jsonl` and `claims/<machine>.jsonl`. Older
+versions of framebench wrote a file for each, in folders that had these names.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+from pydantic import BaseModel, ConfigDict
+
+from framebench.records import store
+from framebench.records.record import Provenance
+
+# by kind, how many names of a path below it tell the file: of one machine, or of one release too
+NAMED_BY = {"claims": 1, "fits": 2}
+
+
+class Answer(BaseModel):
+    """A search or the result of a probe: whatever it says, it says where that was found."""
+
+    model_config = ConfigDict(extra="allow")
+    provenance: Provenance
+
+    @property
+    def contents(self) -> str:
+        """Return all that was found, as JSON; what the machine is called is no part of it."""
+        return self.model_dump_json(exclude={"provenance": {"machine", "node"}})
+
+
+class AnswerCounts(NamedTuple):
+    """What became of the answers of a folder."""
+
+    added: int
+    present: int  # were there already
+
+
+def add_answers(
+    folder: Path, into: Path, name_machine: Callable[[Provenance], str]
+) -> AnswerCounts:
+    """Add what a results folder has and the other lacks.
+
+    `name_machine` gives the name of a machine in the other folder. What cannot be read is named in
+    a RecordWarning. Raises OSError if a file cannot be written.
+    """
+    added = already_present = 0
+    for kind, depth in NAMED_BY.items():
+        present = {answer.contents for _, answer in read_answers(into / kind)}
+        for file, answer in read_answers(folder / kind):
+            if answer.contents in present:
+                already_present += 1
+                continue
+            present.add(answer.contents)
+            origin = answer.provenance
+            name = name_machine(origin)
+            renamed = origin.model_copy(
+                update={"machine": name, "node": origin.node or origin.machine}
+            )
+            if name != origin.machine:
+                answer = answer.model_copy(update={"provenance": renamed})
+            release = file.relative_to(folder / kind).with_suffix("").parts[1:depth]
+            target = into.joinpath(kind, name, *release)
+            store.append(answer, target.with_name(target.name + store.SUFFIX))
+            added += 1
+    return AnswerCounts(added, already_present)
+
+
+def read_answers(folder: Path) -> Iterator[tuple[Path, Answer]]:
+    """Yield each readable answer below a folder with its file, of today's layout and the older."""
+    for file in store.list_answer_files(folder):
+        for _, answer in store.parse_file(Answer, file):
+            if isinstance(answer, Answer):
+                yield Path(file), answer
+            else:
+                warnings.warn(f"skipped {answer}", store.RecordWarning, stacklevel=2)
+    for file in store.list_answer_files(folder, ".json"):
+        try:
+            yield Path(file), store.read_model(Answer, file)
+        except store.BadRecord as error:
+            warnings.warn(f"skipped {error}", store.RecordWarning, stacklevel=2)
