@@ -4,8 +4,8 @@ The framework is imported once. Each line on standard input names a program, whi
 that begins with the framework imported and no thread started.
 
 An order is one line of JSON, `{"program": [FILE or "-m", *ARGUMENTS], "variables": {...}, "folder":
-FOLDER, "out": FILE, "log": FILE}`, where the program finds itself in the folder. The answer is one
-line with its exit code, negative if a signal ended it.
+FOLDER, "stdin": FILE, "out": FILE, "log": FILE}`, where the program finds itself in the folder. The
+answer is one line with its exit code, negative if a signal ended it.
 """
 
 from __future__ import annotations
@@ -20,7 +20,20 @@ import traceback
 import warnings
 from typing import Any
 
-from tests.mutants.serve import FORKS
+# What is imported before the forks. PyTorch and JAX start their threads when they first compute, so
+# none is lost in a fork; Jittor starts them when it is imported.
+FORKS = {
+    "torch": ("torch", "torch.utils.checkpoint", "torch.amp", "torch._dynamo"),
+    "jax": (
+        "jax",
+        "jax.numpy",
+        "jax.ad_checkpoint",
+        "jax.extend.core",
+        "jax.extend.backend",
+        "flax.nnx",
+        "optax",
+    ),
+}
 
 
 def main(framework: str) -> None:
@@ -45,10 +58,12 @@ def carried_out(order: dict[str, Any]) -> int:
     return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
 
 
-def run(program: list[str], variables: dict[str, str], folder: str, out: str, log: str) -> None:
+def run(
+    program: list[str], variables: dict[str, str], folder: str, stdin: str, out: str, log: str
+) -> None:
     """As an interpreter would that is given the program; never returns."""
     for name, number, flags in (
-        (os.devnull, 0, os.O_RDONLY),
+        (stdin, 0, os.O_RDONLY),
         (out, 1, os.O_WRONLY),
         (log, 2, os.O_WRONLY),
     ):

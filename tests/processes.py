@@ -28,7 +28,7 @@ from framebench.engine.children import Ended
 from framebench.engine.environments import Environment
 from framebench.instruments.host import MALLOC_ENV
 from framebench.records.provenance import ROOT
-from tests.mutants.serve import FORKS
+from tests.framework_server import FORKS
 
 NOBODY = 65534
 COMMAND = (sys.executable, "-m", "framebench.cli")
@@ -158,6 +158,7 @@ def served(
     variables: dict[str, str],
     folder: Path,
     first: dict[str, str],
+    stdin: str = os.devnull,
 ) -> subprocess.CompletedProcess[str]:
     """By a process that imported the framework when the first program was run in it."""
     server = serving(environment, tuple(sorted(first.items())))
@@ -169,6 +170,7 @@ def served(
             "program": command,
             "variables": variables,
             "folder": str(folder),
+            "stdin": stdin,
             "out": str(out),
             "log": str(log),
         }

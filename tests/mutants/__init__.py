@@ -1,5 +1,4 @@
 """Bugs planted in copies of the source, one at a time: verification must call each of them `wrong`.
 
-`bug.py` says what one is, `planted_*.py` list them, `run.py` (`make mutants`) tries them,
-`serve.py` makes that fast.
+`bugs/*.toml` list them, `trial.py` tries one, and `run.py` (`make mutants`) tries them all.
 """

@@ -1,76 +1,68 @@
-"""A planted bug: one or several edits of the source, and the case in which verification must see
-it.
-"""
+"""Planted bugs: edits of the source, and the case in which verification must see them."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+import tomllib
 from pathlib import Path
+
+from pydantic import BaseModel, ConfigDict
 
 from framebench.suite.case import Case
 from framebench.suite.selectors import parse
 
+FOLDER = Path(__file__).parent / "bugs"
+
 
 class TextIsGone(ValueError):
-    """The source no longer has the text that a bug replaces; the message names bug, file and
-    text.
-    """
+    """The source no longer has the text that a bug replaces; the message names bug and file."""
 
 
-@dataclass(frozen=True)
-class Edit:
+class Edit(BaseModel):
     """In `file`, relative to the project's root, `text` becomes `replacement`.
 
     The text must occur exactly once.
     """
 
+    model_config = ConfigDict(frozen=True, extra="forbid")
     file: str
     text: str
     replacement: str
 
 
-@dataclass(frozen=True)
-class Bug:
+class Bug(BaseModel):
     """A bug. `name` says in words what is wrong; name and case together are unique."""
 
+    model_config = ConfigDict(frozen=True, extra="forbid")
     name: str
-    case_id: str
-    edits: tuple[Edit, ...]
+    case: str
+    edits: tuple[Edit, ...] = ()
     equivalent: str = ""  # why no verification could see it: the values cannot change
     beyond: str = ""  # why this verification cannot be counted on to see it
 
     @property
-    def case(self) -> Case:
-        return parse(self.case_id)
+    def parsed(self) -> Case:
+        """The case that it is tried in."""
+        return parse(self.case)
 
-    def edited(self, root: Path) -> Mapping[str, str]:
-        """The new content of each file that changes. Raises TextIsGone."""
-        found: dict[str, str] = {}
+    def edit(self, root: Path) -> dict[str, str]:
+        """Return the new content of each file that changes, by path. Raises TextIsGone."""
+        contents: dict[str, str] = {}
         for edit in self.edits:
-            source = found.get(edit.file) or (root / edit.file).read_text()
-            if (times := source.count(edit.text)) != 1:
+            source = contents.get(edit.file) or (root / edit.file).read_text()
+            count = source.count(edit.text)
+            if count != 1:
                 raise TextIsGone(
-                    f"bug {self.name!r}: {edit.file} has {times} places, not one, "
+                    f"bug {self.name!r}: {edit.file} has {count} places, not one, "
                     f"with the text {edit.text!r}"
                 )
-            found[edit.file] = source.replace(edit.text, edit.replacement)
-        return found
+            contents[edit.file] = source.replace(edit.text, edit.replacement)
+        return contents
 
 
-def bug(
-    name: str,
-    case: str,
-    file: str,
-    text: str,
-    replacement: str,
-    *more: Edit,
-    equivalent: str = "",
-    beyond: str = "",
-) -> Bug:
-    """Make a bug of one edit or more.
-
-    A case without batch and size is meant at batch 4 of the size `tiny`.
-    """
-    case_id = case if case.count("/") == 5 else f"{case}/b4/tiny"
-    return Bug(name, case_id, (Edit(file, text, replacement), *more), equivalent, beyond)
+def read_bugs() -> list[Bug]:
+    """Return all planted bugs, in the order of the files."""
+    bugs = []
+    for file in sorted(FOLDER.glob("*.toml")):
+        for row in tomllib.loads(file.read_text())["bug"]:
+            bugs.append(Bug.model_validate(row))
+    return bugs

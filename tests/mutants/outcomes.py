@@ -23,8 +23,8 @@ class Row(BaseModel):
     equivalent: str  # why no verification could see it
     beyond: str = ""  # why this one cannot be counted on to see it
     status: str  # as of a record, and "not proven" for an `ok` without a confirmed effect
-    by: str  # what was furthest off
-    margin: float | None  # by how many tolerances; None: what `by` says is no such number
+    by: str  # what was furthest off, or why it is wrong
+    margin: float | None  # by how many tolerances; None where there is no such number
     reason: str
     seconds: float
     key: str  # of the bug and of the sources that it was tried with
@@ -79,5 +79,5 @@ class Campaign(BaseModel):
 
 
 def read(file: Path) -> Campaign:
-    """Raises OSError, or ValueError for a file of another form."""
+    """Return a campaign. Raises OSError, or ValueError for a file of another form."""
     return Campaign.model_validate_json(file.read_text())
