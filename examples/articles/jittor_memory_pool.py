@@ -1,8 +1,8 @@
-"""Article B, how often Jittor asks the system for memory: with its pool, and without it.
+"""Article B, how often Jittor asks the system for memory and frees it: with its pool, and without.
 
-The article prints no listing. Jittor's own counter of allocations stands below the pool
-(`use_stat_allocator=1`) or above it (`use_stat_allocator=2`), so that the same steps tell how often
-tensors ask for memory, and how often the system is asked.
+The article prints no listing. Jittor's own counters of allocations and releases stand below the
+pool (`use_stat_allocator=1`) or above it (`use_stat_allocator=2`), so that the same steps tell how
+often tensors call, and how often the system is called.
 """
 
 import json
@@ -12,8 +12,16 @@ import jittor as jt
 WARM_UP, STEPS = 3, 10
 
 
-def count_allocations(counter, pool):
-    """Return the allocations of some steps of training, by a counter below or above the pool."""
+def read_counters():
+    """Return the allocations and the releases so far."""
+    return jt.flags.stat_allocator_total_alloc_call, jt.flags.stat_allocator_total_free_call
+
+
+def count_calls(counter, pool):
+    """Return the allocations and the releases of some steps of training.
+
+    The counters are below the pool or above it.
+    """
     with jt.flag_scope(use_stat_allocator=counter, use_sfrl_allocator=pool):
         jt.set_global_seed(0)
         model = jt.nn.Sequential(
@@ -23,16 +31,14 @@ def count_allocations(counter, pool):
         data = jt.rand(512, 256)
         for step in range(WARM_UP + STEPS):
             if step == WARM_UP:
-                before = jt.flags.stat_allocator_total_alloc_call
+                before = read_counters()
             optimizer.step((model(data) - data).sqr().mean())
             jt.sync_all(True)
-        return jt.flags.stat_allocator_total_alloc_call - before
+        return [after - first for after, first in zip(read_counters(), before)]
 
 
-found = {
-    "asked": count_allocations(counter=2, pool=1),
-    "allocated": count_allocations(counter=1, pool=1),
-    "asked_without_pool": count_allocations(counter=2, pool=0),
-    "allocated_without_pool": count_allocations(counter=1, pool=0),
-}
+found = {}
+for pool, ending in ((1, ""), (0, "_without_pool")):
+    found[f"asked{ending}"], found[f"given_back{ending}"] = count_calls(counter=2, pool=pool)
+    found[f"allocated{ending}"], found[f"freed{ending}"] = count_calls(counter=1, pool=pool)
 print(json.dumps(found))

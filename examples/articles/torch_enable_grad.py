@@ -1,5 +1,5 @@
-"""Article C, a graph in spite of `no_grad`: of a weight that asks for gradients, and of a layer
-that calls `enable_grad`.
+"""Article C, a graph in spite of `no_grad`: of a weight that asks for gradients, of a layer that
+changes its weight in place, and, as a control, of a layer that calls `enable_grad`.
 """
 
 import json
@@ -9,6 +9,12 @@ import torch
 layer, x = torch.nn.Linear(8, 8), torch.randn(2, 8)
 
 
+class Modifying(torch.nn.Module):
+    def forward(self, x):
+        layer.weight.mul_(1.5)
+        return layer(x)
+
+
 class Enabling(torch.nn.Module):
     def forward(self, x):
         with torch.enable_grad():
@@ -16,11 +22,14 @@ class Enabling(torch.nn.Module):
 
 
 with torch.no_grad():
-    plain, enabled = layer(x), Enabling()(x)
+    plain, modified, enabled = layer(x), Modifying()(x), Enabling()(x)
 print(
     json.dumps(
         {
             "graphs_of_a_weight": int(plain.grad_fn is not None),
+            "graphs_of_a_modified_weight": int(
+                modified.grad_fn is not None or layer.weight.grad_fn is not None
+            ),
             "graphs_of_enable_grad": int(enabled.grad_fn is not None),
         }
     )

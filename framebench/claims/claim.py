@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Literal
 
 from framebench.claims.measures import Measure
 from framebench.claims.needs import ANYWHERE, Needs
@@ -25,8 +24,8 @@ class Advice:
     """What to do, and what it rests on.
 
     These are the measurements whose name contains a text, of no text the deciding ones. All of them
-    have this sign; without a sign it rests on no number. The text may use {measured}, {range}, the
-    {least} and the {most} departure from no effect, and their names {least_arm} and {most_arm}.
+    have this sign; without a sign it rests on no number. The text may use {measured}, which is the
+    median with the interval, and {range}, from the number nearest to no effect to the farthest.
     """
 
     text: str
@@ -79,7 +78,7 @@ class Claim:
     # the proof that it is true by definition; a measurement that says otherwise refutes it
     definition: str = ""
     may: bool = False  # it says that something may be: one comparison that shows it is enough
-    # what a verdict means for this claim, where the word does not say it
+    # what a verdict means for this claim, where the word does not say it; `any` of every verdict
     means: Mapping[str, str] = field(default_factory=dict)
 
     @property
@@ -88,9 +87,9 @@ class Claim:
         return f"{self.id} {self.part}".strip()
 
     @property
-    def source(self) -> Literal["A", "B", "C", "D", "R"]:
+    def source(self) -> str:
         """The letter of the article, or R."""
-        return self.id[0]  # type: ignore[return-value]
+        return self.id[0]
 
     @property
     def measurements(self) -> tuple[Measurement, ...]:

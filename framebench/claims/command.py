@@ -27,7 +27,7 @@ from framebench.suite.case import DEFAULT_SIZE
 if TYPE_CHECKING:  # the command's options are shown without what reads records
     from framebench.analysis.results import Results as Folder
     from framebench.claims.claim import Claim
-    from framebench.claims.entries import Entry
+    from framebench.claims.ledger import Entry
 
 
 @app.command(rich_help_panel=READ)
@@ -42,14 +42,6 @@ def claims(
         bool,
         typer.Option("--run", help="Measure on this machine what is missing for these claims."),
     ] = False,
-    evidence: Annotated[
-        bool,
-        typer.Option(help="With --run: also what is shown without deciding a verdict."),
-    ] = True,
-    cases: Annotated[
-        bool,
-        typer.Option(help="With --run: measure cases too, not only probes, listings and plans."),
-    ] = True,
     machine: Machine = None,
     size: Annotated[
         str, typer.Option(help="Size of the cases: tiny to try things out, full for a GPU.")
@@ -81,29 +73,25 @@ def claims(
     first, and the others as a list.
     """
     from framebench.analysis.results import Results as Folder
-    from framebench.claims import entries as ledger_entries
-    from framebench.claims.ledger import ledger
+    from framebench.claims import ledger
 
     queries = ids or []
     chosen = choose_claims(queries, size)
     device = choose_device(device)
     failed = []
     if run:
-        from framebench.claims import run as measuring
+        from framebench.claims.run import measure_missing
         from framebench.engine.runner import Options
 
         if results == provenance.PUBLISHED:  # into an installed package nothing is written
             results = provenance.ROOT / "results"
-        options = Options(time_limit_s=time_limit)
-        failed = measuring.measure_missing(chosen, size, evidence, cases, blocks, options, results)
+        failed = measure_missing(chosen, size, blocks, Options(time_limit_s=time_limit), results)
+        machine = machine or provenance.read_machine_name()
     folder = Folder(results)  # read after measuring
-    entries = [] if machine or run else merge_ledgers(folder, size, queries)
-    if not entries:
-        if run and not machine:
-            machine = provenance.read_machine_name()
-        entries = ledger(folder, find_machine(folder, machine), size, queries)
+    entries = [] if machine else merge_ledgers(folder, size, queries)
+    entries = entries or ledger.ledger(folder, find_machine(folder, machine), size, queries)
     if as_json:
-        echo(json.dumps([ledger_entries.as_json(entry) for entry in entries], indent=1))
+        echo(json.dumps([ledger.as_json(entry) for entry in entries], indent=1))
     else:
         print_entries(entries, queries, device, everything)
     raise typer.Exit(bool(failed))
@@ -131,10 +119,10 @@ def choose_claims(queries: list[str], size: str) -> tuple[Claim, ...]:
 
 def choose_device(text: str) -> str:
     """Return the device that is asked for, empty if none is; an unknown one ends the command."""
-    from framebench.claims.answers import UnknownDevice, find_device
-
     if not text:
         return ""
+    from framebench.claims.devices import UnknownDevice, find_device
+
     try:
         return find_device(text)
     except UnknownDevice as error:
@@ -142,10 +130,18 @@ def choose_device(text: str) -> str:
 
 
 def print_entries(entries: list[Entry], queries: list[str], device: str, everything: bool) -> None:
-    """Print the answers with their comparisons, and the other claims as lists, by machine."""
+    """Print the answers with their comparisons, and the other claims as lists, by machine.
+
+    Answered are the claims of one id, or the best that words find.
+    """
+    from framebench.claims.registry import ID
     from framebench.claims.show import make_answer, make_detail, make_list, split_by_source
 
-    answers = choose_answers(entries, queries)
+    answers: list[Entry] = []
+    if len({entry.id for entry in entries}) == 1:
+        answers = entries
+    elif queries and not any(ID.match(query.upper()) for query in queries):
+        answers = entries[:1]
     for entry in answers:
         table = make_detail(entry) if everything else make_answer(entry, device)
         table.terminal(out)
@@ -156,17 +152,6 @@ def print_entries(entries: list[Entry], queries: list[str], device: str, everyth
     for several in by_machine.values():
         for part in split_by_source(several):
             make_list(part).terminal(out)
-
-
-def choose_answers(entries: list[Entry], queries: list[str]) -> list[Entry]:
-    """Return the entries that are shown with their comparisons: those of one id, or the best."""
-    from framebench.claims.registry import ID
-
-    ids = {entry.id for entry in entries}
-    if len(ids) == 1:
-        return entries
-    has_id = any(ID.match(query.upper()) for query in queries)
-    return entries[:1] if queries and not has_id else []
 
 
 def merge_ledgers(folder: Folder, size: str, queries: list[str]) -> list[Entry]:

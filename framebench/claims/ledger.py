@@ -3,24 +3,73 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
 
 from framebench.analysis.results import Results
-from framebench.claims.advice import choose_advice
+from framebench.claims import wording
 from framebench.claims.claim import Claim
-from framebench.claims.entries import Entry, Line, qualify, select_alike, span, with_numbers
-from framebench.claims.lines import add_gpu_lines, applies, let_gpus_decide, make_line
-from framebench.claims.needs import Conditions
+from framebench.claims.lines import Line, add_gpu_lines, applies, let_gpus_decide, make_line
 from framebench.claims.registry import REGISTRY
-from framebench.claims.remarks import make_informational, make_reasons
-from framebench.claims.rule import (
-    NOT_MEASURED,
-    UNMET,
-    Verdict,
-    summarize,
-    summarize_possible,
-)
+from framebench.claims.rule import NOT_MEASURED, UNMET, Verdict, summarize
 from framebench.claims.store import NAMES, MachineResults, SharedResults
 from framebench.suite.case import DEFAULT_SIZE
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One claim, or one part of it.
+
+    `value`, `low` and `high` are those of all deciding measurements that have a number: the median,
+    and from the lowest end of their intervals to the highest. The names of the fields are those of
+    `--json`.
+    """
+
+    id: str
+    part: str  # such as memory and speed, where the claim is about several
+    source: str
+    place: str  # where the article says it
+    says: str
+    verdict: Verdict
+    qualifier: str  # what restricts the verdict
+    claimed: str
+    metric: str
+    value: float | None
+    low: float | None
+    high: float | None
+    form: str
+    recommendation: str
+    transfers_to_gpu: bool  # whether a CPU's result holds on a GPU too
+    why: str  # or why not
+    # who disagrees or what is not met, what is missing, and facts from documents
+    reasons: tuple[str, ...]
+    also_shown: tuple[str, ...]  # informational measurements, in words
+    command: str  # what would measure what is missing; empty if nothing is
+    records: tuple[str, ...]
+    lines: tuple[Line, ...]
+    machine: str
+    size: str
+    protocol: int  # that all was measured under
+
+    @property
+    def name(self) -> str:
+        """`A1`, or `B2 memory`."""
+        return f"{self.id} {self.part}".strip()
+
+    @property
+    def remark(self) -> str:
+        """What stands below a row."""
+        return " ".join((*self.reasons, *self.also_shown))
+
+    @property
+    def judged(self) -> str:
+        """`undecided (confirmed or larger than claimed)`."""
+        return f"{self.verdict} ({self.qualifier})" if self.qualifier else self.verdict
+
+    @property
+    def measured(self) -> str:
+        """The number with its interval, or without one what it is of."""
+        return wording.describe_numbers(self.verdict, wording.with_numbers(self.lines))
 
 
 def ledger(
@@ -48,14 +97,6 @@ def ledger(
     return [make_entry(claim, here, size, gpus) for claim in REGISTRY.chosen(ids)]
 
 
-def is_measured(entry: Entry) -> bool:
-    """Return whether the entry's machine has records behind it.
-
-    A claim by definition, or with a precondition, has a verdict without any.
-    """
-    return bool(entry.records) and entry.verdict != NOT_MEASURED
-
-
 def make_entry(
     claim: Claim, machine: MachineResults, size: str, gpus: Sequence[MachineResults] = ()
 ) -> Entry:
@@ -66,9 +107,8 @@ def make_entry(
             own_lines.append(make_line(claim, measurement, machine, size))
     lines = let_gpus_decide(claim, add_gpu_lines(claim, own_lines, gpus))
     verdict = judge_claim(claim, machine, lines)
-    qualifiers = qualify(verdict, lines, claim)
-    numbers = with_numbers(lines)
-    value, low, high = span(select_alike(verdict, numbers))
+    numbers = wording.with_numbers(lines)
+    value, low, high = wording.span(wording.select_alike(verdict, numbers))
     files = [file for line in lines for file in line.records]
     names_machine = ""
     if claim.absent:
@@ -78,27 +118,27 @@ def make_entry(
         id=claim.id,
         part=claim.part,
         source=claim.source,
+        place=str(claim.place or ""),
         says=claim.says,
         verdict=verdict,
-        qualifier="; ".join(qualifiers) or shorten_unmet(verdict, claim, lines),
+        qualifier=wording.qualify(verdict, lines, claim),
         claimed=claim.claimed,
         metric=claim.metric,
         value=value,
         low=low,
         high=high,
         form=numbers[0].form if numbers else "",
-        recommendation=choose_advice(claim, lines),
+        recommendation=wording.choose_advice(claim, lines),
         transfers_to_gpu=claim.transfers_to_gpu,
         why=claim.why,
-        reasons=make_reasons(claim, lines, names_machine),
-        also_shown=make_informational(lines),
+        reasons=wording.make_reasons(claim, lines, names_machine),
+        also_shown=wording.make_informational(lines),
         command=suggest_command(claim, lines, verdict, size),
         records=tuple(dict.fromkeys(files)),
         lines=tuple(lines),
         machine=machine.machine,
         size=size,
         protocol=machine.protocol,
-        place=str(claim.place or ""),
     )
 
 
@@ -114,45 +154,47 @@ def judge_claim(claim: Claim, machine: MachineResults, lines: Sequence[Line]) ->
             return NOT_MEASURED
         if not any(looked_up.names[name] for name in claim.absent):
             return "no such API"
-    is_unmet = not claim.deciding and bool(claim.needs.describe_unmet(Conditions()))
-    if claim.needs.lacking or is_unmet:
+    if claim.needs.lacking:
         return UNMET
-    verdicts = [line.verdict for line in lines if line.decides]
-    verdict = summarize_possible(verdicts) if claim.may else summarize(verdicts)
+    verdict = summarize([line.verdict for line in lines if line.decides], claim.may)
     if claim.definition and verdict in ("confirmed", NOT_MEASURED):
         return "by definition"
     return verdict
 
 
-def shorten_unmet(verdict: Verdict, claim: Claim, lines: Sequence[Line]) -> str:
-    """Return in a few words why a claim cannot be tested here; empty of other verdicts."""
-    if verdict != UNMET:
-        return ""
-    reasons = [claim.needs.lacking]
-    if not claim.needs.lacking:
-        reasons = [line.remark for line in lines if line.decides and line.verdict == UNMET]
-    if not reasons:
-        reasons = [claim.needs.describe_unmet(Conditions())]
-    needs = []
-    for reason in reasons:
-        needs += [part.partition(":")[0] for part in reason.split("; ")]
-    return "; ".join(dict.fromkeys(needs))  # each once
-
-
 def suggest_command(claim: Claim, lines: Sequence[Line], verdict: Verdict, size: str) -> str:
     """Return how to measure what is missing here.
 
-    Empty where nothing is, was tried in vain, or no records can be had.
+    Empty where nothing is, or was tried in vain.
     """
     missing = [line for line in lines if line.decides and line.verdict == NOT_MEASURED]
-    if missing and all(line.was_tried for line in missing):
-        return ""
-    if not missing and (verdict != NOT_MEASURED or claim.needs.lacking):
+    if all(line.was_tried for line in missing) and (missing or verdict != NOT_MEASURED):
         return ""
     command = f"framebench claims {claim.id} --run"
     return command if size == DEFAULT_SIZE else f"{command} --size {size}"
 
 
+def is_measured(entry: Entry) -> bool:
+    """Return whether the entry's machine has records behind it.
+
+    A claim by definition, or with a precondition, has a verdict without any.
+    """
+    return bool(entry.records) and entry.verdict != NOT_MEASURED
+
+
 def list_names(claims: Iterable[Claim]) -> tuple[str, ...]:
     """Return every name that is looked up."""
     return tuple(dict.fromkeys(name for claim in claims for name in claim.absent))
+
+
+def as_json(entry: Entry) -> dict[str, Any]:
+    """Return the entry for programs.
+
+    `measured`, `low` and `high` are numbers; `lines` has the measurements.
+    """
+    fields = asdict(entry)
+    texts = {"measured": entry.value, "text": entry.measured, "remark": entry.remark}
+    lines = []
+    for line in entry.lines:
+        lines.append(asdict(line) | {"measured": line.value, "text": line.measured})
+    return fields | texts | {"lines": lines}

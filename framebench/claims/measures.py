@@ -1,4 +1,4 @@
-"""How the number of a measurement is computed, from cases, a probe or plans.
+"""How the number of a measurement is computed, from cases, from plans, or from a program's result.
 
 Step times are compared within blocks (`framebench/analysis/blocks.py`); what shares no block has no
 ratio.
@@ -7,22 +7,31 @@ ratio.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+import re
+import statistics
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Literal, NamedTuple, TypeGuard
+from typing import Literal, TypeGuard
 
+from framebench.analysis.statistics import compare_blocks, compute_student_quantile
 from framebench.claims import plans
-from framebench.claims.plans import GPU, Plan, bound_bytes
-from framebench.claims.probed import Reading
-from framebench.claims.refs import Ref, describe_batches, resolve_all, resolve_sweep
+from framebench.claims.plans import GPU, Plan
 from framebench.claims.rule import Effect, NoNumber
-from framebench.claims.samples import ADDED, PEAK, TIME, Estimate, Quantity
+from framebench.claims.samples import ADDED, PEAK, RESERVED, TIME, Estimate, Quantity
 from framebench.claims.store import MachineResults
-from framebench.suite.case import FULL_SIZE, Case
+from framebench.models import spec
+from framebench.suite.case import FULL_SIZE, Case, is_declared
 
 Form = Literal["change", "number", "count", "share", "points", "error"]
+# of a case at every declared batch: the smallest or the largest exponent between two successive
+SWEEPS = ("flattest", "steepest")
+FORMS: dict[str, Form] = {"value": "count", "ratio": "change", "difference": "points"}
 PLANNED_METRICS = {"peak": PEAK.name, "added": ADDED.name, "kept": "activations at the peak"}
+REF = re.compile(
+    r"(?P<scenario>\w+)/(?P<strategy>[\w+]+)"
+    r"(@(b(?P<batch>\d+))?(?P<shift>-?\d+)?(x(?P<ranks>\d+))?)?"
+)
 
 
 class Unpaired(NoNumber):
@@ -30,18 +39,90 @@ class Unpaired(NoNumber):
 
 
 class Outdated(NoNumber):
-    """A probe's result that an older program of it gave."""
+    """A program's result that an older version of it gave."""
 
 
 class DoesNotRun(NoNumber):
     """A listing that ends with an error; the message is the error."""
 
 
+@dataclass(frozen=True)
+class Ref:
+    """A case in any size."""
+
+    workload: str
+    framework: str
+    scenario: str
+    strategy: str
+    shift: int = 0  # declared batches above the size's base
+    ranks: int = 1
+    batch: int = 0  # of a plan alone: this one, whether a size declares it or not
+
+    def at(self, size: str) -> Case | None:
+        """Return the case in this size, or None if it has no such batch."""
+        names = (self.workload, self.framework, self.scenario, self.strategy)
+        if self.batch:
+            return Case(*names, self.batch, size)
+        workload = spec.load_workload(self.workload)
+        if size not in workload.sizes:
+            return None
+        preset = workload.preset(size)
+        place = preset.batches.index(preset.base) + self.shift
+        if not 0 <= place < len(preset.batches):
+            return None
+        case = Case(*names, preset.batches[place], size, self.ranks)
+        return case if is_declared(case) else None
+
+
+def read_ref(text: str, workload: str, framework: str) -> Ref:
+    """Return the cases that a text names in a workload and a framework.
+
+    `train/fp32`; `train/fp32@-2`: two declared batches below the base; `train/ddp@x2`: over two
+    ranks; `train/fp32@b16`: batch 16, of a plan; `unet3d/torch/train/fp32`: of that workload and
+    framework. Raises ValueError.
+    """
+    if text.count("/") == 3:
+        workload, framework, text = text.split("/", 2)
+    found = REF.fullmatch(text)
+    if found is None:
+        raise ValueError(f"{text!r} names no case, such as train/fp32@-1")
+    return Ref(
+        workload,
+        framework,
+        found["scenario"],
+        found["strategy"],
+        shift=int(found["shift"] or 0),
+        ranks=int(found["ranks"] or 1),
+        batch=int(found["batch"] or 0),
+    )
+
+
+def resolve(refs: Sequence[Ref], size: str) -> list[Case]:
+    """Return the cases in this size; none where it lacks one of them."""
+    cases = []
+    for ref in refs:
+        case = ref.at(size)
+        if case is None:
+            return []
+        cases.append(case)
+    return cases
+
+
+def describe_batches(cases: Sequence[Case]) -> str:
+    """Return `b8/cpu`, or of several batches `b8, b16, b32/cpu`; over ranks `b4, b4x2/cpu`."""
+    if not cases:
+        return ""
+    ordered = sorted(cases, key=lambda case: (case.batch, case.ranks))
+    batches = dict.fromkeys(case.id.split("/")[4] for case in ordered)
+    return f"{', '.join(batches)}/{cases[0].size}"
+
+
 class Measure:
     """What a number is computed from; a subclass says how."""
 
     form: Form
-    probe: str  # that it needs, if any
+    refs: tuple[Ref, ...] = ()  # the cases of a comparison, the base first
+    probe = ""  # the name of the program whose result it needs, if any
     is_planned = False
 
     @property
@@ -65,6 +146,62 @@ class Measure:
         """Return the number with its interval. Raises NoNumber if the results do not hold it."""
         raise NotImplementedError
 
+    def list_files(self, machine: MachineResults, size: str) -> list[str]:
+        """Return the files behind the number, relative to the results folder."""
+        raise NotImplementedError
+
+
+@dataclass(frozen=True)
+class OfCases(Measure):
+    """A quantity of one case, of two (the base first), or of a sweep over batches."""
+
+    kind: str  # of `FORMS` or `SWEEPS`
+    quantity: Quantity
+    refs: tuple[Ref, ...]
+    own_form: Form | None = None
+
+    @property
+    def form(self) -> Form:  # type: ignore[override]
+        return self.own_form or FORMS.get(self.kind, "number")
+
+    @property
+    def metric(self) -> str:
+        return f"{self.kind.capitalize()} of {self.quantity.name}"
+
+    def cases(self, size: str) -> list[Case]:
+        if self.kind not in SWEEPS:
+            return resolve(self.refs, size)
+        (ref,) = self.refs
+        preset = spec.load_workload(ref.workload).sizes.get(size)
+        batches = preset.batches if preset and len(preset.batches) > 1 else ()
+        names = (ref.workload, ref.framework, ref.scenario, ref.strategy)
+        return [Case(*names, batch, size) for batch in batches]
+
+    def effect(self, machine: MachineResults, size: str) -> Effect:
+        cases = self.cases(size)
+        if self.quantity is TIME:
+            return compare_times(machine, *cases)
+        estimates = []
+        for case in cases:
+            estimate = self.quantity.estimate(machine.records(case))
+            if estimate is None:
+                raise NoNumber(f"the records of {case.id} have no {self.quantity.name}")
+            estimates.append(estimate)
+        if self.kind == "value":
+            return Effect(estimates[0].value, estimates[0].low, estimates[0].high)
+        if self.kind in SWEEPS:
+            exponents = list_exponents([case.batch for case in cases], estimates)
+            return exponents[0] if self.kind == "flattest" else exponents[-1]
+        return divide(*estimates) if self.kind == "ratio" else subtract(*estimates)
+
+    def list_files(self, machine: MachineResults, size: str) -> list[str]:
+        return machine.files(self.cases(size), timed=self.quantity is TIME)
+
+
+def is_ratio(measure: Measure) -> TypeGuard[OfCases]:
+    """Return whether a measure is a ratio of two cases."""
+    return isinstance(measure, OfCases) and measure.kind == "ratio"
+
 
 def compare_times(machine: MachineResults, base: Case, candidate: Case) -> Effect:
     """Return the ratio of step times, candidate / base. Raises Unpaired."""
@@ -79,8 +216,11 @@ def compare_times(machine: MachineResults, base: Case, candidate: Case) -> Effec
 def divide(base: Estimate, candidate: Estimate) -> Effect:
     """Return candidate / base.
 
-    Raises NoNumber where the base may be zero, as far as its instrument can tell.
+    Raises NoNumber for two instruments, and where the base may be zero as far as its instrument can
+    tell.
     """
+    if base.instrument != candidate.instrument:
+        raise NoNumber(f"peaks by {base.instrument} and {candidate.instrument} cannot be compared")
     if base.low <= 0:
         raise NoNumber(
             f"{candidate.value:g} / {base.value:g} is no ratio: the base may be zero "
@@ -91,13 +231,6 @@ def divide(base: Estimate, candidate: Estimate) -> Effect:
     )
 
 
-def divide_peaks(base: Estimate, candidate: Estimate) -> Effect:
-    """Return candidate / base of one instrument. Raises NoNumber."""
-    if base.instrument != candidate.instrument:
-        raise NoNumber(f"peaks by {base.instrument} and {candidate.instrument} cannot be compared")
-    return divide(base, candidate)
-
-
 def subtract(base: Estimate, candidate: Estimate) -> Effect:
     """Return candidate - base: for shares, of which one may be zero."""
     return Effect(
@@ -105,170 +238,40 @@ def subtract(base: Estimate, candidate: Estimate) -> Effect:
     )
 
 
-def separate(base: Estimate, candidate: Estimate) -> Effect:
-    """Return how far candidate and base differ, to either side: |candidate / base - 1|."""
-    ratio = divide(base, candidate)
-    ends = abs(ratio.low - 1), abs(ratio.high - 1)
-    nearest = 0.0 if ratio.low <= 1 <= ratio.high else min(ends)
-    return Effect(abs(ratio.value - 1), nearest, max(ends))
-
-
-def compute_exponent(ratio: Effect, batches: float) -> Effect:
-    """Return the exponent of growth by this ratio where the batch grows so many times.
-
-    1 is proportional, 0 constant.
-    """
-    return Effect(*(math.log(end) / math.log(batches) for end in ratio))
-
-
 def list_exponents(batches: Sequence[int], estimates: Sequence[Estimate]) -> list[Effect]:
     """Return the exponents of growth between each batch and the next, the smallest first.
 
-    Where growth is no power law, the two ends of a sweep would hide it.
+    1 is proportional, 0 constant. Where growth is no power law, the two ends of a sweep would hide
+    it.
     """
-    steps = []
+    exponents = []
     for (small, first), (large, last) in pairwise(zip(batches, estimates)):
         if min(first.low, last.low) <= 0:
             raise NoNumber("what grows is not positive at every batch")
-        steps.append(compute_exponent(divide(first, last), large / small))
-    return sorted(steps, key=lambda step: step.value)
-
-
-def find_steepest(batches: Sequence[int], estimates: Sequence[Estimate]) -> Effect:
-    """Return the largest exponent of growth between successive batches."""
-    return list_exponents(batches, estimates)[-1]
-
-
-def find_flattest(batches: Sequence[int], estimates: Sequence[Estimate]) -> Effect:
-    """Return the smallest exponent of growth between successive batches."""
-    return list_exponents(batches, estimates)[0]
-
-
-def find_smallest_step(batches: Sequence[int], estimates: Sequence[Estimate]) -> Effect:
-    """Return the least ratio of a batch to the next smaller one.
-
-    Below 1, a larger batch needs less.
-    """
-    steps = [divide(smaller, larger) for smaller, larger in pairwise(estimates)]
-    return min(steps, key=lambda step: step.value)
-
-
-def find_fall(batches: Sequence[int], estimates: Sequence[Estimate]) -> Effect:
-    """Return by how much the quantity falls from the smallest batch to the largest."""
-    return subtract(estimates[-1], estimates[0])
-
-
-class Operation(NamedTuple):
-    """What is done with the quantities of the cases, in the order of a measure's `refs`."""
-
-    metric: str
-    form: Form
-    compute: Callable[..., Effect]
-
-
-OPERATIONS = {
-    "value": Operation("Value", "count", lambda case: Effect(case.value, case.low, case.high)),
-    "ratio": Operation("Ratio", "change", divide_peaks),
-    "difference": Operation("Difference", "points", subtract),
-    "apart": Operation("Apart", "error", separate),
-}
-# of a case at every declared batch
-SWEEPS = {
-    "steepest": Operation("Steepest", "number", find_steepest),
-    "flattest": Operation("Flattest", "number", find_flattest),
-    "smallest step": Operation("SmallestStep", "change", find_smallest_step),
-    "fall": Operation("Fall", "points", find_fall),
-}
+        ratio = divide(first, last)
+        exponents.append(Effect(*(math.log(end, large / small) for end in ratio)))
+    return sorted(exponents)
 
 
 @dataclass(frozen=True)
-class OfCases(Measure):
-    """A quantity of one case, of several (the base first), or of a sweep over batches."""
+class Planned(Measure):
+    """Candidate / base at full size as planned for a GPU that is not here: nothing was measured.
 
-    kind: str  # of `OPERATIONS` or `SWEEPS`
-    quantity: Quantity
+    The interval is the prediction's published error, taken against the ratio on both sides.
+    """
+
+    quantity: plans.Quantity
     refs: tuple[Ref, ...]
-    own_form: Form | None = None
-    probe = ""
-
-    @property
-    def operation(self) -> Operation:
-        """What is done with the quantities."""
-        return SWEEPS.get(self.kind) or OPERATIONS[self.kind]
-
-    @property
-    def form(self) -> Form:  # type: ignore[override]
-        return self.own_form or self.operation.form
-
-    @property
-    def metric(self) -> str:
-        return f"{self.operation.metric} of {self.quantity.name}"
-
-    def cases(self, size: str) -> list[Case]:
-        if self.kind not in SWEEPS:
-            return resolve_all(self.refs, size)
-        cases = resolve_sweep(self.refs[0], size)
-        return cases if len(cases) > 1 else []
-
-    def effect(self, machine: MachineResults, size: str) -> Effect:
-        cases = self.cases(size)
-        if self.quantity is TIME:
-            return compare_times(machine, *cases)
-        estimates = []
-        for case in cases:
-            estimate = self.quantity.estimate(machine.records(case))
-            if estimate is None:
-                raise NoNumber(f"the records of {case.id} have no {self.quantity.name}")
-            estimates.append(estimate)
-        if self.kind in SWEEPS:
-            return self.operation.compute([case.batch for case in cases], estimates)
-        return self.operation.compute(*estimates)
-
-
-def is_ratio(measure: Measure) -> TypeGuard[OfCases]:
-    """Return whether a measure is a ratio of two cases."""
-    return isinstance(measure, OfCases) and measure.kind == "ratio"
-
-
-@dataclass(frozen=True)
-class OfProbe(Measure):
-    """A number from a probe's result."""
-
-    probe: str
-    reading: Reading
-    form: Form = "number"
-    what: str = ""  # the batch, or how much of what: `b4`
-
-    @property
-    def metric(self) -> str:
-        return f"{self.reading.metric} by a probe"
-
-    def describe_place(self, size: str) -> str:
-        return f"{self.what}/{size}" if self.what.startswith("b") else self.what
-
-    def effect(self, machine: MachineResults, size: str) -> Effect:
-        result = machine.probe(self.probe)
-        if result is None:
-            raise NoNumber(f"probe {self.probe} was not run")
-        if result.error:
-            raise DoesNotRun(result.error)
-        try:
-            return self.reading.effect(result.found)
-        except KeyError as missing:
-            raise Outdated(
-                f"the result of probe {self.probe} is an older one's, without {missing}"
-            ) from None
-
-
-@dataclass(frozen=True)
-class OfPlans(Measure):
-    """A measure of full-size cases as they are planned for a GPU that is not here.
-
-    Nothing of it was measured.
-    """
-
-    probe = ""
+    form: Form = "change"
     is_planned = True
+
+    @property
+    def metric(self) -> str:
+        """As of what is measured: they are summed up together."""
+        return f"Ratio of {PLANNED_METRICS[self.quantity]}"
+
+    def planned_cases(self) -> list[Case]:
+        return resolve(self.refs, FULL_SIZE)
 
     def describe_place(self, size: str) -> str:
         return f"{describe_batches(self.planned_cases())}, {GPU}"
@@ -285,59 +288,17 @@ class OfPlans(Measure):
             found.append(plan)
         return found
 
-
-@dataclass(frozen=True)
-class Planned(OfPlans):
-    """Candidate / base as planned.
-
-    Or the exponent of the growth from the base's batch to the candidate's. The interval is the
-    prediction's published error, taken against the ratio on both sides.
-    """
-
-    quantity: plans.Quantity
-    candidate: Ref
-    base: Ref
-    is_growth: bool = False
-
-    @property
-    def form(self) -> Form:  # type: ignore[override]
-        return "number" if self.is_growth else "change"
-
-    @property
-    def metric(self) -> str:
-        """As of what is measured: they are summed up together."""
-        return f"{'Exponent' if self.is_growth else 'Ratio'} of {PLANNED_METRICS[self.quantity]}"
-
-    def planned_cases(self) -> list[Case]:
-        return resolve_all((self.base, self.candidate), FULL_SIZE)
-
     def effect(self, machine: MachineResults, size: str) -> Effect:
-        base, candidate = self.planned_cases()
-        base_plan, plan = self.find_plans(machine)
-        ratio = plans.divide_plans(plan, base_plan, self.quantity)
-        return compute_exponent(ratio, candidate.batch / base.batch) if self.is_growth else ratio
+        base, candidate = self.find_plans(machine)
+        return plans.divide_plans(candidate, base, self.quantity)
+
+    def list_files(self, machine: MachineResults, size: str) -> list[str]:
+        found = [machine.plan(case) for case in self.planned_cases()]
+        return [machine.relative(plan.file) for plan in found if plan]
 
 
 @dataclass(frozen=True)
-class PlannedShare(OfPlans):
-    """The planned peak over the memory that another GPU has: 1 fills it."""
-
-    ref: Ref
-    limit_bytes: int
-    form: Form = "share"
-    metric = "planned peak over the GPU's memory"
-
-    def planned_cases(self) -> list[Case]:
-        return resolve_all((self.ref,), FULL_SIZE)
-
-    def effect(self, machine: MachineResults, size: str) -> Effect:
-        (plan,) = self.find_plans(machine)
-        low, value, high = bound_bytes(plan, "peak")
-        return Effect(value / self.limit_bytes, low / self.limit_bytes, high / self.limit_bytes)
-
-
-@dataclass(frozen=True)
-class PlannedReport(OfPlans):
+class PlannedReport(Measure):
     """What the candidate saves of the base in a user's program, as a release plans it.
 
     The plan itself is what is asked for, so that there is no error.
@@ -349,6 +310,7 @@ class PlannedReport(OfPlans):
     base: str
     form: Form = "share"
     metric = "share of the planned bytes"
+    is_planned = True
 
     def describe_place(self, size: str) -> str:
         return f"{GPU}, JAX {self.release}"
@@ -359,3 +321,100 @@ class PlannedReport(OfPlans):
             raise NoNumber(f"{self.program} was not planned by JAX {self.release}")
         saved = 1 - planned[self.candidate] / planned[self.base]
         return Effect(saved, saved, saved)
+
+    def list_files(self, machine: MachineResults, size: str) -> list[str]:
+        file = plans.find_report(machine.results.root, self.release)
+        return [machine.relative(file)] if file.exists() else []
+
+
+Read = Literal["value", "difference", "ratio", "share saved", "error", "ran"]
+
+
+@dataclass(frozen=True)
+class OfProgram(Measure):
+    """A number from what a program has printed, once or in several fresh processes.
+
+    - `value`, `difference`, `ratio`: of one number, or of two of the same process
+    - `share saved`: what the first saves of the second
+    - `error`: how far a number is from `right`
+    - `ran`: 1 if a listing that came to its end has printed numbers
+    """
+
+    read: Read
+    probe: str
+    of: tuple[str, ...] = ()
+    # one process tells the number exactly: from the smallest to the largest is the interval
+    exact: bool = False
+    right: float = 1.0
+    form: Form = "number"
+    file: str = ""  # what is run
+
+    @property
+    def metric(self) -> str:
+        return f"{self.read.capitalize()} by a program"
+
+    def describe_place(self, size: str) -> str:
+        return self.file
+
+    def effect(self, machine: MachineResults, size: str) -> Effect:
+        result = machine.probe(self.probe)
+        if result is None:
+            raise NoNumber(f"{self.probe} was not run")
+        if result.error:
+            raise DoesNotRun(result.error)
+        if self.read == "ran":
+            ran = float(bool(result.found))
+            return Effect(ran, ran, ran)
+        try:
+            return self.compute(*(result.found[name] for name in self.of))
+        except KeyError as missing:
+            raise Outdated(
+                f"the result of {self.probe} is an older one's, without {missing}"
+            ) from None
+
+    def compute(self, first: Sequence[float], second: Sequence[float] = ()) -> Effect:
+        """Return what the numbers of all processes say. Raises NoNumber."""
+        if self.read in ("ratio", "share saved"):
+            return self.divide(first, second)
+        values = list(first)
+        if self.read == "difference":
+            values = [one - other for one, other in zip(first, second, strict=True)]
+        elif self.read == "error":
+            values = [abs(value / self.right - 1) for value in first]
+        if not self.exact:
+            return average(values)
+        return Effect(statistics.median(values), min(values), max(values))
+
+    def divide(self, first: Sequence[float], second: Sequence[float]) -> Effect:
+        """Return first / second, or what the first saves of the second. Raises NoNumber."""
+        if min(second) <= 0:
+            raise NoNumber(f"{self.of[1]} is nothing, and a ratio of it none")
+        ratios = [value / base for value, base in zip(first, second, strict=True)]
+        if self.exact:
+            return Effect(statistics.median(ratios), min(ratios), max(ratios))
+        ratio = compare_blocks([math.log(value) for value in ratios])
+        low = -math.inf if ratio.low is None else ratio.low
+        high = math.inf if ratio.high is None else ratio.high
+        if self.read == "share saved":
+            return Effect(1 - ratio.value, 1 - high, 1 - low)
+        return Effect(ratio.value, low, high)
+
+    def list_files(self, machine: MachineResults, size: str) -> list[str]:
+        return machine.files([], self.probe)
+
+
+def average(values: Sequence[float]) -> Effect:
+    """Return the mean over processes, with Student's interval; one process has none."""
+    mean = statistics.fmean(values)
+    if len(values) < 2:
+        return Effect(mean, -math.inf, math.inf)
+    error = statistics.stdev(values) / math.sqrt(len(values))
+    half = compute_student_quantile(len(values) - 1) * error
+    return Effect(mean, mean - half, mean + half)
+
+
+def choose_peak(measure: Measure, device: str) -> Measure:
+    """Return the measure by which a peak is judged: on a GPU by what is reserved, which must fit."""
+    if device == "cpu" or not is_ratio(measure) or measure.quantity is not PEAK:
+        return measure
+    return OfCases(measure.kind, RESERVED, measure.refs)

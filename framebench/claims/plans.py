@@ -28,7 +28,6 @@ class Plan:
     """What one case needs there, in bytes."""
 
     file: Path
-    version: str
     error: float  # the share that it may be off by
     peak: int = 0
     standing: int = 0  # of it, alive between two steps
@@ -48,19 +47,12 @@ def read_plans(results: Path) -> dict[str, Plan]:
 
 def make_plan(planned: Planned, file: Path, error: float) -> Plan:
     """Return a plan from its record."""
-    version, parts, peak = planned.framework_version, planned.parts, planned.peak_bytes
+    parts, peak = planned.parts, planned.peak_bytes
     if peak is None:
-        return Plan(file, version, error, reason=f"{planned.outcome}: {planned.reason}")
+        return Plan(file, error, reason=f"{planned.outcome}: {planned.reason}")
     standing = parts["between_steps"] if "between_steps" in parts else parts["arguments"]
-    return Plan(
-        file,
-        version,
-        error,
-        peak,
-        standing,
-        parts.get("allocated", peak),
-        parts.get("activations", 0),
-    )
+    in_use, kept = parts.get("allocated", peak), parts.get("activations", 0)
+    return Plan(file, error, peak, standing, in_use, kept)
 
 
 def divide_plans(candidate: Plan, base: Plan, quantity: Quantity) -> Effect:
@@ -75,10 +67,9 @@ def bound_bytes(plan: Plan, quantity: Quantity) -> tuple[float, float, float]:
     down = 1 / (1 + plan.error)
     up = 1 / (1 - plan.error)
     if quantity == "added":  # a difference of two numbers that may be off in opposite directions
-        added = plan.in_use - plan.standing
         least = plan.in_use * down - plan.standing * up
         most = plan.in_use * up - plan.standing * down
-        return max(least, 1.0), added, most
+        return max(least, 1.0), plan.in_use - plan.standing, most
     planned = plan.peak if quantity == "peak" else plan.kept
     return planned * down, planned, planned * up
 

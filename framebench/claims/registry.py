@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass, field
 from functools import cached_property
+from itertools import groupby
 
 from framebench.claims.claim import Claim
 from framebench.claims.rows import read_claims
@@ -18,17 +18,12 @@ class UnknownClaim(ValueError):
     """An id that no claim has; the message lists those there are."""
 
 
-@dataclass(frozen=True)
 class Registry:
     """The claims in the order of their sources."""
 
-    claims: tuple[Claim, ...]
-    ids: tuple[str, ...] = field(init=False)
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "ids", tuple(dict.fromkeys(claim.id for claim in self.claims)))
-        if len({claim.name for claim in self.claims}) != len(self.claims):
-            raise ValueError("a claim is there twice")
+    def __init__(self, claims: tuple[Claim, ...]) -> None:
+        self.claims = claims
+        self.names = {name for claim in claims for name in (claim.id, claim.name.upper())}
 
     @cached_property
     def index(self) -> Index:
@@ -55,13 +50,10 @@ class Registry:
         return tuple(found.values())
 
     def find(self, query: str) -> list[Claim]:
-        """Return the claims with this id or name, or those that words find, the best first.
-
-        `query` is upper case, as `join_parts` makes it.
-        """
-        if ID.match(query):
-            return [claim for claim in self.claims if query in names_of(claim)]
-        return self.index.rank(query)
+        """Return the claims with this id or name, or those that words find, the best first."""
+        if not ID.match(query):
+            return self.index.rank(query)
+        return [claim for claim in self.claims if query in (claim.id, claim.name.upper())]
 
     def list_unknown_words(self, texts: Iterable[str]) -> list[str]:
         """Return the words that no claim has, of queries that find claims by others."""
@@ -72,15 +64,14 @@ class Registry:
         return unknown
 
     def join_parts(self, texts: Iterable[str]) -> list[str]:
-        """Return queries as they are typed, with quotes or without.
+        """Return queries in upper case as they are typed, with quotes or without.
 
         A part that follows its id belongs to it; words without an id are one query.
         """
-        names = self.ids_and_names
         queries: list[str] = []
         for text in texts:
             query = " ".join(text.replace("-", " ").upper().split())
-            if queries and query not in names and f"{queries[-1]} {query}" in names:
+            if queries and query not in self.names and f"{queries[-1]} {query}" in self.names:
                 queries[-1] += f" {query}"
             elif query:
                 queries.append(query)
@@ -88,36 +79,22 @@ class Registry:
             return [" ".join(queries)]
         return queries
 
-    @cached_property
-    def ids_and_names(self) -> set[str]:
-        """The ids of all claims, and their names with the part."""
-        return set[str]().union(*map(names_of, self.claims))
-
     def describe_unknown(self, query: str) -> str:
         """Return what the claims are, for a query that finds none."""
         first, _, part = query.partition(" ")
         parts = [claim.part for claim in self.claims if claim.id == first and claim.part]
         if parts:
             return f"claim {first} has no part {part.lower()!r}; its parts: {', '.join(parts)}"
-        if first in self.ids:
+        if first in self.names:
             return f"claim {first} has no parts; type framebench claims {first}"
-        ranges = ", ".join(self.list_ranges())
+        ranges = []
+        for _, several in groupby(self.claims, key=lambda claim: claim.source):
+            ids = [claim.id for claim in several]
+            ranges.append(f"{ids[0]} to {ids[-1]}")
         return (
-            f"no claim {query}, and none with these words; claims: {ranges}; "
+            f"no claim {query}, and none with these words; claims: {', '.join(ranges)}; "
             "framebench claims lists them all"
         )
-
-    def list_ranges(self) -> list[str]:
-        """Return the ids of each source from the first to the last: `A1 to A16`."""
-        ends: dict[str, list[str]] = {}
-        for id in self.ids:
-            ends.setdefault(id[0], []).append(id)
-        return [f"{several[0]} to {several[-1]}" for several in ends.values()]
-
-
-def names_of(claim: Claim) -> set[str]:
-    """Return a claim's id and its name with the part."""
-    return {claim.id, claim.name.upper()}
 
 
 REGISTRY = Registry(read_claims())

@@ -1,43 +1,44 @@
 """Read the claims from `sources/*.toml`: one file for each source, one `[[claim]]` for each row.
 
 `deciding` and `informational` list measurements. An entry that names no workload or framework
-stands for one measurement in each of them in which its cases exist.
+stands for one measurement in each of them in which its cases exist. Of those in `deciding` the ones
+of another framework than the source is about are informational.
 """
 
 from __future__ import annotations
 
+import csv
 import tomllib
 from collections.abc import Iterator
-from dataclasses import replace
-from itertools import pairwise, product
+from itertools import product
 from pathlib import Path
 from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict
 
-from framebench.claims import samples
-from framebench.claims.claim import Advice, Claim, Measurement
+from framebench.claims.claim import Advice, Claim, Measurement, Place
 from framebench.claims.measures import (
     Form,
     Measure,
     OfCases,
-    OfProbe,
+    OfProgram,
     Planned,
     PlannedReport,
-    PlannedShare,
+    Read,
+    read_ref,
 )
 from framebench.claims.needs import Needs
-from framebench.claims.places import read_places
-from framebench.claims.probed import Read, Reading
-from framebench.claims.refs import read_ref
 from framebench.claims.rule import Target
-from framebench.claims.samples import PEAK
+from framebench.claims.samples import PEAK, find_quantity
 from framebench.claims.store import SNIPPET
 from framebench.models import spec
 from framebench.strategies.strategy import FRAMEWORKS, Unsupported
-from framebench.suite.case import DEFAULT_SIZE, FULL_SIZE, Case, is_declared
+from framebench.suite.case import DEFAULT_SIZE, Case, is_declared
 
 FOLDER = Path(__file__).parent / "sources"
+PLACES = FOLDER / "places.csv"
+# the frameworks that an article is about, whose comparisons decide
+ABOUT = {"A": ("jittor",), "B": ("torch", "jittor"), "C": ("torch",)}
 PLANNED_FRAMEWORKS = ("torch", "jax")  # whose cases can be planned for a GPU that is not here
 
 # The smallest departures that matter: bytes by 1 %, as everywhere
@@ -57,26 +58,12 @@ EXPECTED = {
 class Row(BaseModel):
     """One entry of `deciding` or `informational`.
 
-    Cases are written as `refs.read_ref` reads them.
+    Cases are written as `measures.read_ref` reads them.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    kind: Literal[
-        "ratio",
-        "value",
-        "apart",
-        "difference",
-        "steepest",
-        "flattest",
-        "smallest step",
-        "fall",
-        "planned",
-        "planned steps",
-        "planned growth",
-        "planned share",
-        "planned report",
-    ] = "ratio"
+    kind: Literal["ratio", "value", "difference", "flattest", "steepest", "planned"] = "ratio"
     expect: str | dict[str, Any]  # a name of `EXPECTED`, or the fields of a Target
     label: str = ""
     name: str = ""  # of a measurement that is of no workload and framework
@@ -87,19 +74,14 @@ class Row(BaseModel):
     case: str = ""
     candidate: str = ""
     base: str | dict[str, str] = ""  # or one by `workload/framework`, with a `default`
-    limit_bytes: int = 0  # of a planned share
     releases: tuple[str, ...] = ()  # of JAX, that plan a report
     program: str = ""
     listing: str = ""  # a file of examples/articles
     report: str = ""  # `framework-number` of a program that tries a user's report
-    probe: str = ""
-    what: str = ""  # that the probe measured
-    read: Read | None = None  # these are the fields of a Reading
+    read: Read | None = None  # these are the fields of an OfProgram
     of: tuple[str, ...] = ()
     exact: bool = False
     right: float = 1.0
-    at_least: float = 0.0
-    metric: str = ""
 
 
 def read_claims() -> tuple[Claim, ...]:
@@ -110,103 +92,99 @@ def read_claims() -> tuple[Claim, ...]:
     places = read_places()
     claims: list[Claim] = []
     for file in sorted(FOLDER.glob("*.toml")):
-        for claim in read_source(file, tomllib.loads(file.read_text())["claim"]):
-            claims.append(replace(claim, place=places.get(claim.name)))
+        claims += read_source(file, tomllib.loads(file.read_text())["claim"], places)
     return tuple(claims)
 
 
-def read_source(file: Path, rows: list[dict[str, Any]]) -> Iterator[Claim]:
+def read_places() -> dict[str, Place]:
+    """Return the place of each row by the row's name.
+
+    A row may say no number and no name beyond those that stand there, which a test holds it to.
+    """
+    places = {}
+    with PLACES.open(encoding="utf-8", newline="") as file:
+        for line in csv.DictReader(file):
+            places[line["row"]] = Place(
+                article=line["article"],
+                section=line["section"],
+                phrase=line["phrase"],
+                numbers=tuple(line["numbers"].split(";")),
+                names=tuple(line["names"].split(";")),
+                prints=tuple(line["prints"].split("|")) if line["prints"] else (),
+            )
+    return places
+
+
+def read_source(
+    file: Path, rows: list[dict[str, Any]], places: dict[str, Place]
+) -> Iterator[Claim]:
     """Yield the claims of a file.
 
     Raises ValueError with the file and the claim that is malformed.
     """
     for fields in rows:
         try:
-            yield read_claim(fields)
+            yield read_claim(fields, places)
         except (KeyError, TypeError, ValueError) as error:
             raise ValueError(f"{file}: claim {fields.get('id')}: {error}") from error
 
 
-def read_claim(fields: dict[str, Any]) -> Claim:
+def read_claim(fields: dict[str, Any], places: dict[str, Place]) -> Claim:
     """Return the claim that a `[[claim]]` describes."""
     made = dict(fields)
     expect = made.pop("expect", None)  # of all measurements that do not say otherwise
+    about = ABOUT.get(fields["id"][0], FRAMEWORKS)
+    deciding: list[Measurement] = []
+    informational: list[Measurement] = []
+    for row in fields.get("deciding", ()):
+        for measurement in make_measurements(**{"expect": expect, **row}):
+            frameworks = {ref.framework for ref in measurement.measure.refs}
+            (deciding if frameworks <= set(about) else informational).append(measurement)
+    for row in fields.get("informational", ()):
+        informational += make_measurements(**{"expect": expect, **row})
     made["advice"] = tuple(Advice(**one) for one in fields.get("advice", ()))
     made["needs"] = Needs(**fields.get("needs", {}))
     made["absent"] = tuple(fields.get("absent", ()))
-    for kind in ("deciding", "informational"):
-        measurements: list[Measurement] = []
-        for row in fields.get(kind, ()):
-            measurements += make_measurements(**{"expect": expect, **row})
-        made[kind] = tuple(measurements)
-    return Claim(**made)
+    made["deciding"], made["informational"] = tuple(deciding), tuple(informational)
+    claim = Claim(**made)
+    return Claim(**made, place=places.get(claim.name))
 
 
 def make_measurements(**fields: Any) -> tuple[Measurement, ...]:
-    """Return the measurements of one entry that is given by its fields."""
-    return tuple(expand(Row(**fields)))
+    """Return the measurements that an entry stands for, given by its fields.
 
-
-def expand(row: Row) -> Iterator[Measurement]:
-    """Yield the measurements that a row stands for."""
-    target = EXPECTED[row.expect] if isinstance(row.expect, str) else Target(**row.expect)
-    measures: list[tuple[str, Measure]]
-    if row.read:
-        measures = [read_probe(row, row.read)]
-    elif row.releases:
-        measures = list_reports(row)
-    elif row.name:  # of two frameworks
-        measures = [(row.name, make_measure(row, "", ""))]
-    elif row.kind.startswith("planned"):
-        measures = list_planned(row)
-    else:
-        measures = list_measured(row)
-    for name, measure in measures:
-        yield Measurement(name, measure, target)
-
-
-def list_reports(row: Row) -> list[tuple[str, Measure]]:
-    """Return the plans of a user's program by each release, with their name."""
-    measures: list[tuple[str, Measure]] = []
-    for release in row.releases:
-        report = PlannedReport(release, row.program, row.candidate, str(row.base))
-        measures.append((f"{row.name} planned", report))
-    return measures
-
-
-def list_planned(row: Row) -> list[tuple[str, Measure]]:
-    """Return the plans of a row in each workload and framework that has its cases."""
-    # a batch that the row names is planned whether the size declares it or not
-    names_batch = "@b" in row.candidate
-    measures: list[tuple[str, Measure]] = []
-    for workload, framework in places(row, PLANNED_FRAMEWORKS):
-        parts = [f"{workload}/{framework}", row.label, "planned"]
-        name = " ".join(part for part in parts if part)
-        for measure in make_planned(row, workload, framework):
-            if names_batch or all(map(exists, measure.planned_cases())):
-                measures.append((name, measure))
-    return measures
-
-
-def list_measured(row: Row) -> list[tuple[str, Measure]]:
-    """Return the measures of a row in each workload and framework that has its cases."""
-    measures: list[tuple[str, Measure]] = []
-    for workload, framework in places(row, FRAMEWORKS):
-        measure = make_measure(row, workload, framework)
-        cases = measure.cases(DEFAULT_SIZE)
-        if cases and all(map(exists, cases)):
-            measures.append((f"{workload}/{framework} {row.label}".strip(), measure))
-    return measures
-
-
-def places(row: Row, frameworks: tuple[str, ...]) -> Iterator[tuple[str, str]]:
-    """Yield each workload with each framework.
-
-    Where the row names no workloads, they are all those whose references two frameworks confirm.
+    Raises ValueError, KeyError.
     """
-    yield from product(
-        row.workloads or spec.list_confirmed_workloads(), row.frameworks or frameworks
-    )
+    row = Row(**fields)
+    target = EXPECTED[row.expect] if isinstance(row.expect, str) else Target(**row.expect)
+    measurements = []
+    for name, measure in list_measures(row):
+        measurements.append(Measurement(name, measure, target))
+    return tuple(measurements)
+
+
+def list_measures(row: Row) -> Iterator[tuple[str, Measure]]:
+    """Yield the measures that a row stands for, each with its name."""
+    if row.read:
+        yield read_program(row, row.read)
+    elif row.releases:
+        for release in row.releases:
+            report = PlannedReport(release, row.program, row.candidate, str(row.base))
+            yield f"{row.name} planned", report
+    elif row.name:  # of two frameworks
+        yield row.name, make_measure(row, "", "")
+    else:
+        is_planned = row.kind == "planned"
+        frameworks = row.frameworks or (PLANNED_FRAMEWORKS if is_planned else FRAMEWORKS)
+        # all workloads are those whose references two frameworks confirm
+        workloads = row.workloads or spec.list_confirmed_workloads()
+        for workload, framework in product(workloads, frameworks):
+            measure = make_measure(row, workload, framework)
+            cases = measure.planned_cases() or measure.cases(DEFAULT_SIZE)
+            # a batch that the row names is planned whether the size declares it or not
+            if cases and ("@b" in row.candidate or all(map(exists, cases))):
+                parts = [f"{workload}/{framework}", row.label, "planned" if is_planned else ""]
+                yield " ".join(filter(None, parts)), measure
 
 
 def exists(case: Case) -> bool:
@@ -216,60 +194,25 @@ def exists(case: Case) -> bool:
     return case.support.supported
 
 
-def base_at(row: Row, workload: str, framework: str) -> str:
-    """Return what the row compares with in this workload and framework."""
-    if isinstance(row.base, str):
-        return row.base
-    return row.base.get(f"{workload}/{framework}") or row.base["default"]
-
-
 def make_measure(row: Row, workload: str, framework: str) -> Measure:
     """Return the measure of cases that the row describes, in one workload and framework."""
-    texts = [row.case]
-    if not row.case:
-        texts = [base_at(row, workload, framework), row.candidate]
+    base = row.base
+    if isinstance(base, dict):
+        base = base.get(f"{workload}/{framework}") or base["default"]
+    texts = [row.case] if row.case else [base, row.candidate]
     refs = tuple(read_ref(text, workload, framework) for text in texts)
-    return OfCases(row.kind, samples.find_quantity(row.quantity), refs, row.form)
+    if row.kind == "planned":
+        return Planned(row.quantity, refs)  # type: ignore[arg-type]
+    return OfCases(row.kind, find_quantity(row.quantity), refs, row.form)
 
 
-def make_planned(row: Row, workload: str, framework: str) -> Iterator[Measure]:
-    """Yield the measures of plans that the row describes, in one workload and framework."""
-    if row.limit_bytes:
-        yield PlannedShare(read_ref(row.case, workload, framework), row.limit_bytes)
-        return
-    if row.kind == "planned steps":
-        pairs = list_steps(row.case, workload)
-    else:
-        pairs = [(row.candidate, base_at(row, workload, framework))]
-    for candidate, base in pairs:
-        measure = Planned(
-            row.quantity,  # type: ignore[arg-type]
-            read_ref(candidate, workload, framework),
-            read_ref(base, workload, framework),
-            is_growth=row.kind != "planned",
-        )
-        if measure.planned_cases():
-            yield measure
-
-
-def list_steps(case: str, workload: str) -> list[tuple[str, str]]:
-    """Return a case at each batch of full size, with the same at the next smaller one."""
-    preset = spec.load_workload(workload).sizes.get(FULL_SIZE)
-    if preset is None:
-        return []
-    return [(f"{case}@b{large}", f"{case}@b{small}") for small, large in pairwise(preset.batches)]
-
-
-def read_probe(row: Row, read: Read) -> tuple[str, OfProbe]:
-    """Return the name and the measure of a number that a probe of any kind finds."""
-    reading = Reading(read, row.of, row.exact, row.right, row.at_least, row.metric)
+def read_program(row: Row, read: Read) -> tuple[str, OfProgram]:
+    """Return the name and the measure of a number that a program prints."""
     if row.listing:
-        probe, what = f"{SNIPPET}{row.listing}", f"{row.listing}.py"
-        return row.name, OfProbe(probe, reading, row.form or "count", what)
-    if row.report:
+        name, probe, file = row.name, f"{SNIPPET}{row.listing}", f"{row.listing}.py"
+        form: Form = "count"
+    else:
         framework = row.report.partition("-")[0]
-        measure = OfProbe(
-            f"report-{row.report}", reading, row.form or "change", "the report's program, smaller"
-        )
-        return f"{framework} {row.name}", measure
-    return row.name, OfProbe(row.probe, reading, row.form or "number", row.what)
+        name, probe, file = f"{framework} {row.name}", f"report-{row.report}", "the report's program"
+        form = "change"
+    return name, OfProgram(read, probe, row.of, row.exact, row.right, row.form or form, file)

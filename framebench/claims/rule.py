@@ -27,7 +27,7 @@ more; one that it never happens is contradicted by a count of one.
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Iterable
+from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
@@ -104,34 +104,20 @@ class Target:
         return self.gain(self.value)
 
 
-def decide(effect: Effect, target: Target) -> Verdict:
-    """Return the verdict on one effect. Raises ValueError for an interval that is none."""
-    if not effect.low <= effect.value <= effect.high or not math.isfinite(effect.value):
-        raise ValueError(f"no interval: {effect}")
-    low, high = sorted((target.gain(effect.low), target.gain(effect.high)))
-    if high < -target.minimum:
+def classify(gain: float, target: Target) -> Verdict:
+    """Return what a gain says that is known exactly."""
+    if gain < -target.minimum:
         return "opposite"
-    if high <= target.minimum:
+    if gain <= target.minimum:
         return "no effect"
-    is_worth_having = low > target.minimum
     if target.claimed is None:
-        return "confirmed" if is_worth_having else "undecided"
+        return "confirmed"
     tolerance = 0.0 if target.or_more else TOLERANCE
-    if high < (1 - tolerance) * target.claimed:
-        return "smaller than claimed" if is_worth_having else "smaller or none"
-    if not is_worth_having:
-        return "undecided"
-    return compare_with_size(low, high, target.claimed, target.or_more)
-
-
-def compare_with_size(low: float, high: float, claimed: float, or_more: bool) -> Verdict:
-    """Return the verdict on a gain that may be as large as the article states."""
-    if or_more:
-        return "confirmed" if low >= claimed else "undecided"
-    least, most = (1 - TOLERANCE) * claimed, (1 + TOLERANCE) * claimed
-    if low > most:
-        return "larger than claimed"
-    return "confirmed" if low >= least and high <= most else "undecided"
+    if gain < (1 - tolerance) * target.claimed:
+        return "smaller than claimed"
+    if target.or_more or gain <= (1 + tolerance) * target.claimed:
+        return "confirmed"
+    return "larger than claimed"
 
 
 def list_open_verdicts(effect: Effect, target: Target) -> tuple[Verdict, ...]:
@@ -141,14 +127,24 @@ def list_open_verdicts(effect: Effect, target: Target) -> tuple[Verdict, ...]:
     """
     if not (math.isfinite(effect.low) and math.isfinite(effect.high)):
         return ()
-    least, most = sorted(
-        DECIDED.index(decide(Effect(end, end, end), target)) for end in (effect.low, effect.high)
-    )
-    # of a single number it is known whether it is smaller, or none
-    left_out = {"smaller or none"}
+    ends = {classify(target.gain(end), target) for end in (effect.low, effect.high)}
+    least, most = min(map(DECIDED.index, ends)), max(map(DECIDED.index, ends))
+    left_out = {"smaller or none"}  # of a single number it is known whether it is none
     if target.claimed is None:
         left_out |= {"smaller than claimed", "larger than claimed"}
     return tuple(verdict for verdict in DECIDED[least : most + 1] if verdict not in left_out)
+
+
+def decide(effect: Effect, target: Target) -> Verdict:
+    """Return the verdict on one effect. Raises ValueError for an interval that is none."""
+    if not effect.low <= effect.value <= effect.high or not math.isfinite(effect.value):
+        raise ValueError(f"no interval: {effect}")
+    possible = list_open_verdicts(effect, target)
+    if len(possible) == 1:
+        return possible[0]
+    if not possible or not set(possible) <= set(FAILED):
+        return "undecided"
+    return "smaller or none" if "smaller than claimed" in possible else "no effect"
 
 
 def find_sign(effect: Effect, target: Target) -> Sign:
@@ -163,7 +159,7 @@ def find_sign(effect: Effect, target: Target) -> Sign:
     return "unclear"
 
 
-def summarize(verdicts: Collection[Verdict]) -> Verdict:
+def summarize(verdicts: Collection[Verdict], may: bool = False) -> Verdict:
     """Return the verdict on a claim from those on its deciding measurements.
 
     Measurements whose precondition is not met do not count. What all decided ones say is said of
@@ -171,43 +167,22 @@ def summarize(verdicts: Collection[Verdict]) -> Verdict:
     and the others the opposite, and otherwise mixed. A measurement that is smaller or none agrees
     with every one that is less than claimed, and the claim is then smaller or none. Where as many
     are undecided or missing as are decided, the claim is undecided, or not measured if nothing was.
+    A claim that something `may` be is confirmed by one that shows it.
     """
     counted = [verdict for verdict in verdicts if verdict != UNMET]
     if verdicts and not counted:
         return UNMET
-    kinds = {verdict for verdict in counted if verdict in DECIDED}
+    if counted and set(counted) == {DOES_NOT_RUN}:
+        return DOES_NOT_RUN
+    decided = [verdict for verdict in counted if verdict in DECIDED]
+    kinds = set(decided)
+    if may and kinds & {"confirmed", "larger than claimed"}:
+        return "confirmed"
     if "smaller or none" in kinds and kinds <= set(FAILED):
         certain = kinds - {"smaller or none"}
         kinds = certain if len(certain) > 1 else {"smaller or none"}
     if len(kinds) > 1:
         return "no effect or opposite" if kinds == {"opposite", "no effect"} else "mixed"
-    if counted and set(counted) == {DOES_NOT_RUN}:
-        return DOES_NOT_RUN
-    decided = sum(verdict in DECIDED for verdict in counted)
-    if decided > len(counted) - decided:
+    if 2 * len(decided) > len(counted):
         return kinds.pop()
-    if decided or "undecided" in counted:
-        return "undecided"
-    return NOT_MEASURED
-
-
-def summarize_possible(verdicts: Collection[Verdict]) -> Verdict:
-    """Return the verdict on a claim that something may be: one that shows it confirms it."""
-    if any(verdict in ("confirmed", "larger than claimed") for verdict in verdicts):
-        return "confirmed"
-    return summarize(verdicts)
-
-
-def describe_disagreement(named: Iterable[tuple[str, Verdict]]) -> str:
-    """Return who says what where measurements disagree: `confirmed: a, b; opposite: c`.
-
-    Empty where they do not.
-    """
-    names: dict[Verdict, list[str]] = {}
-    for name, verdict in named:
-        if verdict in DECIDED:
-            names.setdefault(verdict, []).append(name)
-    if len(names) < 2:
-        return ""
-    ordered = sorted(names, key=DECIDED.index, reverse=True)
-    return "; ".join(f"{verdict}: {', '.join(names[verdict])}" for verdict in ordered)
+    return "undecided" if decided or "undecided" in counted else NOT_MEASURED

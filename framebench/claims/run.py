@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from framebench.analysis.results import Results
 from framebench.claims import measure
-from framebench.claims.claim import Claim
+from framebench.claims.claim import Claim, Measurement
 from framebench.claims.ledger import list_names
-from framebench.claims.missing import Missing, find_missing
+from framebench.claims.lines import applies
+from framebench.claims.measures import OfCases, Outdated
 from framebench.claims.plans import GPU
 from framebench.claims.registry import REGISTRY
-from framebench.claims.store import MachineResults
+from framebench.claims.rule import NoNumber
+from framebench.claims.samples import TIME
+from framebench.claims.store import NAMES, MachineResults
 from framebench.cli.measuring import measure_all
 from framebench.cli.shared import BROKEN, open_session, say
 from framebench.devices.plans.planning import planned_for
@@ -22,69 +27,121 @@ from framebench.strategies.strategy import FRAMEWORKS
 from framebench.suite.case import Case
 
 
+@dataclass
+class Missing:
+    """What claims need and a machine lacks. The keys of each dict are meant: each once, in order."""
+
+    once: dict[Case, None] = field(default_factory=dict)  # whose memory or counts are enough
+    timed: dict[Case, None] = field(default_factory=dict)  # compared in time with their baseline
+    pairs: dict[tuple[Case, Case], None] = field(default_factory=dict)  # or with each other
+    probes: dict[str, None] = field(default_factory=dict)
+    plans: dict[Case, None] = field(default_factory=dict)  # to be planned for a GPU
+
+
+def find_missing(claims: Sequence[Claim], machine: MachineResults, size: str) -> Missing:
+    """Return what these claims need and the machine lacks, for the deciding measurements first."""
+    missing = Missing()
+    deciding = [one for claim in claims for one in claim.deciding]
+    informational = [one for claim in claims for one in claim.informational]
+    for measurement in (*deciding, *informational):
+        if applies(measurement, size):
+            add_missing(missing, measurement, machine, size)
+    names = list_names(claims)
+    if names and (machine.other_machine(NAMES) or not machine.looked_up(names)):
+        missing.probes[NAMES] = None
+    in_blocks = set(missing.timed).union(*missing.pairs)
+    missing.once = {case: None for case in missing.once if case not in in_blocks}
+    return missing
+
+
+def add_missing(
+    missing: Missing, measurement: Measurement, machine: MachineResults, size: str
+) -> None:
+    """Add what one measurement lacks."""
+    measure = measurement.measure
+    for case in measure.planned_cases():
+        if machine.plan(case) is None:
+            missing.plans[case] = None
+    if measure.probe:
+        is_foreign = not machine.probe(measure.probe) or machine.other_machine(measure.probe)
+        if is_foreign or isinstance(find_failure(measurement, machine, size), Outdated):
+            missing.probes[measure.probe] = None
+    cases = measure.cases(size)
+    if not isinstance(measure, OfCases) or measure.quantity is not TIME:
+        missing.once |= {case: None for case in cases if not machine.records(case)}
+    elif machine.time_ratio(*cases) is None:  # times are taken in one block, all of them
+        # each block has the scenario's baseline anyway
+        if any(case.strategy == case.stage.baseline for case in cases):
+            missing.timed |= dict.fromkeys(cases)
+        else:
+            missing.pairs[cases[0], cases[1]] = None
+
+
+def find_failure(measurement: Measurement, machine: MachineResults, size: str) -> NoNumber | None:
+    """Return why there is no number, or None if there is one."""
+    try:
+        measurement.measure.effect(machine, size)
+    except NoNumber as reason:
+        return reason
+    return None
+
+
 def measure_missing(
-    claims: tuple[Claim, ...],
-    size: str,
-    informational: bool,
-    with_cases: bool,
-    blocks: int,
-    options: runner.Options,
-    results: Path,
+    claims: tuple[Claim, ...], size: str, blocks: int, options: runner.Options, results: Path
 ) -> list[str]:
-    """Run the probes that these claims lack here, measure cases and plan. Return what failed."""
+    """Run the programs that these claims lack here, measure cases and plan. Return what failed."""
     here = MachineResults(Results(results), provenance.read_machine_name())
-    missing = find_missing(claims, here, size, informational, with_cases)
-    if (
-        all(map(runner.explain_unsupported, missing.cases))
-        and not missing.probes
-        and not missing.plans
-    ):
+    missing = find_missing(claims, here, size)
+    cases = [*missing.once, *missing.timed, *(case for pair in missing.pairs for case in pair)]
+    if all(map(runner.explain_unsupported, cases)) and not missing.probes and not missing.plans:
         say("nothing is missing that this machine can measure")
         return []
     with open_session(
         results, f"claims {' '.join(claim.name for claim in claims)} {size} {blocks} blocks"
     ) as opened:
-        failed = run_probes(missing.probes, size, results)
-        failed += measure_cases(missing, opened, blocks, options, results)
-        return failed + plan_cases(missing.plans, results)
+        failed = run_programs(missing.probes, size, results)
+        failed += measure_cases(missing, cases, opened, blocks, options, results)
+        return failed + plan_cases(list(missing.plans), results)
 
 
-def run_probes(probes: list[str], size: str, results: Path) -> list[str]:
-    """Run one probe after the other and return those that failed; one that fails leaves the others
-    unharmed.
-    """
+def run_programs(probes: Iterable[str], size: str, results: Path) -> list[str]:
+    """Run one program after the other and return those that failed, which leave the others be."""
     failed = []
     for probe in probes:
         try:
             measure.run(probe, list_names(REGISTRY.claims), size, results, say)
         except (RuntimeError, environments.SetupError) as error:
-            say(f"probe {probe} failed: {error}")
+            say(f"program {probe} failed: {error}")
             failed.append(probe)
     return failed
 
 
 def measure_cases(
-    missing: Missing, opened: Session, blocks: int, options: runner.Options, results: Path
+    missing: Missing,
+    cases: Sequence[Case],
+    opened: Session,
+    blocks: int,
+    options: runner.Options,
+    results: Path,
 ) -> list[str]:
     """Measure as `framebench run` does: what is compared in time in so many blocks, the rest once.
 
     Returns the ids of those that failed.
     """
-    frameworks = {case.framework for case in missing.cases if not runner.explain_unsupported(case)}
+    frameworks = {case.framework for case in cases if not runner.explain_unsupported(case)}
     ready = {}
     for name in FRAMEWORKS:
         if name in frameworks:
             ready[name] = environments.ensure(name, say=say)
             environments.warm(ready[name], "standard", say)
-    pairs = []
-    timed = dict.fromkeys(missing.timed)  # each once, in order
-    for pair in missing.pairs:
-        if not any(map(runner.explain_unsupported, pair)):
-            pairs.append(pair)
-            timed |= dict.fromkeys(pair)
+    pairs = [pair for pair in missing.pairs if not any(map(runner.explain_unsupported, pair))]
+    timed = dict.fromkeys((*missing.timed, *(case for pair in pairs for case in pair)))
     failed = []
-    for cases, times, together in ((timed, blocks, pairs), (missing.once, 1, [])):
-        able = [case for case in cases if not runner.explain_unsupported(case)]
+    for several, times, together in ((timed, blocks, pairs), (missing.once, 1, [])):
+        able = [case for case in several if not runner.explain_unsupported(case)]
+        # those of one workload, framework and scenario together, in the order of their claims
+        places = [(case.workload, case.framework, case.scenario) for case in able]
+        able.sort(key=lambda case: places.index((case.workload, case.framework, case.scenario)))
         statuses = measure_all(able, opened, ready, options, results, times, together)
         for case, status in zip(able, statuses, strict=True):
             if status in BROKEN:

@@ -5,26 +5,22 @@
 - Bytes: the largest over steps and processes, as everywhere in this suite. They hardly vary, so the
   interval is from the smallest to the largest value, widened by what equal processes differ by
   under the instrument: nothing for counters and plans.
-- Shares of the step time: the mean over processes with its t interval; one process has none.
 - Counts from the evidence of an effect: exact, from the smallest to the largest.
 """
 
 from __future__ import annotations
 
 import math
-import statistics
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from framebench.analysis.statistics import RESOLUTION, compute_student_quantile
+from framebench.analysis.statistics import RESOLUTION
 from framebench.records.record import Record
-
-POOL_BLOCK = 2**20  # bytes: Jittor's pool takes and gives back no less
 
 
 @dataclass(frozen=True)
 class Estimate:
-    """A number and its 95 % interval, infinite where it has none."""
+    """A number and its 95 % interval."""
 
     value: float
     low: float
@@ -41,7 +37,6 @@ class Quantity:
 
     name: str
     estimate: Callable[[Sequence[Record]], Estimate | None]
-    needs_blocks: bool = False  # one process gives it no interval
 
 
 def estimate_bytes(values: Sequence[float], instrument: str) -> Estimate:
@@ -51,16 +46,6 @@ def estimate_bytes(values: Sequence[float], instrument: str) -> Estimate:
     return Estimate(
         high, low - share * abs(low) - size, high + share * abs(high) + size, instrument
     )
-
-
-def estimate_mean(values: Sequence[float]) -> Estimate:
-    """Return the mean over processes, with Student's interval."""
-    mean = statistics.fmean(values)
-    if len(values) < 2:
-        return Estimate(mean, -math.inf, math.inf)
-    error = statistics.stdev(values) / math.sqrt(len(values))
-    half = compute_student_quantile(len(values) - 1) * error
-    return Estimate(mean, mean - half, mean + half)
 
 
 def make_peak(name: str, instrument: str = "", without_live: bool = False) -> Quantity:
@@ -83,6 +68,34 @@ def make_peak(name: str, instrument: str = "", without_live: bool = False) -> Qu
     return Quantity(name, estimate)
 
 
+def make_count(name: str, read: Callable[[Record], float | None]) -> Quantity:
+    """Return a counted number, by a function that reads it from a record."""
+
+    def estimate(records: Sequence[Record]) -> Estimate | None:
+        counts = []
+        for record in records:
+            count = read(record)
+            if count is not None:
+                counts.append(float(count))
+        return Estimate(counts[-1], min(counts), max(counts)) if counts else None
+
+    return Quantity(name, estimate)
+
+
+def make_evidence(name: str) -> Quantity:
+    """Return a count from the proof of the effect."""
+    return make_count(name.replace("_", " "), lambda record: read_evidence(record, name))
+
+
+def make_held(name: str, part: str) -> Quantity:
+    """Return the bytes of a part that the fullest of several ranks holds between two steps."""
+
+    def read(record: Record) -> int | None:
+        return max((rank.held.get(part, 0) for rank in record.ranks), default=None)
+
+    return make_count(name, read)
+
+
 def estimate_unused(records: Sequence[Record]) -> Estimate | None:
     """Return the largest share of a GPU's reserved bytes that no tensor uses at a step's peak."""
     shares = []
@@ -94,84 +107,13 @@ def estimate_unused(records: Sequence[Record]) -> Estimate | None:
     return Estimate(max(shares), min(shares), max(shares)) if shares else None
 
 
-def make_share(purpose: str) -> Quantity:
-    """Return a share of the step time."""
-
-    def estimate(records: Sequence[Record]) -> Estimate | None:
-        shares = [
-            record.shares[purpose]
-            for record in records
-            if record.step_s and purpose in record.shares
-        ]
-        return estimate_mean(shares) if shares else None
-
-    return Quantity(f"share of the step time: {purpose}", estimate, needs_blocks=True)
-
-
-def make_count(name: str, read: Callable[[Record], float | None]) -> Quantity:
-    """Return a counted number, by a function that reads it from a record."""
-
-    def estimate(records: Sequence[Record]) -> Estimate | None:
-        counts = []
-        for record in records:
-            value = read(record)
-            if isinstance(value, int | float) and math.isfinite(value):
-                counts.append(float(value))
-        return Estimate(counts[-1], min(counts), max(counts)) if counts else None
-
-    return Quantity(name, estimate)
-
-
 def read_evidence(record: Record, name: str) -> float | None:
     """Return a number of the effect's evidence.
 
     What a file has in its place that is no number does not count.
     """
-    value = record.effect.evidence.get(name) if record.effect else None
-    return float(value) if isinstance(value, int | float) and math.isfinite(value) else None
-
-
-def make_evidence(name: str) -> Quantity:
-    """Return a count from the proof of the effect."""
-    return make_count(name.replace("_", " "), lambda record: read_evidence(record, name))
-
-
-def make_observed(name: str) -> Quantity:
-    """Return a value that verification looked at, such as grad_norm."""
-    return make_count(
-        name, lambda record: record.verification.observed.get(name) if record.verification else None
-    )
-
-
-def make_held(name: str, part: str = "") -> Quantity:
-    """Return the bytes that the fullest of several ranks holds between two steps.
-
-    They are those of a part, or all.
-    """
-
-    def read(record: Record) -> int | None:
-        held = [
-            rank.held.get(part, 0) if part else sum(rank.held.values()) for rank in record.ranks
-        ]
-        return max(held, default=None)
-
-    return make_count(name, read)
-
-
-def estimate_fragmentation(records: Sequence[Record]) -> Estimate | None:
-    """Return the part of the pool that a step did not use at its peak.
-
-    The pool is as the timed steps have left it. The pool grows by whole blocks, so a block more or
-    less says nothing.
-    """
-    values, lows, highs = [], [], []
-    for record in records:
-        pool, used = read_evidence(record, "pool_bytes"), read_evidence(record, "pool_peak_bytes")
-        if pool and used:
-            values.append(1 - used / pool)
-            lows.append(1 - used / max(pool - POOL_BLOCK, used))
-            highs.append(1 - used / (pool + POOL_BLOCK))
-    return Estimate(max(values), min(lows), max(highs)) if values else None
+    count = record.effect.evidence.get(name) if record.effect else None
+    return float(count) if isinstance(count, int | float) and math.isfinite(count) else None
 
 
 def read_parameters(record: Record) -> float | None:
@@ -203,7 +145,7 @@ def read_refused(record: Record) -> int | None:
 PEAK = make_peak("peak")
 RESERVED = make_peak("peak reserved", "allocator.reserved")
 ADDED = make_peak("peak less what is alive between steps", without_live=True)
-TIME = Quantity("step time", lambda records: None, needs_blocks=True)  # compared in blocks alone
+TIME = Quantity("step time", lambda records: None)  # compared in blocks alone
 QUANTITIES = {
     "peak": PEAK,
     "plan": make_peak("peak by the compiler's plan", "compiler.plan"),
@@ -216,11 +158,7 @@ QUANTITIES = {
     "parameters": make_count("parameters over those of the plain model", read_parameters),
     "half precision": make_count("variables in half precision", read_half_precision),
     "refused": make_count("allocations above the cap that are refused", read_refused),
-    "fragmentation": Quantity(
-        "share of the kept pool that a step does not use", estimate_fragmentation
-    ),
     "unused": Quantity("share of what is reserved that no tensor uses", estimate_unused),
-    "held by the fullest rank": make_held("bytes that the fullest rank holds"),
     "parameters of the fullest rank": make_held(
         "bytes of parameters in the fullest rank", "parameters"
     ),
@@ -228,14 +166,12 @@ QUANTITIES = {
         "bytes of states in the fullest rank", "optimizer states"
     ),
 }
-MADE = {"evidence": make_evidence, "share": make_share, "observed": make_observed}
 
 
 def find_quantity(name: str) -> Quantity:
-    """Return a quantity by name.
+    """Return a quantity by name, of `QUANTITIES` or such as `evidence: kernels`.
 
-    It is one of `QUANTITIES`, or such as `evidence: kernels`, `share: wait`, `observed: grad_norm`.
     Raises KeyError.
     """
-    kind, _, rest = name.partition(": ")
-    return MADE[kind](rest) if rest else QUANTITIES[name]
+    kind, _, evidence = name.partition(": ")
+    return make_evidence(evidence) if kind == "evidence" else QUANTITIES[name]

@@ -21,6 +21,7 @@ from framebench.claims.claim import Claim
 
 SYNONYMS = Path(__file__).parent / "synonyms.toml"
 MOST = 12  # claims that a query finds
+LEAST = 1e-9  # below it nothing is shared
 NEAR = 0.55  # of the best claim's score: what is below is not shown
 CIRCUMSTANCES = 0.5  # weight of a term that is not in the statement itself
 NAMED_WEIGHT = 0.2  # of a word that stands for a concept
@@ -127,42 +128,32 @@ class Index:
 
     def __init__(self, claims: Sequence[Claim]) -> None:
         self.claims = claims
-        self.stated = {claim.name: find_terms(describe_statement(claim)) for claim in claims}
-        self.circumstances = {
-            claim.name: find_terms(describe_circumstances(claim)) for claim in claims
-        }
-        self.counts = Counter(
-            term
-            for claim in claims
-            for term in self.stated[claim.name].keys() | self.circumstances[claim.name].keys()
-        )
+        self.terms: dict[str, dict[str, float]] = {}  # by claim, with how much each counts
+        self.counts: Counter[str] = Counter()
+        for claim in claims:
+            circumstances = dict.fromkeys(find_terms(describe_circumstances(claim)), CIRCUMSTANCES)
+            self.terms[claim.name] = circumstances | dict.fromkeys(find_terms(state(claim)), 1.0)
+            self.counts.update(self.terms[claim.name].keys())
 
     def rank(self, query: str) -> list[Claim]:
         """Return the claims that a query finds, the best first; none if it shares no term."""
         terms = find_terms(query)
         scores = {claim.name: self.score(terms, claim) for claim in self.claims}
-        best = max(scores.values(), default=0.0)
-        if best == 0:
-            return []
-        near = [claim for claim in self.claims if scores[claim.name] >= NEAR * best]
+        best = max(scores.values())
+        near = [claim for claim in self.claims if scores[claim.name] >= max(NEAR * best, LEAST)]
         near.sort(key=lambda claim: scores[claim.name], reverse=True)  # equal ones keep their order
         return near[:MOST]
 
     def score(self, terms: dict[str, float], claim: Claim) -> float:
-        """Return how much of a query's terms a claim has."""
+        """Return how much of a query's terms a claim has: the rarer a term, the more it counts."""
         score = 0.0
-        for term, weight in terms.items():
-            if term in self.stated[claim.name]:
-                score += weight * self.weigh(term)
-            elif term in self.circumstances[claim.name]:
-                score += CIRCUMSTANCES * weight * self.weigh(term)
+        for term in terms.keys() & self.terms[claim.name].keys():
+            rarity = math.log((1 + len(self.claims)) / self.counts[term])
+            if term[0].isdigit():
+                rarity *= NUMBER_WEIGHT
+            score += terms[term] * rarity * self.terms[claim.name][term]
         has_size = any(one.target.claimed is not None for one in claim.deciding)
         return score * (SIZED_BONUS if has_size else 1.0)
-
-    def weigh(self, term: str) -> float:
-        """Return the weight of a term: the rarer, the more."""
-        weight = math.log((1 + len(self.claims)) / self.counts[term])
-        return weight * (NUMBER_WEIGHT if term[0].isdigit() else 1.0)
 
     def find_unknown(self, query: str) -> list[str]:
         """Return the words of a query that no claim has, and no synonym of them."""
@@ -171,7 +162,7 @@ class Index:
         return [word for word in words if word not in known and stem(word) not in known]
 
 
-def describe_statement(claim: Claim) -> str:
+def state(claim: Claim) -> str:
     """Return a claim's sentence, and that it is about speed if it shows times.
 
     Who asks whether checkpointing is slower asks for the row with its times.

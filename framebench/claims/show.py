@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
@@ -10,11 +9,12 @@ from textwrap import shorten
 
 from framebench.analysis.rendering import DETAIL, ESSENTIAL, Table, TableColumn
 from framebench.analysis.results import Results
-from framebench.claims.answers import describe_for_device
-from framebench.claims.entries import Entry, Line, with_numbers
-from framebench.claims.ledger import ledger
-from framebench.claims.rule import DECIDED, MEASURED, NOT_MEASURED, UNMET
+from framebench.claims.devices import describe_for_device
+from framebench.claims.ledger import Entry, ledger
+from framebench.claims.lines import Line
+from framebench.claims.rule import MEASURED, NOT_MEASURED
 from framebench.claims.store import device_of
+from framebench.claims.wording import with_numbers
 from framebench.records import store
 from framebench.suite.case import FULL_SIZE, Case
 
@@ -40,7 +40,6 @@ CAPTION = (
     "for an H100 at full size, with the published error. Brackets behind an advice count the "
     "comparisons that it rests on. Rule: docs/claims.md."
 )
-STEP_TIME = re.compile(r"\w+/\w+ time")  # a measurement: the step time of a workload in a framework
 
 
 def is_report(entry: Entry) -> bool:
@@ -60,21 +59,26 @@ def split_by_source(entries: Sequence[Entry]) -> list[list[Entry]]:
     return [part for part in (claims, reports) if part]
 
 
-def make_table(entries: Sequence[Entry], title: str = "") -> Table:
+def make_table(entries: Sequence[Entry]) -> Table:
     """Return a table with one row for each claim; remarks below."""
     rows = []
-    notes = []
     for entry in entries:
-        rows.append(make_row(entry))
-        if entry.remark:
-            notes.append(f"{entry.name}: {entry.remark}")
+        measured, place = entry.measured, describe_cases(entry)
+        if place and entry.value is not None:
+            measured += f"; {place}"
+        verdict = entry.judged
+        if entry.verdict == NOT_MEASURED and entry.command:
+            verdict += f": {entry.command}"
+        says = f"{entry.says} ({entry.place})" if entry.place else entry.says
+        claimed = f"{entry.claimed} ({entry.metric})"
+        rows.append((entry.name, says, claimed, measured, verdict, entry.recommendation))
     return Table.of_text(
-        title or title_of(entries),
+        title_of(entries),
         f"{CAPTION} {describe_machines(entries)}",
         HEAD,
         rows,
         left=len(HEAD),
-        notes=tuple(notes),
+        notes=tuple(f"{entry.name}: {entry.remark}" for entry in entries if entry.remark),
         machine=entries[0].machine,
     )
 
@@ -83,34 +87,32 @@ def describe_machines(entries: Sequence[Entry]) -> str:
     """Return which machines and which protocol a table is of, and how often each verdict is."""
     gpus = set()
     for entry in entries:
-        for line in entry.lines:
-            if line.decides and line.on_other_gpu:
-                gpus.add(line.other_machine)
+        gpus |= {line.other_machine for line in entry.lines if line.counts and line.on_other_gpu}
     machines = [entries[0].machine, *sorted(gpus)]
     counts = Counter(entry.verdict for entry in entries)
     verdicts = [f"{count} {verdict}" for verdict, count in counts.most_common()]
-    text = f"Machine {', at full size '.join(machines)}: {', '.join(verdicts)}."
-    for entry in entries:
-        if entry.value is not None:
-            return f"{text} Measured under protocol {entry.protocol}."
-    return text
-
-
-def make_row(entry: Entry) -> tuple[str, ...]:
-    """Return the cells of a claim."""
-    measured, verdict, place = entry.measured, entry.judged, describe_cases(entry)
-    if place and entry.value is not None:
-        measured += f"; {place}"
-    if entry.verdict == NOT_MEASURED and entry.command:
-        verdict += f": {entry.command}"
     return (
-        entry.name,
-        f"{entry.says} ({entry.place})" if entry.place else entry.says,
-        f"{entry.claimed} ({entry.metric})",
-        measured,
-        verdict,
-        entry.recommendation,
+        f"Machine {', at full size '.join(machines)}: {', '.join(verdicts)}. "
+        f"Measured under protocol {entries[0].protocol}."
     )
+
+
+def describe_cases(entry: Entry) -> str:
+    """Return which cases decided: `jittor: resnet50 b8, b16/cpu; torch: unet3d b4/full planned`."""
+    batches: dict[tuple[str, ...], dict[int, None]] = {}
+    for line in with_numbers(entry.lines):
+        place = f" on {line.other_machine}" if line.on_other_gpu else ""
+        if line.planned:
+            place = " planned"
+        for name in line.cases:
+            case = Case.from_id(name)
+            key = (case.framework, case.workload, f"/{case.size}{place}")
+            batches.setdefault(key, {})[case.batch] = None
+    texts: dict[str, list[str]] = {}
+    for (framework, workload, place), several in sorted(batches.items()):
+        listed = ", ".join(f"b{batch}" for batch in sorted(several))
+        texts.setdefault(framework, []).append(f"{workload} {listed}{place}")
+    return "; ".join(f"{framework}: {', '.join(several)}" for framework, several in texts.items())
 
 
 def make_list(entries: Sequence[Entry]) -> Table:
@@ -118,7 +120,7 @@ def make_list(entries: Sequence[Entry]) -> Table:
     rows = []
     for entry in entries:
         says = shorten(entry.says, SAYS, placeholder=" ...")
-        rows.append((entry.name, says, f"{entry.measured}{describe_times(entry)}", entry.judged))
+        rows.append((entry.name, says, entry.measured, entry.judged))
     caption = (
         "Measured is the median of the comparisons that decide, or the lowest and the highest "
         "where they disagree (mixed). One claim with its comparisons and what to do: "
@@ -134,59 +136,23 @@ def make_list(entries: Sequence[Entry]) -> Table:
     )
 
 
-def describe_times(entry: Entry) -> str:
-    """Return the lowest and the highest change of informational step times on a CPU.
-
-    What compares something else as well, such as a scan with an unrolled step, is left out.
-    """
-    changes = []
-    for line in entry.lines:
-        if line.decides or line.device != "cpu" or not STEP_TIME.fullmatch(line.measurement):
-            continue
-        if line.value is not None and line.is_bounded:
-            changes.append(100 * (line.value - 1))
-    if not changes:
-        return ""
-    ends = dict.fromkeys((f"{min(changes):+.1f}", f"{max(changes):+.1f}"))  # one if they are equal
-    return f"; its time on a CPU: {' to '.join(ends)} %"
-
-
-def describe_cases(entry: Entry) -> str:
-    """Return which cases decided: `resnet50 b8, b16/cpu, unet3d b4/full planned`."""
-    batches: dict[tuple[str, str, str], set[int]] = {}
-    for line in with_numbers(entry.lines):
-        place = ""
-        if line.planned:
-            place = " planned"
-        elif line.on_other_gpu:
-            place = f" on {line.other_machine}"
-        for name in line.cases:
-            case = Case.from_id(name)
-            batches.setdefault((case.workload, case.size, place), set()).add(case.batch)
-    texts = []
-    for (workload, size, place), several in sorted(batches.items()):
-        listed = ", ".join(f"b{batch}" for batch in sorted(several))
-        texts.append(f"{workload} {listed}/{size}{place}")
-    return ", ".join(texts)
-
-
 def make_answer(entry: Entry, device: str = "") -> Table:
     """Return the verdict, for a device if one is named, and at most six lines of measurements."""
+    answer = f"{capitalize(entry.judged)}. Measured: {entry.measured}."
     if device:
         answer = describe_for_device(entry, device)
-    else:
-        verdict = capitalize(entry.judged)
-        answer = f"{verdict}. Measured: {entry.measured}{describe_times(entry)}."
     place = f" {capitalize(entry.place)}." if entry.place else ""
     lines = [line for line in entry.lines if line.value is not None]
     lines.sort(key=lambda line: (not line.counts, not line.set_aside, line.device == "cpu"))
     rows = [make_line_row(line)[:-1] for line in lines[:FEW_LINES]]
+    hidden = len(entry.lines) - len(rows)
+    more = f"{hidden} more {'line' if hidden == 1 else 'lines'} and the remarks"
     return Table.of_text(
         f"{answer}\n"
         f"{entry.name}: {entry.says}\n"
         f"Claimed: {entry.claimed} ({entry.metric}).{place}\n"
         f"What to do: {entry.recommendation}",
-        f"{count_hidden(len(entry.lines) - len(rows))}: framebench claims '{entry.name}' --all.",
+        f"{more if hidden else 'Remarks'}: framebench claims '{entry.name}' --all.",
         HEAD_OF_LINES[:-1],
         rows,
         machine=entry.machine,
@@ -198,20 +164,13 @@ def capitalize(text: str) -> str:
     return f"{text[0].upper()}{text[1:]}"
 
 
-def count_hidden(lines: int) -> str:
-    """Return what an answer leaves out: `2 more lines and the remarks`."""
-    if lines == 0:
-        return "Remarks"
-    return f"{lines} more {'line' if lines == 1 else 'lines'} and the remarks"
-
-
 def make_detail(entry: Entry) -> Table:
     """Return the answer, and one claim's measurements, the deciding ones first."""
     transfers = "yes" if entry.transfers_to_gpu else "no"
     deciding_first = sorted(entry.lines, key=lambda line: not line.decides)
     return Table.of_text(
         f"{entry.name}: {entry.says}\n"
-        f"Verdict: {entry.judged}. Measured: {entry.measured}{describe_times(entry)}; "
+        f"Verdict: {entry.judged}. Measured: {entry.measured}; "
         f"claimed: {entry.claimed} ({entry.metric}).\n"
         f"What to do: {entry.recommendation}",
         f"Does what a CPU shows hold on a GPU? {transfers}: {entry.why}. {' '.join(entry.reasons)}",
@@ -228,86 +187,39 @@ def make_line_row(line: Line) -> tuple[str, ...]:
     An informational one is of another quantity, or another case, than the claim's: its number has
     no verdict on the claim.
     """
+    use = "no: also shown"
+    if line.set_aside:
+        use = "no: a GPU's does"
+    elif line.decides:
+        use = "yes" if line.counts else "no"
     is_judged = line.decides or line.set_aside or line.verdict not in MEASURED
-    verdict = line.verdict if is_judged else "-"
-    return line.name, describe_use(line), line.number, verdict, describe_records(line)
-
-
-def describe_use(line: Line) -> str:
-    """Return whether a measurement is used for the verdict."""
-    if line.counts:
-        return "yes"
-    if line.decides:
-        return "no"
-    return "no: a GPU's does" if line.set_aside else "no: also shown"
-
-
-def describe_records(line: Line) -> str:
-    """Return how many records a measurement has, and of which releases or probes they are."""
-    if not line.records:
-        return "-"
-    places = sorted({name_origin(name) for name in line.records})
-    return f"{len(line.records)}: {', '.join(places)}"
+    records = "-"
+    if line.records:
+        origins = sorted({name_origin(record) for record in line.records})
+        records = f"{len(line.records)}: {', '.join(origins)}"
+    return line.name, use, line.number, line.verdict if is_judged else "-", records
 
 
 def name_origin(record: str) -> str:
-    """Return the release that a record is of, or the probe, or the file of a prediction.
+    """Return the release that a record is of, or the program, or the file of a prediction.
 
     A record is such as `records/xeon-2core/torch-2.13.0.jsonl:17`.
     """
-    origin = Path(record).parts[2]
+    origin = Path(record).parts[-1] if record.count("/") < 2 else Path(record).parts[2]
     release, has_line, _ = origin.partition(f"{store.SUFFIX}:")
     return release if has_line else origin
 
 
 def make_tables(results: Results) -> list[Table]:
-    """Return what documents may show.
-
-    The ledger of each machine that has records, the first one's with what GPUs have measured; of
-    what that leaves open, what another has measured itself; and the measurements on a GPU.
-    """
-    machines = results.machines
-    ledgers = {machine: ledger(results, machine) for machine in machines}
+    """Return what documents may show: the ledger of each machine, and what GPUs have measured."""
     tables = []
-    for entries in ledgers.values():
+    for machine in results.machines:
+        entries = ledger(results, machine)
         tables += [make_table(part) for part in split_by_source(entries)]
-    for machine in machines[1:]:
-        tables += make_added_tables(ledgers[machines[0]], ledgers[machine])
-    for machine in machines:
-        if has_gpu(results, machine):
+        records = results.get_records(machine)
+        if any(one.status == "ok" and device_of(one.provenance) == "gpu" for one in records):
             tables.append(make_gpu_table(ledger(results, machine, FULL_SIZE)))
     return tables
-
-
-def make_added_tables(published: Sequence[Entry], others: Sequence[Entry]) -> list[Table]:
-    """Return tables of what another machine has measured and the published one leaves open."""
-    by_name = {entry.name: entry for entry in published}
-    added = [entry for entry in others if adds_to(by_name[entry.name], entry)]
-    tables = []
-    for part in split_by_source(added):
-        title = f"{title_of(part)}, measured elsewhere than on {published[0].machine}"
-        tables.append(make_table(part, title))
-    return tables
-
-
-def has_gpu(results: Results, machine: str) -> bool:
-    """Return whether a machine has measured anything on a GPU."""
-    for record in results.get_records(machine):
-        if record.status == "ok" and device_of(record.provenance) == "gpu":
-            return True
-    return False
-
-
-def adds_to(published: Entry, entry: Entry) -> bool:
-    """Return whether a machine has measured what the published row leaves open."""
-    if published.verdict not in (NOT_MEASURED, UNMET, "undecided"):
-        return False
-    known = {line.id for line in published.lines if line.counts and line.verdict in DECIDED}
-    for line in entry.lines:
-        is_own = line.counts and not line.planned and not line.other_machine
-        if is_own and line.verdict in DECIDED and line.id not in known:
-            return True
-    return False
 
 
 def make_gpu_table(entries: Sequence[Entry]) -> Table:
@@ -320,9 +232,10 @@ def make_gpu_table(entries: Sequence[Entry]) -> Table:
     head = ("claim", "says", *HEAD_OF_LINES)
     return Table.of_text(
         "Claims on a GPU, comparison by comparison",
-        "At full size; the table of claims has their verdicts together. A block is one draw: of "
-        "fewer than three there is no interval, and the comparison stays undecided. Added and "
-        "saved bytes are of allocated ones. Rule: docs/claims.md.",
+        "At full size; the table of claims has their verdicts together. A record is one process. "
+        "Of seconds a block, in which both cases take turns, is one draw: of fewer than three "
+        "blocks there is no interval, and the comparison stays undecided. Added and saved bytes "
+        "are of allocated ones. Rule: docs/claims.md.",
         head,
         rows,
         left=len(head),

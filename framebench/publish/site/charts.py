@@ -17,7 +17,7 @@ from framebench.analysis.answers import select_comparable
 from framebench.analysis.figures.page import COLOURS, MARKERS
 from framebench.analysis.rendering import MIB
 from framebench.analysis.tables import format_time_ratios
-from framebench.claims.entries import Line
+from framebench.claims.lines import Line
 from framebench.claims.plans import GPU
 from framebench.publish.site.front import find_family
 from framebench.publish.site.links import get_case_link

@@ -7,8 +7,9 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from framebench.analysis.rendering import Table
-from framebench.claims.entries import Entry, Line, format_number
-from framebench.claims.ledger import ledger
+from framebench.claims.ledger import Entry, ledger
+from framebench.claims.lines import Line
+from framebench.claims.numbers import format_number
 from framebench.claims.show import CAPTION, is_report, make_detail
 from framebench.publish.site import charts
 from framebench.publish.site.html_tables import make_table

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from framebench.claims.entries import Line
+from framebench.claims.lines import Line
 from framebench.publish.site.links import get_case_link
 from tests.fake_records import frame, in_blocks
 from tests.pages import made

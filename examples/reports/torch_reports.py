@@ -1,6 +1,6 @@
-"""What users reported about PyTorch, small enough for a CPU.
+"""What users reported about PyTorch, small enough for a CPU: `python torch_reports.py NUMBER`.
 
-Each function of `REPORTS` returns the numbers that decide.
+The last line that it prints has the numbers that decide, which the function of `REPORTS` returns.
 
 The programs are ours; the issues are https://github.com/pytorch/pytorch/issues/NUMBER, and what
 they report stands in `framebench/claims/sources/r.toml`.
@@ -9,6 +9,8 @@ they report stands in `framebench/claims/sources/r.toml`.
 from __future__ import annotations
 
 import gc
+import json
+import sys
 import tracemalloc
 from collections.abc import Callable
 from typing import Any
@@ -289,3 +291,6 @@ REPORTS: dict[str, Callable[[], Numbers]] = {
     "190758": recompute_dropout,
     "193193": traverse_twice,
 }
+
+if __name__ == "__main__":
+    print(json.dumps(REPORTS[sys.argv[1]]()))

@@ -1,6 +1,6 @@
-"""What users reported about JAX, small enough for a CPU.
+"""What users reported about JAX, small enough for a CPU: `python jax_reports.py NUMBER`.
 
-Each function of `REPORTS` returns the numbers that decide.
+The last line that it prints has the numbers that decide, which the function of `REPORTS` returns.
 
 The programs are ours; the issues are https://github.com/jax-ml/jax/issues/NUMBER, and what they
 report stands in `framebench/claims/sources/r.toml`.
@@ -9,6 +9,8 @@ report stands in `framebench/claims/sources/r.toml`.
 from __future__ import annotations
 
 import gc
+import json
+import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -162,3 +164,6 @@ REPORTS: dict[str, Callable[[], Numbers]] = {
     "19822": checkpoint_network,
     "27748": checkpoint_scans,
 }
+
+if __name__ == "__main__":
+    print(json.dumps(REPORTS[sys.argv[1]]()))

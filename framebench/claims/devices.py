@@ -1,0 +1,87 @@
+"""The answer for the reader's device: measured on it, planned for it, or not known."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from framebench.claims.ledger import Entry
+from framebench.claims.lines import Line
+from framebench.claims.plans import GPU
+from framebench.claims.rule import DISAGREE, NOT_MEASURED, UNMET, summarize
+from framebench.claims.wording import describe_numbers, group
+from framebench.devices.catalog import BY_NAME
+
+CPU = "cpu"
+ON_EVERY_DEVICE = ("no such API", "listing does not run", "by definition")
+
+
+class UnknownDevice(ValueError):
+    """A text that no device's name begins with; the message lists those there are."""
+
+
+def find_device(text: str) -> str:
+    """Return the name of a device, or the beginning of several: `a100-80gb`, `a100`.
+
+    Raises UnknownDevice.
+    """
+    name = text.lower()
+    if name == CPU or any(one.startswith(name) for one in BY_NAME):
+        return name
+    raise UnknownDevice(f"no device {text!r}; devices: {CPU}, {', '.join(BY_NAME)}")
+
+
+def describe_for_device(entry: Entry, device: str) -> str:
+    """Return the verdict for a device in a sentence, and what others say in its place.
+
+    It says whether that was measured on the device, was planned for it, or is not known.
+    """
+    if entry.verdict in ON_EVERY_DEVICE:
+        return f"On every device: {entry.judged}."
+    used = []
+    for line in entry.lines:
+        is_used = line.decides or line.set_aside
+        if is_used and line.verdict != UNMET and line.value is not None:
+            used.append(replace(line, decides=True))
+    # what was measured on a GPU comes first, then plans, then a CPU
+    used.sort(key=lambda line: (line.device == CPU, line.planned))
+    groups = group(used, name_origin)
+    for lines in groups:
+        if is_of_device(lines[0], device):
+            return describe(lines)
+    if not groups:
+        unknown = entry.judged if entry.verdict in (UNMET, NOT_MEASURED) else "no measurement"
+        return f"On {device}: not known: {unknown}."
+    if entry.transfers_to_gpu:
+        return (
+            f"On {device}: {entry.judged}, {entry.measured} (not measured there, but it holds on "
+            f"every device: {entry.why})."
+        )
+    return f"On {device}: not known. {' '.join(map(describe, groups))}"
+
+
+def name_origin(line: Line) -> str:
+    """Return `Measured on nvidia-h200`, `Planned for h100-80gb` or `On a CPU`."""
+    if line.planned:
+        return f"Planned for {GPU}"
+    if line.device == CPU:
+        return "On a CPU"
+    return f"Measured on {line.other_machine or 'this GPU'}"
+
+
+def is_of_device(line: Line, device: str) -> bool:
+    """Return whether a number is from a device, or from the same chip with other memory."""
+    if device == CPU or line.device == CPU:
+        return device == line.device
+    chip = device.partition("-")[0]
+    measured_on = GPU if line.planned else line.other_machine  # empty of the row's own GPU
+    return any(word.startswith(chip) for word in measured_on.lower().split("-"))
+
+
+def describe(lines: Sequence[Line]) -> str:
+    """Return `Measured on nvidia-h200: confirmed, -38.9 % (-40.1 to -37.6).`"""
+    verdict = summarize([line.verdict for line in lines])
+    text = f"{name_origin(lines[0])}: {verdict}"
+    if verdict in DISAGREE:
+        text += f" ({' and '.join(dict.fromkeys(line.verdict for line in lines))})"
+    return f"{text}, {describe_numbers(verdict, lines)}."

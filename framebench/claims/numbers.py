@@ -1,0 +1,50 @@
+"""How the numbers of claims are printed: `-38.2 % (-38.9 to -37.5)`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+UNITS = {"points": " points", "change": " %", "share": " %", "error": " %"}
+
+
+def format_number(value: float, form: str) -> str:
+    """Return a number in the form of its measure: `-38.2 %`."""
+    return f"{format_value(value, form)}{UNITS.get(form, '')}"
+
+
+def format_value(value: float, form: str) -> str:
+    """Return a number without its unit: `-38.2` of 0.618, as a change in per cent."""
+    if form == "count":
+        return f"{value:,.0f}"
+    if form == "number":
+        return f"{value:,.{0 if abs(value) >= 1000 else 2}f}"
+    if form == "change":
+        return f"{100 * (value - 1):+,.1f}"
+    digits = 3 if form == "error" and abs(value) < 0.001 else 1
+    return f"{100 * value:,.{digits}f}"
+
+
+def format_effect(value: float | None, low: float | None, high: float | None, form: str) -> str:
+    """Return a number with its interval.
+
+    `-` without a value. What prints as one number has no brackets.
+    """
+    if value is None:
+        return "-"
+    text = format_number(value, form)
+    if low is None or high is None:
+        return f"{text} (one draw: no interval)"
+    ends = [format_value(end, form) for end in (low, high)]
+    if set(ends) == {format_value(value, form)}:
+        return text
+    return f"{text} ({ends[0]} to {ends[1]})"
+
+
+def format_range(values: Iterable[float], form: str) -> str:
+    """Return the first and the last of some numbers with the unit once: `-38.2 to +4.0 %`.
+
+    They are in the order that is meant. What prints as one number is one.
+    """
+    ordered = list(values)
+    ends = dict.fromkeys(format_value(value, form) for value in (ordered[0], ordered[-1]))
+    return f"{' to '.join(ends)}{UNITS.get(form, '')}"
