@@ -414,7 +414,7 @@ def average(values: Sequence[float]) -> Effect:
 
 
 def choose_peak(measure: Measure, device: str) -> Measure:
-    """Return the measure by which a peak is judged: on a GPU by what is reserved, which must fit."""
+    """Return the measure by which a peak is judged: a GPU's by what is reserved."""
     if device == "cpu" or not is_ratio(measure) or measure.quantity is not PEAK:
         return measure
     return OfCases(measure.kind, RESERVED, measure.refs)

@@ -81,20 +81,15 @@ class Registry:
 
     def describe_unknown(self, query: str) -> str:
         """Return what the claims are, for a query that finds none."""
-        first, _, part = query.partition(" ")
-        parts = [claim.part for claim in self.claims if claim.id == first and claim.part]
-        if parts:
-            return f"claim {first} has no part {part.lower()!r}; its parts: {', '.join(parts)}"
-        if first in self.names:
-            return f"claim {first} has no parts; type framebench claims {first}"
         ranges = []
         for _, several in groupby(self.claims, key=lambda claim: claim.source):
             ids = [claim.id for claim in several]
             ranges.append(f"{ids[0]} to {ids[-1]}")
-        return (
-            f"no claim {query}, and none with these words; claims: {', '.join(ranges)}; "
-            "framebench claims lists them all"
-        )
+        hint = "framebench claims lists them all"
+        first = query.partition(" ")[0]
+        if first in self.names:
+            hint = f"framebench claims {first} shows its parts"
+        return f"no claim {query}, and none with these words; claims: {', '.join(ranges)}; {hint}"
 
 
 REGISTRY = Registry(read_claims())

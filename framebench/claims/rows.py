@@ -133,21 +133,21 @@ def read_claim(fields: dict[str, Any], places: dict[str, Place]) -> Claim:
     """Return the claim that a `[[claim]]` describes."""
     made = dict(fields)
     expect = made.pop("expect", None)  # of all measurements that do not say otherwise
-    about = ABOUT.get(fields["id"][0], FRAMEWORKS)
-    deciding: list[Measurement] = []
-    informational: list[Measurement] = []
-    for row in fields.get("deciding", ()):
-        for measurement in make_measurements(**{"expect": expect, **row}):
-            frameworks = {ref.framework for ref in measurement.measure.refs}
-            (deciding if frameworks <= set(about) else informational).append(measurement)
-    for row in fields.get("informational", ()):
-        informational += make_measurements(**{"expect": expect, **row})
+    about = set(ABOUT.get(fields["id"][0], FRAMEWORKS))
+    measurements: dict[str, list[Measurement]] = {"deciding": [], "informational": []}
+    for kind in ("deciding", "informational"):
+        for row in fields.get(kind, ()):
+            for measurement in make_measurements(**{"expect": expect, **row}):
+                frameworks = {ref.framework for ref in measurement.measure.refs}
+                is_about = kind == "deciding" and frameworks <= about
+                measurements["deciding" if is_about else "informational"].append(measurement)
+    made["deciding"] = tuple(measurements["deciding"])
+    made["informational"] = tuple(measurements["informational"])
     made["advice"] = tuple(Advice(**one) for one in fields.get("advice", ()))
     made["needs"] = Needs(**fields.get("needs", {}))
     made["absent"] = tuple(fields.get("absent", ()))
-    made["deciding"], made["informational"] = tuple(deciding), tuple(informational)
-    claim = Claim(**made)
-    return Claim(**made, place=places.get(claim.name))
+    name = f"{fields['id']} {fields.get('part', '')}".strip()
+    return Claim(**made, place=places.get(name))
 
 
 def make_measurements(**fields: Any) -> tuple[Measurement, ...]:
@@ -213,6 +213,10 @@ def read_program(row: Row, read: Read) -> tuple[str, OfProgram]:
         form: Form = "count"
     else:
         framework = row.report.partition("-")[0]
-        name, probe, file = f"{framework} {row.name}", f"report-{row.report}", "the report's program"
+        name, probe, file = (
+            f"{framework} {row.name}",
+            f"report-{row.report}",
+            "the report's program",
+        )
         form = "change"
     return name, OfProgram(read, probe, row.of, row.exact, row.right, row.form or form, file)

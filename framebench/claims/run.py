@@ -29,7 +29,7 @@ from framebench.suite.case import Case
 
 @dataclass
 class Missing:
-    """What claims need and a machine lacks. The keys of each dict are meant: each once, in order."""
+    """What claims need and a machine lacks, as keys: each once, in order."""
 
     once: dict[Case, None] = field(default_factory=dict)  # whose memory or counts are enough
     timed: dict[Case, None] = field(default_factory=dict)  # compared in time with their baseline
@@ -41,16 +41,20 @@ class Missing:
 def find_missing(claims: Sequence[Claim], machine: MachineResults, size: str) -> Missing:
     """Return what these claims need and the machine lacks, for the deciding measurements first."""
     missing = Missing()
-    deciding = [one for claim in claims for one in claim.deciding]
-    informational = [one for claim in claims for one in claim.informational]
-    for measurement in (*deciding, *informational):
+    measurements: list[Measurement] = []
+    for claim in claims:
+        measurements += claim.deciding
+    for claim in claims:
+        measurements += claim.informational
+    for measurement in measurements:
         if applies(measurement, size):
             add_missing(missing, measurement, machine, size)
     names = list_names(claims)
     if names and (machine.other_machine(NAMES) or not machine.looked_up(names)):
         missing.probes[NAMES] = None
-    in_blocks = set(missing.timed).union(*missing.pairs)
-    missing.once = {case: None for case in missing.once if case not in in_blocks}
+    # what is measured in blocks has its memory measured there too
+    for case in (*missing.timed, *set[Case]().union(*missing.pairs)):
+        missing.once.pop(case, None)
     return missing
 
 
@@ -92,8 +96,10 @@ def measure_missing(
     """Run the programs that these claims lack here, measure cases and plan. Return what failed."""
     here = MachineResults(Results(results), provenance.read_machine_name())
     missing = find_missing(claims, here, size)
-    cases = [*missing.once, *missing.timed, *(case for pair in missing.pairs for case in pair)]
-    if all(map(runner.explain_unsupported, cases)) and not missing.probes and not missing.plans:
+    cases = [*missing.once, *missing.timed]
+    for pair in missing.pairs:
+        cases += pair
+    if not any(map(can_run, cases)) and not missing.probes and not missing.plans:
         say("nothing is missing that this machine can measure")
         return []
     with open_session(
@@ -128,20 +134,19 @@ def measure_cases(
 
     Returns the ids of those that failed.
     """
-    frameworks = {case.framework for case in cases if not runner.explain_unsupported(case)}
     ready = {}
     for name in FRAMEWORKS:
-        if name in frameworks:
+        if any(case.framework == name and can_run(case) for case in cases):
             ready[name] = environments.ensure(name, say=say)
             environments.warm(ready[name], "standard", say)
-    pairs = [pair for pair in missing.pairs if not any(map(runner.explain_unsupported, pair))]
-    timed = dict.fromkeys((*missing.timed, *(case for pair in pairs for case in pair)))
+    pairs = [(base, candidate) for base, candidate in missing.pairs if can_run(base, candidate)]
+    timed = dict(missing.timed)
+    for pair in pairs:
+        timed |= dict.fromkeys(pair)
     failed = []
     for several, times, together in ((timed, blocks, pairs), (missing.once, 1, [])):
-        able = [case for case in several if not runner.explain_unsupported(case)]
-        # those of one workload, framework and scenario together, in the order of their claims
-        places = [(case.workload, case.framework, case.scenario) for case in able]
-        able.sort(key=lambda case: places.index((case.workload, case.framework, case.scenario)))
+        able = [case for case in several if can_run(case)]
+        able.sort(key=name_place)  # what shares an environment and its files is measured together
         statuses = measure_all(able, opened, ready, options, results, times, together)
         for case, status in zip(able, statuses, strict=True):
             if status in BROKEN:
@@ -149,6 +154,16 @@ def measure_cases(
     if failed:
         say(f"these failed: {', '.join(failed)}")
     return failed
+
+
+def can_run(*cases: Case) -> bool:
+    """Return whether this machine can measure all of these cases."""
+    return not any(map(runner.explain_unsupported, cases))
+
+
+def name_place(case: Case) -> tuple[str, str, str]:
+    """Return the workload, the framework and the scenario of a case."""
+    return case.workload, case.framework, case.scenario
 
 
 def plan_cases(cases: list[Case], results: Path) -> list[str]:

@@ -25,22 +25,18 @@ LEAST = 1e-9  # below it nothing is shared
 NEAR = 0.55  # of the best claim's score: what is below is not shown
 CIRCUMSTANCES = 0.5  # weight of a term that is not in the statement itself
 NAMED_WEIGHT = 0.2  # of a word that stands for a concept
-NUMBER_WEIGHT = 0.25  # of a number: many sentences have a 30 or a 2
+NUMBER_WEIGHT = 0.25  # of a number
 SIZED_BONUS = 1.02  # of equal claims, one that states a size comes first
-LEAST_STEM = 3  # letters
 WORD = re.compile(r"[a-z]+(?:\d+[a-z]*)*|\d+(?:\.\d+)?")
 HAN = re.compile(r"[\u4e00-\u9fff]+")
-SUFFIXES = (
-    *("ations", "ation", "ating", "ators", "ator", "ates", "ated", "ate"),
-    *("ions", "ion", "ings", "ing", "ers", "er", "ed", "es", "s", "e"),
+# what three letters at least stand before; the longest, so that "pruned" and "pruning" are alike
+ENDING = re.compile(
+    r"(?<=\w\w\w)(ations?|ating|ators?|ate[ds]?|ions?|ings?|ers?|e[ds]|s|e)$",
 )
 # words that say nothing of a claim
-SMALL_WORDS = (
-    *("a", "an", "and", "are", "as", "at", "be", "by", "can", "do", "does", "for", "from", "how"),
-    *("i", "in", "is", "it", "make", "makes", "more", "my", "not", "of", "on", "one", "or", "s"),
-    *("save", "saved", "saves", "saving"),
-    *("than", "that", "the", "this", "to", "true", "under", "use", "using", "what", "when", "why"),
-    *("with", "you", "your"),
+SMALL_WORD = re.compile(
+    "an?|and|are|as|at|be|by|can|does|do|for|from|how|i|in|is|it|makes?|more|my|not|of|on|one|or|s|"
+    "saves?|saved|saving|than|that|the|this|to|true|under|use|using|what|when|why|with|you|your"
 )
 
 
@@ -49,64 +45,54 @@ def normalize(text: str) -> str:
     return unicodedata.normalize("NFKC", text).lower()
 
 
-@cache
 def stem(word: str) -> str:
     """Return an English word without its ending: `prun` for pruned, pruning and prune."""
-    for suffix in SUFFIXES:
-        if word.endswith(suffix) and len(word) - len(suffix) >= LEAST_STEM:
-            return word.removesuffix(suffix)
-    return word
+    return ENDING.sub("", word)
+
+
+def list_words(text: str) -> list[str]:
+    """Return the words and the numbers of a text, in their order, without small words."""
+    return [word for word in WORD.findall(normalize(text)) if not SMALL_WORD.fullmatch(word)]
 
 
 def list_stems(text: str) -> list[str]:
-    """Return the stems of a text's words and its numbers, in their order, without small words."""
-    return [stem(word) for word in WORD.findall(normalize(text)) if word not in SMALL_WORDS]
+    """Return the stems of a text's words and its numbers, in their order."""
+    return [stem(word) for word in list_words(text)]
 
 
 @cache
-def read_synonyms() -> dict[str, tuple[str, ...]]:
-    """Return the words of each concept."""
-    return {name: tuple(words) for name, words in tomllib.loads(SYNONYMS.read_text()).items()}
+def read_synonyms() -> list[tuple[str, str, list[str]]]:
+    """Return the synonyms: what to look for in a text, the concept, and the terms that it takes up.
 
-
-@cache
-def index_synonyms() -> dict[str, list[tuple[tuple[str, ...], str]]]:
-    """Return the stems of each English synonym with its concept, by the first stem."""
-    index: dict[str, list[tuple[tuple[str, ...], str]]] = {}
-    for concept, words in read_synonyms().items():
-        for word in words:
-            stems = tuple(list_stems(word))
-            if stems and not HAN.search(word):
-                index.setdefault(stems[0], []).append((stems, concept))
-    return index
-
-
-@cache
-def list_chinese_synonyms() -> list[tuple[str, str]]:
-    """Return the Chinese synonyms, each with its concept."""
+    English ones are looked for among the stems of a text, Chinese ones in the text itself.
+    """
     synonyms = []
-    for concept, words in read_synonyms().items():
-        synonyms += [(word, concept) for word in words if HAN.search(word)]
+    for concept, words in tomllib.loads(SYNONYMS.read_text()).items():
+        for word in words:
+            if HAN.search(word):
+                synonyms.append((word, concept, list_pairs(word)))
+                continue
+            stems = list_stems(word)
+            synonyms.append((f" {' '.join(stems)} ", concept, stems))
     return synonyms
 
 
 def find_synonyms(text: str) -> dict[str, set[str]]:
     """Return the concepts that a text names, each with the stems and pairs of characters of it."""
-    stems = list_stems(text)
+    searched = f"{text} {' '.join(list_stems(text))} "
     found: dict[str, set[str]] = {}
-    for start, first in enumerate(stems):
-        for words, concept in index_synonyms().get(first, ()):
-            if tuple(stems[start : start + len(words)]) == words:
-                found.setdefault(concept, set()).update(words)
-    for name, concept in list_chinese_synonyms():
-        if name in text:
-            found.setdefault(concept, set()).update(list_pairs(name))
+    for synonym, concept, terms in read_synonyms():
+        if synonym in searched:
+            found.setdefault(concept, set()).update(terms)
     return found
 
 
 def list_pairs(text: str) -> list[str]:
     """Return each two Chinese characters of a text that stand together."""
-    return [first + second for run in HAN.findall(text) for first, second in pairwise(run)]
+    pairs = []
+    for run in HAN.findall(text):
+        pairs += [first + second for first, second in pairwise(run)]
+    return pairs
 
 
 def find_terms(text: str) -> dict[str, float]:
@@ -147,19 +133,20 @@ class Index:
     def score(self, terms: dict[str, float], claim: Claim) -> float:
         """Return how much of a query's terms a claim has: the rarer a term, the more it counts."""
         score = 0.0
-        for term in terms.keys() & self.terms[claim.name].keys():
-            rarity = math.log((1 + len(self.claims)) / self.counts[term])
-            if term[0].isdigit():
-                rarity *= NUMBER_WEIGHT
-            score += terms[term] * rarity * self.terms[claim.name][term]
-        has_size = any(one.target.claimed is not None for one in claim.deciding)
-        return score * (SIZED_BONUS if has_size else 1.0)
+        for term, weight in terms.items():
+            if term in self.terms[claim.name]:
+                rarity = math.log((1 + len(self.claims)) / self.counts[term])
+                if term[0].isdigit():  # many sentences have a 30 or a 2
+                    rarity *= NUMBER_WEIGHT
+                score += weight * rarity * self.terms[claim.name][term]
+        if any(one.target.claimed is not None for one in claim.deciding):
+            score *= SIZED_BONUS
+        return score
 
     def find_unknown(self, query: str) -> list[str]:
         """Return the words of a query that no claim has, and no synonym of them."""
-        known = {*self.counts, *SMALL_WORDS}.union(*find_synonyms(normalize(query)).values())
-        words = WORD.findall(normalize(query))
-        return [word for word in words if word not in known and stem(word) not in known]
+        known = set(self.counts).union(*find_synonyms(normalize(query)).values())
+        return [word for word in list_words(query) if not {word, stem(word)} & known]
 
 
 def state(claim: Claim) -> str:

@@ -99,20 +99,21 @@ def describe_machines(entries: Sequence[Entry]) -> str:
 
 def describe_cases(entry: Entry) -> str:
     """Return which cases decided: `jittor: resnet50 b8, b16/cpu; torch: unet3d b4/full planned`."""
-    batches: dict[tuple[str, ...], dict[int, None]] = {}
+    batches: dict[tuple[str, str, str], set[int]] = {}
     for line in with_numbers(entry.lines):
-        place = f" on {line.other_machine}" if line.on_other_gpu else ""
-        if line.planned:
-            place = " planned"
+        place = " planned" if line.planned else ""
+        if line.on_other_gpu:
+            place = f" on {line.other_machine}"
         for name in line.cases:
             case = Case.from_id(name)
             key = (case.framework, case.workload, f"/{case.size}{place}")
-            batches.setdefault(key, {})[case.batch] = None
-    texts: dict[str, list[str]] = {}
-    for (framework, workload, place), several in sorted(batches.items()):
-        listed = ", ".join(f"b{batch}" for batch in sorted(several))
-        texts.setdefault(framework, []).append(f"{workload} {listed}{place}")
-    return "; ".join(f"{framework}: {', '.join(several)}" for framework, several in texts.items())
+            batches.setdefault(key, set()).add(case.batch)
+    texts: dict[str, str] = {}  # by framework
+    for framework, workload, place in sorted(batches):
+        listed = ", ".join(f"b{batch}" for batch in sorted(batches[framework, workload, place]))
+        before = f"{texts[framework]}, " if framework in texts else f"{framework}: "
+        texts[framework] = f"{before}{workload} {listed}{place}"
+    return "; ".join(texts.values())
 
 
 def make_list(entries: Sequence[Entry]) -> Table:
@@ -146,13 +147,12 @@ def make_answer(entry: Entry, device: str = "") -> Table:
     lines.sort(key=lambda line: (not line.counts, not line.set_aside, line.device == "cpu"))
     rows = [make_line_row(line)[:-1] for line in lines[:FEW_LINES]]
     hidden = len(entry.lines) - len(rows)
-    more = f"{hidden} more {'line' if hidden == 1 else 'lines'} and the remarks"
     return Table.of_text(
         f"{answer}\n"
         f"{entry.name}: {entry.says}\n"
         f"Claimed: {entry.claimed} ({entry.metric}).{place}\n"
         f"What to do: {entry.recommendation}",
-        f"{more if hidden else 'Remarks'}: framebench claims '{entry.name}' --all.",
+        f"{hidden} more lines and the remarks: framebench claims '{entry.name}' --all.",
         HEAD_OF_LINES[:-1],
         rows,
         machine=entry.machine,
@@ -190,14 +190,16 @@ def make_line_row(line: Line) -> tuple[str, ...]:
     use = "no: also shown"
     if line.set_aside:
         use = "no: a GPU's does"
+    elif line.counts:
+        use = "yes"
     elif line.decides:
-        use = "yes" if line.counts else "no"
-    is_judged = line.decides or line.set_aside or line.verdict not in MEASURED
-    records = "-"
-    if line.records:
-        origins = sorted({name_origin(record) for record in line.records})
-        records = f"{len(line.records)}: {', '.join(origins)}"
-    return line.name, use, line.number, line.verdict if is_judged else "-", records
+        use = "no"
+    verdict: str = line.verdict
+    if use == "no: also shown" and verdict in MEASURED:
+        verdict = "-"
+    origins = sorted({name_origin(record) for record in line.records})
+    records = f"{len(line.records)}: {', '.join(origins)}" if origins else "-"
+    return line.name, use, line.number, verdict, records
 
 
 def name_origin(record: str) -> str:
@@ -205,7 +207,7 @@ def name_origin(record: str) -> str:
 
     A record is such as `records/xeon-2core/torch-2.13.0.jsonl:17`.
     """
-    origin = Path(record).parts[-1] if record.count("/") < 2 else Path(record).parts[2]
+    origin = Path(record).parts[2]
     release, has_line, _ = origin.partition(f"{store.SUFFIX}:")
     return release if has_line else origin
 

@@ -1,8 +1,8 @@
-"""What the ledger says of a claim in words: the number, brackets behind the verdict, remarks, advice."""
+"""What the ledger says in words: numbers, what restricts a verdict, remarks, and advice."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from statistics import median
 
 from framebench.claims.claim import Advice, Claim
@@ -89,29 +89,25 @@ def qualify(verdict: Verdict, lines: Sequence[Line], claim: Claim) -> str:
     That is what it means for this claim, what the comparisons on each device say where not all say
     the same, and that it is a CPU's result or a plan's alone.
     """
-    numbers = with_numbers(lines)
     if verdict == UNMET:
         return shorten_unmet(claim, lines)
+    counted = [line for line in lines if line.counts]
+    numbers = with_numbers(lines)
     if verdict not in MEASURED or not numbers:
         return ""
-    parts = []
-    meaning = claim.means.get("any") or claim.means.get(verdict)
-    if meaning and verdict != "undecided":
-        parts.append(meaning)
-    counted = [line for line in lines if line.counts]
-    is_of_cpu = all(line.device == "cpu" for line in numbers)
-    if len({line.verdict for line in counted}) > 1 or verdict == "undecided":
-        for several in group(counted, name_device):
-            if with_numbers(several):
-                parts.append(f"{count_verdicts(several, claim.means)}{name_device(several[0])}")
-    elif all(line.planned for line in numbers):
+    parts = [claim.means.get("any") or claim.means.get(verdict, "")]
+    devices = {name_device(line) for line in numbers}
+    if verdict == "undecided" or len({line.verdict for line in counted}) > 1:
+        parts += describe_devices(counted, claim)
+        aside = [line for line in lines if line.set_aside and line.verdict in MEASURED]
+        # a reader wonders why it is undecided where a CPU's numbers are plain
+        if verdict == "undecided" and aside:
+            parts += [f"{text}, which does not decide" for text in describe_devices(aside, claim)]
+    elif devices == {" planned for a GPU"}:
         parts.append("planned")
-    elif is_of_cpu and not claim.transfers_to_gpu:
+    elif not claim.transfers_to_gpu and devices <= {" on a CPU", ""}:
         parts.append("on a CPU")
-    aside = [line for line in lines if line.set_aside and line.value is not None]
-    if verdict == "undecided" and aside:
-        parts.append(f"{count_verdicts(aside, claim.means)} on a CPU, which does not decide")
-    return "; ".join(parts)
+    return "; ".join(filter(None, parts))
 
 
 def name_device(line: Line) -> str:
@@ -119,46 +115,53 @@ def name_device(line: Line) -> str:
 
     A program's comparisons have names of their own.
     """
-    if not line.cases:
-        return ""
-    return f" {'planned for' if line.planned else 'on'} a {line.device.upper()}"
+    if line.planned:
+        return " planned for a GPU"
+    return f" on a {line.device.upper()}" if line.cases else ""
 
 
-def count_verdicts(lines: Sequence[Line], means: Mapping[str, str]) -> str:
-    """Return `7 confirmed, 1 opposite`, or of few lines with names of their own who says what."""
-    names = [line.label for line in lines]
-    has_names = len(set(names)) == len(lines) and all(names) and len(lines) <= FEW
+def describe_devices(lines: Sequence[Line], claim: Claim) -> list[str]:
+    """Return what the lines on each device that has a number say."""
     texts = []
-    for several in group(sort_by_gain(lines), name_verdict):
-        said = means.get(several[0].verdict) or describe_verdict(several)
-        if has_names and len(lines) > 1:
-            texts.append(f"{said}: {', '.join(line.label for line in several)}")
-        else:
-            texts.append(f"{len(several)} {said}")
-    return "; ".join(texts) if has_names and len(lines) > 1 else ", ".join(texts)
+    for several in group(lines, name_device):
+        if any(line.value is not None for line in several):
+            texts.append(f"{count_verdicts(several, claim)}{name_device(several[0])}")
+    return texts
 
 
-def name_verdict(line: Line) -> tuple[str, ...]:
-    """Return the verdict of a line; of an undecided one, with what it leaves open."""
-    return (line.verdict, *line.left) if line.verdict == "undecided" else (line.verdict,)
+def count_verdicts(lines: Sequence[Line], claim: Claim) -> str:
+    """Return `7 confirmed, 1 opposite`, or of few lines with names of their own who says what."""
+    labels = [line.label for line in lines]
+    if 1 < len(lines) <= FEW and all(labels) and len(set(labels)) == len(lines):
+        texts = []
+        for several in group_by_verdict(lines):
+            named = ", ".join(line.label for line in several)
+            texts.append(f"{describe_verdict(several, claim)}: {named}")
+        return "; ".join(texts)
+    counts = []
+    for several in group_by_verdict(lines):
+        counts.append(f"{len(several)} {describe_verdict(several, claim)}")
+    return ", ".join(counts)
 
 
-def sort_by_gain(lines: Iterable[Line]) -> list[Line]:
-    """Return the lines with the largest gain first, and last what is not decided."""
-    order = (*reversed(DECIDED), "undecided")
-    return sorted(
-        lines, key=lambda line: order.index(line.verdict) if line.verdict in order else len(order)
-    )
+def group_by_verdict(lines: Sequence[Line]) -> list[list[Line]]:
+    """Return the lines by verdict, the largest gain first, and last what is not decided.
+
+    Undecided ones are alike if they leave the same open.
+    """
+    order = [*reversed(DECIDED), "undecided", DOES_NOT_RUN, NOT_MEASURED]
+    ranked = sorted(lines, key=lambda line: order.index(line.verdict))
+    return group(ranked, lambda line: (line.verdict, line.verdict == "undecided" and line.left))
 
 
-def describe_verdict(lines: Sequence[Line]) -> str:
+def describe_verdict(lines: Sequence[Line], claim: Claim) -> str:
     """Return what lines of one verdict say; of undecided ones, what they leave open."""
     verdict, left = lines[0].verdict, lines[0].left
     if verdict == NOT_MEASURED:
         return "missing"
     if verdict != "undecided":
-        return verdict
-    if not left:
+        return claim.means.get(verdict, verdict)
+    if not left:  # of fewer blocks than an interval takes
         return f"single draws, {format_range(list_values(lines), lines[0].form)},"
     if len(left) > 2:
         return f"anything from {left[0]} to {left[-1]}"
@@ -167,13 +170,13 @@ def describe_verdict(lines: Sequence[Line]) -> str:
 
 def shorten_unmet(claim: Claim, lines: Sequence[Line]) -> str:
     """Return in a few words why a claim cannot be tested here."""
-    reasons = [claim.needs.lacking]
+    reasons = {claim.needs.lacking.partition(":")[0]: None}
     if not claim.needs.lacking:
-        reasons = [line.remark for line in lines if line.decides and line.verdict == UNMET]
-    needs = []
-    for reason in reasons:
-        needs += [part.partition(":")[0] for part in reason.split("; ")]
-    return "; ".join(dict.fromkeys(needs))  # each once
+        reasons = {}  # as keys: each once, in order
+        for line in lines:
+            if line.decides and line.verdict == UNMET:
+                reasons[line.remark.partition(":")[0]] = None
+    return "; ".join(reasons)
 
 
 def make_reasons(claim: Claim, lines: Sequence[Line], looked_up: str = "") -> tuple[str, ...]:
@@ -182,21 +185,16 @@ def make_reasons(claim: Claim, lines: Sequence[Line], looked_up: str = "") -> tu
     `looked_up` is the machine that looked names up, if it is another one.
     """
     counting = [line for line in lines if line.counts]
-    reasons = [
-        f"By definition: {claim.definition}" if claim.definition else "",
-        claim.needs.lacking,
-        claim.note,
-        list_deciding(counting),
-        describe_skipped(lines),
-        describe_missing(counting),
-    ]
-    reasons += dict.fromkeys(line.remark for line in counting if line.remark)  # each once
+    reasons = [claim.needs.lacking, claim.note]
+    if claim.definition:
+        reasons.insert(0, f"By definition: {claim.definition}")
+    reasons += [list_deciding(counting), describe_skipped(lines), describe_missing(counting)]
+    reasons += dict.fromkeys(line.remark for line in counting)  # each once, in order
     for several in group(lines, lambda line: line.compiled_with):
         names = [line.name for line in several if line.value is not None]
         if several[0].compiled_with and names:
             reasons.append(f"{several[0].compiled_with}: {', '.join(names)}")
-    machines = dict.fromkeys([looked_up] if looked_up else [])  # each once, in order
-    machines |= dict.fromkeys(line.other_machine for line in lines if not line.cases)
+    machines = {looked_up: None} | {line.other_machine: None for line in lines if not line.cases}
     machines.pop("", None)
     if machines:
         reasons.append(f"Programs ran on {', '.join(machines)}")
@@ -205,7 +203,7 @@ def make_reasons(claim: Claim, lines: Sequence[Line], looked_up: str = "") -> tu
 
 def end_sentences(texts: Iterable[str]) -> tuple[str, ...]:
     """Return the texts that are not empty, each with a full stop."""
-    return tuple(text if text.endswith(".") else f"{text}." for text in texts if text)
+    return tuple(f"{text.removesuffix('.')}." for text in texts if text)
 
 
 def list_deciding(lines: Sequence[Line]) -> str:
@@ -214,19 +212,18 @@ def list_deciding(lines: Sequence[Line]) -> str:
     if len(numbers) < 2 and not any(line.on_other_gpu for line in numbers):
         return ""
     texts = []
-    for several in group(sort_by_gain(numbers), lambda line: line.verdict):
-        named = [f"{line.name} {line.number}" for line in several]
-        texts.append(f"{several[0].verdict.capitalize()}: {'; '.join(named)}")
+    for several in group_by_verdict(numbers):
+        named = "; ".join(f"{line.name} {line.number}" for line in several)
+        texts.append(f"{several[0].verdict.capitalize()}: {named}")
     return ". ".join(texts)
 
 
 def describe_skipped(lines: Sequence[Line]) -> str:
-    """Return `3 comparisons skipped: not measured on a GPU yet; here: +6.4 to +98.1 %`."""
+    """Return `3 skipped: not measured on a GPU yet; here: +6.4 to +98.1 %`."""
     skipped = [line for line in lines if line.decides and line.verdict == UNMET]
     texts = []
     for several in group(skipped, lambda line: (line.remark, line.form)):
-        comparisons = "comparison" if len(several) == 1 else "comparisons"
-        text = f"{len(several)} {comparisons} skipped: {several[0].remark}"
+        text = f"{len(several)} skipped: {several[0].remark}"
         values = list_values(several)
         if values:
             text += f"; here: {format_range(values, several[0].form)}"
@@ -241,7 +238,9 @@ def describe_missing(lines: Sequence[Line]) -> str:
         return ""
     text = f"{len(absent)} of {len(lines)} comparisons have no number"
     untried = dict.fromkeys(case for line in absent for case in line.missing)  # each once
-    return f"{text}: no records of {', '.join(untried)}" if untried else text
+    if untried:
+        text += f": no records of {', '.join(untried)}"
+    return text
 
 
 def make_informational(lines: Sequence[Line]) -> tuple[str, ...]:
@@ -253,19 +252,20 @@ def make_informational(lines: Sequence[Line]) -> tuple[str, ...]:
     numbers = [line for line in shown if line.value is not None]
     texts = []
     for several in group(
-        numbers, lambda line: (line.label, line.on_other_gpu, line.device, line.form, line.metric)
+        numbers, lambda line: (line.label, line.other_machine, line.device, line.form, line.metric)
     ):
         first = several[0]
         if len(several) == 1:
             texts.append(f"{first.name}: {first.number}")
             continue
-        places = dict.fromkeys(line.place for line in several)  # each once
-        where = f", {first.other_machine}" if first.on_other_gpu else ""
+        places = dict.fromkeys(line.place for line in several)  # each once, in order
+        names = [first.label or first.metric, *places, first.other_machine]
         values = format_range(list_values(several), first.form)
-        label = first.label or first.metric
-        texts.append(f"{label}, {', '.join(places)}{where}: {values}")
+        texts.append(f"{', '.join(filter(None, names))}: {values}")
     texts += [line.remark for line in shown if line.verdict == DOES_NOT_RUN]
-    return end_sentences([f"Also shown: {'; '.join(texts)}"] if texts else [])
+    if not texts:
+        return ()
+    return end_sentences([f"Also shown: {'; '.join(texts)}"])
 
 
 def choose_advice(claim: Claim, lines: Sequence[Line]) -> str:
@@ -275,8 +275,9 @@ def choose_advice(claim: Claim, lines: Sequence[Line]) -> str:
             return advice.text
         supporting = []
         for line in lines:
-            is_named = advice.measurements in line.name if advice.measurements else line.decides
-            if is_named and line.verdict != UNMET:
+            is_named = advice.measurements and advice.measurements in line.name
+            is_deciding = not advice.measurements and line.decides
+            if (is_named or is_deciding) and line.verdict != UNMET:
                 supporting.append(line)
         if is_supported(advice, supporting):
             return describe_advice(advice, supporting)
@@ -301,9 +302,7 @@ def describe_advice(advice: Advice, lines: Sequence[Line]) -> str:
     if advice.sign == "less":  # the one nearest to no effect first
         values.reverse()
     text = advice.text.format(
-        measured=format_effect(*span(lines), form),
-        range=format_range(values, form),
+        measured=format_effect(*span(lines), form), range=format_range(values, form)
     )
     agreeing = sum(line.sign == advice.sign for line in lines)
-    comparisons = "comparison" if len(lines) == 1 else "comparisons"
-    return f"{text} ({agreeing} of {len(lines)} {comparisons}.)"
+    return f"{text} ({agreeing} of {len(lines)} compared.)"

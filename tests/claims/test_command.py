@@ -1,4 +1,4 @@
-"""The ledger as a table, as JSON, and as the list of what is missing."""
+"""The command: the ledger as JSON, faults of a user's, and the measuring of what is missing."""
 
 from __future__ import annotations
 
@@ -11,35 +11,14 @@ import pytest
 from typer.testing import CliRunner
 
 from framebench.analysis.results import Results
-from framebench.claims.entries import as_json
-from framebench.claims.missing import find_missing
 from framebench.claims.registry import REGISTRY
+from framebench.claims.run import find_missing
 from framebench.claims.show import name_origin
 from framebench.claims.store import MachineResults
 from framebench.cli.shared import app
 from framebench.engine import runner
-from framebench.engine.environments import Environment
-from framebench.engine.groups import make_pair
-from framebench.strategies.strategy import FRAMEWORKS
 from framebench.suite.case import Case
-from tests.claims.claim_records import compiled, made_up, one, put
-
-
-def test_json_has_the_promised_fields(results: Path) -> None:
-    compiled(results, 80)
-    found = json.loads(json.dumps(as_json(one(results, made_up()))))
-    assert {"id", "verdict", "claimed", "measured", "low", "high", "records", "lines"} <= set(found)
-    assert (found["id"], found["measured"]) == ("T1", pytest.approx(0.8))
-    assert {"id", "verdict", "claimed", "measured", "low", "high", "records"} <= set(
-        found["lines"][0]
-    )
-
-
-def test_json_names_the_line_of_each_record(results: Path) -> None:
-    compiled(results, 80)
-    names = as_json(one(results, made_up()))["records"]
-    assert len(names) == 2
-    assert all(re.fullmatch(r"records/m/torch-[\d.]+\.jsonl:[12]", name) for name in names)
+from tests.claims.claim_records import EAGER, put, put_blocks, put_both
 
 
 @pytest.mark.parametrize(
@@ -50,44 +29,32 @@ def test_json_names_the_line_of_each_record(results: Path) -> None:
         ("planned/h100-80gb/jax-0.10.2.jsonl", "jax-0.10.2.jsonl"),
     ],
 )
-def test_the_table_names_the_release_or_probe_of_a_record(record: str, origin: str) -> None:
+def test_the_table_names_the_release_or_program_of_a_record(record: str, origin: str) -> None:
     assert name_origin(record) == origin
 
 
-def test_missing_cases_are_collected_once(results: Path) -> None:
-    put(results, "transformer/torch/train/fp32/b4/tiny")
-    found = find_missing(
-        REGISTRY.chosen(["B19", "B14", "B16", "C12"]), MachineResults(Results(results), "m"), "tiny"
-    )
-    ids = [case.id for case in found.cases]
-    assert len(set(ids)) == len(ids)
-    assert "transformer/torch/train/compile/b4/tiny" in ids
-    assert "transformer/torch/train/fp32/b4/tiny" in ids, "times are taken beside their baseline"
-    assert sorted(found.probes) == [
-        "inputs",
+def test_what_is_missing_is_collected_once(results: Path) -> None:
+    """Times are taken with the baseline, which every block has; or as a pair of their own."""
+    put(results, EAGER)
+    machine = MachineResults(Results(results), "m")
+    missing = find_missing(REGISTRY.chosen(["B19", "B14", "B16", "D1"]), machine, "tiny")
+    timed = {case.id for case in missing.timed}
+    assert {EAGER, "transformer/torch/train/amp_fp16/b4/tiny"} <= timed
+    assert not timed & {case.id for case in missing.once}
+    assert set(missing.probes) == {
         "names",
         "snippet-jittor_volume_norm",
         "snippet-torch_batch_norm_3d",
         "snippet-torch_compile",
-    ]
+    }
+    assert not missing.pairs
 
 
-def test_cases_compared_in_time_are_measured_in_one_block(results: Path) -> None:
-    """With the baseline, which every block of its framework has; or as a pair of its own."""
-    put(results, "transformer/torch/train/fp32/b4/tiny")
-    found = find_missing(
-        REGISTRY.chosen(["B15", "B18", "D5", "C8"]), MachineResults(Results(results), "m"), "tiny"
-    )
-    strategies = {tuple(case.strategy for case in pair) for pair in found.pairs}
-    assert strategies == {("memmap", "prefetch"), ("whole_every_step", "gc_every_2+reused")}
-    assert {"amp_bf16+checkpoint", "fp32"} <= {case.strategy for case in found.timed}
-    assert {"lean_rule", "wasteful_rule"} <= {case.strategy for case in found.once}
-    groups = [set(found.once), set(found.timed), {case for pair in found.pairs for case in pair}]
-    assert not groups[0] & (groups[1] | groups[2])
-    together = make_pair(
-        *found.pairs[0], dict.fromkeys(FRAMEWORKS, Environment("torch", "0", Path("python")))
-    )
-    assert [arm.case for arm in together.always] == list(found.pairs[0])
+def test_times_that_share_a_block_are_not_missing(results: Path) -> None:
+    put_blocks(results, [0.5] * 3)
+    machine = MachineResults(Results(results), "m")
+    missing = find_missing(REGISTRY.chosen(["B19"]), machine, "tiny")
+    assert {case.workload for case in missing.timed} == {"resnet50", "unet3d"}
 
 
 def run(*arguments: str, results: Path) -> Any:
@@ -95,18 +62,22 @@ def run(*arguments: str, results: Path) -> Any:
 
 
 def test_the_command_prints_json(results: Path) -> None:
-    compiled(results, 80)
-    found = run("B14", "--json", "--size", "tiny", "--machine", "m", results=results)
-    assert found.exit_code == 0
-    assert {entry["verdict"] for entry in json.loads(found.stdout)} == {"not testable here"}
+    put_both(results, 80)
+    arguments = ("B19 fusion", "--json", "--size", "tiny", "--machine", "m")
+    (entry,) = json.loads(run(*arguments, results=results).stdout)
+    assert {"id", "verdict", "claimed", "measured", "low", "high", "records", "lines"} <= set(entry)
+    (line,) = [line for line in entry["lines"] if line["measured"] is not None]
+    assert line["measured"] == pytest.approx(0.8)
+    assert all(
+        re.fullmatch(r"records/m/torch-[\d.]+\.jsonl:[12]", name) for name in line["records"]
+    )
 
 
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
         (["Z9"], "no claim Z9, and none with these words; claims: A1 to A"),
-        (["b1-speed"], "claim B1 has no part 'speed'; its parts: memory, result"),
-        (["A1 speed"], "claim A1 has no parts; type framebench claims A1"),
+        (["b1-speed"], "no claim B1 SPEED, and none with these words; claims: A1 to A"),
         (["--machine", "nowhere"], "machines: m"),
         (["--size", "huge"], "sizes: cpu, full, tiny"),
     ],
@@ -114,7 +85,7 @@ def test_the_command_prints_json(results: Path) -> None:
 def test_invalid_arguments_list_the_valid_ones(
     results: Path, arguments: list[str], message: str
 ) -> None:
-    compiled(results, 80)
+    put_both(results, 80)
     found = run(*arguments, results=results)
     assert found.exit_code == 2
     assert message in re.sub(r"\s+", " ", found.output)
@@ -123,12 +94,12 @@ def test_invalid_arguments_list_the_valid_ones(
 def test_run_measures_missing_cases_only(results: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """What is asked of the harness; the harness itself has tests of its own."""
     monkeypatch.setenv("FRAMEBENCH_MACHINE", "m")
-    compiled(results, 80)
+    put(results, "transformer/torch/finetune/half/b4/tiny")
     measured: list[Case] = []
 
     def measure(found: list[Case], *_: Any) -> list[str]:
         measured.extend(found)
-        put(results, "transformer/torch/train/checkpoint/b4/tiny", 50)
+        put(results, "transformer/torch/finetune/checkpoint/b4/tiny", 50)
         return ["ok"] * len(found)
 
     from framebench.claims import run as measuring
@@ -139,15 +110,14 @@ def test_run_measures_missing_cases_only(results: Path, monkeypatch: pytest.Monk
     planned: list[Case] = []
     monkeypatch.setattr(measuring, "planned_for", lambda cases, *_: planned.extend(cases) or [])
     monkeypatch.setattr("framebench.claims.plans.read_plans", lambda _: {})
-    found = run("A8", "A6", "--run", "--no-evidence", "--size", "tiny", results=results)
+    found = run("C11", "C9", "--run", "--size", "tiny", results=results)
     assert found.exit_code == 0, found.output
-    assert {f"resnet50/torch/train/{s}/b64/full" for s in ("fp32", "checkpoint")} <= {
+    assert {f"resnet50/torch/finetune/{s}/b64/full" for s in ("half", "checkpoint")} <= {
         case.id for case in planned
     }
-    assert {case.framework for case in planned} == {"torch", "jax"}
     ids = [case.id for case in measured]
-    assert "resnet50/torch/train/checkpoint/b4/tiny" in ids
-    assert "transformer/torch/train/fp32/b4/tiny" not in ids
+    assert "resnet50/torch/finetune/checkpoint/b4/tiny" in ids
+    assert "transformer/torch/finetune/half/b4/tiny" not in ids
     assert not any(runner.explain_unsupported(case) for case in measured), (
         "what needs a GPU is left to a machine that has one"
     )

@@ -82,3 +82,16 @@ def test_a_query_finds_a_few_rows_and_not_all() -> None:
 
 def test_words_are_one_query_with_quotes_or_without() -> None:
     assert REGISTRY.chosen(["mixed", "precision"]) == REGISTRY.chosen(["mixed precision"])
+
+
+@pytest.mark.parametrize(
+    ("typed", "names"),
+    [
+        (["B1 memory"], ["B1 memory"]),
+        (["b1-memory"], ["B1 memory"]),
+        (["b1", "memory", "A1"], ["A1", "B1 memory"]),
+        (["B1"], ["B1 memory", "B1 result"]),
+    ],
+)
+def test_ids_and_parts_are_found_as_they_are_typed(typed: list[str], names: list[str]) -> None:
+    assert [claim.name for claim in REGISTRY.chosen(typed)] == names

@@ -5,16 +5,16 @@ run ends with its error.
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import pytest
 
-from framebench.claims.listings import FOLDER, framework_of, run_listing
-from framebench.claims.probed_record import Probed
+from framebench.claims import probed_record
+from framebench.claims.measure import LISTINGS, REPORTS, framework_of, run_program
 from framebench.claims.registry import REGISTRY
 from framebench.claims.store import SNIPPET
 from framebench.engine.environments import Environment
-from framebench.records.store import read_answers
 from tests.processes import ROOT
 
 FAIL = {
@@ -22,7 +22,6 @@ FAIL = {
     "jittor_attention": "AttributeError",
     "jittor_memory_limit": "AttributeError",
     "jittor_volume_norm": "AttributeError",
-    "torch_mmap_dataset": "NameError",
 }
 # beside counts
 INEXACT = {
@@ -52,29 +51,27 @@ BY_KERNEL = {
 }
 
 
-LISTINGS = sorted(FOLDER.glob("*.py"))
+def list_programs() -> set[str]:
+    """Return the programs of all listings and reports, by the name of their results."""
+    programs = {f"{SNIPPET}{path.stem}" for path in LISTINGS.glob("*.py")}
+    for path in REPORTS.glob("*.py"):
+        framework = path.stem.partition("_")[0]
+        for number in re.findall(r'^    "(\d+)": |^REPORTS.*{"(\d+)": ', path.read_text(), re.M):
+            programs.add(f"report-{framework}-{''.join(number)}")
+    return programs
 
 
-def test_every_listing_belongs_to_a_claim() -> None:
+def test_every_program_belongs_to_a_claim() -> None:
     probes = {one.measure.probe for claim in REGISTRY.claims for one in claim.measurements}
-    assert {probe for probe in probes if probe.startswith(SNIPPET)} == {
-        f"{SNIPPET}{path.stem}" for path in LISTINGS
-    }
+    assert probes - {""} == list_programs()
 
 
-TRIED = [
-    pytest.param(
-        path,
-        marks=[
-            pytest.mark.slow,
-            *([pytest.mark.all_cases] if framework_of(path) == "jittor" else []),
-        ],
-        id=path.stem,
-    )
-    for path in LISTINGS
-]
-
-RECORDED = [probed for _, probed in read_answers(Probed, ROOT / "results" / "claims")]
+TRIED = []
+for path in sorted(LISTINGS.glob("*.py")):
+    marks = [pytest.mark.slow]
+    if path.stem.startswith("jittor"):
+        marks.append(pytest.mark.all_cases)
+    TRIED.append(pytest.param(path, marks=marks, id=path.stem))
 
 
 @pytest.mark.usefixtures("imported_once")
@@ -82,12 +79,12 @@ RECORDED = [probed for _, probed in read_answers(Probed, ROOT / "results" / "cla
 def test_a_listing_still_behaves_as_recorded(
     snippet: Path, environment: dict[str, Environment]
 ) -> None:
-    numbers, error = run_listing(snippet, environment[framework_of(snippet)])
+    numbers, error = run_program(environment[framework_of(f"{SNIPPET}{snippet.stem}")], snippet)
     assert error.startswith(FAIL[snippet.stem]) if snippet.stem in FAIL else not error
     assert bool(numbers) != bool(error)
-    recorded = [probed for probed in RECORDED if probed.probe == SNIPPET + snippet.stem]
+    recorded = sorted((ROOT / "results" / "claims").glob(f"*/{SNIPPET}{snippet.stem}/*.json"))
     assert recorded, "framebench claims --run"
-    record = max(recorded, key=lambda probed: probed.provenance.measured_at)
+    record = probed_record.read(recorded[-1])
     assert record.error == error
     assert record.found.keys() == numbers.keys()
     for name, value in numbers.items():
@@ -103,7 +100,7 @@ def test_a_listing_still_behaves_as_recorded(
 def test_errors_contain_no_local_paths(environment: dict[str, Environment], tmp_path: Path) -> None:
     broken = tmp_path / "torch_broken.py"
     broken.write_text(f"open({str(tmp_path / 'not there')!r})\n")
-    numbers, error = run_listing(broken, environment["torch"])
+    numbers, error = run_program(environment["torch"], broken)
     assert (numbers, error.split(":")[0]) == ({}, "FileNotFoundError")
     assert str(tmp_path) not in error
     assert json.dumps(error)

@@ -1,0 +1,344 @@
+"""The ledger: from records, plans and programs' results to a claim's number and verdict."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import framebench
+from framebench.analysis.results import Results
+from framebench.claims.ledger import ledger
+from framebench.claims.lines import add_gpu_lines, make_line
+from framebench.claims.needs import Needs
+from framebench.claims.registry import REGISTRY
+from framebench.claims.rule import Verdict
+from framebench.claims.store import MachineResults
+from framebench.claims.wording import NO_ADVICE
+from framebench.records.record import Rank
+from framebench.suite.protocol import VERSION
+from framebench.suite.result import StrategyEffect
+from tests import sample_records
+from tests.claims.claim_records import (
+    COMPILED,
+    EAGER,
+    GPU,
+    MIB,
+    judge,
+    make_claim,
+    make_plans,
+    put,
+    put_blocks,
+    put_both,
+)
+
+HALF = {"expect": {"direction": -1, "minimum": 0.01, "value": 0.5}}
+EVERYWHERE = {"workloads": []}
+NEWER = {"commit": "d" * 40}
+TIME = {"quantity": "time", "expect": "faster"}
+PLANNED = {"kind": "planned"}
+
+
+@pytest.mark.parametrize(
+    ("peak", "verdict"), [(60, "confirmed"), (65, "smaller than claimed"), (100, "no effect")]
+)
+def test_a_size_is_judged_by_the_records_own_numbers(
+    results: Path, peak: float, verdict: Verdict
+) -> None:
+    put_both(results, peak)
+    entry = judge(results, make_claim(HALF))
+    assert entry.verdict == verdict
+    assert entry.value == pytest.approx(peak / 100, abs=1e-6)
+    assert f"{peak - 100:+.1f} %" in entry.measured
+
+
+def test_repeats_of_the_same_code_widen_the_interval_and_newer_code_replaces_them(
+    results: Path,
+) -> None:
+    put_both(results, 80)
+    put(results, COMPILED, 85, minute=1)
+    entry = judge(results, make_claim())
+    assert (entry.low, entry.high) == pytest.approx((0.8, 0.85))
+    assert len(entry.records) == 3
+    put(results, COMPILED, 120, minute=2, origin=NEWER)
+    assert judge(results, make_claim()).verdict == "opposite"
+
+
+def test_resident_memory_is_known_to_half_a_per_cent_and_an_eighth_of_a_mib(results: Path) -> None:
+    put_both(results, 80, instrument="host.rss")
+    entry = judge(results, make_claim())
+    assert (entry.low, entry.high) == pytest.approx((0.790, 0.810), abs=5e-4)
+
+
+@pytest.mark.parametrize(("instruments"), [("host.rss", "allocator.in_use")])
+def test_two_instruments_give_no_verdict(results: Path, instruments: tuple[str, str]) -> None:
+    for case, instrument in zip((EAGER, COMPILED), instruments):
+        put(results, case, instrument=instrument)
+    assert judge(results, make_claim()).verdict == "not measured"
+
+
+def test_what_resident_memory_cannot_tell_from_nothing_has_no_ratio(results: Path) -> None:
+    put(results, EAGER, 0.05, instrument="host.rss")
+    put(results, COMPILED, 1, instrument="host.rss")
+    assert "may be zero by host.rss" in judge(results, make_claim()).remark
+
+
+def test_both_sides_share_the_pinned_version_and_the_newest_protocol(results: Path) -> None:
+    put_both(results, 80)
+    put(results, COMPILED, 300, minute=1, version="2.9.1")
+    assert judge(results, make_claim()).value == 0.8
+    put(results, COMPILED, 20, minute=2, origin={"protocol": VERSION + 1})
+    assert judge(results, make_claim()).verdict == "not measured"
+
+
+@pytest.mark.parametrize(
+    ("ratios", "verdict"),
+    [
+        ([0.5] * 5, "confirmed"),
+        ([2.0] * 5, "opposite"),
+        ([1.0] * 5, "no effect"),
+        ([0.7, 1.4, 0.8, 1.3, 1.0], "undecided"),
+        ([0.5], "undecided"),  # nothing tells how blocks differ
+    ],
+)
+def test_times_are_judged_over_blocks(results: Path, ratios: list[float], verdict: Verdict) -> None:
+    put_blocks(results, ratios)
+    entry = judge(results, make_claim(TIME))
+    assert entry.verdict == verdict
+    assert ("no interval" in entry.measured) == (len(ratios) == 1)
+
+
+def test_times_without_a_common_block_have_no_ratio(results: Path) -> None:
+    put_both(results, 80)
+    entry = judge(results, make_claim(TIME))
+    assert (entry.verdict, entry.value) == ("not measured", None)
+    assert "share no block" in entry.remark
+
+
+@pytest.mark.parametrize(
+    ("power", "verdict"), [(1.0, "no effect"), (1.5, "opposite"), (0.3, "confirmed")]
+)
+def test_the_growth_with_the_batch_is_an_exponent(
+    results: Path, power: float, verdict: Verdict
+) -> None:
+    for batch in (4, 8):
+        put(results, f"transformer/torch/train/fp32/b{batch}/tiny", 10 * batch**power, live_bytes=0)
+    growth = {"kind": "flattest", "case": "train/fp32", "candidate": "", "quantity": "added"}
+    entry = judge(results, make_claim(growth))
+    assert entry.verdict == verdict
+    assert entry.value == pytest.approx(power, abs=1e-3)
+
+
+@pytest.mark.parametrize(
+    ("nodes", "verdict"), [(0, "no effect"), (7, "confirmed"), ("<b>", "not measured")]
+)
+def test_counts_of_the_proof_are_judged_if_they_are_numbers(
+    results: Path, nodes: Any, verdict: Verdict
+) -> None:
+    put(results, EAGER, effect=StrategyEffect(proven=True, evidence={"graph_nodes": nodes}))
+    counted = {"kind": "value", "case": "train/fp32", "quantity": "evidence: graph_nodes"}
+    assert judge(results, make_claim(counted | {"expect": "some"})).verdict == verdict
+
+
+def test_ranks_are_judged_by_the_fullest(results: Path) -> None:
+    for strategy, sizes in (("ddp", (200, 200)), ("zero_optimizer", (200, 0))):
+        ranks = [
+            Rank(rank=i, peaks={}, held={"optimizer states": size}) for i, size in enumerate(sizes)
+        ]
+        put(results, f"transformer/torch/train/{strategy}/b4x2/tiny", ranks=ranks)
+    states = {
+        "candidate": "train/zero_optimizer@x2",
+        "base": "train/ddp@x2",
+        "quantity": "states of the fullest rank",
+    }
+    assert judge(results, make_claim(states)).value == 1.0, "it hands all states to one rank"
+
+
+@pytest.mark.parametrize(
+    ("changes", "remark"),
+    [
+        ({"status": "oom", "reason": "because of this"}, "oom: because of this"),
+        ({"status": "wrong", "reason": "because of this"}, "wrong: because of this"),
+        ({"effect": StrategyEffect(proven=False, evidence={})}, "effect is not confirmed"),
+    ],
+)
+def test_what_failed_has_its_reason_and_no_number(
+    results: Path, changes: dict[str, Any], remark: str
+) -> None:
+    put(results, EAGER)
+    put(results, COMPILED, 50, **changes)
+    entry = judge(results, make_claim())
+    assert (entry.verdict, entry.value) == ("not measured", None)
+    assert remark in entry.remark
+
+
+@pytest.mark.parametrize(
+    ("status", "command"), [("wrong", ""), ("", "framebench claims T1 --run --size tiny")]
+)
+def test_what_is_missing_is_asked_for_unless_it_failed(
+    results: Path, status: str, command: str
+) -> None:
+    put(results, EAGER)
+    if status:
+        put(results, COMPILED, status=status)
+    assert judge(results, make_claim()).command == command
+
+
+@pytest.mark.parametrize(
+    "needs", [Needs(device="gpu"), Needs(size="full"), Needs(cpu_flag="amx_bf16")]
+)
+def test_an_unmet_precondition_shows_the_number_without_a_verdict(
+    results: Path, needs: Needs
+) -> None:
+    put_both(results, 80)
+    entry = judge(results, make_claim(needs=needs))
+    assert (entry.verdict, entry.value) == ("not testable here", None)
+    assert "here: -20.0 %" in entry.remark
+    assert entry.recommendation == NO_ADVICE
+
+
+def test_a_met_precondition_changes_no_verdict(results: Path) -> None:
+    put_both(results, 80)
+    assert judge(results, make_claim(needs=Needs(size="tiny", device="cpu"))).verdict == "confirmed"
+
+
+@pytest.mark.parametrize(
+    ("peak", "verdict"), [(80, "by definition"), (100, "no effect"), (120, "opposite")]
+)
+def test_no_record_may_violate_a_definition(results: Path, peak: float, verdict: Verdict) -> None:
+    put_both(results, peak)
+    assert judge(results, make_claim(definition="it is proven")).verdict == verdict
+
+
+def test_comparisons_that_disagree_are_mixed_and_counted(results: Path) -> None:
+    for workload, peak in (("transformer", 80), ("resnet50", 120), ("unet3d", 100)):
+        put_both(results, peak, workload)
+    entry = judge(results, make_claim(EVERYWHERE))
+    assert entry.judged == "mixed (1 confirmed, 1 no effect, 1 opposite on a CPU)"
+    assert re.search(r"Confirmed: transformer/torch .*Opposite: resnet50/torch", entry.remark)
+    assert entry.recommendation == NO_ADVICE
+
+
+def test_the_number_is_that_of_decided_comparisons_and_advice_has_all(results: Path) -> None:
+    put_both(results, 80)
+    put_both(results, 60, "resnet50")
+    put_both(results, 98.5, "unet3d")
+    put(results, "unet3d/torch/train/compile/b4/tiny", 99.5, minute=1)
+    entry = judge(results, make_claim(EVERYWHERE))
+    assert entry.verdict == "confirmed"
+    assert (entry.value, entry.low, entry.high) == pytest.approx((0.7, 0.6, 0.8))
+    assert "1 undecided (no effect or confirmed)" in entry.qualifier
+    assert entry.recommendation == "Compile: -0.5 to -40.0 %. (2 of 3 compared.)"
+
+
+@pytest.mark.parametrize(
+    ("peak", "advice"), [(80, "Compile: -20.0 %."), (120, "Do not: +20.0 %."), (100, NO_ADVICE)]
+)
+def test_advice_follows_the_sign_of_its_comparisons(
+    results: Path, peak: float, advice: str
+) -> None:
+    put_both(results, peak)
+    assert judge(results, make_claim()).recommendation.startswith(advice)
+
+
+def test_advice_is_withheld_if_a_comparison_is_missing(results: Path) -> None:
+    put_both(results, 80)
+    put_both(results, 80, "unet3d")
+    assert judge(results, make_claim(EVERYWHERE)).recommendation == NO_ADVICE
+
+
+def test_compiler_options_on_one_side_are_reported(results: Path) -> None:
+    put_both(results, 80)
+    effect = StrategyEffect(proven=True, evidence={"compiler_options": {"xla": "a_pass"}})
+    put(results, COMPILED, 80, minute=1, effect=effect)
+    assert "Compiled with xla=a_pass on one side alone" in judge(results, make_claim()).remark
+    put(results, EAGER, 100, minute=1, effect=effect)
+    assert "Compiled with" not in judge(results, make_claim()).remark
+
+
+@pytest.mark.parametrize(
+    ("transfers", "planned", "judged"),
+    [
+        (True, 150, "mixed (1 confirmed on a CPU; 1 opposite planned for a GPU)"),
+        (False, 150, "opposite (planned)"),
+        (False, 50, "confirmed (planned)"),
+        (False, None, "confirmed (on a CPU)"),
+    ],
+)
+def test_a_gpu_decides_what_a_cpu_cannot_tell_for_it(
+    results: Path, transfers: bool, planned: int | None, judged: str
+) -> None:
+    put_both(results, 80)
+    plans = make_plans(fp32=100, compile=planned) if planned else {}
+    comparisons = ({}, PLANNED) if planned else ({},)
+    claim = make_claim(*comparisons, transfers_to_gpu=transfers)
+    entry = judge(results, claim, plans)
+    assert entry.judged == judged
+    assert entry.lines[0].value == 0.8, "the CPU's number is shown"
+
+
+def test_a_plan_within_its_error_leaves_the_claim_undecided_though_a_cpu_is_not(
+    results: Path,
+) -> None:
+    put_both(results, 80)
+    claim = make_claim({}, PLANNED, transfers_to_gpu=False)
+    entry = judge(results, claim, make_plans(fp32=100, compile=100))
+    assert entry.verdict == "undecided"
+    assert "1 confirmed on a CPU, which does not decide" in entry.qualifier
+
+
+@pytest.mark.parametrize(
+    ("status", "verdict"), [("wrong", "not measured"), ("ok", "confirmed"), ("oom", "confirmed")]
+)
+def test_a_plan_of_a_step_that_was_wrong_wherever_it_ran_has_no_verdict(
+    results: Path, status: Any, verdict: Verdict
+) -> None:
+    put(results, COMPILED, status=status)
+    entry = judge(results, make_claim(PLANNED), make_plans(fp32=100, compile=50))
+    assert entry.verdict == verdict
+
+
+def test_a_gpu_is_judged_by_reserved_memory(results: Path) -> None:
+    for case, reserved, used in ((EAGER, 100, 80), (COMPILED, 70, 20)):
+        peaks = {"allocator.in_use": used * MIB, "allocator.reserved": reserved * MIB}
+        put(results, case, origin={"hardware": GPU}, peaks=peaks)
+    (line,) = judge(results, make_claim()).lines
+    assert line.number == "-30.0 % reserved; allocated: -75.0 %"
+
+
+def test_a_gpus_measurement_replaces_the_plan_of_the_same_two_cases(results: Path) -> None:
+    """At whatever batch; of other cases the plan goes on to decide."""
+    measured = {"candidate": "train/compile@-1", "base": "train/fp32@-1"}
+    other = {"candidate": "train/checkpoint"}
+    claim = make_claim(PLANNED, PLANNED | other, measured)
+    for strategy, peak in (("fp32", 100), ("compile", 130)):
+        put(results, f"transformer/torch/train/{strategy}/b4/full", peak, origin={"hardware": GPU})
+    here = MachineResults(Results(results), "nowhere")
+    here.plans = make_plans(fp32=100, compile=10, checkpoint=50)
+    own = [make_line(claim, one, here, "cpu") for one in claim.deciding[:2]]
+    lines = add_gpu_lines(claim, own, [MachineResults(Results(results), "m")])
+    assert [line.decides for line in lines] == [False, True, True]
+    assert [line.value for line in lines] == [0.1, 0.5, 1.3]
+    assert lines[2].name == "transformer/torch b4/full, m"
+
+
+def test_claims_about_a_gpu_are_not_measured_on_one_without_records(results: Path) -> None:
+    put(results, EAGER, origin={"hardware": GPU})
+    for claim in ("B7", "B14", "C9"):
+        assert judge(results, claim).verdict == "not measured"
+
+
+def test_frameworks_that_an_article_is_not_about_are_only_shown() -> None:
+    (claim,) = REGISTRY.chosen(["A8"])
+    deciding = {ref.framework for one in claim.deciding for ref in one.measure.refs}
+    shown = {ref.framework for one in claim.informational for ref in one.measure.refs}
+    assert (deciding, shown) == ({"jittor"}, {"torch", "jax"})
+
+
+def test_the_ledger_is_a_data_frame() -> None:
+    df = framebench.ledger(sample_records.RESULTS, sample_records.MACHINE)
+    entries = ledger(Results(sample_records.RESULTS), sample_records.MACHINE)
+    assert list(df["verdict"]) == [entry.verdict for entry in entries]
+    assert {"id", "says", "claimed", "value", "low", "high", "recommendation"} <= set(df.columns)

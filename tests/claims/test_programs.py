@@ -1,0 +1,170 @@
+"""Claims that no case decides are judged by what programs have printed."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from statistics import mean, stdev
+
+import pytest
+
+from framebench.analysis.results import Results
+from framebench.claims import measure as claim_programs
+from framebench.claims.ledger import list_names
+from framebench.claims.measures import OfProgram, PlannedReport
+from framebench.claims.plans import Plan, bound_bytes, divide_plans, find_report
+from framebench.claims.probes.names import look_up
+from framebench.claims.registry import REGISTRY
+from framebench.claims.rule import NoNumber, Verdict
+from framebench.claims.run import find_missing
+from framebench.claims.store import MachineResults
+from framebench.devices.releases.reported import Reported
+from framebench.engine.environments import Environment
+from framebench.records import store
+from tests.claims.claim_records import judge, put_numbers
+from tests.processes import run_inside
+
+
+@pytest.mark.parametrize("claim", ["B13", "B16", "B20", "B29"])
+def test_a_name_that_does_not_exist_is_reported(results: Path, claim: str) -> None:
+    names = list_names(REGISTRY.claims)
+    assert judge(results, claim).verdict == "not measured"
+    put_numbers(results, "names", names=dict.fromkeys(names, False))
+    assert judge(results, claim).verdict == "no such API"
+    put_numbers(results, "names", minute=1, names=dict.fromkeys(names, True))
+    assert judge(results, claim).verdict != "no such API"
+
+
+@pytest.mark.parametrize(
+    ("whole", "verdict"), [(99.0, "confirmed"), (20.0, "opposite"), (None, "not measured")]
+)
+def test_reports_are_judged_by_their_programs(
+    results: Path, whole: float | None, verdict: Verdict
+) -> None:
+    found = {"plain": [100.0] * 5}
+    if whole is not None:  # else an older program's
+        found["whole"] = [whole] * 5
+    put_numbers(results, "report-jax-19822", found=found)
+    assert judge(results, "R1").verdict == verdict
+
+
+@pytest.mark.parametrize(
+    ("found", "error", "verdict"),
+    [
+        ({"steps": [1.0]}, "", "confirmed"),
+        ({}, "AttributeError: no attribute 'backward'", "listing does not run"),
+    ],
+)
+def test_a_listing_is_judged_by_running_it_on_whatever_machine(
+    results: Path, found: dict[str, list[float]], error: str, verdict: Verdict
+) -> None:
+    put_numbers(results, "snippet-jittor_accumulate", machine="another", found=found, error=error)
+    entry = judge(results, "B22")
+    assert entry.verdict == verdict
+    assert error in entry.remark
+    assert "Programs ran on another." in entry.remark
+
+
+def test_this_machines_result_counts_first_unless_an_older_program_gave_it(results: Path) -> None:
+    found = {"cleared": [10.0] * 5, "cleared_same": [5.0] * 5}
+    newer = found | {"cleared": [7.0] * 5}
+    put_numbers(results, "report-jax-19429", minute=1, machine="another", found=newer)
+    (claim,) = REGISTRY.chosen(["R4"])
+    assert judge(results, "R4").value == 2
+    missing = find_missing([claim], MachineResults(Results(results), "m"), "tiny")
+    assert "report-jax-19429" in missing.probes, "it may have its own"
+    put_numbers(results, "report-jax-19429", found=found)
+    assert judge(results, "R4").value == 5
+    put_numbers(results, "report-jax-19429", minute=2, found={"alone_s": [1.0]})
+    assert judge(results, "R4").value != 5
+
+
+def test_a_bad_result_is_named_and_skipped(results: Path) -> None:
+    where = claim_programs.folder(results, "m", "names")
+    where.mkdir(parents=True)
+    (where / "x.json").write_text('{"probe": 1}')
+    with pytest.warns(store.RecordWarning, match=r"x\.json: not a framebench record"):
+        assert judge(results, "B16").verdict == "not measured"
+
+
+def test_amounts_have_students_interval_and_counts_their_range() -> None:
+    values = [3.0, 8.5, 9.6, 7.0, 8.0]
+    half = 2.776 * stdev(values) / 5**0.5
+    amount, count = (OfProgram("value", "p", ("a",), exact=exact) for exact in (False, True))
+    assert amount.compute(values) == pytest.approx(
+        (mean(values), mean(values) - half, mean(values) + half), rel=1e-3
+    )
+    assert amount.compute([3.0]).high == math.inf, "one process has none"
+    assert count.compute([1.0, 2.0, 4.0]) == (2, 1, 4)
+
+
+@pytest.mark.parametrize(
+    ("read", "number"), [("difference", -50), ("ratio", 0.5), ("share saved", 0.5)]
+)
+def test_two_numbers_of_a_process_are_compared(read: str, number: float) -> None:
+    measure = OfProgram(read, "p", ("a", "b"))  # type: ignore[arg-type]
+    assert measure.compute([50.0] * 5, [100.0] * 5) == pytest.approx((number,) * 3)
+
+
+def test_there_is_no_ratio_of_nothing() -> None:
+    with pytest.raises(NoNumber, match="b is nothing"):
+        OfProgram("ratio", "p", ("a", "b"), exact=True).compute([1.0], [0.0])
+
+
+@pytest.mark.parametrize("error", [0.0, 0.05, 0.1])
+def test_every_pair_of_peaks_within_a_plans_error_is_in_its_interval(error: float) -> None:
+    small, large = (Plan(Path(), error, peak, 0, peak) for peak in (60, 100))
+    ratio = divide_plans(small, large, "peak")
+    ends = [
+        (60 / (1 + one)) / (100 / (1 + other))
+        for one in (-error, error)
+        for other in (-error, error)
+    ]
+    assert (ratio.low, ratio.high) == pytest.approx((min(ends), max(ends)))
+
+
+def test_what_a_step_adds_by_a_plan_has_the_errors_of_both_its_parts() -> None:
+    least, value, most = bound_bytes(Plan(Path(), 0.1, 100, 40, 100), "added")
+    assert (least, value, most) == pytest.approx((100 / 1.1 - 40 / 0.9, 60, 100 / 0.9 - 40 / 1.1))
+
+
+def test_what_a_release_plans_of_a_reported_program_is_exact(results: Path) -> None:
+    plain = {"arguments": 10, "outputs": 5, "temporaries": 85, "aliased": None}
+    report = {
+        "device": "h100-80gb",
+        "framework_version": "0.10.2",
+        "programs": {"jax 1": {"plain": plain, "recomputed": plain | {"temporaries": 35}}},
+        "code": "1",
+        "planned_at": "2026-11-28T00:00:00+00:00",
+        "commit": None,
+    }
+    file = find_report(results, "0.10.2")
+    file.parent.mkdir(parents=True)
+    file.write_text(Reported.model_validate(report).model_dump_json())
+    machine = MachineResults(Results(results), "m")
+    assert PlannedReport("0.10.2", "jax 1", "recomputed", "plain").effect(machine, "") == (0.5,) * 3
+    with pytest.raises(NoNumber, match=r"not planned by JAX 0\.4"):
+        PlannedReport("0.4", "jax 1", "recomputed", "plain").effect(machine, "")
+
+
+def test_names_are_looked_up_and_words_are_searched_in_every_imported_module() -> None:
+    names = ["concurrent.futures", "json.no_such_name.loads", "json.**decode**", "json.**remat**"]
+    found = look_up(["json.loads", *names])
+    assert [found[name] for name in ("json.loads", *names)] == [True, True, False, True, False]
+    assert "json.decoder.JSONDecoder" in found, "what was found is said"
+
+
+def test_the_profiler_counts_what_a_step_allocates(environment: dict[str, Environment]) -> None:
+    """Two megabytes held at once, of three that are made."""
+    program = Path(__file__).parent / "programs" / "measure_allocated.py"
+    assert run_inside(environment["torch"], program) == 2 * 2**20
+
+
+def test_a_report_is_tried_in_fresh_processes(
+    environment: dict[str, Environment], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(claim_programs, "ROUNDS", 1)
+    found = claim_programs.try_report(environment["jax"], "27748")
+    steps = 4 * 300 * 100  # bytes of the state that each step keeps, where all are kept
+    assert found["plain"][0] == pytest.approx(1000 * steps, rel=0.01)
+    assert found["in_a_loop"][0] < 0.2 * found["plain"][0]
