@@ -167,16 +167,12 @@ def add_number(
         compiled_with=machine.describe_options(measure.cases(size)),
     )
     try:
+        check_usable(line, machine)
         judged = choose_peak(measure, line.device)
-        if not line.planned:
-            check_proofs(line, machine)
-        else:
-            check_plans(line, machine)
         effect = judged.effect(machine, size)
         if judged is not measure:
-            allocated = measure.effect(machine, size)
-            text = format_effect(*allocated, measure.form)
-            line = replace(line, also=f"reserved; allocated: {text}")
+            allocated = format_effect(*measure.effect(machine, size), measure.form)
+            line = replace(line, also=f"reserved; allocated: {allocated}")
     except DoesNotRun as error:
         return replace(line, verdict=DOES_NOT_RUN, remark=f"{line.name}: {error}")
     except NoNumber as error:
@@ -198,19 +194,17 @@ def with_effect(line: Line, effect: Effect, target: Target) -> Line:
     )
 
 
-def check_plans(line: Line, machine: MachineResults) -> None:
-    """Raise NoNumber for a plan of a step that gave wrong results wherever it ran."""
-    wrong = [case for case in line.cases if machine.is_wrong_everywhere(Case.from_id(case))]
-    if wrong:
-        names = ", ".join(wrong)
-        raise NoNumber(f"wrong wherever this step ran, so that a plan decides nothing: {names}")
-
-
-def check_proofs(line: Line, machine: MachineResults) -> None:
-    """Raise NoNumber where the records do not show that a strategy had its effect."""
-    unproven = [case for case in line.cases if not machine.is_proven(Case.from_id(case))]
-    if unproven:
-        raise NoNumber(f"the strategy's effect is not confirmed in {', '.join(unproven)}")
+def check_usable(line: Line, machine: MachineResults) -> None:
+    """Raise NoNumber for a plan of a wrong step, and where a strategy's effect is not shown."""
+    for case_id in line.cases:
+        case = Case.from_id(case_id)
+        # a step that is wrong wherever it ran needs some other memory if it is right
+        if line.planned and machine.is_wrong_everywhere(case):
+            raise NoNumber(
+                f"wrong wherever this step ran, so that a plan decides nothing: {case_id}"
+            )
+        if not line.planned and not machine.is_proven(case):
+            raise NoNumber(f"the strategy's effect is not confirmed in {case_id}")
 
 
 def find_conditions(measure: Measure, machine: MachineResults, size: str) -> Conditions:

@@ -17,6 +17,7 @@ from typing import Literal, TypeGuard
 from framebench.analysis.statistics import compare_blocks, compute_student_quantile
 from framebench.claims import plans
 from framebench.claims.plans import GPU, Plan
+from framebench.claims.probed_record import Probed
 from framebench.claims.rule import Effect, NoNumber
 from framebench.claims.samples import ADDED, PEAK, RESERVED, TIME, Estimate, Quantity
 from framebench.claims.store import MachineResults
@@ -32,14 +33,6 @@ REF = re.compile(
     r"(?P<scenario>\w+)/(?P<strategy>[\w+]+)"
     r"(@(b(?P<batch>\d+))?(?P<shift>-?\d+)?(x(?P<ranks>\d+))?)?"
 )
-
-
-class Unpaired(NoNumber):
-    """Step times that were never taken in one block."""
-
-
-class Outdated(NoNumber):
-    """A program's result that an older version of it gave."""
 
 
 class DoesNotRun(NoNumber):
@@ -204,10 +197,10 @@ def is_ratio(measure: Measure) -> TypeGuard[OfCases]:
 
 
 def compare_times(machine: MachineResults, base: Case, candidate: Case) -> Effect:
-    """Return the ratio of step times, candidate / base. Raises Unpaired."""
+    """Return the ratio of step times, candidate / base. Raises NoNumber."""
     ratio = machine.time_ratio(base, candidate)
     if ratio is None:
-        raise Unpaired(f"{base.id} and {candidate.id} share no block, so their times have no ratio")
+        raise NoNumber(f"{base.id} and {candidate.id} share no block, so their times have no ratio")
     if ratio.low is None or ratio.high is None:  # fewer blocks than an interval takes
         return Effect(ratio.value, -math.inf, math.inf)
     return Effect(ratio.value, ratio.low, ratio.high)
@@ -365,12 +358,13 @@ class OfProgram(Measure):
         if self.read == "ran":
             ran = float(bool(result.found))
             return Effect(ran, ran, ran)
-        try:
-            return self.compute(*(result.found[name] for name in self.of))
-        except KeyError as missing:
-            raise Outdated(
-                f"the result of {self.probe} is an older one's, without {missing}"
-            ) from None
+        if not self.is_current(result):
+            raise NoNumber(f"the result of {self.probe} is of an older program")
+        return self.compute(*(result.found[name] for name in self.of))
+
+    def is_current(self, result: Probed) -> bool:
+        """Return whether today's program gave a result: it has the numbers that are asked for."""
+        return bool(result.error) or set(self.of) <= result.found.keys()
 
     def compute(self, first: Sequence[float], second: Sequence[float] = ()) -> Effect:
         """Return what the numbers of all processes say. Raises NoNumber."""

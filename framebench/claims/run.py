@@ -11,10 +11,9 @@ from framebench.claims import measure
 from framebench.claims.claim import Claim, Measurement
 from framebench.claims.ledger import list_names
 from framebench.claims.lines import applies
-from framebench.claims.measures import OfCases, Outdated
+from framebench.claims.measures import OfCases, OfProgram
 from framebench.claims.plans import GPU
 from framebench.claims.registry import REGISTRY
-from framebench.claims.rule import NoNumber
 from framebench.claims.samples import TIME
 from framebench.claims.store import NAMES, MachineResults
 from framebench.cli.measuring import measure_all
@@ -66,9 +65,10 @@ def add_missing(
     for case in measure.planned_cases():
         if machine.plan(case) is None:
             missing.plans[case] = None
-    if measure.probe:
-        is_foreign = not machine.probe(measure.probe) or machine.other_machine(measure.probe)
-        if is_foreign or isinstance(find_failure(measurement, machine, size), Outdated):
+    if isinstance(measure, OfProgram):
+        result = machine.probe(measure.probe)
+        is_foreign = bool(machine.other_machine(measure.probe))
+        if result is None or is_foreign or not measure.is_current(result):
             missing.probes[measure.probe] = None
     cases = measure.cases(size)
     if not isinstance(measure, OfCases) or measure.quantity is not TIME:
@@ -79,15 +79,6 @@ def add_missing(
             missing.timed |= dict.fromkeys(cases)
         else:
             missing.pairs[cases[0], cases[1]] = None
-
-
-def find_failure(measurement: Measurement, machine: MachineResults, size: str) -> NoNumber | None:
-    """Return why there is no number, or None if there is one."""
-    try:
-        measurement.measure.effect(machine, size)
-    except NoNumber as reason:
-        return reason
-    return None
 
 
 def measure_missing(
