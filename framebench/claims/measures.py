@@ -25,9 +25,14 @@ from framebench.models import spec
 from framebench.suite.case import FULL_SIZE, Case, is_declared
 
 Form = Literal["change", "number", "count", "share", "points", "error"]
-# of a case at every declared batch: the smallest or the largest exponent between two successive
-SWEEPS = ("flattest", "steepest")
-FORMS: dict[str, Form] = {"value": "count", "ratio": "change", "difference": "points"}
+# what is done with the quantities of the cases, and how the number is printed; flattest: of a case
+# at every declared batch, the smallest exponent of growth between two successive ones
+FORMS: dict[str, Form] = {
+    "value": "count",
+    "ratio": "change",
+    "difference": "points",
+    "flattest": "number",
+}
 PLANNED_METRICS = {"peak": PEAK.name, "added": ADDED.name, "kept": "activations at the peak"}
 REF = re.compile(
     r"(?P<scenario>\w+)/(?P<strategy>[\w+]+)"
@@ -148,21 +153,21 @@ class Measure:
 class OfCases(Measure):
     """A quantity of one case, of two (the base first), or of a sweep over batches."""
 
-    kind: str  # of `FORMS` or `SWEEPS`
+    kind: str  # of `FORMS`
     quantity: Quantity
     refs: tuple[Ref, ...]
     own_form: Form | None = None
 
     @property
     def form(self) -> Form:  # type: ignore[override]
-        return self.own_form or FORMS.get(self.kind, "number")
+        return self.own_form or FORMS[self.kind]
 
     @property
     def metric(self) -> str:
         return f"{self.kind.capitalize()} of {self.quantity.name}"
 
     def cases(self, size: str) -> list[Case]:
-        if self.kind not in SWEEPS:
+        if self.kind != "flattest":
             return resolve(self.refs, size)
         (ref,) = self.refs
         preset = spec.load_workload(ref.workload).sizes.get(size)
@@ -182,10 +187,11 @@ class OfCases(Measure):
             estimates.append(estimate)
         if self.kind == "value":
             return Effect(estimates[0].value, estimates[0].low, estimates[0].high)
-        if self.kind in SWEEPS:
-            exponents = list_exponents([case.batch for case in cases], estimates)
-            return exponents[0] if self.kind == "flattest" else exponents[-1]
-        return divide(*estimates) if self.kind == "ratio" else subtract(*estimates)
+        if self.kind == "flattest":
+            return find_flattest([case.batch for case in cases], estimates)
+        if self.kind == "ratio":
+            return divide(*estimates)
+        return subtract(*estimates)
 
     def list_files(self, machine: MachineResults, size: str) -> list[str]:
         return machine.files(self.cases(size), timed=self.quantity is TIME)
@@ -231,11 +237,11 @@ def subtract(base: Estimate, candidate: Estimate) -> Effect:
     )
 
 
-def list_exponents(batches: Sequence[int], estimates: Sequence[Estimate]) -> list[Effect]:
-    """Return the exponents of growth between each batch and the next, the smallest first.
+def find_flattest(batches: Sequence[int], estimates: Sequence[Estimate]) -> Effect:
+    """Return the smallest exponent of growth between a batch and the next.
 
     1 is proportional, 0 constant. Where growth is no power law, the two ends of a sweep would hide
-    it.
+    it. Raises NoNumber.
     """
     exponents = []
     for (small, first), (large, last) in pairwise(zip(batches, estimates)):
@@ -243,7 +249,7 @@ def list_exponents(batches: Sequence[int], estimates: Sequence[Estimate]) -> lis
             raise NoNumber("what grows is not positive at every batch")
         ratio = divide(first, last)
         exponents.append(Effect(*(math.log(end, large / small) for end in ratio)))
-    return sorted(exponents)
+    return min(exponents)
 
 
 @dataclass(frozen=True)

@@ -63,7 +63,7 @@ class Row(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    kind: Literal["ratio", "value", "difference", "flattest", "steepest", "planned"] = "ratio"
+    kind: Literal["ratio", "value", "difference", "flattest", "planned"] = "ratio"
     expect: str | dict[str, Any]  # a name of `EXPECTED`, or the fields of a Target
     label: str = ""
     name: str = ""  # of a measurement that is of no workload and framework
@@ -134,15 +134,17 @@ def read_claim(fields: dict[str, Any], places: dict[str, Place]) -> Claim:
     made = dict(fields)
     expect = made.pop("expect", None)  # of all measurements that do not say otherwise
     about = set(ABOUT.get(fields["id"][0], FRAMEWORKS))
-    measurements: dict[str, list[Measurement]] = {"deciding": [], "informational": []}
-    for kind in ("deciding", "informational"):
-        for row in fields.get(kind, ()):
-            for measurement in make_measurements(**{"expect": expect, **row}):
-                frameworks = {ref.framework for ref in measurement.measure.refs}
-                is_about = kind == "deciding" and frameworks <= about
-                measurements["deciding" if is_about else "informational"].append(measurement)
-    made["deciding"] = tuple(measurements["deciding"])
-    made["informational"] = tuple(measurements["informational"])
+    deciding: list[Measurement] = []
+    informational: list[Measurement] = []
+    for row in fields.get("deciding", ()):
+        for measurement in make_measurements(**{"expect": expect, **row}):
+            if {ref.framework for ref in measurement.measure.refs} <= about:
+                deciding.append(measurement)
+            else:
+                informational.append(measurement)
+    for row in fields.get("informational", ()):
+        informational += make_measurements(**{"expect": expect, **row})
+    made["deciding"], made["informational"] = tuple(deciding), tuple(informational)
     made["advice"] = tuple(Advice(**one) for one in fields.get("advice", ()))
     made["needs"] = Needs(**fields.get("needs", {}))
     made["absent"] = tuple(fields.get("absent", ()))
@@ -174,17 +176,23 @@ def list_measures(row: Row) -> Iterator[tuple[str, Measure]]:
     elif row.name:  # of two frameworks
         yield row.name, make_measure(row, "", "")
     else:
-        is_planned = row.kind == "planned"
-        frameworks = row.frameworks or (PLANNED_FRAMEWORKS if is_planned else FRAMEWORKS)
-        # all workloads are those whose references two frameworks confirm
-        workloads = row.workloads or spec.list_confirmed_workloads()
-        for workload, framework in product(workloads, frameworks):
-            measure = make_measure(row, workload, framework)
-            cases = measure.planned_cases() or measure.cases(DEFAULT_SIZE)
-            # a batch that the row names is planned whether the size declares it or not
-            if cases and ("@b" in row.candidate or all(map(exists, cases))):
-                parts = [f"{workload}/{framework}", row.label, "planned" if is_planned else ""]
-                yield " ".join(filter(None, parts)), measure
+        yield from list_in_workloads(row)
+
+
+def list_in_workloads(row: Row) -> Iterator[tuple[str, Measure]]:
+    """Yield the measures of a row in each workload and framework in which its cases exist."""
+    frameworks, ending = FRAMEWORKS, ""
+    if row.kind == "planned":
+        frameworks, ending = PLANNED_FRAMEWORKS, "planned"
+    # all workloads are those whose references two frameworks confirm
+    workloads = row.workloads or spec.list_confirmed_workloads()
+    for workload, framework in product(workloads, row.frameworks or frameworks):
+        measure = make_measure(row, workload, framework)
+        cases = measure.planned_cases() or measure.cases(DEFAULT_SIZE)
+        # a batch that the row names is planned whether the size declares it or not
+        if cases and ("@b" in row.candidate or all(map(exists, cases))):
+            name = f"{workload}/{framework} {row.label} {ending}"
+            yield " ".join(name.split()), measure
 
 
 def exists(case: Case) -> bool:
@@ -208,15 +216,9 @@ def make_measure(row: Row, workload: str, framework: str) -> Measure:
 
 def read_program(row: Row, read: Read) -> tuple[str, OfProgram]:
     """Return the name and the measure of a number that a program prints."""
-    if row.listing:
-        name, probe, file = row.name, f"{SNIPPET}{row.listing}", f"{row.listing}.py"
-        form: Form = "count"
-    else:
-        framework = row.report.partition("-")[0]
-        name, probe, file = (
-            f"{framework} {row.name}",
-            f"report-{row.report}",
-            "the report's program",
-        )
-        form = "change"
+    name, probe, file = row.name, f"{SNIPPET}{row.listing}", f"{row.listing}.py"
+    form: Form = "count"
+    if row.report:
+        name, probe = f"{row.report.partition('-')[0]} {name}", f"report-{row.report}"
+        file, form = "the report's program", "change"
     return name, OfProgram(read, probe, row.of, row.exact, row.right, row.form or form, file)
