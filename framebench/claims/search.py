@@ -124,9 +124,11 @@ class Index:
     def rank(self, query: str) -> list[Claim]:
         """Return the claims that a query finds, the best first; none if it shares no term."""
         terms = find_terms(query)
-        scores = {claim.name: self.score(terms, claim) for claim in self.claims}
-        best = max(scores.values())
-        near = [claim for claim in self.claims if scores[claim.name] >= max(NEAR * best, LEAST)]
+        scores = {}
+        for claim in self.claims:
+            scores[claim.name] = self.score(terms, claim)
+        least = max(NEAR * max(scores.values()), LEAST)
+        near = [claim for claim in self.claims if scores[claim.name] >= least]
         near.sort(key=lambda claim: scores[claim.name], reverse=True)  # equal ones keep their order
         return near[:MOST]
 

@@ -189,15 +189,21 @@ def make_reasons(claim: Claim, lines: Sequence[Line], looked_up: str = "") -> tu
     if claim.definition:
         reasons.insert(0, f"By definition: {claim.definition}")
     reasons += [list_deciding(counting), describe_skipped(lines), describe_missing(counting)]
-    reasons += dict.fromkeys(line.remark for line in counting)  # each once, in order
+    remarks = {}  # as keys: many comparisons may have the same
+    for line in counting:
+        remarks[line.remark] = None
+    reasons += remarks
     for several in group(lines, lambda line: line.compiled_with):
-        names = [line.name for line in several if line.value is not None]
-        if several[0].compiled_with and names:
-            reasons.append(f"{several[0].compiled_with}: {', '.join(names)}")
-    machines = {looked_up: None} | {line.other_machine: None for line in lines if not line.cases}
-    machines.pop("", None)
-    if machines:
-        reasons.append(f"Programs ran on {', '.join(machines)}")
+        if several[0].compiled_with:
+            names = ", ".join(line.name for line in several)
+            reasons.append(f"{several[0].compiled_with}: {names}")
+    machines = {looked_up: None}  # as keys: each once, in order
+    for line in lines:
+        if not line.cases:  # cases of another machine are named with it
+            machines[line.other_machine] = None
+    named = ", ".join(filter(None, machines))
+    if named:
+        reasons.append(f"Programs ran on {named}")
     return end_sentences(reasons)
 
 
@@ -250,22 +256,28 @@ def make_informational(lines: Sequence[Line]) -> tuple[str, ...]:
     """
     shown = [line for line in lines if not line.decides]
     numbers = [line for line in shown if line.value is not None]
-    texts = []
-    for several in group(
-        numbers, lambda line: (line.label, line.other_machine, line.device, line.form, line.metric)
-    ):
-        first = several[0]
-        if len(several) == 1:
-            texts.append(f"{first.name}: {first.number}")
-            continue
-        places = dict.fromkeys(line.place for line in several)  # each once, in order
-        names = [first.label or first.metric, *places, first.other_machine]
-        values = format_range(list_values(several), first.form)
-        texts.append(f"{', '.join(filter(None, names))}: {values}")
+    texts = [describe_alike(several) for several in group(numbers, name_alike)]
     texts += [line.remark for line in shown if line.verdict == DOES_NOT_RUN]
     if not texts:
         return ()
     return end_sentences([f"Also shown: {'; '.join(texts)}"])
+
+
+def name_alike(line: Line) -> tuple[str, ...]:
+    """Return what lines have in common that differ in workload and framework alone."""
+    return line.label, line.other_machine, line.device, line.form, line.metric
+
+
+def describe_alike(lines: Sequence[Line]) -> str:
+    """Return `time, resnet50/torch, unet3d/jax: +6.4 to +98.1 %`, or the number of one line."""
+    first = lines[0]
+    if len(lines) == 1:
+        return f"{first.name}: {first.number}"
+    names = {first.label or first.metric: None}  # as keys: each once, in order
+    for line in lines:
+        names[line.place] = None
+    names[first.other_machine] = None
+    return f"{', '.join(filter(None, names))}: {format_range(list_values(lines), first.form)}"
 
 
 def choose_advice(claim: Claim, lines: Sequence[Line]) -> str:
