@@ -1,6 +1,6 @@
 """Run the programs that claims need where no case tells: listings, reports, and a look-up of names.
 
-`results/claims/<machine>/<program>/<time>.json`. The newest result of a program counts.
+They are lines of `results/claims/<machine>.jsonl`. The newest result of a program counts.
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ ROUNDS = 5  # fresh processes of a report's program
 TIME_LIMIT_S = 600.0
 
 
-def folder(results: Path, machine: str, probe: str) -> Path:
-    """Return where the results of a program are."""
-    return results / "claims" / machine / probe
+def find_file(results: Path, machine: str) -> Path:
+    """Return the file of a machine's results of programs."""
+    return results / "claims" / f"{machine}{store.SUFFIX}"
 
 
 def framework_of(probe: str) -> str:
@@ -109,7 +109,7 @@ def try_report(environment: Environment, number: str) -> dict[str, list[float]]:
 
 def run(
     probe: str, names: Sequence[str], size: str, results: Path, say: Callable[[str], None]
-) -> Path:
+) -> None:
     """Carry out one program and save its result. Raises SetupError, RuntimeError, OSError."""
     say(f"program {probe}")
     framework = framework_of(probe)
@@ -130,4 +130,4 @@ def run(
     )
     provenance = make_provenance(context, None, started=False)
     result = Probed(probe=probe, names=exists, found=found, error=error, provenance=provenance)
-    return store.write(result, folder(results, provenance.machine, probe))
+    store.append(result, find_file(results, provenance.machine))

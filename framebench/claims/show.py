@@ -203,11 +203,11 @@ def make_line_row(line: Line) -> tuple[str, ...]:
 
 
 def name_origin(record: str) -> str:
-    """Return the release that a record is of, or the program, or the file of a prediction.
+    """Return the release that a record is of, the machine of a program, or the file of a plan.
 
     A record is such as `records/xeon-2core/torch-2.13.0.jsonl:17`.
     """
-    origin = Path(record).parts[2]
+    origin = Path(record).name
     release, has_line, _ = origin.partition(f"{store.SUFFIX}:")
     return release if has_line else origin
 

@@ -25,7 +25,7 @@ from tests.claims.claim_records import EAGER, put, put_blocks, put_both
     ("record", "origin"),
     [
         ("records/m/torch-2.13.0.jsonl:17", "torch-2.13.0"),
-        ("claims/m/names/20260101T000000000000.json", "names"),
+        ("claims/zen5-2core.jsonl:3", "zen5-2core"),
         ("planned/h100-80gb/jax-0.10.2.jsonl", "jax-0.10.2.jsonl"),
     ],
 )

@@ -270,7 +270,7 @@ def test_a_gpu_decides_what_a_cpu_cannot_tell_for_it(
     results: Path, transfers: bool, planned: int | None, judged: str
 ) -> None:
     put_both(results, 80)
-    plans = make_plans(fp32=100, compile=planned) if planned else {}
+    plans = make_plans(results, fp32=100, compile=planned) if planned else {}
     comparisons = ({}, PLANNED) if planned else ({},)
     claim = make_claim(*comparisons, transfers_to_gpu=transfers)
     entry = judge(results, claim, plans)
@@ -283,7 +283,7 @@ def test_a_plan_within_its_error_leaves_the_claim_undecided_though_a_cpu_is_not(
 ) -> None:
     put_both(results, 80)
     claim = make_claim({}, PLANNED, transfers_to_gpu=False)
-    entry = judge(results, claim, make_plans(fp32=100, compile=100))
+    entry = judge(results, claim, make_plans(results, fp32=100, compile=100))
     assert entry.verdict == "undecided"
     assert "1 confirmed on a CPU, which does not decide" in entry.qualifier
 
@@ -295,7 +295,7 @@ def test_a_plan_of_a_step_that_was_wrong_wherever_it_ran_has_no_verdict(
     results: Path, status: Any, verdict: Verdict
 ) -> None:
     put(results, COMPILED, status=status)
-    entry = judge(results, make_claim(PLANNED), make_plans(fp32=100, compile=50))
+    entry = judge(results, make_claim(PLANNED), make_plans(results, fp32=100, compile=50))
     assert entry.verdict == verdict
 
 
@@ -315,7 +315,7 @@ def test_a_gpus_measurement_replaces_the_plan_of_the_same_two_cases(results: Pat
     for strategy, peak in (("fp32", 100), ("compile", 130)):
         put(results, f"transformer/torch/train/{strategy}/b4/full", peak, origin={"hardware": GPU})
     here = MachineResults(Results(results), "nowhere")
-    here.plans = make_plans(fp32=100, compile=10, checkpoint=50)
+    here.plans = make_plans(results, fp32=100, compile=10, checkpoint=50)
     own = [make_line(claim, one, here, "cpu") for one in claim.deciding[:2]]
     lines = add_gpu_lines(claim, own, [MachineResults(Results(results), "m")])
     assert [line.decides for line in lines] == [False, True, True]

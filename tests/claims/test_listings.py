@@ -10,11 +10,12 @@ from pathlib import Path
 
 import pytest
 
-from framebench.claims import probed_record
 from framebench.claims.measure import LISTINGS, REPORTS, framework_of, run_program
+from framebench.claims.probed_record import Probed
 from framebench.claims.registry import REGISTRY
 from framebench.claims.store import SNIPPET
 from framebench.engine.environments import Environment
+from framebench.records.store import read_answers
 from tests.processes import ROOT
 
 FAIL = {
@@ -74,6 +75,9 @@ for path in sorted(LISTINGS.glob("*.py")):
     TRIED.append(pytest.param(path, marks=marks, id=path.stem))
 
 
+RECORDED = [probed for _, probed in read_answers(Probed, ROOT / "results" / "claims")]
+
+
 @pytest.mark.usefixtures("imported_once")
 @pytest.mark.parametrize("snippet", TRIED)
 def test_a_listing_still_behaves_as_recorded(
@@ -82,9 +86,9 @@ def test_a_listing_still_behaves_as_recorded(
     numbers, error = run_program(environment[framework_of(f"{SNIPPET}{snippet.stem}")], snippet)
     assert error.startswith(FAIL[snippet.stem]) if snippet.stem in FAIL else not error
     assert bool(numbers) != bool(error)
-    recorded = sorted((ROOT / "results" / "claims").glob(f"*/{SNIPPET}{snippet.stem}/*.json"))
+    recorded = [probed for probed in RECORDED if probed.probe == SNIPPET + snippet.stem]
     assert recorded, "framebench claims --run"
-    record = probed_record.read(recorded[-1])
+    record = max(recorded, key=lambda probed: probed.provenance.measured_at)
     assert record.error == error
     assert record.found.keys() == numbers.keys()
     for name, value in numbers.items():

@@ -80,10 +80,10 @@ def test_this_machines_result_counts_first_unless_an_older_program_gave_it(resul
 
 
 def test_a_bad_result_is_named_and_skipped(results: Path) -> None:
-    where = claim_programs.folder(results, "m", "names")
-    where.mkdir(parents=True)
-    (where / "x.json").write_text('{"probe": 1}')
-    with pytest.warns(store.RecordWarning, match=r"x\.json: not a framebench record"):
+    file = claim_programs.find_file(results, "m")
+    file.parent.mkdir(parents=True)
+    file.write_text('{"probe": 1}\n')
+    with pytest.warns(store.RecordWarning, match=r"m\.jsonl:1: not a framebench record"):
         assert judge(results, "B16").verdict == "not measured"
 
 

@@ -96,7 +96,7 @@ def test_comparisons_are_distinct_and_of_cases_that_can_run(claim: Claim) -> Non
         cases = one.measure.cases("cpu") or one.measure.planned_cases()
         assert len(set(cases)) == len(cases), f"{one.name} is compared with itself"
         for case in cases:
-            assert parse(case.id).id == case.id
+            assert one.measure.is_planned or parse(case.id) == case
             # what is always on is the baseline itself
             assert not isinstance(case.support, AlwaysOn) or case.strategy == case.stage.baseline
 
@@ -110,8 +110,8 @@ def test_jax_recomputing_in_a_scan_is_compared_with_a_scan() -> None:
                 continue
             base, change = one.measure.refs
             if change.framework == "jax" and change.scenario == "train":
-                recomputes = "checkpoint" in change.strategy and "checkpoint" not in base.strategy
-                assert not recomputes or base.strategy in ("scan", "depth_4", "long"), one.name
+                recomputes = change.strategy == "checkpoint"
+                assert not recomputes or base.strategy == "scan", one.name
                 compared += recomputes
     assert compared
 
@@ -121,10 +121,11 @@ def test_every_claim_has_a_name_of_its_own() -> None:
     assert len(set(names)) == len(names)
 
 
-@pytest.mark.parametrize("claim", filter(find_sign_of_words, DECIDED), ids=BY_NAME)
+@pytest.mark.parametrize("claim", DECIDED, ids=BY_NAME)
 def test_a_row_expects_the_direction_that_it_names(claim: Claim) -> None:
+    sign = find_sign_of_words(claim)
     for measurement in claim.deciding:
-        assert measurement.target.direction == find_sign_of_words(claim), measurement.name
+        assert sign in (None, measurement.target.direction), measurement.name
 
 
 @pytest.mark.parametrize("claim", DECIDED, ids=BY_NAME)
