@@ -273,8 +273,8 @@ def add_gpu_lines(
             line = make_line(claim, measurement, gpu, FULL_SIZE)
             if line.value is not None:
                 name = f"{line.name}, {gpu.machine}"
-                other = {"name": name, "id": f"{claim.name}/{name}", "other_machine": gpu.machine}
-                measured.append(replace(line, **other))
+                line = replace(line, name=name, id=f"{claim.name}/{name}")
+                measured.append(replace(line, other_machine=gpu.machine))
     replaced = {list_compared(line) for line in measured if line.decides}
     own = []
     for line in lines:

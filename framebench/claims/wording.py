@@ -100,48 +100,47 @@ def qualify(verdict: Verdict, lines: Sequence[Line], claim: Claim) -> str:
     if verdict == "undecided" or len({line.verdict for line in counted}) > 1:
         parts += describe_devices(counted, claim)
         aside = [line for line in lines if line.set_aside and line.verdict in MEASURED]
-        # a reader wonders why it is undecided where a CPU's numbers are plain
-        if verdict == "undecided" and aside:
-            parts += [f"{text}, which does not decide" for text in describe_devices(aside, claim)]
-    elif devices == {" planned for a GPU"}:
+        if verdict == "undecided":  # a reader wonders why, where a CPU's numbers are plain
+            parts += [f"{text}, which do not decide" for text in describe_devices(aside, claim)]
+    elif devices == {"planned for a GPU"}:
         parts.append("planned")
-    elif not claim.transfers_to_gpu and devices <= {" on a CPU", ""}:
+    elif not claim.transfers_to_gpu and devices <= {"on a CPU", ""}:
         parts.append("on a CPU")
     return "; ".join(filter(None, parts))
 
 
 def name_device(line: Line) -> str:
-    """Return ` on a CPU`, ` on a GPU` or ` planned for a GPU`; empty of a program.
+    """Return `on a CPU`, `on a GPU` or `planned for a GPU`; empty of a program.
 
     A program's comparisons have names of their own.
     """
     if line.planned:
-        return " planned for a GPU"
-    return f" on a {line.device.upper()}" if line.cases else ""
+        return "planned for a GPU"
+    return f"on a {line.device.upper()}" if line.cases else ""
 
 
 def describe_devices(lines: Sequence[Line], claim: Claim) -> list[str]:
-    """Return what the lines on each device that has a number say."""
+    """Return `on a CPU: 7 confirmed, 1 opposite`, for each device that has a number.
+
+    Of few lines with names of their own it is told who says what.
+    """
     texts = []
     for several in group(lines, name_device):
-        if any(line.value is not None for line in several):
-            texts.append(f"{count_verdicts(several, claim)}{name_device(several[0])}")
+        if all(line.value is None for line in several):
+            continue
+        by_verdict = group_by_verdict(several)
+        labels = [line.label for line in several]
+        is_named = len(by_verdict) > 1 and len(set(labels)) == len(several) <= FEW and all(labels)
+        said = []
+        for alike in by_verdict:
+            verdict = describe_verdict(alike, claim)
+            if is_named:
+                said.append(f"{verdict} ({', '.join(line.label for line in alike)})")
+            else:
+                said.append(f"{len(alike)} {verdict}")
+        device = name_device(several[0])
+        texts.append(f"{device}: {', '.join(said)}" if device else ", ".join(said))
     return texts
-
-
-def count_verdicts(lines: Sequence[Line], claim: Claim) -> str:
-    """Return `7 confirmed, 1 opposite`, or of few lines with names of their own who says what."""
-    labels = [line.label for line in lines]
-    if 1 < len(lines) <= FEW and all(labels) and len(set(labels)) == len(lines):
-        texts = []
-        for several in group_by_verdict(lines):
-            named = ", ".join(line.label for line in several)
-            texts.append(f"{describe_verdict(several, claim)}: {named}")
-        return "; ".join(texts)
-    counts = []
-    for several in group_by_verdict(lines):
-        counts.append(f"{len(several)} {describe_verdict(several, claim)}")
-    return ", ".join(counts)
 
 
 def group_by_verdict(lines: Sequence[Line]) -> list[list[Line]]:
@@ -162,9 +161,9 @@ def describe_verdict(lines: Sequence[Line], claim: Claim) -> str:
     if verdict != "undecided":
         return claim.means.get(verdict, verdict)
     if not left:  # of fewer blocks than an interval takes
-        return f"single draws, {format_range(list_values(lines), lines[0].form)},"
+        return f"undecided (single draws, {format_range(list_values(lines), lines[0].form)})"
     if len(left) > 2:
-        return f"anything from {left[0]} to {left[-1]}"
+        return f"undecided (anything from {left[0]} to {left[-1]})"
     return f"undecided ({' or '.join(left)})"
 
 
@@ -189,7 +188,7 @@ def make_reasons(claim: Claim, lines: Sequence[Line], looked_up: str = "") -> tu
     if claim.definition:
         reasons.insert(0, f"By definition: {claim.definition}")
     reasons += [list_deciding(counting), describe_skipped(lines), describe_missing(counting)]
-    remarks = {}  # as keys: many comparisons may have the same
+    remarks: dict[str, None] = {}  # as keys: many comparisons may have the same
     for line in counting:
         remarks[line.remark] = None
     reasons += remarks

@@ -215,7 +215,7 @@ def test_comparisons_that_disagree_are_mixed_and_counted(results: Path) -> None:
     for workload, peak in (("transformer", 80), ("resnet50", 120), ("unet3d", 100)):
         put_both(results, peak, workload)
     entry = judge(results, make_claim(EVERYWHERE))
-    assert entry.judged == "mixed (1 confirmed, 1 no effect, 1 opposite on a CPU)"
+    assert entry.judged == "mixed (on a CPU: 1 confirmed, 1 no effect, 1 opposite)"
     assert re.search(r"Confirmed: transformer/torch .*Opposite: resnet50/torch", entry.remark)
     assert entry.recommendation == NO_ADVICE
 
@@ -260,7 +260,7 @@ def test_compiler_options_on_one_side_are_reported(results: Path) -> None:
 @pytest.mark.parametrize(
     ("transfers", "planned", "judged"),
     [
-        (True, 150, "mixed (1 confirmed on a CPU; 1 opposite planned for a GPU)"),
+        (True, 150, "mixed (on a CPU: 1 confirmed; planned for a GPU: 1 opposite)"),
         (False, 150, "opposite (planned)"),
         (False, 50, "confirmed (planned)"),
         (False, None, "confirmed (on a CPU)"),
@@ -285,7 +285,7 @@ def test_a_plan_within_its_error_leaves_the_claim_undecided_though_a_cpu_is_not(
     claim = make_claim({}, PLANNED, transfers_to_gpu=False)
     entry = judge(results, claim, make_plans(results, fp32=100, compile=100))
     assert entry.verdict == "undecided"
-    assert "1 confirmed on a CPU, which does not decide" in entry.qualifier
+    assert "on a CPU: 1 confirmed, which do not decide" in entry.qualifier
 
 
 @pytest.mark.parametrize(
