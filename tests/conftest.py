@@ -84,7 +84,7 @@ LONGEST = [  # files below tests/
     "user_model/test_first_look.py",
     "ranks/test_predicted.py",
     "devices/simulation/test_convolutions.py",
-    "claims/test_snippets.py",
+    "claims/test_listings.py",
     "user_model/test_cases.py",
     "user_model/test_held_memory.py",
     "user_model/test_errors.py",
