@@ -27,7 +27,7 @@ def model(input_tensor):
 
 
 samples = size = 4 * FITTING
-data, done, halvings = torch.arange(samples), 0, 0
+data, done, halvings = torch.ones(samples), 0, 0
 limit_memory()
 while done < samples:
     try:
