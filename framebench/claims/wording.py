@@ -161,10 +161,10 @@ def describe_verdict(lines: Sequence[Line], claim: Claim) -> str:
     if verdict != "undecided":
         return claim.means.get(verdict, verdict)
     if not left:  # of fewer blocks than an interval takes
-        return f"undecided (single draws, {format_range(list_values(lines), lines[0].form)})"
+        return f"without an interval ({format_range(list_values(lines), lines[0].form)})"
     if len(left) > 2:
-        return f"undecided (anything from {left[0]} to {left[-1]})"
-    return f"undecided ({' or '.join(left)})"
+        return f"open (anything from {left[0]} to {left[-1]})"
+    return f"open ({' or '.join(left)})"
 
 
 def shorten_unmet(claim: Claim, lines: Sequence[Line]) -> str:

@@ -228,7 +228,7 @@ def test_the_number_is_that_of_decided_comparisons_and_advice_has_all(results: P
     entry = judge(results, make_claim(EVERYWHERE))
     assert entry.verdict == "confirmed"
     assert (entry.value, entry.low, entry.high) == pytest.approx((0.7, 0.6, 0.8))
-    assert "1 undecided (no effect or confirmed)" in entry.qualifier
+    assert "1 open (no effect or confirmed)" in entry.qualifier
     assert entry.recommendation == "Compile: -0.5 to -40.0 %. (2 of 3 compared.)"
 
 
