@@ -102,7 +102,7 @@ def releases(results: Path | str | None = None, machine: str | None = None) -> p
     for compared in compare_successive(records):
         rows += compared
     table = pd.DataFrame(rows, columns=QuantityComparison._fields)
-    return table.drop(columns="conditions")
+    return table.drop(columns="records")
 
 
 def ledger(results: Path | str | None = None, machine: str | None = None) -> pd.DataFrame:

@@ -18,46 +18,48 @@ from tests.sample_records import records
 
 OLD, NEW = "jax==0.9.2", "jax==0.10.2"
 BLOCKS = 5
+PROCESS = 0.02  # standard deviation of log step times between processes of one block, as measured
 Change = Callable[[Record, int], Record]  # of one record, in the round of this number
 
 
 def originals(count: int = 6) -> list[Record]:
-    """Real records of as many cases."""
-    jax = [r for r in records() if r.parsed.framework == "jax" and r.status == "ok"]
-    found = {r.case: r for r in jax if r.peaks and len(r.step_s) > 2 and r.cpu_s_per_step}
-    return [found[case] for case in sorted(found)][:count]
+    """Return real records of as many cases."""
+    by_case = {}
+    for record in records():
+        is_timed = record.peaks and len(record.step_s) > 2 and record.cpu_s_per_step
+        if record.parsed.framework == "jax" and record.status == "ok" and is_timed:
+            by_case[record.case] = record
+    return [by_case[case] for case in sorted(by_case)][:count]
 
 
-def at(found: Record, version: str, when: datetime, session: str = "s") -> Record:
-    return changed(
-        found,
-        versions={**found.provenance.versions, "jax": version.removeprefix("jax==")},
-        measured_at=when,
-        session=session,
-    )
+def at(record: Record, version: str, when: datetime, session: str = "s") -> Record:
+    versions = {**record.provenance.versions, "jax": version.removeprefix("jax==")}
+    return changed(record, versions=versions, measured_at=when, session=session)
 
 
-def changed(found: Record, **origin: Any) -> Record:
-    """The record with another provenance."""
-    return found.model_copy(update={"provenance": found.provenance.model_copy(update=origin)})
+def changed(record: Record, **origin: Any) -> Record:
+    """Return the record with another provenance."""
+    return record.model_copy(update={"provenance": record.provenance.model_copy(update=origin)})
 
 
 def times(record: Record, factor: float) -> Record:
-    """A record whose steps took so many times as long."""
-    return record.model_copy(update={"step_s": [s * factor for s in record.step_s]})
+    """Return a record whose steps took so many times as long."""
+    return record.model_copy(update={"step_s": [seconds * factor for seconds in record.step_s]})
 
 
 def larger(record: Record, factor: float) -> Record:
-    return record.model_copy(
-        update={"peaks": {name: round(size * factor) for name, size in record.peaks.items()}}
-    )
+    """Return a record whose peaks are so many times as large."""
+    peaks = {name: round(size * factor) for name, size in record.peaks.items()}
+    return record.model_copy(update={"peaks": peaks})
 
 
 def unchanged(record: Record, number: int) -> Record:
     return record
 
 
-PROCESS = 0.02  # standard deviation of log step times between processes of one block, as measured
+def broken(record: Record, number: int) -> Record:
+    oom = {"status": "oom", "reason": "memory ran out", "peaks": {}, "step_s": []}
+    return record.model_copy(update=oom)
 
 
 def rounds(
@@ -67,31 +69,27 @@ def rounds(
     session: str = "s",
     seed: int = 0,
 ) -> list[Record]:
-    """Blocks of one real record in two versions that differ by noise between processes, and by a
-    change of the newer one.
+    """Return blocks of one real record in two versions that differ by noise between processes, and
+    by a change of the newer one; the older one's record comes first.
     """
-    drawn = np.random.default_rng(seed).normal(0, PROCESS, (count, 2))
-    start, found = datetime(2026, 1, 1, tzinfo=UTC), []
-    for number, logs in enumerate(drawn):
-        when = start + timedelta(minutes=number)
-        variants = [
-            in_block(
-                at(times(record, float(np.exp(log))), version, when, session),
-                variant,
-                f"{session}/{record.case}/{number}",
-            )
-            for variant, (log, version) in enumerate(zip(logs, (OLD, NEW)))
-        ]
-        found += [variants[0], change(variants[1], number)]
+    noise = np.random.default_rng(seed).normal(0, PROCESS, (count, 2))
+    found = []
+    for number, logs in enumerate(noise):
+        when = datetime(2026, 1, 1, tzinfo=UTC) + timedelta(minutes=number)
+        block = f"{session}/{record.case}/{number}"
+        for variant, version in enumerate((OLD, NEW)):
+            noisy = times(record, float(np.exp(logs[variant])))
+            found.append(in_block(at(noisy, version, when, session), variant, block))
+        found[-1] = change(found[-1], number)
     return found
 
 
-def in_block(r: Record, variant: int, block: str) -> Record:
-    count = len(r.step_s)
+def in_block(record: Record, variant: int, block: str) -> Record:
+    count = len(record.step_s)
     turns = Turns(
         block=block,
         arm=variant,
-        arms=[r.case] * 2,
+        arms=[record.case] * 2,
         seed=0,
         steps=1,
         round=list(range(count)),
@@ -99,38 +97,34 @@ def in_block(r: Record, variant: int, block: str) -> Record:
         reference_s=[0.05] * count,
         reference_flop=1e9,
     )
-    return r.model_copy(update={"turns": turns})
+    return record.model_copy(update={"turns": turns})
 
 
 def write(found: list[Record], results: Path) -> Path:
-    for r in found:
-        store.append(
-            r,
-            store.find_file(results, r.provenance.machine, f"jax-{r.framework_version}"),
-        )
+    for record in found:
+        release = f"jax-{record.framework_version}"
+        store.append(record, store.find_file(results, record.provenance.machine, release))
     return results
 
 
 @cache
 def equal_rounds() -> list[Record]:
-    """Of several cases, without a change."""
-    return [r for seed, original in enumerate(originals()) for r in rounds(original, seed=seed)]
+    """Return blocks of several cases, without a change."""
+    found = []
+    for seed, original in enumerate(originals()):
+        found += rounds(original, seed=seed)
+    return found
 
 
 def plant(found: list[Record], slow: str, large: str) -> list[Record]:
-    """A copy in which the newer version takes 20 % longer for one case, and 5 % more memory for
-    another.
+    """Return a copy in which the newer version takes 20 % longer for one case, and 5 % more memory
+    for another.
     """
-
-    def planted(r: Record) -> Record:
-        if r.framework_version != "0.10.2":
-            return r
-        return times(r, 1.2) if r.case == slow else larger(r, 1.05) if r.case == large else r
-
-    return [planted(r) for r in found]
-
-
-def broken(r: Record, number: int) -> Record:
-    return r.model_copy(
-        update={"status": "oom", "reason": "memory ran out", "peaks": {}, "step_s": []}
-    )
+    planted = []
+    for record in found:
+        if record.framework_version == "0.10.2" and record.case == slow:
+            record = times(record, 1.2)
+        elif record.framework_version == "0.10.2" and record.case == large:
+            record = larger(record, 1.05)
+        planted.append(record)
+    return planted

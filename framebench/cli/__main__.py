@@ -46,13 +46,7 @@ COMMANDS: dict[str, tuple[str, ...]] = {
     "evaluate": ("framebench.budget.max_batch.command",),
     "predict": ("framebench.budget.predict.command",),
     "try": ("framebench.user_model.command",),
-    "versions": (
-        "framebench.versions.command",
-        "framebench.versions.bisect_command",
-        "framebench.versions.newest_command",
-        "framebench.versions.publish_command",
-        "framebench.versions.add_command",
-    ),
+    "versions": ("framebench.versions.command",),
 }
 
 

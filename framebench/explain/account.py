@@ -36,16 +36,18 @@ class Account:
 
     @property
     def phase(self) -> str:
-        """Return the present phase."""
-        return self.phases[-1][1]
+        """Return the present phase; empty before the first."""
+        return self.phases[-1][1] if self.phases else ""
 
     def enter_phase(self, phase: str) -> None:
         """Begin a phase at the present event, unless the step is in it already."""
-        if not self.phases or self.phase != phase:
+        if self.phase != phase:
             self.phases.append((self.events, phase))
 
-    def make_timeline(self) -> list[Moment]:
-        """Return the moments at which the bytes in use or the phase may change, in order."""
+    def as_dict(self) -> dict[str, Any]:
+        """Return the moments at which the bytes in use or the phase may change, in order, the
+        highest of them, and what is alive there, as fields of an `Explanation`.
+        """
         changes: Counter[int] = Counter()
         for value in self.values:
             if value.born < self.events:
@@ -60,13 +62,6 @@ class Account:
             in_use += changes[event]
             phase = phase_begins.get(event, phase)
             timeline.append(Moment(event, in_use, phase))
-        return timeline
-
-    def as_dict(self) -> dict[str, Any]:
-        """Return the timeline, its highest point and what is alive there, as fields of an
-        `Explanation`.
-        """
-        timeline = self.make_timeline()
         peak = max(timeline, key=lambda moment: moment.bytes)
         alive = [value for value in self.values if value.size and value.is_alive(peak.event)]
         return {"timeline": timeline, "peak": peak._asdict(), "holders": group_holders(alive)}
@@ -80,19 +75,14 @@ def group_holders(values: Iterable[Value]) -> list[dict[str, Any]]:
     groups: dict[tuple[str, str, str], list[Value]] = defaultdict(list)
     for value in values:
         groups[value.kind, value.layer, value.phase].append(value)
-    holders = []
+    holders: list[dict[str, Any]] = []
     for (kind, layer, phase), members in groups.items():
-        bytes_by_operator: Counter[str] = Counter()
+        operators: Counter[str] = Counter()  # bytes
         for value in members:
-            bytes_by_operator[value.by] += value.size
-        holder: dict[str, Any] = {
-            "kind": kind,
-            "layer": layer,
-            "phase": phase,
-            "bytes": bytes_by_operator.total(),
-            "tensors": len(members),
-            "by": [name for name, _ in bytes_by_operator.most_common() if name],
-        }
+            operators[value.by] += value.size
+        holder = {"kind": kind, "layer": layer, "phase": phase}
+        holder |= {"bytes": operators.total(), "tensors": len(members)}
+        holder["by"] = [name for name, _ in operators.most_common() if name]
         holders.append(holder)
     holders.sort(key=lambda holder: (-holder["bytes"], holder["kind"], holder["layer"]))
     return holders

@@ -5,16 +5,24 @@ byte.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from framebench.analysis.rendering import Table, format_mib
+import pandas as pd
+
+from framebench.analysis.rendering import Table, TableColumn, format_mib
 from framebench.explain.record import Explanation
 from framebench.explain.table import FINE, LARGEST, fold_numbers
 from framebench.records.record import INSTRUMENTS
 
 UNEXPLAINED = "unexplained"
 OF_ACCOUNT = "the account"  # in place of an instrument, where none measured both
+COLUMNS = {
+    "layer": TableColumn("layer"),
+    "kind": TableColumn("kind"),
+    "base": TableColumn("against", ","),
+    "change": TableColumn("case", ","),
+    "difference": TableColumn("difference", "+,"),
+}
 
 
 class PeakPair(NamedTuple):
@@ -23,20 +31,6 @@ class PeakPair(NamedTuple):
     instrument: str
     base: int
     change: int
-
-
-class PeakDifference(NamedTuple):
-    """Bytes of one layer and kind at the two peaks."""
-
-    layer: str
-    kind: str
-    base: int
-    change: int
-
-    @property
-    def difference(self) -> int:
-        """Return the bytes that the change has more."""
-        return self.change - self.base
 
 
 def choose_peaks(base: Explanation, change: Explanation) -> PeakPair:
@@ -49,44 +43,42 @@ def choose_peaks(base: Explanation, change: Explanation) -> PeakPair:
     return PeakPair(OF_ACCOUNT, base.peak.bytes, change.peak.bytes)
 
 
-def list_differences(base: Explanation, change: Explanation) -> list[PeakDifference]:
-    """Return the differences by layer and kind, the largest first; they sum to that of the peaks.
+def list_differences(base: Explanation, change: Explanation) -> pd.DataFrame:
+    """Return the bytes by layer and kind, the largest difference first; all sum to that of the
+    peaks.
 
-    The last row is what was measured and no layer explains.
+    Layers that differ in a number only are one. The last row is what was measured and no layer
+    explains.
     """
-    base_sizes = sum_by_layer(base)
-    change_sizes = sum_by_layer(change)
-    rows = []
-    for layer, kind in base_sizes.keys() | change_sizes.keys():
-        rows.append(PeakDifference(layer, kind, base_sizes[layer, kind], change_sizes[layer, kind]))
-    rows.sort(key=lambda row: (-abs(row.difference), row.layer, row.kind))
+    columns = {}
+    # what one step alone holds is 0 of the other
+    for name, explanation in (("base", base), ("change", change)):
+        sizes: Counter[tuple[str, str]] = Counter()
+        for holder in explanation.holders:
+            sizes[fold_numbers(holder.layer), holder.kind] += holder.bytes
+        columns[name] = pd.Series(sizes)
+    rows = pd.DataFrame(columns).fillna(0).astype(int)
+    rows = rows.rename_axis(["layer", "kind"]).reset_index()
+    rows["distance"] = -(rows["change"] - rows["base"]).abs()
+    rows = rows.sort_values(["distance", "layer", "kind"]).drop(columns="distance")
     peaks = choose_peaks(base, change)
-    unexplained = PeakDifference(
-        "", UNEXPLAINED, peaks.base - base.peak.bytes, peaks.change - change.peak.bytes
-    )
-    return [*rows, unexplained]
-
-
-def sum_by_layer(explanation: Explanation) -> Counter[tuple[str, str]]:
-    """Return the bytes by layer and kind. Layers that differ in a number only are one."""
-    sizes: Counter[tuple[str, str]] = Counter()
-    for holder in explanation.holders:
-        sizes[fold_numbers(holder.layer), holder.kind] += holder.bytes
-    return sizes
+    beyond = ["", UNEXPLAINED, peaks.base - base.peak.bytes, peaks.change - change.peak.bytes]
+    rows.loc[len(rows)] = beyond
+    return rows.assign(difference=rows["change"] - rows["base"]).reset_index(drop=True)
 
 
 def make_table(base: Explanation, change: Explanation) -> Table:
     """Return the table of the largest differences, the rest, what is unexplained, and the sum, in
     bytes.
     """
-    *explained, unexplained = list_differences(base, change)
-    rows = explained[:LARGEST]
-    if len(explained) > LARGEST:
-        rows.append(sum_rows("the rest", explained[LARGEST:]))
-    rows += [unexplained, sum_rows("all", [*explained, unexplained])]
-    cells = [(r.layer, r.kind, f"{r.base:,}", f"{r.change:,}", f"{r.difference:+,}") for r in rows]
+    rows = list_differences(base, change)
+    parts = [rows[:-1][:LARGEST]]
+    if len(rows) - 1 > LARGEST:
+        parts.append(sum_rows("the rest", rows[LARGEST:-1]))
+    parts += [rows[-1:], sum_rows("all", rows)]
     peaks = choose_peaks(base, change)
-    increase = f"{format_mib(peaks.change - peaks.base, f'+{FINE}')} MiB ({describe_ratio(peaks)})"
+    ratio = f"{peaks.change / peaks.base - 1:+.1%}" if peaks.base else "from nothing"
+    increase = f"{format_mib(peaks.change - peaks.base, f'+{FINE}')} MiB ({ratio})"
     caption = (
         f"{peaks.instrument}: {format_mib(peaks.base, FINE)} MiB and "
         f"{format_mib(peaks.change, FINE)} MiB, {increase}. Bytes at the fullest "
@@ -94,21 +86,21 @@ def make_table(base: Explanation, change: Explanation) -> Table:
         f"sum to it. * stands for any number. Unexplained is what {peaks.instrument} "
         "has beyond the buffers that the account counts."
     )
-    notes = [f"counted: {base.how}"]
-    if change.how != base.how:
-        notes.append(f"counted: {change.how}")
-    return Table.of_text(
-        f"The difference of two peaks: {describe_case(change)} against {describe_case(base)}",
+    notes = dict.fromkeys((base.how, change.how))  # each once, in their order
+    title = f"The difference of two peaks: {describe_case(change)} against {describe_case(base)}"
+    return Table(
+        title,
         caption,
-        ("layer", "kind", "against", "case", "difference"),
-        cells,
-        notes=tuple(notes),
+        pd.concat(parts, ignore_index=True),
+        COLUMNS,
+        notes=tuple(f"counted: {how}" for how in notes),
     )
 
 
-def sum_rows(name: str, rows: Sequence[PeakDifference]) -> PeakDifference:
+def sum_rows(name: str, rows: pd.DataFrame) -> pd.DataFrame:
     """Return the sum of some rows as a row with this name."""
-    return PeakDifference(name, "", sum(row.base for row in rows), sum(row.change for row in rows))
+    sums = rows[["base", "change", "difference"]].sum()
+    return sums.to_frame().T.assign(layer=name, kind="")
 
 
 def describe_case(explanation: Explanation) -> str:
@@ -117,19 +109,9 @@ def describe_case(explanation: Explanation) -> str:
     return f"{explanation.case} in {framework} {explanation.versions[framework]}"
 
 
-def describe_ratio(peaks: PeakPair) -> str:
-    """Return the relative difference of the peaks, such as `+29.5%`."""
-    if not peaks.base:
-        return "from nothing"
-    return f"{peaks.change / peaks.base - 1:+.1%}"
-
-
 def as_json(base: Explanation, change: Explanation) -> dict[str, Any]:
     """Return both peaks and their differences in bytes."""
     peaks = choose_peaks(base, change)
-    rows = [
-        {**row._asdict(), "difference": row.difference} for row in list_differences(base, change)
-    ]
     return {
         "case": change.case,
         "against": base.case,
@@ -139,5 +121,5 @@ def as_json(base: Explanation, change: Explanation) -> dict[str, Any]:
         "peak": peaks.change,
         "against_peak": peaks.base,
         "difference": peaks.change - peaks.base,
-        "rows": rows,
+        "rows": list_differences(base, change).to_dict("records"),
     }

@@ -12,7 +12,10 @@ from framebench.cli.shared import (
     MEASURE,
     AsJson,
     Env,
+    FileBatch,
+    FileScenario,
     Results,
+    TargetDevice,
     app,
     echo,
     err,
@@ -23,12 +26,11 @@ from framebench.cli.shared import (
     say,
 )
 from framebench.engine import environments, releases, runner
-from framebench.engine.environments import Environment
 from framebench.explain import measure
 from framebench.explain.measure import Unexplained
 from framebench.explain.record import Explanation
 from framebench.suite import hypothetical
-from framebench.suite.case import Case, UnknownCase
+from framebench.suite.case import UnknownCase
 from framebench.suite.user_file import Fault
 from framebench.user_file.opening import open_model
 
@@ -37,34 +39,23 @@ AGAINST_HELP = (
     "Show how the peak differs from that of another case. A version may follow: "
     "CASE@0.9.2, or @0.9.2."
 )
+TO_HELP = "An SVG file for a picture of memory over the step."
 
 
 @app.command(rich_help_panel=MEASURE)
 def explain(
     case: Annotated[str, typer.Argument(help=CASE_HELP)],
     against: Annotated[str | None, typer.Option(help=AGAINST_HELP)] = None,
-    to: Annotated[
-        Path | None,
-        typer.Option(
-            callback=file_to_write, help="An SVG file for a picture of memory over the step."
-        ),
-    ] = None,
+    to: Annotated[Path | None, typer.Option(callback=file_to_write, help=TO_HELP)] = None,
     version: Annotated[
         str | None,
         typer.Option(help="Version of the framework, such as 0.9.2. Default: the pinned one."),
     ] = None,
-    device: Annotated[
-        str | None,
-        typer.Option(
-            help="Explain the prediction for a device that is not here, such as h100-80gb."
-        ),
-    ] = None,
-    batch: Annotated[int, typer.Option(min=1, help="Batch size of a file of your own.")] = 8,
-    scenario: Annotated[
-        str, typer.Option(help="Scenario of a file of your own: train or eval.")
-    ] = "train",
+    device: TargetDevice = None,
+    batch: FileBatch = 8,
+    scenario: FileScenario = "train",
     strategy: Annotated[
-        str | None, typer.Option(help="Strategy of a file of your own. Default: its baseline.")
+        str | None, typer.Option(help="Of a file of your own. Default: its baseline.")
     ] = None,
     env: Env = None,
     results: Results = runner.RESULTS,
@@ -86,122 +77,76 @@ def explain(
         return explain_on_device(case, device, results, as_json)
     if to and to.suffix != ".svg":
         fail(f"--to {to}: the figure is an SVG file; name it {to.with_suffix('.svg')}", 2)
-    base = None
     try:
-        if case.endswith(".py"):
-            if against or version:
-                fail(f"--against and --version take the suite's cases, and {case} is a file", 2)
-            explanation = explain_file(Path(case), scenario, strategy, batch, env, results)
+        if not case.endswith(".py"):
+            explanations = explain_cases(case, version, against, results)
+        elif against or version:
+            fail(f"--against and --version take the suite's cases, and {case} is a file", 2)
         else:
-            explanation, base = explain_cases(case, version, against, results)
+            named = [strategy] if strategy else []
+            opened = open_model(Path(case), scenario, named, batch, env, results)
+            with measuring(results), opened as (cases, environment, _):
+                explanations = [measure.explain(cases[0], environment)]
     except (Fault, Unexplained) as error:
         fail(str(error), 2)
-    if to:
-        save_figure(explanation, to)
-    if base:
-        show_difference(base, explanation, as_json)
-    else:
-        show(explanation, as_json)
-
-
-def explain_file(
-    file: Path, scenario: str, strategy: str | None, batch: int, env: str | None, results: Path
-) -> Explanation:
-    """Explain a step of a user's own model. Raises Fault and Unexplained."""
-    strategies = [strategy] if strategy else []
-    with (
-        measuring(results),
-        open_model(file, scenario, strategies, batch, env, results) as (cases, environment, _),
-    ):
-        return measure.explain(cases[0], environment)
+    show(explanations, to, as_json)
 
 
 def explain_cases(
     case_id: str, version: str | None, against: str | None, results: Path
-) -> tuple[Explanation, Explanation | None]:
-    """Explain a case, and the one that it is compared with, if any.
+) -> list[Explanation]:
+    """Explain a case, and the one that it is compared with, such as `CASE@0.9.2`, if any.
 
     Raises UnknownCase, SetupError and Unexplained.
     """
     case = hypothetical.parse_any_batch(case_id)
-    check_explainable(case, version)
-    if not against:
-        return explain_release(case, version, results), None
-    other, other_version = parse_other(against, case)
-    check_explainable(other, other_version)
-    return explain_release(case, version, results), explain_release(other, other_version, results)
+    questions = [(case, version)]
+    if against:
+        other_id, at, other_version = against.partition("@")
+        if at and not other_version:
+            raise UnknownCase(
+                f"--against {against}: a version follows the @, as in {other_id}@0.9.2; "
+                "without @ it is the pinned one"
+            )
+        other = hypothetical.parse_any_batch(other_id) if other_id else case
+        questions.append((other, other_version or None))
+    found = []
+    for case, version in questions:  # all are checked before one runs
+        measure.check_explainable(case)
+        found.append(releases.find_environment(case.framework, version))
+    explanations = []
+    # one after the other: two processes would share the machine's memory
+    for (case, version), environment in zip(questions, found):
+        with measuring(results), err.status(case.id):
+            # it may be of a version that is not pinned, which a bisection has left here
+            if not environments.built(environment):
+                environment = environments.ensure(case.framework, version, say)
+            explanations.append(measure.explain(case, environment))
+    return explanations
 
 
-def check_explainable(case: Case, version: str | None) -> None:
-    """Raise Unexplained or SetupError for a case or a version without an account, before an
-    environment is built.
-    """
-    obstacle = measure.explain_unsupported_breakdown(case)
-    if obstacle:
-        raise Unexplained(f"{case.id}: {obstacle}")
-    releases.find_environment(case.framework, version)
+def show(explanations: list[Explanation], to: Path | None, as_json: bool) -> None:
+    """Print what holds the peak of one step, or what it has more of than a second one."""
+    # these import pandas
+    from framebench.explain import against, table
 
+    explanation, *bases = explanations
+    if to:
+        from framebench.analysis.figures import render_svg
+        from framebench.explain import figure
 
-def explain_release(case: Case, version: str | None, results: Path) -> Explanation:
-    """Explain a case in a version of its framework, or in the pinned one.
-
-    Raises SetupError and Unexplained.
-    """
-    with measuring(results), err.status(case.id):
-        return measure.explain(case, prepare_environment(case.framework, version))
-
-
-def prepare_environment(framework: str, version: str | None) -> Environment:
-    """Return the environment of a version, built if it is not there. Raises SetupError."""
-    environment = releases.find_environment(framework, version)
-    if environments.built(environment):
-        return environment  # maybe of a version that is not pinned, which a bisection has left here
-    return environments.ensure(framework, version, say)
-
-
-def parse_other(text: str, case: Case) -> tuple[Case, str | None]:
-    """Return case and version of `CASE@0.9.2`, of which either may be left out.
-
-    Raises UnknownCase.
-    """
-    case_id, at, version = text.partition("@")
-    if at and not version:
-        raise UnknownCase(
-            f"--against {text}: a version follows the @, as in {case_id}@0.9.2; "
-            "without @ it is the pinned one"
-        )
-    other = hypothetical.parse_any_batch(case_id) if case_id else case
-    return other, version or None
-
-
-def save_figure(explanation: Explanation, to: Path) -> None:
-    """Draw memory over the step into an SVG file."""
-    from framebench.analysis.figures import render_svg
-    from framebench.explain.figure import draw_step
-
-    to.write_text(render_svg(draw_step(explanation)), encoding="utf-8")
-    say(f"wrote {to}")
-
-
-def show(explanation: Explanation, as_json: bool) -> None:
-    """Print what holds the peak of one step."""
-    if as_json:
+        drawn = figure.draw_frameworks(figure.tabulate_moments([explanation]))
+        to.write_text(render_svg(drawn), encoding="utf-8")
+        say(f"wrote {to}")
+    if bases and as_json:
+        echo(json.dumps(against.as_json(bases[0], explanation), indent=1))
+    elif bases:
+        against.make_table(bases[0], explanation).terminal(out)
+    elif as_json:
         echo(explanation.model_dump_json())
-        return
-    from framebench.explain import table
-
-    table.tabulate_kinds(explanation).terminal(out)
-    table.tabulate_layers(explanation).terminal(out)
-    hint = table.advise_no_grad(explanation)
-    if hint:
-        say(hint)
-
-
-def show_difference(base: Explanation, change: Explanation, as_json: bool) -> None:
-    """Print what one peak has more of than another."""
-    from framebench.explain import against
-
-    if as_json:
-        echo(json.dumps(against.as_json(base, change), indent=1))
     else:
-        against.make_table(base, change).terminal(out)
+        table.tabulate_kinds(explanation).terminal(out)
+        table.tabulate_layers(explanation).terminal(out)
+        hint = table.advise_no_grad(explanation)
+        if hint:
+            say(hint)

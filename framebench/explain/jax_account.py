@@ -131,11 +131,8 @@ def label_argument(buffer: HloBuffer, op_name: str) -> None:
 
     `state[0].mu['blocks'][0]['fc1']['bias']` is an optimizer state of blocks.0.fc1.
     """
-    buffer.kind = "other"
-    for begin, kind in ARGUMENT_KINDS.items():
-        if op_name.startswith(begin):
-            buffer.kind = kind
-            break
+    kinds = [kind for begin, kind in ARGUMENT_KINDS.items() if op_name.startswith(begin)]
+    buffer.kind = kinds[0] if kinds else "other"
     buffer.layer = find_module(op_name)
     buffer.phase = "before"
     buffer.by = ""
@@ -146,17 +143,11 @@ def label_temporaries(buffers: list[HloBuffer]) -> None:
     it.
     """
     for buffer in buffers:
-        if (
-            buffer.kind == "temporary"
-            and buffer.phase == "forward"
-            and "backward" in buffer.read_in
-        ):
+        if buffer.kind != "temporary":
+            continue
+        if buffer.phase == "forward" and "backward" in buffer.read_in:
             buffer.kind = "saved for backward"
-        elif (
-            buffer.kind == "temporary"
-            and buffer.phase == "backward"
-            and "optimizer" in buffer.read_in
-        ):
+        elif buffer.phase == "backward" and "optimizer" in buffer.read_in:
             buffer.kind = "gradient"
 
 

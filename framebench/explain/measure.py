@@ -10,33 +10,36 @@ from framebench.engine.runner import Options
 from framebench.explain.record import Explanation
 from framebench.suite.case import Case
 
+# why a step with one of these switches cannot be followed
+NO_OPERATORS = (
+    "explain follows PyTorch operator by operator, and torch.compile leaves no operators to follow"
+)
+SEVERAL_STORAGES = "explain follows storages, and a tensor of torchao's is made of several"
+OBSTACLES = {
+    "compile": NO_OPERATORS,
+    "compile_step": NO_OPERATORS,
+    "adamw_8bit": SEVERAL_STORAGES,
+    "int8": SEVERAL_STORAGES,
+    "no_jit": "explain reads JAX's compiled plan, and the step under jax.disable_jit has none",
+}
+
 
 class Unexplained(Exception):
     """A case cannot be explained; the message says why."""
 
 
-def explain_unsupported_breakdown(case: Case) -> str | None:
-    """Return why the peak of this case cannot be explained, or None if it can."""
-    why = runner.explain_unsupported(case)
-    if why:
-        return why
+def check_explainable(case: Case) -> None:
+    """Raise Unexplained for a case without an account."""
+    obstacles = [runner.explain_unsupported(case)]
     if case.ranks > 1:
-        return (
+        obstacles.append(
             "explain follows a single process; framebench predict tells the parts of a rank's peak"
         )
     if case.scenario not in ("train", "eval"):
-        return f"explain covers train and eval, not {case.scenario}"
-    switches = {part.how for part in case.parts}
-    if {"compile", "compile_step"} & switches:
-        return (
-            "explain follows PyTorch operator by operator, and torch.compile leaves no "
-            "operators to follow"
-        )
-    if {"adamw_8bit", "int8"} & switches:
-        return "explain follows storages, and a tensor of torchao's is made of several"
-    if "no_jit" in switches:
-        return "explain reads JAX's compiled plan, and the step under jax.disable_jit has none"
-    return None
+        obstacles.append(f"explain covers train and eval, not {case.scenario}")
+    obstacles += [OBSTACLES.get(part.how) for part in case.parts]
+    for obstacle in filter(None, obstacles):
+        raise Unexplained(f"{case.id}: {obstacle}")
 
 
 def explain(case: Case, environment: Environment) -> Explanation:
@@ -44,19 +47,14 @@ def explain(case: Case, environment: Environment) -> Explanation:
 
     Raises Unexplained.
     """
-    obstacle = explain_unsupported_breakdown(case)
-    if obstacle:
-        raise Unexplained(f"{case.id}: {obstacle}")
+    check_explainable(case)
     variables = runner.make_worker_variables(environment, case, "memory", Options())
     variables["JAX_ENABLE_COMPILATION_CACHE"] = "false"  # a program from the cache dumps no plan
+    where = f"{case.id} in {environment.name}"
     try:
         printed = run_module(environment, "framebench.explain.worker", case.id, variables=variables)
         return Explanation.model_validate_json(printed.splitlines()[-1])
     except SetupError as error:
-        raise Unexplained(
-            f"{case.id} in {environment.name}: {str(error).splitlines()[-1]}"
-        ) from error
+        raise Unexplained(f"{where}: {str(error).splitlines()[-1]}") from error
     except (ValidationError, IndexError) as error:
-        raise Unexplained(
-            f"{case.id} in {environment.name}: the worker returned no valid breakdown: {error}"
-        ) from error
+        raise Unexplained(f"{where}: the worker returned no valid breakdown: {error}") from error

@@ -65,3 +65,9 @@ class Explanation(Part):
         for holder in self.holders:
             bytes_by_kind[holder.kind] += holder.bytes
         return dict(bytes_by_kind.most_common())
+
+    @property
+    def release(self) -> str:
+        """Return the framework and its version, such as `jax==0.10.2`."""
+        framework = self.case.split("/")[1]
+        return f"{framework}=={self.versions[framework].partition('+')[0]}"

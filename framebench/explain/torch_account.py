@@ -11,9 +11,10 @@ from __future__ import annotations
 
 import gc
 from bisect import bisect_right
+from collections.abc import Iterator
 from contextlib import ExitStack
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -33,14 +34,6 @@ HOW = (
     "storage dropped. What kernels allocate inside themselves is not seen"
 )
 ACCUMULATE_GRAD = "torch::autograd::AccumulateGrad"  # the node that writes a parameter's gradient
-
-
-class LabelledTensor(NamedTuple):
-    """A tensor that is there before the step, and what it is."""
-
-    kind: str
-    layer: str
-    tensor: Tensor
 
 
 class StorageAccount(Storages):
@@ -67,16 +60,17 @@ class StorageAccount(Storages):
 
     def __enter__(self) -> StorageAccount:
         self.stack = ExitStack()
+        hooks: list[Any] = [
+            register_optimizer_step_pre_hook(partial(self.note_update, True)),
+            register_optimizer_step_post_hook(partial(self.note_update, False)),
+        ]
         for name, module in self.model.named_modules():
-            enter = module.register_forward_pre_hook(partial(self.enter_module, name or "(model)"))
+            enter = partial(self.enter_module, name or "(model)")
+            hooks.append(module.register_forward_pre_hook(enter))
             # always: recomputation stops early, by an exception
-            leave = module.register_forward_hook(self.leave_module, always_call=True)
-            self.stack.callback(enter.remove)
-            self.stack.callback(leave.remove)
-        begin = register_optimizer_step_pre_hook(self.begin_update)
-        end = register_optimizer_step_post_hook(self.end_update)
-        self.stack.callback(begin.remove)
-        self.stack.callback(end.remove)
+            hooks.append(module.register_forward_hook(self.leave_module, always_call=True))
+        for hook in hooks:
+            self.stack.callback(hook.remove)
         self.stack.enter_context(
             torch.autograd.graph.saved_tensors_hooks(self.save, lambda saved: saved)
         )
@@ -168,14 +162,9 @@ class StorageAccount(Storages):
         module = self.path[-1] if self.path else "(loss)"
         self.entered.append((torch.autograd._get_sequence_nr(), module))
 
-    def begin_update(self, *_: Any) -> None:
-        """Note that the optimizer begins its step."""
-        self.is_updating = True
-        self.account.enter_phase("optimizer")
-
-    def end_update(self, *_: Any) -> None:
-        """Note that the optimizer has ended its step."""
-        self.is_updating = False
+    def note_update(self, is_updating: bool, *_: Any) -> None:
+        """Note that the optimizer begins its step, or has ended it."""
+        self.is_updating = is_updating
         self.account.enter_phase("optimizer")
 
     def save(self, tensor: Tensor) -> Tensor:
@@ -186,32 +175,30 @@ class StorageAccount(Storages):
         return tensor.detach()  # the tensor itself would hold the node that holds it
 
 
-def list_tensors(adapter: TorchAdapter) -> list[LabelledTensor]:
-    """Return every tensor that there is between two steps. Those that nobody named come last.
+def list_tensors(adapter: TorchAdapter) -> Iterator[tuple[str, str, Tensor]]:
+    """Yield kind, layer and every tensor that there is between two steps. Those that nobody named
+    come last.
 
     A tensor may be there more than once; its first label counts.
     """
-    tensors = []
     layers = {}  # by parameter
     for name, parameter in adapter.model.named_parameters():
         layers[parameter] = module_of(name)
-        tensors.append(LabelledTensor("parameter", layers[parameter], parameter))
+        yield "parameter", layers[parameter], parameter
         if parameter.grad is not None:
-            tensors.append(LabelledTensor("gradient", layers[parameter], parameter.grad))
+            yield "gradient", layers[parameter], parameter.grad
     for name, buffer in adapter.model.named_buffers():
-        tensors.append(LabelledTensor("buffer", module_of(name), buffer))
+        yield "buffer", module_of(name), buffer
     if adapter.case.stage.trains:
         for parameter, state in adapter.optimizer.state.items():
-            layer = layers.get(parameter, "(model)")
             for tensor in state.values():
                 if isinstance(tensor, Tensor):
-                    tensors.append(LabelledTensor("optimizer state", layer, tensor))
+                    yield "optimizer state", layers.get(parameter, "(model)"), tensor
     for tensor in adapter.input_tensors():
-        tensors.append(LabelledTensor("input", "", tensor))
+        yield "input", "", tensor
     for thing in gc.get_objects():
         if type(thing) in (Tensor, nn.Parameter):
-            tensors.append(LabelledTensor("other", "", thing))
-    return tensors
+            yield "other", "", thing
 
 
 def module_of(parameter: str) -> str:

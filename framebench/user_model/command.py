@@ -436,17 +436,13 @@ def search_batches(
     for case in dict.fromkeys(record.parsed for record in records if record.usable):
         smallest = replace(case, batch=case.plan.micro_batches)
         with err.status(case.id) as status:
-
-            def show_phase(at: Case, phase: str) -> None:
-                status.update(f"{at.id}: {phase}")
-
             search = search_largest_batch(
                 smallest,
                 budget_bytes,
                 environment,
                 options=options,
                 results=where,
-                progress=show_phase,
+                progress=status.update,
             )
         say(f"{case.strategy}: {search.answer}")
         searches.append(search)

@@ -47,25 +47,24 @@ class AcceptedRegression(BaseModel):
         )
 
 
+class AcceptedFile(BaseModel):
+    """The entries of the file."""
+
+    accepted: list[AcceptedRegression] = []
+
+
 def read_accepted(file: Path = ACCEPTED) -> list[AcceptedRegression]:
     """Return the entries of the file; none where there is no file. Raises MalformedEntry."""
     if not file.exists():
         return []
     try:
-        entries = tomllib.loads(file.read_text()).get("accepted", [])
+        return AcceptedFile.model_validate(tomllib.loads(file.read_text())).accepted
+    except ValidationError as error:
+        problem = error.errors()[0]
+        place = ".".join(map(str, problem["loc"]))  # accepted.0.cases
+        raise MalformedEntry(f"{file.name}: {place}: {problem['msg']}") from error
     except tomllib.TOMLDecodeError as error:
         raise MalformedEntry(f"{file.name}: {error}") from error
-    accepted = []
-    for number, entry in enumerate(entries, 1):
-        try:
-            accepted.append(AcceptedRegression.model_validate(entry))
-        except ValidationError as error:
-            problem = error.errors()[0]
-            field = ".".join(map(str, problem["loc"]))
-            raise MalformedEntry(
-                f"{file.name}, entry {number}: {field}: {problem['msg']}"
-            ) from error
-    return accepted
 
 
 def split_regressions(
@@ -78,11 +77,9 @@ def split_regressions(
     new = []
     known = []
     for row in rows:
-        if row.verdict != REGRESSION:
-            continue
         reasons = [entry.reason for entry in entries if entry.covers(row)]
-        if reasons:
+        if row.verdict == REGRESSION and reasons:
             known.append((row, reasons[0]))
-        else:
+        elif row.verdict == REGRESSION:
             new.append(row)
     return new, known

@@ -17,7 +17,7 @@ FLOOR = 0.001
 
 
 class ReleaseResult(Part):
-    """One release: a value (bytes, or instructions of a step) from each of its fresh processes, or
+    """One release: a peak in bytes from each of its fresh processes, or
     why there is none.
     """
 
@@ -38,9 +38,7 @@ class ReleaseResult(Part):
         FLOOR.
         """
         least = min(self.values, default=0)
-        if not least:
-            return FLOOR
-        return max(FLOOR, (max(self.values) - least) / least)
+        return max(FLOOR, max(self.values) / least - 1) if least else FLOOR
 
     def change(self, base: ReleaseResult) -> float | None:
         """Return the change relative to the base; None if either has no value, or two instruments
@@ -70,7 +68,7 @@ class Bisection(Part):
 
     framework: str
     case: str
-    quantity: Literal["peak", "instructions"]
+    quantity: Literal["peak"] = "peak"
     device: str | None = None  # that is not here, for which it was planned; None: measured
     threshold: float
     outcome: Literal["found", "one of several", "no change", "undecided", "not measured"]

@@ -1,8 +1,11 @@
-"""Commands on versions of a framework: `versions run | compare`."""
+"""Commands on versions of a framework: `versions`."""
 
 from __future__ import annotations
 
 import json
+import secrets
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
 from itertools import pairwise
 from pathlib import Path
 from typing import Annotated
@@ -13,15 +16,19 @@ from framebench.cli.shared import (
     MEASURE,
     MOST_S,
     AsJson,
+    FileBatch,
+    FileScenario,
+    FileStrategies,
     Machines,
     Profile,
     Results,
-    Rounds,
+    TargetDevice,
     app,
     echo,
     err,
     fail,
     find_machines,
+    measuring,
     open_session,
     out,
     report_failures,
@@ -29,22 +36,31 @@ from framebench.cli.shared import (
 )
 from framebench.engine import environments, releases, runner
 from framebench.engine.progress import CaseProgress
-from framebench.records import provenance
+from framebench.engine.session import alone
+from framebench.records import provenance, store
+from framebench.records.pins import find_pinned_version, find_pinned_versions
 from framebench.records.record import Record
+from framebench.strategies.strategy import FRAMEWORKS
+from framebench.suite.case import Case
+from framebench.suite.selectors import parse
+from framebench.suite.user_file import Fault
+from framebench.user_file.opening import open_model
 from framebench.versions import measure as versions
-from framebench.versions import own
+from framebench.versions.bisect import PROCESSES, ReleaseBench, bisect_releases
+from framebench.versions.bisection_record import FLOOR
 
 versions_app = typer.Typer(
     no_args_is_help=True, help="Did an upgrade of the framework cost memory or time?"
 )
 app.add_typer(versions_app, name="versions", rich_help_panel=MEASURE)
 
-Threshold = Annotated[
-    str | None,
-    typer.Option(
-        help="The smallest difference that matters, such as 5%. Default: each quantity's own."
-    ),
-]
+THRESHOLD_HELP = "The smallest difference that matters, such as 5%. Default: each quantity's own."
+Threshold = Annotated[str | None, typer.Option(help=THRESHOLD_HELP)]
+Rounds = Annotated[int, typer.Option(min=0, help="Rounds per block; 0: memory only.")]
+Blocks = Annotated[int, typer.Option(min=1, help="Number of blocks per case.")]
+EXIT_CODES = {"found": 0, "no change": 1, "not measured": 1, "one of several": 3, "undecided": 3}
+CASE_HELP = "Such as unet3d/jax/train/fp32/b4/cpu, or your own file: its baseline."
+PROCESSES_HELP = "Processes of each release. Their differences are its noise."
 
 
 @versions_app.command()
@@ -58,21 +74,13 @@ def run(
         list[str] | None,
         typer.Option("--version", help="Any release; may be repeated. Default: all pinned ones."),
     ] = None,
-    blocks: Annotated[
-        int, typer.Option(min=1, help="Number of blocks per case.")
-    ] = versions.BLOCKS,
+    blocks: Blocks = versions.BLOCKS,
     rounds: Rounds = runner.Options.rounds,
     results: Results = runner.RESULTS,
     threads: Annotated[int, typer.Option(min=1, help="1 pins the timing worker to one core.")] = 1,
     time_limit: Annotated[
         float, typer.Option(min=0.01, max=MOST_S, help="Seconds for each of a case's two workers.")
     ] = 900.0,
-    device: Annotated[
-        str | None,
-        typer.Option(
-            help="Plan for a device that is not here, such as h100-80gb, and measure nothing."
-        ),
-    ] = None,
 ) -> None:
     """Measure the same cases in several versions, taking turns in the same blocks.
 
@@ -81,15 +89,9 @@ def run(
     A release that is not pinned is installed with the packages of the pinned one as far as they go
     together, and kept.
 
-    Exit code 1: a case was wrong, crashed, or ran out of time. With --device: what releases plan
-    for a device that is not here. For JAX the last eight, unless some are named by --version. Exit
-    code 3: a case has no plan. Without cases and profile: training in fp32 and with checkpoints,
-    evaluation, and a 3-D convolution in bf16.
+    Exit code 1: a case was wrong, crashed, or ran out of time. Without cases and profile: training
+    in fp32 and with checkpoints, evaluation, and a 3-D convolution in bf16.
     """
-    if device is not None:
-        from framebench.versions import planned  # imports pandas
-
-        raise typer.Exit(planned.run(framework, named_versions, selectors or [], device, results))
     matrix = versions.choose_versions(framework, named_versions)
     options = runner.Options(
         profile=profile,
@@ -107,21 +109,12 @@ def run(
             able.append(case)
     if not able:
         fail("none of these cases can run here; framebench list --strategies has the reasons", 2)
-    title = " ".join(
-        [
-            "versions run",
-            framework,
-            *matrix,
-            str(blocks),
-            *(selectors or []),
-            profile or "",
-            str(options),
-        ]
-    )
+    title = f"versions run {framework} {matrix} {blocks} {selectors} {options}"
     with open_session(results, title) as opened:
         ready = {
             version: releases.ensure_release(framework, version, "", (), say) for version in matrix
         }
+        # where one alone finds its kernels compiled, its first step is the faster one
         for environment in ready.values():
             environments.warm(environment, profile or "quick", say)
         with CaseProgress(able, results, err, blocks * len(matrix), opened.id) as progress:
@@ -139,21 +132,14 @@ def compare_(
         list[str] | None,
         typer.Argument(help="Cases, with --device; or your own file, which is measured now."),
     ] = None,
-    device: Annotated[
-        str | None,
-        typer.Option(help="Compare plans for a device that is not here, such as h100-80gb."),
-    ] = None,
+    device: TargetDevice = None,
     machine: Machines = None,
     threshold: Threshold = None,
-    batch: Annotated[int, typer.Option(min=1, help="Of a file of your own.")] = 8,
-    scenario: Annotated[str, typer.Option(help="Of a file of your own: train or eval.")] = "train",
-    strategies: Annotated[
-        str | None, typer.Option(help="Of a file of your own. Default: its baseline.")
-    ] = None,
+    batch: FileBatch = 8,
+    scenario: FileScenario = "train",
+    strategies: FileStrategies = None,
     blocks: Annotated[int, typer.Option(min=1, help="Of a file of your own.")] = 3,
-    rounds: Annotated[
-        int, typer.Option(min=0, help="Of a file of your own. 0: memory only.")
-    ] = runner.Options.rounds,
+    rounds: Rounds = runner.Options.rounds,
     results: Results = provenance.READABLE,
     as_json: AsJson = False,
 ) -> None:
@@ -168,66 +154,61 @@ def compare_(
     With --device: compare the plans of both releases for a device that is not here. Exit code 3: a
     case has no plan.
     """
-    named = selectors or []
-    files = [Path(name) for name in named if name.endswith(".py")]
-    if files:
-        file = files[0]
-        if device is not None or len(named) > 1:
-            fail(
-                f"compare takes {file} alone, and no --device: `framebench try {file} "
-                "--device NAME` is for that",
-                2,
-            )
-        named_strategies = strategies.split(",") if strategies else []
-        request = own.FileRequest(file, batch, scenario, named_strategies, blocks, rounds)
-        if results == provenance.PUBLISHED:  # into an installed package nothing is written
-            results = runner.RESULTS
-        records = own.measure(base, change, request, results)
-        return judge(records, base, change, threshold, results, as_json)
-    if device is not None:
-        from framebench.versions import planned  # imports pandas
-
-        code = planned.compare_releases(
-            base, change, named, device, results, parse_share(threshold), as_json
-        )
-        raise typer.Exit(code)
-    if named:
-        fail(
-            "cases are named with --device; without it every case counts that both versions "
-            "have records of",
-            2,
-        )
+    # these import pandas
     from framebench.analysis.results import Results as Folder
-
-    folder = Folder(results)
-
-    def has_both(name: str) -> bool:
-        return {base, change} <= measured_releases(folder.get_records(name))
-
-    machines = find_machines(folder, machine, has_both)
-    records = [record for record in folder.records if record.provenance.machine in machines]
-    judge(records, base, change, threshold, results, as_json)
-
-
-def judge(
-    records: list[Record],
-    base: str,
-    change: str,
-    threshold: str | None,
-    results: Path,
-    as_json: bool,
-) -> None:
-    """Print a verdict on each quantity; ends the command with the answer's exit code."""
     from framebench.explain.table import load_causes
     from framebench.versions import judge as rule
-    from framebench.versions import table
+    from framebench.versions import planned, table
     from framebench.versions.accepted import MalformedEntry, read_accepted, split_regressions
-    from framebench.versions.bisection_table import read_saved
 
+    minimum = parse_share(threshold)
+    named = selectors or []
+    is_file = any(name.endswith(".py") for name in named)
+    if device is not None and not is_file:
+        raise typer.Exit(
+            planned.compare_releases(base, change, named, device, results, minimum, as_json)
+        )
+    if named and (len(named) > 1 or device is not None or not is_file):
+        fail(
+            "compare takes cases with --device, or one file without it; otherwise every case "
+            "counts that both versions have records of",
+            2,
+        )
     try:
-        rows = rule.compare_versions(records, base, change, parse_share(threshold))
+        if is_file:
+            framework, old, new = rule.parse_pair(base, change)
+            if results == provenance.PUBLISHED:  # into an installed package nothing is written
+                results = runner.RESULTS
+            options = runner.Options(rounds=rounds, cold_blocks=versions.COLD_BLOCKS)
+            with measuring(results):
+                ready = {
+                    version: releases.ensure_release(framework, version, "", (), say)
+                    for version in (old, new)
+                }
+                records = measure_file(
+                    Path(named[0]),
+                    batch,
+                    scenario,
+                    strategies.split(",") if strategies else [],
+                    ready,
+                    blocks,
+                    options,
+                    results,
+                )
+        else:
+            folder = Folder(results)
+
+            def has_both(name: str) -> bool:
+                measured = folder.get_records(name)
+                return {base, change} <= {
+                    f"{record.parsed.framework}=={record.framework_version}" for record in measured
+                }
+
+            machines = find_machines(folder, machine, has_both)
+            records = [record for record in folder.records if record.provenance.machine in machines]
+        rows = rule.compare_versions(records, base, change, minimum)
         regressions, known = split_regressions(rows, read_accepted())
-    except (rule.UnknownVersion, MalformedEntry) as error:
+    except (Fault, rule.UnknownVersion, MalformedEntry) as error:
         fail(str(error), 2)
     if not rows:
         fail(
@@ -237,6 +218,9 @@ def judge(
         )
     if as_json:
         echo(json.dumps([row.as_dict() for row in rows], indent=1))
+        for row in regressions:  # without JSON the table has them
+            change_text = "" if row.ratio is None else f" {row.ratio - 1:+.1%}"
+            say(f"regression: {row.case}, {row.quantity}{change_text} ({row.machine})")
     else:
         say(table.describe_changes(rows))
         is_one_case = len({row.case for row in rows}) == 1  # then all that was read is shown
@@ -244,12 +228,10 @@ def judge(
         table.make_table(rows, load_causes(results), folded).terminal(out)
     for row, reason in known:
         say(f"known regression: {row.case}, {row.quantity}: {reason}")
-    if as_json:  # without it the table has them
-        for row in regressions:
-            change_text = "" if row.ratio is None else f" {row.ratio - 1:+.1%}"
-            say(f"regression: {row.case}, {row.quantity}{change_text} ({row.machine})")
     if regressions:
-        say(table.describe_release(regressions, read_saved(results)))
+        hint = table.suggest_bisection(regressions)
+        if hint:
+            say(hint)
         raise typer.Exit(1)
     if all(row.verdict == rule.FEW for row in rows):
         fail(
@@ -258,9 +240,31 @@ def judge(
         )
 
 
-def measured_releases(records: list[Record]) -> set[str]:
-    """Return the releases that records are of, such as `jax==0.9.2`."""
-    return {f"{record.parsed.framework}=={record.framework_version}" for record in records}
+def measure_file(
+    file: Path,
+    batch: int,
+    scenario: str,
+    strategies: list[str],
+    ready: dict[str, environments.Environment],
+    blocks: int,
+    options: runner.Options,
+    results: Path,
+) -> list[Record]:
+    """Measure releases on a user's own model in the same blocks, and return their records.
+
+    They are verified against the baseline as the oldest, the first one that is `ready`, computes
+    it. Raises Fault.
+    """
+    session = secrets.token_hex(6)
+    oldest = next(iter(ready.values()))
+    opened = open_model(file, scenario, strategies, batch, str(oldest.python), results)
+    with (
+        opened as (cases, _, folder),
+        CaseProgress(cases, folder, err, blocks * len(ready)) as progress,
+    ):
+        versions.measure(cases, ready, blocks, session, options, folder, progress)
+        records = store.read_all(folder)
+    return [record for record in records if record.provenance.session == session]
 
 
 def parse_share(text: str | None) -> float | None:
@@ -276,3 +280,225 @@ def parse_share(text: str | None) -> float | None:
     if not 0 <= share < 1:
         raise typer.BadParameter(f"{text!r} is no threshold; write for instance 5%")
     return share
+
+
+@versions_app.command()
+def bisect(
+    first: Annotated[str, typer.Argument(help="The older release, such as 0.9.2.")],
+    last: Annotated[str, typer.Argument(help="The newer release.")],
+    case: Annotated[str, typer.Argument(help=CASE_HELP)],
+    framework: Annotated[str, typer.Option(help="Such as jax.")],
+    threshold: Annotated[str, typer.Option(help="The smallest change that matters.")] = "1%",
+    processes: Annotated[int, typer.Option(min=1, help=PROCESSES_HELP)] = PROCESSES,
+    keep: Annotated[
+        bool, typer.Option("--keep", help="Keep the environments that were made for it.")
+    ] = False,
+    device: TargetDevice = None,
+    batch: FileBatch = 8,
+    results: Results = runner.RESULTS,
+    as_json: AsJson = False,
+) -> None:
+    """Find the first release in which a case's peak memory changed. An interrupted search resumes.
+
+    With --device: in which the plan for a device that is not here changed.
+
+    Exit code 1: nothing changed, or no two releases could be measured; 3: several releases may be
+    the first, or noise hides it.
+    """
+    # these import pandas
+    from framebench.versions.bisection_table import make_table
+    from framebench.versions.planned import PlanBench
+
+    find_pinned_version(framework)
+    minimum = parse_share(threshold) or 0.0
+    if minimum < FLOOR:
+        fail(
+            f"--threshold {threshold} is less than equal processes differ by: at least {FLOOR:.1%}",
+            2,
+        )
+    if device is not None and case.endswith(".py"):
+        fail(f"--device takes the suite's cases: `framebench try {case} --device {device}`", 2)
+    with open_case(case, batch, results) as (opened, folder):
+        if opened.framework != framework:
+            fail(f"{opened.id} is a case of {opened.framework}, not of {framework}", 2)
+        if opened.ranks > 1:
+            fail(f"{opened.id}: bisect measures a single process, and not one of several ranks", 2)
+        obstacle = None if device else runner.explain_unsupported(opened)
+        if obstacle:
+            fail(f"{opened.id}: {obstacle}", 2)
+        names = releases.select_between(framework, first, last, releases.list_releases(framework))
+        say(f"{len(names)} releases: {', '.join(names)}")
+        if device is not None:
+            measure = PlanBench(opened.id, device, results).measure
+            answer = bisect_releases(opened, minimum, names, measure, device)
+        else:
+            # another threshold reads the same values
+            title = f"bisect {opened.id} {first} {last} {processes}"
+            most = processes * (2 + len(names).bit_length())  # both ends, and what halving takes
+            with (
+                # of a file the folder is held already
+                nullcontext() if case.endswith(".py") else alone(results),
+                open_session(folder, title) as session,
+                CaseProgress([opened], folder, err, most, session.id) as progress,
+            ):
+                bench = ReleaseBench(opened, session.id, folder, say, keep, processes, progress)
+                answer = bisect_releases(opened, minimum, names, bench.measure)
+    if as_json:
+        echo(answer.model_dump_json(indent=1))
+    else:
+        make_table(answer).terminal(out)
+    raise typer.Exit(EXIT_CODES[answer.outcome])
+
+
+@contextmanager
+def open_case(case: str, batch: int, results: Path) -> Iterator[tuple[Case, Path]]:
+    """Yield the case, or the baseline of a user's file, and the folder of its records.
+
+    No table of the suite is to have these records. Of a file the pinned release computes the
+    baseline right first. Raises UnknownCase.
+    """
+    if not case.endswith(".py"):
+        yield parse(case), results / "bisect"
+        return
+    try:
+        with (
+            alone(results),
+            open_model(Path(case), "train", [], batch, None, results) as (cases, _, folder),
+        ):
+            yield cases[0], folder / "bisect"
+    except Fault as error:
+        fail(str(error), 2)
+
+
+@versions_app.command()
+def newest(
+    frameworks: Annotated[
+        list[str] | None, typer.Argument(help="Such as jax. Default: all.")
+    ] = None,
+    profile: Profile = None,
+    blocks: Blocks = versions.BLOCKS,
+    rounds: Rounds = runner.Options.rounds,
+    threshold: Threshold = None,
+    keep: Annotated[
+        bool, typer.Option("--keep", help="Keep the environments that were made for it.")
+    ] = False,
+    results: Results = runner.RESULTS,
+    as_json: AsJson = False,
+) -> None:
+    """Compare each framework's newest release, as the package index lists it, with the pinned
+    version, in the same blocks.
+
+    Exit code 1: a regression that is not accepted in requirements/versions/accepted.toml, a case
+    that fails under the newest release alone, or no newer release that can be installed; 3: nothing
+    could be judged. Nothing is measured where the pinned version is the newest one. Without a
+    profile the cases are those of `versions run`. An interrupted comparison goes on where it
+    stopped.
+    """
+    # these import pandas
+    from framebench.versions import newest as search
+    from framebench.versions.accepted import MalformedEntry, read_accepted
+    from framebench.versions.table import make_table
+
+    names = dict.fromkeys(frameworks or FRAMEWORKS)  # each once, in their order
+    pairs = [search.ReleasePair.of(name) for name in names]
+    minimum = parse_share(threshold)
+    try:
+        accepted = read_accepted()
+    except MalformedEntry as error:
+        fail(str(error), 2)
+    options = runner.Options(profile=profile, rounds=rounds, cold_blocks=versions.COLD_BLOCKS)
+    folder = results / search.FOLDER
+    verdicts = []
+    for pair in pairs:
+        if pair.is_current:
+            verdict = search.describe_current(pair)
+        else:
+            selected = versions.select_cases(pair.framework, None, profile)
+            able = [case for case in selected if not runner.explain_unsupported(case)]
+            title = " ".join(["versions newest", *pair.releases, str(blocks), str(options)])
+            bench = search.PairBench(able, blocks, options, folder, minimum, keep, accepted)
+            with (
+                alone(results),
+                open_session(folder, title) as opened,
+                CaseProgress(able, folder, err, 2 * blocks, opened.id) as progress,
+            ):
+                verdict = bench.measure(pair, opened.id, progress)
+        say(verdict.answer)
+        verdicts.append(verdict)
+    if as_json:
+        echo(json.dumps([verdict.as_dict() for verdict in verdicts], indent=1))
+    else:
+        for verdict in verdicts:
+            if verdict.rows:
+                make_table(verdict.rows).terminal(out)
+            for row, reason in verdict.known_regressions:
+                say(f"known: {row.case}, {row.quantity}: {reason}")
+    # a regression counts more than what could not be judged
+    codes = {verdict.exit_code for verdict in verdicts}
+    raise typer.Exit(1 if 1 in codes else max(codes))
+
+
+@versions_app.command()
+def add(
+    release: Annotated[str, typer.Argument(help="Such as jax==0.9.1.")],
+) -> None:
+    """Pin a release of a framework, for `versions run` and asv's matrix.
+
+    Writes requirements/versions/FRAMEWORK-VERSION.txt and a line of asv.versions.json. Installs
+    nothing: the environment is built when it is first needed.
+    """
+    from framebench.versions import pin
+    from framebench.versions.judge import UnknownVersion, parse_release  # imports scipy
+
+    if not provenance.CHECKOUT:
+        fail("releases are pinned in a checkout of the project, and this copy is installed", 2)
+    try:
+        framework, version = parse_release(release)
+    except UnknownVersion as error:
+        fail(str(error), 2)
+    pinned = find_pinned_versions(framework)
+    if version in pinned:
+        fail(f"{release} is pinned already, in {pinned[version].name}", 2)
+    releases.check_listed(framework, version)
+    packages = pin.resolve(framework, version)
+    file = pin.write_pins(framework, version, packages)
+    pin.write_matrix()
+    say(f"requirements/versions/{file.name}: {len(packages)} packages")
+    say(f"framebench versions run --framework {framework} measures it next to the others")
+
+
+@versions_app.command()
+def publish(
+    config: Annotated[
+        Path | None,
+        typer.Option(
+            help="asv's configuration. Default: asv.releases.json.", dir_okay=False, exists=True
+        ),
+    ] = None,
+    results: Results = runner.RESULTS,
+) -> None:
+    """Show by asv which release of a framework regressed, from the records.
+
+    Writes a git repository with a commit and a tag for each release, and asv's results from the
+    records. Then runs `asv publish`, and prints the regressions that it lists. Exit code 1: nothing
+    was measured in two releases.
+    """
+    from framebench.analysis.results import Results as Folder
+    from framebench.versions import asv_history as history
+
+    file = config or history.CONFIG
+    try:
+        written = history.write(Folder(results).records, file, history.read_plans(results))
+        regressions = history.publish(file)
+    except history.NoHistoryError as error:
+        fail(str(error), 1)
+    say(f"{len(written)} releases from {written[0].tag} to {written[-1].tag}")
+    say(f"{len(regressions)} regressions" if regressions else "no regression")
+    last_step = ""
+    for found in regressions:
+        step = f"{found.before} to {found.after}, on {found.machine}:"
+        if step != last_step:
+            say(step)
+            last_step = step
+        say(f"  {found.change:+.1%} {found.benchmark}")
+    say(f"asv --config {file.name} preview shows it")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator
-from typing import Any
+from functools import partial
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -16,7 +16,8 @@ from matplotlib.figure import Figure
 from framebench.analysis import rows
 from framebench.analysis.figures import FigureRequest, page
 from framebench.analysis.results import Results
-from framebench.versions.judge import IMPROVEMENT, NONE, QUANTITIES, REGRESSION, compare_successive
+from framebench.analysis.statistics import NONE
+from framebench.versions.judge import IMPROVEMENT, QUANTITIES, REGRESSION, compare_successive
 from framebench.versions.table import describe_conditions, make_title
 
 NAMES = [quantity.name for quantity in QUANTITIES]
@@ -35,13 +36,13 @@ def figures(results: Results, machines: Iterable[str]) -> Iterator[FigureRequest
 
     Where several machines measured a pair, it is that of the first of them.
     """
-    rows_by_name: dict[str, pd.DataFrame] = {}
+    drawn = set()
     for machine in machines:
         for comparisons in compare_successive(results.get_records(machine)):
             name = f"versions-{comparisons[0].change.replace('==', '-')}"
-            rows_by_name.setdefault(name, pd.DataFrame(comparisons))
-    for name, comparison_rows in rows_by_name.items():
-        yield name, draw_changes, comparison_rows
+            if name not in drawn:
+                drawn.add(name)
+                yield name, draw_changes, pd.DataFrame(comparisons)
 
 
 @page.apply_style
@@ -58,7 +59,7 @@ def draw_changes(comparison_rows: pd.DataFrame) -> Figure | None:
     figure, axes = plt.subplots(figsize=(6.4, 0.8 + ROW_IN * cells["case"].nunique()))
     draw_cells(axes, cells)
     figure.tight_layout()
-    conditions = describe_conditions(list(rows.iterate_rows(comparison_rows)))
+    conditions = describe_conditions(rows.iterate_rows(comparison_rows))
     return page.explain_figure(figure, describe_regressions(cells), [NOTE, conditions])
 
 
@@ -68,15 +69,12 @@ def draw_cells(axes: Axes, cells: pd.DataFrame) -> None:
     """
     cells = cells.assign(shade=np.log2(cells["value"]).mask(cells["verdict"] == NONE, 0))
     order = cells.groupby("case")["value"].max().sort_values(ascending=False, kind="stable").index
-
-    def arrange(column: str) -> pd.DataFrame:
-        return cells.pivot(index="case", columns="quantity", values=column).reindex(
-            index=order, columns=NAMES
-        )
-
-    values, shades, verdicts = arrange("value"), arrange("shade"), arrange("verdict")
-    common: dict[str, Any] = {"ax": axes, "cbar": False, "linewidths": 1.2}
-    sns.heatmap(
+    table = cells.pivot(index="case", columns="quantity", values=["value", "shade", "verdict"])
+    table = table.reindex(index=order)
+    values = table["value"].reindex(columns=NAMES).astype(float)
+    shades = table["shade"].reindex(columns=NAMES).astype(float)
+    heatmap = partial(sns.heatmap, ax=axes, cbar=False, linewidths=1.2)
+    heatmap(
         shades,
         annot=values,
         fmt=".2f",
@@ -84,17 +82,15 @@ def draw_cells(axes: Axes, cells: pd.DataFrame) -> None:
         vmin=-RANGE,
         vmax=RANGE,
         annot_kws={"size": 6.5},
-        **common,
     )
     if values.isna().any(axis=None):
-        sns.heatmap(
+        heatmap(
             values.isna(),
             mask=values.notna(),
-            annot=verdicts.fillna("-"),
+            annot=table["verdict"].reindex(columns=NAMES).fillna("-"),
             fmt="",
             cmap=["white"],
             annot_kws={"size": 6.5, "color": "0.55"},
-            **common,
         )
     axes.set(xlabel="", ylabel="")
     axes.grid(False)
@@ -111,7 +107,6 @@ def describe_regressions(cells: pd.DataFrame) -> str:
         if len(worse):
             share = f"{len(worse)} of {len(group)} cases"
             regressions.append(f"worse {quantity} in {share}, by at most {worse.max() - 1:.0%}")
-    finding = rows.join_words(regressions) or (
-        f"no regression found ({rows.join_words(compared)} compared)"
-    )
+    finding = rows.join_words(regressions)
+    finding = finding or f"no regression found ({rows.join_words(compared)} compared)"
     return f"{make_title(cells['base'].iloc[0], cells['change'].iloc[0])}: {finding}"

@@ -12,8 +12,9 @@ would take its growth for a regression.
 from __future__ import annotations
 
 import math
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from contextlib import suppress
 from itertools import pairwise
 from statistics import geometric_mean
 from typing import Any, NamedTuple
@@ -28,8 +29,10 @@ from framebench.analysis.selection import get_measurement_time, select_current
 from framebench.analysis.statistics import (
     CONFIDENCE,
     NO_INTERVAL,
+    NONE,
     PEAK,
     TIME,
+    UNDECIDED,
     Quantity,
     Ratio,
     compare_blocks,
@@ -40,44 +43,36 @@ from framebench.analysis.statistics import FEW as FEW_BLOCKS
 from framebench.records.record import Record
 from framebench.strategies.strategy import FRAMEWORKS
 
-Key = tuple[str, str]  # machine and case
-# mostly compilation, which scatters more than steps do
-FIRST = Quantity("first step", "s", 0.10, "slower", "faster")
-QUANTITIES = (PEAK, TIME, FIRST)  # of all of them less is better
-REGRESSION, IMPROVEMENT, NONE, UNDECIDED, FEW = (
-    "regression",
-    "improvement",
-    "no difference",
-    "undecided",
-    "too few",
-)
+REGRESSION, IMPROVEMENT, FEW = "regression", "improvement", "too few"
 INCOMPARABLE, OTHER_WORK = "not comparable", INSTRUCTIONS.more
 # as a table has them
 VERDICTS = (REGRESSION, IMPROVEMENT, OTHER_WORK, INCOMPARABLE, NONE, SAME_WORK, UNDECIDED, FEW)
+# mostly compilation, which scatters more than steps do
+FIRST = Quantity("first step", "s", 0.10, "slower", "faster")
+QUANTITIES = (PEAK, TIME, FIRST)  # of all of them less is better
+STATUS = "status"  # the quantity of a row about a case that did not run to its end in some process
 # why there is no better verdict, where the caption explains it too
 APART = "no timed block has both releases"
 # a first step counts where nothing that it compiles was compiled before
 FEW_FIRST_STEPS = f"fewer than {FEW_BLOCKS} blocks have first steps with fresh caches"
+# by quantity, why a case has no ratio
+MISSING: dict[str, str | None] = {
+    PEAK.name: "there are no peaks of both",
+    TIME.name: APART,
+    FIRST.name: FEW_FIRST_STEPS,
+}
 EXPLAINED = (APART, NO_INTERVAL, FEW_FIRST_STEPS)
-STATUS = "status"  # the quantity of a row about a case that did not run to its end in some process
 
 
 class UnknownVersion(ValueError):
     """A version that no record is of; the message lists those there are."""
 
 
-class VersionConditions(NamedTuple):
-    """Under which a case's records were made."""
+class CaseRecords(NamedTuple):
+    """The records of one case on one machine in two versions, in the order of measurement."""
 
-    cpu: str
-    device: str
-    threads: int | None
-    commits: tuple[str, ...]
-    first: str  # day
-    last: str
-    load: tuple[float, float] | None  # lowest and highest of the one-minute load average
-    # what differs apart from the framework's release: `flax 0.12.6 and 0.12.8`
-    packages: tuple[str, ...]
+    base: list[Record]
+    change: list[Record]
 
 
 class QuantityComparison(NamedTuple):
@@ -85,14 +80,14 @@ class QuantityComparison(NamedTuple):
 
     Values are those of `verdicts.Verdict`; None where there is no such number. `ratio` is change /
     base: above 1 is worse for every quantity but instructions. A named tuple, as pandas makes
-    columns of its fields and leaves `conditions` as it is.
+    columns of its fields and leaves `records` as they are.
     """
 
     machine: str
     case: str
     base: str  # jax==0.9.2
     change: str
-    conditions: VersionConditions
+    records: CaseRecords
     quantity: str = ""
     unit: str = ""
     instrument: str | None = None  # of the peak
@@ -109,20 +104,9 @@ class QuantityComparison(NamedTuple):
 
     def as_dict(self) -> dict[str, Any]:
         """Return the row for programs."""
-        return self._asdict() | {"conditions": self.conditions._asdict()}
-
-
-@dataclass(frozen=True)
-class CaseRecords:
-    """The records of one case on one machine in two versions, in the order of measurement."""
-
-    base: list[Record]
-    change: list[Record]
-
-    @property
-    def succeeded(self) -> CaseRecords:
-        """Return the records of processes that ran to their end."""
-        return CaseRecords(select_succeeded(self.base), select_succeeded(self.change))
+        fields = self._asdict()
+        del fields["records"]
+        return fields
 
 
 def parse_release(text: str) -> tuple[str, str]:
@@ -136,6 +120,15 @@ def parse_release(text: str) -> tuple[str, str]:
     return framework, version
 
 
+def parse_pair(base: str, change: str) -> tuple[str, str, str]:
+    """Return the framework and both versions of two releases. Raises UnknownVersion."""
+    framework, old = parse_release(base)
+    other, new = parse_release(change)
+    if framework != other or old == new:
+        raise UnknownVersion(f"{base} and {change} are not two versions of one framework")
+    return framework, old, new
+
+
 def compare_versions(
     records: Iterable[Record], base: str, change: str, threshold: float | None = None
 ) -> list[QuantityComparison]:
@@ -145,173 +138,142 @@ def compare_versions(
     `threshold` replaces the quantities' own minimum effects (memory 1 %, step time 3 %, first step
     10 %). Raises UnknownVersion for what no record is of, and for two frameworks.
     """
-    if base == change or parse_release(base)[0] != parse_release(change)[0]:
-        raise UnknownVersion(f"{base} and {change} are not two versions of one framework")
+    parse_pair(base, change)
+    # what a release does not have cannot have regressed
     usable = [record for record in select_current(records) if record.status != "unsupported"]
     base_records = select_version(usable, base)
     change_records = select_version(usable, change)
     blocks = Blocks(usable)
     rows = []
-    for machine, case in sorted(base_records.keys() & change_records.keys()):
-        pair = CaseRecords(base_records[machine, case], change_records[machine, case])
-        blank = QuantityComparison(machine, case, base, change, collect_conditions(pair))
-        rows += compare_case(blank, pair, blocks, threshold)
-    return correct_rows(rows)
-
-
-def correct_rows(rows: Sequence[QuantityComparison]) -> list[QuantityComparison]:
-    """Return the rows with p, and verdicts by it, corrected for the number of tests among them."""
+    for key in sorted(base_records.keys() & change_records.keys()):
+        pair = CaseRecords(base_records[key], change_records[key])
+        rows += compare_case(QuantityComparison(*key, base, change, pair), blocks, threshold)
+    # p is corrected for the number of tests on the page before it decides
     tested = [place for place, row in enumerate(rows) if row.p is not None]
-    corrected = correct_by_holm([rows[place].p or 0.0 for place in tested])
-    corrected_rows = list(rows)
-    for place, p in zip(tested, corrected):
-        row = rows[place]
-        quantity = Quantity(row.quantity, row.unit, row.minimum or 0.0, REGRESSION, IMPROVEMENT)
-        ratio = Ratio(row.ratio or 0.0, row.low, row.high, p, row.blocks)
-        corrected_rows[place] = row._replace(p=p, verdict=decide(ratio, quantity))
-    return corrected_rows
+    for place, p in zip(tested, correct_by_holm([rows[place].p or 0.0 for place in tested])):
+        rows[place] = rows[place]._replace(p=p)
+    return [decide_row(row) for row in rows]
 
 
-def select_version(records: Sequence[Record], text: str) -> dict[Key, list[Record]]:
-    """Return the records of one version, in the order of measurement.
+def decide_row(row: QuantityComparison) -> QuantityComparison:
+    """Return a row with its verdict by the interval and p, where it has an interval."""
+    if row.ratio is None or row.low is None:
+        return row
+    quantity = Quantity(row.quantity, row.unit, row.minimum or 0.0, REGRESSION, IMPROVEMENT)
+    return row._replace(verdict=decide(Ratio(row.ratio, row.low, row.high, row.p), quantity))
+
+
+def select_version(records: Sequence[Record], text: str) -> dict[tuple[str, str], list[Record]]:
+    """Return the records of one version by machine and case, in the order of measurement.
 
     Raises UnknownVersion if there are none.
     """
-    release = parse_release(text)
-    selected: dict[Key, list[Record]] = {}
+    selected = defaultdict(list)
+    releases = set()
     for record in sorted(records, key=get_measurement_time):
-        if release_of(record) == release:
-            selected.setdefault((record.provenance.machine, record.case), []).append(record)
+        release = f"{record.parsed.framework}=={record.framework_version}"
+        releases.add(release)
+        if release == text:
+            selected[record.provenance.machine, record.case].append(record)
     if not selected:
-        releases = sorted(
-            {f"{framework}=={version}" for framework, version in map(release_of, records)}
-        )
         raise UnknownVersion(
-            f"no records of {text}; there are: {', '.join(releases) or 'none'}; "
+            f"no records of {text}; there are: {', '.join(sorted(releases)) or 'none'}; "
             "framebench versions run"
         )
     return selected
 
 
 def compare_case(
-    blank: QuantityComparison, pair: CaseRecords, blocks: Blocks, threshold: float | None
+    blank: QuantityComparison, blocks: Blocks, threshold: float | None
 ) -> list[QuantityComparison]:
-    """Return the comparisons of one case by quantity; p values are not corrected for their number.
+    """Return the numbers of one case by quantity, with verdicts where no interval decides.
 
     Args:
-        blank: A comparison with case and versions filled in, which the rows are made from.
-        pair: The records of the case in both versions.
+        blank: A comparison with case, versions and records alone, which the rows are made from.
         blocks: The blocks in which both versions were measured.
         threshold: The smallest change that matters, or None for each quantity's own.
     """
-    succeeded = pair.succeeded
+    base = [record for record in blank.records.base if record.status == "ok"]
+    change = [record for record in blank.records.change if record.status == "ok"]
     rows = []
-    if succeeded != pair:
-        rows.append(compare_statuses(blank, pair))
-    if not succeeded.base or not succeeded.change:
+    if (base, change) != blank.records:
+        rows.append(compare_statuses(blank))
+    if not base or not change:
         return rows
+    found = {verdict.quantity: verdict for verdict in verdicts.compare(base, change, blocks)}
+    first_step = compare_first_steps(base, change)
+    if first_step:
+        found[FIRST.name] = first_step
     for quantity in QUANTITIES:
-        if threshold is not None:
-            quantity = quantity._replace(minimum=threshold)
-        rows.append(compare_quantity(blank, quantity, succeeded, blocks))
-    work = verdicts.compare_instructions(succeeded.base, succeeded.change)
-    if work:  # where the processor counts instructions
+        minimum = quantity.minimum if threshold is None else threshold
+        row = blank._replace(quantity=quantity.name, unit=quantity.unit, minimum=minimum)
+        reason = MISSING[quantity.name]
+        if quantity.name in found:
+            row = fill_in(row, found[quantity.name])
+            if row.low is not None:
+                reason = None
+            elif quantity.name == TIME.name:
+                reason = NO_INTERVAL
+        elif quantity.name == PEAK.name:
+            instruments = {str(record.peak_instrument) for record in base + change if record.peaks}
+            if len(instruments) > 1:
+                reason = f"read by different instruments: {', '.join(sorted(instruments))}"
+                row = row._replace(verdict=INCOMPARABLE)
+        rows.append(row._replace(reason=reason))
+    if INSTRUCTIONS.name in found:  # where the processor counts instructions
+        work = found[INSTRUCTIONS.name]
         row = blank._replace(
-            quantity=INSTRUCTIONS.name, minimum=INSTRUCTIONS.minimum, verdict=work.verdict
+            quantity=work.quantity, minimum=INSTRUCTIONS.minimum, verdict=work.verdict
         )
         rows.append(fill_in(row, work))
     return rows
 
 
-def select_succeeded(records: Sequence[Record]) -> list[Record]:
-    """Return the records of processes that ran to their end."""
-    return [record for record in records if record.status == "ok"]
-
-
-def compare_statuses(blank: QuantityComparison, pair: CaseRecords) -> QuantityComparison:
+def compare_statuses(blank: QuantityComparison) -> QuantityComparison:
     """Compare how often a case failed.
 
     It is decided by Fisher's exact test (1922), which takes four processes of each.
     """
-    base_count, change_count = len(pair.base), len(pair.change)
-    base_succeeded, change_succeeded = len(pair.succeeded.base), len(pair.succeeded.change)
-    base_failed, change_failed = base_count - base_succeeded, change_count - change_succeeded
-    p = float(
-        stats.fisher_exact(
-            [(base_failed, base_succeeded), (change_failed, change_succeeded)]
-        ).pvalue
-    )
+    base, change = blank.records
+    failed = [record for record in (*base, *change) if record.status != "ok"]
+    # each process is a draw: it ran to its end, or did not
+    base_failed = sum(record.status != "ok" for record in base)
+    change_failed = len(failed) - base_failed
+    base_succeeded, change_succeeded = len(base) - base_failed, len(change) - change_failed
+    p = stats.fisher_exact(
+        [(base_failed, base_succeeded), (change_failed, change_succeeded)]
+    ).pvalue
+    verdict = IMPROVEMENT
     if not base_succeeded and not change_succeeded:
         verdict = NONE
     elif p > 1 - CONFIDENCE:
         verdict = UNDECIDED
     elif change_failed * base_succeeded > base_failed * change_succeeded:
         verdict = REGRESSION
-    else:
-        verdict = IMPROVEMENT
-    last = [record for record in (*pair.base, *pair.change) if record.status != "ok"][-1]
-    base_text = f"{base_failed} of {base_count} processes of the base"
-    change_text = f"{change_failed} of {change_count} of the change"
+    base_text = f"{base_failed} of {len(base)} processes of the base"
+    change_text = f"{change_failed} of {len(change)} of the change"
     return blank._replace(
         quantity=STATUS,
-        blocks=min(base_count, change_count),
+        blocks=min(len(base), len(change)),
         verdict=verdict,
-        reason=f"failed in {base_text} and {change_text}: {last.status}: {last.reason}",
+        reason=f"failed in {base_text} and {change_text}: {failed[-1].status}: {failed[-1].reason}",
     )
 
 
-def compare_quantity(
-    blank: QuantityComparison, quantity: Quantity, pair: CaseRecords, blocks: Blocks
-) -> QuantityComparison:
-    """Compare one quantity of one case."""
-    row = blank._replace(quantity=quantity.name, unit=quantity.unit, minimum=quantity.minimum)
-    missing = APART
-    if quantity.name == PEAK.name:
-        instruments = list_instruments(pair)
-        if len(instruments) > 1:
-            reason = f"read by different instruments: {', '.join(instruments)}"
-            return row._replace(verdict=INCOMPARABLE, reason=reason)
-        comparison = verdicts.compare_memory(pair.base, pair.change, quantity)
-        missing = "there are no peaks of both"
-    elif quantity.name == TIME.name:
-        comparison = verdicts.compare_times(pair.base, pair.change, blocks, quantity)
-    else:
-        comparison = compare_first_steps(pair, quantity)
-        missing = FEW_FIRST_STEPS
-    if comparison is None:
-        return row._replace(reason=missing)
-    if comparison.low is None:
-        reason = FEW_FIRST_STEPS if quantity.name == FIRST.name else NO_INTERVAL
-        return fill_in(row._replace(verdict=FEW, reason=reason), comparison)
-    verdict = {quantity.more: REGRESSION, quantity.less: IMPROVEMENT}.get(
-        comparison.verdict, comparison.verdict
-    )
-    return fill_in(row._replace(verdict=verdict), comparison)
-
-
-def list_instruments(pair: CaseRecords) -> list[str]:
-    """Return the instruments that read the newest peaks of the two versions."""
-    instruments = set()
-    for records in (pair.base, pair.change):
-        instrument = verdicts.find_newest_peaks([record for record in records if record.peaks])[0]
-        if instrument:
-            instruments.add(instrument)
-    return sorted(instruments)
-
-
-def compare_first_steps(pair: CaseRecords, quantity: Quantity) -> Verdict | None:
+def compare_first_steps(base: Sequence[Record], change: Sequence[Record]) -> Verdict | None:
     """Compare the first steps of the processes of each block, which compile one after the other."""
     base_times, change_times, log_ratios = [], [], []
-    for base, change in match_blocks(pair.base, pair.change):
-        if base.first_step_s and change.first_step_s:
-            base_times.append(base.first_step_s)
-            change_times.append(change.first_step_s)
-            log_ratios.append(math.log(change.first_step_s / base.first_step_s))
+    for one, other in match_blocks(base, change):
+        # later blocks find everything compiled, and have none
+        if one.first_step_s and other.first_step_s:
+            base_times.append(one.first_step_s)
+            change_times.append(other.first_step_s)
+            log_ratios.append(math.log(other.first_step_s / one.first_step_s))
     if not log_ratios:
         return None
     ratio = compare_blocks(log_ratios)
     return verdicts.make_verdict(
-        quantity, ratio, geometric_mean(base_times), geometric_mean(change_times)
+        FIRST, ratio, geometric_mean(base_times), geometric_mean(change_times)
     )
 
 
@@ -329,72 +291,22 @@ def fill_in(row: QuantityComparison, comparison: Verdict) -> QuantityComparison:
     )
 
 
-def collect_conditions(pair: CaseRecords) -> VersionConditions:
-    """Return under which conditions the records of a case were made."""
-    origins = [record.provenance for record in (*pair.base, *pair.change)]
-    days = sorted(origin.measured_at.date().isoformat() for origin in origins)
-    loads = []
-    for origin in origins:
-        loads += [load for load in (origin.load_before, origin.load_after) if load is not None]
-    framework, _ = release_of(pair.base[-1])
-    base_packages = pair.base[-1].provenance.versions
-    change_packages = pair.change[-1].provenance.versions
-    return VersionConditions(
-        cpu=str(origins[0].hardware.get("cpu", "unknown")),
-        device=str(origins[0].hardware.get("device", "unknown")),
-        threads=origins[0].threads,
-        commits=tuple(sorted({origin.commit or "unknown" for origin in origins})),
-        first=days[0],
-        last=days[-1],
-        load=(min(loads), max(loads)) if loads else None,
-        packages=tuple(list_package_changes(base_packages, change_packages, framework)),
-    )
-
-
-def list_package_changes(old: dict[str, str], new: dict[str, str], framework: str) -> Iterator[str]:
-    """Yield the packages that changed with the framework, and the build that its own label names
-    (`2.13.0+cpu`).
-    """
-    for name in sorted((old.keys() & new.keys()) - {framework}):
-        if old[name] != new[name]:
-            yield f"{name} {old[name]} and {new[name]}"
-    labels = [versions.get(framework, "").partition("+")[2] or "none" for versions in (old, new)]
-    if labels[0] != labels[1]:
-        yield f"{framework}'s build, {' and '.join(labels)}"
-
-
-def release_of(record: Record) -> tuple[str, str | None]:
-    """Return framework and version; the version is unknown where a process ended before it reported
-    one.
-    """
-    return record.case.split("/")[1], record.framework_version
-
-
-def sort_versions(versions: Iterable[str | None]) -> list[str]:
-    """Return each version once, oldest first; what is no version by the common rules is left
-    out.
-    """
-    parsed_versions = set()
-    for version in versions:
-        try:
-            parsed_versions.add((Version(version or ""), version))
-        except InvalidVersion:
-            continue
-    return [version for _, version in sorted(parsed_versions) if version]
-
-
 def compare_successive(records: Iterable[Record]) -> Iterator[list[QuantityComparison]]:
-    """Yield the rows of each version and the one before it, by machine and framework."""
-    by_machine: dict[str, list[Record]] = {}
-    releases: dict[tuple[str, str], set[str | None]] = {}  # by machine and framework
+    """Yield the rows of each version and the one before it, by machine and framework.
+
+    What is no version by the common rules is left out.
+    """
+    by_machine = defaultdict(list)
+    releases = defaultdict(set)  # by machine and framework
     for record in records:
         machine = record.provenance.machine
-        by_machine.setdefault(machine, []).append(record)
+        by_machine[machine].append(record)
         if record.status != "unsupported":
-            framework, version = release_of(record)
-            releases.setdefault((machine, framework), set()).add(version)
+            with suppress(InvalidVersion):
+                version = Version(record.framework_version or "")
+                releases[machine, record.parsed.framework].add((version, record.framework_version))
     for machine, framework in sorted(releases):
-        for old, new in pairwise(sort_versions(releases[machine, framework])):
+        for (_, old), (_, new) in pairwise(sorted(releases[machine, framework])):
             rows = compare_versions(
                 by_machine[machine], f"{framework}=={old}", f"{framework}=={new}"
             )

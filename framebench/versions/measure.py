@@ -27,12 +27,8 @@ BLOCKS = 7  # fresh processes of each case in each version
 # What is measured when nothing is named, at the base batch: each workload, training and evaluation,
 # the baseline, recomputation and reduced precision. 3-D convolution in bf16 is the standing canary:
 # releases of PyTorch are known to have made it larger.
-CANARY = "unet3d/*/train/amp_bf16"
-# What is planned for a device that is not here: the training that people ask for, at sizes for a
-# GPU.
-PLANNED = ("*/*/train/{fp32,checkpoint}//full",)
 STANDING = (
-    CANARY,
+    "unet3d/*/train/amp_bf16",
     "transformer/*/train/fp32",
     "transformer/*/train/checkpoint",
     "resnet50/*/eval/no_grad",
@@ -75,9 +71,9 @@ def select_cases(
         cases += of_profile
     else:
         for selector in STANDING:
-            cases += [
-                case for case in select(selector) if case.batch == case.spec.preset(case.size).base
-            ]
+            for case in select(selector):
+                if case.batch == case.spec.preset(case.size).base:
+                    cases.append(case)
     # each once, in their order
     selected = [case for case in dict.fromkeys(cases) if case.framework == framework]
     if not selected:
@@ -85,16 +81,6 @@ def select_cases(
             f"none of the {len(cases)} cases named is one of {framework}: "
             f"{', '.join(selectors or [])}"
         )
-    return selected
-
-
-def select_planned(framework: str) -> list[Case]:
-    """Return the framework's cases of PLANNED at the base batch."""
-    selected = []
-    for selector in PLANNED:
-        for case in select(selector):
-            if case.framework == framework and case.batch == case.spec.preset(case.size).base:
-                selected.append(case)
     return selected
 
 
@@ -114,10 +100,10 @@ def measure(
     written.
     """
     groups = []
+    statuses: list[str] = []
     for case in cases:
         base, *others = [Variant(case, environment) for environment in ready.values()]
         groups.append(Group(f"versions/{case.id}", (base,), tuple(others)))
-    statuses: list[str] = []
     with Run(session, options, results, progress) as run:
         measure_blocks(groups, run, blocks)
         for case in cases:

@@ -15,9 +15,10 @@ from typing import Any, Literal
 
 from packaging.version import Version
 
+from framebench.cli.shared import say
 from framebench.engine import environments, releases
 from framebench.engine.blocks import Listener, Run
-from framebench.engine.environments import Environment, Say, SetupError
+from framebench.engine.environments import Environment, SetupError
 from framebench.engine.runner import Options
 from framebench.engine.timed_process import Variant
 from framebench.records.pins import find_pinned_version
@@ -94,6 +95,9 @@ class NewestVerdict:
 
     def as_dict(self) -> dict[str, Any]:
         """Return the verdict for programs."""
+        known = []
+        for row, reason in self.known_regressions:
+            known.append(row.as_dict() | {"accepted": reason})
         return {
             "framework": self.pair.framework,
             "pinned": self.pair.pinned,
@@ -102,20 +106,17 @@ class NewestVerdict:
             "answer": self.answer,
             "rows": [row.as_dict() for row in self.rows],
             "new_regressions": [row.as_dict() for row in self.new_regressions],
-            "known_regressions": [
-                row.as_dict() | {"accepted": reason} for row, reason in self.known_regressions
-            ],
+            "known_regressions": known,
         }
 
 
 def describe_current(pair: ReleasePair) -> NewestVerdict:
     """Return the verdict where there is nothing to measure."""
-    name = f"{pair.framework} {pair.pinned}, the pinned version,"
-    if pair.newest == pair.pinned:
-        return NewestVerdict(pair, "current", f"{name} is the newest release")
-    return NewestVerdict(
-        pair, "current", f"{name} is newer than {pair.newest}, the last release in the index"
-    )
+    than = "is the newest release"
+    if pair.newest != pair.pinned:
+        than = f"is newer than {pair.newest}, the last release in the index"
+    answer = f"{pair.framework} {pair.pinned}, the pinned version, {than}"
+    return NewestVerdict(pair, "current", answer)
 
 
 @dataclass(frozen=True)
@@ -126,10 +127,9 @@ class PairBench:
     blocks: int
     options: Options
     results: Path
-    say: Say
-    threshold: float | None = None
-    keep: bool = False
-    accepted: tuple[AcceptedRegression, ...] = ()
+    threshold: float | None
+    keep: bool  # the environments that are made for it
+    accepted: list[AcceptedRegression]
 
     def measure(self, pair: ReleasePair, session: str, progress: Listener) -> NewestVerdict:
         """Measure both releases, and judge the newest that can be installed.
@@ -137,59 +137,45 @@ class PairBench:
         Raises SetupError if the pinned version cannot be installed, OSError if a record cannot be
         written.
         """
-        pinned = environments.ensure(pair.framework, pair.pinned, self.say)
+        problems = []
+        pinned = environments.ensure(pair.framework, pair.pinned, say)
         self.warm(pinned)
         with ExitStack() as stack:
-            newest, problems = self.install_newest(pair, stack)
-            if newest is None:
+            for version in (pair.newest, *pair.older):
+                made = releases.make_environment(pair.framework, version, self.keep, say)
+                try:
+                    newest = stack.enter_context(made)
+                    self.warm(newest)
+                    break
+                except SetupError as error:
+                    problems.append(f"{pair.framework} {version} cannot be installed: {error}")
+                    say(problems[-1])
+            else:
                 return NewestVerdict(pair, "cannot be installed", "; ".join(problems))
             ready = {pair.pinned: pinned, newest.version: newest}
             measure.measure(
                 self.cases, ready, self.blocks, session, self.options, self.results, progress
             )
-        measured_pair = replace(pair, newest=newest.version)
-        pinned_records = self.read_records(pinned, session)
-        newest_records = self.read_records(newest, session)
+        # the session's own: an earlier week's may be of another pinned version
+        run = Run(session, self.options, self.results)
+        records: dict[str, list[Record]] = {version: [] for version in ready}
+        for version, environment in ready.items():
+            for case in self.cases:
+                records[version] += run.records(Variant(case, environment))
         verdict = judge_newest(
-            measured_pair, pinned_records, newest_records, self.threshold, self.accepted
+            replace(pair, newest=newest.version),
+            records[pair.pinned],
+            records[newest.version],
+            self.threshold,
+            self.accepted,
         )
         return replace(verdict, answer="; ".join([*problems, verdict.answer]))
-
-    def install_newest(
-        self, pair: ReleasePair, stack: ExitStack
-    ) -> tuple[Environment | None, list[str]]:
-        """Return the environment of the newest release that can be installed, and why newer ones
-        cannot.
-
-        The environment lasts as long as the stack.
-        """
-        problems = []
-        for version in (pair.newest, *pair.older):
-            try:
-                environment = stack.enter_context(
-                    releases.make_environment(pair.framework, version, self.keep, self.say)
-                )
-                self.warm(environment)
-            except SetupError as error:
-                problems.append(f"{pair.framework} {version} cannot be installed: {error}")
-                self.say(problems[-1])
-            else:
-                return environment, problems
-        return None, problems
 
     def warm(self, environment: Environment) -> None:
         """Compile kernels in both: where one alone finds them compiled, its first step is the
         faster one.
         """
-        environments.warm(environment, self.options.profile or "quick", self.say)
-
-    def read_records(self, environment: Environment, session: str) -> list[Record]:
-        """Return the session's own: an earlier week's may be of another pinned version."""
-        run = Run(session, self.options, self.results)
-        records = []
-        for case in self.cases:
-            records += run.records(Variant(case, environment))
-        return records
+        environments.warm(environment, self.options.profile or "quick", say)
 
 
 def judge_newest(
@@ -204,42 +190,30 @@ def judge_newest(
     A case that fails under the pinned version too does not count, nor does a regression that is
     accepted.
     """
-    name = f"{pair.framework} {pair.newest} against {pair.pinned}"
     rows: list[QuantityComparison] = []
     # a process that ended early could not tell its version, and a side of such processes alone
     # cannot be compared
-    if has_version(pinned) and has_version(newest):
+    if all(any(record.framework_version for record in side) for side in (pinned, newest)):
         rows = compare_versions([*pinned, *newest], *pair.releases, threshold)
-
     new_regressions, known_regressions = split_regressions(rows, accepted)
-    outcome: Outcome
-    broken = sorted(list_failed(newest) - list_failed(pinned))
+    broken = {record.case for record in newest if record.status in FAILED}
+    # what fails under both is no news
+    broken -= {record.case for record in pinned if record.status in FAILED}
+    outcome: Outcome = "same"
+    new = "new " if known_regressions else ""
+    answer = f"no {new}regression ({count_verdicts(rows)})"
     if broken:
-        outcome, answer = "broken", f"failed under the newest release alone: {', '.join(broken)}"
+        outcome = "broken"
+        answer = f"failed under the newest release alone: {', '.join(sorted(broken))}"
     elif new_regressions:
         outcome, answer = "regression", count_verdicts(rows)
     elif all(row.verdict in FOLDED for row in rows):
         outcome, answer = "undecided", "nothing could be judged"
-    else:
-        outcome, answer = (
-            "same",
-            (f"no {'new ' if known_regressions else ''}regression ({count_verdicts(rows)})"),
-        )
     return NewestVerdict(
         pair,
         outcome,
-        f"{name}: {answer}",
+        f"{pair.framework} {pair.newest} against {pair.pinned}: {answer}",
         tuple(rows),
         tuple(new_regressions),
         tuple(known_regressions),
     )
-
-
-def has_version(records: Iterable[Record]) -> bool:
-    """Return whether any process reported the version of its framework."""
-    return any(record.framework_version for record in records)
-
-
-def list_failed(records: Iterable[Record]) -> set[str]:
-    """Return the cases that failed in some process."""
-    return {record.case for record in records if record.status in FAILED}

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import csv
 import json
 import re
 import subprocess
 import sys
-from datetime import date
 from pathlib import Path
 
 from packaging.version import Version
@@ -25,9 +23,13 @@ from framebench.records.provenance import ROOT
 from framebench.strategies.strategy import FRAMEWORKS
 
 MATRIX = ROOT / "asv.versions.json"
-DAYS = REQUIREMENTS / "releases.csv"
 # What workers use of a framework's environment, where its pinned file has it.
 ALSO_NEEDED = ("nvidia-ml-py", "psutil", "wheel")
+# nothing is installed; constraints come from standard input
+RESOLVE = (
+    *("--dry-run", "--ignore-installed", "--quiet", "--report", "-"),
+    *("--constraint", "/dev/stdin"),
+)
 INCLUDE = re.compile(r'("include": \[\n)(.*?)(\n    \])', re.S)
 
 
@@ -52,25 +54,12 @@ def resolve(framework: str, version: str) -> dict[str, str]:
 
 def ask_pip(requested: list[str], constraints: dict[str, str]) -> dict[str, str]:
     """Return what pip would install into an empty environment. Raises SetupError."""
-    fixed = [f"{name}=={constraints[name]}" for name in constraints if name in requested]
-    command = [
-        sys.executable,
-        "-m",
-        "pip",
-        "install",
-        "--dry-run",
-        "--ignore-installed",
-        "--quiet",
-        "--report",
-        "-",
-    ]
+    command = [sys.executable, "-m", "pip", "install", *RESOLVE, *requested]
     lines = "".join(f"{name}=={version}\n" for name, version in constraints.items())
-    command += ["--constraint", "/dev/stdin", *requested]
     done = subprocess.run(command, input=lines, capture_output=True, text=True)
     if done.returncode:
-        errors = [line for line in done.stderr.splitlines() if line.startswith("ERROR")]
-        reason = errors[-1].removeprefix("ERROR: ") if errors else "no reason given"
-        raise SetupError(f"pip cannot resolve {' '.join(fixed or requested)}: {reason}")
+        *_, reason = ["no reason given", *re.findall(r"^ERROR: (.*)$", done.stderr, re.M)]
+        raise SetupError(f"pip cannot resolve {' '.join(requested)}: {reason}")
     packages = {}
     for item in json.loads(done.stdout)["install"]:
         metadata = item["metadata"]
@@ -95,20 +84,3 @@ def write_matrix() -> None:
     rows_text = ",\n".join(rows)
     text = MATRIX.read_text()
     MATRIX.write_text(INCLUDE.sub(lambda match: match[1] + rows_text + match[3], text, count=1))
-
-
-def write_day(framework: str, version: str, released: date) -> None:
-    """Write the day of a release, at which asv's history shows it."""
-    with DAYS.open(newline="") as file:
-        rows = [row for row in csv.reader(file) if row[:2] != [framework, version]]
-    rows.append([framework, version, released.isoformat()])
-    header, *days = rows
-    days.sort(key=sort_key)
-    with DAYS.open("w", newline="") as file:
-        csv.writer(file, lineterminator="\n").writerows([header, *days])
-
-
-def sort_key(row: list[str]) -> tuple[int, Version]:
-    """Return the key that the days of releases are sorted by."""
-    framework, version, _ = row
-    return FRAMEWORKS.index(framework), Version(version)

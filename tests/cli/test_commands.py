@@ -103,8 +103,8 @@ def test_advise_takes_a_selector(monkeypatch: pytest.MonkeyPatch, results: Path)
     asked = []
     monkeypatch.setattr(advice, "find_answering_machines", lambda *_: ["m"])
 
-    def remember(*parts: str | None) -> tuple[str, ...]:
-        asked.append(parts)
+    def remember(named: Parts) -> None:
+        asked.append(named)
         raise UnknownCase("enough")
 
     monkeypatch.setattr(advice, "resolve_names", remember)
@@ -112,9 +112,9 @@ def test_advise_takes_a_selector(monkeypatch: pytest.MonkeyPatch, results: Path)
     framebench("advise", "--budget", "1GiB")
     framebench("advise", "unet3d/*/train/{checkpoint,fp32}", "--budget", "1GiB")
     assert asked == [
-        ("unet3d", "jax", "eval", "tiny", None),
-        ("transformer", "*", "train", "cpu", None),
-        ("unet3d", "*", "train", "cpu", "{checkpoint,fp32}"),
+        Parts("unet3d", "jax", "eval", None, 4, "tiny"),
+        Parts("transformer", None, "train", None, None, "cpu"),
+        Parts("unet3d", None, "train", "{checkpoint,fp32}", None, "cpu"),
     ]
 
 

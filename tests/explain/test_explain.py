@@ -5,6 +5,7 @@ where they act.
 from __future__ import annotations
 
 import json
+from collections import Counter
 from functools import cache
 from itertools import groupby
 from pathlib import Path
@@ -17,7 +18,7 @@ from framebench.engine import environments
 from framebench.engine.environments import Environment
 from framebench.explain import measure
 from framebench.explain.account import Account
-from framebench.explain.measure import Unexplained, explain, explain_unsupported_breakdown
+from framebench.explain.measure import Unexplained, explain
 from framebench.explain.record import Explanation
 from framebench.instruments.host import HostPeak
 from framebench.instruments.memory_timeline import Value
@@ -87,7 +88,6 @@ def test_an_account_that_does_not_add_up_is_refused() -> None:
     ],
 )
 def test_unsupported_cases_have_a_reason(case: str, message: str) -> None:
-    assert message in (explain_unsupported_breakdown(parse(case)) or "")
     with pytest.raises(Unexplained, match=message):
         explain(parse(case), environments.describe("torch"))
 
@@ -105,18 +105,9 @@ def list_phases(explanation: Explanation) -> list[str]:
     return [phase for phase, _ in groupby(moment.phase for moment in explanation.timeline)]
 
 
-@pytest.mark.parametrize(
-    ("strategy", "expected"),
-    [
-        ("train/accumulate_2", ["forward", "backward"] * 2 + ["optimizer"]),
-        pytest.param(
-            "train/fp32", ["forward", "backward", "optimizer"], marks=pytest.mark.all_cases
-        ),
-        pytest.param("eval/no_grad", ["forward"], marks=pytest.mark.all_cases),
-    ],
-)
-def test_phases_of_a_pytorch_step_in_order(strategy: str, expected: list[str]) -> None:
-    assert list_phases(explain_case(f"transformer/torch/{strategy}/b4/tiny")) == expected
+def test_phases_of_a_pytorch_step_in_order() -> None:
+    explanation = explain_case("transformer/torch/train/accumulate_2/b4/tiny")
+    assert list_phases(explanation) == ["forward", "backward"] * 2 + ["optimizer"]
 
 
 @pytest.mark.slow
@@ -261,14 +252,11 @@ def test_layers_and_kinds_of_a_jax_step() -> None:
 
 @pytest.mark.all_cases
 def test_states_of_a_jax_optimizer() -> None:
+    """What is donated may be overwritten before the peak; the count of steps has no layer."""
     donated = explain_case("transformer/jax/train/fp32/b4/tiny")
-    # what is donated may be overwritten before the peak
     kept = explain_case("transformer/jax/train/no_donate/b4/tiny")
-    # the count of steps has no layer
-    states = sum(
-        holder.bytes for holder in kept.holders if holder.kind == "optimizer state" and holder.layer
-    )
-    assert states == 2 * kept.kinds["parameter"] > 2 * donated.kinds["parameter"]
+    states = [h.bytes for h in kept.holders if h.kind == "optimizer state" and h.layer]
+    assert sum(states) == 2 * kept.kinds["parameter"] > 2 * donated.kinds["parameter"]
 
 
 @pytest.mark.parametrize(
@@ -309,11 +297,8 @@ def test_explain_writes_json_and_a_figure(tmp_path: Path) -> None:
     done = framebench("explain", "transformer/torch/train/fp32/b4/tiny", *options)
     svg = ElementTree.parse(figure).getroot()
     assert svg.tag == "{http://www.w3.org/2000/svg}svg"
-    assert 0 < len(list(svg.iter())) < 5000
-    printed = json.loads(done.stdout)
-    assert set(printed) == set(Explanation.model_fields)
-    assert printed["peak"]["bytes"] == sum(holder["bytes"] for holder in printed["holders"])
-    assert set(printed["holders"][0]) == {"kind", "layer", "phase", "bytes", "tensors", "by"}
+    assert "MiB in use" in figure.read_text()
+    assert Explanation.model_validate_json(done.stdout).peak.bytes > 0
 
 
 def test_two_cases_differ_by_the_sum_of_the_rows(
@@ -321,19 +306,16 @@ def test_two_cases_differ_by_the_sum_of_the_rows(
 ) -> None:
     """The accounts are those that other tests have made."""
     monkeypatch.setattr(measure, "explain", lambda case, environment: explain_case(case.id))
-    checkpointed = "transformer/torch/train/checkpoint/b4/tiny"
-    plain = "transformer/torch/train/fp32/b4/tiny"
-    done = framebench(
-        "explain", checkpointed, "--against", plain, "--json", "--results", str(tmp_path)
+    checkpointed, plain = (
+        f"transformer/torch/train/{strategy}/b4/tiny" for strategy in ("checkpoint", "fp32")
     )
-    printed = json.loads(done.stdout)
-    assert printed["difference"] == printed["peak"] - printed["against_peak"]
-    assert printed["difference"] == sum(row["difference"] for row in printed["rows"])
-    by_kind: dict[str, int] = {}
+    arguments = "explain", checkpointed, "--against", plain, "--results", str(tmp_path)
+    printed = json.loads(framebench(*arguments, "--json").stdout)
+    by_kind: Counter[str] = Counter()
     for row in printed["rows"]:
-        by_kind[row["kind"]] = by_kind.get(row["kind"], 0) + row["difference"]
+        by_kind[row["kind"]] += row["difference"]
+    assert printed["difference"] == printed["peak"] - printed["against_peak"] == by_kind.total()
     assert by_kind["saved for backward"] < 0 < by_kind["recomputed"]
-    assert list(by_kind)[-1] == "unexplained"
 
 
 @pytest.mark.parametrize(

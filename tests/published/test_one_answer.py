@@ -18,7 +18,7 @@ from framebench.analysis.peaks import read_evidence
 from framebench.analysis.reports.answer import make_answer
 from framebench.analysis.results import Results
 from framebench.budget.advise.advice import BudgetAdvice, Candidate, Question, advise
-from framebench.budget.predict.command import RecordPrediction, predict_from_records
+from framebench.budget.predict.command import predict_from_records
 from framebench.models.spec import load_workload
 from framebench.publish.readme.in_words import describe_training
 from framebench.publish.site import front
@@ -92,7 +92,6 @@ def test_what_the_baseline_needs_is_one_number_everywhere(workload: str, framewo
     answered = make_answer(load_table()).data
     is_job = (answered["workload"] == workload) & (answered["framework"] == framework)
 
-    assert isinstance(predicted, RecordPrediction)
     assert advised == predicted.needs_bytes == needs
     assert in_form["needs"] == round_up(needs)
     assert set(answered.loc[is_job, "base"]) == {needs}

@@ -1,88 +1,77 @@
-"""Which versions and cases are measured: every release with pinned requirements, and a selection
-that stands.
-"""
+"""Which versions and cases are measured, and how a release is pinned by one command."""
 
 from __future__ import annotations
 
+import json
+import shutil
+import subprocess
 from pathlib import Path
+from typing import Any
 
 import pytest
 from asv.config import Config
-from typer.testing import CliRunner
 
-from framebench.cli.shared import app
-from framebench.engine import environments
+from framebench.engine import releases
 from framebench.engine.environments import SetupError
 from framebench.records import pins
 from framebench.strategies.strategy import FRAMEWORKS
 from framebench.suite.case import UnknownCase
-from framebench.versions import command
-from framebench.versions import measure as measuring
-from tests.processes import ROOT
+from framebench.versions import command, measure, pin
+from tests.processes import ROOT, framebench
 
 
-def test_the_matrix(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(
-        measuring.releases, "list_releases", lambda framework: ["0.9.1", "0.9.2", "0.10.2"]
-    )
-    assert measuring.choose_versions("jax") == ["0.9.2", "0.10.2"], (
-        "oldest first, by version and not by letter"
-    )
-    assert measuring.choose_versions("jax", ["0.10.2", "0.9.2"]) == ["0.9.2", "0.10.2"]
-    with pytest.raises(
-        SetupError, match=r"one version to measure, 2.13.0.*framebench versions add torch==VERSION"
-    ):
-        measuring.choose_versions("torch", ["2.13.0"])
-    with pytest.raises(SetupError, match=r"no release '0\.1' of jax; the nearest: 0\.9\.1"):
-        measuring.choose_versions("jax", ["0.1", "0.9.2"])
+@pytest.fixture
+def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A copy of the pinned files and of asv's matrix; the index lists 0.9.1 next to the pinned
+    releases.
+    """
+    shutil.copytree(ROOT / "requirements", tmp_path / "requirements")
+    shutil.copy(ROOT / "asv.versions.json", tmp_path)
+    monkeypatch.setattr(pins, "REQUIREMENTS", tmp_path / "requirements")
+    monkeypatch.setattr(pin, "REQUIREMENTS", tmp_path / "requirements")
+    monkeypatch.setattr(pin, "MATRIX", tmp_path / "asv.versions.json")
+    listed = ["0.9.0", "0.9.1", "0.9.2", "0.10.2"]
+    monkeypatch.setattr(releases, "list_releases", lambda framework: listed)
+    return tmp_path
 
 
-def test_asv_and_the_pins_have_the_same_versions() -> None:
-    said = [e["req"] for e in Config.load(str(ROOT / "asv.versions.json")).include]
-    pinned = [{f: v} for f in FRAMEWORKS for v in pins.find_pinned_versions(f)]
-    assert sorted(map(str, said)) == sorted(map(str, pinned))
-    for file in (pins.REQUIREMENTS / "versions").glob("*.txt"):
-        lines = [
-            line
-            for line in file.read_text().splitlines()
-            if line and not line.startswith(("#", "    --hash="))
-        ]
-        assert all(
-            "==" in line and "://" not in line and not line.startswith("-") for line in lines
-        ), file
-        assert file.stem in {f"{f}-{v}" for f in FRAMEWORKS for v in pins.find_pinned_versions(f)}
-    plain, matrix = (
-        Config.load(str(ROOT / name)).__dict__ for name in ("asv.conf.json", "asv.versions.json")
-    )
-    assert {k: v for k, v in plain.items() if k != "include"} == {
-        k: v for k, v in matrix.items() if k != "include"
-    }
+@pytest.mark.parametrize(
+    ("named", "chosen"),
+    [
+        (None, ["0.9.2", "0.10.2"]),  # oldest first, by version and not by letter
+        (["0.10.2", "0.9.0"], ["0.9.0", "0.10.2"]),  # any release that the index lists
+    ],
+)
+def test_the_matrix(named: list[str] | None, chosen: list[str], project: Path) -> None:
+    assert measure.choose_versions("jax", named) == chosen
 
 
-def test_a_version_has_an_environment_of_its_own() -> None:
-    one, other = (environments.describe("jax", v) for v in ("0.9.2", "0.10.2"))
-    assert one.python != other.python
-    assert (one.name, other.name) == ("jax-0.9.2", "jax-0.10.2")
-    assert environments.describe("jax") == environments.describe(
-        "jax", pins.find_pinned_version("jax")
-    )
+@pytest.mark.parametrize(
+    ("named", "reason"),
+    [
+        (["0.9.2"], r"one version to measure, 0.9.2.*framebench versions add jax==VERSION"),
+        (["0.1", "0.9.2"], r"no release '0\.1' of jax; the nearest: 0\.9\.0"),
+    ],
+)
+def test_a_matrix_that_cannot_be_measured_is_refused(
+    named: list[str], reason: str, project: Path
+) -> None:
+    with pytest.raises(SetupError, match=reason):
+        measure.choose_versions("jax", named)
 
 
 @pytest.mark.parametrize("framework", FRAMEWORKS)
-def test_the_standing_selection_has_the_canary(framework: str) -> None:
-    found = [c.id for c in measuring.select_cases(framework)]
-    assert f"unet3d/{framework}/train/amp_bf16/b4/cpu" in found
-    assert {c.workload for c in measuring.select_cases(framework)} == {
-        "resnet50",
-        "unet3d",
-        "transformer",
-    }
-    assert len(found) == len(measuring.STANDING), "one batch each"
-    assert len(measuring.select_cases(framework, profile="quick")) > 3 * len(found)
-    with pytest.raises(UnknownCase, match=f"none of the .* cases named is one of {framework}"):
-        measuring.select_cases(
-            framework, ["resnet50/" + next(f for f in FRAMEWORKS if f != framework)]
-        )
+def test_the_standing_selection_has_each_workload(framework: str) -> None:
+    found = measure.select_cases(framework)
+    assert f"unet3d/{framework}/train/amp_bf16/b4/cpu" in [case.id for case in found]
+    assert {case.workload for case in found} == {"resnet50", "unet3d", "transformer"}
+    assert len(found) == len(measure.STANDING)  # one batch each
+    assert len(measure.select_cases(framework, profile="quick")) > 3 * len(found)
+
+
+def test_cases_of_another_framework_are_refused() -> None:
+    with pytest.raises(UnknownCase, match=r"none of the .* cases named is one of jax"):
+        measure.select_cases("jax", ["resnet50/torch"])
 
 
 @pytest.mark.parametrize(
@@ -96,9 +85,73 @@ def test_what_broke_fails_the_command(
     monkeypatch.setattr(command.environments, "ensure", lambda *_: None)
     monkeypatch.setattr(command.environments, "warm", lambda *_: None)
     monkeypatch.setattr(command.versions, "measure", lambda *_: statuses)
-    done = CliRunner().invoke(
-        app, ["versions", "run", "--framework", "jax", "--results", str(results)]
-    )
-    assert done.exit_code == code, done.output
+    done = framebench("versions", "run", "--framework", "jax", "--results", str(results))
+    assert done.returncode == code, done.stderr
     assert ("of 2 measurements failed" in done.stderr) == bool(code)
     assert not list(results.glob(".session*"))
+
+
+def test_adding_a_release_writes_its_pins_and_a_line_of_the_matrix(
+    project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    packages = {"jax": "0.9.1", "jaxlib": "0.9.1", "Flax": "0.12.6", "numpy": "2.4.6"}
+    monkeypatch.setattr(pin, "ask_pip", lambda requested, constraints: packages)
+    done = framebench("versions", "add", "jax==0.9.1")
+    assert done.returncode == 0, done.stderr
+    written = (project / "requirements/versions/jax-0.9.1.txt").read_text()
+    assert written == "Flax==0.12.6\njax==0.9.1\njaxlib==0.9.1\nnumpy==2.4.6\n"
+    assert list(pins.find_pinned_versions("jax")) == ["0.9.1", "0.9.2", "0.10.2"]
+    included = Config.load(str(project / "asv.versions.json")).include
+    assert [environment["req"] for environment in included][2:5] == [
+        {"jax": "0.9.1"},
+        {"jax": "0.9.2"},
+        {"jax": "0.10.2"},
+    ]
+
+
+def test_the_committed_matrix_is_what_the_command_writes(project: Path) -> None:
+    pin.write_matrix()
+    assert (project / "asv.versions.json").read_text() == (ROOT / "asv.versions.json").read_text()
+
+
+@pytest.mark.parametrize(
+    ("release", "reason"),
+    [
+        ("jax==0.9.2", "jax==0.9.2 is pinned already, in jax-0.9.2.txt"),
+        ("jax", "'jax' is no version; write framework==version"),
+        ("jax==0.9.3", "no release '0.9.3' of jax; the nearest: 0.9.2, 0.10.2"),
+    ],
+)
+def test_an_invalid_release_is_refused(project: Path, release: str, reason: str) -> None:
+    done = framebench("versions", "add", release)
+    assert done.returncode == 2
+    assert reason in " ".join(done.stderr.split())
+    assert not (project / "requirements/versions/jax-0.9.3.txt").exists()
+
+
+def test_a_release_that_does_not_go_with_the_pinned_packages_keeps_numpy(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Jittor's arrays are silently wrong with NumPy 2."""
+
+    def ask_pip(requested: list[str], constraints: dict[str, str]) -> dict[str, str]:
+        if "pillow" in constraints:
+            raise SetupError("ResolutionImpossible")
+        assert requested[0] == "jittor==1.3.9.0"
+        assert {"numpy", "onednn-cpu-gomp", "psutil"} <= {*requested}
+        return constraints
+
+    monkeypatch.setattr(pin, "ask_pip", ask_pip)
+    assert pin.resolve("jittor", "1.3.9.0") == {"numpy": "1.26.4"}
+
+
+def test_pip_resolves_without_installing(monkeypatch: pytest.MonkeyPatch) -> None:
+    report = {"install": [{"metadata": {"name": "jax", "version": "0.9.1"}}]}
+
+    def run(arguments: list[str], input: str, **_: Any) -> subprocess.CompletedProcess[str]:
+        assert {"--dry-run", "--ignore-installed"} <= {*arguments}
+        assert input == "numpy==2.4.6\n"
+        return subprocess.CompletedProcess(arguments, 0, json.dumps(report), "")
+
+    monkeypatch.setattr(pin.subprocess, "run", run)
+    assert pin.ask_pip(["jax[cpu]==0.9.1"], {"numpy": "2.4.6"}) == {"jax": "0.9.1"}

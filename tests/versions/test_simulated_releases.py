@@ -16,38 +16,32 @@ from framebench.suite.selectors import parse
 from framebench.versions import bisect, judge
 from framebench.versions.bisection_record import ReleaseResult
 from framebench.versions.measure import BLOCKS
-from tests.version_records import NEW, OLD, changed, larger, originals, rounds
+from tests.version_records import NEW, OLD, changed, originals, rounds
 
 RELEASES = ["0.8.0", "0.8.1", "0.9.0", "0.9.1", "0.9.2", "0.10.0", "0.10.1", "0.10.2"]
-RISES = (1.02, 1.05, 1.3)
 # standard deviation of a peak's logarithm between equal processes, by the kernel's counter
 PEAK_NOISE = 0.001
 SIMULATED = 200
+each_rise = pytest.mark.parametrize("rise", [1.02, 1.05, 1.3])
+each_release = pytest.mark.parametrize("changed_at", range(1, len(RELEASES)))
 
 
-def with_host_peak(record: Record, noise: float) -> Record:
+def with_host_peak(record: Record, factor: float) -> Record:
     """Return a record whose peak the kernel's counter read, which is not exact."""
     peak = record.peaks[record.peak_instrument or ""]
-    return record.model_copy(update={"peaks": {"host.rss": round(peak * np.exp(noise))}})
+    return record.model_copy(update={"peaks": {"host.rss": round(peak * factor)}})
 
 
-def measure_releases(record: Record, changed_at: int, rise: float) -> list[Record]:
-    """Return a record of each of RELEASES, whose peaks are larger from one of them on."""
-    noises = np.random.default_rng(changed_at).normal(0, PEAK_NOISE, len(RELEASES))
-    records = []
-    for number, version in enumerate(RELEASES):
-        of_release = changed(record, versions={"jax": version}, session=version)
-        noisy = with_host_peak(of_release, noises[number])
-        records.append(larger(noisy, rise) if number >= changed_at else noisy)
-    return records
-
-
-@pytest.mark.parametrize("rise", RISES)
-@pytest.mark.parametrize("changed_at", range(1, len(RELEASES)))
+@each_rise
+@each_release
 def test_a_rise_of_a_peak_is_found_at_its_release(changed_at: int, rise: float) -> None:
     records = []
     for original in originals():
-        records += measure_releases(original, changed_at, rise)
+        noise = np.random.default_rng(changed_at)
+        for number, version in enumerate(RELEASES):
+            factor = np.exp(noise.normal(0, PEAK_NOISE)) * (rise if number >= changed_at else 1)
+            record = changed(original, versions={"jax": version}, session=version)
+            records.append(with_host_peak(record, factor))
 
     regressions: Counter[tuple[str, str]] = Counter()
     for rows in judge.compare_successive(records):
@@ -58,8 +52,8 @@ def test_a_rise_of_a_peak_is_found_at_its_release(changed_at: int, rise: float) 
     assert regressions == {(f"jax=={RELEASES[changed_at]}", PEAK.name): len(originals())}
 
 
-@pytest.mark.parametrize("rise", RISES)
-@pytest.mark.parametrize("changed_at", range(1, len(RELEASES)))
+@each_rise
+@each_release
 def test_bisection_names_the_release_of_a_rise(changed_at: int, rise: float) -> None:
     noise = np.random.default_rng(changed_at)
 
@@ -69,27 +63,26 @@ def test_bisection_names_the_release_of_a_rise(changed_at: int, rise: float) -> 
         return ReleaseResult(release=release, values=tuple(values), instrument="host.rss")
 
     case = parse("unet3d/jax/train/fp32/b4/cpu")
-    found = bisect.bisect_releases(case, "peak", PEAK.minimum, RELEASES, measure)
+    found = bisect.bisect_releases(case, PEAK.minimum, RELEASES, measure)
 
     assert (found.outcome, found.first) == ("found", RELEASES[changed_at])
 
 
-def measure_equal_releases(record: Record, seed: int) -> list[Record]:
-    """Return blocks of two releases that differ by noise; peaks are read in the first block."""
-    noises = np.random.default_rng(seed).normal(0, PEAK_NOISE, 2)
-    base, change, *later = rounds(record, BLOCKS, seed=seed)
-    with_peaks = [with_host_peak(base, noises[0]), with_host_peak(change, noises[1])]
-    return with_peaks + [other.model_copy(update={"peaks": {}}) for other in later]
-
-
 def test_two_hundred_equal_releases_raise_at_most_one_alarm() -> None:
-    """Each release is a page of several cases, whose processes differ by noise alone."""
+    """Each release is a page of several cases, whose processes differ by noise alone; peaks are
+    read in the first block.
+    """
     cases = originals()
     alarms: Counter[str] = Counter()
     for release in range(SIMULATED):
         records = []
         for number, original in enumerate(cases):
-            records += measure_equal_releases(original, release * len(cases) + number)
+            seed = release * len(cases) + number
+            noise = np.random.default_rng(seed).normal(0, PEAK_NOISE, 2)
+            base, change, *later = rounds(original, BLOCKS, seed=seed)
+            records.append(with_host_peak(base, np.exp(noise[0])))
+            records.append(with_host_peak(change, np.exp(noise[1])))
+            records += [record.model_copy(update={"peaks": {}}) for record in later]
         rows = judge.compare_versions(records, OLD, NEW)
         alarms.update({row.quantity for row in rows if row.verdict == judge.REGRESSION})
 

@@ -21,16 +21,11 @@ from framebench.analysis.peaks import Peak, choose_peak, find_fault, select_evid
 from framebench.analysis.results import NoRecords
 from framebench.analysis.searches import NO_SEARCHES, CaseSearches, Searches
 from framebench.analysis.statistics import Ratio
-from framebench.models import spec
-from framebench.strategies.registry import list_used
 from framebench.strategies.strategy import FRAMEWORKS
-from framebench.suite.case import Case, find_first_batch, is_declared
-from framebench.suite.hypothetical import Described
-
-LARGEST_BATCH = 2**16  # samples
+from framebench.suite.case import Case
+from framebench.suite.hypothetical import LARGEST_BATCH, Described
 
 SortOrder = Literal["speed", "memory", "batch"]
-Judge = Literal["search", "record", "prediction"]
 
 
 @dataclass(frozen=True)
@@ -51,52 +46,28 @@ class Question:
     by: SortOrder = "speed"
     strategies: frozenset[str] | None = None  # these alone
 
-    @property
-    def is_described(self) -> bool:
-        """Return whether the model is only described by its number of parameters."""
-        return self.shape is not None
-
     def includes(self, framework: str, strategy: str) -> bool:
         """Return whether the answer may name this strategy."""
-        return framework in self.frameworks and (
-            self.strategies is None or strategy in self.strategies
-        )
+        is_named = self.strategies is None or strategy in self.strategies
+        return is_named and framework in self.frameworks
 
     def case(self, framework: str, strategy: str, batch: int) -> Case:
         """Return the case of a strategy at a batch."""
         parts = self.workload, framework, self.scenario, strategy, batch, self.size
-        if self.is_described:
-            return Described(*parts, shape=self.shape)
-        return Case(*parts)
-
-
-@dataclass(frozen=True)
-class StrategyEvidence:
-    """What is known of one strategy in one framework."""
-
-    rows: list[Row]  # usable ones of one machine and version, by batch
-    timed: tuple[Row, ...]  # rows of one machine that say how fast it is
-
-    def find_searches(self, case: Case, searches: Searches) -> CaseSearches:
-        """Return the searches under a limit in the version that the rows are of."""
-        row = self.rows[-1]
-        return searches.find_searches(case, row.machine, row.framework_version, row.device)
+        return Described(*parts, shape=self.shape) if self.shape else Case(*parts)
 
 
 @dataclass(frozen=True)
 class Candidate:
-    """One strategy at one batch.
-
-    `speed` is a measured row that stands for it, perhaps of another batch or size.
-    """
+    """One strategy at one batch."""
 
     case: Case
     peak: Peak
     fits: bool  # into the budget of the question
-    judge: Judge  # what decided whether it fits
+    judge: Literal["search", "record", "prediction"]  # what decided whether it fits
     evidence: Row  # the newest row that the peak rests on
-    timed: tuple[Row, ...]  # all that have a throughput
-    speed: Row | None
+    timed: Sequence[Row]  # all rows with a throughput
+    speed: Row | None  # the one that stands for it, perhaps of another batch or size
 
     @property
     def name(self) -> str:
@@ -126,7 +97,6 @@ class BudgetAdvice:
     changed: list[Candidate]  # they fit, but compute something else
     beyond: list[Candidate]
     left_out: dict[str, str]  # case -> why its record supports no advice
-    unmeasured: list[str]  # cases that a CPU could run and that have no record
 
     @property
     def candidates(self) -> list[Candidate]:
@@ -142,13 +112,8 @@ class Change:
 
     base: Candidate
     to: Candidate | None
-    # step time of the new over the old, at the batch nearest to the new that blocks have both at
+    # step time of the new over the old, where both were timed at one batch in the same blocks
     time: Ratio | None = None
-
-    @property
-    def speed(self) -> float | None:
-        """Return the throughput of the new over the old."""
-        return 1 / self.time.value if self.time else None
 
 
 def is_calibrated(row: Row) -> bool:
@@ -167,22 +132,27 @@ def advise(
     relevant = [select_relevant(rows, question) for rows in of_machines]
     rows = select_rows(relevant)
     if not rows:
-        size = "" if question.is_described else f"/*/*/{question.size}"
-        cases = f"{question.workload}/*/{question.scenario}{size}"
+        cases = f"{question.workload}/*/{question.scenario}"
+        if not question.shape:
+            cases += f"/*/*/{question.size}"
         raise NoRecords(f"no records of {cases}; measure first: framebench run '{cases}'")
+    # speeds of two machines are never ranked together
     speeds = max(relevant, key=count_timed_strategies)
-
     candidates = make_candidates(rows, speeds, question, searches)
     fitting = sort_candidates([c for c in candidates if c.fits], question.by)
-    too_large = sort_by_need([c for c in candidates if not c.fits])
+    beyond = sort_candidates([c for c in candidates if not c.fits], "memory")
+    left_out = {}
+    for row in rows:
+        fault = find_fault(row)
+        if fault and row.size == question.size and row.status != "unsupported":
+            left_out[row.case] = fault
     return BudgetAdvice(
         question,
         (speeds or rows)[0].machine,
         fitting=[c for c in fitting if c.case.same_mathematics],
         changed=[c for c in fitting if not c.case.same_mathematics],
-        beyond=[c for c in too_large if c.case.same_mathematics],
-        left_out=list_left_out(rows, question),
-        unmeasured=list_unmeasured(rows, question),
+        beyond=[c for c in beyond if c.case.same_mathematics],
+        left_out=left_out,
     )
 
 
@@ -192,7 +162,7 @@ def select_relevant(rows: Sequence[Row], question: Question) -> list[Row]:
     """
     relevant = []
     for row in rows:
-        same_size = question.is_described or row.size == question.size
+        same_size = question.shape or row.size == question.size
         if same_size and question.includes(row.framework, row.strategy) and not row.only_for_claims:
             relevant.append(row)
     return relevant
@@ -210,222 +180,148 @@ def make_candidates(
     question or the largest.
     """
     candidates = []
-    for framework, strategy in sorted(
-        {(row.framework, row.strategy) for row in rows if not find_fault(row)}
-    ):
+    usable = {(row.framework, row.strategy) for row in rows if not find_fault(row)}
+    for framework, strategy in sorted(usable):
         case = question.case(framework, strategy, question.batch or 1)
-        if question.is_described and not case.same_mathematics:
+        # nothing is known of what another model would need at another size
+        if question.shape and not case.same_mathematics:
             continue
-        evidence = collect_evidence(rows, speeds, case, question)
+        evidence = select_evidence(rows, case)
+        timed = []
+        for row in speeds:
+            is_strategy = (row.framework, row.strategy) == (framework, strategy)
+            # a speed on another kind of device, or of another model, says nothing
+            is_comparable = row.device == evidence[-1].device and not question.shape
+            if is_strategy and is_comparable and row.throughput and not find_fault(row):
+                timed.append(row)
+        known = StrategyEvidence(evidence, timed, question.budget, searches)
         if question.batch is None:
-            candidates.append(find_largest_batch(evidence, case, question.budget, searches))
+            candidates.append(known.find_largest_batch(case))
         elif question.batch % case.plan.micro_batches == 0:
-            candidates.append(make_candidate(evidence, case, question.budget, searches))
+            candidates.append(known.judge(case))
     return candidates
 
 
-def collect_evidence(
-    rows: Sequence[Row], speeds: Sequence[Row], case: Case, question: Question
-) -> StrategyEvidence:
-    """Return the rows that bear on a case; a speed on another kind of device, or of another model,
-    does not.
-    """
-    usable = select_evidence(rows, case)
-    timed = []
-    if not question.is_described:
-        for row in speeds:
-            same_strategy = (row.framework, row.strategy) == (case.framework, case.strategy)
-            if (
-                same_strategy
-                and row.device == usable[-1].device
-                and row.throughput
-                and not find_fault(row)
-            ):
-                timed.append(row)
-    return StrategyEvidence(usable, tuple(timed))
+@dataclass(frozen=True)
+class StrategyEvidence:
+    """What is known of one strategy in one framework, and what is asked of it."""
 
+    rows: Sequence[Row]  # usable ones of one machine and version, by batch
+    timed: Sequence[Row]  # rows of one machine that say how fast it is
+    budget: int  # bytes
+    searches: Searches
 
-def make_candidate(
-    evidence: StrategyEvidence, case: Case, budget: int, searches: Searches
-) -> Candidate:
-    """Return a case with its peak, whether it fits, and the speed of the nearest batch.
+    def find_searches(self, case: Case) -> CaseSearches:
+        """Return the searches under a limit in the version that the rows are of."""
+        row = self.rows[-1]
+        return self.searches.find_searches(case, row.machine, row.framework_version, row.device)
 
-    A search that tells whether it fits counts more than records and predictions.
-    """
+    def judge(self, case: Case) -> Candidate:
+        """Return a case with its peak, whether it fits, and the speed of the nearest batch.
 
-    def distance(row: Row) -> float:
-        return abs(math.log(row.batch / case.batch))
+        A search that tells whether it fits counts more than records and predictions.
+        """
 
-    rows = evidence.rows
-    newest = max(rows, key=lambda row: row.measured_at)
-    exact = [row for row in rows if row.case == case.id]
-    peak = choose_peak(rows, case, searches)
-    judge: Judge = "record" if peak.kind == "measured" else "prediction"
-    if evidence.find_searches(case, searches).check_fits(case.batch, budget) is not None:
-        judge = "search"
-    return Candidate(
-        case,
-        peak,
-        fits=peak.needs <= budget,
-        judge=judge,
-        evidence=exact[0] if exact else newest,
-        timed=evidence.timed,
-        speed=min(evidence.timed, key=distance, default=None),
-    )
+        def measure_distance(row: Row) -> float:
+            return abs(math.log(row.batch / case.batch))
 
+        peak = choose_peak(self.rows, case, self.searches)
+        judge: Literal["search", "record", "prediction"] = "prediction"
+        if self.find_searches(case).check_fits(case.batch, self.budget) is not None:
+            judge = "search"
+        elif peak.kind == "measured":
+            judge = "record"
+        return Candidate(
+            case,
+            peak,
+            fits=peak.needs <= self.budget,
+            judge=judge,
+            evidence=max(self.rows, key=lambda row: (row.case == case.id, row.measured_at)),
+            timed=self.timed,
+            speed=min(self.timed, key=measure_distance, default=None),
+        )
 
-def find_largest_batch(
-    evidence: StrategyEvidence, case: Case, budget: int, searches: Searches
-) -> Candidate:
-    """Return a strategy at the largest batch that fits; where none does, at the smallest there is.
+    def find_largest_batch(self, case: Case) -> Candidate:
+        """Return a strategy at the largest batch that fits; where none does, at the smallest.
 
-    Its speed is the best of the batches up to there, since a smaller one may be used as well. So no
-    strategy becomes slower by a larger budget.
-    """
-    smallest = case.plan.micro_batches
-    for batch in sorted(list_promising_batches(evidence, case, budget, searches), reverse=True):
-        candidate = make_candidate(evidence, replace(case, batch=batch), budget, searches)
-        if candidate.fits:
-            break
-    else:
-        candidate = make_candidate(evidence, replace(case, batch=smallest), budget, searches)
+        Its speed is the best of the batches up to there, since a smaller one may be used as well.
+        So no strategy becomes slower by a larger budget.
+        """
+        for batch in sorted(self.list_promising_batches(case), reverse=True):
+            candidate = self.judge(replace(case, batch=batch))
+            if candidate.fits:
+                break
+        largest = candidate.case.batch
+        within = [row for row in self.timed if row.batch <= largest] or self.timed[:1]
+        fastest = max(
+            within, key=lambda row: (is_calibrated(row), row.throughput or 0), default=None
+        )
+        return replace(candidate, speed=fastest)
 
-    within = [
-        row for row in candidate.timed if row.batch <= candidate.case.batch
-    ] or candidate.timed[:1]
-    fastest = max(within, key=lambda row: (is_calibrated(row), row.throughput or 0), default=None)
-    return replace(candidate, speed=fastest)
+    def list_promising_batches(self, case: Case) -> set[int]:
+        """Return the batches among which the largest that fits must be.
 
+        Apart from the smallest, they are the largest by prediction, those measured, and what
+        searches under a limit bound.
+        """
+        smallest = case.plan.micro_batches
 
-def list_promising_batches(
-    evidence: StrategyEvidence, case: Case, budget: int, searches: Searches
-) -> set[int]:
-    """Return the batches among which the largest that fits must be.
+        def predict_need(batch: int) -> int:
+            return choose_peak(self.rows, replace(case, batch=batch), self.searches).needs
 
-    Apart from the smallest, they are the largest by prediction, those measured, and what searches
-    under a limit bound.
-    """
-    smallest = case.plan.micro_batches
-    batches = range(smallest, LARGEST_BATCH + 1, smallest)
-
-    def predict_need(batch: int) -> int:
-        return choose_peak(evidence.rows, replace(case, batch=batch), searches).needs
-
-    promising = {smallest, bisect_right(batches, budget, key=predict_need) * smallest}
-    promising.update(row.batch for row in evidence.rows if row.size == case.size)
-    tried = evidence.find_searches(case, searches)
-    promising.add(tried.find_largest_fitting(budget))
-    failing = tried.find_smallest_failing(budget)
-    if failing is not None:
-        promising.add(failing - smallest)
-    return promising - {0}
+        batches = range(smallest, LARGEST_BATCH + 1, smallest)
+        promising = {smallest, bisect_right(batches, self.budget, key=predict_need) * smallest}
+        promising.update(row.batch for row in self.rows if row.size == case.size)
+        tried = self.find_searches(case)
+        promising.add(tried.find_largest_fitting(self.budget))
+        failing = tried.find_smallest_failing(self.budget)
+        if failing is not None:
+            promising.add(failing - smallest)
+        return {batch for batch in promising if batch >= smallest}
 
 
 def sort_candidates(candidates: Sequence[Candidate], by: SortOrder) -> list[Candidate]:
-    """Return them fastest first, least memory first, or largest batch first."""
-    if by == "memory":
-        return sort_by_need(candidates)
-    if by == "batch":
-        return sorted(candidates, key=lambda c: (-c.case.batch, c.peak.needs, c.case))
-    return sort_by_speed(candidates)
+    """Return them fastest first, least memory first, or largest batch first; ties by the need.
 
-
-def sort_by_need(candidates: Sequence[Candidate]) -> list[Candidate]:
-    """Return them by the budget that they would need, the smallest first."""
-    return sorted(candidates, key=lambda c: (c.peak.needs, c.case))
-
-
-def sort_by_speed(candidates: Sequence[Candidate]) -> list[Candidate]:
-    """Return them fastest first, ties by the smaller need, and last those without a speed that
-    counts.
-
-    They are compared by the ratio to PyTorch's baseline if all were timed at one batch in blocks
+    Speeds are compared by the ratio to PyTorch's baseline if all were timed at one batch in blocks
     with it, since a machine drifts between blocks; otherwise by throughput. Without any speed the
     largest batch comes first.
     """
     speeds = [c.speed for c in candidates if c.speed and c.throughput]
-    same_batch = len({(row.batch, row.size) for row in speeds}) == 1
-    by_ratio = same_batch and all(row.torch_ratio for row in speeds)
+    is_one_batch = len({(row.batch, row.size) for row in speeds}) == 1
+    by_ratio = is_one_batch and all(row.torch_ratio for row in speeds)
 
-    def sort_key(candidate: Candidate) -> tuple[float, int, float, Case]:
-        if not by_ratio:
-            slowness = -candidate.throughput
-        elif candidate.speed and candidate.throughput:
-            slowness = candidate.speed.torch_ratio or 0.0
-        else:
-            slowness = math.inf
-        larger_batch = 0 if speeds else -candidate.case.batch
-        return slowness, larger_batch, candidate.peak.needs, candidate.case
+    def sort_key(candidate: Candidate) -> tuple[float, int, Case]:
+        rank = 0.0
+        if by == "batch" or (by == "speed" and not speeds):
+            rank = -candidate.case.batch
+        elif by == "speed" and not by_ratio:
+            rank = -candidate.throughput
+        elif by == "speed":
+            rank = math.inf  # without a speed that counts it comes last
+            if candidate.speed and candidate.throughput:
+                rank = candidate.speed.torch_ratio or 0.0
+        return rank, candidate.peak.needs, candidate.case
 
     return sorted(candidates, key=sort_key)
-
-
-def list_left_out(rows: Sequence[Row], question: Question) -> dict[str, str]:
-    """Return the cases of the size that is asked for that support no advice, with the reason."""
-    left_out = {}
-    for row in rows:
-        fault = find_fault(row)
-        if fault and row.size == question.size and row.status != "unsupported":
-            left_out[row.case] = fault
-    return left_out
-
-
-def list_unmeasured(rows: Sequence[Row], question: Question) -> list[str]:
-    """Return the cases of the question that a CPU could run and that have no record, at the first
-    batch that they divide.
-    """
-    if question.is_described:
-        return []
-    measured = {(row.framework, row.strategy) for row in rows}
-    usual_batch = spec.load_workload(question.workload).preset(question.size).base
-    unmeasured = []
-    for framework in question.frameworks:
-        for strategy in list_used(question.scenario):
-            if (framework, strategy) in measured or not question.includes(framework, strategy):
-                continue
-            batch = find_first_batch(question.case(framework, strategy, usual_batch))
-            case = question.case(framework, strategy, batch)
-            if is_declared(case) and case.support.supported and not case.support.gpu:
-                unmeasured.append(case.id)
-    return unmeasured
 
 
 def find_change(
     advice: BudgetAdvice, framework: str, strategy: str, blocks: Blocks
 ) -> Change | None:
     """Return the change that costs least speed; None without records of what the user has."""
-    current = [
-        c for c in advice.candidates if (c.case.framework, c.case.strategy) == (framework, strategy)
-    ]
-    if not current:
+    for base in advice.candidates:
+        if (base.case.framework, base.case.strategy) == (framework, strategy):
+            break
+    else:
         return None
+    # to change the framework costs more than any strategy
     same_framework = [c for c in advice.fitting if c.case.framework == framework]
-    best = same_framework or advice.fitting
-    if not best:
-        return Change(current[0], None)
-    return Change(current[0], best[0], compare_step_times(current[0], best[0], blocks))
-
-
-def compare_step_times(base: Candidate, to: Candidate, blocks: Blocks) -> Ratio | None:
-    """Return the step time over the base's at the nearest batch that both were timed at in the same
-    blocks.
-    """
-    base_cases = {(row.batch, row.size): row.case for row in base.timed}
-    to_cases = {(row.batch, row.size): row.case for row in to.timed}
-    shared = base_cases.keys() & to_cases.keys()
-    for batch, size in sorted(shared, key=lambda at: (abs(at[0] - to.case.batch), at)):
-        ratio = blocks.compare_cases(base_cases[batch, size], to_cases[batch, size])
-        if ratio:
-            return ratio
-    return None
-
-
-def find_largest_that_fits(
-    of_machines: Sequence[Sequence[Row]], question: Question, searches: Searches = NO_SEARCHES
-) -> Candidate | None:
-    """Return the largest batch that any strategy of the same mathematics fits into the budget with.
-
-    Raises NoRecords.
-    """
-    fitting = advise(of_machines, replace(question, batch=None), searches).fitting
-    return max(fitting, key=lambda c: (c.case.batch, c.throughput), default=None)
+    fitting = same_framework or advice.fitting
+    if not fitting:
+        return Change(base, None)
+    to = fitting[0]
+    for row in base.timed:
+        if to.speed and (row.batch, row.size) == (to.speed.batch, to.speed.size):
+            return Change(base, to, blocks.compare_cases(row.case, to.speed.case))
+    return Change(base, to)

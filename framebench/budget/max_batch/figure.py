@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from dataclasses import asdict
 from pathlib import Path
 
 import pandas as pd
@@ -27,9 +28,8 @@ def figures(results: Results, machines: Iterable[str]) -> Iterator[FigureRequest
         return
     for key, group in search_rows.groupby(["workload", "scenario", "size", "budget_bytes"]):
         workload, scenario, size, budget = key
-        budget_mib = int(str(budget)) / MIB
         suffix = rows.format_size_suffix(str(size))
-        name = f"largest-{workload}-{scenario}-{budget_mib:.0f}MiB{suffix}"
+        name = f"largest-{workload}-{scenario}-{int(str(budget)) / MIB:.0f}MiB{suffix}"
         yield name, draw_largest, group
 
 
@@ -40,47 +40,36 @@ def read_searches(results: Path, machine: str) -> pd.DataFrame:
     `largest` is 0 where nothing fits, `answer` says it in words. Files that cannot be read are
     named in a warning.
     """
-    searches = pd.DataFrame(
-        [make_row(fit) for fit in load_searches(results) if fit.provenance.machine == machine]
-    )
+    found = []
+    for fit in load_searches(results):
+        if fit.provenance.machine == machine:
+            found.append(make_row(fit))
+    searches = pd.DataFrame(found)
     if searches.empty:
         return searches
-    return searches.sort_values("measured_at").drop_duplicates(
-        ["case", "budget_bytes"], keep="last"
-    )
+    newest = searches.sort_values("measured_at")
+    return newest.drop_duplicates(["case", "budget_bytes"], keep="last")
 
 
 def make_row(fit: Fit) -> dict[str, object]:
     """Return the columns of a search."""
     case, origin = parse_case(fit.case), fit.provenance
     commit = (origin.commit or "unknown")[:10]
-    return {
+    answer = "not even the smallest" if fit.status == "none" else fit.status
+    if fit.largest:
+        ends = {"open": " or more", "stopped": ", stopped"}
+        answer = f"{fit.largest}{ends.get(fit.status, '')}"
+    return asdict(case) | {
         "case": fit.case,
-        "workload": case.workload,
-        "framework": case.framework,
-        "scenario": case.scenario,
-        "strategy": case.strategy,
-        "size": case.size,
         "budget_bytes": fit.budget_bytes,
         "largest": fit.largest or 0,
-        "answer": describe_answer(fit),
+        "answer": answer,
         "framework_version": origin.versions.get(case.framework),
         "machine": origin.machine,
         "cpu": origin.hardware.get("cpu", "unknown"),
         "measured_at": origin.measured_at.isoformat(),
         "commit": f"{commit} with uncommitted changes" if origin.dirty else commit,
     }
-
-
-def describe_answer(fit: Fit) -> str:
-    """Return the batch, or why there is none."""
-    if fit.largest and fit.status == "open":
-        return f"{fit.largest} or more"
-    if fit.largest and fit.status == "stopped":
-        return f"{fit.largest}, stopped"
-    if fit.largest:
-        return str(fit.largest)
-    return "not even the smallest" if fit.status == "none" else fit.status
 
 
 @page.apply_style
@@ -110,26 +99,17 @@ def draw_largest(search_rows: pd.DataFrame) -> Figure | None:
     grid.ax.set_xscale("log", base=2)
     grid.ax.xaxis.set_major_formatter(page.PLAIN)
     grid.ax.set(xlim=(1, 2 * ranked["largest"].max()), xlabel="largest batch that fits", ylabel="")
-    return page.explain_figure(grid.figure, make_title(ranked), list_notes(ranked))
-
-
-def make_title(ranked: pd.DataFrame) -> str:
-    """Return the strategies that fit the largest batch."""
-    first = ranked.iloc[0]
-    best = rows.join_words(ranked["case"][ranked["largest"] == first["largest"]])
-    where = f"{first['workload']} {first['scenario']} within {first['budget_bytes'] / MIB:,.0f} MiB"
-    return f"{where}: {best} fits the largest batch, {first['answer']}"
-
-
-def list_notes(ranked: pd.DataFrame) -> list[str]:
-    """Return how it was searched, and where."""
+    first = next(rows.iterate_rows(ranked))
+    best = rows.join_words(ranked["case"][ranked["largest"] == first.largest])
+    where = f"{first.workload} {first.scenario} within {first.budget_bytes / MIB:,.0f} MiB"
+    finding = f"{where}: {best} fits the largest batch, {first.answer}"
     versions = sorted(set(ranked["framework"] + " " + ranked["framework_version"].fillna("")))
-    first = ranked.iloc[0]
     days = rows.format_range(ranked["measured_at"].str[:10], "{}")
-    return [
+    notes = [
         "Searched by framebench max-batch under an enforced limit; MiB = 2^20 bytes. The loss was "
         "only seen to be finite. "
         '"Or more": no larger batch was allowed.',
-        f"Machine {first['machine']} ({first['cpu']}); {', '.join(versions)}; measured {days} "
+        f"Machine {first.machine} ({first.cpu}); {', '.join(versions)}; measured {days} "
         f"at {', '.join(sorted(set(ranked['commit'])))}.",
     ]
+    return page.explain_figure(grid.figure, finding, notes)

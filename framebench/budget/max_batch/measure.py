@@ -13,33 +13,30 @@ import secrets
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Literal
 
 from framebench.budget.max_batch.order import Order
-from framebench.budget.max_batch.probes import ProbeOutcome, first_line, run_order
+from framebench.budget.max_batch.probes import Progress, first_line, ignore_phase, run_order
 from framebench.engine import runner
 from framebench.engine.environments import Environment, describe
 from framebench.engine.recording import Context, make_provenance
 from framebench.engine.runner import Options
 from framebench.records import provenance, store
 from framebench.records.search import MIB, Fit, Probe
-from framebench.strategies.registry import SCENARIOS
+from framebench.strategies.registry import find_baseline
 from framebench.strategies.strategy import FRAMEWORKS
 from framebench.suite import protocol
 from framebench.suite.case import Case
+from framebench.suite.hypothetical import LARGEST_BATCH
 from framebench.suite.result import Origin
 from framebench.suite.selectors import select
 
-LARGEST_BATCH = 2**16  # samples, unless the user says otherwise
 MINUTES = 30.0  # for a search, unless the user says otherwise
 DEFAULT_OPTIONS = Options()
 
-CaseProgress = Callable[[Case, str], None]  # case and phase
-
-
-def ignore_progress(case: Case, phase: str) -> None:
-    """Show nothing."""
+Status = Literal["found", "none", "open", "stopped", "unsupported"]
 
 
 @dataclass
@@ -52,25 +49,24 @@ class BatchSearch:
     probe: Callable[[int], Probe]
     unit: int = 1
     most: int = LARGEST_BATCH
+    minutes: float = math.inf  # after which no other batch is tried
     probes: list[Probe] = field(default_factory=list)
     fits: int = 0  # the largest batch that fits; 0 if none was seen
     fails: int = 0  # the smallest batch that does not; 0 if none was seen
     stopped: Probe | None = None  # it failed, but not for memory
-    minutes: float = math.inf  # after which no other batch is tried
-    began: float = field(default_factory=time.monotonic)
+    ended_early: bool = False  # only because time was over
 
     def run(self) -> BatchSearch:
         """Search until the two batches are neighbours, a probe fails, or time is over."""
-        batch = self.unit
-        while batch <= self.most and not self.fails and not self.is_late:
-            self.try_batch(batch)
-            if self.stopped:
+        deadline = time.monotonic() + 60 * self.minutes
+        batch = self.unit if self.unit <= self.most else 0
+        while batch and not self.stopped:
+            # one batch is tried in any case
+            if self.probes and time.monotonic() > deadline:
+                self.ended_early = True
                 break
-            # the last step goes to the largest batch, and beyond it once that was tried
-            batch = min(2 * batch, max(batch + self.unit, self.largest_allowed))
-        while self.fails - self.fits > self.unit and not self.stopped and not self.is_late:
-            middle = (self.fits + self.fails) // 2
-            self.try_batch(middle // self.unit * self.unit)
+            self.try_batch(batch)
+            batch = self.choose_batch()
         return self
 
     def try_batch(self, batch: int) -> None:
@@ -84,24 +80,14 @@ class BatchSearch:
         else:
             self.stopped = probe
 
-    @property
-    def largest_allowed(self) -> int:
-        """Return the largest multiple of `unit` that may be tried."""
-        return self.most // self.unit * self.unit
-
-    @property
-    def is_late(self) -> bool:
-        """Return whether time is over. One batch is tried in any case."""
-        return bool(self.probes) and time.monotonic() - self.began > 60 * self.minutes
-
-    @property
-    def ended_early(self) -> bool:
-        """Return whether it ended only because time was over."""
-        if self.stopped or not self.is_late:
-            return False
-        if self.fails:
-            return self.fails - self.fits > self.unit
-        return self.fits < self.largest_allowed
+    def choose_batch(self) -> int:
+        """Return the next batch to try, or 0 where nothing is left to try."""
+        if not self.fails:  # doubled, the last step to the largest batch that is allowed
+            most = self.most // self.unit * self.unit
+            return min(2 * self.fits, most) if self.fits < most else 0
+        if self.fails - self.fits <= self.unit:  # neighbours
+            return 0
+        return (self.fits + self.fails) // 2 // self.unit * self.unit
 
 
 @dataclass
@@ -111,48 +97,47 @@ class Prober:
     """
 
     case: Case
-    budget: int
     environment: Environment
     options: Options
-    progress: CaseProgress
+    progress: Progress
     origin: Origin | None = None
-    started: bool = False  # whether any process has answered
 
-    def probe(self, batch: int) -> Probe:
-        """Try a batch under the limit."""
-        return self.run(batch, self.budget)
+    def probe(self, batch: int, limit: int | None) -> Probe:
+        """Try a batch under a limit in bytes, or with all the memory that there is.
 
-    def probe_without_limit(self, batch: int) -> Probe:
-        """Try a batch with all the memory that there is."""
-        return self.run(batch, None)
-
-    def run(self, batch: int, limit: int | None) -> Probe:
-        """Try a batch under a limit in bytes."""
+        To finish is not enough, the peak has to be within the limit too.
+        """
         case = replace(self.case, batch=batch)
 
         def show_phase(phase: str) -> None:
-            self.progress(case, phase)
+            self.progress(f"{case.id}: {phase}")
 
-        outcome = run_order(
-            Order("fit", case.id, limit), self.environment, self.options, show_phase
-        )
+        order = Order("fit", case.id, limit)
+        outcome = run_order(order, self.environment, self.options, show_phase)
         answer = outcome.answer
-        self.started = self.started or bool(answer)
-        if "device" in answer:
+        if "device" in answer:  # where it ran is part of the record
             core = self.options.adapt_to(self.environment).choose_core()
             self.origin = Origin(
                 answer["versions"], answer["device"], platform.python_version(), core
             )
-        return judge_probe(batch, outcome, limit)
-
-
-@dataclass(frozen=True)
-class Conclusion:
-    """What a search comes to: the fields of `Fit`."""
-
-    status: Literal["found", "none", "open", "stopped", "unsupported"]
-    answer: str
-    largest: int | None = None
+        reason = first_line(outcome.reason or "")
+        # a limit of None takes what the machine has: that may run out, too
+        if outcome.ran_out:
+            return Probe(batch=batch, outcome="memory", reason=reason, limited=limit is not None)
+        if outcome.status != "ok":
+            return Probe(batch=batch, outcome="failed", reason=reason)
+        measured = {name: answer[name] for name in Probe.model_fields if name in answer}
+        probe = Probe(batch=batch, outcome="fits", **measured)
+        if limit is None or (probe.peak or 0) <= limit:
+            return probe
+        # some kernels map memory that the kernel's limit does not count
+        reason = (
+            f"finished, but used {format_mib(probe.peak)} by {probe.instrument}: memory beyond "
+            "the budget was taken"
+        )
+        if not probe.limited:
+            reason += "; nothing enforces a limit here"
+        return probe.model_copy(update={"outcome": "memory", "reason": reason})
 
 
 def select_cases(
@@ -162,176 +147,111 @@ def select_cases(
 
     Raises UnknownCase, with what is valid.
     """
-    if not strategy:
-        strategy = SCENARIOS[scenario].baseline if scenario in SCENARIOS else "*"
-    cases = []
-    for case in select(f"{workload}/{framework}/{scenario}/{strategy}/*/{size}"):
-        smallest = replace(case, batch=case.plan.micro_batches)
-        if smallest not in cases:
-            cases.append(smallest)
+    strategy = strategy or find_baseline(scenario) or "*"
+    named = select(f"{workload}/{framework}/{scenario}/{strategy}/*/{size}")
+    cases = {replace(case, batch=case.plan.micro_batches): None for case in named}  # ordered set
     return sorted(cases, key=lambda case: FRAMEWORKS.index(case.framework))
-
-
-def judge_probe(batch: int, outcome: ProbeOutcome, budget: int | None) -> Probe:
-    """Return what came of a probe: to finish is not enough, its peak has to be within the budget
-    too.
-    """
-    reason = first_line(outcome.reason or "")
-    if outcome.memory:
-        return Probe(batch=batch, outcome="memory", reason=reason, limited=budget is not None)
-    if outcome.status != "ok":
-        return Probe(batch=batch, outcome="failed", reason=reason)
-    probe = Probe(
-        batch=batch,
-        outcome="fits",
-        peaks=outcome.answer["peaks"],
-        cold_peaks=outcome.answer["cold_peaks"],
-        kept_bytes=outcome.answer["kept_bytes"],
-        step_s=outcome.answer["step_s"],
-        limited=outcome.answer["limited"],
-    )
-    if budget is None or (probe.peak or 0) <= budget:
-        return probe
-    reason = (
-        f"finished, but used {format_mib(probe.peak)} by {probe.instrument}: memory beyond "
-        "the budget was taken"
-    )
-    if not probe.limited:
-        reason += "; nothing enforces a limit here"
-    return probe.model_copy(update={"outcome": "memory", "reason": reason})
 
 
 def probe_once(case: Case, budget: int, environment: Environment) -> Probe:
     """Try once whether a case fits into so many bytes, under the limit."""
-    return Prober(case, budget, environment, DEFAULT_OPTIONS, ignore_progress).probe(case.batch)
+    return Prober(case, environment, DEFAULT_OPTIONS, ignore_phase).probe(case.batch, budget)
 
 
 def search_largest_batch(
     case: Case,
     budget: int,
-    environment: Environment | None = None,
+    environment: Environment,
     most: int = LARGEST_BATCH,
     options: Options = DEFAULT_OPTIONS,
     results: Path = runner.RESULTS,
-    progress: CaseProgress = ignore_progress,
+    progress: Progress = ignore_phase,
     minutes: float = MINUTES,
 ) -> Fit:
     """Search for one framework and strategy, from the batch of the case on, and save the answer.
 
     Raises OSError if it cannot be written.
     """
-    environment = environment or describe(case.framework)
     load_before = runner.read_load_average()
-    prober = Prober(case, budget, environment, options, progress)
-    probes: list[Probe] = []
+    prober = Prober(case, environment, options, progress)
+    search = BatchSearch(partial(prober.probe, limit=budget), case.batch, most, minutes)
     confirmation = None
+    status: Status = "unsupported"
     obstacle = runner.explain_unsupported(case)
     if obstacle:
-        conclusion = Conclusion("unsupported", f"unsupported: {obstacle}")
+        answer = f"unsupported: {obstacle}"
     else:
-        search = BatchSearch(prober.probe, case.batch, most, minutes=minutes).run()
-        probes = search.probes
+        search.run()
         if search.fails and not search.stopped and not search.ended_early:
-            confirmation = prober.probe_without_limit(search.fails)
-        conclusion = conclude(search, confirmation, budget)
-
+            # without a limit it must finish: else it was not for memory that it failed
+            confirmation = prober.probe(search.fails, None)
+        status, answer = conclude(search, confirmation, budget)
     context = Context(case, environment, options, secrets.token_hex(6), results, load_before)
-    origin = make_provenance(context, prober.origin, prober.started)
     fit = Fit(
         case=case.id,
         budget_bytes=budget,
-        status=conclusion.status,
-        answer=conclusion.answer,
-        largest=conclusion.largest,
-        probes=probes,
+        status=status,
+        answer=answer,
+        largest=search.fits or None,
+        probes=search.probes,
         confirmation=confirmation,
-        provenance=origin,
+        provenance=make_provenance(context, prober.origin, prober.origin is not None),
     )
-    store.append(fit, find_file(results, origin.machine, environment))
+    store.append(fit, find_file(results, environment))
     return fit
 
 
-def find_saved(
-    case: Case,
-    budget: int,
-    environment: Environment,
-    most: int = LARGEST_BATCH,
-    results: Path = runner.RESULTS,
-) -> Fit | None:
-    """Return the newest answer of this machine, version and protocol that still is one."""
-    file = find_file(results, provenance.read_machine_name(), environment)
+def find_saved(case: Case, budget: int, most: int, results: Path) -> Fit | None:
+    """Return the newest answer of this machine, version and protocol that a search up to batch
+    `most` would give again.
+
+    A search that was stopped may find more the next time.
+    """
     newest = None
-    for _, fit in store.parse_file(Fit, file):
+    for _, fit in store.parse_file(Fit, find_file(results, describe(case.framework))):
         if isinstance(fit, store.BadRecord):
             continue  # no file yet, another version of the schema, or cut off: it is measured again
-        is_of_question = fit.case == case.id and fit.budget_bytes == budget
-        if is_of_question and answers_search(fit, case.batch, most):
+        if (fit.case, fit.budget_bytes) != (case.id, budget):
+            continue
+        if fit.provenance.protocol != protocol.VERSION or fit.status in ("stopped", "unsupported"):
+            continue
+        if any(probe.batch > most for probe in fit.probes):  # it might answer what was not asked
+            continue
+        if fit.status != "open" or fit.largest == most // case.batch * case.batch:
             newest = fit
     return newest
 
 
-def answers_search(fit: Fit, unit: int, most: int) -> bool:
-    """Return whether the result of an earlier search is that of a search up to batch `most`.
-
-    A search that was stopped may find more the next time.
-
-    Args:
-        fit: The earlier result.
-        unit: The smallest batch, of which all others are multiples.
-        most: The largest batch that is tried.
-    """
-    if fit.provenance.protocol != protocol.VERSION or fit.status in ("stopped", "unsupported"):
-        return False
-    if any(probe.batch > most for probe in fit.probes):
-        return False
-    return fit.status != "open" or fit.largest == most // unit * unit
-
-
-def conclude(search: BatchSearch, confirmation: Probe | None, budget: int) -> Conclusion:
-    """Return what a search comes to.
+def conclude(search: BatchSearch, confirmation: Probe | None, budget: int) -> tuple[Status, str]:
+    """Return what a search comes to, with the sentence that says it.
 
     `confirmation`: the smallest batch that failed, without a limit.
     """
+    seen = f"; {search.fits} fits" if search.fits else ""
     if search.stopped:
-        text = f"stopped at batch {search.stopped.batch}: {search.stopped.reason}"
-        if search.fits:
-            text += f"; {search.fits} fits"
-        return Conclusion("stopped", text)
-    largest = search.fits or None
+        return "stopped", f"stopped at batch {search.stopped.batch}: {search.stopped.reason}{seen}"
     if search.ended_early:
-        seen = []
-        if search.fits:
-            seen.append(f"{search.fits} fits")
         if search.fails:
-            seen.append(f"{search.fails} does not")
-        text = (
-            f"stopped after {search.minutes:g} minutes: {', '.join(seen)}; --minutes searches "
-            "longer"
+            seen += f"; {search.fails} does not fit"
+        return (
+            "stopped",
+            f"stopped after {search.minutes:g} minutes{seen}; --minutes goes on longer",
         )
-        return Conclusion("stopped", text, largest)
+    if not search.probes:
+        answer = f"--max-batch {search.most} is below the smallest batch, {search.unit}"
+        return "stopped", answer
     if not search.fails:
-        if not search.fits:
-            return Conclusion(
-                "stopped", f"--max-batch {search.most} is below the smallest batch, {search.unit}"
-            )
-        text = (
-            f"batch {search.fits} fits, and no larger one was allowed (--max-batch {search.most})"
-        )
-        return Conclusion("open", text, largest)
+        answer = f"batch {search.fits} fits, and no larger one was allowed"
+        return "open", f"{answer} (--max-batch {search.most})"
     if confirmation and confirmation.outcome == "failed":
-        text = (
-            f"batch {search.fails} fails without a limit too ({confirmation.reason}): it is "
-            "not the memory"
-        )
-        return Conclusion("stopped", text, largest)
-
+        answer = f"batch {search.fails} fails without a limit too ({confirmation.reason})"
+        return "stopped", f"{answer}: it is not the memory"
     reasons = {probe.batch: probe.reason for probe in search.probes}
-    reason = reasons[search.fails]
     needs = describe_need(confirmation, budget)
+    failure = f"{search.fails} fails: {reasons[search.fails]}; it {needs}"
     if not search.fits:
-        return Conclusion("none", f"none: batch {search.unit} {needs} ({reason})")
-    text = f"largest batch that fits: {search.fits} ({search.fails} fails: {reason}; it {needs})"
-    return Conclusion("found", text, largest)
+        return "none", f"none: batch {failure}"
+    return "found", f"largest batch that fits: {search.fits} ({failure})"
 
 
 def describe_need(confirmation: Probe | None, budget: int) -> str:
@@ -345,8 +265,9 @@ def describe_need(confirmation: Probe | None, budget: int) -> str:
     return text
 
 
-def find_file(results: Path, machine: str, environment: Environment) -> Path:
-    """Return the file of a machine's searches with one release of a framework."""
+def find_file(results: Path, environment: Environment) -> Path:
+    """Return the file of this machine's searches with one release of a framework."""
+    machine = provenance.read_machine_name()
     return results / "fits" / machine / f"{environment.name}{store.SUFFIX}"
 
 

@@ -5,6 +5,8 @@ Nothing is run, measured or verified.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
@@ -14,7 +16,6 @@ from framebench.devices.fit import advice
 from framebench.devices.plans import planning
 from framebench.devices.show import plan_with_progress, show_predictions
 from framebench.engine import runner
-from framebench.suite.case import Case
 from framebench.user_file.opening import DeviceQuestion, open_for_device
 from framebench.user_file.trial import UserModel
 
@@ -32,11 +33,11 @@ def predict_file(
     Raises Fault and UnknownDevice.
     """
     device = find(device_name)
-    results = choose_folder(model, results)
-    with open_for_device(model, strategies or [model.baseline.strategy], env) as question:
-        prepare(model, question)
-        cases = choose_cases(question, strategies)
-        predictions = plan_with_progress(cases, device, results, environment=question.environment)
+    strategies = strategies or [model.baseline.strategy]
+    with prepare(model, strategies, env) as question:
+        cases = [case for case in question.cases if case.strategy in strategies]
+        folder = choose_folder(model, results)
+        predictions = plan_with_progress(cases, device, folder, environment=question.environment)
         for strategy, reason in question.left_out.items():
             say(f"left out: {strategy}: {reason}")
         show_predictions(predictions, device, as_json)
@@ -67,26 +68,18 @@ def fit_file(
         as_json: Whether to print JSON.
     """
     find(device_name)  # refuses an unknown one before anything is built
-    results = choose_folder(model, results)
-    with open_for_device(model, strategies, env) as question:
-        prepare(model, question)
-        if not largest_batch:
-            return advice.fit_on_device(
-                question.cases,
-                question.left_out,
-                device_name,
-                budget,
-                results,
-                as_json,
-                question.environment,
-            )
-        smallest = [replace(case, batch=case.plan.micro_batches) for case in question.cases]
-        return advice.search_on_device(
-            smallest,
+    with prepare(model, strategies, env) as question:
+        cases = question.cases
+        answer = advice.fit_on_device
+        if largest_batch:
+            cases = [replace(case, batch=case.plan.micro_batches) for case in cases]
+            answer = advice.search_on_device
+        return answer(
+            cases,
             question.left_out,
             device_name,
             budget,
-            results,
+            choose_folder(model, results),
             as_json,
             question.environment,
         )
@@ -97,14 +90,14 @@ def choose_folder(model: UserModel, results: Path) -> Path:
     return results / "own" / model.folder if results == runner.RESULTS else results
 
 
-def choose_cases(question: DeviceQuestion, strategies: list[str]) -> list[Case]:
-    """Return the cases of the named strategies, or the baseline's without any."""
-    if not strategies:
-        return question.cases[:1]
-    return [case for case in question.cases if case.strategy in strategies]
-
-
-def prepare(model: UserModel, question: DeviceQuestion) -> None:
-    """Get cuDNN, which is asked for the workspaces of PyTorch's convolutions."""
-    if model.framework == "torch" and question.has_convolutions:
-        planning.ensure_cudnn(say)
+@contextmanager
+def prepare(
+    model: UserModel, strategies: list[str] | None, env: str | None
+) -> Iterator[DeviceQuestion]:
+    """Let planners know the file in this context, and have cuDNN, which is asked for the workspaces
+    of PyTorch's convolutions. Raises Fault.
+    """
+    with open_for_device(model, strategies, env) as question:
+        if model.framework == "torch" and question.has_convolutions:
+            planning.ensure_cudnn(say)
+        yield question

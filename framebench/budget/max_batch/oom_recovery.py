@@ -10,25 +10,17 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 from framebench.budget.max_batch.order import Order
-from framebench.budget.max_batch.probes import (
-    ProbeOutcome,
-    Progress,
-    first_line,
-    ignore_phase,
-    run_order,
-)
+from framebench.budget.max_batch.probes import Progress, first_line, ignore_phase, run_order
 from framebench.engine.environments import Environment
 from framebench.engine.runner import Options
 from framebench.records.search import MIB
 from framebench.suite.case import Case
 from framebench.suite.protocol import BatchReport
-
-RunOrder = Callable[[Order], ProbeOutcome]
 
 
 @dataclass(frozen=True)
@@ -60,10 +52,7 @@ class Evaluation:
     @property
     def first_undone(self) -> int:
         """Return the first sample that is not done, or `samples` where all are."""
-        for sample in range(self.samples):
-            if sample not in self.losses:
-                return sample
-        return self.samples
+        return min(set(range(self.samples)) - self.losses.keys(), default=self.samples)
 
     @property
     def lost(self) -> int:
@@ -81,18 +70,15 @@ class Evaluation:
         """Add one finished or failed batch."""
         first, batch = report["first"], report["batch"]
         if "losses" in report:
-            for sample, loss in enumerate(report["losses"], first):
-                if sample in self.losses:
-                    self.twice += 1
-                self.losses[sample] = loss
+            losses = dict(enumerate(report["losses"], first))
+            self.twice += len(losses.keys() & self.losses.keys())
+            self.losses |= losses
             self.batches[batch] += 1
-            self.peaks = {
-                name: max(peak, self.peaks.get(name, 0)) for name, peak in report["peaks"].items()
-            }
+            for name, peak in report["peaks"].items():
+                self.peaks[name] = max(peak, self.peaks.get(name, 0))
         elif "ran_out" in report:
-            self.recoveries.append(
-                Recovery(first, batch, "in the process", first_line(report["ran_out"]))
-            )
+            reason = first_line(report["ran_out"])
+            self.recoveries.append(Recovery(first, batch, "in the process", reason))
 
     def as_dict(self) -> dict[str, Any]:
         """Return the evaluation for programs."""
@@ -103,42 +89,12 @@ class Evaluation:
             "done_twice": self.twice,
             "loss_sum": self.total,
             "loss_mean": self.total / len(self.losses) if self.losses else None,
-            "batches": {str(size): count for size, count in self.batches.items()},
+            "batches": self.batches,
             "recoveries": [vars(recovery) for recovery in self.recoveries],
             "peaks": self.peaks,
             "limited": self.limited,
             "failure": self.failure or None,
         }
-
-
-def evaluate(case: Case, samples: int, budget: int | None, run: RunOrder) -> Evaluation:
-    """Evaluate samples in batches of at most `case.batch`; `run` carries out an order in a process
-    of its own.
-    """
-    evaluation = Evaluation(samples)
-    batch = min(case.batch, samples)
-    while evaluation.first_undone < samples:
-        first = evaluation.first_undone
-        at = Case(case.workload, case.framework, case.scenario, case.strategy, batch, case.size)
-        outcome = run(Order("evaluate", at.id, budget, samples, first))
-        for report in outcome.reports:
-            evaluation.add(report)
-        last_batch = outcome.reports[-1]["batch"] if outcome.reports else batch
-        evaluation.limited = evaluation.limited or outcome.answer.get("limited", False)
-        if outcome.status == "ok" and evaluation.first_undone > first:
-            continue
-        reason = first_line(outcome.reason or "the worker ended without a result")
-        if not outcome.memory:
-            evaluation.failure = reason
-            break
-        if last_batch == 1:
-            evaluation.failure = f"batch 1 does not fit: {reason}"
-            break
-        evaluation.recoveries.append(
-            Recovery(evaluation.first_undone, last_batch, "by a new process", reason)
-        )
-        batch = last_batch // 2
-    return evaluation
 
 
 def evaluate_in(
@@ -149,23 +105,43 @@ def evaluate_in(
     options: Options,
     progress: Progress = ignore_phase,
 ) -> Evaluation:
-    """Evaluate samples by workers in this environment."""
-
-    def run(order: Order) -> ProbeOutcome:
-        return run_order(order, environment, options, progress)
-
-    return evaluate(case, samples, budget, run)
+    """Evaluate samples in batches of at most `case.batch`, each attempt in a fresh process."""
+    evaluation = Evaluation(samples)
+    batch = min(case.batch, samples)
+    while evaluation.lost:
+        first = evaluation.first_undone
+        order = Order("evaluate", replace(case, batch=batch).id, budget, samples, first)
+        outcome = run_order(order, environment, options, progress)
+        for report in outcome.reports:
+            evaluation.add(report)
+        evaluation.limited = evaluation.limited or outcome.answer.get("limited", False)
+        # a process that says it is done and has done nothing would be started for ever
+        if outcome.status == "ok" and evaluation.first_undone > first:
+            continue
+        # the worker may have halved the batch before it died
+        last_batch = outcome.reports[-1]["batch"] if outcome.reports else batch
+        reason = first_line(outcome.reason or "the worker ended without a result")
+        if not outcome.ran_out:
+            evaluation.failure = reason
+            break
+        if last_batch == 1:
+            evaluation.failure = f"batch 1 does not fit: {reason}"
+            break
+        recovery = Recovery(evaluation.first_undone, last_batch, "by a new process", reason)
+        evaluation.recoveries.append(recovery)
+        batch = last_batch // 2
+    return evaluation
 
 
 def describe_evaluation(evaluation: Evaluation) -> Iterator[str]:
     """Yield the account at the end of an evaluation, line by line."""
     done = len(evaluation.losses)
-    batches = ", ".join(f"{count} of {size}" for size, count in evaluation.batches.items())
     yield (
         f"samples done {done} of {evaluation.samples}, lost {evaluation.lost}, done twice "
         f"{evaluation.twice}"
     )
-    yield f"batches: {batches or 'none was finished'}"
+    batches = [f"{count} of {size}" for size, count in evaluation.batches.items()]
+    yield f"batches: {', '.join(batches) or 'none was finished'}"
     yield f"memory ran out {len(evaluation.recoveries)} times"
     for recovery in evaluation.recoveries:
         attempt = f"at sample {recovery.first} with batch {recovery.batch}"

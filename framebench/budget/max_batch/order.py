@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Literal
 
 UNDER = "under the limit"  # ends the name of a phase in which the limit is enforced
@@ -17,7 +17,3 @@ class Order:
     budget: int | None  # bytes
     samples: int = 0  # evaluate: of so many, which are the same whatever the batch
     first: int = 0  # evaluate: the first that is not yet done
-
-    def as_dict(self) -> dict[str, object]:
-        """Return the order as it is sent."""
-        return asdict(self)

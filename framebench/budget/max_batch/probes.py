@@ -10,7 +10,6 @@ import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Literal
 
 from framebench.budget.max_batch.order import UNDER, Order
 from framebench.engine import runner
@@ -29,10 +28,10 @@ Progress = Callable[[str], None]  # phase
 
 @dataclass
 class ProbeOutcome(Outcome):
-    """How the process of an order ended. `memory`: because the memory that it may have ran out."""
+    """How the process of an order ended."""
 
     reports: list[BatchReport] = field(default_factory=list)
-    memory: Literal["raised", "died", ""] = ""
+    ran_out: bool = False  # of the memory that it may have
 
 
 def ignore_phase(phase: str) -> None:
@@ -47,22 +46,14 @@ def run_order(
     with tempfile.TemporaryDirectory(prefix="framebench-") as scratch:
         variables = runner.make_worker_variables(environment, case, "memory", options)
         variables |= environment.scratch(Path(scratch))
-        worker = Worker(
-            environment, "framebench.budget.max_batch.worker", order.as_dict(), variables
-        )
+        worker = Worker(environment, "framebench.budget.max_batch.worker", vars(order), variables)
         ended = worker.end(progress, options.time_limit_s)
-    outcome = ProbeOutcome(
-        ended.status, ended.reason, ended.answer, ended.log, reports=worker.reports
+    died = ended.status == "crashed" and worker.process.returncode in UNCHECKED
+    return ProbeOutcome(
+        **vars(ended),
+        reports=worker.reports,
+        ran_out=ended.status == "oom" or (died and worker.phase.endswith(UNDER)),
     )
-    if outcome.status == "oom":
-        outcome.memory = "raised" if "error" in worker.final else "died"
-    elif (
-        outcome.status == "crashed"
-        and worker.process.returncode in UNCHECKED
-        and worker.phase.endswith(UNDER)
-    ):
-        outcome.memory = "died"
-    return outcome
 
 
 def first_line(reason: str) -> str:
@@ -71,8 +62,8 @@ def first_line(reason: str) -> str:
     Exceptions about memory go on for pages; Jittor's say it further down, in colour.
     """
     lines = re.sub(r"\x1b\[[\d;]*m", "", reason).splitlines()
-    exception = reason.partition(": ")[0]
     for line in lines:
         if line.startswith("[Reason]: "):
+            exception = reason.partition(": ")[0]
             return f"{exception}: {line.partition('] ')[2]}"[:LONGEST_REASON]
     return lines[0][:LONGEST_REASON] if lines else ""

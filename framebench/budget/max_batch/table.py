@@ -12,30 +12,28 @@ COLUMNS = {
     "outcome": TableColumn("outcome"),
     "instrument": TableColumn("instrument"),
     "peak": TableColumn("peak", ".1f", 1 / MIB, unit="MiB", priority=ESSENTIAL),
-    "kept": TableColumn("kept", ".1f", 1 / MIB, unit="MiB", priority=DETAIL),
-    "step": TableColumn("step", ".1f", 1e3, unit="ms", priority=ESSENTIAL),
+    "kept_bytes": TableColumn("kept", ".1f", 1 / MIB, unit="MiB", priority=DETAIL),
+    "step_s": TableColumn("step", ".1f", 1e3, unit="ms", priority=ESSENTIAL),
 }
 CAPTION = (
     "Each line is a fresh process. Step times are those of an allocator that returns memory at "
     "once; speed and correctness of "
     "the strategy are what `framebench run` measures and verifies: here the loss was only seen to "
     "be finite. "
-    "kept: what the framework took beside tensors and did not give back, such as workspaces and "
+    "kept: what the framework took next to tensors and did not give back, such as workspaces and "
     "generated kernels."
 )
-OUTCOMES = {"fits": "fits", "memory": "out of memory", "failed": "failed"}
-OUTCOMES_WITHOUT_LIMIT = {outcome: f"without a limit: {text}" for outcome, text in OUTCOMES.items()}
-OUTCOMES_WITHOUT_LIMIT["fits"] = "without a limit: finished"
 
 
 def make_table(fit: Fit) -> Table:
     """Return the table of every probe by batch, with the answer below."""
     workload, framework, scenario, strategy, _, size = fit.case.split("/")
-    rows = [
-        make_row(probe, OUTCOMES) for probe in sorted(fit.probes, key=lambda probe: probe.batch)
-    ]
+    rows = []
+    for probe in sorted(fit.probes, key=lambda probe: probe.batch):
+        rows.append(describe_probe(probe))
     if fit.confirmation:
-        rows.append(make_row(fit.confirmation, OUTCOMES_WITHOUT_LIMIT))
+        row = describe_probe(fit.confirmation)
+        rows.append(row | {"outcome": f"{row['outcome']} without a limit"})
     title = (
         f"{framework}: {workload} {scenario} {strategy}, size {size}, within "
         f"{fit.budget_bytes / MIB:.1f} MiB"
@@ -44,13 +42,8 @@ def make_table(fit: Fit) -> Table:
     return Table(title, CAPTION, data, COLUMNS, left=3, notes=(fit.answer,))
 
 
-def make_row(probe: Probe, outcomes: dict[str, str]) -> dict[str, object]:
+def describe_probe(probe: Probe) -> dict[str, object]:
     """Return the values of a probe by column, in bytes and seconds."""
-    return {
-        "batch": probe.batch,
-        "outcome": outcomes[probe.outcome],
-        "instrument": probe.instrument,
-        "peak": probe.peak,
-        "kept": probe.kept_bytes,
-        "step": probe.step_s,
-    }
+    outcome = "out of memory" if probe.outcome == "memory" else probe.outcome
+    derived = {"outcome": outcome, "peak": probe.peak, "instrument": probe.instrument}
+    return probe.model_dump() | derived

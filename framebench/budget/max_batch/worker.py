@@ -14,11 +14,10 @@ import math
 import os
 import signal
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any, TypedDict
+from typing import Any
 
 from framebench import adapters
-from framebench.adapters.base import Adapter, Batch
+from framebench.adapters.base import Adapter
 from framebench.budget.max_batch.order import UNDER, Order
 from framebench.instruments import limits
 from framebench.instruments.limits import measure_mapped, read_gpu_memory
@@ -28,35 +27,18 @@ from framebench.worker.stepping import make_timed_step
 from framebench.worker.worker import Emit, WorkerError, measure_peaks, serve
 
 
-class FitResult(TypedDict):
-    """What a batch that was tried under a budget needed. Sizes in bytes, by instrument."""
-
-    peaks: dict[str, int]
-    cold_peaks: dict[str, int]
-    kept_bytes: int | None
-    step_s: float
-    limited: bool  # whether anything enforced the budget
-
-
-@dataclass(frozen=True)
-class BatchMeasurement:
-    """The losses and peaks of a batch that was evaluated, or how memory ran out."""
-
-    peaks: dict[str, int]
-    losses: list[float]
-    ran_out: str = ""
-
-
-def fit(adapter: Adapter, order: Order, emit: Emit) -> FitResult:
+def fit(adapter: Adapter, order: Order, emit: Emit) -> dict[str, Any]:
     """Make three steps within the budget: the first one's peak, a steady one's, and the time of the
     last.
+
+    Returns fields of `framebench.records.search.Probe`.
     """
     emit({"phase": "compile"})
     adapter.compile()
     untracked_before = measure_untracked(adapter)
     limited = order.budget is not None and adapter.limit_memory(order.budget)
     emit({"phase": f"steps {UNDER}" if limited else "steps"})
-    cold_peaks = measure_peaks(adapter)
+    cold_peaks = measure_peaks(adapter)  # with compilation and what libraries take once
     steady_peaks = measure_peaks(adapter)
     untracked_after = measure_untracked(adapter)
     seconds = make_timed_step(adapter)
@@ -98,86 +80,61 @@ def evaluate(adapter: Adapter, order: Order, emit: Emit) -> dict[str, Any]:
     x, y = adapter.workload.make_batch(adapter.config, order.samples)
     # by one sample: libraries are loaded, and kernels made that depend on no shape
     emit({"phase": "warm-up"})
-    set_inputs(adapter, (x[:1], y[:1]))
+    adapter.inputs = adapter.put(x[:1], y[:1])
     adapter.compile()
-    evaluate_batch(adapter)
+    evaluate_batch(adapter, {"first": 0, "batch": 1})
 
     first = order.first
     batch = adapter.case.batch
     compiled_size = 1
     limited = False
     while first < order.samples:
-        part = x[first : first + batch], y[first : first + batch]
-        size = len(part[0])
+        samples = slice(first, first + batch)
+        size = len(x[samples])
+        # said before it begins: the parent halves this batch if the process dies
         emit({"report": {"first": first, "batch": size}})
         emit({"phase": "compile"})
-        adapter.limit_memory(None)
-        set_inputs(adapter, part)
+        adapter.limit_memory(None)  # inputs and programs are no part of the budget
+        adapter.inputs = adapter.put(x[samples], y[samples])
         if size != compiled_size:
             adapter.compile()
             compiled_size = size
         limited = order.budget is not None and adapter.limit_memory(order.budget)
         emit({"phase": f"evaluation {UNDER}" if limited else "evaluation"})
-        measurement = evaluate_batch(adapter)
-        ran_out = measurement.ran_out or exceeds_unlimited(measurement, order.budget, limited)
-        if not ran_out:
-            report: BatchReport = {
-                "first": first,
-                "batch": size,
-                "peaks": measurement.peaks,
-                "losses": measurement.losses,
-            }
-            emit({"report": report})
+        report: BatchReport = {"first": first, "batch": size}
+        evaluate_batch(adapter, report)
+        exceeds = report.get("peaks", {}).get("allocator.in_use", 0) > (order.budget or math.inf)
+        if exceeds and not limited:
+            reason = "it finished, but memory beyond the budget was taken: nothing enforces a limit"
+            report = {"first": first, "batch": size, "ran_out": reason}
+        if "ran_out" not in report:
             first += size
-        elif size == 1:
-            raise MemoryError(ran_out)
+        elif size == 1:  # nothing is left to halve
+            raise MemoryError(report["ran_out"])
         else:
             batch = size // 2
-            emit({"report": {"first": first, "batch": size, "ran_out": ran_out}})
+        emit({"report": report})
     return {"limited": limited}
 
 
-def exceeds_unlimited(measurement: BatchMeasurement, budget: int | None, limited: bool) -> str:
-    """Return why a batch that finished counts as too large where nothing enforces the budget, or
-    nothing.
-    """
-    if budget is None or limited or measurement.peaks.get("allocator.in_use", 0) <= budget:
-        return ""
-    return "it finished, but memory beyond the budget was taken: nothing enforces a limit here"
-
-
-def set_inputs(adapter: Adapter, part: Batch) -> None:
-    """Put inputs and targets on the device."""
-    adapter.inputs = adapter.put(*part)
-
-
-def evaluate_batch(adapter: Adapter) -> BatchMeasurement:
-    """Evaluate the batch that is on the device.
+def evaluate_batch(adapter: Adapter, report: BatchReport) -> None:
+    """Evaluate the batch that is on the device, and add its losses and peaks to the report, or how
+    memory ran out.
 
     On return the error of memory that ran out is gone, and with it the tensors of its frames.
     """
     try:
-        peak_bytes = measure_peaks(adapter)
-        return BatchMeasurement(peak_bytes, adapter.sample_losses())
+        report["peaks"] = measure_peaks(adapter)
+        report["losses"] = adapter.sample_losses()
     except Exception as error:
         limited = limits.is_enforced()
         adapter.limit_memory(None)
         if not limits.is_out_of_memory(error, limited):
             raise
-        return BatchMeasurement({}, [], f"{type(error).__name__}: {str(error)[:2000]}")
+        report["ran_out"] = f"{type(error).__name__}: {str(error)[:2000]}"
     finally:
         adapter.release()
         gc.collect()
-
-
-def set_variables(case: Case, budget: int | None) -> None:
-    """Set what must be in the environment before the framework is imported:
-
-    JAX takes its limit as a share of the GPU.
-    """
-    total = read_gpu_memory()
-    if case.framework == "jax" and budget is not None and total is not None:
-        os.environ["XLA_PYTHON_CLIENT_MEM_FRACTION"] = f"{budget / total:.6f}"
 
 
 def reset_signals() -> None:
@@ -191,10 +148,16 @@ def reset_signals() -> None:
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
 
 
-def run(order: Order, emit: Emit) -> dict[str, Any]:
-    """Carry out an order. Raises WorkerError for what the framework raises."""
+def run_order(fields: Mapping[str, Any], emit: Emit) -> dict[str, Any]:
+    """Carry out an order as it was on the command line. Raises WorkerError for what the framework
+    raises.
+    """
+    order = Order(**fields)
     case = Case.from_id(order.case)
-    set_variables(case, order.budget)
+    gpu_bytes = read_gpu_memory()
+    if case.framework == "jax" and order.budget is not None and gpu_bytes is not None:
+        # before it is imported; JAX takes its limit as a share of the GPU
+        os.environ["XLA_PYTHON_CLIENT_MEM_FRACTION"] = f"{order.budget / gpu_bytes:.6f}"
     emit({"phase": "import"})
     adapter = adapters.load(case)
     emit({"phase": "build"})
@@ -212,10 +175,5 @@ def run(order: Order, emit: Emit) -> dict[str, Any]:
     return {**result, "versions": adapter.versions(), "device": adapter.device()}
 
 
-def run_orders(orders: Mapping[str, Any], emit: Emit) -> dict[str, Any]:
-    """Carry out an order as it was on the command line."""
-    return run(Order(**orders), emit)
-
-
 if __name__ == "__main__":
-    serve(run_orders)
+    serve(run_order)

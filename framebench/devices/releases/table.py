@@ -4,36 +4,19 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from pathlib import Path
 
 from packaging.version import Version
 
 from framebench.analysis.rendering import Table, format_mib
-from framebench.devices.catalog import Device, find
+from framebench.devices.catalog import Device
 from framebench.devices.plans.planned import Planned, code_of
-from framebench.devices.plans.planning import planned_for
 from framebench.devices.tables.table import group_by_reason
-from framebench.engine.environments import Say
 from framebench.strategies.strategy import TITLES
 
 CAPTIONS = {
     "jax": "Planned by each release's own compiler, in MiB, not measured.",
     "torch": "Simulated, in MiB reserved, not measured.",
 }
-
-
-def on_device(
-    selectors: Sequence[str], name: str, releases: Sequence[str], results: Path, say: Say
-) -> Table:
-    """Return what releases of one framework, such as jax==0.9.2, plan for the device, planned now
-    unless it is cached.
-
-    Raises UnknownDevice, UnknownCase.
-    """
-    predictions = []
-    for release in releases:
-        predictions += planned_for(selectors, name, results, say, release)
-    return make_table(predictions, find(name))
 
 
 def of_releases(predictions: Sequence[Planned], device: Device) -> Iterator[Table]:

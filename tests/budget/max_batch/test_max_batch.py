@@ -6,45 +6,60 @@ import json
 import math
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from framebench.budget.max_batch.figure import draw_largest, read_searches
 from framebench.budget.max_batch.measure import (
     BatchSearch,
     conclude,
+    find_file,
+    find_saved,
     search_largest_batch,
     select_cases,
 )
 from framebench.budget.max_batch.oom_recovery import Evaluation, evaluate_in
-from framebench.budget.max_batch.order import Order
-from framebench.engine.environments import Environment
+from framebench.engine.environments import Environment, describe
 from framebench.engine.runner import Options
+from framebench.engine.session import alone
+from framebench.records import store
+from framebench.records.provenance import read_machine_name
 from framebench.records.search import Fit, Probe
 from framebench.strategies.strategy import FRAMEWORKS
-from framebench.suite.case import Case, UnknownCase
+from framebench.suite import protocol
+from framebench.suite.case import Case
+from tests.fake_records import provenance
+from tests.figure_records import panels, texts
 from tests.processes import fake_environment, framebench, run_inside
 
 MIB = 2**20
 TRAIN = Case("transformer", "torch", "train", "fp32", 1, "tiny")
+EVAL = Case("transformer", "torch", "eval", "no_grad", 32, "tiny")
 OPTIONS = Options(time_limit_s=600)
+PROGRAMS = Path(__file__).parent / "programs"
 
 
-def probe_of(outcome: Callable[[int], str]) -> Callable[[int], Probe]:
-    return lambda batch: Probe(batch=batch, outcome=outcome(batch), reason="planted")  # type: ignore[arg-type]
+def probe_of(outcome: Callable[[int], Any]) -> Callable[[int], Probe]:
+    return lambda batch: Probe(batch=batch, outcome=outcome(batch), reason="planted")
+
+
+def probe_up_to(largest: int) -> Callable[[int], Probe]:
+    return probe_of(lambda batch: "fits" if batch <= largest else "memory")
 
 
 @given(st.integers(0, 5000), st.integers(1, 8), st.integers(1, 4096))
 def test_the_search_finds_any_threshold(threshold: int, unit: int, most: int) -> None:
-    search = BatchSearch(
-        probe_of(lambda batch: "fits" if batch <= threshold else "memory"), unit, most
-    ).run()
-    allowed = min(threshold, most) // unit * unit
-    assert search.fits == allowed
-    assert search.fails == (0 if allowed == most // unit * unit else allowed + unit)
-    tried = [p.batch for p in search.probes]
+    search = BatchSearch(probe_up_to(threshold), unit, most).run()
+
+    largest = most // unit * unit
+    assert search.fits == min(threshold // unit * unit, largest)
+    assert search.fails == (0 if search.fits == largest else search.fits + unit)
+    tried = [probe.batch for probe in search.probes]
     assert len(tried) == len(set(tried)) <= 2 * math.log2(max(2, most / unit)) + 2
     assert all(batch % unit == 0 and batch <= most for batch in tried)
 
@@ -58,33 +73,26 @@ def test_the_search_ends_whatever_the_probes_say(outcomes: dict[int, str], unit:
     memory ends the search.
     """
     search = BatchSearch(probe_of(lambda batch: outcomes.get(batch, "memory")), unit, 256).run()
-    assert len(search.probes) <= 20
-    seen = {p.batch: p.outcome for p in search.probes}
+
+    seen = {probe.batch: probe.outcome for probe in search.probes}
+    assert len(seen) <= 20
     assert seen.get(search.fits, "fits") == "fits"
     assert seen.get(search.fails, "memory") == "memory"
-    if search.stopped:
-        assert search.stopped == search.probes[-1]
-        assert search.stopped.outcome == "failed"
-    else:
-        assert "failed" not in seen.values()
+    assert (search.stopped is not None) == ("failed" in seen.values())
+    if search.stopped is None:
         assert search.fails - search.fits == unit or (search.fails, search.fits) == (0, 256)
 
 
-@pytest.mark.parametrize(("threshold", "left_open"), [(64, True), (0, False)])
-def test_a_search_that_takes_too_long_says_how_far_it_came(threshold: int, left_open: bool) -> None:
+@pytest.mark.parametrize(("threshold", "is_left_open"), [(64, True), (0, False)])
+def test_a_search_that_takes_too_long_says_how_far_it_came(
+    threshold: int, is_left_open: bool
+) -> None:
     """One batch is tried in any case; where it decides, nothing was left for want of time."""
-    search = BatchSearch(
-        probe_of(lambda batch: "fits" if batch <= threshold else "memory"), minutes=0
-    ).run()
+    search = BatchSearch(probe_up_to(threshold), minutes=0).run()
     assert [probe.batch for probe in search.probes] == [1]
-    assert search.ended_early == left_open
-    told = conclude(search, None, 2**20)
-    assert ("1 fits; --minutes searches longer" in told.answer) == left_open
-    assert told.status == ("stopped" if left_open else "none")
-
-
-PROGRAMS = Path(__file__).parent / "programs"
-LIMIT = PROGRAMS / "max_batch_limit.py"
+    status, answer = conclude(search, None, MIB)
+    assert status == ("stopped" if is_left_open else "none")
+    assert ("1 fits; --minutes" in answer) == is_left_open
 
 
 @pytest.mark.parametrize("library", ["numpy", "torch"])
@@ -92,16 +100,9 @@ def test_an_allocation_above_the_limit_raises(
     library: str, environment: dict[str, Environment]
 ) -> None:
     malloc = {"MALLOC_MMAP_THRESHOLD_": "65536", "MALLOC_TRIM_THRESHOLD_": "131072"}
-    assert run_inside(environment["torch"], LIMIT, library, variables=malloc) == [
-        True,
-        False,
-        True,
-        False,
-        True,
-    ]
-
-
-REFUSED = PROGRAMS / "max_batch_refused.py"
+    program = PROGRAMS / "max_batch_limit.py"
+    fits = run_inside(environment["torch"], program, library, variables=malloc)
+    assert fits == [True, False, True, False, True]
 
 
 def test_a_kernel_s_failure_is_a_lack_of_memory_under_a_limit_only(
@@ -109,7 +110,8 @@ def test_a_kernel_s_failure_is_a_lack_of_memory_under_a_limit_only(
 ) -> None:
     """Its library says the same of shapes that it has no kernel for."""
     free, limited = [False, False, False, True, False], [True, True, True, True, False]
-    assert run_inside(environment["torch"], REFUSED) == [free, limited, free]
+    program = PROGRAMS / "max_batch_refused.py"
+    assert run_inside(environment["torch"], program) == [free, limited, free]
 
 
 @pytest.fixture
@@ -120,24 +122,10 @@ def unchecked(tmp_path: Path) -> Environment:
 @pytest.mark.parametrize(
     ("beyond", "status", "named"),
     [
-        (
-            "die",
-            "found",
-            "largest batch that fits: 11 (12 fails: ended by SIGSEGV during steps under the "
-            "limit; it needs 12.00 MiB)",
-        ),
-        (
-            "take it",
-            "found",
-            "12 fails: finished, but used 12.00 MiB by host.rss: memory beyond "
-            "the budget was taken",
-        ),
+        ("die", "found", "12 fails: ended by SIGSEGV during steps under the limit; it needs 12.00"),
+        ("take it", "found", "finished, but used 12.00 MiB by host.rss: memory beyond the budget"),
         ("be killed", "stopped", "stopped at batch 16: ended by SIGKILL"),
-        (
-            "raise",
-            "stopped",
-            "stopped at batch 16: ValueError during steps under the limit: planted; 8 fits",
-        ),
+        ("raise", "stopped", "ValueError during steps under the limit: planted; 8 fits"),
     ],
 )
 def test_what_a_failing_probe_means(
@@ -155,34 +143,36 @@ def test_what_a_failing_probe_means(
     (path,) = (results / "fits").rglob("*.jsonl")
     assert Fit.model_validate_json(path.read_text()) == fit
     if status == "found":
-        assert (fit.largest, [p.batch for p in fit.probes]) == (11, [1, 2, 4, 8, 16, 12, 10, 11])
+        tried = [probe.batch for probe in fit.probes]
+        assert (fit.largest, tried) == (11, [1, 2, 4, 8, 16, 12, 10, 11])
         assert fit.confirmation
         assert (fit.confirmation.batch, fit.confirmation.peak) == (12, 12 * MIB)
 
 
-def test_answers_without_a_bracket(
-    unchecked: Environment, results: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(
+    ("strategy", "budget", "most", "status", "largest"),
+    [
+        ("fp32", MIB // 2, 100, "none", None),
+        ("fp32", 500 * MIB, 20, "open", 20),
+        ("scan", MIB, 100, "unsupported", None),
+        ("accumulate", int(11.5 * MIB), 100, "found", 8),  # a multiple of its micro-batches
+    ],
+)
+def test_answers_of_other_searches(
+    strategy: str,
+    budget: int,
+    most: int,
+    status: str,
+    largest: int | None,
+    unchecked: Environment,
+    results: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setenv("BEYOND", "die")
-    tight = search_largest_batch(TRAIN, MIB // 2, unchecked, results=results)
-    assert (tight.status, tight.largest) == ("none", None)
-    assert "none: batch 1 needs 1.00 MiB" in tight.answer
-    wide = search_largest_batch(TRAIN, 500 * MIB, unchecked, 20, results=results)
-    assert (wide.status, wide.largest) == ("open", 20)
-    impossible = search_largest_batch(
-        Case("transformer", "torch", "train", "scan", 1, "tiny"), MIB, unchecked, results=results
-    )
-    assert (impossible.status, impossible.probes) == ("unsupported", [])
-    assert "loops in Python" in impossible.answer
-
-
-def test_batches_are_multiples_of_the_micro_batches(
-    unchecked: Environment, results: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("BEYOND", "die")
-    (case,) = select_cases("transformer", "torch", "train", "accumulate", "tiny")
-    fit = search_largest_batch(case, int(11.5 * MIB), unchecked, results=results)
-    assert (fit.largest, {p.batch % 4 for p in fit.probes}) == (8, {0})
+    case = replace(TRAIN, strategy=strategy)
+    smallest = replace(case, batch=case.plan.micro_batches)
+    fit = search_largest_batch(smallest, budget, unchecked, most, results=results)
+    assert (fit.status, fit.largest) == (status, largest)
 
 
 @pytest.mark.parametrize("beyond", ["die", "die while writing"])
@@ -190,30 +180,25 @@ def test_a_new_process_goes_on_where_one_died(
     beyond: str, unchecked: Environment, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("BEYOND", beyond)
-    case = Case("transformer", "torch", "eval", "no_grad", 32, "tiny")
-    found = evaluate_in(unchecked, case, 50, 9 * MIB, OPTIONS)
-    assert (len(found.losses), found.lost, found.twice, found.failure) == (50, 0, 0, "")
-    assert found.losses == {i: 0.5 * i for i in range(50)}
-    assert [(r.batch, r.how) for r in found.recoveries] == [
-        (32, "by a new process"),
-        (16, "by a new process"),
-    ]
+    found = evaluate_in(unchecked, EVAL, 50, 9 * MIB, OPTIONS)
+    assert (found.lost, found.twice, found.failure) == (0, 0, "")
+    assert found.losses == {sample: 0.5 * sample for sample in range(50)}
+    recoveries = [(recovery.batch, recovery.how) for recovery in found.recoveries]
+    assert recoveries == [(32, "by a new process"), (16, "by a new process")]
     assert found.batches == {8: 6, 2: 1}
 
 
+@pytest.mark.parametrize(
+    ("beyond", "named"),
+    [("die", "batch 1 does not fit"), ("raise", "ValueError"), ("be killed", "SIGKILL")],
+)
 def test_evaluation_ends_with_a_reason(
-    unchecked: Environment, monkeypatch: pytest.MonkeyPatch
+    beyond: str, named: str, unchecked: Environment, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    case = Case("transformer", "torch", "eval", "no_grad", 2, "tiny")
-    for beyond, named in (
-        ("die", "batch 1 does not fit"),
-        ("raise", "ValueError"),
-        ("be killed", "SIGKILL"),
-    ):
-        monkeypatch.setenv("BEYOND", beyond)
-        found = evaluate_in(unchecked, case, 4, MIB // 2, OPTIONS)
-        assert named in found.failure
-        assert (found.lost, found.as_dict()["loss_mean"]) == (4, None)
+    monkeypatch.setenv("BEYOND", beyond)
+    found = evaluate_in(unchecked, replace(EVAL, batch=2), 4, MIB // 2, OPTIONS)
+    assert named in found.failure
+    assert found.lost == 4
 
 
 def test_what_arrives_twice_is_counted() -> None:
@@ -247,20 +232,15 @@ def test_a_real_search(
         case, budget, environment[framework], options=OPTIONS, results=results
     )
     assert fit.status == "found", fit.answer
-    outcomes = {p.batch: p for p in fit.probes}
-    assert fit.largest is not None
-    fits, fails = outcomes[fit.largest], outcomes[fit.largest + 1]
+    assert fit.largest
+    probes = {probe.batch: probe for probe in fit.probes}
+    fits, fails = probes[fit.largest], probes[fit.largest + 1]
     assert (fits.outcome, fails.outcome) == ("fits", "memory")
-    assert fits.peak is not None
-    assert fits.peak <= budget
+    assert 0 < (fits.peak or 0) <= budget
     assert fits.limited
     assert fit.confirmation
-    assert fit.confirmation.needs is not None, fit.confirmation.reason
-    assert fit.confirmation.needs > 0.9 * budget
+    assert (fit.confirmation.needs or 0) > 0.9 * budget, fit.confirmation.reason
     assert fit.provenance.versions[framework]
-
-
-EVAL = Case("transformer", "torch", "eval", "no_grad", 512, "tiny")
 
 
 @pytest.mark.slow
@@ -269,16 +249,13 @@ EVAL = Case("transformer", "torch", "eval", "no_grad", 512, "tiny")
 )
 def test_no_sample_is_lost(framework: str, environment: dict[str, Environment]) -> None:
     """Within a budget that the whole batch does not fit, the same losses as without one."""
-    case = Case(EVAL.workload, framework, EVAL.scenario, EVAL.strategy, EVAL.batch, EVAL.size)
+    case = replace(EVAL, framework=framework, batch=512)
     free = evaluate_in(environment[framework], case, 600, None, OPTIONS)
     tight = evaluate_in(environment[framework], case, 600, 4 * MIB, OPTIONS)
-    assert free.recoveries == []
-    assert not free.limited
-    assert (tight.failure, tight.lost, tight.twice) == ("", 0, 0)
-    assert tight.limited
+    assert (free.recoveries, free.limited) == ([], False)
+    assert (tight.failure, tight.lost, tight.twice, tight.limited) == ("", 0, 0, True)
     assert tight.recoveries
     assert max(tight.batches) < 512
-    assert tight.total / 600 == pytest.approx(free.total / 600, rel=1e-5)
     assert list(tight.losses.values()) == pytest.approx(list(free.losses.values()), rel=1e-4)
 
 
@@ -292,55 +269,36 @@ def test_the_command_for_people_and_programs(
     unchecked: Environment, results: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("BEYOND", "die")
-    arguments = (
-        "max-batch",
-        "transformer/torch////tiny",
-        "--max-batch",
-        "2",
-        "--env",
-        str(unchecked.python),
-    )
-    done = framebench(*arguments, "--budget", "64MiB", "--results", str(results), "--json")
+    where = "--env", str(unchecked.python), "--results", str(results)
+    arguments = "max-batch", "transformer/torch////tiny", *where, "--max-batch", "2"
+    done = framebench(*arguments, "--budget", "64MiB", "--json")
     assert done.returncode == 0, done.stderr
     (fit,) = json.loads(done.stdout)
-    assert (fit["largest"], fit["status"], [p["outcome"] for p in fit["probes"]]) == (
-        2,
-        "open",
-        ["fits", "fits"],
-    )
-    tight = framebench(*arguments, "--budget", "0.1MiB", "--results", str(results))
+    assert (fit["largest"], fit["status"]) == (2, "open")
+    tight = framebench(*arguments, "--budget", "0.1MiB")
     assert tight.returncode == 0, tight.stderr
-    assert "none: batch 1 needs" in tight.stdout
+    assert "none: batch 1 fails" in tight.stdout
 
 
 def test_the_evaluation_command(environment: dict[str, Environment], results: Path) -> None:
-    where = ("--results", str(results))
-    done = framebench(
-        "evaluate", "transformer/torch///b512/tiny", *where, "--samples", "600", "--budget", "4MiB"
-    )
+    arguments = "evaluate", "transformer/torch///b512/tiny", "--results", str(results)
+    done = framebench(*arguments, "--samples", "600", "--budget", "4MiB")
     assert done.returncode == 0, done.stderr
     assert "samples done 600 of 600, lost 0, done twice 0" in done.stdout
     assert "in the process" in done.stdout
-    # one sample's logits take 2 MiB at the size `cpu`
-    tight = framebench(
-        "evaluate", "transformer/torch", *where, "--samples", "2", "--budget", "1MiB", "--json"
-    )
-    assert tight.returncode == 1
-    assert "batch 1 does not fit" in tight.stderr
-    assert json.loads(tight.stdout)["done"] == 0
 
 
 @pytest.mark.parametrize(
     ("arguments", "named"),
     [
+        (["max-batch", "resnet50"], "--device a100-40gb"),
+        (["max-batch", "--budget", "1GiB"], "which workload?"),
         (["max-batch", "resnet51", "--budget", "1GiB"], "resnet50"),
-        (["max-batch", "resnet50/*/infer", "--budget", "1GiB"], "finetune"),
-        (["max-batch", "resnet50/tensorflow", "--budget", "1GiB"], "jittor"),
         (["max-batch", "resnet50/*/train/magic", "--budget", "1GiB"], "checkpoint"),
-        (["max-batch", "resnet50/////huge", "--budget", "1GiB"], "tiny"),
+        (["max-batch", "resnet50/*/train/fp32/b8", "--budget", "1GiB"], "leave b8 out"),
         (["max-batch", "resnet50", "--budget", "plenty"], "512MiB"),
-        (["evaluate", "resnet51/torch", "--budget", "1GiB"], "transformer"),
-        (["evaluate", "resnet50/tensorflow", "--budget", "1GiB"], "jax"),
+        (["evaluate", "transformer", "--budget", "1GiB"], "one workload and framework"),
+        (["evaluate", "resnet50/torch/train/fp32", "--budget", "1GiB"], "eval/no_grad alone"),
     ],
 )
 def test_mistakes_are_answered_in_a_sentence(arguments: list[str], named: str) -> None:
@@ -363,11 +321,57 @@ def test_an_absent_environment_is_a_sentence(
     assert "Traceback" not in done.stderr
 
 
-def test_an_order_survives_its_command_line() -> None:
-    order = Order("evaluate", EVAL.id, 5 * MIB, 64, 3)
-    assert Order(**json.loads(json.dumps(order.as_dict()))) == order
+def save(results: Path, case: Case = TRAIN, **changes: Any) -> Fit:
+    """Save a search of this machine, as `framebench max-batch` leaves it."""
+    origin = provenance(
+        machine=read_machine_name(), protocol=changes.pop("protocol", protocol.VERSION)
+    )
+    fields = {"status": "found", "answer": "", "largest": 11, "provenance": origin}
+    fit = Fit(case=case.id, budget_bytes=8 * MIB, **fields | changes)
+    store.append(fit, find_file(results, describe("torch")))
+    return fit
 
 
-def test_unknown_strategies_name_the_known() -> None:
-    with pytest.raises(UnknownCase, match="no_grad"):
-        select_cases("resnet50", "torch", "eval", "no_gard", "tiny")
+def test_max_batch_answers_at_once_what_was_found_before(results: Path) -> None:
+    save(results)
+    arguments = "max-batch", "transformer/torch////tiny", "--budget", "8MiB"
+    with alone(results):  # it disturbs no measurement
+        done = framebench(*arguments, "--results", str(results), "--json")
+    assert json.loads(done.stdout)[0]["largest"] == 11
+    assert "measured 2026-01-02" in done.stderr
+    assert "--again" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("changes", "is_answer"),
+    [
+        ({}, True),
+        ({"status": "stopped"}, False),
+        ({"status": "none", "largest": None}, True),
+        ({"status": "open", "largest": 100}, True),
+        ({"status": "open", "largest": 50}, False),
+        ({"probes": [{"batch": 128, "outcome": "memory"}]}, False),
+        ({"protocol": protocol.VERSION - 1}, False),
+    ],
+)
+def test_an_old_answer_counts_only_if_it_still_is_one(
+    changes: dict[str, Any], is_answer: bool, results: Path
+) -> None:
+    fit = save(results, **changes)
+    assert find_saved(TRAIN, 8 * MIB, 100, results) == (fit if is_answer else None)
+    assert find_saved(TRAIN, 9 * MIB, 100, results) is None
+    (path,) = results.rglob("*.jsonl")
+    path.write_text("{}")
+    assert find_saved(TRAIN, 8 * MIB, 100, results) is None
+
+
+def test_the_figure_shows_the_newest_searches(results: Path) -> None:
+    found = {"fp32": (8, "found"), "checkpoint": (32, "open"), "accumulate": (None, "none")}
+    for strategy, (largest, status) in found.items():
+        save(results, replace(TRAIN, strategy=strategy), largest=largest, status=status)
+    (results / "fits" / read_machine_name() / "broken.jsonl").write_text("{")
+    with pytest.warns(UserWarning, match="broken"):
+        figure = draw_largest(read_searches(results, read_machine_name()))
+    labels = [text.get_text() for text in panels(figure)[0].texts]
+    assert labels == ["32 or more", "8", "not even the smallest"]
+    assert "PyTorch checkpoint fits the largest batch, 32 or more" in texts(figure)[0]
