@@ -62,9 +62,10 @@ def list_differences(base: Explanation, change: Explanation) -> pd.DataFrame:
     rows["distance"] = -(rows["change"] - rows["base"]).abs()
     rows = rows.sort_values(["distance", "layer", "kind"]).drop(columns="distance")
     peaks = choose_peaks(base, change)
-    beyond = ["", UNEXPLAINED, peaks.base - base.peak.bytes, peaks.change - change.peak.bytes]
-    rows.loc[len(rows)] = beyond
-    return rows.assign(difference=rows["change"] - rows["base"]).reset_index(drop=True)
+    beyond = peaks.base - base.peak.bytes, peaks.change - change.peak.bytes
+    unexplained = pd.DataFrame([("", UNEXPLAINED, *beyond)], columns=rows.columns)
+    rows = pd.concat([rows, unexplained], ignore_index=True)
+    return rows.assign(difference=rows["change"] - rows["base"])
 
 
 def make_table(base: Explanation, change: Explanation) -> Table:

@@ -31,6 +31,7 @@ from asv.results import Results
 from asv.runner import BenchmarkResult
 from packaging.version import InvalidVersion, Version
 
+from framebench.analysis.rows import iterate_rows
 from framebench.analysis.selection import Measured, select_cases
 from framebench.asv.cases import SuiteClass
 from framebench.devices.tables import frame
@@ -133,7 +134,7 @@ def read_plans(results: Path) -> list[Plan]:
     plans = plans[plans["used_bytes"] > 0]
     return [
         Plan(row.device, Case.from_id(row.case), row.framework_version, int(row.used_bytes))
-        for row in plans.itertuples()
+        for row in iterate_rows(plans)
     ]
 
 
@@ -199,7 +200,9 @@ def place_in_time(framework: str, measured: set[str]) -> list[Release]:
     known follows the one before it.
     """
     known = pd.read_csv(KNOWN, dtype=str).query("framework == @framework")
-    days = {row.version: date.fromisoformat(row.released) for row in known.itertuples()}
+    days: dict[str, date] = {}
+    for row in iterate_rows(known):
+        days[row.version] = date.fromisoformat(row.released)
     versions = sorted({*days, *measured}, key=Version)
     start, *_, end = (place for place, version in enumerate(versions) if version in measured)
     placed: list[Release] = []
@@ -287,11 +290,13 @@ def write_results(
     folder: Path,
 ) -> None:
     """Write a result file for each release that a machine measured, under the release's commit."""
-    releases = {release[1:]: release for release in commits}
-    for (machine, *names), group in history.groupby(["machine", "framework", "version"]):
+    releases = {release.tag: release for release in commits}
+    history = history.assign(tag=history["framework"] + "-" + history["version"])
+    for machine in history["machine"].unique():
         machine_file = folder / machine / "machine.json"
         util.write_json(str(machine_file), {"machine": machine}, Machine.api_version)
-        release = releases[tuple(names)]
+    for (machine, tag), group in history.groupby(["machine", "tag"]):
+        release = releases[str(tag)]
         # the release is the commit, and not a requirement, which would make each one a graph of its
         # own
         results = Results(

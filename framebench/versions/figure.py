@@ -69,13 +69,15 @@ def draw_cells(axes: Axes, cells: pd.DataFrame) -> None:
     """
     cells = cells.assign(shade=np.log2(cells["value"]).mask(cells["verdict"] == NONE, 0))
     order = cells.groupby("case")["value"].max().sort_values(ascending=False, kind="stable").index
-    table = cells.pivot(index="case", columns="quantity", values=["value", "shade", "verdict"])
-    table = table.reindex(index=order)
-    values = table["value"].reindex(columns=NAMES).astype(float)
-    shades = table["shade"].reindex(columns=NAMES).astype(float)
+
+    def arrange(column: str) -> pd.DataFrame:
+        table = cells.pivot(index="case", columns="quantity", values=column)
+        return table.reindex(index=order, columns=NAMES)
+
+    values = arrange("value")
     heatmap = partial(sns.heatmap, ax=axes, cbar=False, linewidths=1.2)
     heatmap(
-        shades,
+        arrange("shade"),
         annot=values,
         fmt=".2f",
         cmap="PuOr_r",
@@ -87,7 +89,7 @@ def draw_cells(axes: Axes, cells: pd.DataFrame) -> None:
         heatmap(
             values.isna(),
             mask=values.notna(),
-            annot=table["verdict"].reindex(columns=NAMES).fillna("-"),
+            annot=arrange("verdict").fillna("-"),
             fmt="",
             cmap=["white"],
             annot_kws={"size": 6.5, "color": "0.55"},

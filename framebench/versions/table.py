@@ -137,9 +137,12 @@ def list_notes(
 
 def describe_conditions(rows: Iterable[QuantityComparison]) -> str:
     """Return what was held constant, and what was not."""
-    machines, threads, commits, packages = set(), set(), set(), set()
-    loads = []
-    days = []
+    machines: set[str] = set()
+    threads: set[str] = set()
+    commits: set[str] = set()
+    packages: set[str] = set()
+    loads: list[float] = []
+    days: list[str] = []
     for row in rows:
         first = row.records.base[0].provenance  # a machine has one processor
         hardware = first.hardware

@@ -55,8 +55,10 @@ def make_row(fit: Fit) -> dict[str, object]:
     """Return the columns of a search."""
     case, origin = parse_case(fit.case), fit.provenance
     commit = (origin.commit or "unknown")[:10]
-    answer = "not even the smallest" if fit.status == "none" else fit.status
-    if fit.largest:
+    answer: str = fit.status
+    if fit.status == "none":
+        answer = "not even the smallest"
+    elif fit.largest:
         ends = {"open": " or more", "stopped": ", stopped"}
         answer = f"{fit.largest}{ends.get(fit.status, '')}"
     return asdict(case) | {
