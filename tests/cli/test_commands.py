@@ -123,7 +123,7 @@ def test_advise_takes_a_selector(monkeypatch: pytest.MonkeyPatch, results: Path)
     [
         (["advise", "unet3d/*/train/magic", "--budget", "1GiB"], "choose from: "),
         (["max-batch", "unet3d/torch/train/fp32/b4", "--budget", "1GiB"], "leave b4 out"),
-        (["evaluate", "unet3d", "--budget", "1GiB"], "not 3"),
+        (["evaluate", "unet3d", "--budget", "1GiB"], "names 3 cases"),
     ],
 )
 def test_questions_that_cannot_be_asked_are_refused_in_one_line(
