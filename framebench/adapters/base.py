@@ -114,6 +114,11 @@ class Adapter(ABC):
             gc.unfreeze()
         self.count_collections()
 
+    @property
+    def is_user_model(self) -> bool:
+        """Whether the model is one of a user's file."""
+        return self.case.workload == USER_MODEL
+
     def count_collections(self) -> None:
         """Have this adapter, and no earlier one, count what Python's collector does."""
         for callback in list(gc.callbacks):
@@ -134,23 +139,20 @@ class Adapter(ABC):
             self.unseen_before_steps = max(0, unseen - self.reported_library_bytes())
 
     def switch_on(self) -> None:
-        """Turn every part of the strategy on, and keep its proof. Raises IncompatibleStrategies."""
+        """Turn every part of the strategy on, and keep its proof.
+
+        Raises IncompatibleStrategies, and LookupError for a part that has no switch.
+        """
         self.proofs: dict[str, Proof] = {}
         for part in self.case.parts:
+            if part.how not in self.switches:
+                raise LookupError(
+                    f"the catalog names {part.how!r}, and no function in framebench/adapters/"
+                    f"{self.case.framework} has that name; add it there as a switch"
+                )
             with self.ledger.acting_as(part.name):
-                switch = self.find_switch(part.how)
-                self.proofs[part.name] = switch(self, **part.options)
+                self.proofs[part.name] = self.switches[part.how](self, **part.options)
         self.ledger.finish()
-
-    def find_switch(self, how: str) -> Switch:
-        """Return the function that turns a part of a strategy on. Raises LookupError."""
-        if how not in self.switches:
-            folder = f"framebench/adapters/{self.case.framework}"
-            raise LookupError(
-                f"the catalog names {how!r}, and no function in {folder} has that name; "
-                f"add it there as a switch"
-            )
-        return self.switches[how]
 
     def step(self) -> None:
         """Do one unit of work of the scenario. It may return before the device is done."""
@@ -201,7 +203,7 @@ class Adapter(ABC):
         """
         if parts == 1:
             return [batch]
-        if self.case.workload == USER_MODEL:
+        if self.is_user_model:
             micro_batches: list[Batch] = self.model_module.split_batch(
                 batch, parts, self.case.batch
             )
@@ -346,7 +348,7 @@ class Adapter(ABC):
 
     def measure_untracked(self) -> tuple[dict[str, int], int]:
         """Return `untracked_bytes` and `library_bytes` of the same moment."""
-        if self.case.workload != USER_MODEL:
+        if not self.is_user_model:
             return {}, 0
         holders = self.named_untracked_bytes()
         all_unseen = self.unseen_bytes(holders)
@@ -361,7 +363,7 @@ class Adapter(ABC):
         They do on a CPU, in a framework where only tensors take large blocks.
         """
         is_read = self.malloc_bytes_before is not None
-        return self.case.workload == USER_MODEL and is_read and self.device() == "cpu"
+        return self.is_user_model and is_read and self.device() == "cpu"
 
     def unseen_bytes(self, named: Mapping[str, int]) -> int:
         """Return the bytes in malloc's large blocks that nothing known explains.
@@ -374,12 +376,8 @@ class Adapter(ABC):
         taken = host.measure_large_blocks()
         assert taken is not None
         assert self.malloc_bytes_before is not None
-        explained = self.live_bytes() + sum(named.values()) + self.harness_bytes()
+        explained = self.live_bytes() + sum(named.values())
         return taken - self.malloc_bytes_before - explained
-
-    def harness_bytes(self) -> int:
-        """Return the bytes that the adapter keeps for its own purposes."""
-        return 0
 
     def reported_library_bytes(self) -> int:
         """Return the bytes that libraries say they have taken since the file was imported."""
@@ -388,11 +386,6 @@ class Adapter(ABC):
     def named_untracked_bytes(self) -> dict[str, int]:
         """Return those of `untracked_bytes` that Python's objects show."""
         return find_holders(iterate_globals(self.case.user_file), find_array_storage, ())
-
-    def resting_bytes(self) -> int:
-        """Return the bytes of all that a step finds in memory when it begins."""
-        holders, libraries = self.measure_untracked()
-        return self.live_bytes() + sum(holders.values()) + libraries
 
     def reset_peak(self) -> None:
         """Begin the region whose peak `read_peaks` reports."""
@@ -407,10 +400,6 @@ class Adapter(ABC):
 
     def find_known_fault(self) -> str | None:
         """Return the framework's fault by which the case must be wrong on this machine, if any."""
-        return None
-
-    def explain_wrong_tensors(self, names: list[str]) -> str | None:
-        """Return the framework's known fault that explains why these tensors are wrong, if any."""
         return None
 
     def make_stopwatch(self) -> Stopwatch | None:
@@ -430,7 +419,10 @@ class Adapter(ABC):
         """
         if self.device() != "cpu":
             return False
-        limits.limit_growth(None if budget is None else budget - self.resting_bytes())
+        if budget is not None:
+            holders, libraries = self.measure_untracked()
+            budget -= self.live_bytes() + sum(holders.values()) + libraries
+        limits.limit_growth(budget)
         return budget is not None
 
     def sample_losses(self) -> list[float]:

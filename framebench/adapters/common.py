@@ -140,22 +140,17 @@ def factored(adapter: Adapter) -> Proof:
         numbers: Counter[str] = Counter()  # of the optimizer's states, by weight
         for state in adapter.states():
             numbers[state.name] += state.array.size
-        matrices = numbers_of_matrices = numbers_kept = 0
-        expected = {}
+        matrices: Counter[str] = Counter()
+        expected: Counter[str] = Counter()
         for weight in adapter.workload.params(adapter.config):
-            if not weight.trainable:
-                continue
-            expected[weight.name] = adapter.case.optimizer.count_state_numbers(weight.shape)
-            if len(weight.shape) > 1:
-                matrices += 1
-                numbers_of_matrices += math.prod(weight.shape)
-                numbers_kept += numbers[weight.name]
-        wrong = [n for n in numbers.keys() | expected.keys() if numbers.get(n) != expected.get(n)]
+            if weight.trainable:
+                expected[weight.name] = adapter.case.optimizer.count_state_numbers(weight.shape)
+                if len(weight.shape) > 1:
+                    matrices[weight.name] = math.prod(weight.shape)
         return {
-            "matrices": matrices,
-            "numbers_of_matrices": numbers_of_matrices,
-            "numbers_kept_of_them": numbers_kept,
-            "weights_with_other_numbers": len(wrong),
+            "numbers_of_matrices": matrices.total(),
+            "numbers_kept_of_them": sum(numbers[name] for name in matrices),
+            "weights_with_other_numbers": len(dict(numbers.items() ^ expected.items())),
         }
 
     proof = expect(

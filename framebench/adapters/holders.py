@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import gc
 import sys
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from types import CodeType, FrameType, ModuleType
@@ -44,21 +45,21 @@ def find_holders(
         others: All arrays that exist. Those that no root leads to count as `NAMELESS`.
     """
     counted = set(excluded)
-    bytes_by_holder: dict[str, int] = {}
+    bytes_by_holder: Counter[str] = Counter()
 
     def add(name: str, objects: Iterable[Any]) -> None:
         for one in objects:
             for address, size in find_storages(one).items():
                 if address and size and address not in counted:
                     counted.add(address)
-                    bytes_by_holder[name] = bytes_by_holder.get(name, 0) + size
+                    bytes_by_holder[name] += size
 
     modules = [module for module in list(sys.modules.values()) if isinstance(module, ModuleType)]
     closed = {id(vars(module)) for module in modules}
     for name, root in roots:
         add(name, walk_objects(root, closed))
     add(NAMELESS, others)
-    return bytes_by_holder
+    return dict(bytes_by_holder)
 
 
 def walk_objects(root: Any, closed: set[int]) -> Iterator[Any]:

@@ -9,7 +9,6 @@ import threading
 import weakref
 from collections.abc import Callable, Iterator
 from itertools import cycle
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -53,17 +52,15 @@ class Loader:
 
     def choose_batches(self) -> Iterator[Any]:
         """Return the iterator of batches of this mode."""
+        numbers = cycle(range(STREAM_BATCHES))
         if self.mode == "whole":
             return cycle(self.put_every_batch())
         if self.mode == "whole_every_step":
-            return (self.put_every_batch()[i] for i in cycle(range(STREAM_BATCHES)))
+            return (self.put_every_batch()[i] for i in numbers)
         if self.mode == "prefetch":
             return prefetch(_prepare_while_used(weakref.ref(self)), self.put)
-        batches = (self.put(*self.prepare_batch(i)) for i in cycle(range(STREAM_BATCHES)))
-        if self.mode == "pinned":
-            assert self.arrive
-            return prefetch(batches, self.arrive)
-        return batches
+        batches = (self.put(*self.prepare_batch(i)) for i in numbers)
+        return prefetch(batches, self.arrive) if self.arrive else batches
 
     def put_every_batch(self) -> list[Any]:
         """Prepare all batches."""
@@ -78,8 +75,7 @@ class Loader:
         rows = slice(i * self.batch, (i + 1) * self.batch)
         x = self.prepare(np.asarray(self.images[rows]))
         if self.mode == "reused":
-            if self.reused is None:
-                self.reused = np.empty_like(x)
+            self.reused = x if self.reused is None else self.reused
             np.copyto(self.reused, x)
             x = self.reused
         self.made += 1
@@ -125,13 +121,9 @@ def _prepare_while_used(loader: weakref.ref[Loader]) -> Iterator[Any]:
 
 def _map_to_file(images: np.ndarray) -> np.memmap:
     """Return the same array as a memory-mapped file, which is gone when its last user is."""
-    folder = tempfile.mkdtemp(prefix="framebench-")
-    path = Path(folder) / "images"
-    images.tofile(path)
-    mapped = np.memmap(path, images.dtype, "r", shape=images.shape)
-    path.unlink()  # the mapping stays
-    os.rmdir(folder)
-    return mapped
+    with tempfile.TemporaryFile() as file:
+        images.tofile(file)
+        return np.memmap(file, images.dtype, "r", shape=images.shape)
 
 
 def prefetch(prepared: Iterator[tuple[Any, ...]], put: Put) -> Iterator[Any]:

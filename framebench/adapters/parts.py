@@ -12,7 +12,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, Generic, ParamSpec, Self
+from typing import Any, Generic, ParamSpec
 
 from framebench.strategies.strategy import IncompatibleStrategies
 
@@ -27,9 +27,8 @@ class Ledger:
 
     def __init__(self) -> None:
         self.acting = ""  # the strategy whose switch or hook runs
-        self.setters: defaultdict[str, list[str]] = defaultdict(list)
-        self.wrappers: defaultdict[str, list[str]] = defaultdict(list)
-        self.claims: defaultdict[str, list[str]] = defaultdict(list)
+        # how each part was changed ("set", "wrapped", "claimed"), and by which strategy
+        self.changes: defaultdict[str, list[tuple[str, str]]] = defaultdict(list)
         # wrappers that wait until all switches have run; None from then on
         self.pending: list[Callable[[], None]] | None = []
 
@@ -50,40 +49,37 @@ class Ledger:
         """
         if not self.acting:
             return
-        if not is_same:
-            self.refuse_others(part, self.setters[part])
-            if self.pending is None:  # a wrapper that is already put on would be lost
-                self.refuse_others(part, self.wrappers[part])
-            self.refuse_others(part, self.claims[part])
-        self.setters[part].append(self.acting)
+        if is_same:
+            self.enter(part, "set", ())
+        elif self.pending is None:  # a wrapper that is already put on would be lost
+            self.enter(part, "set", ("set", "wrapped", "claimed"))
+        else:
+            self.enter(part, "set", ("set", "claimed"))
 
     def claim(self, part: str) -> None:
         """Enter that a part is for the acting strategy alone. Raises IncompatibleStrategies."""
-        self.refuse_others(part, self.setters[part])
-        self.refuse_others(part, self.wrappers[part])
-        self.refuse_others(part, self.claims[part])
-        self.claims[part].append(self.acting)
+        self.enter(part, "claimed", ("set", "wrapped", "claimed"))
 
     def wrap(self, part: str, apply: Callable[[], None]) -> None:
         """Wrap a part once all switches have run, or at once if they have.
 
         Raises IncompatibleStrategies if another strategy has claimed the part.
         """
-        self.refuse_others(part, self.claims[part])
-        self.wrappers[part].append(self.acting)
+        self.enter(part, "wrapped", ("claimed",))
         if self.pending is None:
             apply()
         else:
             self.pending.append(apply)
 
-    def refuse_others(self, part: str, strategies: list[str]) -> None:
-        """Raise IncompatibleStrategies if another strategy than the acting one changes the part."""
-        for other in strategies:
-            if other != self.acting:
+    def enter(self, part: str, change: str, refused: tuple[str, ...]) -> None:
+        """Enter a change, unless another strategy has made one of the refused ones."""
+        for earlier, other in self.changes[part]:
+            if earlier in refused and other != self.acting:
                 what = part.replace("_", " ")
                 raise IncompatibleStrategies(
                     f"{other} and {self.acting} do not combine: both change the {what}"
                 )
+        self.changes[part].append((change, self.acting))
 
     def finish(self) -> None:
         """Put the waiting wrappers on, in the order of the strategies: all switches have run."""
@@ -138,11 +134,6 @@ class Options(dict[str, Any]):
     def __setitem__(self, key: str, value: Any) -> None:
         self.ledger.set(f"{self.name} {key!r}")
         super().__setitem__(key, value)
-
-    def __ior__(self, other: Any) -> Self:  # type: ignore[misc, override]
-        for key, value in dict(other).items():
-            self[key] = value
-        return self
 
     def wrap(self, key: str, function: Callable[[Any], Any], default: Any = None) -> None:
         """Replace an option, or its default, by `function` of it. Raises IncompatibleStrategies."""

@@ -18,6 +18,7 @@ from __future__ import annotations
 import operator
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from framebench.suite.result import StrategyEffect
@@ -38,75 +39,58 @@ def read(evidence: Evidence, key: str) -> Any:
 
 
 @dataclass(frozen=True)
-class OtherCount:
-    """Another count of the same evidence as an expected value, multiplied by a constant."""
-
-    key: str
-    factor: float = 1
-
-    def read(self, evidence: Evidence) -> Any:
-        """Return the value, or None where it was not counted. Raises KeyError."""
-        value = read(evidence, self.key)
-        return value if value is None or self.factor == 1 else self.factor * value
-
-    def __str__(self) -> str:
-        return self.key if self.factor == 1 else f"{self.factor:g} * {self.key}"
-
-
-@dataclass(frozen=True)
 class Relation:
     """What must hold between an observed value and an expected one."""
 
     words: str  # between "expected" and the expected value
     holds: Callable[[Any, Any], bool]
-    expected: Any  # a value, or an `OtherCount`
+    expected: Any  # a value, or the name of another count
+    times: float = 0  # what the other count is multiplied by; 0: it is a value
 
-    def is_met(self, observed: Any, evidence: Evidence) -> bool:
-        """Return whether the relation holds. Raises KeyError."""
-        return bool(self.holds(observed, self.expected_in(evidence)))
-
-    def expected_in(self, evidence: Evidence) -> Any:
-        """Return the expected value. Raises KeyError."""
-        expected = self.expected
-        return expected.read(evidence) if isinstance(expected, OtherCount) else expected
+    def find_expected(self, evidence: Evidence) -> Any:
+        """Return the expected value, or None where it was not counted. Raises KeyError."""
+        if not self.times:
+            return self.expected
+        value = read(evidence, self.expected)
+        return value if value is None or self.times == 1 else self.times * value
 
     def describe(self, evidence: Evidence) -> str:
         """Return what is expected in words, with the number that another count has."""
-        expected = self.expected
-        if isinstance(expected, OtherCount):
-            value = f"{expected} ({expected.read(evidence)})"
-        elif isinstance(expected, set):
-            value = ", ".join(sorted(expected))
-        elif isinstance(expected, str):
-            value = repr(expected)  # the empty one would not be seen
+        value = self.find_expected(evidence)
+        if self.times:
+            factor = "" if self.times == 1 else f"{self.times:g} * "
+            text = f"{factor}{self.expected} ({value})"
         else:
-            value = str(expected)
-        return f"{self.words} {value}".strip()
+            text = ", ".join(sorted(value)) if isinstance(value, set) else quote(value)
+        return f"{self.words} {text}".strip()
 
 
-def above(bound: float | str, times: float = 1) -> Relation:
-    """Expect more than a number, or than `times` another count."""
-    return _compare_with("more than", operator.gt, bound, times)
+def quote(value: Any) -> str:
+    """Return a value in words; a text in quotes, as the empty one would not be seen."""
+    return repr(value) if isinstance(value, str) else str(value)
 
 
-def at_least(bound: float | str, times: float = 1) -> Relation:
-    """Expect no less than a number, or than `times` another count."""
-    return _compare_with("at least", operator.ge, bound, times)
+def compare_with(
+    words: str, holds: Callable[[Any, Any], bool], bound: float | str, times: float = 1
+) -> Relation:
+    """Return a relation to a number, or to `times` the count whose name is `bound`."""
+
+    def both_counted(observed: Any, expected: Any) -> bool:
+        return observed is not None and expected is not None and holds(observed, expected)
+
+    return Relation(words, both_counted, bound, times if isinstance(bound, str) else 0)
 
 
-def below(bound: float | str, times: float = 1) -> Relation:
-    """Expect less than a number, or than `times` another count."""
-    return _compare_with("less than", operator.lt, bound, times)
-
-
-def at_most(bound: float | str, times: float = 1) -> Relation:
-    """Expect no more than a number, or than `times` another count."""
-    return _compare_with("at most", operator.le, bound, times)
+# to be called with a bound, and maybe `times`
+above = partial(compare_with, "more than", operator.gt)
+at_least = partial(compare_with, "at least", operator.ge)
+below = partial(compare_with, "less than", operator.lt)
+at_most = partial(compare_with, "at most", operator.le)
 
 
 def equal_to(key: str, times: float = 1) -> Relation:
     """Expect what another count has, or `times` that."""
-    return Relation("", operator.eq, OtherCount(key, times))
+    return Relation("", operator.eq, key, times)
 
 
 def other_than(value: Any) -> Relation:
@@ -116,17 +100,18 @@ def other_than(value: Any) -> Relation:
 
 def only(*names: str, ignoring: Iterable[str] = ()) -> Relation:
     """Expect a dictionary of counts that has these entries and no others."""
-    return Relation("only", _compare_names(operator.eq, ignoring), set(names))
+    return Relation("only", lambda counts, names: set(counts) - set(ignoring) == names, set(names))
 
 
 def none_but(*names: str, ignoring: Iterable[str] = ()) -> Relation:
     """Expect a dictionary of counts that has no entries but these, or none at all."""
-    return Relation("none but", _compare_names(operator.le, ignoring), set(names))
+    allowed = {*names, *ignoring}
+    return Relation("none but", lambda counts, _: set(counts) <= allowed, set(names))
 
 
 def including(*names: str) -> Relation:
     """Expect a dictionary of counts that has these entries, and maybe others."""
-    return Relation("entries for", _compare_names(operator.ge, ()), set(names))
+    return Relation("entries for", lambda counts, names: set(counts) >= names, set(names))
 
 
 def if_counted(expected: Any) -> Relation:
@@ -136,36 +121,12 @@ def if_counted(expected: Any) -> Relation:
     def holds(observed: Any, value: Any) -> bool:
         return observed is None or relation.holds(observed, value)
 
-    return Relation(relation.words, holds, relation.expected)
+    return Relation(relation.words, holds, relation.expected, relation.times)
 
 
 def as_relation(expected: Any) -> Relation:
     """Return a relation as it is, and a value as equality with it."""
     return expected if isinstance(expected, Relation) else Relation("", operator.eq, expected)
-
-
-def _compare_with(
-    words: str, holds: Callable[[Any, Any], bool], bound: float | str, times: float
-) -> Relation:
-    """Return a relation to a number, or to `times` the count whose name is `bound`."""
-
-    def both_counted(observed: Any, expected: Any) -> bool:
-        return observed is not None and expected is not None and holds(observed, expected)
-
-    if isinstance(bound, str):
-        return Relation(words, both_counted, OtherCount(bound, times))
-    return Relation(words, both_counted, bound)
-
-
-def _compare_names(
-    holds: Callable[[Any, Any], bool], ignoring: Iterable[str]
-) -> Callable[[Any, Any], bool]:
-    """Return a comparison of the names of counts, but for the ignored ones."""
-
-    def compare(observed: Iterable[str], names: set[str]) -> bool:
-        return holds(set(observed) - set(ignoring), names)
-
-    return compare
 
 
 @dataclass(frozen=True)
@@ -178,12 +139,9 @@ class Expectation:
     def failure(self, evidence: Evidence) -> str:
         """Return what was expected and what was observed; empty if it is met. Raises KeyError."""
         observed = read(evidence, self.key)
-        if self.relation.is_met(observed, evidence):
+        if self.relation.holds(observed, self.relation.find_expected(evidence)):
             return ""
-        if observed is None:
-            value = "nothing that can be counted"
-        else:
-            value = repr(observed) if isinstance(observed, str) else str(observed)
+        value = "nothing that can be counted" if observed is None else quote(observed)
         return f"{self.key}: expected {self.relation.describe(evidence)}, observed {value}"
 
 
@@ -196,9 +154,7 @@ class Check:
 
     def failure(self, evidence: Evidence) -> str:
         """Return what does not hold; empty if it does."""
-        if self.function(evidence):
-            return ""
-        return f"it does not hold that {self.reason}"
+        return "" if self.function(evidence) else f"it does not hold that {self.reason}"
 
 
 @dataclass(frozen=True)
@@ -236,8 +192,7 @@ def expect(counts: Mapping[str, Any] | None = None, /, **more: Any) -> Proof:
     expectations = []
     for key, expected in {**(counts or {}), **more}.items():
         relations = expected if isinstance(expected, tuple) else (expected,)
-        for relation in relations:
-            expectations.append(Expectation(key, as_relation(relation)))
+        expectations += [Expectation(key, as_relation(relation)) for relation in relations]
     return Proof(tuple(expectations))
 
 

@@ -8,7 +8,6 @@ from typing import Any
 
 from framebench.adapters.user_functions import UserFile
 from framebench.suite.trees import list_arrays
-from framebench.suite.user_file import Fault
 
 
 @dataclass(frozen=True)
@@ -21,13 +20,14 @@ class ModuleAccess:
 
 
 def find_blocks(model: Any, user: UserFile, access: ModuleAccess) -> list[Any]:
-    """Return the blocks that the file names in `blocks`, or else the blocks that repeat.
+    """Return the blocks that the file names in `blocks`, or the repeated class of most weights.
 
     Raises Fault if `blocks` names none, or something that is no module of the model.
     """
     named = getattr(user.module, "blocks", None)
     if named is None:
-        return find_repeated_blocks(model, access)
+        levels = list_levels(model, access)
+        return max(levels, key=lambda blocks: sum(map(access.size, blocks)), default=[])
     modules = access.modules(model)
     classes = named if isinstance(named, tuple) else (named,)
     if all(isinstance(one, type) for one in classes):
@@ -36,20 +36,10 @@ def find_blocks(model: Any, user: UserFile, access: ModuleAccess) -> list[Any]:
         blocks = list(named(model))
     identities = {id(module) for module in modules}
     if not blocks or any(id(block) not in identities for block in blocks):
-        where = user.locate("blocks")
-        raise Fault(
-            f"{where}: blocks must be classes, or a function that lists modules of the model",
+        raise user.fault(
+            "blocks", "blocks must be classes, or a function that lists modules of the model"
         )
     return blocks
-
-
-def find_repeated_blocks(model: Any, access: ModuleAccess) -> list[Any]:
-    """Return the modules of the repeated class with the most weights; none if no class repeats."""
-
-    def count_weights(blocks: list[Any]) -> int:
-        return sum(access.size(block) for block in blocks)
-
-    return max(list_levels(model, access), key=count_weights, default=[])
 
 
 def list_levels(model: Any, access: ModuleAccess) -> list[list[Any]]:
@@ -64,21 +54,14 @@ def list_levels(model: Any, access: ModuleAccess) -> list[list[Any]]:
             by_class.setdefault(type(module), []).append(module)
     repeated: dict[type, list[Any]] = {}
     for cls, modules in by_class.items():
-        blocks = keep_outermost(modules, access)
+        inside: set[int] = set()  # the modules that lie in others of the class
+        for module in modules:
+            inside.update(id(part) for part in access.modules(module) if part is not module)
+        blocks = [module for module in modules if id(module) not in inside]
         if len(blocks) > 1:
             repeated[cls] = blocks
     others = {cls: blocks for cls, blocks in repeated.items() if cls not in access.containers}
     return list((others or repeated).values())
-
-
-def keep_outermost(modules: list[Any], access: ModuleAccess) -> list[Any]:
-    """Return the modules that lie in none of the others."""
-    inside = set()
-    for module in modules:
-        for part in access.modules(module):
-            if part is not module:
-                inside.add(id(part))
-    return [module for module in modules if id(module) not in inside]
 
 
 def describe_model(

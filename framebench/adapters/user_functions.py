@@ -47,6 +47,19 @@ def unwrap_loss(value: Any) -> Any:
     return value.get("loss", value) if isinstance(value, Mapping) else value
 
 
+def read_pair(returned: Any) -> tuple[Any, Any] | None:
+    """Return inputs and targets of what a file returned for a batch; None if it is no batch.
+
+    A dictionary has its targets among the inputs.
+    """
+    if isinstance(returned, Mapping):
+        return returned, None
+    if isinstance(returned, tuple | list) and len(returned) == 2:
+        inputs, targets = returned
+        return inputs, targets
+    return None
+
+
 class UserFile:
     """A user's file: it calls the functions there by name, each from the same random seeds.
 
@@ -91,14 +104,18 @@ class UserFile:
         np.random.seed(SEED)
         self.seed_framework(SEED)
 
+    def fault(self, name: str, what: str) -> Fault:
+        """Return the error that something is wrong with what the file calls by a name."""
+        return Fault(f"{self.locate(name)}: {what}")
+
     def make_model(self, modules: type | tuple[type, ...]) -> Any:
         """Return what `model()` makes. Raises Fault if `model` is a module, and not a function."""
         model = self.get("model")
         if isinstance(model, modules):
-            where = self.locate("model")
-            raise Fault(
-                f"{where}: `model` is {describe_type(model)}: it must be a function, or a class, "
-                f"that makes a new model each time, as in `def model(): return ...`"
+            raise self.fault(
+                "model",
+                f"`model` is {describe_type(model)}: it must be a function, or a class, "
+                f"that makes a new model each time, as in `def model(): return ...`",
             )
         return self.call_seeded("model")
 
@@ -109,20 +126,29 @@ class UserFile:
         Messages call an array `called`. Raises Fault if `batch` returned anything else.
         """
         returned = self.call_seeded("batch", size)
-        if isinstance(returned, Mapping):
-            returned = (returned, None)
-        if not isinstance(returned, tuple | list) or len(returned) != 2:
+        pair = read_pair(returned)
+        if pair is None:
             what = describe_type(returned)
             if isinstance(returned, tuple | list):
                 what = f"{what} of {len(returned)}"
-            where = self.locate("batch")
-            raise Fault(
-                f"{where}: batch(n) must return (inputs, target), and it returned {what}; for a "
-                f"model that takes several, inputs is a tuple or, of keywords, a dict of {called}s"
+            raise self.fault(
+                "batch",
+                f"batch(n) must return (inputs, target), and it returned {what}; for a model that "
+                f"takes several, inputs is a tuple or, of keywords, a dict of {called}s",
             )
-        inputs, targets = returned
-        self.check_arrays("an input", inputs, types, called)
-        self.check_arrays("a target", targets, types, called)
+        inputs, targets = pair
+        for what, tree in (("an input", inputs), ("a target", targets)):
+            for array in list_arrays(tree):
+                if not isinstance(array, types):
+                    kind = describe_type(array)
+                    raise self.fault(
+                        "batch", f"batch(n) must give {called}s, and {what} has {kind}"
+                    )
+        if not list_arrays(inputs):
+            kind = describe_type(inputs)
+            raise self.fault(
+                "batch", f"batch(n) must give {called}s, and an input has none: it is {kind}"
+            )
         self.is_one_argument = is_list_of_samples(inputs, size)
         if self.is_one_argument:
             inputs = (inputs,)  # as detectors take a list of images
@@ -141,31 +167,12 @@ class UserFile:
 
         A function with another number of arguments is for something else.
         """
-        if not self.has_function("step"):
+        step = getattr(self.module, "step", None)
+        if not inspect.isfunction(step):
             return False
-        try:
-            parameters = inspect.signature(self.get("step")).parameters.values()
-        except (TypeError, ValueError):
-            return False
+        parameters = inspect.signature(step).parameters.values()
         required = [one for one in parameters if one.default is inspect.Parameter.empty]
         return len(required) == STEP_ARGUMENTS
-
-    def check_arrays(self, what: str, tree: Any, types: Any, called: str) -> None:
-        """Check that the arrays of an input or a target are the framework's.
-
-        Inputs must have one; targets may be anything that `loss` understands. Raises Fault.
-        """
-        where = self.locate("batch")
-        arrays = list_arrays(tree)
-        for array in arrays:
-            if not isinstance(array, types):
-                kind = describe_type(array)
-                raise Fault(f"{where}: batch(n) must give {called}s, and {what} has {kind}")
-        if not arrays and what == "an input":
-            raise Fault(
-                f"{where}: batch(n) must give {called}s, and {what} has none: "
-                f"it is {describe_type(tree)}"
-            )
 
     def split_batch(self, batch: tuple[Any, Any], parts: int, size: int) -> list[tuple[Any, Any]]:
         """Return the micro-batches of a batch of `size` samples, as (inputs, targets).
@@ -178,23 +185,22 @@ class UserFile:
             return list(zip(split(inputs, parts, size), split(targets, parts, size), strict=True))
         returned = self.get("split")(self.as_written(batch), parts)
         micro_batches = list(returned) if isinstance(returned, Iterable) else [returned]
-        where = self.locate("split")
+        call = f"split(batch, {parts})"
         if len(micro_batches) != parts:
-            raise Fault(
-                f"{where}: split(batch, {parts}) must return {parts} batches, "
-                f"and it returned {len(micro_batches)}"
+            count = len(micro_batches)
+            raise self.fault(
+                "split", f"{call} must return {parts} batches, and it returned {count}"
             )
         result: list[tuple[Any, Any]] = []
         for part in micro_batches:
-            if isinstance(part, Mapping):
-                part = (part, None)
-            if not isinstance(part, tuple | list) or len(part) != 2:
-                raise Fault(
-                    f"{where}: split(batch, {parts}) must return batches as batch(n) returns "
-                    f"them, and one is {describe_type(part)}"
+            pair = read_pair(part)
+            if pair is None:
+                what = f"and one is {describe_type(part)}"
+                raise self.fault(
+                    "split", f"{call} must return batches as batch(n) returns them, {what}"
                 )
-            inputs = (part[0],) if self.is_one_argument else part[0]
-            result.append((inputs, part[1]))
+            inputs, targets = pair
+            result.append(((inputs,) if self.is_one_argument else inputs, targets))
         return result
 
     def explain_uncut(self, inputs: Any, size: int) -> str:
@@ -217,10 +223,10 @@ class UserFile:
 
         Raises Fault.
         """
-        has_loss = "loss" in self
-        value = self.get("loss")(output, target) if has_loss else self.read_loss(output)
-        name = "loss" if has_loss else "model"
-        return self.read_number(name, "loss(output, target)", types, called, value)
+        what = "loss(output, target)"
+        if "loss" in self:
+            return self.read_number("loss", what, types, called, self.get("loss")(output, target))
+        return self.read_number("model", what, types, called, self.read_loss(output))
 
     def read_number(self, name: str, what: str, types: Any, called: str, value: Any) -> Any:
         """Return the loss in what a function of this name returned: an array of one number.
@@ -228,22 +234,22 @@ class UserFile:
         Raises Fault.
         """
         value = unwrap_loss(value)
-        if isinstance(value, types) and math.prod(value.shape) == 1:
-            return value
-        where = self.locate(name)
         returned = describe_type(value)
         if isinstance(value, types):
+            if math.prod(value.shape) == 1:
+                return value
             returned = f"{returned} of shape {tuple(value.shape)}"
         expected = f"one number as {called}"
-        raise Fault(f"{where}: {what} must return {expected}, and it returned {returned}")
+        raise self.fault(name, f"{what} must return {expected}, and it returned {returned}")
 
     def read_loss(self, output: Any) -> Any:
         """Return the loss that a model's output carries. Raises Fault if it carries none."""
         loss = output.get("loss") if isinstance(output, Mapping) else getattr(output, "loss", None)
         if loss is None:
-            raise Fault(
-                f"{self.locate('model')}: the file has no `loss`, and the model's output, "
-                f"{describe_type(output)}, has no `.loss`: write loss(output, target), "
-                f"or give the model its labels among the inputs"
+            raise self.fault(
+                "model",
+                f"the file has no `loss`, and the model's output, {describe_type(output)}, has no "
+                f"`.loss`: write loss(output, target), or give the model its labels among the "
+                f"inputs",
             )
         return loss

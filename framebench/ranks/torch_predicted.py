@@ -76,9 +76,8 @@ def track_sharded(case: Case) -> tuple[int, dict[str, int]]:
     optimizer = adapter.optimizer if case.stage.trains else None
     with Storages():  # which answers the optimizer when it reads a number
         make_first_steps(adapter)
-        with private.FsdpTracker(adapter.model, optimizer, adapter.inputs) as tracker:
-            adapter.step()
-    peak, parts = tracker.read_peak()
+        model, inputs = adapter.model, adapter.inputs
+        peak, parts = private.track_step(model, optimizer, inputs, adapter.step)
     # to the tracker, all that an operator makes during the update is a state: only some of it stays
     states = count_bytes(
         t.to_local() if isinstance(t, DTensor) else t for t in adapter.state_tensors()

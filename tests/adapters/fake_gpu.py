@@ -1,18 +1,18 @@
-"""A fake GPU: what NVML says of an H200, and an adapter on it."""
+"""A fake GPU: what NVML says of an H200, an adapter on it, and what real GPUs said elsewhere."""
 
 from __future__ import annotations
 
+import tomllib
 from collections import Counter, defaultdict
-from collections.abc import Iterator
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-import numpy as np
-
-from framebench.adapters.base import Adapter, Batch, Evidence, State
+from framebench.adapters.base import Adapter
 from framebench.suite.selectors import parse
 
 GIB = 2**30
+RECORDED: dict[str, Any] = tomllib.loads((Path(__file__).parent / "recorded.toml").read_text())
 
 
 class NotSupported(Exception):
@@ -37,26 +37,23 @@ class FakeNvml(SimpleNamespace):
 def h200() -> FakeNvml:
     """Return what NVML says of one H200, by NVIDIA's reference."""
     millijoules = iter([1_000_000, 1_350_000])
-    functions: dict[str, Any] = {
-        "nvmlInit": lambda: None,
-        "nvmlShutdown": lambda: None,
-        "nvmlDeviceGetCount": lambda: 1,
-        "nvmlDeviceGetHandleByIndex": lambda i: ("index", i),
-        "nvmlDeviceGetHandleByUUID": lambda u: ("uuid", u),
-        "nvmlDeviceGetName": lambda h: "NVIDIA H200",
-        "nvmlSystemGetDriverVersion": lambda: "580.1",
-        "nvmlSystemGetCudaDriverVersion_v2": lambda: 13000,
-        "nvmlDeviceGetMemoryInfo": lambda h: SimpleNamespace(
-            total=139 * GIB, used=GIB, free=138 * GIB
-        ),
-        "nvmlDeviceGetClockInfo": lambda h, clock: {1: 1980, 2: 3201}[clock],
-        "nvmlDeviceGetPowerManagementLimit": lambda h: 700_000,
-        "nvmlDeviceGetComputeRunningProcesses": lambda h: [
-            SimpleNamespace(pid=7, usedGpuMemory=3 * GIB)
-        ],
-        "nvmlDeviceGetTotalEnergyConsumption": lambda h: next(millijoules),
-    }
-    return FakeNvml(**functions)
+    memory = SimpleNamespace(total=139 * GIB, used=GIB, free=138 * GIB)
+    process = SimpleNamespace(pid=7, usedGpuMemory=3 * GIB)
+    return FakeNvml(
+        nvmlInit=lambda: None,
+        nvmlShutdown=lambda: None,
+        nvmlDeviceGetCount=lambda: 1,
+        nvmlDeviceGetHandleByIndex=lambda i: ("index", i),
+        nvmlDeviceGetHandleByUUID=lambda u: ("uuid", u),
+        nvmlDeviceGetName=lambda h: "NVIDIA H200",
+        nvmlSystemGetDriverVersion=lambda: "580.1",
+        nvmlSystemGetCudaDriverVersion_v2=lambda: 13000,
+        nvmlDeviceGetMemoryInfo=lambda h: memory,
+        nvmlDeviceGetClockInfo=lambda h, clock: {1: 1980, 2: 3201}[clock],
+        nvmlDeviceGetPowerManagementLimit=lambda h: 700_000,
+        nvmlDeviceGetComputeRunningProcesses=lambda h: [process],
+        nvmlDeviceGetTotalEnergyConsumption=lambda h: next(millijoules),
+    )
 
 
 class FakeGpuAdapter(Adapter):
@@ -69,20 +66,11 @@ class FakeGpuAdapter(Adapter):
         self.seconds_spent = defaultdict(float)
         self.outputs_per_step = Counter()
         self.steps = 0
-        self.outputs = 0
         self.restored_at = 0
 
-    def make(self) -> None: ...
-    def put(self, x: np.ndarray, y: np.ndarray) -> Batch: ...  # type: ignore[empty-body]
     def one_step(self) -> None: ...
     def synchronize(self) -> None: ...
-    def logits(self) -> np.ndarray: ...  # type: ignore[empty-body]
-    def weights(self) -> Iterator[tuple[str, np.ndarray]]: ...  # type: ignore[empty-body]
-    def states(self) -> Iterator[State]: ...  # type: ignore[empty-body]
-    def restore(self) -> None: ...
-    def allocate(self, size: int) -> None: ...
-    def parameter_count(self) -> int: ...  # type: ignore[empty-body]
-    def observe(self) -> Evidence:
+    def observe(self) -> dict[str, Any]:
         return {}
 
     def loss(self) -> float:
@@ -105,3 +93,6 @@ class FakeGpuAdapter(Adapter):
 
     def device(self) -> str:
         return "NVIDIA H200"
+
+
+FakeGpuAdapter.__abstractmethods__ = frozenset()  # no test needs the other methods

@@ -1,4 +1,4 @@
-"""What the adapters read on a GPU, fed with what others recorded on theirs (`recorded.py`).
+"""What the adapters read on a GPU, fed with what others recorded on theirs (`recorded.toml`).
 
 The milliseconds of `torch.cuda.Event` are those of its documentation.
 """
@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from framebench.engine.environments import Environment
-from tests.adapters import recorded
+from tests.adapters.fake_gpu import RECORDED
 from tests.processes import run_inside
 
 PROGRAMS = Path(__file__).parent / "programs"
@@ -19,7 +19,7 @@ TORCH = PROGRAMS / "cuda_counters_torch.py"
 
 
 def test_torch_reads_the_counters_of_its_allocator(environment: dict[str, Environment]) -> None:
-    ours = json.dumps(recorded.TORCH_STATS)
+    ours = json.dumps(RECORDED["torch"]["stats"])
     on_cpu, pooled, unpooled, seconds, oom, overlap = run_inside(environment["torch"], TORCH, ours)  # type: ignore[misc]
     assert on_cpu == [{}, {}, True]
     assert pooled == [
@@ -42,7 +42,7 @@ JAX = PROGRAMS / "cuda_counters_jax.py"
 
 
 def test_jax_reads_the_counters_of_its_allocator(environment: dict[str, Environment]) -> None:
-    said = recorded.JAX_STATS[0]
+    said = RECORDED["jax"]["stats"]
     on_cpu, after, own, counters = run_inside(environment["jax"], JAX, json.dumps(said))  # type: ignore[misc]
     assert on_cpu == [[], {}, None]
     assert after == ["compiler.plan"]

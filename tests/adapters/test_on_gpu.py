@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import time
 from typing import Any
 
 import pytest
@@ -38,31 +37,10 @@ def test_steps_of_a_turn_are_waited_for_once_and_synced_steps_one_by_one() -> No
     adapter.make_stopwatch = lambda: None  # type: ignore[method-assign]
     adapter.one_step = lambda: calls.append("step")  # type: ignore[method-assign]
     timing = Timing(adapter)
-
     timing.turn(3)
-    assert calls == ["step", "step", "step", "wait"]
-
-    calls.clear()
     timing.synced(3)
-    assert calls == ["step", "wait"] * 3
-
+    assert calls == ["step", "step", "step", "wait", *("step", "wait") * 3]
     assert timing.summarize(TimeResult()).timed_steps == 3
-
-
-def test_shares_leave_out_steps_between_turns() -> None:
-    """Half of each step waits for data, also of those between the turns."""
-    adapter = FakeGpuAdapter()
-    timing = Timing(adapter)
-
-    def one_step() -> None:
-        time.sleep(0.004)
-        adapter.seconds_spent["wait"] += 0.002
-
-    adapter.one_step = one_step  # type: ignore[method-assign]
-    for _ in range(4):
-        timing.turn(4)
-        timing.synced(4)
-    assert 0 < timing.summarize(TimeResult()).shares["wait"] <= 0.5
 
 
 def test_host_memory_is_no_instrument_on_a_gpu() -> None:

@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-import json
-from pathlib import Path
-from typing import Any
-
 import pytest
 
 from framebench.adapters.proof import (
@@ -25,33 +21,16 @@ from framebench.adapters.proof import (
     only,
     other_than,
 )
-from framebench.engine import environments
-from framebench.engine.environments import Environment
-from framebench.records import store
-from framebench.records.provenance import ROOT
 from framebench.suite.result import StrategyEffect
-from tests.processes import run_inside
-
-
-def test_a_proof_whose_expectations_hold_is_proven_and_has_no_reason() -> None:
-    evidence = {"graph_nodes": 0, "saved_tensors": 0}
-    effect = expect(graph_nodes=0, saved_tensors=0).judge(evidence)
-    assert effect == StrategyEffect(True, evidence, None)
-
-
-def test_a_failed_expectation_is_named_with_both_numbers() -> None:
-    effect = expect(graph_nodes=0, kernels=above("blocks")).judge(
-        {"graph_nodes": 12, "kernels": 3, "blocks": 4}
-    )
-    assert not effect.proven
-    assert effect.reason == (
-        "graph_nodes: expected 0, observed 12; kernels: expected more than blocks (4), observed 3"
-    )
 
 
 @pytest.mark.parametrize(
     ("proof", "reason"),
     [
+        (
+            expect(zero=1, four=(above("two"), below("four"))),
+            "zero: expected 1, observed 0; four: expected less than four (4), observed 4",
+        ),
         (
             expect(n=only("float16", "bfloat16")),
             "n: expected only bfloat16, float16, observed {'float32': 2}",
@@ -64,7 +43,8 @@ def test_a_failed_expectation_is_named_with_both_numbers() -> None:
 )
 def test_reasons_are_sentences_with_the_values(proof: Proof, reason: str) -> None:
     evidence = {"n": {"float32": 2}, "platform": "cpu", "block_runs": None, "zero": 0, "four": 4}
-    assert proof.judge(evidence).reason == reason
+    effect = proof.judge(evidence | {"two": 2})
+    assert (effect.proven, effect.reason) == (False, reason)
 
 
 @pytest.mark.parametrize(
@@ -88,11 +68,12 @@ def test_reasons_are_sentences_with_the_values(proof: Proof, reason: str) -> Non
         (expect({"n.cat": 0}), {"add": 3}, {"cat": 1}),
         (expect(n=(above(0), below("four"))), 3, 4),
         (expect(n=if_counted(0)), None, 1),
+        (expect(n=if_counted(above("four"))), 5, 4),
         (expect(n=above(0)), 1, None),
     ],
 )
 def test_relations_hold_for_right_values_alone(proof: Proof, right: object, wrong: object) -> None:
-    assert proof.judge({"n": right, "four": 4}).proven
+    assert proof.judge({"n": right, "four": 4}).reason is None
     assert not proof.judge({"n": wrong, "four": 4}).proven
 
 
@@ -118,38 +99,3 @@ def test_each_part_is_judged_and_sees_the_counts_of_earlier_parts() -> None:
     effect = judge_parts({"first": first, "last": last}, {"blocks": 2})
     assert effect.evidence == {"blocks": 2, "moved": 1, "proven": {"first": True, "last": False}}
     assert (effect.proven, effect.reason) == (False, "last: it does not hold that both have moved")
-
-
-def list_effects(framework: str) -> list[dict[str, Any]]:
-    """Return the case and effect of a committed record of each strategy, scenario and workload.
-
-    The framework's pinned version has measured it on a CPU.
-    """
-    pinned = environments.describe(framework).version
-    effects = {}
-    for _, record in store.read_files(ROOT / "results"):
-        case = record.parsed
-        effect = record.effect
-        if effect is None or "lost" in effect.evidence or not case.is_known:
-            continue
-        if record.provenance.hardware["device"] != "cpu" or case.ranks > 1:
-            continue
-        if case.framework == framework and record.framework_version == pinned:
-            fields = record.model_dump(mode="json", include={"case", "effect"})
-            effects[case.strategy, case.scenario, case.workload, effect.proven] = fields
-    return list(effects.values())
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("framework", ["torch", "jax", "jittor"])
-def test_proofs_agree_with_the_verdicts_of_records(
-    framework: str, environment: dict[str, Environment], tmp_path: Path
-) -> None:
-    listed = tmp_path / "effects.json"
-    listed.write_text(json.dumps(list_effects(framework)))
-    program = Path(__file__).parent / "programs/recorded_proofs.py"
-    verdicts = run_inside(environment[framework], program, str(listed))
-    assert isinstance(verdicts, list)
-    compared = [verdict for verdict in verdicts if verdict[-1] is not None]
-    assert len(compared) > 10
-    assert [verdict for verdict in compared if verdict[-2] != verdict[-1]] == []

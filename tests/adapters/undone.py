@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import tomllib
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,6 +23,22 @@ class Sabotage:
     name: str
     case: str
     code: str
+
+
+def read_sabotages(framework: str) -> list[Sabotage]:
+    """Return what is done to cases of a framework (`undone_FRAMEWORK.toml`)."""
+    return [Sabotage(**row) for row in _read_table(framework)["sabotage"]]
+
+
+def read_untouched(framework: str) -> list[str]:
+    """Return cases of a framework to which nothing is done."""
+    cases: list[str] = _read_table(framework)["untouched"]
+    return cases
+
+
+def _read_table(framework: str) -> dict[str, Any]:
+    file = Path(__file__).with_name(f"undone_{framework}.toml")
+    return tomllib.loads(file.read_text())
 
 
 def judge_undone(environment: Environment, sabotages: list[Sabotage]) -> tuple[Judged, Judged]:

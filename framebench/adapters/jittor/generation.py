@@ -5,8 +5,10 @@ What is the same in PyTorch is in `adapters/caches.py`.
 
 from __future__ import annotations
 
+from contextlib import AbstractContextManager
+from typing import Any
+
 import jittor as jt
-import numpy as np
 from jittor import Module, Var, nn
 
 from framebench.adapters.base import Switches
@@ -26,11 +28,6 @@ switch = Switches()
 class JittorGenerator(TokenGenerator):
     """The step of `generate` in Jittor."""
 
-    def __init__(self, run: JittorAdapter) -> None:
-        super().__init__(run)
-        self.run = run
-        self.collected: list[np.ndarray] | None = None  # logits, while `read_logits` asks for them
-
     def attend(self, q: Var, k: Var, v: Var) -> Var:
         """Return the attention of the layer whose turn it is to all tokens so far.
 
@@ -46,64 +43,12 @@ class JittorGenerator(TokenGenerator):
         scores = nn.bmm_transpose(q, keys) * q.shape[-1] ** -0.5
         return nn.bmm(nn.softmax(scores, dim=-1), values)
 
-    def compute_logits(self, tokens: Var, start: int) -> Var:
-        """Return logits (batch, tokens, vocabulary) of `tokens` (batch, tokens).
+    def disable_gradients(self) -> AbstractContextManager[Any]:
+        return jt.no_grad()  # type: ignore[no-any-return]
 
-        `start` is the position of the first token. Adds to the count of computed tokens, which
-        proves that the cache is used.
-        """
-        self.start = start
-        self.computed += tokens.shape[1]
-        logits: Var = self.run.model(tokens, start)
-        return logits
-
-    def wait_for(self, *variables: Var) -> None:
+    def wait_for(self, *arrays: Var) -> None:
         """Compute these and the cache now: else the graphs of all tokens would be there at once."""
-        arrays = self.cache.list_arrays() if self.cache else []
-        jt.sync([*variables, *arrays])
-
-    def read_prompt(self) -> Var:
-        """Fill the cache with the prompt, keep its loss, and return its logits."""
-        x, y = self.run.inputs
-        with jt.no_grad():
-            logits = self.compute_logits(x[:, : self.prompt], 0)
-            self.prompt_loss = self.run.model_module.loss_sum(logits, y[:, : self.prompt])
-            self.wait_for(self.prompt_loss)
-        return logits
-
-    def decode(self, x: Var, position: int) -> Var:
-        """Return the logits of one token, computed alone or with all those before it."""
-        if self.cache:
-            return self.compute_logits(x[:, position : position + 1], position)
-        return self.compute_logits(x[:, : position + 1], 0)[:, position:]
-
-    def step(self) -> None:
-        """Compute every token after the prompt, in one forward pass each."""
-        run = self.run
-        run.release()
-        self.computed = 0
-        x, y = run.inputs
-        total = self.prompt_loss
-        with jt.no_grad():
-            for i in range(self.prompt, x.shape[1]):
-                logits = self.decode(x, i)
-                total = total + run.model_module.loss_sum(logits, y[:, i : i + 1])
-                self.wait_for(total)
-                if self.collected is not None:
-                    self.collected.append(logits.numpy())
-            if self.cache:
-                self.cache_bytes = sum(var.nbytes for var in self.cache.list_arrays())
-                self.cache.rewind(self.prompt)
-                self.wait_for()
-            run.output = total / x.numel()
-
-    def read_logits(self) -> np.ndarray:
-        """Return the logits of every token, from the prompt and one more step."""
-        self.collected = [self.read_prompt().numpy()]
-        self.step()
-        logits = np.concatenate(self.collected, 1)
-        self.collected = None
-        return logits.astype(np.float64)
+        jt.sync([*arrays, *self.list_cached()])
 
 
 def set_generator(run: JittorAdapter, cached: bool) -> JittorGenerator:
@@ -121,8 +66,7 @@ def expect_cache_of(tokens: int, generator: JittorGenerator) -> Proof:
     """Return a proof that each token is computed once, and so many are cached between steps."""
 
     def count_cached(_: Evidence) -> Evidence:
-        assert generator.cache
-        return {"tokens_kept_between_steps": generator.cache.list_arrays()[0].shape[2]}
+        return {"tokens_kept_between_steps": generator.list_cached()[0].shape[2]}
 
     cached = expect(tokens_kept_between_steps=tokens).counting(count_cached)
     return expect_computed_once(generator) & cached

@@ -21,34 +21,39 @@ from framebench.adapters.base import (
 )
 from framebench.adapters.holders import find_holders, iterate_globals
 from framebench.adapters.parts import Hooks, Options
-from framebench.adapters.torch.cuda import COUNTERS, PEAKS, CudaStopwatch, read_statistics
-from framebench.adapters.torch.deterministic import MeansForDraws
-from framebench.adapters.torch.known_faults import explain_wrong_norms, find_known_fault
-from framebench.adapters.torch.libraries import read_mkl_bytes
-from framebench.adapters.torch.narrow import NarrowResults, WidenedCasts
+from framebench.adapters.torch.device import (
+    COUNTERS,
+    FUSED,
+    PEAKS,
+    CudaStopwatch,
+    apply_settings,
+    convert_model,
+    read_generators,
+    read_statistics,
+    to_numpy,
+)
+from framebench.adapters.torch.known_faults import find_known_fault
+from framebench.adapters.torch.modes import MeansForDraws, NarrowResults, WidenedCasts
 from framebench.adapters.torch.observe import (
     BATCHED_MATMULS,
     Observed,
     count_dtypes,
     count_graph_nodes,
-    needs_closure,
-    plain_tensors,
+    list_addresses,
     unique_bytes,
 )
 from framebench.adapters.torch.parts import Process, Readings, Recipe
-from framebench.adapters.torch.process import FUSED, apply_settings
 from framebench.adapters.torch.profiled import Profiled
-from framebench.adapters.torch.tensors import convert_model, read_generators, to_numpy
 from framebench.adapters.torch.untracked import (
     find_storages,
     iterate_attributes,
-    list_addresses,
     list_all_tensors,
+    read_mkl_bytes,
 )
 from framebench.adapters.torch.user_optimizer import (
-    OptimizerSnapshot,
     asks_for_closure,
     iterate_states,
+    needs_closure,
 )
 from framebench.instruments import host
 from framebench.models.spec import SEED, USER_MODEL, Optimizer, load_workload
@@ -103,13 +108,17 @@ class TorchAdapter(Adapter):
         # in memory between two steps: the model, then a teacher; in `pair` both models or none
         self.models_in_memory: list[nn.Module] = []
         self.after_restore: list[Callable[[], object]] = []
-        self.first_state: OptimizerSnapshot | None = None
         self.needs_closure = False
         self.begins_with_gradient = False  # before a step that calls its closure
         self.loss_evaluations = 1  # in the last step
         self.packages: dict[str, str] = {}  # versions of what a strategy has next to PyTorch
-        if case.workload == USER_MODEL:
-            self.prepare_for_user()
+        if self.is_user_model:
+            import_packages(self.case.user_file)
+            train_small_layer()
+            # A file may compile by itself, but compilation is a strategy of its own. The stance is
+            # the process's, in which an eager case may precede one that compiles.
+            compiles = any(part.how.startswith("compile") for part in case.parts)
+            torch.compiler.set_stance("default" if compiles else "force_eager")
         self.malloc_bytes_before = host.measure_large_blocks()
         self.mkl_bytes_before = read_mkl_bytes()
         self.recipe = self.make_recipe()
@@ -120,15 +129,6 @@ class TorchAdapter(Adapter):
         )
         self.process = Process(self.ledger, attention=tuple(FUSED))
 
-    def prepare_for_user(self) -> None:
-        """Import what a user's file needs, and keep it eager unless the strategy compiles."""
-        import_packages(self.case.user_file)
-        train_small_layer()
-        # A file may compile by itself, but compilation is a strategy of its own. The stance is the
-        # process's, in which an eager case may precede one that compiles.
-        compiles = any(part.how.startswith("compile") for part in self.case.parts)
-        torch.compiler.set_stance("default" if compiles else "force_eager")
-
     def make_recipe(self) -> Recipe:
         """Return the parts of a case to which no strategy has done anything."""
         steps = {
@@ -136,7 +136,7 @@ class TorchAdapter(Adapter):
             "varlen": self.stream_step,
             "pair": self.pair_step,
         }
-        trains_by_file = self.case.workload == USER_MODEL and self.case.scenario == "train"
+        trains_by_file = self.is_user_model and self.case.scenario == "train"
         if trains_by_file and self.model_module.has_step():
             steps["train"] = self.file_step
         return Recipe(
@@ -178,39 +178,31 @@ class TorchAdapter(Adapter):
         apply_settings(self.process)
         if self.float64:
             self.recipe.dtype = torch.float64
-        self.make_models()
-        self.make_inputs()
-        if self.case.stage.trains:
-            trained = [p for p in self.model.parameters() if p.requires_grad]
-            options = self.recipe.optimizer_options
-            self.optimizer = self.recipe.optimizer(self.case.optimizer, trained, **options)
-            is_user_model = self.case.workload == USER_MODEL
-            self.begins_with_gradient = is_user_model and asks_for_closure(self.optimizer)
-            self.needs_closure = self.begins_with_gradient or needs_closure(self.optimizer)
-            returned = getattr(self.optimizer, "returned", None)
-            self.first_state = OptimizerSnapshot(self.optimizer, is_user_model, returned)
-        self.release()
-
-    def make_models(self) -> None:
-        """Make the model. Those of `pair` are made in the step, or before the first one."""
         weights = self.canonical(self.config)
-        if self.case.scenario == "pair":
+        if self.case.scenario == "pair":  # they are made in the step, or before the first one
             self.host_weights = weights, self.workload.make_other_weights(self.config)
-            return
-        self.model = self.load(self.config, weights)
-        self.models_in_memory = [self.model]
-        if self.recipe.block_runner:
-            self.model.block_runner = self.recipe.block_runner  # type: ignore[assignment]
-        self.recipe.on_model(self.model)
-
-    def make_inputs(self) -> None:
-        """Put the batch on the device, or the batches of the stream."""
+        else:
+            self.model = self.load(self.config, weights)
+            self.models_in_memory = [self.model]
+            if self.recipe.block_runner:
+                self.model.block_runner = self.recipe.block_runner  # type: ignore[assignment]
+            self.recipe.on_model(self.model)
         if self.case.scenario == "varlen":
             lengths = find_length_strategy(self.case)
             batches = self.workload.make_stream(self.config, self.case.batch, lengths)
             self.stream = [self.put(x, y) for x, y in batches]
         else:
             self.inputs = self.put(*self.workload.make_batch(self.config, self.case.batch))
+        if self.case.stage.trains:
+            self.make_optimizer()
+            self.begins_with_gradient = self.is_user_model and asks_for_closure(self.optimizer)
+            self.needs_closure = self.begins_with_gradient or needs_closure(self.optimizer)
+        self.release()
+
+    def make_optimizer(self) -> None:
+        """Make the optimizer of the weights that ask for a gradient."""
+        options = self.recipe.optimizer_options
+        self.optimizer = self.recipe.optimizer(self.case.optimizer, self.list_trained(), **options)
 
     def canonical(self, config: Any) -> dict[str, np.ndarray]:
         """Return the weights that a model of this configuration starts with.
@@ -272,12 +264,11 @@ class TorchAdapter(Adapter):
         if not self.float64:
             yield
             return
-        is_user_model = self.case.workload == USER_MODEL
         before = torch.get_default_dtype()
         torch.set_default_dtype(torch.float64)
         try:
             # a user's loss may call logits.float(), which would narrow float64
-            with WidenedCasts() if is_user_model else contextlib.nullcontext():
+            with WidenedCasts() if self.is_user_model else contextlib.nullcontext():
                 yield
         finally:
             torch.set_default_dtype(before)
@@ -308,17 +299,13 @@ class TorchAdapter(Adapter):
         return read_generators() != before
 
     def train_step(self) -> None:
-        """Make one step of training."""
-        if self.needs_closure:
-            self.output = self.step_by_closure()
+        """Make one step of training; an optimizer that takes a closure computes the loss itself."""
+        if not self.needs_closure:
+            total = self.backward_pass()
+            self.recipe.scaler.step(self.optimizer)
+            self.recipe.scaler.update()
+            self.output = total
             return
-        total = self.backward_pass()
-        self.recipe.scaler.step(self.optimizer)
-        self.recipe.scaler.update()
-        self.output = total
-
-    def step_by_closure(self) -> Tensor:
-        """Make a step whose optimizer computes the loss itself, and return its first loss."""
         self.loss_evaluations = 0
         losses: list[Tensor] = []
 
@@ -330,7 +317,7 @@ class TorchAdapter(Adapter):
         if self.begins_with_gradient:
             closure()
         self.optimizer.step(closure)
-        return losses[0]
+        self.output = losses[0]
 
     def file_step(self) -> None:
         """Make the training step of the user's file."""
@@ -438,62 +425,58 @@ class TorchAdapter(Adapter):
             for kind, value in state.items():
                 if not isinstance(value, Tensor):
                     continue
-                if value.ndim == 0 and kind not in STATES:
-                    continue  # a count of steps, and not the state of a weight of one number
-                if hasattr(value, "full_tensor"):
-                    nbytes = value.nbytes  # of all ranks
-                else:
-                    nbytes = sum(part.nbytes for part in plain_tensors(value))
-                yield State(STATES.get(kind, kind), name, to_numpy(value), nbytes)
+                # without dimensions it is a count of steps, or the state of a weight of one number
+                if value.ndim or kind in STATES:
+                    is_divided = hasattr(value, "full_tensor")  # among ranks: the bytes of all
+                    nbytes = value.nbytes if is_divided else unique_bytes([value])
+                    yield State(STATES.get(kind, kind), name, to_numpy(value), nbytes)
 
     def iterate_states(self) -> Iterator[tuple[nn.Parameter, Any]]:
         """Yield each weight with its state, also of optimizers inside a user's."""
-        return iterate_states(self.optimizer, self.case.workload == USER_MODEL)
+        return iterate_states(self.optimizer, self.is_user_model)
 
     def restore(self) -> None:
         # In place: what is compiled, and the optimizer, hold the tensors themselves.
         weights = {name: torch.from_numpy(w) for name, w in self.case.weights.items()}
         self.model.load_state_dict(weights)
         self.restored_at = self.steps
-        if self.case.stage.trains:
-            assert self.first_state
-            self.first_state.restore()
+        if self.is_user_model and self.case.stage.trains:
+            self.make_optimizer()  # it may keep anything anywhere, as a schedule does
+        elif self.case.stage.trains:
+            for state in self.optimizer.state.values():
+                state.clear()  # it is made in the first step
         for follow in self.after_restore:
             follow()
 
     def observe(self) -> Evidence:
-        observer = self.make_observer()
+        blocks = self.blocks()
+        observer: Observed | Profiled
+        if not self.readings.uses_profiler:
+            # a user's model may save what its file keeps elsewhere
+            lasting = list_all_tensors() if self.is_user_model else self.lasting_tensors()
+            observer = Observed(self.models_in_memory, blocks, lasting)
+        elif not self.readings.counts_passes:
+            observer = Profiled(None, len(blocks))
+        elif isinstance(self.recipe.forward, nn.Module):
+            observer = Profiled(self.recipe.forward, len(blocks))
+        else:
+            observer = Profiled(self.model, len(blocks), blocks)
         buffers = self.buffers()
         before = [b.clone() for b in buffers]
         with observer:
             self.one_step()
         self.synchronize()
-        changed = sum(not torch.equal(now, then) for now, then in zip(buffers, before))
         outputs = list(iterate_arrays(self.output))
         # states in 8 bits are codes, which are no numbers by themselves
         states = [s for s in self.state_tensors() if s.ndim and s.is_floating_point()]
         return observer.evidence() | {
-            "graph_nodes": sum(count_graph_nodes(output) for output in outputs),
+            "graph_nodes": sum(map(count_graph_nodes, outputs)),
             "inference_tensor": all(output.is_inference() for output in outputs),
             "weight_dtypes": count_dtypes(self.parameters()),
             "state_dtypes": count_dtypes(states),
             "buffers": len(buffers),
-            "buffers_changed": changed,
+            "buffers_changed": list(map(torch.equal, buffers, before)).count(False),
         }
-
-    def make_observer(self) -> Observed | Profiled:
-        """Return what counts an observed step of this case."""
-        blocks = self.blocks()
-        if not self.readings.uses_profiler:
-            is_user_model = self.case.workload == USER_MODEL
-            # a user's model may save what its file keeps elsewhere
-            lasting = list_all_tensors() if is_user_model else self.lasting_tensors()
-            return Observed(self.models_in_memory, blocks, lasting)
-        if not self.readings.counts_passes:
-            return Profiled(None, len(blocks))
-        if isinstance(self.recipe.forward, nn.Module):
-            return Profiled(self.recipe.forward, len(blocks))
-        return Profiled(self.model, len(blocks), blocks)
 
     def count_batched_matmuls(self) -> int:
         operators = self.observe()["operators"]
@@ -508,26 +491,23 @@ class TorchAdapter(Adapter):
 
     def parameters(self) -> list[nn.Parameter]:
         """Return the parameters of all models in memory."""
-        parameters: list[nn.Parameter] = []
-        for model in self.models_in_memory:
-            parameters += model.parameters()
-        return parameters
+        return list(nn.ModuleList(self.models_in_memory).parameters())
 
     def buffers(self) -> list[Tensor]:
         """Return the buffers of all models in memory."""
-        buffers: list[Tensor] = []
-        for model in self.models_in_memory:
-            buffers += model.buffers()
-        return buffers
+        return list(nn.ModuleList(self.models_in_memory).buffers())
+
+    def list_trained(self) -> list[nn.Parameter]:
+        """Return the parameters that the optimizer updates."""
+        trained = [p for p in self.model.parameters() if p.requires_grad]
+        return trained
 
     def state_tensors(self) -> list[Tensor]:
         """Return the tensors of the optimizer's states, counts of steps included."""
         if not self.case.stage.trains:
             return []
-        tensors: list[Tensor] = []
-        for _, state in self.iterate_states():
-            tensors += [v for v in iterate_arrays(list(state.values())) if isinstance(v, Tensor)]
-        return tensors
+        states = [state for _, state in self.iterate_states()]
+        return [value for value in iterate_arrays(states) if isinstance(value, Tensor)]
 
     def input_tensors(self) -> list[Tensor]:
         """Return the inputs and targets on the device."""
@@ -543,10 +523,6 @@ class TorchAdapter(Adapter):
         lasting = self.lasting_tensors()
         return [*iterate_arrays(self.output), *lasting, *gradients, *self.state_tensors()]
 
-    def first_state_tensors(self) -> list[Tensor]:
-        """Return the copies of the optimizer's first states, which `restore` puts back."""
-        return self.first_state.list_tensors() if self.first_state else []
-
     def allocate(self, size: int) -> Tensor:
         return torch.ones(size, dtype=torch.uint8, device=self.torch_device)
 
@@ -560,12 +536,10 @@ class TorchAdapter(Adapter):
         return unique_bytes(on_device) + self.readings.extra_bytes()
 
     def named_untracked_bytes(self) -> dict[str, int]:
-        ours = [*self.known_tensors(), *self.first_state_tensors()]
         roots = [*iterate_attributes(self.model), *iterate_globals(self.case.user_file)]
-        return find_holders(roots, find_storages, list_addresses(ours), list_all_tensors())
-
-    def harness_bytes(self) -> int:
-        return unique_bytes(self.first_state_tensors())
+        return find_holders(
+            roots, find_storages, list_addresses(self.known_tensors()), list_all_tensors()
+        )
 
     def reported_library_bytes(self) -> int:
         return read_mkl_bytes() - self.mkl_bytes_before
@@ -608,11 +582,6 @@ class TorchAdapter(Adapter):
 
     def find_known_fault(self) -> str | None:
         return find_known_fault(self.case)
-
-    def explain_wrong_tensors(self, names: list[str]) -> str | None:
-        if self.case.plan.precision != "bf16":
-            return None
-        return explain_wrong_norms(self.model, names)
 
     def device(self) -> str:
         return torch.cuda.get_device_name() if torch.cuda.is_available() else "cpu"

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from functools import partial
 from typing import Any
 
 import torch
@@ -14,14 +13,14 @@ from torch.utils.checkpoint import create_selective_checkpoint_contexts
 
 from framebench.adapters.base import Switches
 from framebench.adapters.batch_norm import frozen_statistics
-from framebench.adapters.proof import Evidence, Proof, above, check, expect
+from framebench.adapters.proof import Evidence, Proof, above, at_least, equal_to, expect
 from framebench.adapters.torch.adapter import TorchAdapter
 from framebench.adapters.torch.observe import BATCHED_MATMULS, Observed
-from framebench.models.spec import USER_MODEL
 from framebench.suite.trees import call_with
 from framebench.suite.user_file import DoesNotApply
 
 switch = Switches()
+SAVED_MATMULS = ("mm", "addmm", "convolution")
 
 
 def _list_batch_norms(block: nn.Module) -> list[Any]:
@@ -35,16 +34,13 @@ def drop_cache(arguments: Any) -> Any:
     checkpoints by itself.
     """
     if isinstance(arguments, Mapping):
-        kept = {}
-        for name, value in arguments.items():
-            kept[name] = False if name == "use_cache" else _drop_if_cache(value)
-        return kept
-    return tuple(_drop_if_cache(value) for value in arguments)
-
-
-def _drop_if_cache(value: Any) -> Any:
-    is_cache = hasattr(value, "get_seq_length") and hasattr(value, "update")
-    return None if is_cache else value
+        named = dict(zip(arguments, drop_cache(arguments.values())))
+        return named | {"use_cache": False} if "use_cache" in named else named
+    kept = []
+    for value in arguments:
+        is_cache = hasattr(value, "get_seq_length") and hasattr(value, "update")
+        kept.append(None if is_cache else value)
+    return kept
 
 
 def _observe_without(run: TorchAdapter) -> Evidence:
@@ -67,24 +63,20 @@ def _observe_without(run: TorchAdapter) -> Evidence:
 @switch
 def checkpoint(run: TorchAdapter, every: int = 1) -> Proof:
     """Recompute every block, or every second one and so on."""
-    chosen: dict[nn.Module, dict[str, Any]] = {}  # blocks, with the options of `recompute`
-    # the compiler repeats no update of running statistics
+    chosen: dict[nn.Module, list[Any]] = {}  # blocks, with their batch norms
     is_compiled = any(part.how == "compile" for part in run.case.parts)
-
-    def choose_options(block: nn.Module) -> dict[str, Any]:
-        norms = _list_batch_norms(block)
-        if is_compiled or not norms:
-            return {}
-        return {"context_fn": lambda: (nullcontext(), frozen_statistics(norms))}
 
     def attach(model: Any) -> None:
         for block in run.model_module.blocks_of(model)[::every]:
-            chosen[block] = choose_options(block)
+            chosen[block] = _list_batch_norms(block)
 
     def run_block(block: nn.Module, *xs: Any, **named: Any) -> Any:
         if block not in chosen:
             return block(*xs, **named)
-        options = chosen[block] | drop_cache(named)
+        options = drop_cache(named)
+        norms = chosen[block]
+        if norms and not is_compiled:  # the compiler repeats no update of running statistics
+            options["context_fn"] = lambda: (nullcontext(), frozen_statistics(norms))
         return recompute(block, *drop_cache(xs), use_reentrant=False, **options)
 
     run.recipe.block_runner = run_block
@@ -93,40 +85,31 @@ def checkpoint(run: TorchAdapter, every: int = 1) -> Proof:
     def count_recomputed(observed: Evidence) -> Evidence:
         # a block below every trained weight has nothing to recompute for
         recomputed = [b for b in chosen if any(p.requires_grad for p in b.parameters())]
-        counted = {
+        if observed["block_runs"] is None:  # of a compiled step only the products are seen
+            repeated = observed["products_recomputed"]
+        else:
+            repeated = observed["block_runs"] - _observe_without(run)["block_runs"]
+        return {
             "blocks_recomputed": len(recomputed),
-            "evaluations_of_the_loss": run.loss_evaluations,
+            "recomputations": run.micro_batches * run.loss_evaluations * len(recomputed),
+            "repeated": repeated,
         }
-        if run.case.workload == USER_MODEL and "products_recomputed" not in observed:
-            counted["block_runs_without"] = _observe_without(run)["block_runs"]
-        return counted
 
-    def is_recomputed(evidence: Evidence) -> bool:
-        """Return whether a step computes each of the chosen blocks a second time."""
-        if "products_recomputed" in evidence:
-            # The blocks of a compiled step cannot be counted, its products can. This is a lower
-            # bound: a block has one or more, and the loss is evaluated once or more.
-            least_products = run.micro_batches * evidence["blocks_recomputed"]
-            return bool(evidence["products_recomputed"] >= least_products)
-        passes = run.micro_batches * evidence["evaluations_of_the_loss"]
-        recomputations = passes * evidence["blocks_recomputed"]
-        if "block_runs_without" in evidence:
-            # a lower bound too: a user's blocks may run several times in a pass
-            least_runs = evidence["block_runs_without"] + recomputations
-            return bool(evidence["block_runs"] >= least_runs)
-        # the suite's blocks run once in each forward pass, so that their number is exact
-        return bool(evidence["block_runs"] == passes * evidence["blocks"] + recomputations)
-
-    proof = expect(blocks_recomputed=above(0))
-    twice = check(is_recomputed, "a step computes each of the blocks_recomputed once more")
-    return (proof & twice).counting(count_recomputed)
+    # a block has one or more products, and a user's may run several times in a pass
+    is_lower_bound = is_compiled or run.is_user_model
+    bound = at_least("recomputations") if is_lower_bound else equal_to("recomputations")
+    return expect(blocks_recomputed=above(0), repeated=bound).counting(count_recomputed)
 
 
 @contextmanager
-def _refuse_mutation() -> Iterator[None]:
-    """Raise DoesNotApply if a block changes a saved matmul's result while it is recomputed."""
+def _recomputing(again: AbstractContextManager[Any], norms: list[nn.Module]) -> Iterator[None]:
+    """Run a block a second time, with `again` from PyTorch.
+
+    Raises DoesNotApply if a block changes a saved matmul's result while it is recomputed.
+    """
     try:
-        yield
+        with again, frozen_statistics(norms):
+            yield
     except RuntimeError as error:
         if "has been mutated" not in str(error):
             raise
@@ -134,23 +117,6 @@ def _refuse_mutation() -> Iterator[None]:
             "the model changes a product in place, as an activation with inplace=True does right "
             "behind a convolution: saved, it would be changed twice"
         ) from error
-
-
-@contextmanager
-def _recomputing(again: AbstractContextManager[Any], norms: list[nn.Module]) -> Iterator[None]:
-    """Run a block a second time, with `again` from PyTorch. Raises DoesNotApply."""
-    with _refuse_mutation(), again, frozen_statistics(norms):
-        yield
-
-
-SAVED_MATMULS = ("mm", "addmm", "convolution")
-
-
-def _count_batched_matmuls(run: TorchAdapter) -> int:
-    """Count the matmuls of attention in one forward pass."""
-    with torch.no_grad(), run.context(), Observed([], []) as observed:
-        call_with(run.model, run.inputs[0])
-    return sum(observed.operators[name] for name in BATCHED_MATMULS)
 
 
 @switch
@@ -162,34 +128,34 @@ def checkpoint_dots(run: TorchAdapter, batched: bool = True) -> Proof:
     names = SAVED_MATMULS + BATCHED_MATMULS if batched else SAVED_MATMULS
     saved = [getattr(torch.ops.aten, name).default for name in names]
 
-    def make_contexts(block: nn.Module) -> tuple[Any, Any]:
-        forward, again = create_selective_checkpoint_contexts(saved)
-        return forward, _recomputing(again, _list_batch_norms(block))
-
     def run_block(block: nn.Module, *xs: Any, **named: Any) -> Any:
-        contexts = partial(make_contexts, block)
-        options = {"use_reentrant": False, "context_fn": contexts} | drop_cache(named)
+        def make_contexts() -> tuple[Any, Any]:
+            forward, again = create_selective_checkpoint_contexts(saved)
+            return forward, _recomputing(again, _list_batch_norms(block))
+
+        options = {"use_reentrant": False, "context_fn": make_contexts} | drop_cache(named)
         return recompute(block, *drop_cache(xs), **options)
 
-    def count_matmuls(_: Evidence) -> Evidence:
-        of_attention = 0
-        if not batched:
-            of_attention = run.micro_batches * _count_batched_matmuls(run)
+    def count_attention() -> int:
+        """Return the matmuls of attention in one forward pass."""
+        with torch.no_grad(), run.context(), Observed([], []) as observed:
+            call_with(run.model, run.inputs[0])
+        return sum(observed.operators[name] for name in BATCHED_MATMULS)
+
+    def count_repeated(observed: Evidence) -> Evidence:
+        without = _observe_without(run)
+        passes = run.micro_batches * run.loss_evaluations
+        matmuls = sum(observed["products"].values()) - sum(without["products"].values())
         return {
-            "products_without": _observe_without(run)["products"],
-            "products_of_attention": of_attention,
-            "blocks_recomputed": len(run.model_module.blocks_of(run.model)),  # not a teacher's
+            "recomputations": passes * len(run.model_module.blocks_of(run.model)),
+            "block_runs_repeated": observed["block_runs"] - without["block_runs"],
+            "products_of_attention": 0 if batched else passes * count_attention(),
+            "products_repeated": matmuls,
         }
 
-    def each_block_ran_twice(e: Evidence) -> bool:
-        runs = run.micro_batches * (e["blocks"] + e["blocks_recomputed"])
-        return bool(e["block_runs"] == runs)
-
-    def matmuls_are_saved(e: Evidence) -> bool:
-        repeated = sum(e["products"].values()) - sum(e["products_without"].values())
-        return bool(repeated == e["products_of_attention"])
-
     run.recipe.block_runner = run_block
-    proof = check(each_block_ran_twice, "a step computes each of the blocks_recomputed once more")
-    proof &= check(matmuls_are_saved, "a step repeats the products_of_attention and no others")
-    return proof.counting(count_matmuls)
+    proof = expect(
+        block_runs_repeated=at_least("recomputations"),
+        products_repeated=equal_to("products_of_attention"),
+    )
+    return proof.counting(count_repeated)

@@ -6,17 +6,17 @@ and an error names what another version lacks.
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Iterator
 from typing import Any
 
 import torch.distributed as dist
-from torch import Tensor, nn
+from torch import nn
 
 from framebench.adapters.base import State
 from framebench.adapters.torch.adapter import STATES, TorchAdapter, make_optimizer
+from framebench.adapters.torch.device import to_numpy
 from framebench.adapters.torch.observe import unique_bytes
-from framebench.adapters.torch.tensors import to_numpy
+from framebench.adapters.torch.quantized import import_package
 from framebench.models.spec import Optimizer
 
 # by PyTorch's names
@@ -24,22 +24,6 @@ MOMENTS = {"sgd": ("momentum_buffer",), "adamw": ("exp_avg", "exp_avg_sq")}
 # DeepSpeed reduces gradients in buckets of 500 million numbers, more than these models have: here
 # each has a sixteenth of the model.
 BUCKETS = 16
-
-
-def import_deepspeed() -> Any:
-    """Import DeepSpeed and make it leave collectives to gloo. Raises LookupError.
-
-    Left to itself it compiles operators for ranks on one host.
-    """
-    try:
-        module: Any = importlib.import_module("deepspeed")
-    except ImportError as error:
-        raise LookupError(
-            f"this interpreter cannot import DeepSpeed, of which requirements/deepspeed.txt has a "
-            f"version: {error}"
-        ) from error
-    module.ops.__compatible_ops__["deepspeed_shm_comm"] = False
-    return module
 
 
 class _EngineOptimizer:
@@ -74,23 +58,19 @@ class _EngineOptimizer:
         self.engine.step()
 
     def measure_gradients(self) -> None:
-        """Measure the bytes of the gradients that are there now."""
-        self.gradients = unique_bytes(self.iterate_gradients())
-        self.gradients_at_most = max(self.gradients, self.gradients_at_most)
+        """Measure the bytes of the gradients that are there now.
 
-    def iterate_gradients(self) -> Iterator[Tensor]:
-        """Yield gradients of whole weights, and those of this rank's part.
-
-        Those that are views of a bucket have its storage.
+        They are of whole weights, or this rank's part; views of a bucket have its storage.
         """
-        for p in self.engine.module.parameters():
-            if p.grad is not None:
-                yield p.grad
+        weights = self.engine.module.parameters()
+        gradients = [p.grad for p in weights if p.grad is not None]
         if self.stage == 3:
-            yield self.engine.optimizer.grad_partitions_flat_buffer
+            gradients.append(self.engine.optimizer.grad_partitions_flat_buffer)
         elif self.stage:
             for group in self.engine.optimizer.averaged_gradients.values():
-                yield from group or ()
+                gradients += group or ()
+        self.gradients = unique_bytes(gradients)
+        self.gradients_at_most = max(self.gradients, self.gradients_at_most)
 
     def measure_parts(self) -> dict[str, int]:
         """Return the bytes that this rank holds, by part. Raises LookupError.
@@ -98,22 +78,21 @@ class _EngineOptimizer:
         Gradients are those that an update starts from, as they are dropped after it.
         """
         zero = self.engine.optimizer
-        parts = {"gradients": self.gradients, "gradient buckets": 0}
+        tensors: dict[str, Any] = {"gradient buckets": []}
         try:
             if self.stage in (1, 2):
-                parts["copy of the weights"] = unique_bytes(zero.single_partition_of_fp32_groups)
+                tensors["copy of the weights"] = zero.single_partition_of_fp32_groups
             elif self.stage == 3:
-                weights = self.engine.module.parameters()
-                parts["parameters"] = unique_bytes(p.ds_tensor for p in weights)
-                parts["copy of the weights"] = unique_bytes(zero.fp32_partitioned_groups_flat)
-                buckets = zero.ipg_buckets.values()
-                parts["gradient buckets"] = unique_bytes(bucket.buffer for bucket in buckets)
+                tensors["parameters"] = [p.ds_tensor for p in self.engine.module.parameters()]
+                tensors["copy of the weights"] = zero.fp32_partitioned_groups_flat
+                tensors["gradient buckets"] = [b.buffer for b in zero.ipg_buckets.values()]
         except AttributeError as error:
             raise LookupError(
                 f"this DeepSpeed has no {error.name} as framebench knows it from 0.19.8, "
                 f"and it is no public API"
             ) from error
-        return parts
+        parts = {name: unique_bytes(of_part) for name, of_part in tensors.items()}
+        return {"gradients": self.gradients, **parts}
 
     def measure_extra_bytes(self) -> int:
         """Return the bytes of parts that no tensor known to the adapter refers to."""
@@ -123,13 +102,27 @@ class _EngineOptimizer:
 
 def attach_engine(run: TorchAdapter, stage: int) -> None:
     """Set the parts of the adapter that the engine replaces."""
-    deepspeed = import_deepspeed()
-    run.packages = {"deepspeed": deepspeed.__version__}
+    deepspeed = import_package(run, "deepspeed", requirements="deepspeed")
+    # left to itself it compiles operators for ranks on one host
+    deepspeed.ops.__compatible_ops__["deepspeed_shm_comm"] = False
 
     def start(settings: Optimizer, params: list[nn.Parameter], **options: Any) -> _EngineOptimizer:
         inner = make_optimizer(settings, params, **options)
+        zero = {
+            "stage": stage,
+            "reduce_bucket_size": run.parameter_count() // BUCKETS,
+            # Weights below this stay whole in stage 3, by default all of these models' but a few.
+            "stage3_param_persistence_threshold": 0,
+        }
+        settings_of_engine = {
+            "train_micro_batch_size_per_gpu": run.case.batch // dist.get_world_size(),
+            "zero_allow_untested_optimizer": True,  # PyTorch's own
+            "gradient_clipping": 0.0,  # left to itself it clips at a norm of 1
+            "steps_per_print": 10**9,
+            "zero_optimization": zero,
+        }
         engine, *_ = deepspeed.initialize(
-            model=run.model, optimizer=inner, config=_configure(run, stage)
+            model=run.model, optimizer=inner, config=settings_of_engine
         )
         optimizer = _EngineOptimizer(engine, inner, stage)
         run.recipe.forward = engine
@@ -157,18 +150,3 @@ def attach_engine(run: TorchAdapter, stage: int) -> None:
     run.recipe.optimizer = start
     if stage:
         run.readings.states = gather_states
-
-
-def _configure(run: TorchAdapter, stage: int) -> dict[str, Any]:
-    return {
-        "train_micro_batch_size_per_gpu": run.case.batch // dist.get_world_size(),
-        "zero_allow_untested_optimizer": True,  # PyTorch's own
-        "gradient_clipping": 0.0,  # left to itself it clips at a norm of 1
-        "steps_per_print": 10**9,
-        "zero_optimization": {
-            "stage": stage,
-            "reduce_bucket_size": run.parameter_count() // BUCKETS,
-            # Weights below this stay whole in stage 3, by default all of these models' but a few.
-            "stage3_param_persistence_threshold": 0,
-        },
-    }

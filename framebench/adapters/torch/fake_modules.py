@@ -24,7 +24,7 @@ def convert_module(
 
     Parameters and buffers are replaced in the order of the original, children first. Those that
     modules share stay shared, since REPLACED_TENSORS keeps the replacements. When the outermost
-    call ends, optimizers are given the new parameters.
+    call ends, optimizers are given the new parameters: on a real GPU they stay the same objects.
     """
     is_outermost = not REPLACED_TENSORS
     if is_outermost:
@@ -38,21 +38,13 @@ def convert_module(
                     tensors[name] = move(tensor, function, REPLACED_TENSORS[0])  # type: ignore[assignment]
     finally:
         if is_outermost:
-            move_weights_of_optimizers(REPLACED_TENSORS.pop())
+            moved = REPLACED_TENSORS.pop()
+            for one in gc.get_objects():
+                # by the type, since `isinstance` would run the `__class__` property of lazy objects
+                if issubclass(type(one), torch.optim.Optimizer):
+                    for group in one.param_groups:
+                        group["params"] = [moved.get(weight, weight) for weight in group["params"]]
     return module
-
-
-def move_weights_of_optimizers(moved: dict[Tensor, Tensor]) -> None:
-    """Replace the parameters of every optimizer by those that they became.
-
-    On a real GPU this is not needed, since a parameter that moves stays the same object.
-    """
-    objects = gc.get_objects()
-    # by the type, since `isinstance` would run the `__class__` property of lazy objects
-    optimizers_alive = [obj for obj in objects if issubclass(type(obj), torch.optim.Optimizer)]
-    for optimizer in optimizers_alive:
-        for group in optimizer.param_groups:
-            group["params"] = [moved.get(weight, weight) for weight in group["params"]]
 
 
 def move(

@@ -5,9 +5,9 @@ What is the same in Jittor is in `adapters/caches.py`.
 
 from __future__ import annotations
 
+from contextlib import ExitStack
 from typing import Any
 
-import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import Tensor
@@ -28,83 +28,34 @@ switch = Switches()
 
 
 class TorchGenerator(TokenGenerator):
-    """The step of `generate` in PyTorch, and the parts of its model that use the cache."""
-
-    def __init__(self, run: TorchAdapter) -> None:
-        super().__init__(run)
-        self.run = run
-        self.collected: list[Tensor] | None = None  # logits, while `read_logits` asks for them
+    """The step of `generate` in PyTorch."""
 
     def attend(self, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
         """Attend to all tokens so far: the model's option `attend`."""
         keys, values = self.extend_cache((k, v))
         return F.scaled_dot_product_attention(q, keys, values, is_causal=q.shape[2] > 1)
 
-    def compute_logits(self, tokens: Tensor, start: int) -> Tensor:
-        """Return logits (batch, tokens, vocabulary) of `tokens` (batch, tokens).
+    def disable_gradients(self) -> ExitStack:
+        stack: ExitStack = self.run.context()
+        stack.enter_context(torch.no_grad())
+        return stack
 
-        `start` is the position of the first token. Adds to the count of computed tokens, which
-        proves that the cache is used.
-        """
-        self.start = start
-        self.computed += tokens.shape[1]
-        logits: Tensor = self.run.model(tokens, start)
-        return logits
+    def measure_cache(self) -> int:
+        return unique_bytes(self.list_cached())  # what was rewound is a view of more
 
-    def read_prompt(self) -> Tensor:
-        """Fill the cache with the prompt, keep its loss, and return its logits."""
-        x, y = self.run.inputs
-        with torch.no_grad(), self.run.context():
-            logits = self.compute_logits(x[:, : self.prompt], 0)
-            self.prompt_loss: Tensor = self.run.model_module.loss_sum(logits, y[:, : self.prompt])
-        return logits
-
-    def step(self) -> None:
-        """Compute every token after the prompt, and the mean loss of all."""
-        run = self.run
-        run.release()
-        self.computed = 0
-        x, y = run.inputs
-        total = self.prompt_loss.clone()
-        with torch.no_grad(), run.context():
-            for i in range(self.prompt, x.shape[1]):
-                if self.cache:
-                    logits = self.compute_logits(x[:, i : i + 1], i)
-                else:
-                    logits = self.compute_logits(x[:, : i + 1], 0)[:, -1:]
-                if self.collected is not None:
-                    self.collected.append(logits)
-                total += run.model_module.loss_sum(logits, y[:, i : i + 1])
-        if self.cache:
-            self.cache_bytes = unique_bytes(self.cache.list_arrays())
-            self.cache.rewind(self.prompt)
-        run.output = total / x.numel()
-
-    def read_logits(self) -> np.ndarray:
-        """Return the logits of every token, from the prompt and one more step."""
-        self.collected = [self.read_prompt()]
-        self.step()
-        logits = torch.cat(self.collected, 1)
-        self.collected = None
+    def to_numpy(self, logits: Tensor) -> Any:
         return logits.to("cpu", torch.float64).numpy()
-
-    def bytes_per_number(self) -> int:
-        return next(self.run.model.parameters()).element_size()
 
 
 def set_generator(run: TorchAdapter, cached: bool) -> TorchGenerator:
     """Set the parts that all kinds of caches share, and return the generator."""
     generator = TorchGenerator(run)
-
-    def cache_bytes() -> int:
-        return unique_bytes(generator.cache.list_arrays()) if generator.cache else 0
-
     if cached:
         run.recipe.model_options["attend"] = generator.attend
     run.before_first_step.append(generator.read_prompt)
     run.recipe.step = generator.step
     run.readings.read_logits = generator.read_logits
-    run.readings.extra_bytes = cache_bytes
+    run.readings.extra_bytes = generator.measure_cache
     return generator
 
 
@@ -117,10 +68,9 @@ def static_cache(run: TorchAdapter) -> Proof:
         generator.cache = make_static_cache(run, model)
 
     def count_moved(_: Evidence) -> Evidence:
-        assert generator.cache
-        before = [array.data_ptr() for array in generator.cache.list_arrays()]
+        before = [array.data_ptr() for array in generator.list_cached()]
         run.one_step()
-        after = [array.data_ptr() for array in generator.cache.list_arrays()]
+        after = [array.data_ptr() for array in generator.list_cached()]
         return {"arrays_that_moved": sum(new != old for new, old in zip(after, before))}
 
     run.recipe.on_model.append(attach)

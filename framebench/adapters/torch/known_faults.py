@@ -1,29 +1,39 @@
-"""Try what PyTorch is known to compute wrong.
-
-It is tried on this machine, since it depends on the processor and on the release.
-"""
+"""Name what PyTorch is known to compute wrong."""
 
 from __future__ import annotations
 
 from functools import cache
+from typing import Any
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from framebench.adapters.torch.observe import Observed
 from framebench.suite.case import Case
 
-ROWS = 4096  # of a layer norm: tokens of a batch
 # Relative error of a gradient that is wrong; rounding to bfloat16 makes a thirtieth of it.
 WRONG_GRADIENT = 0.1
-# Relative error of a sum that is wrong: four units in the last place of bfloat16.
-WRONG_SUM = 4 * 2.0**-8
+NORMS = (
+    "adds up the gradients of a layer norm's weights, such as {weight}, in bfloat16 on some "
+    "processors (docs/try.md)"
+)
+MASKS = (
+    "draws random numbers anew where activation_memory_budget has them computed again: dropout "
+    "has another mask in the backward pass (pytorch issue 190758)"
+)
+GRU = (
+    "changes a product of its GRU in place, which selective checkpointing has saved, and does not "
+    "notice (docs/try.md)"
+)
+INTERPOLATION = "loses gradients below `interpolate` in a compiled step in bfloat16 (docs/try.md)"
 
 
 def find_known_fault(case: Case) -> str | None:
     """Return the fault that makes this case wrong on this machine, if there is one.
 
-    It is oneDNN's gradient of a 3-D convolution over very few voxels in bfloat16.
+    It is oneDNN's gradient of a 3-D convolution over very few voxels in bfloat16. It is tried,
+    since it depends on the processor and on the release.
     """
     trains_unet = case.workload == "unet3d" and case.stage.trains
     if not trains_unet or case.plan.precision != "bf16" or torch.cuda.is_available():
@@ -43,10 +53,8 @@ def find_known_fault(case: Case) -> str | None:
 def _measure_convolution(channels: int, edge: int) -> float:
     """Return the relative error of a weight gradient in bfloat16; infinity if it is no number."""
     generator = torch.Generator().manual_seed(0)
-    volume = (2, channels, edge, edge, edge)
-    x = torch.randn(volume, generator=generator)
-    w = torch.randn((channels, channels, 3, 3, 3), generator=generator)
-    g = torch.randn(volume, generator=generator)
+    x, g = torch.randn(2, 2, channels, edge, edge, edge, generator=generator)
+    w = torch.randn(channels, channels, 3, 3, 3, generator=generator)
 
     def compute_gradient(dtype: torch.dtype) -> Tensor:
         # Memory that is handed out again has large numbers then, so that what the kernel leaves
@@ -59,46 +67,45 @@ def _measure_convolution(channels: int, edge: int) -> float:
         return weight.grad.double()
 
     right = compute_gradient(torch.float64)
-    computed = compute_gradient(torch.bfloat16)
-    error = (computed - right).norm() / right.norm()
+    error = (compute_gradient(torch.bfloat16) - right).norm() / right.norm()
     return float(error.nan_to_num(torch.inf))
 
 
-def explain_wrong_norms(model: nn.Module, names: list[str]) -> str | None:
-    """Return the fault that makes weights of layer norms wrong in bfloat16, if it explains these.
+def explain_wrong_gradients(adapter: Any, wrong: list[str]) -> str | None:
+    """Return PyTorch's fault that makes a step of a user's model wrong, if one is known.
 
-    PyTorch adds up a norm's gradients over all rows in bfloat16 on some processors.
-
-    Args:
-        model: has the norms.
-        names: the weights that came out wrong. One of them must belong to a layer norm.
+    It is known by what the step does; that it is the cause was not tried. `wrong` are the weights
+    whose gradient came out wrong.
     """
-    if torch.cuda.is_available():
-        return None
-    norms = []
-    for name, module in model.named_modules():
-        if isinstance(module, nn.LayerNorm):
-            norms.append(f"{name}.")
-    wrong = [name for name in names if name.startswith(tuple(norms))]
-    if not wrong:
-        return None
-    error = _measure_norm()
-    if error < WRONG_SUM:
-        return None
-    return (
-        f"PyTorch {torch.__version__} adds up the gradients of a layer norm's weights, such as "
-        f"{wrong[0]}, in bfloat16 on this processor: over {ROWS:,} rows they are off by "
-        f"{error:.0%}, and by more where they cancel"
-    )
+    fault = find_fault_of_step(adapter, wrong)
+    return f"PyTorch {torch.__version__} {fault}" if fault else None
 
 
-@cache
-def _measure_norm() -> float:
-    """Return the relative error of a bias's gradient, which is a sum over all rows."""
-    upstream = torch.randn(ROWS, 16, generator=torch.Generator().manual_seed(0)).bfloat16()
-    weight = torch.ones(16)
-    bias = torch.zeros(16, requires_grad=True)
-    F.layer_norm(upstream.clone(), (16,), weight, bias).backward(upstream)
-    assert bias.grad is not None
-    right = upstream.double().sum(0)
-    return float((bias.grad.double() - right).norm() / right.norm())
+def find_fault_of_step(adapter: Any, wrong: list[str]) -> str:
+    """Return the known fault that a step meets; empty if it meets none."""
+    switches = [part.how for part in adapter.case.parts]
+    is_bf16 = adapter.case.plan.precision == "bf16"
+    norms = list_names(adapter.model, nn.LayerNorm)
+    is_of_norms = bool(wrong) and all(name.rpartition(".")[0] in norms for name in wrong)
+    if is_bf16 and is_of_norms and adapter.device() == "cpu":
+        return NORMS.format(weight=wrong[0])
+    if adapter.process.activation_budget < 1 and adapter.draws_random_numbers():
+        return MASKS
+    if "checkpoint_dots" in switches and list_names(adapter.model, nn.GRU | nn.GRUCell):
+        return GRU
+    is_compiled = any(name.startswith("compile") for name in switches)
+    if is_compiled and is_bf16 and interpolates(adapter):
+        return INTERPOLATION
+    return ""
+
+
+def list_names(model: nn.Module, kind: Any) -> list[str]:
+    """Return the names of a model's modules of a kind."""
+    return [name for name, module in model.named_modules() if isinstance(module, kind)]
+
+
+def interpolates(adapter: Any) -> bool:
+    """Run one more step, in which nothing is compiled, and return whether it interpolates."""
+    with torch.compiler.set_stance("force_eager"), Observed([], []) as observed:
+        adapter.one_step()
+    return any(name.startswith("upsample") for name in observed.operators)

@@ -21,9 +21,8 @@ from framebench.adapters.proof import (
     expect,
     other_than,
 )
-from framebench.adapters.torch.adapter import TorchAdapter, make_optimizer
-from framebench.adapters.torch.observe import Observed
-from framebench.adapters.torch.user_optimizer import list_parts, makes_passes
+from framebench.adapters.torch.adapter import TorchAdapter
+from framebench.adapters.torch.user_optimizer import CombinedOptimizer, list_inner, list_parts
 from framebench.models.spec import USER_MODEL
 from framebench.suite.user_file import DoesNotApply
 
@@ -31,57 +30,41 @@ switch = Switches()
 SPARE = 64 << 20  # bytes of a segment of its own
 
 
-class _InBackward:
+class _InBackward(CombinedOptimizer):
     """One optimizer per weight, which steps as soon as the weight's gradient is there.
 
     The gradient is then dropped. It stands for the optimizer of the step.
     https://docs.pytorch.org/tutorials/intermediate/optimizer_step_in_backward_tutorial.html
     """
 
-    def __init__(
-        self,
-        make: Callable[..., Any],
-        settings: Any,
-        params: Iterable[nn.Parameter],
-        **options: Any,
-    ) -> None:
-        self.by_weight = _make_one_by_one(make, settings, list(params), options)
-        for p in self.by_weight:
-            p.register_post_accumulate_grad_hook(self.update)
+    def __init__(self, by_weight: dict[nn.Parameter, Any]) -> None:
+        super().__init__(list(by_weight.values()))
+        self.by_weight = by_weight
 
-    def update(self, parameter: nn.Parameter) -> None:
+    def update(self, parameter: Any) -> None:
         """Update one weight and drop its gradient."""
         self.by_weight[parameter].step()
         parameter.grad = None
 
-    @property
-    def state(self) -> dict[Any, Any]:
-        """The states of all weights, as an optimizer has them."""
-        states = {}
-        for optimizer in self.by_weight.values():
-            states.update(optimizer.state)
-        return states
-
-    def zero_grad(self) -> None:
+    def zero_grad(self, set_to_none: bool = True) -> None:
         """Do nothing: no gradient is left."""
 
-    def step(self) -> None:
+    def step(self, closure: Any = None) -> None:  # type: ignore[override]
         """Do nothing: every weight is updated."""
 
 
 def _make_one_by_one(
-    make: Callable[..., Any], settings: Any, params: list[nn.Parameter], options: Any
-) -> dict[nn.Parameter, Any]:
+    make: Callable[..., Any], settings: Any, params: Iterable[nn.Parameter], **options: Any
+) -> _InBackward:
     """Return an optimizer for each weight. Raises DoesNotApply.
 
     A user's optimizer may treat weights by their place among all of them. So it is made for all,
     and each weight gets an optimizer with the settings of its group.
     """
     if settings.name != USER_MODEL:
-        return {p: make(settings, [p], **options) for p in params}
-    whole = make(settings, params, **options)
+        return _InBackward({p: make(settings, [p], **options) for p in params})
     by_weight = {}
-    for optimizer in list_parts(whole):
+    for optimizer in list_parts(make(settings, params, **options)):
         kind: Any = type(optimizer)
         for group in optimizer.param_groups:
             for p in group["params"]:
@@ -91,16 +74,22 @@ def _make_one_by_one(
                     raise DoesNotApply(
                         f"your optimizer, {kind.__name__}, cannot be made for one weight: {error}"
                     ) from error
-    return by_weight
+    return _InBackward(by_weight)
 
 
 @switch
 def optimizer_in_backward(run: TorchAdapter) -> Proof:
     """Update each weight in the backward pass."""
-    run.recipe.wrap("optimizer", lambda make: partial(_InBackward, make))
+    run.recipe.wrap("optimizer", lambda make: partial(_make_one_by_one, make))
+
+    def attach() -> None:
+        for p in run.list_trained():
+            p.register_post_accumulate_grad_hook(lambda p: run.optimizer.update(p))
+
+    run.before_first_step.append(attach)
 
     def count_moved(_: Evidence) -> Evidence:
-        trained = [p for p in run.model.parameters() if p.requires_grad]
+        trained = run.list_trained()
         before = [p.detach().clone() for p in trained]
         run.one_step()
         return {
@@ -121,45 +110,13 @@ def keep_grads(run: TorchAdapter) -> Proof:
 
     def count_kept(_: Evidence) -> Evidence:
         """Count the gradients that lie in the very tensors where the last step's were."""
-        trained = [p for p in run.model.parameters() if p.requires_grad]
+        trained = run.list_trained()
         before = [p.grad for p in trained]
         run.one_step()
         kept = sum(p.grad is old is not None for p, old in zip(trained, before))
         return {"gradients_kept": kept, "weights_trained": len(trained)}
 
     return expect(gradients_kept=equal_to("weights_trained")).counting(count_kept)
-
-
-def _list_default_operators(run: TorchAdapter) -> set[str]:
-    """Return the ATen operators of one update by the case's optimizer with default options.
-
-    They are PyTorch's defaults on this device. Tiny weights with the same number of dimensions
-    replace the model's, since some optimizers choose operators by that number.
-    """
-    weights = []
-    for p in run.model.parameters():
-        if p.requires_grad:
-            weights.append(nn.Parameter(torch.ones((2,) * p.ndim, device=run.torch_device)))
-
-    def give_gradients() -> torch.Tensor:
-        for weight in weights:
-            weight.grad = torch.ones_like(weight)
-        return torch.zeros((), device=run.torch_device)
-
-    give_gradients()
-    with Observed(models=[], blocks=[]) as observed:
-        # the name keeps it alive, since a schedule's hook has only a weak reference
-        optimizer: Any = make_optimizer(run.case.optimizer, weights)
-        if makes_passes(optimizer):
-            optimizer.step(give_gradients)
-        else:
-            optimizer.step()
-    return set(observed.operators)
-
-
-def count_on_lists(operators: Iterable[str]) -> int:
-    """Return how many of these operators work on lists of tensors."""
-    return sum(name.startswith("_foreach_") for name in operators)
 
 
 @switch
@@ -171,14 +128,27 @@ def foreach(run: TorchAdapter) -> Proof:
     """
     run.recipe.optimizer_options["foreach"] = True
 
+    def set_foreach(value: bool | None) -> None:
+        for one in (run.optimizer, *list_inner(run.optimizer)):
+            for group in one.param_groups:
+                group.update(foreach=value, fused=None)
+
     def count_operators(observed: Evidence) -> Evidence:
+        set_foreach(None)  # what PyTorch does by default
+        by_default = run.observe()
+        set_foreach(True)
         return {
-            "operators_on_lists": count_on_lists(observed["operators"]),
-            "operators_on_lists_by_default": count_on_lists(_list_default_operators(run)),
+            "operators_on_lists": count_on_lists(observed),
+            "operators_on_lists_by_default": count_on_lists(by_default),
         }
 
     proof = expect(operators_on_lists=above("operators_on_lists_by_default"))
     return proof.counting(count_operators)
+
+
+def count_on_lists(observed: Evidence) -> int:
+    """Return how many operators of a step work on lists of tensors."""
+    return sum(name.startswith("_foreach_") for name in observed["operators"])
 
 
 @switch
@@ -254,9 +224,8 @@ def expandable_segments(run: TorchAdapter) -> Proof:
         expandable = sum(segment["is_expandable"] for segment in segments)
         return {"segments": len(segments), "segments_expandable": expandable}
 
-    return expect(segments=above(0), segments_expandable=equal_to("segments")).counting(
-        count_segments
-    )
+    proof = expect(segments=above(0), segments_expandable=equal_to("segments"))
+    return proof.counting(count_segments)
 
 
 @switch

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import partial
@@ -10,7 +11,6 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 from torch.autograd import DeviceType
-from torch.profiler import ProfilerActivity, profile
 
 from framebench.adapters.base import Switches
 from framebench.adapters.proof import (
@@ -24,9 +24,9 @@ from framebench.adapters.proof import (
     other_than,
 )
 from framebench.adapters.torch.adapter import TorchAdapter, make_optimizer
-from framebench.adapters.torch.observe import unique_bytes
+from framebench.adapters.torch.observe import list_addresses
+from framebench.adapters.torch.profiled import record_events
 from framebench.adapters.torch.quantized import import_package
-from framebench.adapters.torch.untracked import list_addresses
 from framebench.models.spec import Optimizer
 
 switch = Switches()
@@ -59,7 +59,7 @@ class _MovedTensor:
 
 
 class CopyStreams:
-    """A stream for copies to the host and one for copies back, with counts of both.
+    """A stream for copies to the host and one for copies back, with counts of tensors.
 
     They run next to the stream that computes.
     """
@@ -67,13 +67,8 @@ class CopyStreams:
     def __init__(self) -> None:
         self.to_host = torch.cuda.Stream()
         self.to_device = torch.cuda.Stream()
-        self.reset()
-
-    def reset(self) -> None:
-        """Begin to count."""
-        self.sent = 0
-        self.returned = 0
-        self.ahead = 0  # tensors that were on their way back before they were asked for
+        # "ahead" were on their way back before they were asked for
+        self.counts = Counter(tensors_sent=0, tensors_returned=0, tensors_ahead=0)
 
 
 class _StreamedSaving(torch.autograd.graph.saved_tensors_hooks):
@@ -102,7 +97,7 @@ class _StreamedSaving(torch.autograd.graph.saved_tensors_hooks):
         tensor.record_stream(stream)
         moved = _MovedTensor(len(self.moved), host, tensor.device, stream.record_event())
         self.moved.append(moved)
-        self.streams.sent += 1
+        self.streams.counts["tensors_sent"] += 1
         return moved
 
     def unpack(self, saved: Tensor | _MovedTensor) -> Tensor:
@@ -110,7 +105,7 @@ class _StreamedSaving(torch.autograd.graph.saved_tensors_hooks):
         if isinstance(saved, Tensor):
             return saved
         if saved.back is not None:
-            self.streams.ahead += 1
+            self.streams.counts["tensors_ahead"] += 1
         saved.is_used = False  # a graph that is kept asks twice
         first = max(0, saved.place - AHEAD)
         for moved in reversed(self.moved[first : saved.place + 1]):
@@ -124,7 +119,7 @@ class _StreamedSaving(torch.autograd.graph.saved_tensors_hooks):
         computing = torch.cuda.current_stream()
         computing.wait_event(saved.arrived)
         tensor.record_stream(computing)
-        self.streams.returned += 1
+        self.streams.counts["tensors_returned"] += 1
         return tensor
 
     def fetch(self, moved: _MovedTensor) -> None:
@@ -143,15 +138,10 @@ def offload_streamed(run: TorchAdapter) -> Proof:
     run.recipe.contexts.append(lambda: _StreamedSaving(streams, run.lasting_tensors()))
 
     def count_copies(_: Evidence) -> Evidence:
-        streams.reset()
-        to_host, to_device = _count_overlapping_copies(record_device_events(run))
-        return {
-            "copies_beside_to_host": to_host,
-            "copies_beside_to_device": to_device,
-            "tensors_sent": streams.sent,
-            "tensors_returned": streams.returned,
-            "tensors_ahead": streams.ahead,
-        }
+        before = streams.counts.copy()
+        copies = _count_overlapping_copies(record_events(run))
+        streams.counts.subtract(before)
+        return copies | dict(streams.counts)
 
     proof = expect(
         saved_tensors=0,  # on the device, but for weights and what is small
@@ -165,30 +155,19 @@ def offload_streamed(run: TorchAdapter) -> Proof:
     return proof.counting(count_copies)
 
 
-def record_device_events(run: TorchAdapter) -> list[Any]:
-    """Run one more step and return what the device did in it."""
-    with profile(activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA]) as profiler:
-        run.one_step()
-        run.synchronize()
-    events = profiler.events() or ()
-    return [event for event in events if event.device_type == DeviceType.CUDA]
-
-
-def _count_overlapping_copies(events: list[Any]) -> tuple[int, int]:
+def _count_overlapping_copies(events: list[Any]) -> Evidence:
     """Count copies to the host, and back, on streams where no kernel ran.
 
     The names are those of CUPTI's records.
     """
-    computing = set()
-    for event in events:
-        if not event.name.startswith(("Memcpy", "Memset")):
-            computing.add(event.device_resource_id)
-    to_host = to_device = 0
-    for event in events:
-        if event.device_resource_id not in computing:
-            to_host += event.name.startswith("Memcpy DtoH")
-            to_device += event.name.startswith("Memcpy HtoD")
-    return to_host, to_device
+    on_device = [event for event in events if event.device_type == DeviceType.CUDA]
+    kernels = [event for event in on_device if not event.name.startswith(("Memcpy", "Memset"))]
+    computing = {event.device_resource_id for event in kernels}
+    names = [event.name for event in on_device if event.device_resource_id not in computing]
+    return {
+        "copies_beside_to_host": sum(name.startswith("Memcpy DtoH") for name in names),
+        "copies_beside_to_device": sum(name.startswith("Memcpy HtoD") for name in names),
+    }
 
 
 @switch
@@ -230,18 +209,14 @@ def optimizer_offload(run: TorchAdapter) -> Proof:
     run.recipe.optimizer = make
 
     def count_moments(_: Evidence) -> Evidence:
-        moments: list[Tensor] = []
-        large: list[Tensor] = []
+        least = find_least()
+        moments: list[Tensor] = []  # of large weights
         for p, state in run.optimizer.state.items():
-            of_weight = [s for s in state.values() if isinstance(s, Tensor) and s.ndim]
-            moments += of_weight
-            if p.numel() >= find_least():
-                large += of_weight
+            if p.numel() >= least:
+                moments += [s for s in state.values() if isinstance(s, Tensor) and s.ndim]
         return {
-            "state_bytes_on_host": unique_bytes(s for s in moments if s.device.type == "cpu"),
-            "state_bytes": unique_bytes(moments),
-            "large_moments": len(large),
-            "large_moments_on_host": sum(s.device.type == "cpu" for s in large),
+            "large_moments": len(moments),
+            "large_moments_on_host": sum(s.device.type == "cpu" for s in moments),
             "weights_elsewhere": sum(p.device != run.torch_device for p in run.parameters()),
             "device": run.torch_device.type,
         }

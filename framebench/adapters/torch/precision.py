@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from contextlib import ExitStack
 from functools import partial
 from typing import Any
 
@@ -15,8 +14,7 @@ from framebench.adapters import rounding
 from framebench.adapters.base import Switches
 from framebench.adapters.proof import Evidence, Proof, above, expect, none_but, only
 from framebench.adapters.torch.adapter import TorchAdapter
-from framebench.adapters.torch.process import TF32_AT_IMPORT
-from framebench.models.spec import USER_MODEL
+from framebench.adapters.torch.device import TF32_AT_IMPORT
 
 switch = Switches()
 
@@ -72,7 +70,7 @@ def fp32(run: TorchAdapter) -> Proof:
     A user's file may cast operands by itself: then weights and states tell that nothing else does.
     """
     spec: Any = run.case.spec
-    if run.case.workload == USER_MODEL and spec.facts.get("narrow"):
+    if run.is_user_model and spec.facts.get("narrow"):
         return expect(weight_dtypes=only_real("float32"), state_dtypes=no_real_but("float32"))
     return expect_float32(run, rounding.EXACT)
 
@@ -122,30 +120,14 @@ def amp_fp16(run: TorchAdapter) -> Proof:
 
 
 def _measure_scale(run: TorchAdapter) -> float:
-    """Return the factor between a gradient of the backward pass and what the optimizer gets.
-
-    It is measured in one more step, and 0 if the optimizer gets nothing.
-    """
-    weight = next(p for p in reversed(run.parameters()) if p.requires_grad)
-    scaled: list[float] = []
-    used: list[float] = []
-
-    def compute_norm() -> float:
+    """Return the factor by which the scaler enlarges a gradient in the backward pass."""
+    weight = run.list_trained()[-1]
+    scaler = run.recipe.scaler
+    norms = []
+    for one in (scaler, torch.amp.GradScaler(run.torch_device.type, enabled=False)):
+        run.recipe.scaler = one
+        run.backward_pass()
         assert weight.grad is not None
-        return float(weight.grad.norm())
-
-    def on_gradient(_: Tensor) -> None:
-        scaled.append(compute_norm())
-
-    def on_step(optimizer: Any, *_: Any) -> None:
-        norm = compute_norm()
-        scale = getattr(optimizer, "grad_scale", None)
-        if scale is not None:  # a fused optimizer divides by itself
-            norm /= float(scale)
-        used.append(norm)
-
-    with ExitStack() as hooks:
-        hooks.callback(weight.register_post_accumulate_grad_hook(on_gradient).remove)
-        hooks.callback(run.optimizer.register_step_pre_hook(on_step).remove)
-        run.one_step()
-    return scaled[-1] / used[0] if used and used[0] else 0.0
+        norms.append(float(weight.grad.norm()))
+    run.recipe.scaler = scaler
+    return norms[0] / norms[1] if norms[1] else 0.0

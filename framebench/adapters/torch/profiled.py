@@ -58,14 +58,13 @@ class Profiled:
         self.stack = contextlib.ExitStack()
         profiler = profile(activities=[ProfilerActivity.CPU], record_shapes=True)
         self.profiler = self.stack.enter_context(profiler)
+        handles: list[Any] = []
         if self.model is not None:
-            before = self.model.register_forward_pre_hook(self.before_pass, with_kwargs=True)
-            after = self.model.register_forward_hook(self.after_pass)
-            self.stack.callback(before.remove)
-            self.stack.callback(after.remove)
-        for block in self.called:
-            hook = block.register_forward_pre_hook(self.before_block)
-            self.stack.callback(hook.remove)
+            handles.append(self.model.register_forward_pre_hook(self.before_pass, with_kwargs=True))
+            handles.append(self.model.register_forward_hook(self.after_pass))
+        handles += [block.register_forward_pre_hook(self.before_block) for block in self.called]
+        for handle in handles:
+            self.stack.callback(handle.remove)
         return self
 
     def __exit__(self, *error: Any) -> None:
@@ -96,45 +95,47 @@ class Profiled:
         What cannot be seen is None: what the backward pass keeps, and blocks of a compiled model.
         """
         knows_passes = self.model is not None
+        regions = self.list_events(REGION)
+        graphs = self.list_events(GRAPH)
+        graphs_backward = count_within(graphs, BACKWARD)
+        operators = [event for event in self.events if "::" in event.name]
+        of_aten = self.list_events("aten::")
         return {
             "blocks": self.blocks,
             "block_runs": self.block_runs if self.called else None,
             "saved_tensors": None,
             "forward_passes": self.passes if knows_passes else None,
             "samples_per_pass": self.samples_per_pass if knows_passes else None,
-            **self.count_graphs(),
+            "compiled_regions": len(regions),
+            "regions_of_the_update": count_within(regions, UPDATE),
+            "graphs_of_the_update": count_within(graphs, UPDATE),
+            "graphs_forward": len(graphs) - graphs_backward,
+            "graphs_backward": graphs_backward,
+            "operators": dict(Counter(shorten_name(event) for event in operators)),
+            "operators_outside_graphs": len(of_aten) - count_within(of_aten, GRAPH),
+            "nodes_of_autograd": len(self.list_events(BACKWARD)),
             **self.count_matmuls(),
-            **self.count_operators(),
         }
 
-    def count_graphs(self) -> Evidence:
-        """Count calls of compiled regions, and runs of compiled graphs."""
-        counts = {
-            "compiled_regions": 0,
-            "regions_of_the_update": 0,
-            "graphs_of_the_update": 0,
-            "graphs_forward": 0,
-            "graphs_backward": 0,
-        }
-        for event in self.events:
-            if event.name.startswith(REGION):
-                counts["compiled_regions"] += 1
-                counts["regions_of_the_update"] += is_within(event, UPDATE)
-            elif event.name.startswith(GRAPH):
-                place = "graphs_backward" if is_within(event, BACKWARD) else "graphs_forward"
-                counts[place] += 1
-                counts["graphs_of_the_update"] += is_within(event, UPDATE)
-        return counts
+    def list_events(self, name: str) -> list[Any]:
+        """Return the events whose name begins so."""
+        return [event for event in self.events if event.name.startswith(name)]
 
     def count_matmuls(self) -> Evidence:
         """Count matmuls and convolutions by their type, place and memory format."""
+        matmuls = [event for event in self.events if shorten_name(event).startswith(MATMULS)]
+        # autocast calls an operator again inside of itself, with what it has cast: it counts once
+        outer: set[int] = set()
+        for event in matmuls:
+            outer.update(id(parent) for parent in iterate_parents(event))
+        matmuls = [event for event in matmuls if id(event) not in outer]
         dtypes: Counter[str] = Counter()
         convolutions = Counter({"channels_last": 0, "channels_first": 0})
         outside = 0
-        matmuls = self.list_matmuls()
         for matmul in matmuls:
             recorded = self.recorded[matmul.id]
-            dtypes[read_dtype(recorded)] += 1
+            dtype = recorded.dtypes()[0]
+            dtypes[TYPES.get(dtype, dtype)] += 1
             if shorten_name(matmul) == "convolution":
                 convolutions[read_order(recorded)] += 1
             is_of_pass = is_within(matmul, MODEL) or is_within(matmul, BACKWARD)
@@ -147,31 +148,13 @@ class Profiled:
             "convolutions": dict(convolutions),
         }
 
-    def count_operators(self) -> Evidence:
-        """Count all operators, those outside of compiled graphs, and nodes of autograd."""
-        names = [shorten_name(event) for event in self.events if "::" in event.name]
-        outside = nodes = 0
-        for event in self.events:
-            if event.name.startswith("aten::") and not is_within(event, GRAPH):
-                outside += 1
-            if event.name.startswith(BACKWARD):
-                nodes += 1
-        return {
-            "operators": dict(Counter(names)),
-            "operators_outside_graphs": outside,
-            "nodes_of_autograd": nodes,
-        }
 
-    def list_matmuls(self) -> list[Any]:
-        """Return the innermost events of matmuls and convolutions.
-
-        Autocast calls an operator again inside of itself, with what it has cast.
-        """
-        matmuls = [event for event in self.events if shorten_name(event).startswith(MATMULS)]
-        outer: set[int] = set()
-        for event in matmuls:
-            outer.update(id(parent) for parent in iterate_parents(event))
-        return [event for event in matmuls if id(event) not in outer]
+def record_events(run: Any) -> list[Any]:
+    """Run one more step of an adapter and return what host and device did in it."""
+    with profile(activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA]) as profiler:
+        run.one_step()
+        run.synchronize()
+    return list(profiler.events() or ())
 
 
 def shorten_name(event: Any) -> str:
@@ -192,10 +175,9 @@ def is_within(event: Any, name: str) -> bool:
     return any(parent.name.startswith(name) for parent in iterate_parents(event))
 
 
-def read_dtype(matmul: Any) -> str:
-    """Return the type of a matmul's first input."""
-    name = matmul.dtypes()[0]
-    return TYPES.get(name, name)
+def count_within(events: list[Any], name: str) -> int:
+    """Return how many events lie in one whose name begins so."""
+    return sum(is_within(event, name) for event in events)
 
 
 def read_order(convolution: Any) -> str:

@@ -12,15 +12,15 @@ from torch import nn
 from framebench.adapters.base import State, Switches
 from framebench.adapters.proof import Evidence, Proof, above, equal_to, expect, only
 from framebench.adapters.torch.adapter import TorchAdapter
+from framebench.adapters.torch.device import to_numpy
 from framebench.adapters.torch.observe import plain_tensors, unique_bytes
-from framebench.adapters.torch.tensors import to_numpy
 from framebench.models.spec import Optimizer
 from framebench.strategies.quantized import BLOCK, LEAST
 
 switch = Switches()
 
 
-def import_package(run: TorchAdapter, name: str) -> Any:
+def import_package(run: TorchAdapter, name: str, requirements: str = "torch") -> Any:
     """Import a module of a package next to PyTorch, and keep its version for the record.
 
     Raises LookupError if the package is not installed.
@@ -30,8 +30,8 @@ def import_package(run: TorchAdapter, name: str) -> Any:
         module = importlib.import_module(name)
     except ImportError as error:
         raise LookupError(
-            f"this interpreter cannot import {package}, of which requirements/torch.txt has a "
-            f"version: {error}"
+            f"this interpreter cannot import {package}, of which requirements/{requirements}.txt "
+            f"has a version: {error}"
         ) from error
     run.packages[package] = importlib.import_module(package).__version__
     return module
@@ -54,22 +54,19 @@ def adamw_8bit(run: TorchAdapter) -> Proof:
     return expect_codes(run)
 
 
-def has_part_of(tensor: torch.Tensor, dtype: torch.dtype) -> bool:
-    """Return whether one of the plain tensors that a tensor consists of has this type."""
-    return any(part.dtype == dtype for part in plain_tensors(tensor))
+def count_with_part(tensors: Iterable[torch.Tensor], dtype: torch.dtype) -> int:
+    """Return how many tensors consist of plain tensors of which one has this type."""
+    return sum(any(part.dtype == dtype for part in plain_tensors(t)) for t in tensors)
 
 
 def expect_codes(run: TorchAdapter) -> Proof:
     """Return a proof that all moments of every large weight are codes in 8 bits."""
 
     def count_codes(_: Evidence) -> Evidence:
-        states = [s for s in run.state_tensors() if s.ndim]
-        trained = [p for p in run.parameters() if p.requires_grad]
-        large = [p for p in trained if p.numel() >= LEAST and p.numel() % BLOCK == 0]
+        sizes = [p.numel() for p in run.list_trained()]
         return {
-            "large_weights": len(large),
-            "moments_in_8_bits": sum(has_part_of(s, torch.uint8) for s in states),
-            "state_bytes": unique_bytes(states),
+            "large_weights": sum(size >= LEAST and size % BLOCK == 0 for size in sizes),
+            "moments_in_8_bits": count_with_part(run.state_tensors(), torch.uint8),
         }
 
     moments = len(run.case.optimizer.states)
@@ -134,8 +131,7 @@ def int8(run: TorchAdapter, products: bool) -> Proof:
         linear = [m for m in run.model.modules() if isinstance(m, nn.Linear)]
         return {
             "linear_layers": len(linear),
-            "linear_layers_in_8_bits": sum(has_part_of(m.weight, torch.int8) for m in linear),
-            "weight_bytes": unique_bytes(run.parameters()),
+            "linear_layers_in_8_bits": count_with_part([m.weight for m in linear], torch.int8),
             "integer_products": observed["operators"].get("_int_mm", 0),
         }
 

@@ -27,7 +27,6 @@ from framebench.adapters.proof import (
     at_least,
     at_most,
     below,
-    check,
     equal_to,
     expect,
     including,
@@ -77,25 +76,27 @@ KINDS = {
 }
 
 
+# by DeepSpeed's stages 0 to 3
+COLLECTIVES_OF_STAGES = (
+    ["all-reduce"],
+    ["all-gather", "all-reduce"],
+    ["all-gather", "all-reduce"],
+    ["all-gather", "reduce-scatter"],
+)
+
+
 def count_collectives(operators: dict[str, int]) -> dict[str, int]:
     """Count the collectives among the operators of a step, by their kind.
 
     PyTorch's CommDebugMode counts the same, but fails in a second forward pass.
     """
-    counts_by_kind: Counter[str] = Counter()
+    counts: Counter[str] = Counter()
     for operator, count in operators.items():
         library, _, name = operator.partition("::")
         if "c10d" in library:
-            counts_by_kind[find_kind(name)] += count
-    return dict(counts_by_kind)
-
-
-def find_kind(operator: str) -> str:
-    """Return the kind of a collective; its own name where the kind is not known."""
-    for word, kind in KINDS.items():
-        if word in operator:
-            return kind
-    return operator
+            kind = next((kind for word, kind in KINDS.items() if word in name), name)
+            counts[kind] += count
+    return dict(counts)
 
 
 def count_share(run: TorchAdapter, observed: Evidence) -> Evidence:
@@ -103,7 +104,7 @@ def count_share(run: TorchAdapter, observed: Evidence) -> Evidence:
     return {
         "held": measure_held_bytes(run),
         "collectives": count_collectives(observed["operators"]),
-        "whole": 4 * run.parameter_count(),
+        "whole": 4 * run.workload.parameter_count(run.config),
     }
 
 
@@ -180,13 +181,14 @@ def ddp(run: TorchAdapter, view: bool = False) -> Proof:
         storages = {gradient.untyped_storage().data_ptr() for gradient in gradients}
         return {"weights": len(run.parameters()), "storages_of_gradients": len(storages)}
 
-    def states_are_whole(e: Evidence) -> bool:
-        return bool(e["held"]["optimizer states"] // _count_states(run) == e["whole"])
-
-    proof = whole & check(states_are_whole, "this rank has the optimizer's states of all weights")
-    # a gradient that is a view shares its bucket's storage
-    shared = below("weights") if view else at_least("weights")
-    proof &= expect({"storages_of_gradients": shared, "collectives.all-reduce": above(0)})
+    proof = whole & expect(
+        {
+            "held.optimizer states": equal_to("whole", times=_count_states(run)),
+            # a gradient that is a view shares its bucket's storage
+            "storages_of_gradients": below("weights") if view else at_least("weights"),
+            "collectives.all-reduce": above(0),
+        }
+    )
     return proof.counting(partial(count_share, run)).counting(count_storages)
 
 
@@ -211,14 +213,17 @@ def zero_optimizer(run: TorchAdapter) -> Proof:
 
     def count_states(observed: Evidence) -> Evidence:
         local_bytes = observed["held"]["optimizer states"]
-        return {"optimizer_states_by_rank": gather_from_ranks(local_bytes)}
+        return {"optimizer_states_of_all": sum(gather_from_ranks(local_bytes))}
 
-    def states_are_divided(e: Evidence) -> bool:
-        every = e["optimizer_states_by_rank"]
-        return bool(sum(every) == _count_states(run) * e["whole"] > max(every))
-
-    proof = expect({"held.parameters": equal_to("whole"), "collectives.broadcast": above(0)})
-    proof &= check(states_are_divided, "each of the optimizer's states is in one rank alone")
+    # each of the states is in one rank alone
+    proof = expect(
+        {
+            "held.parameters": equal_to("whole"),
+            "collectives.broadcast": above(0),
+            "held.optimizer states": below("optimizer_states_of_all"),
+            "optimizer_states_of_all": equal_to("whole", times=_count_states(run)),
+        }
+    )
     return proof.counting(partial(count_share, run)).counting(count_states)
 
 
@@ -259,42 +264,32 @@ def fsdp(run: TorchAdapter, reshard: bool, sync: bool = True) -> Proof:
     if not sync:
         run.recipe.contexts.append(sync_in_last)
 
-    def count_chunk(_: Evidence) -> Evidence:
-        """Count the bytes of a rank's chunk of each tensor, padded to the longest."""
+    def count_expected(observed: Evidence) -> Evidence:
+        """Count the bytes of a rank's chunks, each padded to the longest, and the collectives."""
         chunk = 0
         for p in run.parameters():
             rows = math.ceil(p.shape[0] / dist.get_world_size())
             chunk += 4 * rows * p.shape[1:].numel()
-        return {"chunk": chunk}
-
-    def weights_are_gathered(e: Evidence) -> bool:
-        """Return whether weights are gathered once for each block and pass.
-
-        The model's own weights are gathered once.
-        """
-        groups = e["blocks"] + 1
-        if not trains:
-            return bool(e["collectives"] == {"all-gather": groups})
-        again = e["blocks"] if reshard else 0  # in the backward pass
-        return bool(e["collectives"].get("all-gather") == run.micro_batches * (groups + again))
-
-    def gradients_are_reduced(e: Evidence) -> bool:
-        """Return whether each micro-batch reduces its gradients, or the last one does for all."""
-        groups = e["blocks"] + 1
+        groups = observed["blocks"] + 1  # one is of the weights outside of blocks
+        again = observed["blocks"] if trains and reshard else 0  # in the backward pass
         reductions = run.micro_batches if sync else 1
-        return bool(e["collectives"].get("reduce-scatter") == groups * reductions)
+        return {
+            "chunk": chunk,
+            "gathers": run.micro_batches * (groups + again),
+            "reductions": groups * reductions if trains else 0,
+        }
 
-    proof = expect({"held.parameters": equal_to("chunk"), "chunk": below("whole")})
-    proof &= check(weights_are_gathered, "weights are gathered once for each block and pass")
-    if trains:
-        proof &= expect(
-            {
-                "held.gradients": equal_to("chunk"),
-                "held.optimizer states": at_most("chunk", times=_count_states(run)),
-            }
-        )
-        proof &= check(gradients_are_reduced, "gradients are reduced once for each block")
-    return proof.counting(partial(count_share, run)).counting(count_chunk)
+    proof = expect(
+        {
+            "chunk": below("whole"),
+            "held.parameters": equal_to("chunk"),
+            "held.gradients": equal_to("chunk") if trains else 0,
+            "held.optimizer states": at_most("chunk", times=_count_states(run)),
+            "collectives.all-gather": equal_to("gathers"),
+            "collectives.reduce-scatter": equal_to("reductions"),
+        }
+    )
+    return proof.counting(partial(count_share, run)).counting(count_expected)
 
 
 @switch
@@ -306,32 +301,19 @@ def deepspeed(run: TorchAdapter, stage: int) -> Proof:
     run.torch_device = torch.device("cpu")
     attach_engine(run, stage)
 
-    def count_divided(observed: Evidence) -> Evidence:
-        """Return what this rank holds, and whether it has less than the whole.
+    def count_gradients(_: Evidence) -> Evidence:
+        return {"gradients_at_most": run.optimizer.gradients_at_most}
 
-        The latter is by the stage that divides it: states, gradients, weights.
-        """
-        shares = measure_held_bytes(run)
-        whole = 4 * run.workload.parameter_count(run.config)
-        gradients = run.optimizer.gradients_at_most
-        return {
-            "held": shares,
-            "collectives": count_collectives(observed["operators"]),
-            "whole": whole,
-            "gradients_at_most": gradients,
-            "divided_from_stage": {
-                "1": shares["optimizer states"] < _count_states(run) * whole,
-                "2": gradients < whole,
-                "3": shares["parameters"] < whole,
-            },
+    def compare_from(first: int) -> Any:
+        """Return the relation to the whole of what stages divide from this one on."""
+        return below if stage >= first else at_least
+
+    proof = expect(
+        {
+            "collectives": including(*COLLECTIVES_OF_STAGES[stage]),
+            "held.optimizer states": compare_from(1)("whole", times=_count_states(run)),
+            "gradients_at_most": compare_from(2)("whole"),
+            "held.parameters": compare_from(3)("whole"),
         }
-
-    if stage == 0:
-        collectives = including("all-reduce")
-    elif stage == 3:
-        collectives = including("all-gather", "reduce-scatter")
-    else:
-        collectives = including("all-gather", "all-reduce")
-    divided = {"1": stage >= 1, "2": stage >= 2, "3": stage >= 3}
-    proof = expect(divided_from_stage=divided, collectives=collectives)
-    return proof.counting(count_divided)
+    )
+    return proof.counting(partial(count_share, run)).counting(count_gradients)

@@ -8,6 +8,8 @@ version lacks.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import torch
@@ -38,60 +40,52 @@ class Gone(Exception):
         )
 
 
+@contextmanager
+def needing(what: str) -> Iterator[None]:
+    """Raise Gone where what is used in this context is not as it was."""
+    try:
+        yield
+    except (ImportError, AttributeError, TypeError, KeyError, ValueError) as error:
+        raise Gone(what) from error
+
+
 def join_fake_group(rank: int, ranks: int, backend: str = "fake") -> None:
     """Join a group as one rank whose others do not exist. Raises Gone.
 
     Collectives return at once, and move nothing. `backend`: such as `cpu:fake,gpu:fake`, for a
     device that PyTorch does not have itself.
     """
-    try:
+    with needing("fake process group (torch.testing._internal.distributed.fake_pg)"):
         from torch.testing._internal.distributed.fake_pg import FakeStore
 
         store = FakeStore()
         torch.distributed.init_process_group(backend, rank=rank, world_size=ranks, store=store)
-    except (ImportError, AttributeError, ValueError) as error:
-        raise Gone("fake process group (torch.testing._internal.distributed.fake_pg)") from error
 
 
-class FsdpTracker:
-    """A context in which PyTorch's FSDPMemTracker follows what FSDP holds.
+def track_step(
+    model: nn.Module,
+    optimizer: torch.optim.Optimizer | None,
+    inputs: tuple[Tensor, ...],
+    step: Callable[[], None],
+) -> tuple[int, dict[str, int]]:
+    """Make a step; return the peak in bytes of what FSDP holds in it, and its parts. Raises Gone.
 
-    It begins with what model and optimizer hold when it is entered. Raises Gone.
+    PyTorch's tracker begins with what model and optimizer hold before the step.
     """
+    with needing("torch.distributed._tools.fsdp2_mem_tracker.FSDPMemTracker"):
+        from torch.distributed._tools.fsdp2_mem_tracker import FSDPMemTracker
 
-    def __init__(
-        self,
-        model: nn.Module,
-        optimizer: torch.optim.Optimizer | None,
-        inputs: tuple[Tensor, ...],
-    ) -> None:
-        try:
-            from torch.distributed._tools.fsdp2_mem_tracker import FSDPMemTracker
-
-            self.tracker: Any = FSDPMemTracker(model, optimizer)
-            self.tracker.track_inputs(inputs)
-        except (ImportError, AttributeError, TypeError) as error:
-            raise Gone("torch.distributed._tools.fsdp2_mem_tracker.FSDPMemTracker") from error
-
-    def __enter__(self) -> FsdpTracker:
-        self.tracker.__enter__()
-        return self
-
-    def __exit__(self, *error: Any) -> None:
-        self.tracker.__exit__(*error)
-
-    def read_peak(self) -> tuple[int, dict[str, int]]:
-        """Return the peak in bytes, and its parts. Raises Gone."""
-        (snapshot,) = self.tracker.get_tracker_snapshot("peak").values()  # one device
-        bytes_by_name = {}
-        for key, size in snapshot.items():
-            name = getattr(key, "value", key)  # an enumeration, but for the total
-            bytes_by_name[str(name)] = size
-        total = bytes_by_name.pop("Total", None)
-        is_known = bytes_by_name.keys() <= PARTS.keys()
-        if total is None or not is_known or sum(bytes_by_name.values()) != total:
-            raise Gone(f"FSDPMemTracker that counts {', '.join(PARTS)}")
-        return total, {PARTS[name]: size for name, size in bytes_by_name.items() if size}
+        tracker: Any = FSDPMemTracker(model, optimizer)
+        tracker.track_inputs(inputs)
+    with tracker:
+        step()
+    (snapshot,) = tracker.get_tracker_snapshot("peak").values()  # one device
+    # the keys are an enumeration, but for the total
+    sizes = {getattr(key, "value", key): size for key, size in snapshot.items()}
+    with needing(f"FSDPMemTracker that counts {', '.join(PARTS)}"):
+        total = int(sizes.pop("Total"))
+        parts = {PARTS[name]: size for name, size in sizes.items() if size}
+    return total, parts
 
 
 class _KeepsBuckets:
@@ -116,11 +110,9 @@ def replicate(model: nn.Module, **options: Any) -> nn.Module:
 
     Nothing is compared between ranks, and every reduction is done at once.
     """
-    try:
+    with needing("nn.parallel.DistributedDataParallel(init_sync=...).reducer"):
         replica = nn.parallel.DistributedDataParallel(model, init_sync=False, **options)
         reduce_at_once(replica)
-    except (AttributeError, TypeError) as error:
-        raise Gone("nn.parallel.DistributedDataParallel(init_sync=...).reducer") from error
     return replica
 
 
@@ -143,12 +135,11 @@ def measure_bucket_bytes(replica: nn.Module) -> int:
 
     Raises Gone.
     """
-    try:
+    with needing("DistributedDataParallel._get_ddp_logging_data() with bucket_sizes"):
         data = replica._get_ddp_logging_data()  # type: ignore[operator]
         sizes = data.get("rebuilt_bucket_sizes") or data["bucket_sizes"]
-        return sum(int(size) for size in sizes.split(","))
-    except (AttributeError, KeyError, ValueError) as error:
-        raise Gone("DistributedDataParallel._get_ddp_logging_data() with bucket_sizes") from error
+        total = sum(int(size) for size in sizes.split(","))
+    return total
 
 
 def share_empty_chunks() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import gc
 import weakref
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
@@ -24,21 +24,21 @@ from framebench.adapters.proof import (
     if_counted,
 )
 from framebench.adapters.torch.adapter import TorchAdapter
-from framebench.adapters.torch.copies import Copies, compute_overlap
 from framebench.adapters.torch.observe import unique_bytes
 
 switch = Switches()
 
 
-def expect_buffers_unchanged(run: TorchAdapter) -> Proof:
-    """Return a proof that evaluation leaves every buffer as it was.
+# In a compiled step saved tensors are not seen, but the graph that would hold them is.
+NOTHING_KEPT = expect(graph_nodes=0, saved_tensors=if_counted(0))
+GRAPH_KEPT = expect(graph_nodes=above("blocks"), saved_tensors=if_counted(above("blocks")))
 
-    A strategy in training mode may change them.
-    """
+
+def expect_buffers_unchanged(run: TorchAdapter) -> Proof:
+    """Return a proof that evaluation leaves every buffer as it was, but in training mode."""
 
     def are_unchanged(e: Evidence) -> bool:
-        is_training_mode = not run.recipe.evaluates
-        return bool(e["buffers_changed"] == 0 or is_training_mode)
+        return e["buffers_changed"] == 0 or not run.recipe.evaluates
 
     return check(are_unchanged, "buffers stay as they were")
 
@@ -52,10 +52,6 @@ def make_mode_switch(context: Callable[[], Any], proof: Proof) -> Switch:
 
     return apply_mode
 
-
-# In a compiled step saved tensors are not seen, but the graph that would hold them is.
-NOTHING_KEPT = expect(graph_nodes=0, saved_tensors=if_counted(0))
-GRAPH_KEPT = expect(graph_nodes=above("blocks"), saved_tensors=if_counted(above("blocks")))
 
 INFERENCE_TENSOR = expect(inference_tensor=True)
 switch["no_grad"] = make_mode_switch(torch.no_grad, NOTHING_KEPT)
@@ -100,18 +96,14 @@ def frozen(run: TorchAdapter, part: str = "half") -> Proof:
         with_gradient = {name for name, p in parameters.items() if p.grad is not None}
         with_states = {state.name for state in run.states()}
         return {
-            "weights_with_gradient": len(with_gradient),
-            "weights_with_states": len(with_states),
             "weights_to_train": len(trained),
-            "other_weights_than_these": len((with_gradient | with_states) - trained),
+            "gradients_of_other_weights": len(with_gradient ^ trained),
+            "states_of_other_weights": len(with_states ^ trained),
         }
 
     run.recipe.on_model.append(freeze)
     proof = expect(
-        weights_to_train=above(0),
-        weights_with_gradient=equal_to("weights_to_train"),
-        weights_with_states=equal_to("weights_to_train"),
-        other_weights_than_these=0,
+        weights_to_train=above(0), gradients_of_other_weights=0, states_of_other_weights=0
     )
     return proof.counting(count_weights)
 
@@ -125,16 +117,9 @@ def distill(run: TorchAdapter) -> Proof:
     """
     config = run.workload.config(run.case.size)
     run.teacher = config
-    teacher_passes = 0
-
-    def count_pass(*_: Any) -> None:
-        nonlocal teacher_passes
-        teacher_passes += 1
 
     def attach(model: nn.Module) -> None:
-        teacher = run.load(config, run.canonical(config)).eval()
-        teacher.register_forward_hook(count_pass)
-        run.models_in_memory.append(teacher)
+        run.models_in_memory.append(run.load(config, run.canonical(config)).eval())
 
     def objective(x: Tensor, y: Tensor) -> Tensor:
         with torch.no_grad():
@@ -145,11 +130,13 @@ def distill(run: TorchAdapter) -> Proof:
         return (run.model_module.loss(logits, y) + divergence) / 2
 
     def count_passes(_: Evidence) -> Evidence:
-        before = teacher_passes
-        run.one_step()
         teacher = run.models_in_memory[1]
+        outputs: list[Any] = []
+        hook = teacher.register_forward_hook(lambda *arguments: outputs.append(arguments))
+        run.one_step()
+        hook.remove()
         return {
-            "teacher_passes": teacher_passes - before,
+            "teacher_passes": len(outputs),
             "teacher_gradients": sum(p.grad is not None for p in teacher.parameters()),
         }
 
@@ -159,43 +146,30 @@ def distill(run: TorchAdapter) -> Proof:
     return proof.counting(count_passes)
 
 
-def _load_pair(run: TorchAdapter) -> tuple[nn.Module, nn.Module]:
-    """Return both models of `pair`."""
-    weights, other_weights = run.host_weights
-    return run.load(run.config, weights), run.load(run.config, other_weights)
-
-
-def _count_parameter_bytes(models: Iterable[nn.Module]) -> int:
-    return unique_bytes(p for model in models for p in model.parameters())
-
-
-def _keep_both(run: TorchAdapter, make: Callable[[], list[nn.Module]], shared: bool) -> Proof:
-    """Keep the two models that `make` returns in memory."""
+def _keep_both(run: TorchAdapter, make: Callable[..., list[nn.Module]], shared: bool) -> Proof:
+    """Keep the two models in memory that `make` returns of the pair; with one trunk if shared."""
 
     def attach() -> None:
-        run.models_in_memory = make()
+        pair = [run.load(run.config, weights) for weights in run.host_weights]
+        run.models_in_memory = make(*pair)
 
     def count_bytes(_: Evidence) -> Evidence:
         return {
-            "parameter_bytes": _count_parameter_bytes(run.models_in_memory),
-            "parameter_bytes_of_one": _count_parameter_bytes(run.models_in_memory[:1]),
+            "parameter_bytes": unique_bytes(run.parameters()),
+            "parameter_bytes_of_one": unique_bytes(run.models_in_memory[0].parameters()),
         }
 
     run.before_first_step.append(attach)
     one = "parameter_bytes_of_one"
-    if shared:
-        proof = expect(parameter_bytes=(above(one), below(one, times=2)))
-    else:
-        proof = expect(parameter_bytes=equal_to(one, times=2))
-    return proof.counting(count_bytes)
+    total = (above(one), below(one, times=2)) if shared else equal_to(one, times=2)
+    return expect(parameter_bytes=total).counting(count_bytes)
 
 
 @switch
 def together(run: TorchAdapter, shared: bool = False) -> Proof:
     """Keep two models in memory; with `shared` they have one trunk and a head each."""
 
-    def make() -> list[nn.Module]:
-        one, other = _load_pair(run)
+    def make(one: nn.Module, other: nn.Module) -> list[nn.Module]:
         if shared:
             for name, module in one.named_children():
                 if not f"{name}.".startswith(run.workload.head):
@@ -213,12 +187,11 @@ def scripted(run: TorchAdapter, shared: bool = False) -> Proof:
     """
 
     @torch.no_grad()
-    def make() -> list[nn.Module]:
-        one, other = _load_pair(run)
+    def make(one: Any, other: Any) -> list[nn.Module]:
         x = run.inputs[0]
         if not shared:
             return [torch.jit.trace(one, x), torch.jit.trace(other, x)]
-        heads: list[Any] = [one.fc, other.fc]
+        heads = [one.fc, other.fc]
         one.fc = nn.Identity()
         trunk = torch.jit.trace(one, x)
         return [torch.jit.trace(nn.Sequential(trunk, head), x) for head in heads]
@@ -268,7 +241,88 @@ def in_turn(run: TorchAdapter, cleared: bool = False) -> Proof:
     return proof.counting(count_models)
 
 
-WATCHED_STEPS = 10  # while copies are timed
+Span = tuple[float, float]  # start and end, in ms
+Marks = tuple[torch.cuda.Event, torch.cuda.Event]  # at start and end
+
+
+def make_marks() -> Marks:
+    """Return two events that tell the time."""
+    return torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
+
+
+class Copies:
+    """Copies of batches from page-locked memory, on a stream of their own.
+
+    The thread that prepares the batches makes the copies, and the step takes them.
+    """
+
+    def __init__(self, run: TorchAdapter) -> None:
+        self.run = run
+        self.stream = torch.cuda.Stream()
+        self.marks: list[Marks] = []  # of each copy
+
+    def send(self, x: Any, y: Any) -> tuple[Tensor, Tensor, torch.cuda.Event]:
+        """Begin to copy a batch; return it with the event that ends the copy.
+
+        The thread calls it.
+        """
+        host = [torch.from_numpy(array).pin_memory() for array in (x, y)]
+        first, last = make_marks()
+        with torch.cuda.stream(self.stream):
+            first.record()
+            inputs, targets = [t.to(self.run.torch_device, non_blocking=True) for t in host]
+            last.record()
+        self.marks.append((first, last))
+        return inputs, targets, last
+
+    def arrive(
+        self, inputs: Tensor, targets: Tensor, copied: torch.cuda.Event
+    ) -> tuple[Tensor, Tensor]:
+        """Return a batch that the device may use once it is copied.
+
+        The step calls it. The memory is not given back before the step ends.
+        """
+        step = torch.cuda.current_stream()
+        step.wait_event(copied)
+        for tensor in (inputs, targets):
+            tensor.record_stream(step)
+        recipe = self.run.recipe
+        return recipe.on_input(inputs.to(recipe.dtype)), targets
+
+    def measure_overlap(self, steps: int) -> float:
+        """Make so many steps; return the share of the copies' time during which a step ran."""
+        start, _ = make_marks()
+        step_marks: list[Marks] = []
+        self.run.synchronize()
+        start.record()
+        self.marks.clear()
+        for _step in range(steps):
+            first, last = make_marks()
+            first.record()
+            self.run.step()
+            last.record()
+            step_marks.append((first, last))
+        copy_marks = list(self.marks)  # the thread goes on
+        self.run.synchronize()
+
+        def read(marks: list[Marks]) -> list[Span]:
+            done = [(first, last) for first, last in marks if last.query()]
+            return [(start.elapsed_time(first), start.elapsed_time(last)) for first, last in done]
+
+        return compute_overlap(read(copy_marks), read(step_marks))
+
+
+def compute_overlap(copies: list[Span], steps: list[Span]) -> float:
+    """Return the share of the copies' time during which a step ran.
+
+    Steps do not overlap each other.
+    """
+    total = shared = 0.0
+    for start, end in copies:
+        total += end - start
+        for step_start, step_end in steps:
+            shared += max(0.0, min(end, step_end) - max(start, step_start))
+    return shared / total if total else 0.0
 
 
 @switch
@@ -279,18 +333,11 @@ def pinned(run: TorchAdapter) -> Proof:
     def attach() -> None:
         run.loader = Loader(run.case, "pinned", copies.send, copies.arrive)
 
-    run.before_first_step.append(attach)
-
     def watch_copies(_: Evidence) -> Evidence:
-        copied, steps = copies.watch(WATCHED_STEPS)
         assert run.loader
-        milliseconds = sum(end - start for start, end in copied)
-        return run.loader.count() | {
-            "copies_watched": len(copied),
-            "overlap_share": compute_overlap(copied, steps),
-            "copy_ms": milliseconds / max(1, len(copied)),
-        }
+        return run.loader.count() | {"overlap_share": copies.measure_overlap(steps=10)}
 
+    run.before_first_step.append(attach)
     proof = expect_loader("pinned") & expect(overlap_share=above(0.5))
     return proof.counting(watch_copies)
 

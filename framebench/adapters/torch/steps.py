@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections import Counter
 from functools import partial
 from typing import Any, cast
 
@@ -16,19 +16,19 @@ from framebench.adapters.proof import (
     Evidence,
     Proof,
     above,
+    below,
     check,
     equal_to,
     expect,
-    if_counted,
     other_than,
 )
 from framebench.adapters.torch.adapter import TorchAdapter
-from framebench.adapters.torch.observe import LargeResults
-from framebench.adapters.torch.process import FUSED
-from framebench.models.spec import USER_MODEL
+from framebench.adapters.torch.device import FUSED
+from framebench.adapters.torch.profiled import record_events
 from framebench.suite.trees import call_with, count_samples, list_arrays
 
 switch = Switches()
+SELECTION = "select_algorithm"  # counters of TorchInductor for kernels that it has tried
 
 
 @switch
@@ -36,30 +36,21 @@ def accumulate(run: TorchAdapter) -> Proof:
     """Prove that a step makes a forward pass for each micro-batch, of a part of the batch."""
     parts = run.micro_batches
 
-    def is_divided(e: Evidence) -> bool:
-        samples = e["samples_per_pass"]
-        if samples is None:  # a compiled step hides its passes
-            return False
-        if "numbers_in_batch" not in e:
-            return bool(samples * parts * run.case.ranks == run.case.batch)
-        is_smaller = e["numbers_in_largest_part"] < e["numbers_in_batch"]
-        return bool(is_smaller and samples == e["samples_in_last_part"])
-
-    def passes_in_parts(e: Evidence) -> bool:
-        return bool(e["forward_passes"] == parts * e["evaluations_of_the_loss"])
-
     def count_parts(_: Evidence) -> Evidence:
-        counts: Evidence = {"evaluations_of_the_loss": run.loss_evaluations}
-        if run.case.workload == USER_MODEL and count_samples(run.inputs[0]) != run.case.batch:
-            # without an axis of samples, such as graphs or a list of images
-            inputs = [x for x, _ in run.cut_batch(run.inputs, parts)]
-            counts["numbers_in_batch"] = count_numbers(run.inputs[0])
-            counts["numbers_in_largest_part"] = max(count_numbers(x) for x in inputs)
-            counts["samples_in_last_part"] = count_samples(inputs[-1])
-        return counts
+        # by numbers, since a user's graphs or lists of images have no axis of samples
+        inputs = [x for x, _ in run.cut_batch(run.inputs, parts)]
+        return {
+            "passes_expected": parts * run.loss_evaluations,
+            "samples_in_last_part": count_samples(inputs[-1]),
+            "numbers_in_largest_part": max(count_numbers(x) for x in inputs),
+            "numbers_in_batch": count_numbers(run.inputs[0]),
+        }
 
-    proof = check(passes_in_parts, f"each evaluation of the loss takes {parts} forward passes")
-    proof &= check(is_divided, f"a forward pass has {parts} times fewer samples than the batch")
+    proof = expect(
+        forward_passes=equal_to("passes_expected"),
+        samples_per_pass=equal_to("samples_in_last_part"),
+        numbers_in_largest_part=below("numbers_in_batch"),
+    )
     return proof.counting(count_parts)
 
 
@@ -87,54 +78,22 @@ def chunked_loss(run: TorchAdapter, chunks: int) -> Proof:
 
     run.recipe.objective = objective
 
-    def count_in_step(objective: Callable[[Tensor, Tensor], Tensor]) -> LargeResults:
-        """Count in one backward pass for this loss.
-
-        Not in a whole step, since an update that compiles itself refuses to run while operators
-        are counted.
-        """
-        previous = run.recipe.objective
-        run.recipe.objective = objective
-        tokens = run.inputs[1].numel() // run.micro_batches
-        with LargeResults(tokens, run.config.vocabulary, run.config.width) as results:
-            run.backward_pass()
-        run.recipe.objective = previous
-        return results
-
-    def end_before_head(x: Tensor, _: Tensor) -> Tensor:
-        return run.recipe.forward(x)[0].sum()
-
-    def count_large(_: Evidence) -> Evidence:
-        with_head = count_in_step(run.recipe.objective)
-        without = count_in_step(end_before_head)
-        return {
-            "as_large_as_the_logits": with_head.large,
-            "as_large_without_a_head": without.large,
-            "softmaxes": with_head.softmaxes,
-        }
-
-    proof = expect(
-        as_large_as_the_logits=equal_to("as_large_without_a_head"),
-        # each in the forward pass, and once more in the backward pass
-        softmaxes=2 * chunks * run.micro_batches,
-    )
-    return proof.counting(count_large)
+    # each in the forward pass, and once more in the backward pass
+    return expect({"operators._log_softmax": 2 * chunks * run.micro_batches})
 
 
 @switch
 def compile(run: TorchAdapter, mode: str | None = None, budget: float = 1.0) -> Proof:
     """Compile the model.
 
-    Args:
-        run: the case.
-        mode: of torch.compile.
-        budget: the share of the activations kept by default that may be kept.
+    `mode` is torch.compile's, and `budget` the share of the activations kept by default that may be
+    kept.
     """
     import torch._inductor.config
     from torch._dynamo.utils import counters
 
     # a user's dropout must draw the numbers of eager steps to be verified; Inductor draws others
-    torch._inductor.config.fallback_random = run.case.workload == USER_MODEL
+    torch._inductor.config.fallback_random = run.is_user_model
     run.process.activation_budget = budget
     torch._dynamo.reset()
     counters.clear()
@@ -143,17 +102,13 @@ def compile(run: TorchAdapter, mode: str | None = None, budget: float = 1.0) -> 
         run.recipe.forward = torch.compile(model, mode=mode)
 
     def count_compiled(_: Evidence) -> Evidence:
-        counted: Evidence = {
-            "graph_breaks": dict(counters["graph_break"]),
-            "inductor": {name: int(n) for name, n in counters["inductor"].items()},
-        }
+        counted: Evidence = {"graph_breaks": dict(counters["graph_break"])}
         if mode == "reduce-overhead":
-            counted["graph_launches"] = _count_launches(run)
+            names = [event.name for event in record_events(run)]
+            counted["graph_launches"] = names.count("cudaGraphLaunch")
         elif mode == "max-autotune":
-            counted["kernels_tried"] = 0
-            for name, count in counted["inductor"].items():
-                if name.startswith("select_algorithm"):
-                    counted["kernels_tried"] += count
+            tried = [n for name, n in counters["inductor"].items() if name.startswith(SELECTION)]
+            counted["kernels_tried"] = sum(tried)
         return counted
 
     def is_whole(e: Evidence) -> bool:
@@ -225,56 +180,32 @@ def compile_step(run: TorchAdapter) -> Proof:
     )
 
 
-def _count_launches(run: TorchAdapter) -> int:
-    """Return how many CUDA graphs one step launches, by the calls of CUDA that are profiled."""
-    from torch.profiler import ProfilerActivity, profile
-
-    with profile(activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA]) as profiler:
-        run.one_step()
-        run.synchronize()
-    launches = [event for event in profiler.key_averages() if event.key == "cudaGraphLaunch"]
-    return sum(event.count for event in launches)
-
-
 @switch
 def jit_script(run: TorchAdapter) -> Proof:
     """Replace each block by its TorchScript form, which shares its weights."""
     scripted: dict[nn.Module, torch.jit.ScriptModule] = {}
-    runs = 0
+    runs: Counter[str] = Counter()
 
     def attach(model: Any) -> None:
         for block in run.model_module.blocks_of(model):
             scripted[block] = torch.jit.script(block)
 
     def run_scripted(block: nn.Module, *xs: Any) -> Any:
-        nonlocal runs
-        runs += 1
+        runs["script_block_runs"] += 1
         return scripted[block](*xs)
 
-    def count_runs(observed: Evidence) -> Evidence:
-        before = runs
+    def count_runs(_: Evidence) -> Evidence:
+        runs.clear()
         run.one_step()
-        other_blocks = observed["blocks"] - len(scripted)  # a teacher's
-        return {
-            "script_modules": len(scripted),
-            "script_block_runs": runs - before,
-            "runs_of_other_blocks": run.micro_batches * other_blocks,
-        }
+        return {"script_modules": len(scripted), "script_block_runs": runs["script_block_runs"]}
 
     run.recipe.block_runner = run_scripted
     run.recipe.on_model.append(attach)
     proof = expect(
         script_modules=above(0),
         script_block_runs=equal_to("script_modules", times=run.micro_batches),
-        block_runs=if_counted(equal_to("runs_of_other_blocks")),
     )
     return proof.counting(count_runs)
-
-
-def count_softmaxes(operators: dict[str, int]) -> int:
-    """Return how many softmaxes these operators compute."""
-    # the second may call the first
-    return max(operators.get(name, 0) for name in ("_softmax", "_safe_softmax"))
 
 
 def attends_by_products(run: TorchAdapter, e: Evidence) -> bool:
@@ -284,12 +215,20 @@ def attends_by_products(run: TorchAdapter, e: Evidence) -> bool:
     must be at least one for each; a compiler makes the softmax part of a kernel, and leaves the
     matmuls.
     """
-    softmaxes = count_softmaxes(e["operators"])
+    operators: Counter[str] = Counter(e["operators"])
+    # the second may call the first
+    softmaxes = max(operators["_softmax"], operators["_safe_softmax"])
     if e["block_runs"]:
         return bool(softmaxes == e["block_runs"])
-    pairs_of_products = e["operators"].get("bmm", 0) // 2
+    pairs_of_products = operators["bmm"] // 2
     expected = run.micro_batches * e["blocks"]
     return bool(max(softmaxes, pairs_of_products) >= expected > 0)
+
+
+def list_attention_kernels(e: Evidence) -> list[str]:
+    """Return the operators that compute attention as a whole in a forward pass."""
+    names = [name for name in e["operators"] if name.startswith("_scaled_dot_product")]
+    return [name for name in names if "backward" not in name]
 
 
 BY_PRODUCTS = "attention is computed in products around a softmax, in each block"
@@ -300,10 +239,7 @@ def attention_plain(run: TorchAdapter) -> Proof:
     """Compute attention as the model writes it out."""
     run.recipe.model_options["attend"] = run.model_module.attend_plainly
 
-    def is_not_fused(e: Evidence) -> bool:
-        return not any(name.startswith("_scaled_dot_product") for name in e["operators"])
-
-    not_fused = check(is_not_fused, "no operator fuses attention")
+    not_fused = check(lambda e: not list_attention_kernels(e), "no operator fuses attention")
     return not_fused & check(partial(attends_by_products, run), BY_PRODUCTS)
 
 
@@ -316,24 +252,16 @@ def sdpa(run: TorchAdapter, backend: str) -> Proof:
     """
     run.process.attention = (backend,)
 
-    def list_kernels(observed: Evidence) -> Evidence:
-        """Return the operators of attention in a forward pass."""
-        attention = {}
-        for name, count in observed["operators"].items():
-            if name.startswith("_scaled_dot_product") and "backward" not in name:
-                attention[name] = count
-        return {"attention": attention}
-
     kernel = FUSED[backend]  # none where attention is put together from products
-    expected = {kernel} if kernel else set()
 
     def is_kernel_used(e: Evidence) -> bool:
-        return {name for name in e["attention"] if "math" not in name} == expected
+        fused = [name for name in list_attention_kernels(e) if "math" not in name]
+        return fused == ([kernel] if kernel else [])
 
     proof = check(is_kernel_used, f"attention is fused by {kernel or 'no kernel'} alone")
     if not kernel:
         proof &= check(partial(attends_by_products, run), BY_PRODUCTS)
-    return proof.counting(list_kernels)
+    return proof
 
 
 @switch

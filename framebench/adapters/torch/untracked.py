@@ -5,10 +5,13 @@ The search by name is in `adapters/holders.py`; here are its parts for PyTorch.
 
 from __future__ import annotations
 
+import ctypes
 import gc
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
+import torch
 from torch import Tensor, nn
 from torch._subclasses.fake_tensor import FakeTensor
 
@@ -17,15 +20,6 @@ from framebench.adapters.torch.observe import iterate_graph, plain_tensors
 
 # attributes of a module that registers what it has, or that the harness has set
 KNOWN = {"_parameters", "_buffers", "_modules", "forward", "block_runner", "bodies"}
-
-
-def list_addresses(tensors: Iterable[Tensor]) -> set[int]:
-    """Return the addresses of the storages of these tensors."""
-    addresses = set()
-    for tensor in tensors:
-        for part in plain_tensors(tensor):
-            addresses.add(part.untyped_storage().data_ptr())
-    return addresses
 
 
 def find_storages(one: Any) -> StorageBytes:
@@ -91,3 +85,20 @@ def list_all_tensors() -> list[Tensor]:
     # issubclass is asked once for each class, since a compiler's objects are a million
     classes = {cls for cls in {type(one) for one in objects} if issubclass(cls, Tensor)}
     return [one for one in objects if type(one) in classes]
+
+
+def read_mkl_bytes() -> int:
+    """Return the bytes of the buffers that MKL keeps for its next matmuls.
+
+    It is 0 where PyTorch has no MKL.
+    """
+    if not torch.backends.mkl.is_available():
+        return 0
+    library = Path(torch.__file__).parent / "lib" / "libtorch_cpu.so"
+    try:
+        mem_stat: Any = ctypes.CDLL(str(library)).mkl_serv_mem_stat
+    except (OSError, AttributeError):
+        return 0
+    mem_stat.restype = ctypes.c_int64
+    buffer_count = ctypes.c_int()
+    return int(mem_stat(ctypes.byref(buffer_count)))

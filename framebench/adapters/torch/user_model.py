@@ -7,7 +7,7 @@ it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from functools import cache, partial
 from typing import Any, cast
 
@@ -18,9 +18,11 @@ from torch.nn.utils.parametrize import ParametrizationList
 from torch.utils._python_dispatch import _disable_current_modes
 
 from framebench.adapters import user_blocks
-from framebench.adapters.torch.observe import needs_closure
-from framebench.adapters.torch.user_faults import explain_wrong_gradients as explain_wrong_gradients
-from framebench.adapters.torch.user_levels import find_best_level
+from framebench.adapters.torch.known_faults import (
+    explain_wrong_gradients as explain_wrong_gradients,
+)
+from framebench.adapters.torch.known_faults import list_names
+from framebench.adapters.torch.observe import plain_tensors
 from framebench.adapters.torch.user_optimizer import (
     CombinedOptimizer,
     asks_for_closure,
@@ -30,12 +32,12 @@ from framebench.adapters.torch.user_optimizer import (
     list_optimizers,
     list_parts,
     makes_passes,
+    needs_closure,
     set_options,
 )
 from framebench.adapters.user_functions import UserFile, describe_type, unwrap_loss
 from framebench.models.spec import USER_MODEL, load_workload
 from framebench.suite.trees import call_with, iterate_arrays, map_tree
-from framebench.suite.user_file import Fault
 
 
 def _list_modules(module: nn.Module) -> list[Any]:
@@ -52,6 +54,7 @@ ACCESS = user_blocks.ModuleAccess(
     containers=(nn.Sequential, nn.ModuleList, nn.ModuleDict),
 )
 STEP = "step(model, batch, optimizer)"
+Storages = dict[int, int]  # bytes by storage
 NORMS = nn.modules.batchnorm._BatchNorm
 
 
@@ -98,28 +101,27 @@ def route_block(model: Any, block: nn.Module) -> Body:
 def make_plain_model() -> nn.Module:
     """Return the file's model as it is. Raises Fault if it cannot be measured."""
     model = user().make_model(nn.Module)
-    where = user().locate("model")
     if not isinstance(model, nn.Module):
         returned = describe_type(model)
-        raise Fault(f"{where}: model() must return a torch.nn.Module, and it returned {returned}")
-    for name, p in model.named_parameters():
-        if nn.parameter.is_lazy(p):
-            raise Fault(
-                f"{where}: {name} has no shape yet: call the model once in model(), as on "
-                f"`batch(1)[0]`"
-            )
+        raise user().fault(
+            "model", f"model() must return a torch.nn.Module, and it returned {returned}"
+        )
     for name, tensor in model.state_dict(keep_vars=True).items():
-        if isinstance(tensor, nn.Parameter) and tensor.dtype == torch.float64:
-            raise Fault(
-                f"{where}: {name} is float64, and the baseline computes in float32: "
-                f"return model.float()"
-            )
-        if isinstance(tensor, Tensor) and tensor.layout != torch.strided:
-            raise Fault(
-                f"{where}: {name} is sparse, and cannot be compared: keep it as an attribute, "
-                f"not as a buffer"
-            )
+        reason = explain_unusable(tensor)
+        if reason:
+            raise user().fault("model", f"{name} {reason}")
     return model
+
+
+def explain_unusable(tensor: Any) -> str:
+    """Return why a weight or buffer cannot be measured; empty if it can."""
+    if nn.parameter.is_lazy(tensor):
+        return "has no shape yet: call the model once in model(), as on `batch(1)[0]`"
+    if isinstance(tensor, nn.Parameter) and tensor.dtype == torch.float64:
+        return "is float64, and the baseline computes in float32: return model.float()"
+    if isinstance(tensor, Tensor) and tensor.layout != torch.strided:
+        return "is sparse, and cannot be compared: keep it as an attribute, not as a buffer"
+    return ""
 
 
 def blocks_of(model: Any) -> list[nn.Module]:
@@ -137,18 +139,82 @@ def find_blocks(model: nn.Module) -> list[nn.Module]:
     return user_blocks.find_blocks(model, user(), ACCESS)
 
 
+def list_levels(model: nn.Module) -> list[list[Any]]:
+    """Return the levels at which modules repeat; none where the file names its blocks."""
+    return [] if "blocks" in user() else user_blocks.list_levels(model, ACCESS)
+
+
 def choose_blocks(model: nn.Module, inputs: Any) -> list[nn.Module]:
     """Return the model's blocks: of several levels that repeat, the one that saves most.
 
     Raises Fault.
     """
-    levels = user_blocks.list_levels(model, ACCESS)
-    if hasattr(user().module, "blocks") or len(levels) < 2:
+    levels = list_levels(model)
+    if len(levels) < 2:
         return find_blocks(model)
     try:
         return find_best_level(model, inputs, levels)
     except Exception:  # of the model, which is reported where its baseline runs
         return find_blocks(model)
+
+
+def find_best_level(model: nn.Module, inputs: Any, levels: list[list[Any]]) -> list[Any]:
+    """Return the blocks of the level that leaves least saved for the backward pass.
+
+    A forward pass of the model is made for each level. The inputs are those of the file's batch.
+    """
+    return min(levels, key=partial(measure_left, model, inputs))
+
+
+def measure_left(model: nn.Module, inputs: Any, blocks: list[nn.Module]) -> int:
+    """Return the bytes that are saved at the fullest moment if these blocks are recomputed."""
+    outside: Storages = {}
+    inside: dict[nn.Module, Storages] = {block: {} for block in blocks}
+    running = [outside]  # what the present module saves goes into the last one
+    alive: list[Tensor] = []  # so that no storage is freed, and its number given to another
+
+    def enter(block: nn.Module, args: Any, named: Any) -> None:
+        tensors = list(iterate_arrays((args, named)))
+        alive.extend(tensors)
+        outside.update(find_storages(tensors))
+        running.append(inside[block])
+
+    def leave(*_: Any) -> None:
+        running.pop()
+
+    def save(tensor: Tensor) -> Tensor:
+        alive.append(tensor)
+        running[-1].update(find_storages([tensor]))
+        return tensor
+
+    handles: list[Any] = []
+    for block in blocks:
+        handles.append(block.register_forward_pre_hook(enter, with_kwargs=True))
+        handles.append(block.register_forward_hook(leave, always_call=True))
+    try:
+        with torch.autograd.graph.saved_tensors_hooks(save, lambda tensor: tensor):
+            call_with(model, inputs)
+    finally:
+        for handle in handles:
+            handle.remove()
+    lasting = find_storages([*model.parameters(), *model.buffers(), *iterate_arrays(inputs)])
+    fullest = max(count_bytes(inside[block], lasting | outside) for block in blocks)
+    return count_bytes(outside, lasting) + fullest
+
+
+def count_bytes(storages: Storages, others: Storages) -> int:
+    """Return the bytes of the storages that are not among others."""
+    return sum(storages[storage] for storage in storages.keys() - others.keys())
+
+
+def find_storages(tensors: Iterable[Tensor]) -> Storages:
+    """Return the storages of tensors."""
+    storages: Storages = {}
+    for tensor in tensors:
+        for part in plain_tensors(tensor):
+            storage = part.untyped_storage()
+            storages[storage._cdata] = storage.nbytes()  # fake tensors have it too
+    return storages
 
 
 def loss(output: Any, target: Any) -> Tensor:
@@ -166,47 +232,32 @@ def optimizer(parameters: Iterable[nn.Parameter], **options: Any) -> torch.optim
     returned = user().get("optimizer")(list(parameters))
     optimizers = list_optimizers(returned)
     if not optimizers:
-        where = user().locate("optimizer")
-        raise Fault(
-            f"{where}: optimizer(parameters) must return a torch.optim.Optimizer, "
-            f"and it returned {describe_type(returned)}"
+        raise user().fault(
+            "optimizer",
+            f"optimizer(parameters) must return a torch.optim.Optimizer, and it returned "
+            f"{describe_type(returned)}",
         )
-    for one in optimizers:
-        _set_full_rate(one)
-    for one in optimizers:
-        set_options(one, options)
-    made: Any = optimizers[0] if len(optimizers) == 1 else combine_optimizers(optimizers)
-    made.returned = returned
-    return cast(torch.optim.Optimizer, made)
-
-
-def combine_optimizers(optimizers: list[torch.optim.Optimizer]) -> CombinedOptimizer:
-    """Return one optimizer that steps all of these.
-
-    Raises Fault if two have the same weight, or if one computes the loss itself.
-    """
     addresses = []
     for one in optimizers:
+        for holder in (one, *list_inner(one)):
+            for group in holder.param_groups:
+                # a schedule may begin at a rate of 0, by which no update could be verified
+                if "initial_lr" in group:
+                    group["lr"] = find_full_rate(group)
+        set_options(one, options)
         for group in one.param_groups:
             addresses += [id(p) for p in group["params"]]
-    if len(set(addresses)) < len(addresses) or any(makes_passes(one) for one in optimizers):
-        where = user().locate("optimizer")
-        raise Fault(
-            f"{where}: several optimizers must share no weight, and none of them may compute the "
-            f"loss itself; step(model, batch, optimizer) of the file steps them as it likes"
-        )
-    return CombinedOptimizer(optimizers)
-
-
-def _set_full_rate(optimizer: torch.optim.Optimizer) -> None:
-    """Undo a schedule's first change of the rate.
-
-    A schedule may begin at a rate of 0, which moves nothing: then no update could be verified.
-    """
-    for one in (optimizer, *list_inner(optimizer)):
-        for group in one.param_groups:
-            if "initial_lr" in group:
-                group["lr"] = find_full_rate(group)
+    made: Any = optimizers[0]
+    if len(optimizers) > 1:
+        if len(set(addresses)) < len(addresses) or any(makes_passes(one) for one in optimizers):
+            raise user().fault(
+                "optimizer",
+                "several optimizers must share no weight, and none of them may compute the loss "
+                "itself; step(model, batch, optimizer) of the file steps them as it likes",
+            )
+        made = CombinedOptimizer(optimizers)
+    made.returned = returned
+    return cast(torch.optim.Optimizer, made)
 
 
 def find_full_rate(group: dict[str, Any]) -> Any:
@@ -261,10 +312,11 @@ def facts(size: int) -> dict[str, Any]:
     """Return what the harness must know of the model without PyTorch. Raises Fault."""
     model = make_plain_model()
     inputs, targets = user().make_batch(size, Tensor, "tensor")
-    all_parameters = dict(model.named_parameters(remove_duplicate=False))
-    trained = {name for name, p in all_parameters.items() if p.requires_grad}
+    parameters = dict(model.named_parameters())
+    with_tied = dict(model.named_parameters(remove_duplicate=False))
+    trained = {name for name, p in with_tied.items() if p.requires_grad}
     if not trained:
-        raise Fault(f"{user().locate('model')}: no weight of the model asks for a gradient")
+        raise user().fault("model", "no weight of the model asks for a gradient")
     numbers = []
     for name, tensor in list_state(model):
         if tensor.is_floating_point() or tensor.is_complex():
@@ -273,27 +325,22 @@ def facts(size: int) -> dict[str, Any]:
     names = {id(module): name for name, module in modules.items()}
     blocks = choose_blocks(model, inputs)
     described = user_blocks.describe_model(blocks, names, inputs, targets)
-    levels = [type(level[0]).__name__ for level in user_blocks.list_levels(model, ACCESS)]
-    has_convolution = any(isinstance(m, nn.Conv2d) for m in modules.values())
-    convolutions = [m for m in modules.values() if isinstance(m, nn.modules.conv._ConvNd)]
-    norms = [name for name, m in modules.items() if isinstance(m, NORMS)]
-    complex_weights = [name for name, p in model.named_parameters() if p.is_complex()]
-    sparse = [name for name, m in modules.items() if getattr(m, "sparse", False) is True]
+    is_image = len(described["input"]) == 4
     return {
         **described,
-        "levels": [] if hasattr(user().module, "blocks") else levels,
+        "levels": [type(level[0]).__name__ for level in list_levels(model)],
         "uncut": user().explain_uncut(inputs, size),
         "params": numbers,
-        "tied": sorted(all_parameters.keys() - dict(model.named_parameters()).keys()),
+        "tied": sorted(with_tied.keys() - parameters.keys()),
         "parameters": _count_weights(model),
-        "couples": norms[:1],
-        "convolutions": bool(convolutions),
-        "images": len(described["input"]) == 4 and has_convolution,
+        "couples": list_names(model, NORMS)[:1],
+        "convolutions": bool(list_names(model, nn.modules.conv._ConvNd)),
+        "images": is_image and bool(list_names(model, nn.Conv2d)),
         **_describe_optimizer(model),
         "own_step": has_step(),
-        "complex": complex_weights[:1],
+        "complex": [name for name, p in parameters.items() if p.is_complex()][:1],
         "compiled": any(is_compiled(module) for module in modules.values()),
-        "sparse": sparse[:1],
+        "sparse": [name for name, m in modules.items() if getattr(m, "sparse", 0) is True][:1],
     }
 
 
@@ -357,69 +404,42 @@ def changed_by_blocks(adapter: Any) -> bool:
 
     Statistics of batch norm do not count: they change once, recomputed or not.
     """
-    before: dict[nn.Module, list[Tensor]] = {}
-    is_changed = False
 
-    def copy_buffers(block: nn.Module) -> list[Tensor]:
-        copies = []
-        for module in block.modules():
-            if not isinstance(module, NORMS):
-                copies += [buffer.clone() for buffer in module.buffers(recurse=False)]
-        return copies
+    def list_buffers() -> list[Tensor]:
+        buffers: list[Tensor] = []
+        for block in adapter.blocks():
+            for module in block.modules():
+                if not isinstance(module, NORMS):
+                    buffers += module.buffers(recurse=False)
+        return buffers
 
-    def before_block(block: nn.Module, *_: Any) -> None:
-        before[block] = copy_buffers(block)
-
-    def after_block(block: nn.Module, *_: Any) -> None:
-        nonlocal is_changed
-        for old, new in zip(before[block], copy_buffers(block)):
-            if not torch.equal(old, new):
-                is_changed = True
-
-    handles: list[Any] = []
-    for block in adapter.blocks():
-        handles.append(block.register_forward_pre_hook(before_block))
-        handles.append(block.register_forward_hook(after_block))
+    before = [buffer.clone() for buffer in list_buffers()]
     gradient_of(adapter)
-    for handle in handles:
-        handle.remove()
-    return is_changed
+    return not all(map(torch.equal, before, list_buffers()))
 
 
-def record_outputs(model: nn.Module, run: Callable[[], object]) -> list[tuple[str, Tensor]]:
-    """Return the first tensor that each innermost module returned in `run`, in order."""
+def record_outputs(adapter: Any) -> list[tuple[str, Tensor]]:
+    """Return the first tensor that each innermost module gives in one more forward pass."""
     outputs: list[tuple[str, Tensor]] = []
 
     def record(name: str, module: Any, args: Any, output: Any) -> None:
         for tensor in list(iterate_arrays(output))[:1]:
-            outputs.append((name, tensor.detach().clone()))
+            outputs.append((f"{name} ({type(module).__name__})", tensor.detach().clone()))
 
     handles = []
-    for name, module in model.named_modules():
+    for name, module in adapter.model.named_modules():
         if not list(module.children()):
-            described = f"{name} ({type(module).__name__})"
-            handles.append(module.register_forward_hook(partial(record, described)))
-    try:
-        run()
-    finally:
-        for handle in handles:
-            handle.remove()
-    return outputs
-
-
-def _record_forward(adapter: Any) -> list[tuple[str, Tensor]]:
-    """Return the outputs of the modules in one more forward pass."""
-    model = adapter.model
-    inputs, _ = adapter.inputs
+            handles.append(module.register_forward_hook(partial(record, name)))
     with torch.no_grad():
-        return record_outputs(model, lambda: call_with(model, inputs))
+        call_with(adapter.model, adapter.inputs[0])
+    for handle in handles:
+        handle.remove()
+    return outputs
 
 
 def first_random(adapter: Any) -> str:
     """Return where a second forward pass differs first; empty if nowhere."""
-    once = _record_forward(adapter)
-    twice = _record_forward(adapter)
-    for (name, a), (_, b) in zip(once, twice):
+    for (name, a), (_, b) in zip(record_outputs(adapter), record_outputs(adapter)):
         if not torch.equal(a, b):
             return f"first in the output of {name}"
     return ""
@@ -427,7 +447,7 @@ def first_random(adapter: Any) -> str:
 
 def first_infinite(adapter: Any) -> str:
     """Return the first module that gives infinity or no number; empty if there is none."""
-    for name, output in _record_forward(adapter):
+    for name, output in record_outputs(adapter):
         if not output.isfinite().all():
             return f"first in the output of {name}"
     return ""

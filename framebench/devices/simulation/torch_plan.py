@@ -18,7 +18,7 @@ from pathlib import Path
 
 import torch
 
-from framebench.adapters.torch.fake import FakeOnDevice
+from framebench.adapters.torch.fake import FakeAdapter
 from framebench.adapters.torch.quantized import import_package
 from framebench.devices.catalog import Device, find
 from framebench.devices.plans.answer import ASKED, CONVOLUTIONS, NOT_ASKED, Answer, LineBuffers
@@ -90,7 +90,7 @@ def step_of(case: Case) -> Callable[[torch.device], Callable[[], None]]:
     strategies = {part.how for part in case.parts}
 
     def make(where: torch.device) -> Callable[[], None]:
-        adapter = FakeOnDevice(case, where)
+        adapter = FakeAdapter(case, where)
         with allow_offloading(adapter) if "optimizer_offload" in strategies else nullcontext():
             adapter.build()
 
@@ -103,7 +103,7 @@ def step_of(case: Case) -> Callable[[torch.device], Callable[[], None]]:
     return make
 
 
-def allow_offloading(adapter: FakeOnDevice) -> AbstractContextManager[None]:
+def allow_offloading(adapter: FakeAdapter) -> AbstractContextManager[None]:
     """Tell torchao's optimizer on the host that there is a GPU: it knows two kinds of devices."""
     offload = import_package(adapter, "torchao.optim.cpu_offload")
     return replaced(offload, "get_available_devices", lambda: ["cpu", "cuda"])

@@ -4,7 +4,7 @@ import sys
 import torch
 
 from framebench import adapters
-from framebench.adapters.torch import copies
+from framebench.adapters.torch import scenarios
 from framebench.instruments import limits
 from framebench.suite.selectors import parse
 
@@ -35,7 +35,7 @@ events.start()
 events.stop()
 oom = limits.is_out_of_memory(torch.cuda.OutOfMemoryError("CUDA out of memory."), False)
 overlap = [
-    copies.compute_overlap([(0, 4), (10, 12)], [(1, 3), (3, 11)]),
-    copies.compute_overlap([], [(0, 1)]),
+    scenarios.compute_overlap([(0, 4), (10, 12)], [(1, 3), (3, 11)]),
+    scenarios.compute_overlap([], [(0, 1)]),
 ]
 print(json.dumps([on_cpu, pooled, unpooled, events.seconds(), oom, overlap]))

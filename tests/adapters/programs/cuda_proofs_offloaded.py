@@ -9,12 +9,11 @@ from types import SimpleNamespace
 import numpy as np
 import torch
 import torchao.optim.cpu_offload as library
+from torch.autograd import DeviceType
 
 from framebench import adapters
 from framebench.adapters.torch import SWITCHES, offload
 from framebench.suite.selectors import parse
-
-KERNEL = SimpleNamespace(name="ampere_sgemm", device_resource_id=7)
 
 
 class ImmediateStream:
@@ -23,8 +22,7 @@ class ImmediateStream:
     def wait_stream(self, other):
         pass
 
-    def wait_event(self, event):
-        pass
+    wait_event = wait_stream
 
     def synchronize(self):
         pass
@@ -51,49 +49,43 @@ def train(strategy):
     adapter.restore()  # an offloaded optimizer must take over the weights
     adapter.step()
     values = dict(adapter.weights())
-    for state in adapter.states():
-        values[f"{state.kind} {state.name}"] = state.array
+    values.update((f"{state.kind} {state.name}", state.array) for state in adapter.states())
     return adapter, values
 
 
-def is_close(values, expected):
-    if sorted(values) != sorted(expected):
-        return False
+def is_close(strategy, expected):
+    _, values = train(strategy)
+    assert values.keys() == expected.keys()
     return all(np.allclose(values[k], expected[k], rtol=1e-4, atol=1e-7) for k in expected)
 
 
-def list_copies(stream):
-    """Return events of a thousand copies to the host and as many back on a stream."""
+def make_events(*names, stream):
+    options = {"device_resource_id": stream, "device_type": DeviceType.CUDA}
+    return [SimpleNamespace(name=name, **options) for name in names]
+
+
+def judge_copies(adapter, stream, count=1000):
+    """Judge a step with so many copies to the host, and back, on a stream; 7 is the kernels'."""
     names = ("Memcpy DtoH (Device -> Pinned)", "Memcpy HtoD (Pinned -> Device)")
-    return [SimpleNamespace(name=name, device_resource_id=stream) for name in names * 1000]
-
-
-def judge_events(adapter, events):
-    """Judge a step in which the device did this."""
 
     def record(run):
         run.one_step()
-        return events
+        return make_events("sgemm", stream=7) + make_events(*names * count, stream=stream)
 
-    offload.record_device_events = record
+    offload.record_events = record
     return adapter.judge_effect()
 
 
 def judge_moments(device):
-    """Return whether offloading is proven where the moments of a large weight are on this
-    device.
-    """
-    weight = torch.nn.Parameter(torch.empty(100, 100, device="meta"))
-    small = torch.nn.Parameter(torch.empty(10, device="meta"))
-    state = {
-        weight: {"exp_avg": torch.empty(100, 100, device=device)},
-        small: {"exp_avg": torch.empty(10, device="meta")},
-    }
+    """Return whether it is proven where the moments of a large weight are on this device."""
+    weights = [torch.nn.Parameter(torch.empty(size, device="meta")) for size in (10_000, 10)]
+    places = (device, "meta")
+    state = {p: {"exp_avg": torch.empty_like(p, device=at)} for p, at in zip(weights, places)}
     run = SimpleNamespace(
         packages={},
         torch_device=torch.device("meta"),
         recipe=SimpleNamespace(),
-        parameters=lambda: [weight, small],
+        parameters=lambda: weights,
         optimizer=SimpleNamespace(state=state),
     )
     return SWITCHES["optimizer_offload"](run).judge({}).proven
@@ -101,25 +93,19 @@ def judge_moments(device):
 
 replace_cuda()
 _, expected = train("fp32")
-streamed, values = train("offload_streamed")
-found = {"offload_streamed": is_close(values, expected)}
-for strategy in (
-    "accumulate+offload_streamed",
-    "optimizer_offload",
-    "accumulate+optimizer_offload",
-):
-    _, values = train(strategy)
-    found[strategy] = is_close(values, expected)
+strategies = ("accumulate+offload_streamed", "optimizer_offload", "accumulate+optimizer_offload")
+found = {strategy: is_close(strategy, expected) for strategy in strategies}
 
-effect = judge_events(streamed, [KERNEL, *list_copies(13)])
-found["streams"] = effect.proven
+streamed, _ = train("offload_streamed")
+effect = judge_copies(streamed, stream=13)
 sent, returned = effect.evidence["tensors_sent"], effect.evidence["tensors_returned"]
 found["all came back"] = sent == returned > 0
-found["one stream"] = judge_events(streamed, [KERNEL, *list_copies(7)]).proven
-found["no copies"] = judge_events(streamed, [KERNEL]).proven
+found["streams"] = [
+    effect.proven,
+    judge_copies(streamed, stream=7).proven,
+    judge_copies(streamed, stream=13, count=0).proven,
+]
 streamed.recipe.contexts = []
-found["no hooks"] = judge_events(streamed, [KERNEL, *list_copies(13)]).proven
-
-found["moments on the host"] = judge_moments("cpu")
-found["moments on the device"] = judge_moments("meta")
+found["no hooks"] = judge_copies(streamed, stream=13).proven
+found["moments"] = [judge_moments("cpu"), judge_moments("meta")]
 print(json.dumps(found))

@@ -11,88 +11,64 @@ from framebench import adapters
 from framebench.adapters.torch import SWITCHES
 from framebench.suite.selectors import parse
 
+GIB = 1 << 30
+RUN = SimpleNamespace(torch_device=torch.device("cpu"), process=SimpleNamespace())
 
-class FakeGpu:
-    """As c10's CUDACachingAllocator: it limits a process to a share of the whole memory."""
 
-    total = 100 << 30
-    reserved = 7 << 30
-
-    def __init__(self, obeys=True, taken_by_others=0):
-        self.obeys = obeys
-        self.limit = self.total
-        self.free = self.total - taken_by_others
-        torch.cuda.empty_cache = lambda: None
-        torch.cuda.mem_get_info = lambda: (self.free - self.reserved, self.total)
-        torch.cuda.memory_reserved = lambda: self.reserved
-        torch.cuda.set_per_process_memory_fraction = self.set_share
-        torch.empty = self.allocate
-
-    def set_share(self, share):
-        if self.obeys:
-            self.limit = share * self.total
-
-    def allocate(self, size, dtype, device):
-        if self.reserved + size > min(self.limit, self.free):
-            raise torch.cuda.OutOfMemoryError("CUDA out of memory. Tried to allocate ...")
+def judge(strategy, run=RUN):
+    return SWITCHES[strategy](run).judge({}).proven
 
 
 def prove_foreach():
     adapter = adapters.load(parse("transformer/torch/train/foreach/b4/tiny"))
     adapter.build()
     adapter.step()
-    proven = {"foreach": adapter.judge_effect().proven}
+    proven = [adapter.judge_effect().proven]
     # PyTorch takes this for a GPU, on which lists are the default
     optimizer = sys.modules["torch.optim.optimizer"]
     optimizer._get_foreach_kernels_supported_devices = lambda: ["cpu"]
-    proven["foreach, the default there"] = adapter.judge_effect().proven
-    return proven
+    return [*proven, adapter.judge_effect().proven]
 
 
-def prove_memory_fraction():
-    def judge(gpu):
-        run = SimpleNamespace(torch_device=torch.device("cuda"))
-        return SWITCHES["memory_fraction"](run).judge({}).proven
+def prove_memory_fraction(obeys, taken_by_others):
+    """Judge it where, as in c10's CUDACachingAllocator, a share is one of the whole memory."""
+    total, reserved = 100 * GIB, 7 * GIB
+    limit = total
+
+    def set_share(share):
+        nonlocal limit
+        limit = share * total if obeys else total
+
+    def allocate(size, dtype, device):
+        if reserved + size > min(limit, total - taken_by_others):
+            raise torch.cuda.OutOfMemoryError("CUDA out of memory. Tried to allocate ...")
 
     original = torch.empty
-    proven = {
-        "fraction": judge(FakeGpu()),
-        "fraction, ignored": judge(FakeGpu(obeys=False)),
-        "fraction, of a card that others fill": judge(FakeGpu(taken_by_others=30 << 30)),
-    }
+    torch.empty = allocate
+    torch.cuda.empty_cache = lambda: None
+    torch.cuda.mem_get_info = lambda: (total - taken_by_others - reserved, total)
+    torch.cuda.memory_reserved = lambda: reserved
+    torch.cuda.set_per_process_memory_fraction = set_share
+    proven = judge("memory_fraction", SimpleNamespace(torch_device=torch.device("cuda")))
     torch.empty = original
     return proven
 
 
-def prove_expandable_segments():
-    def judge(*kinds):
-        segments = [{"is_expandable": kind} for kind in kinds]
-        torch.cuda.memory._snapshot = lambda: {"segments": segments}
-        return SWITCHES["expandable_segments"](None).judge({}).proven
-
-    return {
-        "segments": judge(True, True),
-        "segments, some not": judge(True, False),
-        "segments, none": judge(),
-    }
+def prove_expandable_segments(*kinds):
+    segments = [{"is_expandable": kind} for kind in kinds]
+    torch.cuda.memory._snapshot = lambda: {"segments": segments}
+    return judge("expandable_segments")
 
 
-def prove_malloc_async():
+def prove_malloc_async(reserved, segments):
     # c10's CUDAMallocAsyncAllocator asks the driver for bytes, and leaves what the native allocator
     # counts at zero
-    def judge(reserved, segments):
-        stats = {"reserved_bytes.all.current": reserved, "segment.all.allocated": segments}
-        torch.cuda.memory_stats = lambda: stats
-        return SWITCHES["malloc_async"](None).judge({}).proven
-
-    return {
-        "driver's pool": judge(reserved=7 << 30, segments=0),
-        "native pool": judge(reserved=7 << 30, segments=12),
-        "no pool": judge(reserved=0, segments=0),
-    }
+    stats = {"reserved_bytes.all.current": reserved, "segment.all.allocated": segments}
+    torch.cuda.memory_stats = lambda: stats
+    return judge("malloc_async")
 
 
-def prove_autotune():
+def prove_autotune(is_tried):
     allocations = 0
 
     def convolve(x, w):
@@ -101,19 +77,20 @@ def prove_autotune():
 
     F.conv2d = convolve
     torch.cuda.memory_stats = lambda: {"allocation.all.allocated": allocations}
-    process = SimpleNamespace()
-    run = SimpleNamespace(torch_device=torch.device("cpu"), process=process)
-    proof = SWITCHES["autotune"](run)
-    torch.backends.cudnn.benchmark = process.tries_algorithms  # as the adapter sets it
-    proven = {"autotune": proof.judge({}).proven}
-    torch.backends.cudnn.benchmark = False
-    proven["autotune, undone"] = proof.judge({}).proven
-    return proven
+    torch.backends.cudnn.benchmark = is_tried
+    return judge("autotune")
 
 
-proven = prove_foreach()
-proven |= prove_memory_fraction()
-proven |= prove_expandable_segments()
-proven |= prove_malloc_async()
-proven |= prove_autotune()
+# as it is, and then undone in each way
+proven = {
+    "foreach": prove_foreach(),
+    "fraction": [
+        prove_memory_fraction(obeys=True, taken_by_others=0),
+        prove_memory_fraction(obeys=False, taken_by_others=0),
+        prove_memory_fraction(obeys=True, taken_by_others=30 * GIB),
+    ],
+    "segments": [prove_expandable_segments(*kinds) for kinds in ([1, 1], [1, 0], [])],
+    "driver's pool": [prove_malloc_async(*sizes) for sizes in ([7, 0], [7, 12], [0, 0])],
+    "autotune": [prove_autotune(is_tried=True), prove_autotune(is_tried=False)],
+}
 print(json.dumps(proven))

@@ -6,7 +6,7 @@ import json
 
 import torch
 
-from framebench.adapters.torch.narrow import NarrowResults, WidenedCasts
+from framebench.adapters.torch.modes import NarrowResults, WidenedCasts
 
 x = torch.randn(4, 4, dtype=torch.float64)
 

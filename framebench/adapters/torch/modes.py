@@ -1,8 +1,8 @@
-"""Make a step without randomness: each random draw is replaced by its mean.
+"""Contexts that steps are verified in: without randomness, and in float64 throughout.
 
-Dropout does nothing then. Steps are verified like this under strategies that draw in another order
-than the baseline, such as micro-batches or another memory format. It is a dispatch mode, which lies
-below autograd: the second run of a checkpointed block sees it too.
+Random draws are replaced by their means, under strategies that draw in another order than the
+baseline, such as micro-batches: dropout does nothing then. A dispatch mode lies below autograd, so
+that the second run of a checkpointed block sees it too.
 """
 
 from __future__ import annotations
@@ -11,8 +11,11 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
 
+NARROW = (torch.float32, torch.bfloat16, torch.float16)
 # What stands for the mean, whatever the parameters of the distribution are.
 MEANS = {
     "randn": 0.0,
@@ -62,7 +65,9 @@ def find_mean(operator: str, arguments: dict[str, Any]) -> float | Tensor | None
     if operator in ("normal", "normal_"):
         return arguments.get("mean", 0.0)
     if operator.startswith("randint") or operator == "random_":
-        return _find_middle(arguments)
+        low = arguments.get("low", arguments.get("from", 0)) or 0
+        high = arguments.get("high", arguments.get("to"))
+        return 0 if high is None else int(low + high) // 2  # the range may have no end
     if operator == "randperm":
         return torch.arange(arguments["n"])
     if operator == "multinomial":
@@ -73,8 +78,43 @@ def find_mean(operator: str, arguments: dict[str, Any]) -> float | Tensor | None
     return None
 
 
-def _find_middle(arguments: dict[str, Any]) -> int:
-    """Return the middle of the range of random integers; 0 for a range without an end."""
-    low = arguments.get("low", arguments.get("from", 0)) or 0
-    high = arguments.get("high", arguments.get("to"))
-    return 0 if high is None else int(low + high) // 2
+class WidenedCasts(TorchFunctionMode):
+    """A context in which casts to float32 are casts to float64.
+
+    People write `logits.float()` to leave a lower precision before a loss, not to come from a
+    higher one.
+    """
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        """Call the function, with float64 for float32 among its arguments."""
+        if func is torch.Tensor.float:
+            return args[0].double()
+        widened = [_widen(arg) for arg in args]
+        named = {name: _widen(arg) for name, arg in (kwargs or {}).items()}
+        return func(*widened, **named)
+
+
+def _widen(argument: Any) -> Any:
+    return torch.float64 if argument is torch.float32 else argument
+
+
+class NarrowResults(TorchDispatchMode):
+    """A context that keeps the name of the first operation with a result narrower than float64.
+
+    A scalar may be narrow: PyTorch keeps counts of steps, for instance, in float32.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first = ""
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        """Run an operation and look at its results."""
+        result = func(*args, **(kwargs or {}))
+        if not self.first:
+            for leaf in tree_leaves(result):
+                if isinstance(leaf, Tensor) and leaf.ndim and leaf.dtype in NARROW:
+                    name = func._schema.name.removeprefix("aten::")
+                    self.first = f"{name} in {str(leaf.dtype).removeprefix('torch.')}"
+                    break
+        return result
