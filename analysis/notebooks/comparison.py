@@ -15,10 +15,13 @@
 #
 # Peak by strategy, throughput against batch, memory against speed, releases over time, a map of
 # savings, and everything relative to the baseline: each from `framebench.load()` by pandas and
-# seaborn alone. A plot that these records cannot fill says what to measure.
+# seaborn alone. Before them the frameworks side by side, and what a sample adds. A plot that these
+# records cannot fill says what to measure.
 
 # %%
 import matplotlib.pyplot as plt
+import numpy as np
+import pandas as pd
 import seaborn as sns
 from IPython.display import Markdown, display
 
@@ -27,8 +30,8 @@ import framebench
 df = framebench.load()
 size = "cpu" if (df["size"] == "cpu").any() else df["size"].mode()[0]
 df = df[df["usable"] & df["same_mathematics"] & (df["size"] == size)]
+df = df.assign(MiB=df["shared_bytes"] / 2**20)
 training = df[(df["scenario"] == "train") & df["kind"].isin(["baseline", "memory", "speed"])]
-training = training.assign(MiB=training["shared_bytes"] / 2**20)
 at_base = training[training["base_batch"]]
 
 sns.set_theme(style="whitegrid")
@@ -36,6 +39,67 @@ COLOURS = {"torch": "#d55e00", "jax": "#0173b2", "jittor": "#029e73"}
 FRAMEWORKS = [name for name in COLOURS if name in set(training["framework"])]
 PLACE = f"{df['machine'].iloc[0]}, {df['device'].iloc[0]}, size {size}"
 display(Markdown(f"{len(training)} cases of training on {PLACE}."))
+
+
+def select_several(rows: pd.DataFrame) -> pd.DataFrame:
+    """Return the strategies that were measured at two batches or more."""
+    batches = rows.groupby(["workload", "framework", "strategy"])["batch"]
+    return rows[batches.transform("nunique") > 1]
+
+
+def draw_by_batch(rows: pd.DataFrame, y: str, label: str) -> sns.FacetGrid:
+    """Draw a line for each strategy and framework, a panel for each workload."""
+    grid = sns.relplot(
+        rows,
+        kind="line",
+        marker="o",
+        x="batch",
+        y=y,
+        hue="strategy",
+        style="framework",
+        col="workload",
+        palette="colorblind",
+        facet_kws={"sharex": False, "sharey": False},
+        height=3.6,
+        aspect=0.9,
+    )
+    grid.set_titles("{col_name}").set_axis_labels("batch", label)
+    for workload, axes in grid.axes_dict.items():
+        batches = sorted(rows.loc[rows["workload"] == workload, "batch"].unique())
+        axes.set_xscale("log", base=2)
+        axes.set_xticks(batches, batches)
+        axes.set_ylim(bottom=0)
+    return grid
+
+
+# %% [markdown]
+# ## Frameworks side by side
+#
+# Peaks can be compared across frameworks only if the same instrument read them. Each baseline's
+# peak over that of the first framework below, with the same batch.
+
+# %%
+base = df[df["baseline"] & df["scenario"].isin(["train", "eval"])]
+peaks = base.pivot_table(
+    "MiB", index=["workload", "scenario", "batch"], columns="framework", observed=True
+)
+peaks[FRAMEWORKS].div(peaks[FRAMEWORKS[0]], axis=0).dropna(how="all").round(2)
+
+# %% [markdown]
+# ## What a sample adds
+#
+# The peak is a fixed part (weights, gradients, optimizer) and a part for each sample: a straight
+# line through the measured batches has both, in MiB.
+
+
+# %%
+def fit_line(rows: pd.DataFrame) -> pd.Series:
+    per_sample, fixed = np.polyfit(rows["batch"], rows["MiB"], 1)
+    return pd.Series({"fixed": fixed, "per sample": per_sample, "batches": len(rows)})
+
+
+several = select_several(base[base["scenario"] == "train"])
+several.groupby(["workload", "framework"])[["batch", "MiB"]].apply(fit_line).round(1)
 
 # %% [markdown]
 # ## 1. Peak by strategy
@@ -68,37 +132,15 @@ for axes in grid.axes.flat:
 
 # %% [markdown]
 # ## 2. Throughput against batch
+#
+# Samples or tokens per second.
 
 # %%
-timed = training[training["throughput"].notna()]
-series = timed.groupby(["workload", "framework", "strategy"])["batch"]
-timed = timed[series.transform("nunique") > 1]
+timed = select_several(training[training["throughput"].notna()])
 if timed.empty:
     display(Markdown(f"No strategy was timed at two batches on {PLACE}: framebench run, matrix."))
 else:
-    grid = sns.relplot(
-        timed,
-        kind="line",
-        marker="o",
-        x="batch",
-        y="throughput",
-        hue="strategy",
-        style="framework",
-        col="workload",
-        palette="colorblind",
-        facet_kws={"sharex": False, "sharey": False},
-        height=3.6,
-        aspect=0.9,
-    )
-    grid.set_titles("{col_name}")
-    for workload, axes in grid.axes_dict.items():
-        batches = sorted(timed.loc[timed["workload"] == workload, "batch"].unique())
-        axes.set_xscale("log", base=2)
-        axes.set_xticks(batches, batches)
-        axes.set_ylim(bottom=0)
-        unit = timed.loc[timed["workload"] == workload, "unit"].iloc[0]
-        axes.set_ylabel(f"{unit} per second")
-    grid.tight_layout()
+    draw_by_batch(timed, "throughput", "throughput")
 
 # %% [markdown]
 # ## 3. Memory against speed
@@ -195,28 +237,9 @@ figure.tight_layout()
 # is no constant.
 
 # %%
-series = training.groupby(["workload", "framework", "strategy"])["batch"]
-by_batch = training[(series.transform("nunique") > 1) & ~training["baseline"]]
+by_batch = select_several(training)
+by_batch = by_batch[~by_batch["baseline"]]
 if by_batch.empty:
     display(Markdown(f"No strategy was measured at two batches on {PLACE}."))
 else:
-    grid = sns.relplot(
-        by_batch,
-        kind="line",
-        marker="o",
-        x="batch",
-        y="relative_peak",
-        hue="strategy",
-        style="framework",
-        col="workload",
-        palette="colorblind",
-        facet_kws={"sharex": False},
-        height=3.6,
-        aspect=0.9,
-    )
-    grid.set_titles("{col_name}").refline(y=1)
-    grid.set_axis_labels("batch", "peak / baseline's")
-    for workload, axes in grid.axes_dict.items():
-        batches = sorted(by_batch.loc[by_batch["workload"] == workload, "batch"].unique())
-        axes.set_xscale("log", base=2)
-        axes.set_xticks(batches, batches)
+    draw_by_batch(by_batch, "relative_peak", "peak / baseline's").refline(y=1)
