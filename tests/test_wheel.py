@@ -204,7 +204,7 @@ def test_it_depends_on_what_it_imports() -> None:
     loaded_by_its_user = {"pytest"}
     # pydantic brings its core in the only version that it takes
     brought_along = {"pydantic-core"}
-    optional = {"altair", "sphinx", "vl-convert", "vl-convert-python"}  # of the extra `site`
+    optional = {"sphinx", "vl-convert", "vl-convert-python"}  # of the extra `site`
     beside = notebooks | loaded_by_its_user | brought_along | optional
     assert needed - beside == declared().keys()
 

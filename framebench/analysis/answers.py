@@ -79,13 +79,10 @@ def select_savings(framework_rows: pd.DataFrame, ratio: SavedRatio = "needs_rati
 
 def select_with_price(ranked: Sequence[Any]) -> list[Any]:
     """Return the first strategy; where it was not timed, also the first that was."""
-    selected = list(ranked[:1])
-    for row in ranked:
-        if pd.notna(row.time_ratio):
-            if row is not ranked[0]:
-                selected.append(row)
-            break
-    return selected
+    timed = [row for row in ranked if pd.notna(row.time_ratio)]
+    if timed and timed[0] is not ranked[0]:
+        return [ranked[0], timed[0]]
+    return list(ranked[:1])
 
 
 def find_timed(tables: Mapping[str, pd.DataFrame]) -> dict[tuple[str, str | None], tuple[str, Any]]:
@@ -114,8 +111,9 @@ def describe_cost(row: Any) -> str:
     ratio = get_time_ratio(row)
     if ratio is None:
         return "not timed"
+    cost = f"{ratio.value:.2f}"
     if ratio.low is None:
-        return f"about {ratio.value:.2f} x the time"
-    if not ratio.decided:
-        return f"{ratio.low:.2f} to {ratio.high:.2f} x the time"
-    return f"{ratio.value:.2f} x the time"
+        cost = f"about {cost}"
+    elif not ratio.decided:
+        cost = f"{ratio.low:.2f} to {ratio.high:.2f}"
+    return f"{cost} x the time"

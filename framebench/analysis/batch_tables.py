@@ -7,29 +7,20 @@ from dataclasses import replace
 
 import pandas as pd
 
-from framebench.analysis.rendering import DETAIL, ESSENTIAL, MIB, Table, TableColumn
+from framebench.analysis.rendering import ESSENTIAL, Table, TableColumn, read_columns
 from framebench.analysis.tables import (
+    describe_base,
     describe_briefly,
     describe_conditions,
     describe_measurement,
     join_values,
     select_quick,
 )
-from framebench.strategies.registry import find_baseline
 
 DEPENDS = 0.05  # a share of the baseline's peak that moves by more from batch to batch is noted
-QUESTION = ["machine", "workload", "scenario", "size"]
 ROW = ["framework", "strategy"]
-QUANTITIES = {
-    "relative_peak": TableColumn("peak x base", ".2f", priority=ESSENTIAL),
-    "relative_throughput": TableColumn("throughput x base", ".2f"),
-    "step_bytes": TableColumn("peak", ",.1f", 1 / MIB, unit="MiB", priority=DETAIL),
-}
-# of the table that stands among prose
-SHORT_QUANTITIES = {
-    "step_bytes": TableColumn("peak", ",.0f", 1 / MIB, unit="MiB", priority=ESSENTIAL),
-    "throughput": TableColumn("throughput", ",.0f", priority=ESSENTIAL),
-}
+QUANTITIES = read_columns("batches")
+SHORT_QUANTITIES = read_columns("batches, in short")  # of the table that stands among prose
 
 
 def make_batch_tables(df: pd.DataFrame) -> Iterator[Table]:
@@ -39,13 +30,21 @@ def make_batch_tables(df: pd.DataFrame) -> Iterator[Table]:
     the throughput over the baseline's, and the peak at each batch. The second, in short, has peak
     and throughput of the quick profile's strategies.
     """
-    for _, group in df.groupby(QUESTION, sort=False):
+    for _, group in df.groupby(["machine", "workload", "scenario", "size"], sort=False):
         several = select_several(group)
-        if not several["baseline"].all():
-            yield make_batch_table(several)
-            short = select_quick(several)
-            if not short["baseline"].all():
-                yield make_short_batch_table(short)
+        if several["baseline"].all():
+            continue
+        caption = (
+            f"{describe_base(several).removesuffix('.')} at the same batch. Peaks by "
+            f"{join_values(several['step_instrument'])}. {describe_measurement(several)} "
+            f"{describe_conditions(several)}"
+        )
+        notes = tuple(describe_dependence(several))
+        yield spread_batches(several, QUANTITIES, "", caption, notes)
+        short = select_quick(several)
+        if not short["baseline"].all():
+            caption = f"Throughput in {join_values(short['unit'])}/s. {describe_briefly(short)}"
+            yield spread_batches(short, SHORT_QUANTITIES, ", in short", caption)
 
 
 def select_several(group: pd.DataFrame) -> pd.DataFrame:
@@ -55,57 +54,34 @@ def select_several(group: pd.DataFrame) -> pd.DataFrame:
     return compared[counts > 1]
 
 
-def make_batch_table(group: pd.DataFrame) -> Table:
-    """Return the table of one workload, scenario and size on one machine."""
-    base = f"base: {find_baseline(group['scenario'].iloc[0])} of the same framework"
-    columns, shown = spread_batches(group, QUANTITIES)
-    return Table(
-        make_title(group),
-        f"{base} at the same batch. Peaks by {join_values(group['step_instrument'])}. "
-        f"{describe_measurement(group)} {describe_conditions(group)}",
-        columns,
-        shown,
-        notes=tuple(describe_dependence(group)),
-        machine=group["machine"].iloc[0],
-    )
-
-
-def make_short_batch_table(group: pd.DataFrame) -> Table:
-    """Return the table of a few strategies with few columns, and a caption for among prose."""
-    columns, shown = spread_batches(group, SHORT_QUANTITIES)
-    return Table(
-        f"{make_title(group)}, in short",
-        f"Throughput in {join_values(group['unit'])}/s. {describe_briefly(group)}",
-        columns,
-        shown,
-        machine=group["machine"].iloc[0],
-    )
-
-
-def make_title(group: pd.DataFrame) -> str:
-    """Return the title of the table of one workload, scenario and size."""
-    first = group.iloc[0]
-    return f"{first['workload']} {first['scenario']} by batch, size {first['size']}"
-
-
 def spread_batches(
-    group: pd.DataFrame, quantities: dict[str, TableColumn]
-) -> tuple[pd.DataFrame, dict[str, TableColumn]]:
+    group: pd.DataFrame,
+    quantities: dict[str, TableColumn],
+    addition: str,
+    caption: str,
+    notes: tuple[str, ...] = (),
+) -> Table:
     """Return a row for each framework x strategy with each quantity at each batch.
 
-    Also return how its columns are printed, by name. A quantity that nothing has is left out.
+    A quantity that nothing has is left out. `addition` stands behind the title.
     """
     wide = group.pivot(index=ROW, columns="batch", values=list(quantities))
     # `pivot` sorts by name: go back to the catalog's order
     wide = wide.reindex(pd.MultiIndex.from_frame(group[ROW].drop_duplicates()))
     wide = wide.dropna(axis=1, how="all")  # such as throughputs where nothing was timed
     shown = {name: TableColumn(name, priority=ESSENTIAL) for name in ROW}
-    names = wide.columns.get_level_values(0)
-    batches = wide.columns.get_level_values("batch")
-    for name, batch in zip(names, batches):
+    for name, batch in wide.columns.to_frame().to_numpy():
         column = quantities[name]
         shown[f"{name} {batch}"] = replace(column, name=f"b{batch}: {column.name}")
-    return wide.reset_index().set_axis(list(shown), axis=1), shown
+    first = group.iloc[0]
+    return Table(
+        f"{first['workload']} {first['scenario']} by batch, size {first['size']}{addition}",
+        caption,
+        wide.reset_index().set_axis(list(shown), axis=1),
+        shown,
+        notes=notes,
+        machine=first["machine"],
+    )
 
 
 def describe_dependence(group: pd.DataFrame) -> list[str]:
@@ -118,9 +94,8 @@ def describe_dependence(group: pd.DataFrame) -> list[str]:
     for (framework, strategy), rows in strategies:
         by_batch = rows.set_index("batch")["relative_peak"].sort_index()
         change = by_batch.max() - by_batch.min()
-        if change <= DEPENDS:
-            continue
-        shares = ", ".join(f"{share:.0%} at batch {batch}" for batch, share in by_batch.items())
-        line = f"{framework} {strategy} depends on the batch: {shares} of the baseline's peak"
-        lines.append((change, line))
+        if change > DEPENDS:
+            shares = ", ".join(f"{share:.0%} at batch {batch}" for batch, share in by_batch.items())
+            line = f"{framework} {strategy} depends on the batch: {shares} of the baseline's peak"
+            lines.append((change, line))
     return [line for _, line in sorted(lines, reverse=True)]

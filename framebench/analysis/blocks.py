@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from functools import cached_property
-from typing import NamedTuple
+from itertools import product
 
 from framebench.analysis.statistics import (
     Pool,
@@ -23,28 +23,15 @@ from framebench.analysis.statistics import (
 )
 from framebench.records.record import Record
 
-
-class MeasuredVariant(NamedTuple):
-    """What repeats from block to block."""
-
-    machine: str
-    case: str
-    version: str  # empty where a process ended before it could tell
-
-
-class Process(NamedTuple):
-    """One of the processes of a variant in a block: a case may be compared with itself."""
-
-    variant: MeasuredVariant
-    number: int  # from 0
-
-
+Variant = tuple[str, str, str]  # machine, case, and version: empty where a process did not tell
+# a variant, and from 0 which of its processes in a block: a case may be compared with itself
+Process = tuple[Variant, int]
 Pair = tuple[Process, Process]  # sorted
 
 
-def get_variant(record: Record) -> MeasuredVariant:
+def get_variant(record: Record) -> Variant:
     """Return the variant that a record is of."""
-    return MeasuredVariant(record.provenance.machine, record.case, record.framework_version or "")
+    return record.provenance.machine, record.case, record.framework_version or ""
 
 
 def select_timed(records: Iterable[Record]) -> list[Record]:
@@ -52,20 +39,10 @@ def select_timed(records: Iterable[Record]) -> list[Record]:
     return [record for record in records if record.timed]
 
 
-def get_place_in_block(record: Record) -> int:
-    """Return the number of a timed record's process in its block."""
-    return record.turns_taken.arm
-
-
-def get_seconds_by_round(record: Record) -> dict[int, float]:
-    """Return the seconds of a step in each round."""
-    return dict(zip(record.turns_taken.round, record.step_s, strict=True))
-
-
 def group_by_block(records: Iterable[Record]) -> dict[str, list[Record]]:
     """Return the timed records of each block, in the order of its processes."""
     groups: dict[str, list[Record]] = defaultdict(list)
-    for record in sorted(select_timed(records), key=get_place_in_block):
+    for record in sorted(select_timed(records), key=lambda record: record.turns_taken.arm):
         groups[record.turns_taken.block].append(record)
     return groups
 
@@ -82,31 +59,25 @@ def match_blocks(
     pairs = []
     # sorted, so that the order of sets changes no sum
     for block in sorted(base_blocks.keys() & candidate_blocks.keys()):
-        pair = find_first_pair(base_blocks[block], candidate_blocks[block])
-        if pair:
-            pairs.append(pair)
+        for one, other in product(base_blocks[block], candidate_blocks[block]):
+            if one.turns_taken.arm != other.turns_taken.arm:
+                pairs.append((one, other))
+                break
     return pairs
 
 
-def find_first_pair(
-    base: Sequence[Record], candidate: Sequence[Record]
-) -> tuple[Record, Record] | None:
-    """Return the first two records that are of different processes, or None."""
-    for one in base:
-        for other in candidate:
-            if get_place_in_block(one) != get_place_in_block(other):
-                return one, other
-    return None
+def compare_in_block(base: Record, candidate: Record) -> float | None:
+    """Return the log ratio of the step times of two records of one block, by round."""
+    by_round = []
+    for record in (base, candidate):
+        by_round.append(dict(zip(record.turns_taken.round, record.step_s, strict=True)))
+    return compare_rounds(*by_round)
 
 
 def compute_log_ratios(base: Iterable[Record], candidate: Iterable[Record]) -> list[float]:
     """Return the log ratio of step times, candidate over base, of each block with both sides."""
-    logs = []
-    for one, other in match_blocks(base, candidate):
-        log = compare_rounds(get_seconds_by_round(one), get_seconds_by_round(other))
-        if log is not None:
-            logs.append(log)
-    return logs
+    logs = [compare_in_block(one, other) for one, other in match_blocks(base, candidate)]
+    return [log for log in logs if log is not None]
 
 
 class Blocks:
@@ -131,25 +102,16 @@ class Blocks:
         return logs
 
     @cached_property
-    def spreads(self) -> list[tuple[set[MeasuredVariant], Pool]]:
-        """The two variants of each pair, and how much their blocks differ.
+    def spreads(self) -> list[tuple[set[Variant], Pool]]:
+        """Return the two variants of each pair, and how much their blocks differ.
 
         Every ratio of a machine is moderated by the same pairs.
         """
         spreads = []
-        for (one, other), logs in self.pairs.items():
+        for ((one, _), (other, _)), logs in self.pairs.items():
             if len(logs) > 1:  # a single block does not differ from any
-                spreads.append(({one.variant, other.variant}, measure_spread(logs)))
+                spreads.append(({one, other}, measure_spread(logs)))
         return spreads
-
-    def pool_others(self, base: MeasuredVariant, candidate: MeasuredVariant) -> Pool:
-        """Return how much blocks differ by all other pairs of the machine."""
-        others = []
-        for variants, spread in self.spreads:
-            is_of_machine = all(variant.machine == base.machine for variant in variants)
-            if is_of_machine and variants != {base, candidate}:
-                others.append(spread)
-        return pool_spreads(others)
 
     def compare(self, base: Sequence[Record], candidate: Sequence[Record]) -> Ratio | None:
         """Return the step time of `candidate` over that of `base`, each the records of one variant.
@@ -159,19 +121,24 @@ class Blocks:
         logs = compute_log_ratios(base, candidate)
         if not logs:
             return None
-        others = self.pool_others(get_variant(base[0]), get_variant(candidate[0]))
-        return compare_blocks(logs, others)
+        compared = {get_variant(base[0]), get_variant(candidate[0])}
+        machine = base[0].provenance.machine
+        others = []
+        for variants, spread in self.spreads:
+            is_of_machine = all(variant[0] == machine for variant in variants)
+            if is_of_machine and variants != compared:
+                others.append(spread)
+        return compare_blocks(logs, pool_spreads(others))
 
     def compare_cases(self, base: str, candidate: str) -> Ratio | None:
         """Return the ratio of two cases by their ids.
 
         The records must be of one machine and of one version of each framework.
         """
-        base_records = [record for record in self.records if record.case == base]
-        candidate_records = [record for record in self.records if record.case == candidate]
-        if not base_records or not candidate_records:
-            return None
-        return self.compare(base_records, candidate_records)
+        sides = []
+        for case in (base, candidate):
+            sides.append([record for record in self.records if record.case == case])
+        return self.compare(*sides)
 
 
 def compare_with_anchors(members: Sequence[Record]) -> dict[Pair, float]:
@@ -181,7 +148,7 @@ def compare_with_anchors(members: Sequence[Record]) -> dict[Pair, float]:
         anchor = find_anchor(record, members)
         if anchor is record:
             continue
-        log = compare_rounds(get_seconds_by_round(anchor), get_seconds_by_round(record))
+        log = compare_in_block(anchor, record)
         if log is None:
             continue
         first = identify_process(anchor, members)
@@ -198,11 +165,10 @@ def find_anchor(record: Record, members: Sequence[Record]) -> Record:
     It is the baseline of its framework, or else the block's first.
     """
     for member in members:
-        if member.parsed.framework != record.parsed.framework:
-            continue
-        if member.framework_version != record.framework_version:
-            continue
-        if member.parsed.strategy == member.parsed.stage.baseline:
+        is_baseline = member.parsed.strategy == member.parsed.stage.baseline
+        is_same_framework = member.parsed.framework == record.parsed.framework
+        is_same_version = member.framework_version == record.framework_version
+        if is_baseline and is_same_framework and is_same_version:
             return members[0] if member is record else member
     return members[0]
 
@@ -210,5 +176,5 @@ def find_anchor(record: Record, members: Sequence[Record]) -> Record:
 def identify_process(record: Record, members: Sequence[Record]) -> Process:
     """Return the name of a record's process, which is the same in every block."""
     variant = get_variant(record)
-    places = [get_place_in_block(member) for member in members if get_variant(member) == variant]
-    return Process(variant, places.index(get_place_in_block(record)))
+    arms = [member.turns_taken.arm for member in members if get_variant(member) == variant]
+    return variant, arms.index(record.turns_taken.arm)

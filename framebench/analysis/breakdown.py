@@ -5,17 +5,21 @@ The former is counted by `framebench.analysis.lower_bound`.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from functools import cache
 
 import pandas as pd
 
 from framebench.analysis.lower_bound import LowerBound, compute_lower_bound
+from framebench.analysis.rendering import Table, read_columns
+from framebench.analysis.tables import QUESTION, describe_conditions, list_instruments
 from framebench.models import spec
 from framebench.records.record import parse_case
 from framebench.suite.hypothetical import parse_any_batch
 
 EXPLAINED = "docs/reading.md#where-the-peak-goes"
 PARTS = ("parameters", "buffers", "optimizer", "inputs", "gradients", "activations")
+SHOWN = read_columns("parts")
 
 
 def split_peaks(table: pd.DataFrame) -> pd.DataFrame:
@@ -29,14 +33,15 @@ def split_peaks(table: pd.DataFrame) -> pd.DataFrame:
     """
     has_peak = (table["status"] == "ok") & table["step_bytes"].notna()
     has_bound = table["case"].map(declares_layers).astype(bool)
-    measured = table[has_peak & has_bound].reset_index(drop=True)
-    bounds = [vars(find_lower_bound(case)) for case in measured["case"]]
+    split = table[has_peak & has_bound].reset_index(drop=True)
+    bounds = [vars(find_lower_bound(case)) for case in split["case"]]
     parts = pd.DataFrame(bounds, columns=list(PARTS))
-    split = measured.join(parts)
-    split["lower_bound"] = parts.sum(axis=1).astype(float)
-    split["rest"] = split["step_bytes"] - split["lower_bound"]
-    split["peak_over_bound"] = split["step_bytes"] / split["lower_bound"]
-    return split
+    lower_bound = parts.sum(axis=1).astype(float)
+    return split.join(parts).assign(
+        lower_bound=lower_bound,
+        rest=split["step_bytes"] - lower_bound,
+        peak_over_bound=split["step_bytes"] / lower_bound,
+    )
 
 
 def declares_layers(case_id: str) -> bool:
@@ -51,3 +56,20 @@ def declares_layers(case_id: str) -> bool:
 def find_lower_bound(case_id: str) -> LowerBound:
     """Return the lower bound of the case with this id. Raises UnknownCase."""
     return compute_lower_bound(parse_any_batch(case_id))
+
+
+def make_part_tables(table: pd.DataFrame) -> Iterator[Table]:
+    """Yield the parts of the peaks of each machine, workload, size, scenario and batch."""
+    for _, group in split_peaks(table).groupby(QUESTION):
+        first = group.iloc[0]
+        yield Table(
+            f"Where the peak goes: {first['workload']} {first['scenario']}, batch "
+            f"{first['batch']}, size {first['size']}",
+            f"MiB, peaks by {list_instruments(group, 'step_instrument')}. The parts sum to the "
+            f"lower bound; rest: the measured peak less the lower bound ({EXPLAINED}). "
+            f"{describe_conditions(group)}",
+            group,
+            SHOWN,
+            machine=first["machine"],
+            cases=tuple(group["case"]),
+        )

@@ -266,6 +266,7 @@ def describe_columns(row_type: type) -> tuple[Column, ...]:
 
 COLUMNS = describe_columns(Row)
 Key = tuple[object, ...]  # what cases that are compared have in common
+NO_RATIO = (None, None, None, None)
 
 
 def make_rows(all_records: Iterable[Record], searches: Searches = NO_SEARCHES) -> list[Row]:
@@ -277,24 +278,23 @@ def make_rows(all_records: Iterable[Record], searches: Searches = NO_SEARCHES) -
     """
     cases = select_cases(all_records)
     blocks = Blocks(chain.from_iterable(case.timed for case in cases))
-    baselines: dict[Key, Measured] = {}
-    torch_baselines: dict[Key, Measured] = {}
-    # what is compiled is compared with the same parts without those that compile
+    # by the strategies that are combined, of which a baseline has none
     by_parts: dict[Key, Measured] = {}
+    torch_baselines: dict[Key, Measured] = {}
     # from old to new: of several versions of PyTorch the one measured last is compared with
     for case in sorted(cases, key=lambda case: get_measurement_time(case.newest)):
         by_parts[get_comparable_key(case), list_parts(case)] = case
-        if is_baseline(case):
-            baselines[get_comparable_key(case)] = case
-            if case.newest.parsed.framework == "torch":
-                torch_baselines[get_question_key(case)] = case
+        if is_baseline(case) and case.newest.parsed.framework == "torch":
+            torch_baselines[get_question_key(case)] = case
     rows = []
     for case in cases:
         key = get_comparable_key(case)
-        base = baselines.get(key)
+        base = by_parts.get((key, frozenset()))
         torch_base = torch_baselines.get(get_question_key(case))
+        # what is compiled is compared with the same parts without those that compile
         eager = None
-        compiled = list_compiled_parts(case)
+        parts = case.newest.parsed.plan.parts
+        compiled = {part.name for part in parts if part.how in ("compile", "compile_step")}
         if compiled:
             eager = by_parts.get((key, list_parts(case) - compiled))
         rows.append(make_row(case, base, torch_base, eager, blocks, searches))
@@ -324,12 +324,6 @@ def list_parts(case: Measured) -> frozenset[str]:
     return frozenset(part.name for part in parsed.plan.parts) - {parsed.stage.baseline}
 
 
-def list_compiled_parts(case: Measured) -> frozenset[str]:
-    """Return the names of the combined strategies that compile, in whatever mode."""
-    parts = case.newest.parsed.plan.parts
-    return frozenset(part.name for part in parts if part.how in ("compile", "compile_step"))
-
-
 def make_row(
     measured: Measured,
     base: Measured | None,
@@ -351,17 +345,16 @@ def make_row(
     step_time = find_median(step_times)
     instructions = [median(record.instructions) for record in timed if record.instructions]
     work = count_work(case)  # none of a case that this version does not have
-    throughput = None
-    if work and step_time:
-        throughput = work / step_time
-    shares: dict[str, float] = {}
-    if timed:  # those of the newest block
-        shares = timed[-1].shares
-    over_base = find_time_ratio(blocks, base, measured)
-    over_torch = find_time_ratio(blocks, torch_base, measured)
-    relative_throughput = None
-    if over_base.value:
-        relative_throughput = 1 / over_base.value
+    shares: dict[str, float] = timed[-1].shares if timed else {}  # those of the newest block
+    first_steps = [record.first_step_s for record in timed if record.first_step_s is not None]
+    needs = find_needs(measured, searches)
+    base_needs = None
+    if base is not None and read.step_instrument == base.read.step_instrument:
+        base_needs = find_needs(base, searches)
+    time_ratio, time_low, time_high, time_p = find_time_ratio(blocks, base, measured)
+    torch_ratio, torch_low, torch_high, _ = find_time_ratio(blocks, torch_base, measured)
+    check = newest.verification
+    mathematics = check.mathematics if check else None
     return Row(
         case=newest.case,
         workload=case.workload,
@@ -377,7 +370,7 @@ def make_row(
         reason=newest.reason,
         verified=newest.verified,
         worst_error=find_worst_error(newest),
-        mathematics_error=get_mathematics_error(newest),
+        mathematics_error=mathematics.error if mathematics else None,
         effect_proven=newest.effect.proven if newest.effect else None,
         peak_bytes=read.peak_bytes,
         peak_instrument=read.peak_instrument,
@@ -390,8 +383,8 @@ def make_row(
         step_bytes=read.peaks.get(read.step_instrument or ""),
         step_instrument=read.step_instrument,
         kept_bytes=find_kept_bytes(measured, searches),
-        needs_bytes=find_needs(measured, searches),
-        needs_ratio=divide_needs(measured, base, searches),
+        needs_bytes=needs,
+        needs_ratio=divide(needs, base_needs),
         cold_peak_bytes=read.cold_peaks.get(instrument),
         live_bytes=read.live_bytes,
         elsewhere_bytes=sum(read.elsewhere.values()),
@@ -403,9 +396,9 @@ def make_row(
         samples=sum(len(record.step_s) for record in timed),
         instructions_per_step=find_median(instructions),
         reference_share=compute_reference_share(timed),
-        throughput=throughput,
+        throughput=divide(work, step_time),
         unit=case.spec.unit if case.is_known else "",
-        first_step_s=find_first_step(measured),
+        first_step_s=first_steps[-1] if first_steps else newest.first_step_s,
         collector_share=shares.get("collector"),
         wait_share=shares.get("wait"),
         machine=origin.machine,
@@ -428,21 +421,26 @@ def make_row(
         peak_ratio=divide_peaks(measured, base, "peak_instrument"),
         shared_ratio=divide_peaks(measured, base, "shared_instrument"),
         relative_peak=divide_peaks(measured, base, "step_instrument"),
-        relative_throughput=relative_throughput,
+        relative_throughput=divide(1, time_ratio),
         eager_ratio=divide_peaks(measured, eager, "peak_instrument"),
-        time_ratio=over_base.value,
-        time_ratio_low=over_base.low,
-        time_ratio_high=over_base.high,
-        time_ratio_p=over_base.p,
-        torch_ratio=over_torch.value,
-        torch_ratio_low=over_torch.low,
-        torch_ratio_high=over_torch.high,
+        time_ratio=time_ratio,
+        time_ratio_low=time_low,
+        time_ratio_high=time_high,
+        time_ratio_p=time_p,
+        torch_ratio=torch_ratio,
+        torch_ratio_low=torch_low,
+        torch_ratio_high=torch_high,
     )
 
 
 def find_median(values: Sequence[float]) -> float | None:
     """Return the median; None without values."""
     return median(values) if values else None
+
+
+def divide(value: float | None, base: float | None) -> float | None:
+    """Return a value over another; None where one of them is missing."""
+    return value / base if value and base else None
 
 
 def is_base_batch(case: Case) -> bool:
@@ -454,36 +452,17 @@ def is_base_batch(case: Case) -> bool:
 
 def find_worst_error(record: Record) -> float | None:
     """Return the largest of the verification's relative errors."""
-    if record.verification is None:
-        return None
-    errors = record.verification.relative_error.values()
+    errors = record.verification.relative_error.values() if record.verification else []
     return max((error for error in errors if error is not None), default=None)
-
-
-def get_mathematics_error(record: Record) -> float | None:
-    """Return the largest relative error of the strategy's step in float64."""
-    verification = record.verification
-    if verification is None or verification.mathematics is None:
-        return None
-    return verification.mathematics.error
 
 
 def get_activation_bytes(record: Record) -> int | None:
     """Return the bytes that a forward pass saves for the backward pass, where they were counted."""
-    if record.effect is None:
-        return None
     # it keeps matmuls next to autograd's graph, which is where saved tensors are counted
-    if any(part.how == "checkpoint_dots" for part in record.parsed.parts):
+    is_apart = any(part.how == "checkpoint_dots" for part in record.parsed.parts)
+    if record.effect is None or is_apart:
         return None
     return record.effect.evidence.get("activation_bytes")
-
-
-def find_first_step(case: Measured) -> float | None:
-    """Return the seconds of the first step, of the newest block that has them."""
-    for record in reversed(case.timed):
-        if record.first_step_s is not None:
-            return record.first_step_s
-    return case.newest.first_step_s
 
 
 def describe_calibration(calibration: Calibration | None) -> str:
@@ -493,25 +472,19 @@ def describe_calibration(calibration: Calibration | None) -> str:
     return "passed" if calibration.passed else f"FAILED ({', '.join(calibration.failed)})"
 
 
-class TimeRatio(NamedTuple):
-    """The columns of a ratio of step times; all of them None where there is none."""
+def find_time_ratio(
+    blocks: Blocks, base: Measured | None, case: Measured
+) -> tuple[float | None, float | None, float | None, float | None]:
+    """Return the step time over that of `base`, the ends of its interval, and p.
 
-    value: float | None = None
-    low: float | None = None
-    high: float | None = None
-    p: float | None = None
-
-
-def find_time_ratio(blocks: Blocks, base: Measured | None, case: Measured) -> TimeRatio:
-    """Return the step time over that of `base`; exactly 1 of a case over itself."""
+    It is exactly 1 of a case over itself. All are None where the two share no block.
+    """
     if base is None or not base.timed or not case.timed:
-        return TimeRatio()
+        return NO_RATIO
     if base is case:
-        return TimeRatio(1.0, 1.0, 1.0)
+        return 1.0, 1.0, 1.0, None
     ratio = blocks.compare(base.timed, case.timed)
-    if ratio is None:
-        return TimeRatio()
-    return TimeRatio(ratio.value, ratio.low, ratio.high, ratio.p)
+    return (ratio.value, ratio.low, ratio.high, ratio.p) if ratio else NO_RATIO
 
 
 def divide_peaks(case: Measured, base: Measured | None, instrument_field: str) -> float | None:
@@ -525,9 +498,7 @@ def divide_peaks(case: Measured, base: Measured | None, instrument_field: str) -
     instrument = getattr(case.read, instrument_field)
     if not instrument or instrument != getattr(base.read, instrument_field):
         return None
-    peak = case.read.peaks[instrument]
-    base_peak = base.read.peaks[instrument]
-    return peak / base_peak if peak and base_peak else None
+    return divide(case.read.peaks[instrument], base.read.peaks[instrument])
 
 
 def find_kept_bytes(measured: Measured, searches: Searches) -> int | None:
@@ -552,14 +523,6 @@ def find_needs(measured: Measured, searches: Searches) -> int | None:
     return compute_needs(peak, find_kept_bytes(measured, searches) or 0, limits)
 
 
-def divide_needs(case: Measured, base: Measured | None, searches: Searches) -> float | None:
-    """Return what the case needs over what `base` needs; None where two instruments read them."""
-    if base is None or case.read.step_instrument != base.read.step_instrument:
-        return None
-    needs, base_needs = find_needs(case, searches), find_needs(base, searches)
-    return needs / base_needs if needs and base_needs else None
-
-
 def compute_reference_share(timed: Sequence[Record]) -> float | None:
     """Return the operations a second of a step over those of the reference matmul of its round.
 
@@ -574,14 +537,13 @@ def compute_reference_share(timed: Sequence[Record]) -> float | None:
     shares = []
     for record in timed:
         turns = record.turns_taken
-        if not turns.reference_s:
-            continue
         block_shares = []
         for step_s, matmul_s in zip(record.step_s, turns.reference_s):
             rate = work / step_s
             reference_rate = turns.reference_flop / matmul_s
             block_shares.append(rate / reference_rate)
-        shares.append(median(block_shares))
+        if block_shares:
+            shares.append(median(block_shares))
     return find_median(shares)
 
 
@@ -596,13 +558,32 @@ def make_frame(all_records: Iterable[Record], searches: Searches = NO_SEARCHES) 
 
 
 def make_frame_of_rows(rows: Sequence[Row]) -> pd.DataFrame:
-    """Return rows as a table, in the order of the published tables."""
+    """Return rows as a table: by case, frameworks and strategies in the order of the catalog.
+
+    A process that died before it could tell its version comes first.
+    """
     dtypes = {column.name: column.dtype for column in COLUMNS}
     # the columns are named, so that a table without rows has them too
     table = pd.DataFrame([vars(row) for row in rows], columns=list(dtypes))
     table["measured_at"] = pd.to_datetime(table["measured_at"], utc=True)
     table["framework_version"] = order_releases(table["framework_version"])
-    return sort_rows(table.astype(dtypes))
+    table = table.astype(dtypes)
+    # sorted in a copy: the columns to sort by are no columns of the table
+    places = table.assign(
+        framework_place=table["framework"].map(FRAMEWORKS.index),
+        strategy_place=list(map(find_catalog_place, table["scenario"], table["strategy"])),
+    )
+    cases = ["machine", "workload", "size", "scenario", "batch"]
+    by = [*cases, "framework_place", "framework_version", "strategy_place", "strategy"]
+    order = places.sort_values(by, na_position="first").index
+    return table.loc[order].reset_index(drop=True)
+
+
+@cache
+def find_catalog_place(scenario: str, strategy: str) -> int:
+    """Return the strategy's place in the scenario; a combination of no profile comes last."""
+    strategies = list_strategies(scenario)
+    return strategies.index(strategy) if strategy in strategies else len(strategies)
 
 
 def order_releases(versions: pd.Series) -> pd.Series:
@@ -624,46 +605,17 @@ def parse_release(version: str) -> tuple[Version, str]:
 
 def read_ratios(df: pd.DataFrame, name: str = "time_ratio") -> list[Ratio | None]:
     """Return `time_ratio` or `torch_ratio` of each row with its interval; None without one."""
-    columns = (df[name], df[f"{name}_low"], df[f"{name}_high"])
-    return [read_ratio(value, low, high) for value, low, high in zip(*columns)]
+    return list(map(read_ratio, df[name], df[f"{name}_low"], df[f"{name}_high"]))
 
 
 def read_ratio(value: float, low: float, high: float) -> Ratio | None:
     """Return a ratio from three cells of a table, each of which may be missing."""
     if pd.isna(value):
         return None
-    if pd.isna(low) or pd.isna(high):
-        return Ratio(value)
-    return Ratio(value, low, high)
+    return Ratio(value) if pd.isna(low) else Ratio(value, low, high)
 
 
 def find_decided(df: pd.DataFrame) -> pd.Series:
     """Return whether each row has a ratio of times, with an interval narrow enough to tell."""
     verdicts = [ratio is not None and ratio.decided for ratio in read_ratios(df)]
     return pd.Series(verdicts, df.index, dtype=bool)
-
-
-def sort_rows(table: pd.DataFrame) -> pd.DataFrame:
-    """Sort by case, frameworks and strategies in the order of the catalog.
-
-    A process that died before it could tell its version comes first.
-    """
-    strategies = zip(table["scenario"], table["strategy"])
-    # sorted in a copy: the columns to sort by are no columns of the table
-    places = table.assign(
-        framework_place=table["framework"].map(FRAMEWORKS.index),
-        strategy_place=[
-            find_catalog_place(scenario, strategy) for scenario, strategy in strategies
-        ],
-    )
-    cases = ["machine", "workload", "size", "scenario", "batch"]
-    by = [*cases, "framework_place", "framework_version", "strategy_place", "strategy"]
-    order = places.sort_values(by, na_position="first").index
-    return table.loc[order].reset_index(drop=True)
-
-
-@cache
-def find_catalog_place(scenario: str, strategy: str) -> int:
-    """Return the strategy's place in the scenario; a combination of no profile comes last."""
-    strategies = list_strategies(scenario)
-    return strategies.index(strategy) if strategy in strategies else len(strategies)

@@ -46,14 +46,7 @@ class LowerBound:
     @property
     def total(self) -> int:
         """Return the sum."""
-        return (
-            self.parameters
-            + self.buffers
-            + self.optimizer
-            + self.inputs
-            + self.gradients
-            + self.activations
-        )
+        return sum(vars(self).values())
 
 
 @cache
@@ -105,11 +98,6 @@ def get_micro_batch(case: Case) -> int:
     return case.batch // case.plan.micro_batches
 
 
-def count_elements(param: Param) -> int:
-    """Return the number of elements."""
-    return prod(param.shape)
-
-
 def list_trained_prefixes(case: Case) -> tuple[str, ...]:
     """Return how the names of trained layers begin; the empty prefix is all of them."""
     if case.scenario != "finetune":
@@ -121,8 +109,8 @@ def list_trained_prefixes(case: Case) -> tuple[str, ...]:
 def list_trained_params(case: Case) -> list[Param]:
     """Return the parameters that a step changes."""
     prefixes = list_trained_prefixes(case)
-    params = [param for param in case.spec.params(case.config) if param.trainable]
-    return [param for param in params if param.name.startswith(prefixes)]
+    params = case.spec.params(case.config)
+    return [param for param in params if param.trainable and param.name.startswith(prefixes)]
 
 
 def count_stored_bytes(case: Case, trainable: bool) -> int:
@@ -140,11 +128,8 @@ def count_stored_bytes(case: Case, trainable: bool) -> int:
         is_shared = any(one.get("shared") for one in options.values())
         prefix = spec.head if is_shared else ""
         params += [param for param in spec.params(case.config) if param.name.startswith(prefix)]
-    total = 0
-    for param in params:
-        if param.trainable == trainable:
-            total += count_param_bytes(case, param)
-    return total
+    stored = [param for param in params if param.trainable == trainable]
+    return sum(count_param_bytes(case, param) for param in stored)
 
 
 def count_param_bytes(case: Case, param: Param) -> int:
@@ -154,8 +139,8 @@ def count_param_bytes(case: Case, param: Param) -> int:
     """
     is_linear = len(param.shape) == 2 and param.name.startswith("blocks.")
     if is_linear and "int8" in get_options(case):
-        return count_elements(param)
-    return count_elements(param) * get_storage_width(case)
+        return prod(param.shape)
+    return prod(param.shape) * get_storage_width(case)
 
 
 @cache
@@ -164,7 +149,7 @@ def count_gradient_bytes(case: Case) -> dict[str, int]:
     bytes_by_layer: dict[str, int] = defaultdict(int)
     for param in list_trained_params(case):
         layer = param.name.rpartition(".")[0]
-        bytes_by_layer[layer] += get_storage_width(case) * count_elements(param)
+        bytes_by_layer[layer] += get_storage_width(case) * prod(param.shape)
     return dict(bytes_by_layer)
 
 
@@ -177,7 +162,7 @@ def count_optimizer_bytes(case: Case) -> int:
     """
     params = list_trained_params(case)
     if any(part.precision == "8-bit moments" for part in case.plan.parts):
-        moment = sum(count_moment_bytes(count_elements(param)) for param in params)
+        moment = sum(count_moment_bytes(prod(param.shape)) for param in params)
         return len(case.optimizer.states) * moment
     numbers = sum(case.optimizer.count_state_numbers(param.shape) for param in params)
     states = get_storage_width(case) * numbers
@@ -242,11 +227,9 @@ def list_backward_layers(case: Case) -> list[Layer]:
     reached: list[Layer] = []
     for layer in list_layers(case):
         is_trained = f"{layer.name}.".startswith(prefixes)
-        if not reached and not is_trained:
-            continue
-        if is_trained or not layer.output:
+        if is_trained or (reached and not layer.output):
             reached.append(layer)
-        else:
+        elif reached:
             reached.append(replace(layer, elements=0))
     return reached
 

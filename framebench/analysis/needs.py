@@ -60,7 +60,7 @@ def format_needs(needs: float | None, digits: int = 1) -> str:
     if needs is None or is_missing(needs):
         return "-"
     step = MIB / 10**digits
-    return f"{math.ceil(needs / step) * step / MIB:,.{digits}f}"
+    return f"{math.ceil(needs / step) / 10**digits:,.{digits}f}"
 
 
 def format_whole_needs(needs: float | None) -> str:

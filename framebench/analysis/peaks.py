@@ -84,7 +84,8 @@ def select_evidence(rows: Sequence[Row], case: Case) -> list[Row]:
     """Return the rows that a peak of this case can rest on, by batch.
 
     They are of its strategy, framework and size, and of every size where the model is only
-    described. Raises NoRecords, with the reason.
+    described. One machine, version and instrument gave them: those of the case itself, or else of
+    most rows. Raises NoRecords, with the reason.
     """
     usable = []
     faults = []
@@ -101,21 +102,12 @@ def select_evidence(rows: Sequence[Row], case: Case) -> list[Row]:
     if not usable:
         raise NoRecords("; ".join(faults) or explain_absence(case))
     usable.sort(key=lambda row: row.batch)  # the last is what a single batch is scaled from
-    return select_one_origin(usable, case)
-
-
-def select_one_origin(usable: Sequence[Row], case: Case) -> list[Row]:
-    """Return the rows that may share a line, which one machine, version and instrument gave.
-
-    They are those of the case itself, or else of most rows.
-    """
     # of equally many rows those of the largest batch count
     origins = Counter(get_origin(row) for row in reversed(usable))
     origin = origins.most_common(1)[0][0]
-    for row in usable:
-        if row.case == case.id:
-            origin = get_origin(row)
-            break
+    own = [row for row in usable if row.case == case.id]
+    if own:
+        origin = get_origin(own[0])
     return [row for row in usable if get_origin(row) == origin]
 
 
@@ -147,19 +139,15 @@ def choose_peak(evidence: Sequence[Row], case: Case, searches: Searches) -> Peak
     A record of the case comes first, then a search that ran it, then a prediction.
     """
     newest = evidence[-1]
+    origin = newest.machine, newest.framework_version, newest.device
     limits = NEVER_TRIED
     if not isinstance(case, Described):
-        limits = find_limits(
-            case, newest.machine, newest.framework_version, newest.device, searches
-        )
+        limits = find_limits(case, *origin, searches)
         for row in evidence:
             if row.case == case.id:
                 kept = find_kept_of_row(case, row, searches)
                 return Peak("measured", "record", get_bytes(row), kept=kept, limits=limits)
-    case_searches = searches.find_searches(
-        case, newest.machine, newest.framework_version, newest.device
-    )
-    probe = case_searches.find_finished(case.batch)
+    probe = searches.find_searches(case, *origin).find_finished(case.batch)
     if probe is not None:
         peak = probe.peaks.get(newest.step_instrument or "")
         if peak:
@@ -189,14 +177,14 @@ def predict_peak(evidence: Sequence[Row], case: Case) -> Peak:
     batches = [row.batch for row in evidence]
     if len(set(batches)) < 2:
         return predict_from_one_batch(evidence[-1], case)
-    line = fit_line(batches, [get_bytes(row) for row in evidence])
-    value, low, high = line.predict(case.batch)
-    method = f"line through batches {', '.join(map(str, batches))}"
+    estimate = fit_line(batches, [get_bytes(row) for row in evidence]).predict(case.batch)
     # a line through noisy peaks may fall below what no step can do without
     least = compute_lower_bound(case).total
-    if low is None or high is None:
-        return Peak("predicted", method, max(value, least))
-    return Peak("predicted", method, max(value, least), max(low, least), max(high, least))
+    value = max(estimate.value, least)
+    method = f"line through batches {', '.join(map(str, batches))}"
+    if estimate.low is None or estimate.high is None:
+        return Peak("predicted", method, value)
+    return Peak("predicted", method, value, max(estimate.low, least), max(estimate.high, least))
 
 
 def predict_from_one_batch(row: Row, case: Case) -> Peak:

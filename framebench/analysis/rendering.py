@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from pathlib import Path
 from textwrap import fill
 from typing import Any
 
@@ -19,6 +20,12 @@ LONGEST_WORD = 24  # characters: a longer word among others is code, and may be 
 # Priorities of columns. On a narrow terminal those of the highest number are left out first, from
 # right to left.
 ESSENTIAL, NORMAL, DETAIL = range(3)
+PRIORITIES = {"essential": ESSENTIAL, "normal": NORMAL, "detail": DETAIL}
+# the columns of this folder's tables
+COLUMNS = pd.read_csv(Path(__file__).with_name("columns.csv"), keep_default_na=False)
+MARKUP = str.maketrans(
+    {"\\": r"\\", "|": r"\|", "<": "&lt;", "\n": " ", "`": r"\`", "[": r"\[", "*": r"\*"}
+)
 
 
 @dataclass(frozen=True)
@@ -53,6 +60,21 @@ class TableColumn:
         if callable(self.form):
             return self.form(value)
         return format(value * self.times, self.form)
+
+
+def read_columns(table: str, **forms: Callable[[Any], str]) -> dict[str, TableColumn]:
+    """Return the columns of a table in `columns.csv` by their keys, in their order.
+
+    `forms` are functions that print the values of a column, by its key.
+    """
+    columns = {}
+    for _, row in COLUMNS[COLUMNS["table"] == table].iterrows():
+        form = forms.get(row["key"], row["form"])
+        priority = PRIORITIES[row["priority"]]
+        columns[row["key"]] = TableColumn(
+            row["name"], form, row["times"], row["unit"], row["meaning"], priority
+        )
+    return columns
 
 
 def is_missing(value: Any) -> bool:
@@ -94,14 +116,11 @@ class Table:
         caption: str,
         head: Sequence[str | TableColumn],
         rows: Sequence[Sequence[str]],
-        *,
-        left: int = 2,
-        notes: tuple[str, ...] = (),
-        machine: str = "",
+        **more: Any,
     ) -> Table:
         """Return a table of cells that are text already.
 
-        `head` has the columns, or only their headings.
+        `head` has the columns, or only their headings; `more` are other fields of the table.
         """
         shown: dict[str, TableColumn] = {}
         for place, column in enumerate(head):
@@ -113,7 +132,7 @@ class Table:
             shown[name] = column
         # the columns are named, so that a table without rows has its headings
         data = pd.DataFrame(list(rows), columns=list(shown))
-        return cls(title, caption, data, shown, left=left, notes=notes, machine=machine)
+        return cls(title, caption, data, shown, **more)
 
     @property
     def key(self) -> str:
@@ -126,167 +145,110 @@ class Table:
         return tuple(column.heading for column in self.shown.values())
 
     @cached_property
-    def rows(self) -> tuple[tuple[str, ...], ...]:
-        """Return the cells of each row as text."""
-        columns = []
+    def texts(self) -> dict[str, list[str]]:
+        """Return the cells of each column as text."""
+        texts = {}
         for name, column in self.shown.items():
-            columns.append([column.text(value) for value in self.data[name].tolist()])
-        return tuple(zip(*columns))
-
-    def terminal(self, console: Console) -> None:
-        """Print the table."""
-        render_terminal(self, console)
-
-    def markdown(self) -> str:
-        """Return the table in Markdown."""
-        return render_markdown(self)
-
-
-@dataclass(frozen=True)
-class PrintedColumn:
-    """A column as text, with the widths between which it can be laid out."""
-
-    heading: str
-    cells: tuple[str, ...]
-    priority: int
-    is_label: bool  # one of the left columns, which say what a row is about
-
-    @cached_property
-    def minimum(self) -> int:
-        """Return the width that breaks no word but long ones of code."""
-        return max(find_minimum_width(text) for text in (self.heading, *self.cells))
-
-    @cached_property
-    def natural(self) -> int:
-        """Return the width that needs no second line, but for the heading."""
-        longest = max((len(cell) for cell in self.cells), default=0)
-        return max(longest, self.minimum)
+            texts[name] = [column.text(value) for value in self.data[name].tolist()]
+        return texts
 
     @property
-    def constant(self) -> str:
-        """Return ` (VALUE in every row)` if all rows have the same short value, or else nothing."""
-        values = set(self.cells) - {"-"}
-        if len(self.cells) < 2 or len(values) > 1:
-            return ""
-        value = values.pop() if values else "-"
-        if len(value) > LONGEST_WORD:
-            return ""
-        return f" ({value} in every row)"
+    def rows(self) -> tuple[tuple[str, ...], ...]:
+        """Return the cells of each row as text."""
+        return tuple(zip(*self.texts.values()))
+
+    def terminal(self, console: Console) -> None:
+        """Print the table as wide as the console at most, with its caption and notes.
+
+        Columns for which it is too narrow are named below the table.
+        """
+
+        def say(text: str, style: str = "") -> None:
+            console.print(text, style=style, markup=False, highlight=False)
+
+        chosen = choose_columns(self, console.width)
+        say(self.key, "italic")
+        console.print(make_grid(self, chosen, console.width))
+        hidden = [column.heading for name, column in self.shown.items() if name not in chosen]
+        if hidden:
+            say(f"No room in {console.width} columns for: {', '.join(hidden)}", "italic")
+        if self.caption:
+            say(self.caption, "dim italic")
+        for note in self.notes[:NOTES]:
+            say(f"- {note}")
+        more = len(self.notes) - NOTES
+        if more > 0:
+            say(f"- {more} more: ask for fewer cases to see all of their notes")
+        say("")
+
+    def markdown(self) -> str:
+        """Return the table in GitHub's syntax; text from files cannot break out of its cell."""
+        labels = min(self.left, len(self.head))
+        rule = ["---"] * labels + ["---:"] * (len(self.head) - labels)
+        lines = [join_cells(self.head), f"| {' | '.join(rule)} |", *map(join_cells, self.rows)]
+        parts = [f"### {self.title}", "\n".join(lines)]
+        if self.notes:
+            parts.append("\n".join(f"- {escape_markup(note)}" for note in self.notes))
+        if self.caption:
+            parts.append(escape_markup(self.caption))
+        return "\n\n".join(parts) + "\n"
 
 
-def find_minimum_width(cell: str) -> int:
-    """Return the width that breaks no word, nor a cell of one word such as the id of a case."""
-    words = cell.split()
-    if len(words) < 2:
-        return max(len(cell), 1)
-    longest = max(len(word) for word in words)
-    return min(longest, LONGEST_WORD)
-
-
-def render_terminal(table: Table, console: Console) -> None:
-    """Print a table as wide as the console at most, with its caption and notes.
-
-    Columns for which it is too narrow are named below the table.
-    """
-
-    def say(text: str, style: str = "") -> None:
-        console.print(text, style=style, markup=False, highlight=False)
-
-    columns = make_printed_columns(table)
-    shown = choose_columns(columns, console.width)
-    say(table.key, "italic")
-    console.print(make_grid(shown, console.width))
-    hidden = [f"{column.heading}{column.constant}" for column in columns if column not in shown]
-    if hidden:
-        say(f"No room in {console.width} columns for: {', '.join(hidden)}", "italic")
-    if table.caption:
-        say(table.caption, "dim italic")
-    for note in table.notes[:NOTES]:
-        say(f"- {note}")
-    if len(table.notes) > NOTES:
-        say(f"- {len(table.notes) - NOTES} more: ask for fewer cases to see all of their notes")
-    say("")
-
-
-def make_printed_columns(table: Table) -> list[PrintedColumn]:
-    """Return the columns of a table as text."""
-    columns = []
-    for place, column in enumerate(table.shown.values()):
-        cells = tuple(row[place] for row in table.rows)
-        columns.append(PrintedColumn(column.heading, cells, column.priority, place < table.left))
-    return columns
-
-
-def choose_columns(columns: Sequence[PrintedColumn], width: int) -> list[PrintedColumn]:
-    """Return the columns that fit at their minimum widths.
+def choose_columns(table: Table, width: int) -> list[str]:
+    """Return the names of the columns that fit so many characters without a broken word.
 
     They are the first, and of the others those that matter most, from left to right.
     """
-    shown = list(columns)
-    while len(shown) > 1 and count_spare_characters(shown, width) < 0:
-        least = max(column.priority for column in shown[1:])
-        place = len(shown) - 1
-        while shown[place].priority != least:
-            place -= 1
-        del shown[place]
+    shown = list(table.shown)
+    while len(shown) > 1 and count_least_characters(table, shown) > width:
+        # `max` takes the first of equal ones, which is the rightmost
+        rightmost_first = reversed(shown[1:])
+        shown.remove(max(rightmost_first, key=lambda name: table.shown[name].priority))
     return shown
 
 
-def count_spare_characters(columns: Sequence[PrintedColumn], width: int) -> int:
-    """Return the characters that borders, padding and the minimum widths leave."""
-    borders = 1 + 3 * len(columns)
-    return width - borders - sum(column.minimum for column in columns)
+def count_least_characters(table: Table, names: Sequence[str]) -> int:
+    """Return the width of these columns with borders and padding, if no word is broken."""
+    return 1 + sum(3 + find_minimum_width(table, name) for name in names)
 
 
-def make_grid(columns: Sequence[PrintedColumn], width: int) -> Grid:
-    """Return the grid that rich prints, each column as wide as it needs.
+def find_minimum_width(table: Table, name: str) -> int:
+    """Return the width of a column that breaks no word but long ones of code.
 
-    Where there is too little space, all are narrower by the same share.
+    A cell of one word, such as the id of a case, is never broken.
     """
-    spare = count_spare_characters(columns, width)
-    requested = sum(column.natural - column.minimum for column in columns)
-    share = 1.0
-    if requested:
-        share = min(1.0, max(spare, 0) / requested)
+    least = 1
+    for text in (table.shown[name].heading, *table.texts[name]):
+        longest = max(map(len, text.split()), default=0)
+        if " " in text.strip():
+            longest = min(longest, LONGEST_WORD)
+        least = max(least, longest)
+    return least
+
+
+def make_grid(table: Table, names: Sequence[str], width: int) -> Grid:
+    """Return the grid of these columns. Where space is short, rich folds cells of several words."""
+    has_room = count_least_characters(table, names) <= width
+    labels = list(table.shown)[: table.left]
     grid = Grid()
-    for column in columns:
-        column_width = column.minimum + int(share * (column.natural - column.minimum))
+    for name in names:
+        least = find_minimum_width(table, name)
+        longest = max(map(len, table.texts[name]), default=0)
+        heading = fill(table.shown[name].heading, max(least, longest), break_long_words=False)
         grid.add_column(
-            Text(fill(column.heading, column_width, break_long_words=False)),
-            justify="left" if column.is_label else "right",
+            Text(heading),
+            justify="left" if name in labels else "right",
             overflow="fold",
-            # a column that is too wide even so is folded by rich
-            width=column_width if spare >= 0 else None,
+            no_wrap=has_room and longest <= least,
         )
-    for cells in zip(*(column.cells for column in columns)):
+    for cells in zip(*(table.texts[name] for name in names)):
         grid.add_row(*map(Text, cells))
     return grid
 
 
-def render_markdown(table: Table) -> str:
-    """Return a table in GitHub's syntax; text from files cannot break out of its cell."""
-    labels = min(table.left, len(table.head))
-    rule = ["---"] * labels + ["---:"] * (len(table.head) - labels)
-    lines = [join_cells(table.head), f"| {' | '.join(rule)} |"]
-    for row in table.rows:
-        lines.append(join_cells(row))
-    parts = [f"### {table.title}", "\n".join(lines)]
-    if table.notes:
-        parts.append("\n".join(f"- {escape_markup(note)}" for note in table.notes))
-    if table.caption:
-        parts.append(escape_markup(table.caption))
-    return "\n\n".join(parts) + "\n"
-
-
 def join_cells(cells: Sequence[str]) -> str:
     """Return one row of a table in Markdown."""
-    escaped = [escape_markup(cell) for cell in cells]
-    return f"| {' | '.join(escaped)} |"
-
-
-MARKUP = str.maketrans(
-    {"\\": r"\\", "|": r"\|", "<": "&lt;", "\n": " ", "`": r"\`", "[": r"\[", "*": r"\*"}
-)
+    return f"| {' | '.join(map(escape_markup, cells))} |"
 
 
 def escape_markup(text: str) -> str:

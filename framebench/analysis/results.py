@@ -35,33 +35,6 @@ class Results:
         self._tables: dict[tuple[str, str], pd.DataFrame] = {}
         self._files: dict[str, list[tuple[str, Record]]] = {}
 
-    def includes(self, machine: str) -> bool:
-        """Return whether the machine is one of those that are shown."""
-        return self.only is None or machine in self.only
-
-    @property
-    def files(self) -> list[tuple[str, Record]]:
-        """Return every readable record with its place; the others are named in a RecordWarning."""
-        files = []
-        for machine in filter(self.includes, store.list_machines(self.root)):
-            files += self.read_machine(machine)
-        return files
-
-    def read_machine(self, machine: str) -> list[tuple[str, Record]]:
-        """Return the readable records of one machine with their places; no other's are read."""
-        if machine not in self._files:
-            store.warn_of_single_files(self.root, machine)
-            self._files[machine] = list(store.read_files(self.root, machine))
-        return self._files[machine]
-
-    @cached_property
-    def cases_by_place(self) -> dict[str, str]:
-        """Return the case of each readable record by its place relative to the results folder."""
-        cases = {}
-        for place, record in self.files:
-            cases[Path(place).relative_to(self.root).as_posix()] = record.case
-        return cases
-
     @classmethod
     def committed(cls, root: Path) -> Results:
         """Return the results of the machines whose records git tracks, or of all where it has none.
@@ -75,32 +48,42 @@ class Results:
                 machines.add(Path(line).parts[2])
         return cls(root, machines or None)
 
-    @property
-    def records(self) -> list[Record]:
-        """Return every readable record."""
-        return [record for _, record in self.files]
+    def includes(self, machine: str) -> bool:
+        """Return whether the machine is one of those that are shown."""
+        return self.only is None or machine in self.only
 
-    def explain_absence(self) -> str:
-        """Return why there is no machine with records, and what to do."""
-        hint = (
-            "name the folder that has records/ in it, or measure first: framebench run, or "
-            "make bench"
-        )
-        if not self.root.is_dir():
-            return f"{self.root} is no folder; {hint}"
-        for file in store.list_files(self.root):
-            for _, record in store.parse_record_file(file):
-                if isinstance(record, store.BadRecord):
-                    return f"no record under {self.root} can be read, as {record}"
-        for folder in store.list_single_folders(self.root):
-            return f"{folder}: {store.SINGLE.format(root=self.root)}"
-        return f"no records under {self.root}; {hint}"
+    def read_machine(self, machine: str) -> list[tuple[str, Record]]:
+        """Return the readable records of one machine with their places; no other's are read.
+
+        The others are named in a RecordWarning.
+        """
+        if machine not in self._files:
+            store.warn_of_single_files(self.root, machine)
+            self._files[machine] = list(store.read_files(self.root, machine))
+        return self._files[machine]
 
     def get_records(self, machine: str) -> list[Record]:
         """Return the records of one machine."""
         if not self.includes(machine):
             return []
         return [record for _, record in self.read_machine(machine)]
+
+    @property
+    def records(self) -> list[Record]:
+        """Return every readable record."""
+        records = []
+        for machine in store.list_machines(self.root):
+            records += self.get_records(machine)
+        return records
+
+    @cached_property
+    def cases_by_place(self) -> dict[str, str]:
+        """Return the case of each readable record by its place relative to the results folder."""
+        cases = {}
+        for machine in filter(self.includes, store.list_machines(self.root)):
+            for place, record in self.read_machine(machine):
+                cases[Path(place).relative_to(self.root).as_posix()] = record.case
+        return cases
 
     @cached_property
     def machines(self) -> list[str]:
@@ -118,6 +101,22 @@ class Results:
             else:
                 self.read_machine(name)  # warns of what cannot be read
         return sorted(counts, key=lambda name: counts[name], reverse=True)  # equal ones by name
+
+    def explain_absence(self) -> str:
+        """Return why there is no machine with records, and what to do."""
+        hint = (
+            "name the folder that has records/ in it, or measure first: framebench run, or "
+            "make bench"
+        )
+        if not self.root.is_dir():
+            return f"{self.root} is no folder; {hint}"
+        for file in store.list_files(self.root):
+            for _, record in store.parse_record_file(file):
+                if isinstance(record, store.BadRecord):
+                    return f"no record under {self.root} can be read, as {record}"
+        for folder in store.list_single_folders(self.root):
+            return f"{folder}: {store.SINGLE.format(root=self.root)}"
+        return f"no records under {self.root}; {hint}"
 
     def choose_machine(
         self, named: str | None = None, answers: Callable[[str], bool] | None = None
@@ -141,11 +140,14 @@ class Results:
             return named
         # `sorted` is stable: behind this machine they stay in the order of their records
         in_order = sorted(self.machines, key=lambda name: name != here)
-        if answers is not None:
-            for name in in_order:
-                if answers(name):
-                    return name
-        return in_order[0]
+        answering = filter(answers, in_order) if answers else iter(in_order)
+        return next(answering, in_order[0])
+
+    @cached_property
+    def searches(self) -> Searches:
+        """Return the searches for the largest batch under a limit, of every machine."""
+        fits = load_searches(self.root)
+        return Searches(fit for fit in fits if self.includes(fit.provenance.machine))
 
     def make_answer_table(self, machines: Sequence[str]) -> pd.DataFrame:
         """Return a row for each case, from the first of these machines that can answer.
@@ -159,12 +161,6 @@ class Results:
             rows_of_machines.append(frames.make_rows(single, self.searches))
         return frames.make_frame_of_rows(answers.select_rows(rows_of_machines))
 
-    @cached_property
-    def searches(self) -> Searches:
-        """Return the searches for the largest batch under a limit, of every machine."""
-        fits = load_searches(self.root)
-        return Searches(fit for fit in fits if self.includes(fit.provenance.machine))
-
     def table(
         self, machine: str | None = None, versions: Literal["one", "all"] = "one"
     ) -> pd.DataFrame:
@@ -176,8 +172,6 @@ class Results:
             records = self.get_records(name)
             if versions == "one":
                 records = select_records(records)
-            if not records:
-                raise NoRecords(f"no record of machine {name} under {self.root} can be read")
             self._tables[name, versions] = frames.make_frame(records, self.searches)
         # a copy, since a notebook may change what it gets
         return self._tables[name, versions].copy()

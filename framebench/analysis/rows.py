@@ -10,12 +10,18 @@ from typing import Any
 
 import pandas as pd
 
-from framebench.analysis.tables import describe_conditions, describe_instruments, is_on_gpu
+from framebench.analysis.tables import (
+    describe_conditions,
+    describe_instruments,
+    is_on_gpu,
+    join_values,
+)
 from framebench.strategies.registry import list_strategies
+from framebench.strategies.strategy import TITLES
 from framebench.suite.case import DEFAULT_SIZE
 from framebench.suite.protocol import VERSION
 
-NAMES = {"torch": "PyTorch", "jax": "JAX", "jittor": "Jittor"}
+NAMES = TITLES  # the frameworks' proper names
 NAMED = 12  # so many cases are named in a footer, the others are counted
 
 
@@ -72,11 +78,10 @@ def order_by_catalog(df: pd.DataFrame) -> pd.DataFrame:
 def describe_batches(df: pd.DataFrame) -> str:
     """Return a sentence that says at which batch these rows were measured."""
     usual = find_usual_batch(df)
-    others = []
-    for row in iterate_rows(df[df["batch"] != usual]):
-        others.append(f"{row.strategy} at {row.batch}")
-    exceptions = f" ({shorten_list(sorted(others))})" if others else ""
-    return f"Batch {usual}{exceptions}, size {df['size'].iloc[0]}."
+    others = df[df["batch"] != usual]
+    exceptions = sorted(others["strategy"].astype(str) + " at " + others["batch"].astype(str))
+    listed = f" ({shorten_list(exceptions)})" if exceptions else ""
+    return f"Batch {usual}{listed}, size {df['size'].iloc[0]}."
 
 
 def iterate_rows(df: pd.DataFrame) -> Iterator[Any]:
@@ -115,22 +120,17 @@ def make_panel_title(framework: str, df: pd.DataFrame) -> str:
     return " ".join([framework, *sorted(versions)])
 
 
-def list_shared_instruments(df: pd.DataFrame) -> list[str]:
-    """Return the instruments by which frameworks are compared."""
-    return sorted(df["shared_instrument"].dropna().unique())
-
-
 def make_peak_label(df: pd.DataFrame) -> str:
     """Return the label of the axis of peaks, which on a GPU are those of the whole process."""
     what = "memory of the process on the GPU" if is_on_gpu(df) else "peak memory of a step"
-    return f"{what}, MiB ({', '.join(list_shared_instruments(df))})"
+    return f"{what}, MiB ({join_values(df['shared_instrument'])})"
 
 
 def make_footer(df: pd.DataFrame, *notes: str) -> list[str]:
     """Return the notes, what is missing and why, cautions, and where the numbers come from."""
     usable = df[df["usable"]]
     origin = describe_conditions(df if usable.empty else usable)
-    if list_shared_instruments(usable):
+    if usable["shared_instrument"].notna().any():
         origin = f"{describe_instruments(usable)} {origin}"
     return [*notes, describe_missing(df), *list_cautions(usable), origin]
 
@@ -138,12 +138,10 @@ def make_footer(df: pd.DataFrame, *notes: str) -> list[str]:
 def describe_missing(df: pd.DataFrame) -> str:
     """Return a sentence with the rows that have no numbers by outcome, or nothing."""
     without = df[~df["usable"]]
-    if without.empty:
-        return ""
     outcomes = []
     for outcome, names in name_strategies(without).groupby(find_outcomes(without)):
         outcomes.append(f"{outcome}: {shorten_list(names)}")
-    return f"Without numbers: {'; '.join(outcomes)}."
+    return f"Without numbers: {'; '.join(outcomes)}." if outcomes else ""
 
 
 def name_strategies(df: pd.DataFrame) -> pd.Series:

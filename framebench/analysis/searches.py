@@ -5,11 +5,12 @@
 
 from __future__ import annotations
 
-import math
 import warnings
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+from functools import cache
 from pathlib import Path
+from typing import NamedTuple
 
 from framebench.records import store
 from framebench.records.record import parse_case
@@ -38,41 +39,35 @@ def load_searches(results: Path) -> Iterator[Fit]:
             yield fit
 
 
-def select_newest(fits: Iterable[Fit]) -> list[Fit]:
-    """Return the last search of each case, budget, machine and version of the framework."""
-    newest = {}
-    for fit in sorted(fits, key=lambda fit: fit.provenance.measured_at):
-        newest[fit.case, fit.budget_bytes, fit.provenance.machine, get_framework_version(fit)] = fit
-    return list(newest.values())
-
-
 def get_framework_version(fit: Fit) -> str | None:
     """Return the framework's release without the build's label, as `Record.framework_version`."""
     version = fit.provenance.versions.get(parse_case(fit.case).framework)
     return version.split("+")[0] if version else None
 
 
-@dataclass(frozen=True)
-class CaseSearches:
+class CaseSearches(NamedTuple):
     """The searches of one case on one machine, in one version of its framework."""
 
-    fits: Sequence[Fit] = ()
+    fits: list[Fit]
+
+    def list_batches(self, outcome: str) -> list[tuple[int, int]]:
+        """Return each batch that had this outcome, with the budget (bytes) of its search."""
+        batches = []
+        for fit in self.fits:
+            for probe in fit.probes:
+                if probe.outcome == outcome:
+                    batches.append((probe.batch, fit.budget_bytes))
+        return batches
 
     def find_largest_fitting(self, budget: int) -> int:
         """Return the largest batch (samples) that ran within so many bytes or less; 0 if none."""
-        batches = []
-        for fit in self.fits:
-            if fit.budget_bytes <= budget:
-                batches += list_batches(fit, "fits")
-        return max(batches, default=0)
+        fitting = [batch for batch, within in self.list_batches("fits") if within <= budget]
+        return max(fitting, default=0)
 
     def find_smallest_failing(self, budget: int) -> int | None:
         """Return the smallest batch that ran out of memory within so many bytes or more."""
-        batches = []
-        for fit in self.fits:
-            if fit.budget_bytes >= budget:
-                batches += list_batches(fit, "memory")
-        return min(batches, default=None)
+        failing = [batch for batch, within in self.list_batches("memory") if within >= budget]
+        return min(failing, default=None)
 
     def check_fits(self, batch: int, budget: int) -> bool | None:
         """Return whether a batch fits into so many bytes; None if no search tells.
@@ -88,18 +83,12 @@ class CaseSearches:
 
     def find_smallest_holding(self, batch: int) -> int | None:
         """Return the smallest budget (bytes) within which this batch, or a larger one, ran."""
-        budgets = []
-        for fit in self.fits:
-            if max(list_batches(fit, "fits"), default=0) >= batch:
-                budgets.append(fit.budget_bytes)
+        budgets = [within for held, within in self.list_batches("fits") if held >= batch]
         return min(budgets, default=None)
 
     def find_largest_failing(self, batch: int) -> int | None:
         """Return the largest budget (bytes) that this batch, or a smaller one, ran out of."""
-        budgets = []
-        for fit in self.fits:
-            if min(list_batches(fit, "memory"), default=math.inf) <= batch:
-                budgets.append(fit.budget_bytes)
+        budgets = [within for failed, within in self.list_batches("memory") if failed <= batch]
         return max(budgets, default=None)
 
     def find_finished(self, batch: int) -> Probe | None:
@@ -115,9 +104,13 @@ class Searches:
     """The newest searches of all cases, machines and versions."""
 
     def __init__(self, all_fits: Iterable[Fit] = ()) -> None:
-        self.fits = select_newest(all_fits)
-        # what was found by the names of a case: every row of a table asks for it several times
-        self._untracked: dict[tuple[str, ...], int | None] = {}
+        newest = {}
+        for fit in sorted(all_fits, key=lambda fit: fit.provenance.measured_at):
+            key = fit.case, fit.budget_bytes, fit.provenance.machine, get_framework_version(fit)
+            newest[key] = fit
+        self.fits = list(newest.values())
+        # every row of a table asks for it several times, whatever its batch
+        self._find_untracked = cache(self._find_largest_untracked)
 
     def list_searches(self, case: Case, machine: str) -> list[CaseSearches]:
         """Return each search of any batch of this case on a machine."""
@@ -139,18 +132,16 @@ class Searches:
 
         Where this machine has made none, return those of others on a `device` of its kind.
         """
-        on_machine = []
-        on_device = []
+        fits = []
         for fit in self.select_fits(case):
-            if get_framework_version(fit) != framework_version:
-                continue
-            if fit.provenance.machine == machine:
-                on_machine.append(fit)
-            if fit.provenance.hardware.get("device") == device:
-                on_device.append(fit)
+            if get_framework_version(fit) == framework_version:
+                fits.append(fit)
+        on_machine = [fit for fit in fits if fit.provenance.machine == machine]
         if on_machine or not device:
             return CaseSearches(on_machine)
-        return CaseSearches(on_device)
+        return CaseSearches(
+            [fit for fit in fits if fit.provenance.hardware.get("device") == device]
+        )
 
     def find_untracked(self, case: Case) -> int | None:
         """Return the bytes that a process has next to its tensors, such as workspaces.
@@ -158,31 +149,21 @@ class Searches:
         They are the most that searches of the same strategy saw, or else of the workload, or of the
         framework; None if there are none of the framework.
         """
-        key = (case.framework, case.workload, case.scenario, case.strategy)
-        if key not in self._untracked:
-            self._untracked[key] = self._find_largest_untracked(case)
-        return self._untracked[key]
+        return self._find_untracked(replace(case, batch=1))
 
     def _find_largest_untracked(self, case: Case) -> int | None:
         for names in SIMILAR:
             sizes = []
             for fit in self.fits:
-                if not is_similar(fit, case, names):
-                    continue
-                for probe in list_probes(fit):
-                    if probe.kept_bytes is not None:
-                        sizes.append(probe.kept_bytes)
-            if sizes:
-                return max(sizes)
+                if is_similar(fit, case, names):
+                    sizes += [probe.kept_bytes for probe in list_probes(fit)]
+            measured = [size for size in sizes if size is not None]
+            if measured:
+                return max(measured)
         return None
 
 
 NO_SEARCHES = Searches()
-
-
-def list_batches(fit: Fit, outcome: str) -> list[int]:
-    """Return the batches of a search that had this outcome."""
-    return [probe.batch for probe in fit.probes if probe.outcome == outcome]
 
 
 def list_probes(fit: Fit) -> Iterator[Probe]:

@@ -9,12 +9,13 @@ starts from what it returns.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from datetime import datetime
 from typing import NamedTuple
 
 from framebench.records.pins import find_pinned_version
 from framebench.records.record import Record
+from framebench.strategies.strategy import FRAMEWORKS
 
 
 def select_current(all_records: Iterable[Record]) -> list[Record]:
@@ -24,22 +25,24 @@ def select_current(all_records: Iterable[Record]) -> list[Record]:
     their machine. That is the newest with an ok record, if there is any: a protocol without numbers
     hides no numbers.
     """
-    unrestricted = []
-    for record in all_records:
-        if record.provenance.memory_limit is None and not record.provenance.planted:
-            unrestricted.append(record)
+    unrestricted = [record for record in all_records if is_unrestricted(record)]
     newest: dict[str, tuple[bool, int]] = {}  # by machine
     for record in unrestricted:
-        machine = record.provenance.machine
+        origin = record.provenance
         # records with numbers stand above all others, and among them the newest protocol
-        standing = (record.status == "ok", record.provenance.protocol)
-        newest[machine] = max(newest.get(machine, standing), standing)
+        standing = (record.status == "ok", origin.protocol)
+        newest[origin.machine] = max(newest.get(origin.machine, standing), standing)
+    protocols = {machine: protocol for machine, (_, protocol) in newest.items()}
     current = []
     for record in unrestricted:
-        _, protocol = newest[record.provenance.machine]
-        if record.provenance.protocol == protocol:
+        if record.provenance.protocol == protocols[record.provenance.machine]:
             current.append(record)
     return current
+
+
+def is_unrestricted(record: Record) -> bool:
+    """Return whether a record is no search under a limit, and no study of planted slowdowns."""
+    return record.provenance.memory_limit is None and not record.provenance.planted
 
 
 def get_measurement_time(record: Record) -> datetime:
@@ -100,35 +103,25 @@ def select_case(case_records: list[Record]) -> Measured:
     return Measured(newest, read, tuple(timed))
 
 
-def select_version(framework: str, measured: Mapping[str, datetime]) -> str:
-    """Return the version of a framework that counts: the pinned one, or the one measured last.
-
-    `measured` has the time of the last record of each version.
-    """
-    pinned = find_pinned_version(framework)
-    if pinned in measured:
-        return pinned
-    return max(measured, key=lambda version: measured[version])
-
-
 def select_one_version(records: Iterable[Record]) -> list[Record]:
-    """Return the records of one version of each framework and machine (`select_version`), by age.
+    """Return the records of one version of each framework and machine, by age.
 
-    A process that died before it could name its version counts as one of it, until its case was
-    measured again.
+    It is the pinned version, or else the one measured last. A process that died before it could
+    name its version counts as one of it, until its case was measured again.
     """
     ordered = sorted(records, key=get_measurement_time)
-    measured: dict[tuple[str, str], dict[str, datetime]] = defaultdict(dict)
+    pinned = {framework: find_pinned_version(framework) for framework in FRAMEWORKS}
     newest: dict[tuple[str, str], Record] = {}
+    versions: dict[tuple[str, str], str] = {}
     for record in ordered:
         machine = record.provenance.machine
         newest[machine, record.case] = record
-        if record.framework_version is not None:
-            times = measured[machine, record.parsed.framework]
-            times[record.framework_version] = get_measurement_time(record)
-    versions = {}
-    for (machine, framework), times in measured.items():
-        versions[machine, framework] = select_version(framework, times)
+        key = machine, record.parsed.framework
+        if record.framework_version is None:
+            continue
+        # a later one takes the place of any but the pinned one
+        if versions.get(key) != pinned[record.parsed.framework]:
+            versions[key] = record.framework_version
     selected = []
     for record in ordered:
         machine = record.provenance.machine

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
-from functools import cache
+from itertools import product
 from textwrap import shorten
 from typing import Any
 
@@ -17,19 +17,18 @@ import pandas as pd
 from framebench.analysis.frames import read_ratios
 from framebench.analysis.needs import format_needs
 from framebench.analysis.rendering import (
-    DETAIL,
-    ESSENTIAL,
-    MIB,
     Table,
     TableColumn,
     format_number,
     is_missing,
+    read_columns,
 )
 from framebench.models import spec
 from framebench.strategies.registry import find_baseline, look_up_strategy
 from framebench.strategies.strategy import FRAMEWORKS
 
 PLACE = ["workload", "size", "batch"]
+QUESTION = ["machine", "workload", "size", "scenario", "batch"]  # a strategy table is of one
 READING = "How to read it: docs/reading.md."
 WITHOUT = "without times (`--rounds 0`)"
 MANY_COMMANDS = 3  # of more that measured a table's rows only the number is given
@@ -47,6 +46,11 @@ def format_interval(low: float | None, high: float | None) -> str:
     return f"{format_number(low, ',.1f', 1e3)} to {format_number(high, ',.1f', 1e3)}"
 
 
+def format_throughput(value: float | None, unit: str) -> str:
+    """Return a throughput with its unit."""
+    return "-" if is_missing(value) else f"{format_number(value, ',.1f')} {unit}/s"
+
+
 def format_time_ratios(df: pd.DataFrame, name: str = "time_ratio") -> list[str]:
     """Return each row's ratio of step times (`statistics.Ratio.text`); 1.00 of the base itself."""
     texts = []
@@ -60,87 +64,13 @@ def format_time_ratios(df: pd.DataFrame, name: str = "time_ratio") -> list[str]:
     return texts
 
 
-def shorten_time_ratios(df: pd.DataFrame) -> list[str]:
-    """Return each row's ratio without its interval: `1.23`, `undecided`, `~1.23`, or `-`."""
-    return [text.partition(" ")[0] for text in format_time_ratios(df)]
-
-
-SHORT = {
-    "framework": TableColumn("framework"),
-    "strategy": TableColumn("strategy", priority=ESSENTIAL),
-    "shared_bytes": TableColumn(
-        "peak",
-        ",.1f",
-        1 / MIB,
-        unit="MiB",
-        meaning="by the instrument that all frameworks share",
-        priority=ESSENTIAL,
-    ),
-    "relative_peak": TableColumn(
-        "peak x base", ".2f", meaning="peak over the baseline's", priority=ESSENTIAL
-    ),
-    "needs_bytes": TableColumn(
-        "needs", format_needs, unit="MiB", meaning="what a budget must have", priority=ESSENTIAL
-    ),
-    "relative": TableColumn(
-        "step x base", meaning="step time over the baseline's", priority=ESSENTIAL
-    ),
-    "throughput": TableColumn("throughput"),
-}
-DETAILS = {
-    "step_time_s": TableColumn(
-        "step", ",.1f", 1e3, unit="ms", meaning="median over blocks", priority=ESSENTIAL
-    ),
-    "range": TableColumn("range", meaning="of the blocks' medians", priority=DETAIL),
-    "blocks": TableColumn(
-        "blocks", ".0f", meaning="fresh processes that were timed", priority=DETAIL
-    ),
-    "reference_share": TableColumn(
-        "of reference",
-        ".0%",
-        meaning="rate of the model's operations over that of a reference matmul",
-        priority=DETAIL,
-    ),
-    "first_step_s": TableColumn(
-        "first", ".1f", unit="s", meaning="the first step, with compilation", priority=DETAIL
-    ),
-    "worst_error": TableColumn(
-        "verified", ".0e", meaning="largest relative error", priority=DETAIL
-    ),
-    "effect_proven": TableColumn(
-        "effect", format_flag, meaning="whether the strategy's effect was confirmed"
-    ),
-    "peak_bytes": TableColumn(
-        "own counter",
-        ",.1f",
-        1 / MIB,
-        unit="MiB",
-        meaning="peak by the framework's own counter",
-        priority=DETAIL,
-    ),
-    "cold_peak_bytes": TableColumn(
-        "cold", ",.1f", 1 / MIB, unit="MiB", meaning="peak of the first step", priority=DETAIL
-    ),
-    "peak_instrument": TableColumn("own counter", priority=DETAIL),
-}
-SHOWN = SHORT | DETAILS
+SHORT = read_columns("strategies", needs_bytes=format_needs)
+SHOWN = SHORT | read_columns("details", effect_proven=format_flag)
 # On a GPU the peak is the whole process's, so what a strategy saves of a step is read by the
 # framework's own counter; and a matmul on the host is no reference.
-ON_GPU = {
-    "shared_bytes": TableColumn(
-        "GPU", ",.1f", 1 / MIB, unit="MiB", meaning="memory of the process", priority=ESSENTIAL
-    ),
-    "relative_peak": TableColumn(
-        "in use x base", ".2f", meaning="by the framework's own counter", priority=ESSENTIAL
-    ),
-}
-NOT_ON_GPU = ("reference_share",)
-SHARES = {
-    "wait_share": TableColumn("waiting", ".1%", meaning="of the step, for input", priority=DETAIL),
-    "collector_share": TableColumn(
-        "collector", ".1%", meaning="of the step, Python's garbage collector", priority=DETAIL
-    ),
-}
+ON_GPU = read_columns("on a GPU")
+NOT_ON_GPU = "reference_share"
+SHARES = read_columns("shares")
 WORTH_SHOWING = 0.01  # of a step: a smaller share in every row is left out
 
 
@@ -149,15 +79,13 @@ def make_cells(df: pd.DataFrame) -> pd.DataFrame:
 
     A row without numbers shows its status instead of a peak; its reason stands in the notes.
     """
-    ranges = []
-    for low, high in zip(df["step_low_s"], df["step_high_s"]):
-        ranges.append(format_interval(low, high))
-    throughputs = []
-    for value, unit in zip(df["throughput"], df["unit"]):
-        throughputs.append("-" if is_missing(value) else f"{format_number(value, ',.1f')} {unit}/s")
-    cells = df.assign(range=ranges, relative=format_time_ratios(df), throughput=throughputs)
+    cells = df.assign(
+        range=list(map(format_interval, df["step_low_s"], df["step_high_s"])),
+        relative=format_time_ratios(df),
+        throughput=list(map(format_throughput, df["throughput"], df["unit"])),
+    )
     is_ok = df["status"] == "ok"
-    numbers = [name for name in (*SHOWN, *SHARES) if name not in ("framework", "strategy")]
+    _, _, *numbers = [*SHOWN, *SHARES]  # behind framework and strategy
     # as objects, since a column has numbers and, in the place of some, a status
     cells[numbers] = cells[numbers].astype(object).where(is_ok, None)
     cells["shared_bytes"] = cells["shared_bytes"].where(is_ok, df["status"])
@@ -168,11 +96,7 @@ def select_columns(df: pd.DataFrame, shown: dict[str, TableColumn]) -> dict[str,
     """Return the columns of `shown`, as they are on the device where these rows were measured."""
     if not is_on_gpu(df):
         return shown
-    columns = {}
-    for name, column in shown.items():
-        if name not in NOT_ON_GPU:
-            columns[name] = ON_GPU.get(name, column)
-    return columns
+    return {name: ON_GPU.get(name, shown[name]) for name in shown if name != NOT_ON_GPU}
 
 
 def is_on_gpu(df: pd.DataFrame) -> bool:
@@ -187,9 +111,9 @@ def select_in_use(df: pd.DataFrame) -> pd.DataFrame:
 
 def make_claim_tables(df: pd.DataFrame) -> Iterator[Table]:
     """Yield framework x strategy for what only tests an article's sentence, with the baselines."""
-    for title, group in split_into_tables(df[df["only_for_claims"] | df["baseline"]]):
+    for _, group in df[df["only_for_claims"] | df["baseline"]].groupby(QUESTION):
         if not group["baseline"].all():
-            yield make_strategy_table(f"{title}, only for claims", group)
+            yield make_strategy_table(group, ", only for claims")
 
 
 def make_strategy_tables(df: pd.DataFrame) -> Iterator[Table]:
@@ -198,11 +122,11 @@ def make_strategy_tables(df: pd.DataFrame) -> Iterator[Table]:
     Where there are more strategies than those of the quick profile, also yield a table of these
     alone, without what a framework does not have.
     """
-    for title, group in split_into_tables(df):
-        yield make_strategy_table(title, group)
+    for _, group in df.groupby(QUESTION):
+        yield make_strategy_table(group)
         short = select_quick(group)
         if short["baseline"].any() and len(short) < len(group):
-            yield make_short_table(f"{title}, in short", short)
+            yield make_short_table(short)
 
 
 def select_quick(group: pd.DataFrame) -> pd.DataFrame:
@@ -214,9 +138,32 @@ def select_quick(group: pd.DataFrame) -> pd.DataFrame:
     return group[is_supported & pd.Series(is_quick, group.index, dtype=bool)]
 
 
-def make_short_table(title: str, group: pd.DataFrame) -> Table:
+def make_strategy_table(group: pd.DataFrame, addition: str = "") -> Table:
+    """Return framework x strategy of one question, with an addition to its title."""
+    first = group.iloc[0]
+    notes = []
+    for row in group[group["status"] != "ok"].itertuples():
+        notes.append(f"{row.framework} {row.strategy}: {row.status}: {row.reason}")
+    columns = select_columns(group, SHOWN)
+    for name, column in SHARES.items():
+        if (group[name] > WORTH_SHOWING).any():
+            columns = {**columns, name: column}
+    return Table(
+        f"{first['workload']} {first['scenario']}, batch {first['batch']}, size {first['size']}"
+        f"{addition}",
+        f"{describe_base(group)} {describe_instruments(group)} {describe_measurement(group)} "
+        f"{describe_conditions(group)}",
+        make_cells(group),
+        columns,
+        notes=tuple(dict.fromkeys(notes)),
+        machine=first["machine"],
+        cases=tuple(group["case"]),
+    )
+
+
+def make_short_table(group: pd.DataFrame) -> Table:
     """Return the table of a few strategies, with few columns and a caption for among prose."""
-    whole = make_strategy_table(title, group)
+    whole = make_strategy_table(group, ", in short")
     is_unproven = (group["status"] == "ok") & ~group["usable"]
     # no column says so here
     strategies = group["strategy"].mask(is_unproven, group["strategy"] + " (not proven)")
@@ -233,25 +180,13 @@ def make_index(df: pd.DataFrame) -> Table:
     rows = []
     groups = select_in_use(df).groupby(["workload", "scenario", "size"], sort=False)
     for (workload, scenario, size), group in groups:
-        selector = f"{workload}/*/{scenario}/*/*/{size}"
-        batches = ", ".join(str(batch) for batch in sorted(group["batch"].unique()))
+        batches = ", ".join(map(str, sorted(group["batch"].unique())))
         strategies = str(group["strategy"].nunique())
-        with_numbers = f"{int(group['usable'].sum())} of {len(group)}"
-        rows.append((selector, batches, strategies, with_numbers))
-    return Table.of_text(
-        "Tables",
-        "`framebench report SELECTOR` prints a table.",
-        ("selector", "batches", "strategies", "with numbers"),
-        rows,
-        machine=", ".join(sorted(df["machine"].unique())),
-    )
-
-
-def split_into_tables(df: pd.DataFrame) -> Iterator[tuple[str, pd.DataFrame]]:
-    """Yield a title and the rows that one table compares."""
-    groups = df.groupby(["machine", "workload", "size", "scenario", "batch"])
-    for (_, workload, size, scenario, batch), group in groups:
-        yield f"{workload} {scenario}, batch {batch}, size {size}", group
+        with_numbers = f"{group['usable'].sum()} of {len(group)}"
+        rows.append((f"{workload}/*/{scenario}/*/*/{size}", batches, strategies, with_numbers))
+    head = ("selector", "batches", "strategies", "with numbers")
+    caption = "`framebench report SELECTOR` prints a table."
+    return Table.of_text("Tables", caption, head, rows, machine=join_values(df["machine"]))
 
 
 def describe_base(group: pd.DataFrame) -> str:
@@ -268,29 +203,8 @@ def describe_briefly(group: pd.DataFrame) -> str:
 
 def describe_calibration(group: pd.DataFrame) -> str:
     """Return a sentence on instruments that were not calibrated, or failed; else nothing."""
-    states = sorted(set(group["calibration"]) - {"passed"})
-    return f" Calibration of the instruments: {', '.join(states)}." if states else ""
-
-
-def make_strategy_table(title: str, group: pd.DataFrame) -> Table:
-    """Return framework x strategy of one workload, size, scenario and batch."""
-    notes = []
-    for row in group[group["status"] != "ok"].itertuples():
-        notes.append(f"{row.framework} {row.strategy}: {row.status}: {row.reason}")
-    columns = select_columns(group, SHOWN)
-    for name, column in SHARES.items():
-        if (group[name] > WORTH_SHOWING).any():
-            columns = {**columns, name: column}
-    return Table(
-        title,
-        f"{describe_base(group)} {describe_instruments(group)} {describe_measurement(group)} "
-        f"{describe_conditions(group)}",
-        make_cells(group),
-        columns,
-        notes=tuple(dict.fromkeys(notes)),
-        machine=group["machine"].iloc[0],
-        cases=tuple(group["case"]),
-    )
+    states = join_values(group["calibration"][group["calibration"] != "passed"])
+    return f" Calibration of the instruments: {states}." if states else ""
 
 
 def make_framework_tables(df: pd.DataFrame) -> Iterator[Table]:
@@ -300,25 +214,22 @@ def make_framework_tables(df: pd.DataFrame) -> Iterator[Table]:
     """
     base = df[df["baseline"] & df["host_rss_bytes"].notna()].sort_values("measured_at")
     base = base.assign(relative=format_time_ratios(base, "torch_ratio"))
-    quantities = {
-        "host_rss_bytes": TableColumn("MiB", ",.1f", 1 / MIB),
-        "step_time_s": TableColumn("ms", ",.1f", 1e3),
-        "relative": TableColumn("x torch"),
-    }
+    quantities = read_columns("frameworks")
     for (machine, scenario), group in base.groupby(["machine", "scenario"]):
         # of several versions the one measured last counts
         newest = group.drop_duplicates([*PLACE, "framework"], keep="last")
         wide = newest.pivot(index=PLACE, columns="framework", values=list(quantities))
         columns = {name: TableColumn(name) for name in PLACE}
         present = []
-        for quantity, shown in quantities.items():
-            for framework in FRAMEWORKS:
-                # PyTorch over itself is 1 everywhere
-                is_trivial = quantity == "relative" and framework == "torch"
-                if (quantity, framework) in wide and not is_trivial:
-                    present.append((quantity, framework))
-                    name = f"{framework} {shown.name}"
-                    columns[f"{quantity} {framework}"] = replace(shown, name=name)
+        for quantity, framework in product(quantities, FRAMEWORKS):
+            # PyTorch over itself is 1 everywhere
+            is_trivial = quantity == "relative" and framework == "torch"
+            if (quantity, framework) in wide and not is_trivial:
+                present.append((quantity, framework))
+                shown = quantities[quantity]
+                columns[f"{quantity} {framework}"] = replace(
+                    shown, name=f"{framework} {shown.name}"
+                )
         cells = wide[present].reset_index()
         yield Table(
             f"Frameworks side by side, {scenario} ({find_baseline(str(scenario))})",
@@ -384,7 +295,9 @@ def describe_references(workload: str) -> str:
 
 def describe_measurement(df: pd.DataFrame) -> str:
     """Return how the rows were measured: precision, blocks, and the commands that did it."""
-    commands = sorted({shorten_command(command) for command in df["command"].unique()})
+    typed = df["command"].unique()
+    named = {command.replace("__main__.py ", "framebench ", 1) for command in typed}
+    commands = sorted({shorten(command, 100, placeholder=" ...") for command in named})
     measured_by = ", ".join(commands)
     if len(commands) > MANY_COMMANDS:
         measured_by = f"{len(commands)} commands, which the records name"
@@ -403,12 +316,6 @@ def describe_timing(df: pd.DataFrame) -> str:
     return f"{READING} {without} of {len(measured)} rows were measured {WITHOUT}."
 
 
-@cache
-def shorten_command(command: str) -> str:
-    """Return what was typed, shortened."""
-    return shorten(command.replace("__main__.py ", "framebench ", 1), 100, placeholder=" ...")
-
-
 def describe_precisions(df: pd.DataFrame) -> str:
     """Return the precision of the rows' baseline, and the strategies that have another."""
     scenario = str(df["scenario"].iloc[0])
@@ -418,7 +325,5 @@ def describe_precisions(df: pd.DataFrame) -> str:
         precision = look_up_strategy(scenario, strategy).precision
         if precision != default:
             others.append((precision, strategy))
-    if not others:
-        return f"Precision {default}."
-    exceptions = [f"{strategy} {precision}" for precision, strategy in sorted(others)]
-    return f"Precision {default}; {', '.join(exceptions)}."
+    exceptions = ", ".join(f"{strategy} {precision}" for precision, strategy in sorted(others))
+    return f"Precision {default}; {exceptions}." if others else f"Precision {default}."

@@ -94,7 +94,7 @@ def report(
     only_committed = machine is None and bool(goes_into_repository)
     folder = Folder.committed(results) if only_committed else Folder(results)
     if notebooks:
-        from framebench.publish.notebooks.run import run
+        from framebench.publish.notebooks.notebook import run
 
         run(notebooks, folder, find_machine(folder, machine), to)
         return

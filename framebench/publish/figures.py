@@ -9,14 +9,26 @@ from pathlib import Path
 import pandas as pd
 from matplotlib.figure import Figure
 
-from framebench.analysis.figures import FigureRequest, render_all, start_drawing_pool
-from framebench.analysis.figures.questions import list_figure_requests
+from framebench.analysis.figures import FigureRequest, Question, render_all, start_drawing_pool
+from framebench.analysis.figures.batches import draw_curves, draw_savings
+from framebench.analysis.figures.fronts import draw_memory_and_speed, draw_pareto
+from framebench.analysis.figures.strategies import draw_heat_map
 from framebench.analysis.results import Results
+from framebench.analysis.rows import format_size_suffix
 from framebench.budget.max_batch import figure as max_batch
 from framebench.devices import figure as devices
 from framebench.explain import figure as explain
 from framebench.records.store import write_atomically
 from framebench.versions import figure as versions
+
+# of each workload, scenario and size
+QUESTIONS: dict[str, Question] = {
+    "memory-speed": draw_memory_and_speed,
+    "pareto": draw_pareto,
+    "strategies": draw_heat_map,
+    "batches": draw_curves,
+    "savings": draw_savings,
+}
 
 
 def list_figures(
@@ -26,8 +38,9 @@ def list_figures(
 ) -> Iterator[FigureRequest]:
     """Yield the name of each figure that there may be, the function that draws it, and its rows.
 
-    Releases that the machine has not measured are shown as the machines in `others` measured them.
-    Raises ValueError if there are rows of more than one machine.
+    A name is such as `pareto-transformer-train`. Releases that the machine has not measured are
+    shown as the machines in `others` measured them. Raises ValueError if there are rows of more
+    than one machine.
     """
     machines = sorted(set(df["machine"]))
     if len(machines) > 1:
@@ -35,7 +48,9 @@ def list_figures(
             f"figures show one machine, and here are rows of {', '.join(machines)}; choose one "
             "of them",
         )
-    yield from list_figure_requests(df)
+    for (workload, scenario, size), group in df.groupby(["workload", "scenario", "size"]):
+        for name, draw in QUESTIONS.items():
+            yield f"{name}-{workload}-{scenario}{format_size_suffix(str(size))}", draw, group
     if results and machines:
         for module in (devices, explain, max_batch, versions):
             yield from module.figures(results, (*machines, *others))
@@ -48,12 +63,8 @@ def draw_all(df: pd.DataFrame, results: Results | None = None) -> dict[str, Figu
     releases, without which figures of those are left out. Raises ValueError if there are rows of
     more than one machine.
     """
-    drawn = {}
-    for name, draw, rows in list_figures(df, results):
-        figure = draw(rows)
-        if figure is not None:
-            drawn[name] = figure
-    return drawn
+    drawn = {name: draw(rows) for name, draw, rows in list_figures(df, results)}
+    return {name: figure for name, figure in drawn.items() if figure is not None}
 
 
 def save(

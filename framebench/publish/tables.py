@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from framebench.analysis import batch_tables, frames, tables
-from framebench.analysis.part_tables import make_part_tables
+from framebench.analysis.breakdown import make_part_tables
 from framebench.analysis.rendering import Table
 from framebench.analysis.reports import support
 from framebench.analysis.reports.documents import Generated

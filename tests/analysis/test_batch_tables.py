@@ -7,66 +7,45 @@ from framebench.analysis.rendering import Table
 from tests.fake_records import frame, in_blocks, made
 
 MIB = 2**20
+FP32 = {4: (100, 1.0), 8: (200, 2.0)}  # MiB and seconds by batch
 
 
-def tabulate(
-    peaks: dict[str, dict[int, int]], seconds: dict[str, dict[int, float]] | None = None
-) -> list[Table]:
-    """Return the tables of strategies by their peaks in MiB, and steps in seconds, at each batch.
-
-    Without `seconds` every step takes one second.
-    """
+def tabulate(**strategies: dict[int, tuple[int, float]]) -> list[Table]:
+    """Return the tables of strategies by their peaks in MiB and steps in seconds at each batch."""
     records = []
-    for strategy, strategy_peaks in peaks.items():
-        for batch, mib in strategy_peaks.items():
-            step = seconds[strategy][batch] if seconds else 1.0
+    for strategy, batches in strategies.items():
+        for batch, (mib, step) in batches.items():
             records.append(made(strategy, mib * MIB, step, batch=batch))
     return list(make_batch_tables(frame(*in_blocks(records))))
 
 
 def test_each_strategy_is_compared_with_the_baseline_of_its_batch() -> None:
-    table, _ = tabulate(
-        {"fp32": {4: 100, 8: 160}, "checkpoint": {4: 50, 8: 64}},
-        {"fp32": {4: 1.0, 8: 2.0}, "checkpoint": {4: 1.25, 8: 2.5}},
+    table, short = tabulate(
+        fp32=FP32,
+        checkpoint={4: (50, 1.25), 8: (80, 2.5)},
+        amp_bf16={4: (60, 1.0), 8: (124, 2.0)},
+        accumulate={4: (40, 1.0)},
     )
 
     assert table.title == "transformer train by batch, size tiny"
-    assert table.head == (
-        "framework",
-        "strategy",
-        "b4: peak x base",
-        "b8: peak x base",
-        "b4: throughput x base",
-        "b8: throughput x base",
-        "b4: peak MiB",
-        "b8: peak MiB",
+    quantities = ("peak x base", "throughput x base", "peak MiB")
+    columns = tuple(f"b{batch}: {name}" for name in quantities for batch in (4, 8))
+    assert table.head == ("framework", "strategy", *columns)
+    assert table.rows == (  # without the strategy at a single batch
+        ("torch", "fp32", "1.00", "1.00", "1.00", "1.00", "100.0", "200.0"),
+        ("torch", "amp_bf16", "0.60", "0.62", "1.00", "1.00", "60.0", "124.0"),
+        ("torch", "checkpoint", "0.50", "0.40", "0.80", "0.80", "50.0", "80.0"),
     )
-    assert table.rows == (
-        ("torch", "fp32", "1.00", "1.00", "1.00", "1.00", "100.0", "160.0"),
-        ("torch", "checkpoint", "0.50", "0.40", "0.80", "0.80", "50.0", "64.0"),
-    )
-
-
-def test_only_savings_that_depend_on_the_batch_are_noted() -> None:
-    table, _ = tabulate(
-        {"fp32": {4: 100, 8: 200}, "checkpoint": {4: 53, 8: 76}, "amp_bf16": {4: 60, 8: 124}}
-    )
-
     assert table.notes == (
-        "torch checkpoint depends on the batch: 53% at batch 4, 38% at batch "
+        "torch checkpoint depends on the batch: 50% at batch 4, 40% at batch "
         "8 of the baseline's peak",
     )
-
-
-def test_a_strategy_at_a_single_batch_is_in_no_table() -> None:
-    table, _ = tabulate(
-        {"fp32": {4: 100, 8: 200}, "checkpoint": {4: 50, 8: 80}, "accumulate": {4: 40}}
-    )
-    assert [row[1] for row in table.rows] == ["fp32", "checkpoint"]
+    assert short.head[2:4] == ("b4: peak MiB", "b8: peak MiB")
+    assert short.caption.startswith("Throughput in tokens/s.")
 
 
 def test_baselines_alone_make_no_table() -> None:
-    assert tabulate({"fp32": {4: 100, 8: 200}}) == []
+    assert tabulate(fp32=FP32) == []
 
 
 def test_without_times_there_is_no_column_of_throughput() -> None:
@@ -78,37 +57,3 @@ def test_without_times_there_is_no_column_of_throughput() -> None:
 
     for table in make_batch_tables(frame(*without_times)):
         assert not any("throughput" in heading for heading in table.head)
-
-
-def test_the_short_table_has_peaks_and_throughputs_of_the_main_strategies() -> None:
-    _, table = tabulate(
-        {
-            "fp32": {4: 100, 8: 160},
-            "checkpoint": {4: 50, 8: 64},
-            "checkpoint+accumulate": {4: 40, 8: 48},
-        },
-        {
-            "fp32": {4: 1.0, 8: 2.0},
-            "checkpoint": {4: 2.0, 8: 4.0},
-            "checkpoint+accumulate": {4: 2.0, 8: 4.0},
-        },
-    )
-
-    assert table.title == "transformer train by batch, size tiny, in short"
-    assert table.head == (
-        "framework",
-        "strategy",
-        "b4: peak MiB",
-        "b8: peak MiB",
-        "b4: throughput",
-        "b8: throughput",
-    )
-    fp32, checkpoint = table.rows
-    assert fp32[:4] == ("torch", "fp32", "100", "160")
-    assert checkpoint[:4] == ("torch", "checkpoint", "50", "64")
-    assert float(fp32[4]) == 2 * float(checkpoint[4]), "half of the baseline's throughput"
-
-
-def test_the_unit_of_throughput_is_in_the_caption() -> None:
-    _, table = tabulate({"fp32": {4: 100, 8: 160}, "checkpoint": {4: 50, 8: 64}})
-    assert table.caption.startswith("Throughput in tokens/s.")

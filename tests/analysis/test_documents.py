@@ -8,18 +8,12 @@ from framebench.analysis.rendering import Table
 from framebench.analysis.reports.documents import NoSuchTable, refresh
 
 TABLE = Table.of_text("one", "caption", ("a", "b", "c"), (("1", "2", "3"),))
-DOCUMENT = "before\n<!-- table: one -->\nold\n<!-- end -->\nafter"
 
 
-def test_a_table_replaces_what_is_between_its_marks() -> None:
-    filled = refresh(DOCUMENT, [TABLE])
-    before, between = filled.split("<!-- table: one -->\n")
-    assert before == "before\n"
-    assert between == f"{TABLE.markdown()}<!-- end -->\nafter"
-
-
-def test_refreshing_twice_changes_nothing() -> None:
-    filled = refresh(DOCUMENT, [TABLE])
+def test_a_table_replaces_what_is_between_its_marks_and_nothing_else() -> None:
+    begin, end = "before\n<!-- table: one -->\n", "<!-- end -->\nafter"
+    filled = refresh(f"{begin}old\n{end}", [TABLE])
+    assert filled == f"{begin}{TABLE.markdown()}{end}"
     assert refresh(filled, [TABLE]) == filled
 
 

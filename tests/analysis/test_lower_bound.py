@@ -52,12 +52,6 @@ def test_every_weight_belongs_to_one_layer(workload: spec.Workload) -> None:
         assert with_weights <= set(layers)
 
 
-def count_block_elements(switches: dict[str, Any]) -> int:
-    """Return what the first block of a full-size Transformer saves of one sample."""
-    layers = declare_layers("transformer", "full", switches)
-    return sum(layer.elements for layer in layers if layer.block == "blocks.0")
-
-
 def test_a_block_with_plain_attention_saves_what_korthikanti_says() -> None:
     """s b h (34 + 5 a s / h) bytes in 16 bits, less what dropout adds."""
     config = spec.load_workload("transformer").config("full")
@@ -65,13 +59,8 @@ def test_a_block_with_plain_attention_saves_what_korthikanti_says() -> None:
     masks = 2 * s * h + a * s * s
     repeated_scores = 2 * a * s * s
     expected = s * h * (34 + 5 * a * s // h) - masks - repeated_scores
-    assert 2 * count_block_elements({"attention_plain": {}}) == expected
-
-
-def test_a_block_with_fused_attention_saves_no_scores() -> None:
-    config = spec.load_workload("transformer").config("full")
-    s, h, a = config.length, config.width, config.heads
-    assert count_block_elements({}) == 16 * s * h + a * s
+    layers = declare_layers("transformer", "full", {"attention_plain": {}})
+    assert 2 * sum(layer.elements for layer in layers if layer.block == "blocks.0") == expected
 
 
 def test_resnet50_has_the_outputs_that_he_et_al_count() -> None:
@@ -81,13 +70,6 @@ def test_resnet50_has_the_outputs_that_he_et_al_count() -> None:
         if ".bn" in f".{layer.name}" or layer.name.endswith("downsample.1"):
             outputs += layer.elements
     assert outputs == 11_113_984
-
-
-def test_every_case_has_a_lower_bound() -> None:
-    for case in list_tiny_cases():
-        bound = lower_bound.compute_lower_bound(case)
-        assert bound.total > 0, case.id
-        assert min(vars(bound).values()) >= 0, case.id
 
 
 def test_saving_strategies_lower_the_bound() -> None:
@@ -114,13 +96,6 @@ def test_adafactor_keeps_a_number_for_each_row_and_column() -> None:
     vectors = 2 * 16 + 2 * (2 * 2 * 16 + 48 + 16 + 64 + 16)
     case = parse("transformer/torch/train/adafactor/b4/tiny")
     assert lower_bound.count_optimizer_bytes(case) == 4 * (rows_and_columns + vectors)
-
-
-@pytest.mark.parametrize("workload", spec.list_workloads())
-def test_activations_are_proportional_to_the_batch(workload: str) -> None:
-    one = Case(workload, "torch", "eval", "grad", 1, "tiny")
-    four = replace(one, batch=4)
-    assert lower_bound.count_forward_bytes(four) == 4 * lower_bound.count_forward_bytes(one)
 
 
 @pytest.mark.parametrize(

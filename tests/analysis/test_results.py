@@ -49,11 +49,8 @@ def test_the_table_has_the_columns_and_dtypes_that_are_documented(
     table = framebench.load(RESULTS, versions=versions)
     dtypes = {name: str(dtype) for name, dtype in table.dtypes.items()}
     assert dtypes == {column.name: column.dtype for column in frames.COLUMNS}
-    assert table["machine"].nunique() == 1
-
-
-def test_every_column_has_a_meaning() -> None:
     assert all(column.meaning for column in frames.COLUMNS)
+    assert table["machine"].nunique() == 1
 
 
 def test_releases_are_in_the_order_of_releases(tmp_path: Path) -> None:
@@ -67,27 +64,6 @@ def test_releases_are_in_the_order_of_releases(tmp_path: Path) -> None:
 
     assert versions.tolist() == ["0.9.2", "0.10.2"]
     assert versions.max() == "0.10.2"
-    assert versions.cat.categories.tolist() == ["0.9.2", "0.10.2"]
-
-
-def test_relative_throughput_is_the_inverse_of_the_ratio_of_times() -> None:
-    table = framebench.load(RESULTS, MACHINE)
-    timed = table[table["relative_throughput"].notna()]
-    assert len(timed) > 10
-    assert (timed["relative_throughput"] * timed["time_ratio"]).tolist() == pytest.approx(
-        [1.0] * len(timed)
-    )
-
-
-def test_relative_peaks_refer_to_the_baseline_of_the_same_batch() -> None:
-    table = framebench.load(RESULTS, MACHINE)
-    question = ["framework", "workload", "scenario", "size", "batch"]
-    baselines = table[table["baseline"]].set_index(question)["step_bytes"]
-    compared = table[table["relative_peak"].notna()]
-    assert len(compared) > 20
-    base = compared.join(baselines.rename("base"), on=question)["base"]
-    ratios = compared["step_bytes"] / base
-    assert compared["relative_peak"].tolist() == pytest.approx(ratios.tolist())
 
 
 def test_by_default_a_case_has_one_row_of_one_version() -> None:
@@ -102,60 +78,45 @@ def test_usable_rows_are_verified_and_proven() -> None:
     table = pd.concat(framebench.load(RESULTS, machine) for machine in (MACHINE, OTHER))
     usable = table[table["usable"]]
     assert 0 < len(usable) < len(table)
-    assert usable["verified"].all()
-    assert usable["effect_proven"].all()
+    assert usable[["verified", "effect_proven"]].all(axis=None)
     assert (usable["status"] == "ok").all()
     assert usable["peak_bytes"].notna().all()
-    base = table[table["usable"] & table["baseline"]]
-    assert (base["peak_ratio"] == 1).all()
-    assert base["same_mathematics"].all()
 
 
-def test_the_machine_is_the_one_with_most_records(results: Path) -> None:
-    write_cases(results, "few", 1)
-    write_cases(results, "most", 2)
-    assert Results(results).choose_machine() == "most"
-
-
-def test_this_machine_comes_first_if_it_has_records(
-    results: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    write_cases(results, "few", 1)
-    write_cases(results, "most", 2)
-    monkeypatch.setenv("FRAMEBENCH_MACHINE", "few")
-    assert Results(results).choose_machine() == "few"
-    assert Results(results).choose_machine("most") == "most"
-    assert set(framebench.load(results)["machine"]) == {"few"}
-
-
-def test_a_machine_that_nobody_named_is_said_where_it_is_not_the_published_one(
+def test_this_machine_comes_first_then_the_one_with_most_records(
     results: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    write_cases(results, "most", 2)
+    """A machine that nobody named is said where it is not the published one."""
     monkeypatch.delenv("FRAMEBENCH_MACHINE", raising=False)
     monkeypatch.setattr(origin, "read_machine_name", lambda: "here")
-    framebench.load(results)
+    write_cases(results, "few", 1)
+    write_cases(results, "most", 3)
+    assert framebench.load(results)["machine"].unique() == ["most"]
     assert capsys.readouterr().err == ""
-    write_cases(results, "here", 1)
+    write_cases(results, "here", 2)
     assert framebench.load(results)["machine"].unique() == ["here"]
-    assert capsys.readouterr().err == "framebench.load(): machine here; others: most\n"
-    framebench.load(results, machine="here")
+    assert capsys.readouterr().err == "framebench.load(): machine here; others: most, few\n"
+    assert framebench.load(results, machine="few")["machine"].unique() == ["few"]
     assert capsys.readouterr().err == ""
 
 
+@pytest.mark.parametrize(
+    ("tracked", "machines"),
+    [("results/records/published/torch-1.jsonl", ["published"]), (None, ["here", "published"])],
+    ids=["git", "no git"],
+)
 def test_documents_are_of_the_machines_whose_records_are_committed(
-    results: Path, monkeypatch: pytest.MonkeyPatch
+    tracked: str | None, machines: list[str], results: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What was measured here since changes no tracked file."""
     write_cases(results, "published", 1)
     write_cases(results, "here", 2)
-    tracked = "results/records/published/torch-1.jsonl"
     monkeypatch.setattr(origin, "query_git", lambda *_: tracked)
 
     committed = Results.committed(results)
 
-    assert committed.machines == ["published"]
-    assert {record.provenance.machine for record in committed.records} == {"published"}
+    assert committed.machines == machines
+    assert {record.provenance.machine for record in committed.records} == set(machines)
 
 
 def test_a_record_is_named_by_its_line(results: Path) -> None:
@@ -174,43 +135,18 @@ def test_the_records_of_one_machine_are_read_without_those_of_others(results: Pa
         assert len(Results(results).records) == 1
 
 
-def test_without_git_documents_are_of_all_machines(
-    results: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    write_cases(results, "published", 1)
-    write_cases(results, "here", 2)
-    monkeypatch.setattr(origin, "query_git", lambda *_: None)
-    assert Results.committed(results).machines == ["here", "published"]
+def test_a_missing_folder_is_named_with_a_hint(results: Path) -> None:
+    hint = "is no folder; name the folder that has records/ in it, or measure first"
+    for folder in (results, Path(__file__)):
+        with pytest.raises(NoRecords, match=hint):
+            framebench.load(folder)
 
 
-@pytest.mark.parametrize("machine", [None, "there"])
-def test_a_missing_folder_is_named_with_a_hint(results: Path, machine: str | None) -> None:
-    hint = "results is no folder; name the folder that has records/ in it, or measure first"
-    with pytest.raises(NoRecords, match=hint):
-        framebench.load(results, machine)
-
-
-def test_a_file_is_no_results_folder() -> None:
-    with pytest.raises(NoRecords, match="is no folder"):
-        framebench.load(__file__)
-
-
-def test_an_empty_folder_is_named_with_a_hint(results: Path) -> None:
-    results.mkdir()
+@pytest.mark.parametrize("below", ["", "records", "records/here"])
+def test_a_folder_without_records_is_named_with_a_hint(below: str, results: Path) -> None:
+    (results / below).mkdir(parents=True)
     with pytest.raises(NoRecords, match=r"no records under .*results; .*measure first"):
         framebench.load(results)
-
-
-def test_a_folder_whose_records_were_deleted_is_empty(results: Path) -> None:
-    (results / "records" / "here").mkdir(parents=True)
-    with pytest.raises(NoRecords, match="no records under"):
-        framebench.load(results)
-
-
-def test_the_folder_of_records_is_no_results_folder(results: Path) -> None:
-    write_cases(results, "here", 1)
-    with pytest.raises(NoRecords, match="no records under"):
-        framebench.load(results / "records")
 
 
 def test_an_unknown_machine_is_answered_by_the_known_ones(results: Path) -> None:
@@ -220,24 +156,17 @@ def test_an_unknown_machine_is_answered_by_the_known_ones(results: Path) -> None
 
 
 def test_a_case_without_numbers_has_a_row_with_its_reason(results: Path) -> None:
-    write_cases(results, "m", 1)
-    case = Case("transformer", "torch", "train", "checkpoint", 4, "tiny")
+    case = Case("transformer", "torch", "train", "accumulate", 4, "tiny")
     failed = record(case, status="oom", reason="memory", provenance=provenance(machine="m"))
-    write_record(results, failed)
+    # a process that died before it named its version takes the place of an older record
+    for written in (failed, made("checkpoint", 100, 1.0), died("checkpoint")):
+        write_record(results, written)
 
-    row = framebench.load(results, "m").set_index("strategy").loc["checkpoint"]
+    rows = framebench.load(results, "m").set_index("strategy")
 
-    assert not row["usable"]
-    assert pd.isna(row["peak_bytes"])
-    assert row["reason"] == "memory"
-
-
-def test_a_case_has_one_row_where_its_newest_process_died_before_naming_its_version(
-    results: Path,
-) -> None:
-    write_record(results, made("checkpoint", 100, 1.0))
-    write_record(results, died("checkpoint"))
-    assert list(framebench.load(results, "m")["status"]) == ["crashed"]
+    assert rows["status"].to_dict() == {"accumulate": "oom", "checkpoint": "crashed"}
+    assert rows["peak_bytes"].isna().all()
+    assert rows["reason"]["accumulate"] == "memory"
 
 
 def test_importing_analysis_imports_no_pandas() -> None:
@@ -285,6 +214,4 @@ def test_a_command_parses_each_record_at_most_once(
     assert done.exit_code in (0, 1), done.output
     assert set(parsed.values()) == {1}
     if "all" in command:
-        lines = [f"{store.find_file(results, 'one', 'torch-1')}:{number}" for number in (1, 2)]
-        lines += [f"{store.find_file(results, 'two', 'torch-1')}:{number}" for number in (1, 2, 3)]
-        assert sorted(parsed) == lines
+        assert len(parsed) == 5

@@ -54,26 +54,17 @@ def test_a_smaller_batch_needs_no_more_and_a_smaller_budget_holds_no_more(
     assert CaseSearches([search(100, 4, 5)]).check_fits(batch, budget) is fits
 
 
-def test_where_two_searches_disagree_the_worse_counts() -> None:
-    assert CaseSearches([search(100, 8, 9), search(200, 4, 5)]).check_fits(6, 150) is False
-
-
-def test_the_newest_search_counts() -> None:
-    old = search(100, 8, 9, measured_at="2025-01-01T00:00:00Z")
-    searches = Searches([search(100, 4, 5), old])
-    assert searches.find_searches(CASE, "m", "2.13.0").find_largest_fitting(100) == 4
-
-
 @pytest.mark.parametrize(
     ("machine", "version", "largest"),
     [("m", "2.13.0", 4), ("other", "2.13.0", 16), ("m", "2.12.0", 2)],
 )
-def test_each_machine_and_version_has_its_own_searches(
+def test_each_machine_and_version_has_its_newest_search(
     machine: str, version: str, largest: int
 ) -> None:
     searches = Searches(
         [
             search(100, 4, 5),
+            search(100, 8, 9, measured_at="2025-01-01T00:00:00Z"),
             search(100, 16, 17, machine="other"),
             search(100, 2, 3, versions={"torch": "2.12.0+cpu"}),
         ]

@@ -6,44 +6,12 @@ from __future__ import annotations
 
 import re
 import subprocess
-from functools import cache
-from typing import Any
 
 import pytest
 
 from framebench.publish.readme.backing import read_lost_commits
 from tests.processes import ROOT
 from tests.published.committed_files import tracked
-from tests.record_files import load_fields
-
-
-@cache
-def measurements() -> tuple[dict[str, Any], ...]:
-    """Return all committed records as their files have them."""
-    lines: list[dict[str, Any]] = []
-    for file in tracked("results/records"):
-        lines += load_fields(ROOT / file)
-    return tuple(lines)
-
-
-@cache
-def with_numbers() -> tuple[dict[str, Any], ...]:
-    return tuple(record for record in measurements() if record["status"] == "ok")
-
-
-def test_every_peak_names_its_instrument() -> None:
-    names = {
-        "allocator.in_use",
-        "compiler.plan",
-        "host.rss",
-        "allocator.active",
-        "allocator.reserved",
-    }
-    names |= {"device.process", "device.card"}
-    assert {name for record in with_numbers() for name in record["peaks"]} <= names
-    assert [
-        record["case"] for record in with_numbers() if not record["peaks"] and not record["step_s"]
-    ] == []
 
 
 def commits_named_by_results() -> set[str]:

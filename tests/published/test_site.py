@@ -29,20 +29,14 @@ def published(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @needs_sphinx
 @pytest.mark.all_cases
 @pytest.mark.slow
-def test_no_file_of_the_published_site_is_too_large(published: Path) -> None:
+def test_the_published_site_has_no_dead_link_and_is_not_too_large(published: Path) -> None:
     sizes = {path: path.stat().st_size for path in published.rglob("*") if path.is_file()}
     pages = {path: size for path, size in sizes.items() if path.suffix == ".html"}
 
+    assert not dead_links(published)
     assert max(pages.values()) <= LARGEST_PAGE, max(pages, key=lambda path: pages[path])
     assert max(sizes.values()) <= LARGEST_FILE, max(sizes, key=lambda path: sizes[path])
     assert sum(sizes.values()) <= WHOLE
-
-
-@needs_sphinx
-@pytest.mark.all_cases
-@pytest.mark.slow
-def test_every_link_of_the_published_site_leads_somewhere(published: Path) -> None:
-    assert not dead_links(published)
 
 
 @needs_sphinx

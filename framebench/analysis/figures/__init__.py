@@ -15,19 +15,9 @@ from typing import NamedTuple
 import pandas as pd
 from matplotlib.figure import Figure
 
-from framebench.analysis.figures.fronts import draw_pareto
-from framebench.analysis.figures.page import COLOURS, MARKERS, read_finding_and_source, render_svg
+from framebench.analysis.figures.page import read_finding_and_source, render_svg
 
-__all__ = [
-    "COLOURS",
-    "MARKERS",
-    "FigureRequest",
-    "Picture",
-    "draw_pareto",
-    "render_all",
-    "render_svg",
-    "start_drawing_pool",
-]
+__all__ = ["FigureRequest", "Picture", "render_all", "render_svg", "start_drawing_pool"]
 
 Question = Callable[[pd.DataFrame], Figure | None]
 # name of the figure, the function that draws it, and its rows

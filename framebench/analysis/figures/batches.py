@@ -33,6 +33,7 @@ def draw_curves(df: pd.DataFrame) -> Figure | None:
         return None
     several = rows.order_by_catalog(several)
     measured = several[several["usable"]]
+    lost = several[several["status"] == "oom"]
     grid = sns.relplot(
         make_panels(measured),
         kind="line",
@@ -47,15 +48,95 @@ def draw_curves(df: pd.DataFrame) -> Figure | None:
         aspect=1.1,
         facet_kws={"sharey": False},
     )
-    lost = several[several["status"] == "oom"]
     for panel, axes in grid.axes_dict.items():
         set_octaves(axes, list(several["batch"].unique()))
-        draw_crosses(axes, lost, at_top=not panel.startswith("throughput"))
+        # what ran out of memory needs more than the panel shows, and has no throughput
+        height = 0.03 if panel.startswith("throughput") else 0.97  # in shares of the panel
+        for row in rows.iterate_rows(lost):
+            axes.plot(
+                row.batch,
+                height,
+                "x",
+                color=page.COLOURS[row.framework],
+                markersize=8,
+                markeredgewidth=2,
+                transform=axes.get_xaxis_transform(),
+            )
         axes.set_title(panel)
     grid.set_axis_labels("batch", "")
     grid.tight_layout()
     notes = f"Size {df['size'].iloc[0]}. MiB = 2^20 bytes. {'' if lost.empty else CROSSES}"
-    return page.explain_figure(grid.figure, make_title(measured), rows.make_footer(several, notes))
+    return page.explain_figure(
+        grid.figure, describe_growth(measured), rows.make_footer(several, notes)
+    )
+
+
+def has_several_batches(group: pd.DataFrame) -> bool:
+    """Return whether one batch has numbers, and another has numbers or ran out of memory."""
+    is_lost = group["status"] == "oom"
+    return bool(group["usable"].any()) and group["batch"][group["usable"] | is_lost].nunique() > 1
+
+
+def make_panels(measured: pd.DataFrame) -> pd.DataFrame:
+    """Return peaks and throughputs below each other, with the title of their panel."""
+    what = "memory of the process" if is_on_gpu(measured) else "peak memory"
+    memory = measured.assign(
+        value=measured["shared_bytes"] / MIB,
+        panel=f"{what} by " + measured["shared_instrument"] + ", MiB",
+    )
+    speed = measured.assign(
+        value=measured["throughput"],
+        panel=f"throughput, {measured['unit'].iloc[0]} / s",
+    ).dropna(subset="value")
+    timed_batches = speed.groupby("framework", observed=True)["batch"].nunique()
+    if not (timed_batches > 1).any():  # single points say nothing about batches
+        speed = speed.iloc[:0]
+    return pd.concat([memory.dropna(subset="value"), speed])
+
+
+def set_octaves(axes: Axes, batches: list[int]) -> None:
+    """Make both axes powers of two, the upright one from whole octave to whole octave.
+
+    So there are always two ticks to read by.
+    """
+    axes.set_yscale("log", base=2)
+    low, high = axes.dataLim.intervaly
+    # 5 % more to each side, so that no mark lies on the edge
+    lowest = math.floor(math.log2(low / 1.05))
+    highest = math.ceil(math.log2(high * 1.05))
+    axes.set_ylim(2.0**lowest, 2.0**highest)
+    axes.yaxis.set_major_formatter(page.PLAIN)
+    axes.yaxis.set_minor_locator(NullLocator())
+    set_batches(axes, batches)
+
+
+def set_batches(axes: Axes, batches: list[int]) -> None:
+    """Make the lower axis logarithmic with a tick at each batch."""
+    axes.set_xscale("log", base=2)
+    axes.set_xticks(batches)
+    # matplotlib would write powers of two as 2^n, and crowd the axis with minor ticks
+    axes.xaxis.set_major_formatter(page.PLAIN)
+    axes.xaxis.set_minor_locator(NullLocator())
+
+
+def describe_growth(measured: pd.DataFrame) -> str:
+    """Return how much the baseline's peak grows from its smallest to its largest batch."""
+    head = rows.name_scenario(measured)
+    baselines = measured.sort_values("batch").groupby("framework", observed=True)
+    first = baselines[["batch", "shared_bytes"]].first()
+    last = baselines[["batch", "shared_bytes"]].last()
+    growth = (last / first).query("batch > 1")
+    if growth.empty:
+        return f"{head}: how peak and throughput grow with the batch"
+    lows = first["batch"][growth.index].unique()
+    highs = last["batch"][growth.index].unique()
+    span = "smallest to largest batch"
+    if len(lows) == 1 and len(highs) == 1:
+        span = f"batch {lows[0]} to {highs[0]}"
+    parts = []
+    for framework, times in growth["shared_bytes"].items():
+        parts.append(f"{rows.format_times(times)} the peak in {framework}")
+    return f"{head}, from {span}: {rows.join_words(parts)}"
 
 
 @page.apply_style
@@ -94,10 +175,7 @@ def draw_savings(df: pd.DataFrame) -> Figure | None:
         # a framework whose steps were not timed has its peaks alone
         axes.set_visible((quantity, framework) in drawn)
         axes.axhline(1, color="0.4", linewidth=1)
-        axes.set_xscale("log", base=2)
-        axes.set_xticks(sorted(compared["batch"].unique()))
-        axes.xaxis.set_major_formatter(page.PLAIN)
-        axes.xaxis.set_minor_locator(NullLocator())
+        set_batches(axes, sorted(compared["batch"].unique()))
         axes.set_title(f"{framework}: {QUANTITIES[quantity]}")
     grid.set_axis_labels("batch", "over the baseline's")
     for row_axes in grid.axes:
@@ -113,102 +191,22 @@ def draw_savings(df: pd.DataFrame) -> Figure | None:
         "framework at the same batch."
     )
     return page.explain_figure(
-        grid.figure, make_savings_title(compared), rows.make_footer(several, notes)
+        grid.figure, describe_savings(compared), rows.make_footer(several, notes)
     )
 
 
-def make_savings_title(compared: pd.DataFrame) -> str:
+def describe_savings(compared: pd.DataFrame) -> str:
     """Return which strategy's share of the peak depends most on the batch."""
     head = rows.name_scenario(compared)
-    title = f"{head}: what a strategy saves does not depend on the batch"
-    largest_change = DEPENDS
-    for (framework, strategy), group in compared.groupby(["framework", "strategy"], observed=True):
-        shares = group.set_index("batch")["relative_peak"].sort_index()
-        change = shares.max() - shares.min()
-        if change > largest_change:
-            largest_change = change
-            low, high = shares.index[0], shares.index[-1]
-            title = (
-                f"{head}: {strategy} in {framework} takes {shares[low]:.0%} of the baseline's peak "
-                f"at batch {low}, {shares[high]:.0%} at batch {high}"
-            )
-    return title
-
-
-def make_panels(measured: pd.DataFrame) -> pd.DataFrame:
-    """Return peaks and throughputs below each other, with the title of their panel."""
-    what = "memory of the process" if is_on_gpu(measured) else "peak memory"
-    memory = measured.assign(
-        value=measured["shared_bytes"] / MIB,
-        panel=f"{what} by " + measured["shared_instrument"] + ", MiB",
+    strategies = compared.sort_values("batch").groupby(["framework", "strategy"], observed=True)
+    shares = strategies["relative_peak"]
+    change = shares.max() - shares.min()
+    if change.max() <= DEPENDS:
+        return f"{head}: what a strategy saves does not depend on the batch"
+    group = strategies.get_group(change.idxmax())
+    first, last = group.iloc[0], group.iloc[-1]
+    return (
+        f"{head}: {first['strategy']} in {first['framework']} takes {first['relative_peak']:.0%} "
+        f"of the baseline's peak at batch {first['batch']}, {last['relative_peak']:.0%} at batch "
+        f"{last['batch']}"
     )
-    speed = measured.assign(
-        value=measured["throughput"],
-        panel=f"throughput, {measured['unit'].iloc[0]} / s",
-    ).dropna(subset="value")
-    timed_batches = speed.groupby("framework", observed=True)["batch"].nunique()
-    if not (timed_batches > 1).any():  # single points say nothing about batches
-        speed = speed.iloc[:0]
-    return pd.concat([memory.dropna(subset="value"), speed])
-
-
-def has_several_batches(group: pd.DataFrame) -> bool:
-    """Return whether one batch has numbers, and another has numbers or ran out of memory."""
-    with_numbers = set(group["batch"][group["usable"]])
-    lost = set(group["batch"][group["status"] == "oom"])
-    return bool(with_numbers) and len(with_numbers | lost) > 1
-
-
-def set_octaves(axes: Axes, batches: list[int]) -> None:
-    """Make both axes powers of two, the upright one from whole octave to whole octave.
-
-    So there are always two ticks to read by.
-    """
-    axes.set_xscale("log", base=2)
-    axes.set_yscale("log", base=2)
-    low, high = axes.dataLim.intervaly
-    # 5 % more to each side, so that no mark lies on the edge
-    lowest = math.floor(math.log2(low / 1.05))
-    highest = math.ceil(math.log2(high * 1.05))
-    axes.set_ylim(2.0**lowest, 2.0**highest)
-    axes.set_xticks(batches)
-    # matplotlib would write powers of two as 2^n, and crowd the axis with minor ticks
-    for axis in (axes.xaxis, axes.yaxis):
-        axis.set_major_formatter(page.PLAIN)
-        axis.set_minor_locator(NullLocator())
-
-
-def draw_crosses(axes: Axes, lost: pd.DataFrame, at_top: bool) -> None:
-    """Draw a cross at the panel's edge for each batch that ran out of memory."""
-    height = 0.97 if at_top else 0.03  # in shares of the panel
-    for row in rows.iterate_rows(lost):
-        axes.plot(
-            row.batch,
-            height,
-            "x",
-            color=page.COLOURS[row.framework],
-            markersize=8,
-            markeredgewidth=2,
-            transform=axes.get_xaxis_transform(),
-        )
-
-
-def make_title(measured: pd.DataFrame) -> str:
-    """Return how much the baseline's peak grows from its smallest to its largest batch."""
-    head = rows.name_scenario(measured)
-    baselines = measured[measured["baseline"]].sort_values("batch")
-    by_framework = baselines.groupby("framework", observed=True)[["batch", "shared_bytes"]]
-    first = by_framework.first()
-    last = by_framework.last()
-    growth = (last / first).query("batch > 1")
-    if growth.empty:
-        return f"{head}: how peak and throughput grow with the batch"
-    lows = first["batch"][growth.index].unique()
-    highs = last["batch"][growth.index].unique()
-    span = "smallest to largest batch"
-    if len(lows) == 1 and len(highs) == 1:
-        span = f"batch {lows[0]} to {highs[0]}"
-    parts = []
-    for framework, times in growth["shared_bytes"].items():
-        parts.append(f"{rows.format_times(times)} the peak in {framework}")
-    return f"{head}, from {span}: {rows.join_words(parts)}"

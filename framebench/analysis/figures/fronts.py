@@ -1,9 +1,11 @@
-"""What does a strategy save, and what does it cost?
+"""What does a strategy save, and what does it cost? Peak against throughput.
 
-Peak against throughput, both as ratios to the framework's own baseline.
+Once as ratios to the framework's own baseline, once in MiB and samples of all frameworks together.
 """
 
 from __future__ import annotations
+
+from typing import Any
 
 import pandas as pd
 import seaborn as sns
@@ -15,16 +17,21 @@ from matplotlib.text import Text
 from framebench.analysis import rows
 from framebench.analysis.answers import describe_cost, rank_savings, select_comparable
 from framebench.analysis.figures import page
+from framebench.analysis.rendering import MIB
 from framebench.analysis.tables import describe_timing
-from framebench.strategies.registry import find_baseline, look_up_strategy
+from framebench.strategies.registry import find_baseline
 
 # what takes so many times the baseline's peak is named below instead of drawn: nobody saves memory
 # by it
 BEYOND = 4.0
-NOTE = (
+RATIOS_NOTE = (
     "Up and left is better. Each framework is compared with its own baseline ({}, where the lines "
     "cross) at the same batch. "
     "Bars: 95 % intervals. Named and joined: the front, for every peak the highest throughput."
+)
+ABSOLUTE_NOTE = (
+    "Up and left is better. Bars: the range over blocks. Named: the baselines, and what "
+    "nothing beats in its framework."
 )
 LEADER = {"arrowstyle": "-", "color": "0.5", "linewidth": 0.5}  # from a name to its point
 
@@ -36,8 +43,17 @@ def draw_pareto(df: pd.DataFrame) -> Figure | None:
     `df` has the rows of one workload and scenario.
     """
     group = rows.select_shown(df)
-    rated = rate_strategies(group)
-    points = drop_lone_baselines(rated[rated["relative_peak"] < BEYOND])
+    proven = select_proven(group)
+    rated = proven.assign(
+        speed=1 / proven["time_ratio"],
+        slowest=1 / proven["time_ratio_high"],
+        fastest=1 / proven["time_ratio_low"],
+    )
+    rated = rated.dropna(subset=["relative_peak", "slowest"])
+    drawn = rated[rated["relative_peak"] < BEYOND]
+    # the panel of a framework with its baseline alone would be empty
+    is_lone = drawn.groupby("framework", observed=True)["baseline"].transform("all")
+    points = rows.order_by_catalog(drawn[~is_lone.astype(bool)])
     if points.empty:
         return None
     panels = points["framework"].nunique()
@@ -58,67 +74,99 @@ def draw_pareto(df: pd.DataFrame) -> Figure | None:
     grid.refline(x=1, y=1, color="0.75", linewidth=0.8, linestyle="-")
     grid.set_axis_labels("peak memory / baseline's", "throughput / baseline's")
     first = grid.axes.flat[0]
-    speeds = pd.concat([points["slowest"], points["fastest"]])
-    page.set_logarithmic(
-        first.xaxis,
-        min(points["relative_peak"].min(), 0.8),
-        max(points["relative_peak"].max(), 1.25),
-    )
-    page.set_logarithmic(first.yaxis, min(speeds.min(), 0.8), max(speeds.max(), 1.25))
+    peaks = points["relative_peak"]
+    page.set_logarithmic(first.xaxis, min(peaks.min(), 0.8), max(peaks.max(), 1.25))
+    slowest, fastest = points["slowest"].min(), points["fastest"].max()
+    page.set_logarithmic(first.yaxis, min(slowest, 0.8), max(fastest, 1.25))
     grid.tight_layout()
     for framework, axes in grid.axes_dict.items():
         mine = points[points["framework"] == framework]
         colour = page.COLOURS[framework]
         axes.set_title(rows.make_panel_title(framework, points), color=colour)
-        axes.vlines(
-            mine["relative_peak"],
-            mine["slowest"],
-            mine["fastest"],
-            color=colour,
-            linewidth=0.9,
-            zorder=1,
-        )
+        draw_ranges(axes, mine, "relative_peak", colour)
         name_front(axes, find_front(mine))
     return page.explain_figure(
-        grid.figure, make_title(points), rows.make_footer(group, *make_notes(group, rated))
+        grid.figure, describe_least(points), rows.make_footer(group, *make_notes(group, rated))
     )
 
 
-def list_families(group: pd.DataFrame) -> list[str]:
-    """Return the axis of each strategy that has a marker of its own, or else `OTHER`."""
-    families = []
-    for scenario, strategy in zip(group["scenario"], group["strategy"]):
-        axis = look_up_strategy(scenario, strategy).axis
-        families.append(axis if axis in page.MARKERS else page.OTHER)
-    return families
+@page.apply_style
+def draw_memory_and_speed(df: pd.DataFrame) -> Figure | None:
+    """Draw the peak and throughput of every strategy that was timed, at the usual batch.
 
-
-def rate_strategies(group: pd.DataFrame) -> pd.DataFrame:
-    """Return the rows of the same model with both ratios, that of times with its interval.
-
-    `speed` is throughput over the baseline's, from `slowest` to `fastest`; `changes` is the
-    strategy's family.
+    The strategies are proven, and compute what the baseline does. `df` has the rows of one workload
+    and scenario. Returns None without a strategy next to a baseline.
     """
-    rated = group.assign(
-        speed=1 / group["time_ratio"],
-        slowest=1 / group["time_ratio_high"],
-        fastest=1 / group["time_ratio_low"],
-        changes=list_families(group),
+    group = rows.select_shown(df)
+    proven = select_proven(group)
+    work = proven["throughput"] * proven["step_time_s"]
+    rated = proven.assign(
+        mib=proven["shared_bytes"] / MIB,
+        speed=proven["throughput"],
+        slowest=work / proven["step_high_s"],
+        fastest=work / proven["step_low_s"],
     )
-    is_proven = rated["usable"] & rated["same_mathematics"]
-    return rated[is_proven].dropna(subset=["relative_peak", "slowest"])
+    is_usual = rated["batch"] == rows.find_usual_batch(group)
+    points = rows.order_by_catalog(rated[is_usual].dropna(subset=["mib", "speed"]))
+    if points.empty or points["baseline"].all():
+        return None
+    grid = sns.relplot(
+        points,
+        x="mib",
+        y="speed",
+        hue="framework",
+        style="changes",
+        palette=page.COLOURS,
+        markers=page.MARKERS,
+        s=60,
+        height=4.2,
+        aspect=1.5,
+    )
+    page.set_logarithmic(grid.ax.xaxis, points["mib"].min(), points["mib"].max())
+    # the names of the fastest need room above them
+    page.set_logarithmic(grid.ax.yaxis, points["speed"].min(), 1.2 * points["speed"].max())
+    named = []
+    for framework, mine in points.groupby("framework", observed=True):
+        draw_ranges(grid.ax, mine, "mib", page.COLOURS[str(framework)])
+        named.append(find_front(mine.dropna(subset="relative_peak")))
+    grid.set_axis_labels(rows.make_peak_label(points), f"{points['unit'].iloc[0]} per second")
+    # a baseline may be on its framework's front, and is named once
+    named.append(points[points["baseline"]])
+    texts = []
+    for row in rows.iterate_rows(pd.concat(named).drop_duplicates("case")):
+        texts.append(grid.ax.text(row.mib, row.speed, str(row.strategy), size=7, zorder=6))
+    place_names(grid.ax, texts)
+    fastest = describe_point(points.nlargest(1, "speed").iloc[0])
+    leanest = describe_point(points.nsmallest(1, "mib").iloc[0])
+    title = (
+        f"{rows.name_scenario(points)}: fastest {fastest}; least memory of what was timed {leanest}"
+    )
+    note = f"{ABSOLUTE_NOTE} {describe_timing(group)} {rows.describe_batches(points)}"
+    return page.explain_figure(grid.figure, title, rows.make_footer(group, note))
 
 
-def drop_lone_baselines(points: pd.DataFrame) -> pd.DataFrame:
-    """Drop the frameworks of which the baseline alone is there: their panels would be empty."""
-    only_baseline = points.groupby("framework", observed=True)["baseline"].transform("all")
-    return rows.order_by_catalog(points[~only_baseline.astype(bool)])
+def select_proven(group: pd.DataFrame) -> pd.DataFrame:
+    """Return the proven rows of the same model, with the strategy's family in `changes`."""
+    proven = group[group["usable"] & group["same_mathematics"]]
+    families = map(page.find_family, proven["scenario"], proven["strategy"])
+    return proven.assign(changes=list(families))
+
+
+def draw_ranges(axes: Axes, points: pd.DataFrame, x: str, colour: str) -> None:
+    """Draw the range of each point's speed."""
+    ends = points["slowest"], points["fastest"]
+    axes.vlines(points[x], *ends, color=colour, linewidth=0.9, zorder=1)
+
+
+def describe_point(row: Any) -> str:
+    """Return a strategy with its memory and throughput."""
+    return f"{row.framework} {row.strategy} ({row.mib:,.0f} MiB, {row.speed:,.0f} {row.unit}/s)"
 
 
 def make_notes(group: pd.DataFrame, rated: pd.DataFrame) -> list[str]:
-    """Return how to read the figure, and what is not drawn."""
+    """Return how to read the ratios, and what is not drawn."""
     base = find_baseline(group["scenario"].iloc[0])
-    notes = [f"{NOTE.format(base)} {describe_timing(group)} {rows.describe_batches(rated)}"]
+    notes = [f"{RATIOS_NOTE.format(base)} {describe_timing(group)} {rows.describe_batches(rated)}"]
     beyond = []
     for row in rows.iterate_rows(rated[rated["relative_peak"] >= BEYOND]):
         place = f"{rows.format_times(row.relative_peak)} at {rows.format_times(row.speed)}"
@@ -176,7 +224,7 @@ def place_names(axes: Axes, texts: list[Text]) -> None:
     )
 
 
-def make_title(points: pd.DataFrame) -> str:
+def describe_least(points: pd.DataFrame) -> str:
     """Return the least memory of what is drawn of each framework, and what it costs."""
     parts = []
     for framework, ranked in rank_savings(select_comparable(points), "relative_peak"):

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import io
 import re
-from collections.abc import Callable, Iterable
-from functools import wraps
+from collections.abc import Iterable
 from textwrap import wrap
-from typing import Any, ParamSpec, TypeVar
+from typing import Any
 
 import matplotlib.pyplot as plt
 import matplotlib.style
@@ -17,14 +16,11 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
 
 from framebench.analysis.rows import NAMES
-
-P = ParamSpec("P")
-R = TypeVar("R")
+from framebench.strategies.registry import look_up_strategy
 
 # seaborn's `colorblind`; a framework has the same colour in every figure
 COLOURS = {"torch": "#d55e00", "jax": "#0173b2", "jittor": "#029e73"}
 COLOURS |= {name: COLOURS[framework] for framework, name in NAMES.items()}
-FRAMEWORK_MARKERS = {"PyTorch": "o", "JAX": "X", "Jittor": "s"}
 # a marker for each axis of the catalog that people ask for most; the others share one
 OTHER = "other settings"
 MARKERS = {
@@ -74,15 +70,14 @@ def format_tick(value: float, _: int | None = None) -> str:
 PLAIN = FuncFormatter(format_tick)
 
 
-def apply_style(draw: Callable[P, R]) -> Callable[P, R]:
-    """Run a function that draws under the figures' own settings."""
+# a decorator: what it decorates draws under the figures' own settings
+apply_style = matplotlib.style.context(STYLE)
 
-    @wraps(draw)
-    def draw_styled(*args: P.args, **kwargs: P.kwargs) -> R:
-        with matplotlib.style.context(STYLE):
-            return draw(*args, **kwargs)
 
-    return draw_styled
+def find_family(scenario: str, strategy: str) -> str:
+    """Return what the marker of a strategy stands for: its axis, or `OTHER`."""
+    axis = look_up_strategy(scenario, strategy).axis
+    return axis if axis in MARKERS else OTHER
 
 
 def explain_figure(figure: Figure, finding: str, notes: Iterable[str]) -> Figure:
@@ -152,16 +147,11 @@ def remove_markup(text: str) -> str:
     return re.sub(r"[\x00-\x1f\x7f-\x9f]", " ", text).replace("$", r"\$")
 
 
-def shorten_number(number: re.Match[str]) -> str:
-    """Return a coordinate to a hundredth of a point."""
-    return f"{float(number[0]):.2f}"
-
-
 @apply_style
 def render_svg(figure: Figure) -> str:
     """Return the figure as SVG: always the same text for the same figure."""
     file = io.StringIO()
     figure.savefig(file, format="svg", metadata={"Date": None, "Creator": "framebench"})
+    text = re.sub(r" +$", "", file.getvalue(), flags=re.M)
     # a hundredth of a point is more than the eye sees, and the files are smaller
-    lines = [line.rstrip() for line in file.getvalue().splitlines()]
-    return LONG_NUMBER.sub(shorten_number, "".join(f"{line}\n" for line in lines))
+    return LONG_NUMBER.sub(lambda number: f"{float(number[0]):.2f}", text)

@@ -6,8 +6,11 @@ It needs no record.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 
-from framebench.analysis.rendering import DETAIL, ESSENTIAL, Table, TableColumn
+import pandas as pd
+
+from framebench.analysis.rendering import Table, TableColumn, read_columns
 from framebench.models import spec
 from framebench.strategies.registry import (
     OVER_RANKS,
@@ -20,13 +23,7 @@ from framebench.strategies.registry import (
 from framebench.strategies.strategy import FRAMEWORKS, TITLES, AlwaysOn, Scenario, Strategy, Support
 from framebench.suite.case import Case
 
-COLUMNS = (
-    TableColumn("strategy", priority=ESSENTIAL),
-    TableColumn("what it does", priority=DETAIL),
-    TableColumn("workloads", priority=DETAIL),
-    *(TableColumn(framework, priority=ESSENTIAL) for framework in FRAMEWORKS),
-    TableColumn("proof of effect", priority=DETAIL),
-)
+COLUMNS = tuple(read_columns("support").values())
 HEADINGS = tuple(column.name for column in COLUMNS)
 FEW = 12  # strategies of a framework: of more the mechanism is left out, since it fills a screen
 GENERATED = "Generated from framebench/strategies/registry.py."
@@ -34,10 +31,24 @@ GENERATED = "Generated from framebench/strategies/registry.py."
 
 def make_tables() -> list[Table]:
     """Return what documents can show without any record."""
-    tables = [make_matrix(scenario) for scenario in SCENARIOS]
-    if OVER_RANKS:
-        tables.append(make_matrix_over_ranks())
-    return [*tables, make_matrix_of_claims(), list_exclusions()]
+    only_for_claims = []
+    for scenario in SCENARIOS:
+        only_for_claims += [(scenario, name) for name in list_claims_only(scenario)]
+    return [
+        *map(make_matrix, SCENARIOS),
+        make_matrix_of_scenarios(
+            "Strategies over ranks",
+            "What several processes or devices do together; a case says how many: b4x2, a batch of "
+            "4 over 2 ranks.",
+            OVER_RANKS,
+        ),
+        make_matrix_of_scenarios(
+            "Strategies only for claims",
+            "What tests an article's sentence, or shows what a default is worth.",
+            only_for_claims,
+        ),
+        list_exclusions(),
+    ]
 
 
 def make_matrix(scenario: str) -> Table:
@@ -52,27 +63,32 @@ def make_matrix(scenario: str) -> Table:
     )
 
 
-def make_matrix_over_ranks() -> Table:
-    """Return the strategies of several processes or devices."""
-    caption = (
-        "What several processes or devices do together; a case says how many: b4x2, a batch of 4 "
-        f"over 2 ranks. {GENERATED}"
-    )
-    rows = [
-        (scenario, *describe_strategy(SCENARIOS[scenario], name)) for scenario, name in OVER_RANKS
-    ]
-    head: tuple[str | TableColumn, ...] = ("scenario", *COLUMNS)
-    return Table.of_text("Strategies over ranks", caption, head, rows, left=len(head))
-
-
-def make_matrix_of_claims() -> Table:
-    """Return the strategies that only test an article's sentence."""
-    caption = f"What tests an article's sentence, or shows what a default is worth. {GENERATED}"
+def make_matrix_of_scenarios(title: str, caption: str, places: Iterable[tuple[str, str]]) -> Table:
+    """Return the same for strategies of several scenarios, each given with its scenario."""
     rows = []
-    for scenario, stage in SCENARIOS.items():
-        rows += [(scenario, *describe_strategy(stage, name)) for name in list_claims_only(scenario)]
+    for scenario, name in places:
+        rows.append((scenario, *describe_strategy(SCENARIOS[scenario], name)))
     head: tuple[str | TableColumn, ...] = ("scenario", *COLUMNS)
-    return Table.of_text("Strategies only for claims", caption, head, rows, left=len(head))
+    return Table.of_text(title, f"{caption} {GENERATED}", head, rows, left=len(head))
+
+
+def make_summaries() -> Iterator[Table]:
+    """Yield what each framework has, a table for each scenario, for a narrow terminal.
+
+    They have neither how a strategy is done nor why not.
+    """
+    names = ("strategy", *FRAMEWORKS, "what it does")
+    for table in map(make_matrix, SCENARIOS):
+        data = table.data.copy()
+        for framework in FRAMEWORKS:
+            data[framework] = data[framework].str.partition(":")[0]
+        yield replace(
+            table,
+            caption="How, or why not: framebench list --strategies '*/jittor', or "
+            "docs/strategies.md.",
+            data=data,
+            shown={name: table.shown[name] for name in names},
+        )
 
 
 def describe_strategy(stage: Scenario, name: str) -> tuple[str, ...]:
@@ -90,10 +106,8 @@ def describe_strategy(stage: Scenario, name: str) -> tuple[str, ...]:
 
 def describe_support(support: Support) -> str:
     """Return how a framework has a strategy, or why not."""
-    text = f"{support.kind}: {support.why}"
-    if support.undone_on_cpu:
-        text += f" (undone on a CPU: {support.undone_on_cpu})"
-    return text
+    undone = f" (undone on a CPU: {support.undone_on_cpu})" if support.undone_on_cpu else ""
+    return f"{support.kind}: {support.why}{undone}"
 
 
 def list_workloads(strategy: Strategy, stage: Scenario) -> str:
@@ -116,10 +130,9 @@ def list_exclusions() -> Table:
     pairs = []
     # a strategy is the same in several scenarios
     by_name = {strategy.name: strategy for strategy in STRATEGIES.values()}
-    for strategy in by_name.values():
-        axes.setdefault(strategy.axis, []).append(strategy.name)
-        for other, why in strategy.clashes.items():
-            pairs.append((f"{strategy.name} + {other}", why))
+    for name, strategy in by_name.items():
+        axes.setdefault(strategy.axis, []).append(name)
+        pairs += [(f"{name} + {other}", why) for other, why in strategy.clashes.items()]
     alternatives = []
     for axis, names in axes.items():
         if len(names) > 1:
@@ -137,22 +150,6 @@ def list_exclusions() -> Table:
     )
 
 
-def make_summaries() -> Iterator[Table]:
-    """Yield what each framework has, a table for each scenario, for a narrow terminal.
-
-    They have neither how a strategy is done nor why not.
-    """
-    caption = "How, or why not: framebench list --strategies '*/jittor', or docs/strategies.md."
-    head = ("strategy", *FRAMEWORKS, "what it does")
-    for scenario, stage in SCENARIOS.items():
-        rows = []
-        for strategy in list_used(scenario):
-            name, summary, _, *cells, _ = describe_strategy(stage, strategy)
-            kinds = [cell.partition(":")[0] for cell in cells]
-            rows.append((name, *kinds, summary))
-        yield Table.of_text(f"Strategies: {scenario}", caption, head, rows, left=len(head))
-
-
 def describe_cases(cases: Iterable[Case]) -> Iterator[Table]:
     """Yield what each framework has of the strategies of these cases, and why it lacks the others.
 
@@ -161,56 +158,35 @@ def describe_cases(cases: Iterable[Case]) -> Iterator[Table]:
     groups: dict[tuple[str, str, str], list[Case]] = {}
     for case in cases:
         groups.setdefault((case.framework, case.scenario, case.strategy), []).append(case)
-    shown = [group for group in groups.values() if is_usual(group[0])]
-    if not shown:
-        shown = list(groups.values())
+    rows = []
+    for (framework, _, strategy), of_strategy in groups.items():
+        support = find_support(of_strategy)
+        is_usual = "+" not in strategy and not of_strategy[0].plan.only_for_claims
+        rows.append((framework, strategy, is_usual, support.supported, support.kind, support.why))
+    columns = ["framework", "strategy", "is_usual", "is_supported", "kind", "why"]
+    every = pd.DataFrame(rows, columns=columns)
+    shown = every[every["is_usual"]] if every["is_usual"].any() else every
     for framework in FRAMEWORKS:
-        of_framework = [group for group in shown if group[0].framework == framework]
-        yield from describe_framework(framework, of_framework)
-
-
-def is_usual(case: Case) -> bool:
-    """Return whether a strategy is a single one that people use."""
-    return "+" not in case.strategy and not case.plan.only_for_claims
-
-
-def describe_framework(framework: str, strategies: Sequence[list[Case]]) -> Iterator[Table]:
-    """Yield what a framework has and what it lacks.
-
-    Each of `strategies` has the cases of one strategy in one scenario.
-    """
-    supported: dict[str, dict[str, list[str]]] = {}  # by how they are done, and by scenario
-    lacking: dict[str, list[str]] = {}  # by the reason
-    is_short = len(strategies) <= FEW
-    for cases in strategies:
-        case = cases[0]
-        support = find_support(cases)
-        if support.supported:
-            how = f"{support.kind}: {support.why}" if is_short else support.kind
-            scenarios = supported.setdefault(how, {})
-            scenarios.setdefault(case.scenario, []).append(case.strategy)
-        else:
-            names = lacking.setdefault(support.why, [])
-            if case.strategy not in names:
-                names.append(case.strategy)
-    if supported:
-        rows = []
-        for how, scenarios in supported.items():
-            lists = [f"{scenario}: {', '.join(names)}" for scenario, names in scenarios.items()]
-            rows.append(("; ".join(lists), how))
+        of_framework = shown[shown["framework"] == framework]
         caption = ""
-        if not is_short:
-            first = next(iter(supported.values()))
-            example = next(iter(first.values()))[-1]
+        how = of_framework["kind"] + ": " + of_framework["why"]
+        if len(of_framework) > FEW:
+            how = of_framework["kind"]
             caption = (
-                f"How one is done: framebench list --strategies '*/{framework}/*/{example}'. "
+                f"How one is done: framebench list --strategies '*/{framework}/*/STRATEGY'. "
                 "Words: docs/strategies.md."
             )
-        yield Table.of_text(f"{TITLES[framework]} has", caption, ("strategies", "how"), rows)
-    if lacking:
-        rows = [(", ".join(names), why) for why, names in lacking.items()]
-        title = f"{TITLES[framework]} does not have"
-        yield Table.of_text(title, "", ("strategies", "why"), rows)
+        has, lacks = of_framework["is_supported"], ~of_framework["is_supported"]
+        for title, causes in (("has", how[has]), ("does not have", of_framework["why"][lacks])):
+            names = of_framework["strategy"][causes.index].groupby(causes, sort=False)
+            lists = names.unique().str.join(", ")  # a strategy may be in several scenarios
+            if len(lists):
+                yield Table.of_text(
+                    f"{TITLES[framework]} {title}",
+                    caption,
+                    ("strategies", "how, or why not"),
+                    [(text, str(cause)) for cause, text in lists.items()],
+                )
 
 
 def find_support(cases: Sequence[Case]) -> Support:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from statistics import geometric_mean, median
 from typing import Any, NamedTuple
 
+import pandas as pd
+
 from framebench.analysis.blocks import Blocks, match_blocks
-from framebench.analysis.rendering import DETAIL, ESSENTIAL, Table, TableColumn, format_number
+from framebench.analysis.rendering import Table, read_columns
 from framebench.analysis.selection import get_measurement_time
 from framebench.analysis.statistics import (
     NO_INTERVAL,
@@ -25,16 +28,6 @@ from framebench.records.record import Record
 INSTRUCTIONS = Quantity("instructions", "", WORK, "other work", "other work")
 SAME_WORK = "same work"
 FACTORS = {"s": (1e3, "ms"), "bytes": (2**-20, "MiB"), "": (1e-6, "million")}  # for people
-COLUMNS = (
-    "quantity",
-    "base",
-    "change",
-    TableColumn("ratio", priority=ESSENTIAL),
-    TableColumn("95 % interval", priority=DETAIL),
-    TableColumn("minimum", priority=DETAIL),
-    TableColumn("p", priority=DETAIL),
-    TableColumn("verdict", priority=ESSENTIAL),
-)
 
 
 class Verdict(NamedTuple):
@@ -86,13 +79,10 @@ def compare_times(
     ratio = machine_blocks.compare(base, change)
     if ratio is None:
         return None
-    base_times = []
-    change_times = []
-    for one, other in match_blocks(base, change):
-        if one.step_time_s and other.step_time_s:
-            base_times.append(one.step_time_s)
-            change_times.append(other.step_time_s)
-    return make_verdict(quantity, ratio, geometric_mean(base_times), geometric_mean(change_times))
+    pairs = match_blocks(base, change)
+    base_time = geometric_mean(one.step_time_s or math.nan for one, _ in pairs)
+    change_time = geometric_mean(other.step_time_s or math.nan for _, other in pairs)
+    return make_verdict(quantity, ratio, base_time, change_time)
 
 
 class Peaks(NamedTuple):
@@ -108,14 +98,16 @@ def compare_memory(
     quantity: Quantity = PEAK,
 ) -> Verdict | None:
     """Return the verdict on peaks; None where two instruments read them, or nothing did."""
-    base = select_with_peaks(base)
-    change = select_with_peaks(change)
-    shared_sessions = list_sessions(base) & list_sessions(change)
-    if shared_sessions:  # peaks of one session are the fairest comparison
-        base = select_sessions(base, shared_sessions)
-        change = select_sessions(change, shared_sessions)
-    base_peaks = find_newest_peaks(base)
-    change_peaks = find_newest_peaks(change)
+    sides = []
+    sessions = []
+    for records in (base, change):
+        with_peaks = [record for record in records if record.status == "ok" and record.peaks]
+        sides.append(with_peaks)
+        sessions.append({record.provenance.session for record in with_peaks})
+    shared = sessions[0] & sessions[1]
+    if shared:  # peaks of one session are the fairest comparison
+        sides = [select_sessions(records, shared) for records in sides]
+    base_peaks, change_peaks = map(find_newest_peaks, sides)
     if not base_peaks.bytes or not change_peaks.bytes:
         return None
     if base_peaks.instrument != change_peaks.instrument:
@@ -123,16 +115,6 @@ def compare_memory(
     ratio = compare_peaks(base_peaks.bytes, change_peaks.bytes, base_peaks.instrument)
     verdict = make_verdict(quantity, ratio, max(base_peaks.bytes), max(change_peaks.bytes))
     return verdict._replace(instrument=base_peaks.instrument)
-
-
-def select_with_peaks(records: Sequence[Record]) -> list[Record]:
-    """Return the records that have peaks."""
-    return [record for record in records if record.status == "ok" and record.peaks]
-
-
-def list_sessions(records: Sequence[Record]) -> set[str]:
-    """Return the sessions that the records were measured in."""
-    return {record.provenance.session for record in records}
 
 
 def select_sessions(records: Sequence[Record], sessions: set[str]) -> list[Record]:
@@ -156,28 +138,20 @@ def find_newest_peaks(records: Sequence[Record]) -> Peaks:
 def compare_instructions(base: Sequence[Record], change: Sequence[Record]) -> Verdict | None:
     """Return whether a step makes as many instructions; None where they were not counted.
 
-    Two processes are enough.
+    Two processes are enough: of each the median of its steps counts.
     """
-    base_counts = list_median_instructions(base)
-    change_counts = list_median_instructions(change)
+    counts = []
+    for records in (base, change):
+        ok = [record for record in records if record.status == "ok" and record.instructions]
+        counts.append([median(record.instructions) for record in ok])
+    base_counts, change_counts = counts
     if not base_counts or not change_counts:
         return None
-    base_count = median(base_counts)
-    change_count = median(change_counts)
-    processes = min(len(base_counts), len(change_counts))
-    ratio = Ratio(change_count / base_count, blocks=processes)
+    base_count, change_count = median(base_counts), median(change_counts)
+    ratio = Ratio(change_count / base_count, blocks=min(map(len, counts)))
     is_same = abs(ratio.value - 1) <= WORK
     verdict = make_verdict(INSTRUCTIONS, ratio, base_count, change_count)
     return verdict._replace(verdict=SAME_WORK if is_same else INSTRUCTIONS.more)
-
-
-def list_median_instructions(records: Sequence[Record]) -> list[float]:
-    """Return the median number of instructions of a step, of each process that counted them."""
-    counts = []
-    for record in records:
-        if record.status == "ok" and record.instructions:
-            counts.append(median(record.instructions))
-    return counts
 
 
 def make_verdict(quantity: Quantity, ratio: Ratio, base: float, change: float) -> Verdict:
@@ -224,19 +198,14 @@ def make_report(
     """Return the verdicts in seconds and bytes with their conditions, for programs."""
     verdicts = compare(base, change, machine_blocks)
     origin = base[0].provenance
+    names = {"session", "commit", "dirty", "machine", "threads", "core", "protocol"}
     return {
         "base": base[0].case,
         "change": change[0].case,
         "verdicts": [verdict._asdict() for verdict in verdicts],
         "cautions": list(list_cautions(base, change, verdicts)),
-        "session": origin.session,
-        "commit": origin.commit,
-        "dirty": origin.dirty,
-        "machine": origin.machine,
+        **origin.model_dump(mode="json", include=names),
         "versions": {**origin.versions, **change[0].provenance.versions},
-        "threads": origin.threads,
-        "core": origin.core,
-        "protocol": origin.protocol,
     }
 
 
@@ -249,38 +218,30 @@ def make_table(
     verdicts = compare(base, change, machine_blocks)
     origin = base[0].provenance
     about_instructions = ""
-    if any(verdict.quantity == INSTRUCTIONS.name for verdict in verdicts):
-        about_instructions = (
-            "Instruction counts show whether the work changed, not how fast it ran. "
-        )
+    rows = []
+    for verdict in verdicts:
+        if verdict.quantity == INSTRUCTIONS.name:
+            about_instructions = (
+                "Instruction counts show whether the work changed, not how fast it ran. "
+            )
+        cells = {
+            "base": format_value(verdict.base, verdict.unit),
+            "change": format_value(verdict.change, verdict.unit),
+            "interval": format_interval(verdict.low, verdict.high),
+            "minimum": f"{verdict.minimum * 100:g} %",
+        }
+        rows.append(verdict._asdict() | cells)
     core = "-" if origin.core is None else origin.core
     caption = (
         "ratio: change over base, of times that of paired rounds. A difference is claimed if it "
         "exceeds the minimum and p is "
         f"at most 5 %. {about_instructions}{READING} Machine {origin.machine}, core {core}."
     )
-    return Table.of_text(
-        f"{change[0].case} against {base[0].case}",
-        caption,
-        COLUMNS,
-        [format_row(verdict) for verdict in verdicts],
-        left=1,
-        notes=tuple(f"caution: {caution}" for caution in list_cautions(base, change, verdicts)),
-    )
-
-
-def format_row(verdict: Verdict) -> tuple[str, ...]:
-    """Return a verdict's cells."""
-    return (
-        verdict.quantity,
-        format_value(verdict.base, verdict.unit),
-        format_value(verdict.change, verdict.unit),
-        f"{verdict.ratio:.3f}",
-        format_interval(verdict.low, verdict.high),
-        f"{verdict.minimum * 100:g} %",
-        format_number(verdict.p, ".3f"),
-        verdict.verdict,
-    )
+    notes = tuple(f"caution: {caution}" for caution in list_cautions(base, change, verdicts))
+    title = f"{change[0].case} against {base[0].case}"
+    shown = read_columns("verdicts")
+    data = pd.DataFrame(rows, columns=list(shown))
+    return Table(title, caption, data, shown, left=1, notes=notes)
 
 
 def format_value(value: float, unit: str) -> str:

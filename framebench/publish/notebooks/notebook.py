@@ -11,7 +11,11 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from framebench.records.provenance import ROOT
+import typer
+
+from framebench.analysis.results import Results
+from framebench.cli.shared import check_writable, echo, fail, say
+from framebench.records.provenance import ALL, ROOT
 from framebench.records.store import write_atomically
 
 if TYPE_CHECKING:
@@ -20,6 +24,7 @@ if TYPE_CHECKING:
 SOURCES = ROOT / "analysis" / "notebooks"
 EXECUTED = SOURCES / "executed"
 TIME_LIMIT_S = 600
+KERNEL = {"name": "python3", "display_name": "Python 3", "language": "python"}
 
 
 class NotFilled(RuntimeError):
@@ -31,9 +36,31 @@ def list_sources() -> list[Path]:
     return sorted(SOURCES.glob("*.py"))
 
 
-def can_execute() -> bool:
-    """Return whether what executes notebooks is installed: `make bench` alone does without."""
-    return all(find_spec(name) for name in ("jupytext", "nbclient", "ipykernel"))
+def run(names: list[str], folder: Results, machine: str, to: Path | None) -> None:
+    """Run the notebooks with these names on a machine's records, and save their executed form."""
+    # `make bench` alone does without what executes notebooks
+    if not all(find_spec(name) for name in ("jupytext", "nbclient", "ipykernel")):
+        fail(
+            "notebooks are executed by nbclient, which is not installed here: call `make setup`", 1
+        )
+    sources = {source.stem: source for source in list_sources()}
+    unknown = [name for name in names if name not in (*sources, ALL)]
+    if unknown:
+        fail(f"no notebook {unknown[0]!r}; there are: {', '.join(sources)}, and {ALL}", 2)
+    target = to or EXECUTED
+    check_writable(target)
+    is_incomplete = False
+    for name in sources if ALL in names else names:
+        say(f"running {name}")
+        try:
+            executed = execute(sources[name], folder.root, machine)
+        except NotFilled as error:
+            is_incomplete = True
+            say(f"left out {name}: the records of {machine} do not fill it ({error})")
+        else:
+            echo(save(executed, target / f"{name}.ipynb"))
+    if is_incomplete:
+        raise typer.Exit(1)
 
 
 def execute(source: Path, results: Path, machine: str, more: str = "") -> NotebookNode:
@@ -56,24 +83,20 @@ def execute(source: Path, results: Path, machine: str, more: str = "") -> Notebo
         "FRAMEBENCH_MACHINE": machine,
         "PYTHONPATH": str(ROOT),
     }
+    resources = {"metadata": {"path": str(ROOT)}}
     client = NotebookClient(
         notebook,
         timeout=TIME_LIMIT_S,
         kernel_name="python3",
         record_timing=False,
+        resources=resources,
     )
-    client.resources = {"metadata": {"path": str(ROOT)}}
     try:
         client.execute(env=environment)
     except CellExecutionError as error:
         raise NotFilled(f"{error.ename}: {error.evalue}") from None
-    return strip(notebook)
-
-
-def strip(notebook: NotebookNode) -> NotebookNode:
-    """Remove what differs from run to run, and from machine to machine."""
-    kernel = {"name": "python3", "display_name": "Python 3", "language": "python"}
-    notebook.metadata = {"kernelspec": kernel}
+    # without what differs from run to run, and from machine to machine
+    notebook.metadata = {"kernelspec": KERNEL}
     for i, cell in enumerate(notebook.cells):
         cell.id = f"cell-{i}"
         cell.metadata = {}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -24,8 +25,9 @@ from framebench.publish.readme import backing, stands_out
 from framebench.strategies.registry import BASELINES
 from framebench.suite.case import DEFAULT_SIZE
 
-# what a strategy needs of its baseline by batch, by case without batch and kind of device
-SharesByBatch = dict[tuple[str, str], dict[int, float]]
+BATCH = re.compile(r"/b\d+[^/]*")  # in the id of a case
+# what a strategy needs of its baseline by batch, by kind of device and case without its batch
+SharesByBatch = dict[Any, dict[Any, float]]
 
 
 @dataclass(frozen=True)
@@ -46,14 +48,11 @@ def describe_results(results: Results) -> list[Words]:
     The last ones say what backs the numbers of all machines.
     """
     tables = {machine: results.table(machine) for machine in results.machines}
-    words = []
-    for machine, table in tables.items():
-        words.append(describe_training(table, machine, tables))
+    words = [describe_training(table, machine, tables) for machine, table in tables.items()]
     for machine, table in tables.items():
         words.append(Words(f"{machine}: what stands out", stands_out.describe_machine(table)))
-    words.append(
-        Words("what backs the numbers", backing.describe_backing(results.records, results.root)),
-    )
+    backed = backing.describe_backing(results.records, results.root)
+    words.append(Words("what backs the numbers", backed))
     return [one for one in words if one.lines]
 
 
@@ -92,20 +91,12 @@ def find_shares_by_batch(tables: Iterable[pd.DataFrame]) -> SharesByBatch:
     shares: SharesByBatch = {}
     for table in tables:
         usable = table[table["usable"] & table["needs_ratio"].notna()]
-        by_case: SharesByBatch = {}
-        for row in rows.iterate_rows(usable):
-            by_batch = by_case.setdefault((remove_batch(row.case), row.device), {})
-            by_batch[row.batch] = row.needs_ratio
-        for key, by_batch in by_case.items():
-            if len(by_batch) > 1:
-                shares.setdefault(key, by_batch)
+        cases = usable["case"].str.replace(BATCH, "", regex=True)
+        for key, group in usable.groupby([usable["device"], cases]):
+            if len(group) > 1:
+                by_batch = group.set_index("batch")["needs_ratio"]
+                shares.setdefault(key, by_batch.to_dict())
     return shares
-
-
-def remove_batch(case: str) -> str:
-    """Return the name of a case without its batch."""
-    workload, framework, scenario, strategy, _, size = case.split("/")
-    return f"{workload}/{framework}/{scenario}/{strategy}/{size}"
 
 
 def describe_framework(
@@ -125,7 +116,7 @@ def describe_needs(row: Any, timed: dict[Any, Any], shares: SharesByBatch) -> st
     if pd.isna(row.time_ratio) and (row.case, row.device) in timed:
         machine, other = timed[row.case, row.device]
         price = f"{describe_cost(other)} on `{machine}`"
-    by_batch = shares.get((remove_batch(row.case), row.device), {})
+    by_batch = shares.get((row.device, BATCH.sub("", row.case)), {})
     dependence = describe_dependence(row.needs_ratio, by_batch)
     return (
         f"{format_whole_needs(row.needs_bytes)} MiB with `{row.strategy}` ({share}, {price}"

@@ -15,13 +15,12 @@ from pathlib import Path
 
 from framebench.analysis.results import Results
 from framebench.publish.site.machine import Machine, list_machines
-from framebench.publish.site.policy import add_policies
 from framebench.publish.site.source import Page, SourceFolder
 from framebench.publish.site.target import Unbuildable, check_folder, claim_folder
 from framebench.records.record import Record
 
 CONFIGURATION = Path(__file__).parent / "sphinx_conf"
-PACKAGES = ("sphinx", "myst_nb", "pydata_sphinx_theme", "itables", "altair", "vl_convert")
+PACKAGES = ("sphinx", "myst_nb", "pydata_sphinx_theme", "itables", "vl_convert")
 LIMIT_S = 1800
 SHOWN_WARNINGS = 20
 LEFTOVERS = ("_sources", "_static/webpack-macros.html", ".buildinfo")
@@ -54,7 +53,6 @@ def build(
         write_pages(source, machines, results, records, guides)
         run_sphinx(source.folder, site)
         remove_leftovers(site)
-        add_policies(site)
         claim_folder(target)
         shutil.copytree(site, target, dirs_exist_ok=True)
     return sorted(target.rglob("*.html"))
@@ -78,12 +76,10 @@ def write_pages(
     with_guides: bool,
 ) -> None:
     """Write everything that Sphinx reads."""
-    # Altair and matplotlib take seconds to import
+    # matplotlib takes seconds to import
     from framebench.analysis import figures
     from framebench.publish.figures import list_figures
     from framebench.publish.site import (
-        asv_pages,
-        charts,
         claim_pages,
         front,
         guides,
@@ -101,9 +97,13 @@ def write_pages(
         measured = []
         for machine, of_machine in zip(machines, pictures):
             measured.append(machine_pages.write_machine(source, machine, of_machine))
-    histories = asv_pages.write_histories(source, results, records)
+    page = Page(source, "measured", "Measured")
+    page.add_markdown(
+        "What each machine measured. `framebench.load()` has the same as a DataFrame."
+    )
+    page.add_contents(measured)
     menu = [
-        write_measured(source, [*measured, *histories]),
+        page.save(),
         *predicted_pages.write_predictions(source, results.root),
         claim_pages.write_claims(source, machines),
     ]
@@ -114,19 +114,8 @@ def write_pages(
             *menu,
             *guides.write_notebooks(source),
         ]
-    form_charts = {"timed": charts.draw_answers(), "predicted": charts.draw_predictions()}
-    front.write_front(source, machines, results, form_charts, menu)
+    front.write_front(source, machines, results, menu)
     write_assets(source.folder / "assets")
-
-
-def write_measured(source: SourceFolder, pages: list[str]) -> str:
-    """Write the page that lists machines and histories."""
-    page = Page(source, "measured", "Measured")
-    page.add_markdown(
-        "What each machine measured. `framebench.load()` has the same as a DataFrame."
-    )
-    page.add_contents(pages)
-    return page.save()
 
 
 def run_sphinx(source: Path, site: Path) -> None:

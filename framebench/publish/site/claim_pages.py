@@ -2,23 +2,26 @@
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any
 
-from framebench.analysis.rendering import Table
 from framebench.claims.ledger import Entry, ledger
 from framebench.claims.lines import Line
 from framebench.claims.numbers import format_number
+from framebench.claims.plans import GPU
 from framebench.claims.show import CAPTION, is_report, make_detail
-from framebench.publish.site import charts
-from framebench.publish.site.html_tables import make_table
 from framebench.publish.site.links import get_case_link, make_slug
 from framebench.publish.site.machine import Machine
-from framebench.publish.site.markup import render
+from framebench.publish.site.markup import THIS_FOLDER, make_table, render
 from framebench.publish.site.source import Page, SourceFolder
 
+CHART = THIS_FOLDER / "templates" / "claim_chart.json"
+SHOWN = ("name", "low", "value", "high", "measured", "verdict")  # of a measurement, in its chart
 CHART_CAPTION = "The line is no effect, the dashed line what is claimed: {}."
+ROW_HEIGHT = 22  # pixels, of a chart with a row for each measurement
 
 
 def write_claims(source: SourceFolder, machines: Sequence[Machine]) -> str:
@@ -37,19 +40,16 @@ def write_machine_claims(source: SourceFolder, machine: Machine) -> str:
     entries = ledger(machine.results, machine.name)
     folder = f"claims/{make_slug(machine.name)}"
     page = Page(source, f"{folder}/index", f"Claims, measured on {machine.name}")
-    verdicts = Counter(entry.verdict for entry in entries).most_common()
-    page.add_text(", ".join(f"{count} {verdict}" for verdict, count in verdicts))
-    page.add_html(render("claims.html", caption=CAPTION, rows=list_rows(entries)))
-    sources = sorted({entry.source for entry in entries})
-    page.add_contents(
-        [write_source(source, machine, name, entries) for name in sources], is_hidden=True
-    )
+    verdicts = Counter(entry.verdict for entry in entries)
+    counts = [f"{count} {verdict}" for verdict, count in verdicts.most_common()]
+    page.add_text(", ".join(counts))
+    links = [f"{name_page(entry.source)}.html#{make_slug(entry.name)}" for entry in entries]
+    page.add_html(render("claims.html", caption=CAPTION, rows=list(zip(links, entries))))
+    below = []
+    for name in sorted({entry.source for entry in entries}):
+        below.append(write_source(source, machine, name, entries))
+    page.add_contents(below, is_hidden=True)
     return page.save()
-
-
-def list_rows(entries: Sequence[Entry]) -> list[tuple[str, Entry]]:
-    """Return the rows of the list: where each claim's section is, and the claim."""
-    return [(f"{name_page(entry.source)}.html#{make_slug(entry.name)}", entry) for entry in entries]
 
 
 def name_page(source_name: str) -> str:
@@ -80,22 +80,19 @@ def add_claim(page: Page, machine: Machine, entry: Entry) -> None:
         link = page.root + get_case_link(machine.name, case) if case in machine.page_rows else ""
         records.append((place, link))
     measurements = make_detail(entry)
+    # its section says everything else itself
+    bare = replace(measurements, title="Measurements", caption="", notes=())
     page.add_html(
         render(
             "claim.html",
             anchor=make_slug(entry.name),
             entry=entry,
             pictures=[make_chart(lines) for lines in group_lines(entry.lines)],
-            table=make_table(without_title(measurements), page.root),
+            table=make_table(bare, page.root),
             measurements=len(measurements.rows),
             records=records,
         )
     )
-
-
-def without_title(table: Table) -> Table:
-    """Return a claim's table for its section, which says everything else itself."""
-    return replace(table, title="Measurements", caption="", notes=())
 
 
 def group_lines(lines: Sequence[Line]) -> list[list[Line]]:
@@ -104,10 +101,9 @@ def group_lines(lines: Sequence[Line]) -> list[list[Line]]:
     The groups of lines that are used for the verdict come first; within a group lines stay in their
     order.
     """
-    deciding_first = sorted(lines, key=lambda line: not line.decides)
     groups: dict[tuple[str, str], list[Line]] = {}
-    for line in deciding_first:  # this fixes the order of the groups alone
-        groups.setdefault((line.metric, line.form), [])
+    for line in sorted(lines, key=lambda line: not line.decides):
+        groups[line.metric, line.form] = []
     for line in lines:
         if line.is_bounded:
             groups[line.metric, line.form].append(line)
@@ -119,8 +115,26 @@ def make_chart(lines: Sequence[Line]) -> str:
     first = lines[0]
     caption = ""
     if first.claimed is not None:
-        claimed = format_number(first.claimed, first.form)
-        caption = CHART_CAPTION.format(claimed)
+        caption = CHART_CAPTION.format(format_number(first.claimed, first.form))
         if first.ours:
             caption += " This suite claims it, and no article."
-    return charts.make_figure(charts.draw_claim(lines), first.metric, caption)
+    return render("chart.html", spec=draw_lines(lines), title=first.metric, caption=caption)
+
+
+def draw_lines(lines: Sequence[Line]) -> dict[str, Any]:
+    """Return measurements as intervals, with "no effect" and what is claimed, for Vega-Lite."""
+    first = lines[0]
+    bars = []
+    for line in lines:
+        role = "used for the verdict" if line.counts else "informational"
+        if line.planned:
+            role = f"planned for {GPU}"
+        bars.append({name: getattr(line, name) for name in SHOWN} | {"role": role})
+    marks = [{"at": first.null, "what": "no effect"}]
+    if first.claimed is not None:
+        marks.append({"at": first.claimed, "what": "claimed"})
+    spec: dict[str, Any] = json.loads(CHART.read_text())
+    intervals, _, rules = spec["layer"]
+    intervals["encoding"]["x"]["title"] = first.metric
+    rules["data"]["values"] = marks
+    return spec | {"data": {"values": bars}, "height": ROW_HEIGHT * len(bars)}

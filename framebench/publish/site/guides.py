@@ -17,8 +17,8 @@ from framebench.records.provenance import ROOT
 DOCS = ROOT / "docs"
 # the pages of docs/ by what a reader wants of them; one that is missing here is no page's child, so
 # that Sphinx warns and the build fails
-START = ("tutorial", "setup")
-HOW_TO = (
+START = ["tutorial", "setup"]
+HOW_TO = [
     "budget",
     "try",
     "simulate",
@@ -31,19 +31,12 @@ HOW_TO = (
     "asv",
     "data",
     "extending",
-)
-EXPLANATION = ("reading", "verification", "checks", "devices", "claims", "reports", "batches")
-REFERENCE = ("commands", "strategies")
+]
+EXPLANATION = ["reading", "verification", "checks", "devices", "claims", "reports", "batches"]
+REFERENCE = ["commands", "strategies"]
 # among the other files of a checkout that become pages
 OTHERS = ("CONTRIBUTING.md", "CHANGELOG.md", "examples/articles/README.md")
 LINK = re.compile(r"(!?)\[([^\]]*)\]\((?!https?:|#|mailto:)([^)#\s]+)(#[^)\s]*)?\)")
-
-
-def list_pages() -> list[Path]:
-    """Return the files in Markdown that become pages."""
-    studies = sorted((ROOT / "studies").glob("**/README.md"))
-    others = [ROOT / name for name in OTHERS]
-    return [*sorted(DOCS.glob("*.md")), *studies, *(file for file in others if file.exists())]
 
 
 def write_guides(source: SourceFolder) -> list[str]:
@@ -53,13 +46,36 @@ def write_guides(source: SourceFolder) -> list[str]:
     """
     if not DOCS.is_dir():
         return []
-    pages = list_pages()
+    docs = sorted(DOCS.glob("*.md"))
+    studies = sorted((ROOT / "studies").glob("**/README.md"))
+    others = [ROOT / name for name in OTHERS if (ROOT / name).exists()]
+    pages = [*docs, *studies, *others]
     for file in pages:
         path = file.relative_to(ROOT)
         source.write(path.as_posix(), unlink(file.read_text(encoding="utf-8"), file, pages))
     for image in sorted((DOCS / "figures").glob("*.svg")):
         source.copy(image, image.relative_to(ROOT).as_posix())
-    return [write_guide_index(source), write_explanation_index(source)]
+    guides = Page(source, "guides", "Guides")
+    guides.add_heading("Begin")
+    guides.add_contents(f"docs/{name}" for name in START)
+    guides.add_heading("How to")
+    guides.add_contents(f"docs/{name}" for name in HOW_TO)
+    guides.add_heading("Take part")
+    guides.add_contents(map(name_page, others))
+    explanation = Page(source, "explanation", "Explanation")
+    explanation.add_contents(f"docs/{name}" for name in EXPLANATION)
+    if studies:
+        explanation.add_heading("Studies")
+        explanation.add_markdown(
+            "Research that backs a page, each with its data in the repository."
+        )
+        explanation.add_contents(map(name_page, studies))
+    return [guides.save(), explanation.save()]
+
+
+def name_page(file: Path) -> str:
+    """Return the path of the page that a file of the checkout becomes."""
+    return file.relative_to(ROOT).with_suffix("").as_posix()
 
 
 def unlink(text: str, file: Path, pages: Collection[Path]) -> str:
@@ -79,35 +95,6 @@ def unlink(text: str, file: Path, pages: Collection[Path]) -> str:
     return LINK.sub(replace, text)
 
 
-def write_guide_index(source: SourceFolder) -> str:
-    """Write the page that lists the tutorial and the how-tos."""
-    page = Page(source, "guides", "Guides")
-    page.add_heading("Begin")
-    page.add_contents([f"docs/{name}" for name in START])
-    page.add_heading("How to")
-    page.add_contents([f"docs/{name}" for name in HOW_TO])
-    page.add_heading("Take part")
-    others = [name.removesuffix(".md") for name in OTHERS if (ROOT / name).exists()]
-    page.add_contents(others)
-    return page.save()
-
-
-def write_explanation_index(source: SourceFolder) -> str:
-    """Write the page that lists explanations, and the studies behind them."""
-    page = Page(source, "explanation", "Explanation")
-    page.add_contents([f"docs/{name}" for name in EXPLANATION])
-    studies = [
-        file.relative_to(ROOT).as_posix().removesuffix(".md")
-        for file in list_pages()
-        if file.is_relative_to(ROOT / "studies")
-    ]
-    if studies:
-        page.add_heading("Studies")
-        page.add_markdown("Research that backs a page, each with its data in the repository.")
-        page.add_contents(studies)
-    return page.save()
-
-
 def list_reference_guides() -> list[str]:
     """Return the paths of the pages by hand in the reference."""
     return [f"docs/{name}" for name in REFERENCE] if DOCS.is_dir() else []
@@ -124,5 +111,5 @@ def write_notebooks(source: SourceFolder) -> list[str]:
     )
     for notebook in notebooks:
         source.copy(notebook, f"notebooks/{notebook.name}")
-    page.add_contents([f"notebooks/{notebook.stem}" for notebook in notebooks])
+    page.add_contents(f"notebooks/{notebook.stem}" for notebook in notebooks)
     return [page.save()]

@@ -1,44 +1,39 @@
-"""Write the pages of a machine: its summary, workloads, cases, figures, claims and versions."""
+"""Write the pages of a machine: its summary, workloads, cases, versions and figures."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING
 
 import pandas as pd
 
-from framebench.analysis import breakdown, tables
+from framebench.analysis import tables
 from framebench.analysis.batch_tables import make_batch_tables
-from framebench.analysis.part_tables import make_part_tables
+from framebench.analysis.breakdown import make_part_tables
+from framebench.analysis.frames import COLUMNS
+from framebench.analysis.rendering import Table, TableColumn, format_mib, is_missing
+from framebench.analysis.reports.answer import make_answer
+from framebench.explain.table import load_causes
+from framebench.models import spec
 from framebench.publish.readme.stands_out import describe_machine
-from framebench.publish.site import casepage, charts
-from framebench.publish.site.html_tables import make_table
 from framebench.publish.site.links import get_case_page, get_machine_folder, make_slug
-from framebench.publish.site.machine import Machine, make_case_table
-from framebench.publish.site.markup import render
+from framebench.publish.site.machine import Machine
+from framebench.publish.site.markup import make_table, render
 from framebench.publish.site.source import Page, SourceFolder
-from framebench.publish.site.titles import (
-    SCENARIO_ORDER,
-    figure_sort_key,
-    get_figure_subject,
-    get_title,
-    make_figure_title,
-)
+from framebench.publish.site.titles import get_title
 from framebench.records.record import Record
+from framebench.versions.judge import compare_successive
 from framebench.versions.table import describe_changes
+from framebench.versions.table import make_table as make_version_table
 
 if TYPE_CHECKING:
     from framebench.analysis.figures import Picture
 
-CHART_CAPTION = (
-    "Each framework against its own baseline, by one instrument. Up and left is better. Point at a "
-    "mark for its numbers; it leads to its case."
-)
 SHORT = ", in short"  # tables with a part of another's rows, for documents
-DOUBTS = {
-    1: "Its instruments were not calibrated.",
-    2: "The calibration of its instruments failed.",
-}
+# of the table of all cases; the section of a case has the others
+PLACES = ("framework", "strategy", "workload", "scenario", "batch", "size", "framework_version")
+NUMBERS = ("shared_bytes", "relative_peak", "step_time_s", "relative", "effect_proven")
 
 
 def write_machine(source: SourceFolder, machine: Machine, pictures: Iterable[Picture]) -> str:
@@ -46,22 +41,15 @@ def write_machine(source: SourceFolder, machine: Machine, pictures: Iterable[Pic
 
     The figures are written last, since they may still be drawn.
     """
-    folder = get_machine_folder(machine.name)
-    page = Page(source, f"{folder}/index", machine.name)
-    page.add_text(machine.summary)
-    if machine.doubt:
-        page.add_text(DOUBTS[machine.doubt])
-    page.add_tables([*machine.headlines, *machine.side_by_side])
+    page = Page(source, f"{get_machine_folder(machine.name)}/index", machine.name)
+    page.add_text(tables.describe_conditions(machine.shown))
+    page.add_tables(make_answer(machine.shown), *tables.make_framework_tables(machine.shown))
     findings = describe_machine(machine.shown)
     if findings:
         page.add_heading("What stands out")
         # made of the catalog's names and of numbers alone
         page.add_markdown("\n".join(f"- {finding}" for finding in findings))
-    page.add_table(machine.facts, is_sortable=False)
-    below = []
-    for workload in machine.workloads:
-        below.append(write_workload(source, machine, workload))
-        below += write_behind(source, machine, workload)
+    below = list(write_workloads(source, machine))
     below.append(write_all_cases(source, machine))
     below += write_versions(source, machine)
     below += write_figures(source, machine, pictures)
@@ -69,117 +57,171 @@ def write_machine(source: SourceFolder, machine: Machine, pictures: Iterable[Pic
     return page.save()
 
 
-def write_workload(source: SourceFolder, machine: Machine, workload: str) -> str:
-    """Write a page with a chart of each scenario and a table of each scenario and batch."""
-    folder = get_machine_folder(machine.name)
-    page = Page(source, f"{folder}/{workload}", f"{get_title(workload)} on {machine.name}")
-    rows = tables.select_in_use(machine.shown[machine.shown["workload"] == workload])
-    for scenario in SCENARIO_ORDER:
-        compared = charts.select_scenario(rows, scenario)
-        if len(compared):
-            points = charts.make_points(compared, page.root)
-            title = f"{get_title(workload)}, {get_title(scenario).lower()}: memory and speed"
-            batch = f"Batch {compared['batch'].iloc[0]}, size {compared['size'].iloc[0]}."
-            page.add_heading(title)
-            figure = charts.make_figure(
-                charts.draw_strategies(points), title, f"{batch} {CHART_CAPTION}"
-            )
-            page.add_html(figure)
-    for table in (*tables.make_strategy_tables(rows), *make_batch_tables(rows)):
-        if not table.title.endswith(SHORT):
-            page.add_table(table)
-    return page.save()
-
-
-def write_behind(source: SourceFolder, machine: Machine, workload: str) -> list[str]:
-    """Write a page of what stands behind a workload's numbers, if there is anything."""
-    rows = tables.select_in_use(machine.shown[machine.shown["workload"] == workload])
-    behind = [*tables.make_framework_tables(rows), *make_part_tables(rows)]
-    if not behind:
-        return []
-    path = f"{get_machine_folder(machine.name)}/{workload}-behind"
-    page = Page(source, path, f"{get_title(workload)} on {machine.name}, behind the numbers")
-    page.add_markdown("What peaks consist of, what was predicted, and checks.")
-    page.add_tables(behind)
-    return [page.save()]
+def write_workloads(source: SourceFolder, machine: Machine) -> Iterator[str]:
+    """Write a page for each workload with every table of it, and yield their paths."""
+    in_use = tables.select_in_use(machine.shown)
+    for workload in spec.list_workloads():
+        rows = in_use[in_use["workload"] == workload]
+        if rows.empty:
+            continue
+        path = f"{get_machine_folder(machine.name)}/{workload}"
+        page = Page(source, path, f"{get_title(workload)} on {machine.name}")
+        page.add_tables(
+            *(
+                table
+                for table in (*tables.make_strategy_tables(rows), *make_batch_tables(rows))
+                if not table.title.endswith(SHORT)
+            ),
+            *make_part_tables(rows),
+        )
+        yield page.save()
 
 
 def write_all_cases(source: SourceFolder, machine: Machine) -> str:
     """Write one table of all cases, and the pages that say everything about each."""
+    columns = {name: TableColumn(name.removeprefix("framework_")) for name in PLACES}
+    numbers = {name: tables.SHOWN[name] for name in NUMBERS}
+    every = Table(
+        "All cases",
+        "One record per case and version: the current one. "
+        f"{tables.describe_instruments(machine.table)} A strategy leads to the section of its "
+        "case, which has everything that its record says.",
+        tables.make_cells(machine.table),
+        columns | tables.select_columns(machine.table, numbers),
+        left=len(columns),
+        machine=machine.name,
+        cases=tuple(machine.table["case"]),
+    )
     path = f"{get_machine_folder(machine.name)}/cases"
     page = Page(source, path, f"All cases on {machine.name}")
-    page.add_markdown("Strategies lead to what is known of their case.")
-    page.add_html(make_table(make_case_table(machine), page.root))
+    page.add_html(make_table(every, page.root))
     page.add_contents(write_cases(source, machine), is_hidden=True)
     return page.save()
 
 
-def write_cases(source: SourceFolder, machine: Machine) -> list[str]:
+def write_cases(source: SourceFolder, machine: Machine) -> Iterator[str]:
     """Write a page for each workload, scenario and framework, with a section for each case.
 
     A section is of the record that counts, with all others as its history.
     """
-    bounds: dict[tuple[object, object], pd.Series] = {}
-    for _, bound in breakdown.split_peaks(machine.table).iterrows():
-        bounds[bound["case"], bound["measured_at"]] = bound
-    cases_by_page: dict[str, list[str]] = {}
+    records: dict[str, list[Record]] = defaultdict(list)
+    for record in machine.records:
+        records[record.case].append(record)
+    cases_by_page: dict[str, list[str]] = defaultdict(list)
     for case in machine.page_rows:
-        cases_by_page.setdefault(get_case_page(machine.name, case), []).append(case)
-    written = []
+        cases_by_page[get_case_page(machine.name, case)].append(case)
     for path, cases in cases_by_page.items():
         workload, framework, scenario, *_ = cases[0].split("/")
         title = ", ".join(map(get_title, (workload, framework, scenario)))
         page = Page(source, path, f"{title} on {machine.name}")
         for case in cases:
             row = machine.page_rows[case]
-            record = find_record(machine.records_by_case[case], row)
-            lower_bound = bounds.get((case, row["measured_at"]))
-            add_case(page, machine, record, row, lower_bound)
-        written.append(page.save())
-    return written
+            of_case = records[case]
+            (record, *_) = (r for r in of_case if r.provenance.measured_at == row["measured_at"])
+            sections = [make_numbers_table(row), make_record_table(record)]
+            if len(of_case) > 1:
+                sections.append(make_history_table(of_case))
+            page.add_heading(case)
+            page.add_html(
+                render(
+                    "case.html",
+                    anchor=make_slug(case),
+                    record=record,
+                    case=record.parsed,
+                    sections=[
+                        (section.title, make_table(section, page.root, is_sortable=False))
+                        for section in sections
+                    ],
+                )
+            )
+        yield page.save()
 
 
-def add_case(
-    page: Page, machine: Machine, record: Record, row: pd.Series, bound: pd.Series | None
-) -> None:
-    """Add everything about a case to a page."""
-    case_records = machine.records_by_case[record.case]
-    sections = casepage.make_sections(record, case_records, row, bound)
-    tables_of_case = []
-    for section in sections:
-        tables_of_case.append((section.title, make_table(section, page.root, is_sortable=False)))
-    steps_s = casepage.list_timed_steps(record, case_records)
-    page.add_heading(record.case)
-    page.add_html(
-        render(
-            "case.html",
-            anchor=make_slug(record.case),
-            record=record,
-            case=record.parsed,
-            sections=tables_of_case,
-            steps_ms=[f"{seconds * 1e3:,.2f}" for seconds in steps_s],
+def make_numbers_table(row: pd.Series) -> Table:
+    """Return the numbers of a row of `framebench.load()`, with their meanings."""
+    rows = []
+    for column in COLUMNS:
+        value = row[column.name]
+        if "int" in column.dtype.lower() or "float" in column.dtype:
+            if is_missing(value):
+                continue
+            text = f"{value:,.6g} {column.unit}"
+            if column.unit == "bytes":
+                text = f"{format_mib(value, ',.2f')} MiB"
+            rows.append((column.name, text, column.meaning))
+    caption = (
+        "The columns of framebench.load(), where this case has a number. Ratios are to the "
+        "baseline of the same framework, batch and machine. MiB = 2^20 bytes."
+    )
+    return Table.of_text("Numbers", caption, ("column", "value", "meaning"), rows, left=3)
+
+
+def make_record_table(record: Record) -> Table:
+    """Return everything that the record says, a row for each of its fields."""
+    fields = record.model_dump(mode="json", exclude={"log_tail"})
+    (flat,) = pd.json_normalize(fields, sep=": ").to_dict("records")
+    rows = []
+    for name, value in flat.items():
+        text = format_value(value)
+        if text:
+            rows.append((str(name), text))
+    caption = "As its line under results/records has it; what is empty is left out."
+    return Table.of_text("The record", caption, ("field", "value"), rows)
+
+
+def make_history_table(case_records: list[Record]) -> Table:
+    """Return every record of the case on this machine, in the order given."""
+    rows = []
+    for record in case_records:
+        origin = record.provenance
+        rows.append(
+            (
+                f"{origin.measured_at:%Y-%m-%d %H:%M:%S}",
+                record.framework_version or "-",
+                (origin.commit or "unknown")[:10],
+                str(origin.protocol),
+                record.status,
+                format_mib(record.peak_bytes, ",.2f"),
+                format_value(record.step_time_s) or "-",
+            )
         )
+    return Table.of_text(
+        "History",
+        "All records of this case on this machine, newest first; numbers of different protocols "
+        "are not comparable.",
+        ("measured (UTC)", "version", "commit", "protocol", "status", "peak MiB", "step s"),
+        rows,
+        left=5,
     )
 
 
-def find_record(case_records: list[Record], row: pd.Series) -> Record:
-    """Return the record that a row of the machine's table was made of."""
-    for record in case_records:
-        if record.provenance.measured_at == row["measured_at"]:
-            return record
-    raise LookupError(f"no record of {row['case']} at {row['measured_at']}")
+def format_value(value: object) -> str:
+    """Return any JSON value in one line; nothing of what is empty."""
+    if is_missing(value):
+        return ""
+    if isinstance(value, float):
+        return f"{value:.6g}"
+    if isinstance(value, int):
+        return str(value) if isinstance(value, bool) else f"{value:,}"
+    if isinstance(value, Mapping):
+        return ", ".join(f"{name}: {format_value(item)}" for name, item in value.items())
+    if isinstance(value, list):
+        return "; ".join(map(format_value, value))
+    return str(value)
 
 
 def write_versions(source: SourceFolder, machine: Machine) -> list[str]:
     """Write the page of each version against the one before it, where both have a case."""
-    if not machine.version_changes:
+    changes = list(compare_successive(machine.records))
+    if not changes:
         return []
     path = f"{get_machine_folder(machine.name)}/versions"
     page = Page(source, path, f"Framework versions on {machine.name}")
     page.add_markdown("The same for any two: `framebench versions compare`.")
-    for compared in machine.version_changes:
+    find_cause = load_causes(machine.results.root)
+    for compared in changes:
         page.add_text(describe_changes(compared))
-    page.add_tables(machine.version_tables)
+        page.add_tables(make_version_table(compared, find_cause))
     return [page.save()]
 
 
@@ -187,20 +229,12 @@ def write_figures(source: SourceFolder, machine: Machine, pictures: Iterable[Pic
     """Write the figures of a machine and the page that shows them."""
     folder = get_machine_folder(machine.name)
     page = Page(source, f"{folder}/figures", f"Figures of {machine.name}")
-    subjects: dict[str, list[Picture]] = {}
-    for picture in sorted(pictures, key=lambda picture: figure_sort_key(picture.name)):
-        if picture.name != "support":  # the reference has the same as tables
-            subjects.setdefault(get_figure_subject(picture.name), []).append(picture)
-    for subject, of_subject in subjects.items():
-        page.add_heading(subject or "All workloads")
-        for picture in of_subject:
-            file = f"_static/figures/{make_slug(machine.name)}/{make_slug(picture.name)}.svg"
-            source.write(f"assets/{file.removeprefix('_static/')}", picture.svg)
-            figure = render(
-                "figure.html",
-                file=page.root + file,
-                title=make_figure_title(picture.name),
-                picture=picture,
-            )
-            page.add_html(figure)
-    return [page.save()] if subjects else []
+    for picture in pictures:
+        title = ", ".join(map(get_title, picture.name.split("-")))
+        file = f"figures/{make_slug(machine.name)}/{make_slug(picture.name)}.svg"
+        source.write(f"assets/{file}", picture.svg)
+        page.add_heading(title)
+        page.add_html(
+            render("figure.html", file=f"{page.root}_static/{file}", title=title, picture=picture)
+        )
+    return [page.save()] if page.parts else []

@@ -12,6 +12,8 @@ from pathlib import Path
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
+from framebench.analysis.rendering import Table
+from framebench.publish.site.links import get_case_link
 from framebench.publish.site.titles import get_verdict_class
 
 THIS_FOLDER = Path(__file__).parent
@@ -20,6 +22,7 @@ PUNCTUATION = re.compile(r"([!-/:-@\[-`{-~])")
 NUMBER = re.compile(r"[~+-]?\d[\d,]*\.?\d*(?:e[+-]?\d+)?")
 LAST = "1e308"  # what a cell without a number is sorted by, in a column of numbers
 CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]+")
+SORTABLE_ROWS = 2  # from so many rows on
 
 
 def escape_markdown(text: str) -> str:
@@ -33,40 +36,43 @@ def flatten(text: str) -> str:
     return " ".join(CONTROL.sub(" ", encodable).split())
 
 
-def format_significant(value: float) -> str:
-    """Return six significant figures, and all before the point: 480,709,000 and 0.0123457."""
-    return f"{value:,.0f}" if abs(value) >= 1e5 else f"{value:,.6g}"
-
-
 def find_order(text: str) -> str:
     """Return the number that a cell of a column of numbers is sorted by.
 
     That is the first in its text: 1234.5 of `1,234.5 tokens/s`. Cells without one come last.
     """
     found = NUMBER.match(text)
-    if not found:
-        return LAST
-    return found[0].replace(",", "").replace("~", "")
+    return found[0].replace(",", "").replace("~", "") if found else LAST
 
 
-def make_environment() -> Environment:
-    """Return the templates, which escape whatever they are given."""
-    environment = Environment(
-        loader=FileSystemLoader(THIS_FOLDER / "templates"),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-    environment.filters["format_significant"] = format_significant
-    environment.filters["find_order"] = find_order
-    environment.globals["get_verdict_class"] = get_verdict_class
-    return environment
-
-
-ENVIRONMENT = make_environment()
+ENVIRONMENT = Environment(
+    loader=FileSystemLoader(THIS_FOLDER / "templates"),
+    autoescape=True,
+    undefined=StrictUndefined,
+    trim_blocks=True,
+    lstrip_blocks=True,
+)
+ENVIRONMENT.filters["find_order"] = find_order
+ENVIRONMENT.globals["get_verdict_class"] = get_verdict_class
 
 
 def render(template: str, **context: object) -> Markup:
     """Return a template as HTML."""
     return Markup(ENVIRONMENT.get_template(template).render(context))
+
+
+def make_table(table: Table, root: str, *, is_sortable: bool = True) -> Markup:
+    """Return a table with its caption and notes, whose rows lead to their cases, if they have any.
+
+    `root` leads from the page to the folder of the site. Where scripts run, DataTables sorts and
+    searches what is sortable.
+    """
+    links = []
+    if table.machine:
+        links = [root + get_case_link(table.machine, case) for case in table.cases]
+    return render(
+        "table.html",
+        table=table,
+        links=links,
+        is_sortable=is_sortable and len(table.rows) >= SORTABLE_ROWS,
+    )

@@ -5,7 +5,8 @@ Nothing on these pages is measured.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections import defaultdict
+from collections.abc import Sequence
 from pathlib import Path
 
 from framebench.analysis.rendering import format_mib
@@ -22,13 +23,12 @@ from framebench.devices.tables.table import (
     tabulate_parts,
 )
 from framebench.models.spec import USER_MODEL
-from framebench.publish.site.html_tables import make_table
 from framebench.publish.site.links import (
     get_prediction_link,
     get_prediction_page,
     make_slug,
 )
-from framebench.publish.site.markup import render
+from framebench.publish.site.markup import make_table, render
 from framebench.publish.site.source import Page, SourceFolder
 from framebench.publish.site.titles import get_title
 from framebench.suite.case import Case
@@ -37,31 +37,18 @@ SOURCES = {"compiler.plan": "XLA's plan", "allocator.simulated": "simulated step
 HEAD = ("case", "release", "reserved MiB", "needs MiB", "of memory", "source")
 
 
-def list_predictions(results: Path) -> list[Planned]:
-    """Return the cached predictions of the suite's cases, on devices of the catalog."""
-    predictions = []
-    for planned in every(results):
-        is_of_suite = Case.from_id(planned.case).workload != USER_MODEL
-        if planned.device in BY_NAME and is_of_suite:
-            predictions.append(planned)
-    return predictions
-
-
 def name_release(planned: Planned) -> str:
     """Return the framework's release, such as `jax-0.10.2`."""
     return f"{planned.framework}-{planned.framework_version}"
 
 
-def get_link(planned: Planned) -> str:
-    """Return where a prediction stands, below the site's folder."""
-    return get_prediction_link(planned.device, planned.case, name_release(planned))
-
-
 def write_predictions(source: SourceFolder, results: Path) -> list[str]:
     """Write the pages of all devices; return the path of the first, or nothing without any."""
-    by_device: dict[str, list[Planned]] = {}
-    for planned in list_predictions(results):
-        by_device.setdefault(planned.device, []).append(planned)
+    by_device: dict[str, list[Planned]] = defaultdict(list)
+    for planned in every(results):
+        is_of_suite = Case.from_id(planned.case).workload != USER_MODEL
+        if planned.device in BY_NAME and is_of_suite:
+            by_device[planned.device].append(planned)
     if not by_device:
         return []
     page = Page(source, "predicted/index", "Predicted")
@@ -75,7 +62,7 @@ def write_predictions(source: SourceFolder, results: Path) -> list[str]:
         if device.name in by_device:
             below.append(write_device(source, device, by_device[device.name], results))
     page.add_contents(below)
-    page.add_tables([tabulate_errors(), tabulate_devices()])
+    page.add_tables(tabulate_errors(), tabulate_devices())
     return [page.save()]
 
 
@@ -86,31 +73,24 @@ def write_device(
     page = Page(source, f"predicted/{make_slug(device.name)}/index", f"On one {device.title}")
     count = f"{len(predictions):,} predictions, none measured."
     page.add_text(f"{device.gib:,.2f} GiB of memory that a program can have. {count}")
-    page.add_heading("Every prediction")
-    page.add_html(render("predictions.html", head=HEAD, rows=list_rows(predictions, page.root)))
-    page.add_tables(of_device(device, results))
-    by_page: dict[str, list[Planned]] = {}
+    rows = []
+    by_page: dict[str, list[Planned]] = defaultdict(list)
     for planned in predictions:
-        by_page.setdefault(get_prediction_page(device.name, planned.case), []).append(planned)
-    below = [
-        write_sections(source, path, device, of_page) for path, of_page in sorted(by_page.items())
-    ]
+        by_page[get_prediction_page(device.name, planned.case)].append(planned)
+        link = get_prediction_link(device.name, planned.case, name_release(planned))
+        rows.append((page.root + link, planned, describe_numbers(planned, device)))
+    page.add_heading("Every prediction")
+    page.add_html(render("predictions.html", head=HEAD, rows=rows))
+    page.add_tables(*of_device(device, results))
+    below = [write_sections(source, path, device, by_page[path]) for path in sorted(by_page)]
     page.add_contents(below, is_hidden=True)
     return page.save()
 
 
-def list_rows(predictions: Iterable[Planned], root: str) -> list[tuple[str, Planned, list[str]]]:
-    """Return the rows of the table of all predictions: a link, the prediction, and its numbers."""
-    rows = []
-    for planned in predictions:
-        device = BY_NAME[planned.device]
-        numbers = [
-            describe_reserved(planned),
-            format_mib(find_needs(planned), ",.0f"),
-            describe_share(planned, device),
-        ]
-        rows.append((root + get_link(planned), planned, numbers))
-    return rows
+def describe_numbers(planned: Planned, device: Device) -> tuple[str, str, str]:
+    """Return what is reserved and needed in MiB, and the share of the device's memory."""
+    needs = format_mib(find_needs(planned), ",.0f")
+    return describe_reserved(planned), needs, describe_share(planned, device)
 
 
 def write_sections(
@@ -121,20 +101,20 @@ def write_sections(
     title = f"{get_title(case.workload)}, {get_title(case.scenario).lower()}"
     page = Page(source, path, f"{title}, predicted for one {device.title}")
     for planned in predictions:
+        parts = None
+        if planned.parts or planned.largest:
+            parts = make_table(tabulate_parts(planned, device), page.root, is_sortable=False)
         release = name_release(planned)
         page.add_heading(f"{planned.case}, {release}")
-        parts = make_table(tabulate_parts(planned, device), page.root, is_sortable=False)
         page.add_html(
             render(
                 "prediction.html",
                 anchor=make_slug(f"{planned.case}/{release}"),
                 planned=planned,
                 device=device,
-                reserved=describe_reserved(planned),
-                needs=format_mib(find_needs(planned), ",.0f"),
-                share=describe_share(planned, device),
+                numbers=describe_numbers(planned, device),
                 origin=SOURCES.get(planned.source or "", "nothing can tell"),
-                parts=parts if planned.parts or planned.largest else None,
+                parts=parts,
             )
         )
     return page.save()

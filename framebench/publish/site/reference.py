@@ -25,14 +25,24 @@ API = {
 
 def write_reference(source: SourceFolder) -> str:
     """Write the pages and return the path of the first one."""
+    columns = Page(source, "reference/columns", "Columns")
+    columns.add_tables(describe_columns(), planned_frame.columns())
+    strategies = Page(source, "reference/strategies", "Strategies in every framework")
+    strategies.add_markdown(
+        "*native*: the framework has it; *emulated*: written with its public parts; *always on*: "
+        "it always works this way; *unsupported*: with the reason."
+    )
+    strategies.add_tables(*support.make_tables())
+    devices = Page(source, "reference/devices", "Devices that cases are predicted for")
+    devices.add_tables(tabulate_devices())
     page = Page(source, "reference/index", "Reference")
     page.add_contents(
         [
             write_commands(source),
             write_api(source),
-            write_columns(source),
-            write_strategies(source),
-            write_devices(source),
+            columns.save(),
+            strategies.save(),
+            devices.save(),
             *list_reference_guides(),
         ]
     )
@@ -62,29 +72,4 @@ def write_api(source: SourceFolder) -> str:
         page.add_heading(module)
         directives = "\n".join(f".. autofunction:: {module}.{name}" for name in names)
         page.add_markdown(f"```{{eval-rst}}\n{directives}\n```")
-    return page.save()
-
-
-def write_columns(source: SourceFolder) -> str:
-    """Write the columns of the DataFrames."""
-    page = Page(source, "reference/columns", "Columns")
-    page.add_tables([describe_columns(), planned_frame.columns()])
-    return page.save()
-
-
-def write_strategies(source: SourceFolder) -> str:
-    """Write every strategy in every framework."""
-    page = Page(source, "reference/strategies", "Strategies in every framework")
-    page.add_markdown(
-        "*native*: the framework has it; *emulated*: written with its public parts; *always on*: "
-        "it always works this way; *unsupported*: with the reason."
-    )
-    page.add_tables(support.make_tables())
-    return page.save()
-
-
-def write_devices(source: SourceFolder) -> str:
-    """Write the devices that cases are predicted for."""
-    page = Page(source, "reference/devices", "Devices that cases are predicted for")
-    page.add_table(tabulate_devices())
     return page.save()

@@ -10,8 +10,7 @@ from pathlib import Path
 from markupsafe import Markup
 
 from framebench.analysis.rendering import Table
-from framebench.publish.site.html_tables import make_table
-from framebench.publish.site.markup import escape_markdown
+from framebench.publish.site.markup import escape_markdown, make_table
 
 BLOCKS = "html"  # a folder that has no pages
 
@@ -52,9 +51,9 @@ class Page:
         """Return what leads from the page to the folder of the site."""
         return "../" * self.path.count("/")
 
-    def add_heading(self, title: str, level: int = 2) -> None:
+    def add_heading(self, title: str) -> None:
         """Add a heading, whose title is shown as it is."""
-        self.parts.append(f"{'#' * level} {escape_markdown(title)}")
+        self.parts.append(f"## {escape_markdown(title)}")
 
     def add_text(self, text: str) -> None:
         """Add a paragraph that is shown as it is."""
@@ -70,15 +69,11 @@ class Page:
         file = self.source.write(f"{BLOCKS}/{self.path}-{self.blocks}.html", f"{html}\n")
         self.parts.append(f"```{{raw}} html\n:file: {file.resolve()}\n:class: no-search\n```")
 
-    def add_table(self, table: Table, level: int = 2, *, is_sortable: bool = True) -> None:
-        """Add a table below a heading of its own."""
-        self.add_heading(table.title, level)
-        self.add_html(make_table(table, self.root, is_sortable=is_sortable))
-
-    def add_tables(self, tables: Iterable[Table], level: int = 2) -> None:
+    def add_tables(self, *tables: Table) -> None:
         """Add tables, each below a heading of its own."""
         for table in tables:
-            self.add_table(table, level)
+            self.add_heading(table.title)
+            self.add_html(make_table(table, self.root))
 
     def add_contents(self, pages: Iterable[str], *, is_hidden: bool = False) -> None:
         """Add the list of the pages below this one, by their paths from the source's folder."""

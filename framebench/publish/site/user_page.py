@@ -10,8 +10,7 @@ from matplotlib.figure import Figure
 
 from framebench.analysis.figures import page
 from framebench.analysis.rendering import Table
-from framebench.publish.site.html_tables import make_table
-from framebench.publish.site.markup import THIS_FOLDER, render
+from framebench.publish.site.markup import THIS_FOLDER, make_table, render
 from framebench.publish.site.target import claim_folder
 
 STYLE = "user_page.css"

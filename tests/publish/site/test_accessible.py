@@ -20,7 +20,6 @@ NAMED = {
     "search",
     "strategies",
     "transformer",
-    "transformer-behind",
 }
 PLANTED = {
     "image-alt": "<img src='data:,'>",

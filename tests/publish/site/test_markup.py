@@ -8,12 +8,11 @@ from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 
 from framebench.analysis.rendering import Table
-from framebench.publish.site.html_tables import make_table
-from framebench.publish.site.markup import escape_markdown, find_order, flatten
+from framebench.publish.site.markup import escape_markdown, find_order, flatten, make_table
 from tests.pages import EVIL, needs_sphinx
 
 # characters and words that mean something in CommonMark, or to MyST or Sphinx
-MARKS = (
+MARKS = [
     "`",
     "```",
     "~~~",
@@ -21,7 +20,11 @@ MARKS = (
     "{",
     "}",
     "{raw}",
-    "{{ 7 * 7 }}",
+    "{{",
+    "7",
+    "*",
+    "7",
+    "}}",
     "[",
     "](",
     ")",
@@ -32,7 +35,7 @@ MARKS = (
     "_",
     "#",
     "1.",
-    "- ",
+    "-",
     "+",
     ">",
     "---",
@@ -43,34 +46,12 @@ MARKS = (
     "!",
     "%",
     "(x)=",
-    "\n",
-    "\n\n",
-    "    ",
-    "\t",
     "'",
     '"',
     "https://elsewhere.invalid",
     "a",
-    " ",
-)
+] + ["\n", "\n\n", "    ", "\t", " "]
 TEXTS = st.text(max_size=40) | st.lists(st.sampled_from(MARKS), max_size=12).map("".join)
-
-
-def read_heading(markdown: str) -> tuple[str, list[str]]:
-    """Return the text of a heading, and the kinds of what stands in it."""
-    tokens = MarkdownIt("commonmark").parse(f"## {markdown}\n")
-    assert [token.type for token in tokens] == ["heading_open", "inline", "heading_close"]
-    children = tokens[1].children or []
-    return "".join(child.content for child in children), [child.type for child in children]
-
-
-@settings(deadline=None)  # other programs may take the processor
-@given(TEXTS)
-def test_a_heading_shows_any_text_and_nothing_else(text: str) -> None:
-    shown, kinds = read_heading(escape_markdown(text))
-
-    assert shown == flatten(text)
-    assert set(kinds) <= {"text", "text_special"}
 
 
 @settings(deadline=None)  # other programs may take the processor
@@ -108,15 +89,11 @@ def test_a_table_escapes_every_part(place: str) -> None:
         ("+4.5%", 4.5),
         ("-4.5%", -4.5),
         ("1.23 (1.19 to 1.27)", 1.23),
+        ("oom", 1e308),  # what has no number comes last
     ],
 )
 def test_a_column_is_sorted_by_the_first_number_of_a_cell(text: str, number: float) -> None:
     assert float(find_order(text)) == number
-
-
-@pytest.mark.parametrize("text", ["-", "oom", "undecided", ""])
-def test_cells_without_a_number_come_last(text: str) -> None:
-    assert float(find_order(text)) > 1e300
 
 
 @needs_sphinx

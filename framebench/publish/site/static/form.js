@@ -1,6 +1,6 @@
 "use strict";
 // The form of the first page: a question from lists, its answer, and a chart to point at. `data.js` has the data:
-// PLACES, the GROUPS of rows that are compared, the QUESTIONS that can be asked of a device, and the CHARTS.
+// PLACES, the GROUPS of rows that are compared, and the QUESTIONS that can be asked of a device.
 // Which strategy needs least was decided there; here only what a budget leaves out, and what is the fastest of the rest.
 
 const FRAMEWORKS = ["PyTorch", "JAX", "Jittor"];
@@ -54,7 +54,8 @@ function offer(wanted) {
 
 function fastest(group, rows) {
   const timed = rows.filter((row) => row.rate !== undefined);
-  const slowness = (row) => (group.paired ? row.ratio : -row.rate);
+  const paired = timed.every((row) => row.ratio !== undefined); // all shared blocks with PyTorch's baseline
+  const slowness = (row) => (paired ? row.ratio : -row.rate);
   return timed.sort((a, b) => slowness(a) - slowness(b))[0];
 }
 
@@ -161,17 +162,54 @@ function tip(group, row) {
   return [...parts, `${rated(row.rate)} ${group.unit}/s${range}`, row.cost].filter(Boolean).join("; ");
 }
 
-const ROW_HEIGHT = 22; // pixels, of a chart with a row for each strategy
+const HEIGHT = 320; // pixels
+const ROW_HEIGHT = 22; // of a chart with a row for each strategy
+// colours and markers are those of the figures: framebench/analysis/figures/page.py
+const COLOURS = { PyTorch: "#d55e00", JAX: "#0173b2", Jittor: "#029e73" };
+const SHAPES = {
+  precision: "circle",
+  recomputation: "square",
+  batching: "diamond",
+  execution: "triangle-up",
+  collector: "triangle-down",
+  loading: "triangle-right",
+  mode: "M0,-.5L.43,-.25L.43,.25L0,.5L-.43,.25L-.43,-.25Z",
+  combination: "cross",
+  "other settings": "stroke",
+};
+
+function scaleOf(names) {
+  return { domain: Object.keys(names), range: Object.values(names) };
+}
+
+function axis(field, title) {
+  return { field, type: "quantitative", title, scale: { type: "log", nice: false, padding: 16 } };
+}
 
 function drawChart(group, budget) {
   const rows = group.rows.map((row) => ({ ...row, tip: tip(group, row), fits: row.needs <= budget }));
-  const isTimed = rows.some((row) => row.rate !== undefined);
-  const spec = structuredClone(isTimed ? CHARTS.timed : CHARTS.predicted);
-  if (!isTimed) spec.height = ROW_HEIGHT * new Set(rows.map((row) => row.strategy)).size;
-  const budgets = Number.isFinite(budget) ? [{ at: budget }] : [];
-  if (!budgets.length) spec.layer.pop(); // the line of the budget
-  spec.datasets = { rows: isTimed ? rows.filter((row) => row.rate !== undefined) : rows, budgets };
-  return embedChart(document.getElementById("chart"), spec);
+  const timed = rows.filter((row) => row.rate !== undefined);
+  const drawn = timed.length ? timed : rows;
+  const sort = { field: "needs", op: "min", order: "ascending" };
+  const byStrategy = { field: "strategy", type: "nominal", title: null, sort };
+  const points = {
+    data: { values: drawn },
+    mark: { type: "point", filled: true, size: 90 },
+    encoding: {
+      x: axis("needs", "memory that a job needs, MiB"),
+      y: timed.length ? axis("rate", "throughput") : byStrategy,
+      color: { field: "framework", type: "nominal", scale: scaleOf(COLOURS) },
+      opacity: { condition: { test: "datum.fits", value: 0.9 }, value: 0.3 },
+      href: { field: "href", type: "nominal" },
+      tooltip: { field: "tip", type: "nominal" },
+      description: { field: "tip", type: "nominal" },
+    },
+  };
+  if (timed.length) points.encoding.shape = { field: "family", type: "nominal", scale: scaleOf(SHAPES) };
+  const line = { data: { values: [{ at: budget }] }, mark: { type: "rule", strokeDash: [4, 4] }, encoding: { x: { field: "at", type: "quantitative" } } };
+  const height = timed.length ? HEIGHT : ROW_HEIGHT * new Set(drawn.map((row) => row.strategy)).size;
+  const layer = Number.isFinite(budget) ? [points, line] : [points];
+  return embedChart(document.getElementById("chart"), { width: "container", height, layer });
 }
 
 // The same as the chart, for those who point at nothing

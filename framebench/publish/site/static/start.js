@@ -7,7 +7,7 @@ function isDark() {
   return root.dataset.theme === "dark";
 }
 
-// Without `ast` Vega would make functions of text, which the page's policy forbids
+// Without `ast` Vega would make functions of text
 function embedChart(place, spec) {
   const columns = place.clientWidth < 500 ? 3 : 6;
   const legend = { orient: "bottom", columns, layout: { bottom: { direction: "vertical" } } };
