@@ -23,9 +23,8 @@ from framebench.analysis.searches import NO_SEARCHES, Searches
 from framebench.analysis.selection import Measured, get_measurement_time, select_cases
 from framebench.analysis.statistics import Ratio
 from framebench.records.record import Calibration, Record, count_work
-from framebench.strategies.purposes import find_purpose
 from framebench.strategies.registry import list_strategies
-from framebench.strategies.strategy import FRAMEWORKS
+from framebench.strategies.strategy import FRAMEWORKS, find_purpose
 from framebench.suite.case import Case
 
 

@@ -132,7 +132,7 @@ def digest_sources() -> str:
     """Return a digest of all that can change what a step computes: code and references."""
     digest = hashlib.sha256()
     for folder in (provenance.PACKAGE, *find_folders().values()):
-        for pattern in ("*.py", "golden.json", "tensors.json.gz"):
+        for pattern in ("*.py", "strategies/*.toml", "golden.json", "tensors.json.gz"):
             for file in sorted(folder.rglob(pattern)):
                 digest.update(file.read_bytes())
     return digest.hexdigest()

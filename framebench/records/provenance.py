@@ -141,6 +141,7 @@ def _list_new_modules() -> list[str]:
     What git ignores stays ignored.
     """
     patterns = [f"{package}/*.py" for package in MEASURING]
+    patterns.append("framebench/strategies/*.toml")
     listing = query_git("ls-files", "--others", "--exclude-standard", "-z", "--", *patterns)
     return sorted(name for name in (listing or "").split("\0") if name)
 

@@ -1,109 +1,87 @@
-"""Join all scenarios and strategies into one table, with how a framework does each or why not."""
+"""Read the catalog: all scenarios and strategies, with how a framework does each or why not.
+
+`catalog.toml` has the scenarios, and names the files of strategies. Each table of those is a
+`Strategy`; its keys `torch`, `jax` and `jittor` say how a framework does it.
+"""
 
 from __future__ import annotations
 
+import tomllib
+from collections import defaultdict
 from functools import cache
+from pathlib import Path
+from typing import Any
 
-from framebench.strategies import (
-    checkpoint,
-    claims,
-    generation,
-    memory,
-    offload,
-    precision,
-    quantized,
-    ranks,
-    scenarios,
-    steps,
-)
+from framebench.models.spec import Optimizer
 from framebench.strategies.strategy import (
+    FRAMEWORKS,
+    AlwaysOn,
+    Emulated,
     IncompatibleStrategies,
+    Native,
     Scenario,
     Strategy,
+    Support,
     Unsupported,
     combine,
     use_everywhere,
 )
 
-SCENARIO_ROWS = (
-    Scenario(
-        name="train",
-        summary="forward, backward and optimizer step",
-        baseline="fp32",
-        observes="training",
-    ),
-    Scenario(
-        name="eval",
-        summary="a forward pass in evaluation mode",
-        baseline="no_grad",
-        observes="logits",
-    ),
-    Scenario(
-        name="finetune",
-        summary="a training step of the upper half of the blocks; the lower half is frozen",
-        baseline="half",
-        observes="training",
-        declared="trained",
-    ),
-    Scenario(
-        name="varlen",
-        summary=(
-            "evaluation of a fixed stream of batches whose sequences differ in length "
-            "(images do not)"
-        ),
-        baseline="padded",
-        observes="loss",
-        workloads=("transformer",),
-    ),
-    Scenario(
-        name="generate",
-        summary="the last tokens of sequences one after the other, each from those before it",
-        baseline="static_cache",
-        observes="logits",
-        workloads=("transformer",),
-        mathematics="eval",
-    ),
-    Scenario(
-        name="pair",
-        summary="evaluation by two models that differ in their last layer",
-        baseline="together",
-        observes="loss",
-        workloads=("resnet50",),
-    ),
-    Scenario(
-        name="pipeline",
-        summary="a training step on images that are read and prepared on the host beside it",
-        baseline="iterator",
-        observes="training",
-        declared="raw_images",
-    ),
-    Scenario(
-        name="custom_op",
-        summary="a training step whose GELU is a differentiation rule written by hand",
-        baseline="built_in",
-        observes="training",
-        workloads=("transformer",),
-        mathematics="train",
-    ),
-)
-SCENARIOS = {row.name: row for row in SCENARIO_ROWS}
-BASELINES = {row.name: row.baseline for row in SCENARIO_ROWS}  # what a table's ratios refer to
+FOLDER = Path(__file__).parent
+KINDS = {
+    "native": Native,
+    "emulated": Emulated,
+    "always_on": AlwaysOn,
+    "unsupported": Unsupported,
+}
 
-# the parts of a combination stand in its name in this order
-_ROWS = (
-    *precision.ROWS,
-    *checkpoint.ROWS,
-    *steps.ROWS,
-    *offload.ROWS,
-    *claims.PRECISION,
-    *claims.STEPS,
-    *memory.ROWS,
-    *claims.MEMORY,
-    *quantized.ROWS,
-    *scenarios.ROWS,
-    *generation.ROWS,
-    *claims.SCENARIOS,
-)
+
+def read_tables(name: str) -> dict[str, Any]:
+    """Return the tables of a file of the catalog."""
+    return tomllib.loads((FOLDER / f"{name}.toml").read_text())
+
+
+def read_strategies(name: str) -> list[Strategy]:
+    """Return the strategies of a file, in its order. Raises TypeError for an unknown key."""
+    tables = read_tables(name)
+    clashes: dict[str, dict[str, str]] = defaultdict(dict)
+    for clash in tables.get("clash", ()):
+        for strategy in clash["strategies"]:
+            clashes[strategy].update(dict.fromkeys(clash["others"], clash["why"]))
+    return [make_strategy(row, clashes[row["name"]]) for row in tables["strategy"]]
+
+
+def make_strategy(row: dict[str, Any], clashes: dict[str, str]) -> Strategy:
+    """Return the strategy that a table declares."""
+    settings = freeze(row)
+    support = {}
+    for framework in FRAMEWORKS:
+        if framework in settings:
+            support[framework] = make_support(settings.pop(framework))
+    if "optimizer" in settings:
+        settings["optimizer"] = Optimizer(**settings["optimizer"])
+    return Strategy(support=support, clashes=clashes, **settings)
+
+
+def make_support(settings: dict[str, Any]) -> Support:
+    """Return how a framework does a strategy: its kind with the reason, and what it needs."""
+    (kind,) = settings.keys() & KINDS.keys()
+    why = settings.pop(kind)
+    return KINDS[kind](why, **settings)
+
+
+def freeze(value: Any) -> Any:
+    """Return a value of TOML whose lists are tuples, as the fields of frozen classes are."""
+    if isinstance(value, dict):
+        return {name: freeze(entry) for name, entry in value.items()}
+    return tuple(value) if isinstance(value, list) else value
+
+
+_CATALOG = read_tables("catalog")
+SCENARIOS = {row["name"]: Scenario(**freeze(row)) for row in _CATALOG["scenario"]}
+BASELINES = {row.name: row.baseline for row in SCENARIOS.values()}  # what ratios refer to
+COMBINATIONS: dict[str, tuple[str, ...]] = freeze(_CATALOG["combinations"])
+_ROWS = [row for name in _CATALOG["files"] for row in read_strategies(name)]
 STRATEGIES: dict[tuple[str, str], Strategy] = {
     (scenario, row.name): row
     for scenario in SCENARIOS
@@ -112,34 +90,9 @@ STRATEGIES: dict[tuple[str, str], Strategy] = {
 }
 # what several processes or devices do together: in no profile
 OVER_RANKS: dict[tuple[str, str], Strategy] = {
-    (scenario, row.name): row for row in ranks.ROWS for scenario in row.scenarios
+    (scenario, row.name): row for row in read_strategies("ranks") for scenario in row.scenarios
 }
 _ALL = STRATEGIES | OVER_RANKS
-
-# Combinations that are cases of every profile but the quick one. Any other sensible `a+b` can be
-# asked for by name.
-COMBINATIONS: dict[str, tuple[str, ...]] = {
-    "train": (
-        "amp_bf16+checkpoint",
-        "amp_bf16+accumulate",
-        "amp_bf16+channels_last",
-        "amp_fp16+channels_last",
-        "tf32+channels_last",
-        "autotune+channels_last",
-        "amp_bf16+sdpa_flash",
-        "amp_bf16+sdpa_efficient",
-        "amp_bf16+sdpa_cudnn",
-        "amp_bf16+checkpoint+compile",
-        "checkpoint+rewrite",
-        "checkpoint+accumulate",
-        "accumulate+long",
-        "checkpoint+long",
-        "checkpoint+depth_4",
-        "checkpoint+depth_16",
-    ),
-    "eval": ("no_fuse+no_onednn",),
-    "pipeline": ("gc_every_2+reused",),
-}
 
 
 def list_strategies(scenario: str) -> tuple[str, ...]:
@@ -185,14 +138,8 @@ def look_up_strategy(scenario: str, name: str) -> Strategy:
     try:
         return find_strategy(scenario, name)
     except (KeyError, IncompatibleStrategies):
-        return Strategy(
-            name=name,
-            scenarios=(scenario,),
-            axis="archived",
-            summary=GONE,
-            effect=GONE,
-            support=use_everywhere(Unsupported(GONE)),
-        )
+        support = use_everywhere(Unsupported(GONE))
+        return Strategy(name, (scenario,), "archived", GONE, GONE, support)
 
 
 def look_up_scenario(name: str) -> Scenario:

@@ -1,7 +1,7 @@
 """Define what a strategy is, and how strategies combine.
 
-The rows are in the other modules of this folder; `registry.py` joins them. A worker reads them in
-any framework's environment, so they need the standard library alone.
+The strategies are declared in the TOML files of this folder, which `registry.py` reads. A worker
+does so in any framework's environment, so this needs the standard library alone.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from itertools import combinations
 from typing import Any, Literal
 
 from framebench.models.spec import Optimizer, Workload
@@ -93,8 +94,7 @@ class Strategy:
     """One row: a way to make a step take less memory or time, in every framework.
 
     `how` names the function that switches it on, with `options`. The function is in
-    `adapters/<framework>/<module of the row>.py`; for rows of `claims.py` it is in the file that is
-    named as their tuple there.
+    `adapters/<framework>/<name of the row's file>.py`, without its `claims_`.
     """
 
     name: str
@@ -116,6 +116,9 @@ class Strategy:
     exceptions: Mapping[str, str] = field(default_factory=dict)
     clashes: Mapping[str, str] = field(default_factory=dict)  # other strategy -> why not together
     needs: tuple[str, ...] = ()  # strategies of which one must be combined with it
+    # "speed": it takes as much memory as the baseline, or more, for the sake of time; "control": it
+    # undoes what the framework does by itself, and so shows what that is worth
+    purpose: Literal["memory", "speed", "control"] = "memory"
     quick: bool = False  # part of the quick profile
     only_for_claims: bool = False  # it tests an article's sentence; nobody would choose it
     over_ranks: bool = False  # there is no such thing in a single process
@@ -172,15 +175,14 @@ def combine(parts: tuple[Strategy, ...], scenario: Scenario) -> Strategy:
 
 def check_combination(parts: tuple[Strategy, ...], scenario: Scenario) -> None:
     """Raise IncompatibleStrategies if a part adds nothing, or two of them exclude each other."""
-    name = "+".join(part.name for part in parts)
-    for i, one in enumerate(parts):
-        why = None
-        if one.name == scenario.baseline:
-            why = f"{one.name} is the baseline of {scenario.name}, it adds nothing"
-        for other in parts[i + 1 :]:
-            why = why or explain_clash(one, other)
-        if why:
-            raise IncompatibleStrategies(f"{name} makes no sense: {why}")
+    reasons = []
+    for part in parts:
+        if part.name == scenario.baseline:
+            reasons.append(f"{part.name} is the baseline of {scenario.name}, it adds nothing")
+    reasons += [explain_clash(one, other) for one, other in combinations(parts, 2)]
+    for why in filter(None, reasons):
+        name = "+".join(part.name for part in parts)
+        raise IncompatibleStrategies(f"{name} makes no sense: {why}")
 
 
 def explain_clash(one: Strategy, other: Strategy) -> str | None:
@@ -221,12 +223,19 @@ def combine_support(framework: str, parts: tuple[Strategy, ...]) -> Support:
         reasons = [f"{name}: {one.why}" for name, one in support.items() if isinstance(one, kind)]
         if reasons:
             return kind("; ".join(reasons))
-    conflict = explain_env_conflict(support) or explain_package_conflict(support)
-    if conflict:
-        return Unsupported(conflict)
     env: dict[str, str] = {}
-    for one in support.values():
-        env.update(one.env)
+    part_by_variable: dict[str, str] = {}
+    part_by_package: dict[str, str] = {}
+    for name, one in support.items():
+        for variable, value in one.env.items():
+            first = part_by_variable.setdefault(variable, name)
+            if env.setdefault(variable, value) != value:
+                return Unsupported(f"{first} and {name} each set {variable}")
+        if one.package:
+            part_by_package[one.package] = name
+    if len(part_by_package) > 1:
+        names = " and ".join(part_by_package.values())
+        return Unsupported(f"{names} need environments of their own")
     is_emulated = any(isinstance(one, Emulated) for one in support.values())
     kind_of_whole = Emulated if is_emulated else Native
     return kind_of_whole(
@@ -234,36 +243,34 @@ def combine_support(framework: str, parts: tuple[Strategy, ...]) -> Support:
         gpu=any(one.gpu for one in support.values()),
         env=env,
         undone_on_cpu=join_once(one.undone_on_cpu for one in support.values()),
-        # at most one package is left: more than one is a conflict
-        package=join_once(one.package for one in support.values()),
+        package="".join(part_by_package),  # one, or none
     )
-
-
-def explain_env_conflict(support: Mapping[str, Support]) -> str:
-    """Return which parts set a variable to different values; empty if none do.
-
-    `support`: how the framework does each part, by the part's name.
-    """
-    env: dict[str, str] = {}
-    for one in support.values():
-        for variable, value in one.env.items():
-            if env.setdefault(variable, value) != value:
-                setters = [name for name, other in support.items() if variable in other.env]
-                return f"{' and '.join(setters)} each set {variable}"
-    return ""
-
-
-def explain_package_conflict(support: Mapping[str, Support]) -> str:
-    """Return which parts need packages of different environments; empty if none do.
-
-    `support`: how the framework does each part, by the part's name.
-    """
-    part_by_package = {one.package: name for name, one in support.items() if one.package}
-    if len(part_by_package) < 2:
-        return ""
-    return f"{' and '.join(part_by_package.values())} need environments of their own"
 
 
 def join_once(texts: Iterable[str]) -> str:
     """Join texts by semicolons, each only once and without empty ones."""
     return "; ".join(dict.fromkeys(text for text in texts if text))
+
+
+Purpose = Literal["baseline", "memory", "speed", "control", "other mathematics", "claim"]
+
+
+def find_purpose(strategy: Strategy, baseline: str) -> Purpose:
+    """Return what the strategy is for, so that tables can be filtered by it.
+
+    - `claim`: it only tests a sentence of an article.
+    - `other mathematics`: another model or another loss.
+    - `control`: it, or a part of it, undoes what the framework does by itself.
+    - `speed`: all parts are meant to save time.
+    - `memory`: all others.
+    """
+    if strategy.name == baseline:
+        return "baseline"
+    if strategy.only_for_claims:
+        return "claim"
+    if not strategy.same_loss:
+        return "other mathematics"
+    purposes = {part.purpose for part in strategy.parts}
+    if "control" in purposes:
+        return "control"
+    return "speed" if purposes == {"speed"} else "memory"

@@ -1,39 +1,28 @@
-"""What each strategy is for: every name of the lists exists, and the kinds exclude each other."""
+"""What each strategy is for."""
 
 from __future__ import annotations
 
 import pytest
 
-from framebench.strategies import purposes
-from framebench.strategies.registry import SCENARIOS, STRATEGIES, find_strategy
-
-
-def test_every_name_is_a_strategy() -> None:
-    names = {name for _, name in STRATEGIES}
-    assert names >= purposes.SPEED | purposes.CONTROL
-    assert not purposes.SPEED & purposes.CONTROL
+from framebench.strategies.registry import BASELINES, find_strategy
+from framebench.strategies.strategy import find_purpose
 
 
 @pytest.mark.parametrize(
-    ("name", "kind"),
+    ("scenario", "name", "purpose"),
     [
-        ("fp32", "baseline"),
-        ("checkpoint", "memory"),
-        ("compile", "speed"),
-        ("no_donate", "control"),
-        ("adafactor", "other mathematics"),
-        ("width_half", "claim"),
-        ("foreach+compile", "speed"),
-        ("checkpoint+compile", "memory"),
-        ("checkpoint+keep_grads", "control"),
-        ("checkpoint+depth_4", "claim"),
+        ("train", "fp32", "baseline"),
+        ("train", "checkpoint", "memory"),
+        ("train", "compile", "speed"),
+        ("train", "no_donate", "control"),
+        ("train", "adafactor", "other mathematics"),
+        ("train", "width_half", "claim"),
+        ("train", "foreach+compile", "speed"),
+        ("train", "checkpoint+compile", "memory"),
+        ("train", "checkpoint+keep_grads", "control"),
+        ("train", "checkpoint+depth_4", "claim"),
+        ("eval", "inference_mode", "memory"),
     ],
 )
-def test_a_strategy_has_one_kind(name: str, kind: str) -> None:
-    assert purposes.find_purpose(find_strategy("train", name), SCENARIOS["train"].baseline) == kind
-
-
-def test_inference_mode_saves_memory_over_its_baseline_no_grad() -> None:
-    assert purposes.find_purpose(find_strategy("eval", "no_grad"), "no_grad") == "baseline"
-    assert purposes.find_purpose(find_strategy("eval", "inference_mode"), "no_grad") == "memory"
-    assert purposes.find_purpose(find_strategy("eval", "grad"), "no_grad") == "control"
+def test_a_strategy_has_one_purpose(scenario: str, name: str, purpose: str) -> None:
+    assert find_purpose(find_strategy(scenario, name), BASELINES[scenario]) == purpose

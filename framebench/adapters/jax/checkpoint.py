@@ -1,4 +1,4 @@
-"""How JAX switches on the strategies of `framebench/strategies/checkpoint.py`, and their proofs.
+"""How JAX switches on the strategies of `framebench/strategies/checkpoint.toml`, and their proofs.
 
 Every block of the model, or every second one, runs under jax.checkpoint.
 

@@ -1,4 +1,4 @@
-"""How JAX switches on the strategies of `framebench/strategies/memory.py`, and their proofs."""
+"""How JAX switches on the strategies of `framebench/strategies/memory.toml`, and their proofs."""
 
 from __future__ import annotations
 

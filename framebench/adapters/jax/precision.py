@@ -1,4 +1,4 @@
-"""How JAX switches on the strategies of `framebench/strategies/precision.py`, and their proofs.
+"""How JAX switches on the strategies of `framebench/strategies/precision.toml`, and their proofs.
 
 The proofs rest on the equations that JAX traced (what was requested) and on the executable's (what
 the compiler made of it).

@@ -1,4 +1,4 @@
-"""How JAX switches on the strategies of `framebench/strategies/ranks.py`, and their proofs.
+"""How JAX switches on the strategies of `framebench/strategies/ranks.toml`, and their proofs.
 
 One program is written for all devices together; XLA divides it by where its arguments lie. One
 process has all devices, or each has one of its own.

@@ -1,4 +1,4 @@
-"""How JAX switches on the strategies of `framebench/strategies/scenarios.py`, and their proofs."""
+"""JAX's switches for the strategies of `framebench/strategies/scenarios.toml`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How Jittor switches on the strategies of `framebench/strategies/checkpoint.py`, and their proofs.
+"""Jittor's switches for the strategies of `framebench/strategies/checkpoint.toml`.
 
 Jittor has no checkpointing of its own (Chen et al. 2016): here a Function repeats its block in the
 backward pass.

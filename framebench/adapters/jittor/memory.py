@@ -1,4 +1,4 @@
-"""How Jittor switches on the strategies of `framebench/strategies/memory.py`, and their proofs."""
+"""Jittor's switches for the strategies of `framebench/strategies/memory.toml`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How Jittor switches on the strategies of `framebench/strategies/precision.py`, with proofs."""
+"""How Jittor switches on the strategies of `framebench/strategies/precision.toml`, with proofs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How Jittor switches on the strategies of `framebench/strategies/scenarios.py`, with proofs."""
+"""How Jittor switches on the strategies of `framebench/strategies/scenarios.toml`, with proofs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How Jittor switches on the strategies of `framebench/strategies/steps.py`, and their proofs."""
+"""How Jittor switches on the strategies of `framebench/strategies/steps.toml`, and their proofs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""PyTorch's switches for the strategies of `framebench/strategies/checkpoint.py`."""
+"""PyTorch's switches for the strategies of `framebench/strategies/checkpoint.toml`."""
 
 from __future__ import annotations
 

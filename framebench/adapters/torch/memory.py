@@ -1,4 +1,4 @@
-"""PyTorch's switches for the strategies of `framebench/strategies/memory.py`."""
+"""PyTorch's switches for the strategies of `framebench/strategies/memory.toml`."""
 
 from __future__ import annotations
 

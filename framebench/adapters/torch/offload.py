@@ -1,4 +1,4 @@
-"""PyTorch's switches for the strategies of `framebench/strategies/offload.py`."""
+"""PyTorch's switches for the strategies of `framebench/strategies/offload.toml`."""
 
 from __future__ import annotations
 

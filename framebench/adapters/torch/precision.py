@@ -1,4 +1,4 @@
-"""PyTorch's switches for the strategies of `framebench/strategies/precision.py`."""
+"""PyTorch's switches for the strategies of `framebench/strategies/precision.toml`."""
 
 from __future__ import annotations
 

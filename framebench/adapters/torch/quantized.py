@@ -1,4 +1,4 @@
-"""PyTorch's switches for the strategies of `framebench/strategies/quantized.py`."""
+"""PyTorch's switches for the strategies of `framebench/strategies/quantized.toml`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""PyTorch's switches for the strategies of `framebench/strategies/ranks.py`.
+"""PyTorch's switches for the strategies of `framebench/strategies/ranks.toml`.
 
 Each rank is a process, and its group of processes is there before a switch is called. What a single
 process has no use for is imported where it is used, since it would add to the memory and the start

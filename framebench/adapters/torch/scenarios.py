@@ -1,4 +1,4 @@
-"""PyTorch's switches for the strategies of `framebench/strategies/scenarios.py`."""
+"""PyTorch's switches for the strategies of `framebench/strategies/scenarios.toml`."""
 
 from __future__ import annotations
 

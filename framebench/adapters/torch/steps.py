@@ -1,4 +1,4 @@
-"""PyTorch's switches for the strategies of `framebench/strategies/steps.py`."""
+"""PyTorch's switches for the strategies of `framebench/strategies/steps.toml`."""
 
 from __future__ import annotations
 
