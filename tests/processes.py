@@ -20,9 +20,7 @@ from unittest import mock
 
 import pytest
 
-from framebench.cli import shared
 from framebench.cli.__main__ import main
-from framebench.cli.overview import refuse_call
 from framebench.engine import environments
 from framebench.engine.children import Ended
 from framebench.engine.environments import Environment
@@ -50,9 +48,6 @@ def framebench(*arguments: str) -> subprocess.CompletedProcess[str]:
             main()
         except SystemExit as end:
             code = end.code if isinstance(end.code, int) else int(end.code is not None)
-    # what the help has only listed would stand in this process for the command of that name
-    registered = shared.app.registered_commands
-    registered[:] = [command for command in registered if command.callback is not refuse_call]
     return subprocess.CompletedProcess(arguments, code, out.getvalue(), err.getvalue())
 
 

@@ -26,7 +26,7 @@ class Loader:
     """`STREAM` batches in a fixed order, over and over.
 
     The modes are `iterator`, `whole`, `whole_every_step`, `memmap`, `prefetch`, `pinned` and
-    `reused` (see the rows of `framebench/strategies/scenarios.toml`). With `pinned` the thread calls
+    `reused` (see the rows of `strategies/scenarios.toml`). With `pinned` the thread calls
     `put` too, and the step takes what `put` returned through `arrive`.
     """
 

@@ -8,7 +8,6 @@ import signal
 import sys
 import warnings
 from collections.abc import Sequence
-from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -16,8 +15,7 @@ if TYPE_CHECKING:
     import typer
 
 # By command the module that adds it to the application when it is imported, then those that add
-# subcommands. They are imported when they are asked for. The help lists the commands in this order,
-# by their sources: so it does not wait for what a command needs.
+# subcommands. They are imported when they are asked for. The help lists the commands in this order.
 COMMANDS: dict[str, tuple[str, ...]] = {
     "run": ("framebench.cli.run",),
     "list": ("framebench.cli.reading",),
@@ -53,17 +51,13 @@ COMMANDS: dict[str, tuple[str, ...]] = {
 def load_commands(arguments: Sequence[str]) -> None:
     """Import the command that these arguments name.
 
-    Where they name none, for the help or by mistake, all commands are listed and none is imported.
+    Where they name none, for the help or by mistake, all commands are imported.
     """
     words = [argument for argument in arguments if not argument.startswith("-")]
-    if words and words[0] in COMMANDS:
-        for module in COMMANDS[words[0]]:
+    commands = words[:1] if words and words[0] in COMMANDS else list(COMMANDS)
+    for command in commands:
+        for module in COMMANDS[command]:
             importlib.import_module(module)
-        return
-    from framebench.cli.overview import add_summaries
-
-    first_modules = [modules[0] for modules in COMMANDS.values()]
-    add_summaries(dict.fromkeys(first_modules))  # each once, in order
 
 
 def main() -> None:
@@ -142,16 +136,16 @@ def find_empty_option(arguments: Sequence[str]) -> str | None:
 
     Behind `--` come the arguments of a user's own script, which may be empty.
     """
-    words = list(arguments)
-    if "--" in words:
-        words = words[: words.index("--")]
-    for word in words:
-        option, equals, value = word.partition("=")
+    option = ""  # whose value the next word may be
+    for argument in arguments:
+        if argument == "--":
+            return None
+        if option and not argument.strip():
+            return option
+        option = argument if argument.startswith("-") else ""
+        name, equals, value = argument.partition("=")
         if option.startswith("--") and equals and not value.strip():
-            return option
-    for option, value in pairwise(words):
-        if option.startswith("-") and not value.strip():
-            return option
+            return name
     return None
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from textwrap import wrap
 from typing import TYPE_CHECKING, Annotated
 
@@ -115,14 +115,16 @@ def fold_batches(cases: Sequence[Case], width: int) -> Iterator[str]:
 
     Where it is unsupported, the reason follows in indented lines of this width.
     """
-    batches: dict[tuple[str, str, str], list[str]] = defaultdict(list)
+    groups: dict[tuple[str, str, str], list[str]] = defaultdict(list)
     for case in cases:
         strategy, batch, size = case.id.rsplit("/", 2)
         reason = "" if case.support.supported else f"unsupported: {case.support.why}"
-        batches[strategy, size, reason].append(batch)
-    for (strategy, size, reason), several in batches.items():
-        folded = several[0] if len(several) == 1 else "{" + ",".join(several) + "}"
-        yield f"{strategy}/{folded}/{size}"
+        groups[strategy, size, reason].append(batch)
+    for (strategy, size, reason), batches in groups.items():
+        choice = ",".join(batches)
+        if len(batches) > 1:
+            choice = f"{{{choice}}}"
+        yield f"{strategy}/{choice}/{size}"
         yield from wrap(reason, width, initial_indent="    ", subsequent_indent="    ")
 
 
@@ -134,28 +136,43 @@ def show(
     as_json: AsJson = False,
 ) -> None:
     """Show the current record of each case, as lines or as JSON."""
+    from framebench.analysis.frames import make_rows
     from framebench.analysis.results import Results as Folder
 
     folder = Folder(results)
-    machines = find_machines(folder, machine, match_machines(folder, selectors))
+    machines, records = find_records(folder, machine, selectors)
     if as_json:
-        print_rows(folder, machines, selectors)
-        return
-    records = select_records(selectors, machines, folder)
+        named = {record.case for record in records}
+        # a row's ratios are to other cases, so that all records of the machines are read
+        rows = make_rows(r for r in folder.records if r.provenance.machine in machines)
+        chosen = [vars(row) for row in rows if row.case in named]
+        echo(json.dumps(chosen, indent=1, default=lambda moment: moment.isoformat()))
+    else:
+        print_records(records, with_machine=machine == ALL)
+
+
+def find_records(
+    folder: Folder, machine: str | None, selectors: list[str] | None
+) -> tuple[list[str], list[Record]]:
+    """Return the machines that a command reads, and their records of the cases that are named.
+
+    A selector without a size names all sizes. Without selectors every case is named, also a
+    combination that no profile has. Ends the command if there are none. Raises UnknownCase.
+    """
+    named = {case.id for case in choose_cases(selectors, [], size="*")} if selectors else None
+
+    def select_named(records: list[Record]) -> list[Record]:
+        return [record for record in records if named is None or record.case in named]
+
+    machines = find_machines(
+        folder, machine, lambda name: any(select_named(folder.get_records(name)))
+    )
+    records = [r for r in select_named(folder.records) if r.provenance.machine in machines]
     if not records:
-        fail(f"no such records under {results}; measure first: framebench run, or make bench", 1)
-    print_records(records, with_machine=machine == ALL)
-
-
-def print_rows(folder: Folder, machines: list[str], selectors: list[str] | None) -> None:
-    """Print the rows of the cases that are named as JSON."""
-    from framebench.analysis.frames import make_rows
-
-    is_named = match_cases(selectors)
-    # a row's ratios are to other cases, so that all records of the machines are read
-    every = make_rows(record for record in folder.records if record.provenance.machine in machines)
-    named = [vars(row) for row in every if is_named(row.case)]
-    echo(json.dumps(named, indent=1, default=lambda moment: moment.isoformat()))
+        fail(
+            f"no such records under {folder.root}; measure first: framebench run, or make bench", 1
+        )
+    return machines, records
 
 
 def print_records(records: list[Record], with_machine: bool) -> None:
@@ -177,47 +194,6 @@ def print_records(records: list[Record], with_machine: bool) -> None:
         machine, version = record.provenance.machine, record.framework_version
         origin = f"  {machine}, {version or '-'}" if with_origin else ""
         echo(f"{format_record(record, times[machine, version, record.case], width)}{origin}")
-
-
-def match_machines(folder: Folder, selectors: list[str] | None) -> Callable[[str], bool]:
-    """Return a function that says whether a machine has records of the cases that are named.
-
-    Raises UnknownCase.
-    """
-    is_named = match_cases(selectors)
-
-    def has_records(machine: str) -> bool:
-        if not selectors:
-            return True
-        return any(is_named(record.case) for record in folder.get_records(machine))
-
-    return has_records
-
-
-def select_records(
-    selectors: list[str] | None,
-    machines: list[str],
-    folder: Folder,
-) -> list[Record]:
-    """Return these machines' records of the cases that are named. Raises UnknownCase."""
-    is_named = match_cases(selectors)
-    records = []
-    for record in folder.records:
-        if is_named(record.case) and record.provenance.machine in machines:
-            records.append(record)
-    return records
-
-
-def match_cases(selectors: list[str] | None) -> Callable[[str], bool]:
-    """Return a function that says whether a record's case is one of those named.
-
-    A selector without a size names all sizes. Without selectors every case is named, also a
-    combination that no profile has. Raises UnknownCase.
-    """
-    if not selectors:
-        return lambda case: True
-    ids = {case.id for case in choose_cases(selectors, [], size="*")}
-    return ids.__contains__
 
 
 @app.command(rich_help_panel=READ)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from framebench.cli.reading import match_machines, select_records
+from framebench.cli.reading import find_records
 from framebench.cli.shared import (
     ALL,
     READ,
@@ -20,7 +20,6 @@ from framebench.cli.shared import (
     fail,
     file_to_write,
     find_machine,
-    find_machines,
     folder_to_fill,
     out,
     say,
@@ -102,10 +101,7 @@ def report(
         write_figures(figures, folder, find_machine(folder, machine), to or FIGURES)
         return
     named = ALL if only_committed else machine
-    machines = find_machines(folder, named, match_machines(folder, selectors))
-    records = select_records(selectors, machines, folder)
-    if not records:
-        fail(f"no such records under {results}; measure first: framebench run, or make bench", 1)
+    machines, records = find_records(folder, named, selectors)
     if html:
         write_site(records, folder, to or SITE)
         return

@@ -7,7 +7,6 @@ from __future__ import annotations
 import errno
 import os
 import re
-import signal
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -26,7 +25,7 @@ from framebench.records import provenance
 from framebench.records.provenance import ALL
 from framebench.suite import profiles, protocol
 from framebench.suite.case import DEFAULT_SIZE, Case, UnknownCase
-from framebench.suite.selectors import refuse_file, select
+from framebench.suite.selectors import refuse_file, select, split_selector
 
 if TYPE_CHECKING:
     from framebench.analysis.results import Results as Folder
@@ -177,12 +176,11 @@ def choose_cases(
 def measuring(results: Path, describe_kept: Callable[[], str] = lambda: "") -> Iterator[None]:
     """Hold the results folder in this context, so that nothing else measures into it.
 
-    The command ends with exit code 130 by Ctrl-C, and by SIGTERM likewise, so that workers are
-    ended too; with exit code 1 if a record cannot be written, before all or later.
+    The command ends with exit code 130 by Ctrl-C, and with exit code 1 if a record cannot be
+    written, before all or later.
     `describe_kept` is asked what is left of what was measured when it ends early. Raises Busy if
     another process is measuring.
     """
-    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
         check_writable(results / "records" / provenance.read_machine_name())
         with alone(results):
@@ -191,8 +189,6 @@ def measuring(results: Path, describe_kept: Callable[[], str] = lambda: "") -> I
         fail(f"interrupted{describe_kept()}", 130)
     except OSError as error:
         fail(f"{describe_error(error)}{describe_kept()}", 1)
-    finally:
-        signal.signal(signal.SIGTERM, before)
 
 
 @contextmanager
@@ -367,26 +363,20 @@ def parse_selector(selector: str | None) -> Parts:
 
     Before a size the batch may be left out. Raises UnknownCase.
     """
-    texts: list[str | None] = []
-    for text in refuse_file(selector or "").strip("/").split("/"):
-        texts.append(None if text in ("", "*", "b*") else text)
-    if len(texts) > len(Parts._fields):
-        raise UnknownCase(
-            f"{selector!r} has {len(texts)} parts; a case is "
-            "workload/framework/scenario/strategy/bN/size",
-        )
-    if len(texts) == 5 and is_size(texts[4]):
-        texts.insert(4, None)
-    texts += [None] * (len(Parts._fields) - len(texts))
-    workload, framework, scenario, strategy, batch, size = texts
+    words = refuse_file(selector or "").strip("/").split("/")
+    if len(words) == 5 and is_size(words[4]):
+        words.insert(4, "*")
+    patterns = split_selector("/".join(words), "*")
+    named = {name: text for name, text in patterns.items() if text not in ("*", "b*")}
+    batch = named.pop("batch", None)
     if batch is None:
-        return Parts(workload, framework, scenario, strategy, None, size)
+        return Parts(**named)
     if not re.fullmatch(r"b[1-9]\d{0,6}", batch):
         raise UnknownCase(f"{batch!r} in {selector!r} is no batch; write for instance b8")
-    return Parts(workload, framework, scenario, strategy, int(batch[1:]), size)
+    return Parts(**named, batch=int(batch[1:]))
 
 
-def is_size(text: str | None) -> bool:
+def is_size(text: str) -> bool:
     """Return whether any workload has a size of this name."""
     return any(text in spec.load_workload(name).sizes for name in spec.list_workloads())
 
@@ -396,26 +386,15 @@ def parse_bytes(text: str) -> int:
 
     It is such as `2GiB`, `512 mib`, `256MB` (10^6 bytes) or `1e9B`, and at least 0.1 MiB.
     """
-    no_size = typer.BadParameter(f"{text!r} is no size; write for instance 512MiB or 2GiB")
-    match = re.fullmatch(r"\s*([\d.]+(?:e\d+)?)\s*([a-z]*)\s*", text.lower())
-    if match is None:
-        raise no_size
-    number, unit = match.groups()
+    match = re.fullmatch(r"\s*([\d.]+(?:e\d+)?)\s*([a-z]+)\s*", text.lower())
     try:
-        byte_count = int(float(number) * UNITS.get(unit, 1))
-    except (ValueError, OverflowError):  # `1.2.3`, `1e999`
-        raise no_size from None
-    if not 1 <= byte_count <= MOST:
-        raise no_size
-    if unit not in UNITS:
-        fault = f"has the unit {unit!r}" if unit else "has no unit"
+        byte_count = int(float(match[1]) * UNITS[match[2]]) if match else 0
+    except (ValueError, OverflowError, KeyError):  # `1.2.3MiB`, `1e999B`, `3 apples`
+        byte_count = 0
+    if not LEAST <= byte_count <= MOST:
         raise typer.BadParameter(
-            f"{text!r} {fault}; write for instance {number}MiB (2^20 bytes) or {number}MB (10^6 "
-            "bytes)",
-        )
-    if byte_count < LEAST:
-        raise typer.BadParameter(
-            f"{text!r} is less than 0.1 MiB, which holds no model; write for instance 512MiB",
+            f"{text!r} is no size of memory; write a number with its unit, for instance 512MiB "
+            "(2^20 bytes) or 256MB (10^6 bytes), and at least 0.1 MiB, as less holds no model"
         )
     return byte_count
 

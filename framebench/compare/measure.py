@@ -85,8 +85,7 @@ def find_record(run: Run, group: Group, number: int, place: int) -> Record:
     chosen = records_of_block[-1]  # its place is another one where it was measured alone
     for record in records_of_block:
         if record.turns_taken.arm == place:
-            chosen = record
-            break
+            chosen = record  # the newest: an interrupted block is measured again
     if chosen.status != "ok":
         raise NotMeasured(f"{variant.case.id} gave no numbers: {chosen.status}: {chosen.reason}")
     return chosen

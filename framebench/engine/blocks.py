@@ -17,6 +17,7 @@ import random
 import secrets
 import tempfile
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
@@ -106,12 +107,6 @@ class Run:
         machine = provenance.read_machine_name()
         return store.find_file(self.results, machine, variant.environment.name)
 
-    def unfinished_folder(self, variant: Variant) -> Path:
-        """Return the folder of the variant's records whose memory is still to be measured."""
-        return store.find_unfinished_folder(
-            self.results, provenance.read_machine_name(), variant.environment.name, variant.case
-        )
-
     def records(self, variant: Variant) -> list[Record]:
         """Return the records that this session has of a variant, oldest first."""
         records = []
@@ -120,33 +115,9 @@ class Run:
                 records.append(record)
         return records
 
-    def unfinished(self, variant: Variant) -> list[Record]:
-        """Return the records of this session and variant whose memory is still to be measured."""
-        unfinished = []
-        for record in store.read_unfinished(self.unfinished_folder(variant)):
-            origin = record.provenance
-            if origin.session != self.id or origin.planted != variant.planted_differences:
-                continue
-            if not self.is_finished(record, variant):
-                unfinished.append(record)
-        return unfinished
-
-    def is_finished(self, record: Record, variant: Variant) -> bool:
-        """Say whether the session has the finished record of an unfinished one.
-
-        It has both where it was interrupted between writing one and removing the other.
-        """
-        place = (record.turns_taken.block, record.turns_taken.arm)
-        for other in self.records(variant):
-            if other.turns and (other.turns.block, other.turns.arm) == place:
-                return True
-        return False
-
     def write(self, record: Record, variant: Variant) -> None:
         """Write a record and report that it is done. Raises OSError."""
         store.append(record, self.find_file(variant))
-        if record.turns is not None:
-            store.remove_unfinished(record, self.unfinished_folder(variant))
         self.listener.done(record)
 
     def get_scratch(self, variant: Variant) -> Path:
@@ -209,12 +180,10 @@ def join_groups(groups: list[Group]) -> Group:
 def measure_group(group: Group, run: Run, number: int = 0) -> None:
     """Measure the group's block of this number, in several parts where memory does not suffice.
 
-    What an interrupted session left is finished first, and what it has is not measured again.
+    What an interrupted session has of it is not measured again.
     """
     name = f"{run.id}/{group.name}/{number}"
-    variants = list(dict.fromkeys([*group.always, *group.others]))
-    finish_interrupted(variants, name, run)
-    remaining, part = find_remaining(variants, name, number, run)
+    remaining, part = find_remaining(group, name, run)
     remaining = drop_wrong_mathematics(remaining, run)
     while remaining:
         chosen, waiting = choose_variants(group, remaining, run)
@@ -225,58 +194,34 @@ def measure_group(group: Group, run: Run, number: int = 0) -> None:
             part += 1
             timed += run_block(f"{name}.{part}", [variant], 1, run).timed
         part += 1
-        for each in timed:
-            store.write_unfinished(each.record, run.unfinished_folder(each.variant))
         finish_block(timed, run)
         remaining = outcome.not_started + waiting
 
 
-def finish_interrupted(variants: list[Variant], name: str, run: Run) -> None:
-    """Measure the memory of variants that an interrupted session timed in the block `name`."""
-    for variant in variants:
-        for record in run.unfinished(variant):
-            if get_block_name(record).startswith(f"{name}."):
-                finish_block([TimedVariant(variant, record)], run)
+def find_remaining(group: Group, name: str, run: Run) -> tuple[list[Variant], int]:
+    """Return the variants that the session has not measured in a block, and the number of the
+    block's next part.
 
-
-def find_remaining(
-    variants: list[Variant], name: str, number: int, run: Run
-) -> tuple[list[Variant], int]:
-    """Return the variants that the session has not measured in the block `name`, and the number
-    of the block's next part.
+    `name` is `SESSION/GROUP/NUMBER`; records have `.PART` behind it.
     """
     remaining = []
-    parts = []
-    for variant in variants:
-        is_measured = False
+    last_part = -1
+    number = name.rpartition("/")[2]
+    # two variants of a group may be equal: both must have a record in the same part
+    for variant, wanted in Counter([*group.always, *group.others]).items():
+        records_by_part: Counter[str] = Counter()
         for record in run.records(variant):
             if record.turns is None:
                 continue
-            block = record.turns.block
-            if block.startswith(f"{name}."):
-                parts.append(parse_part(block))
-                is_measured = True
+            block, _, part = record.turns.block.rpartition(".")
+            if block == name:
+                last_part = max(last_part, int(part))
             # without times any group's block of this number counts, since nothing is compared
-            elif run.without_times and parse_number(block) == number:
-                is_measured = True
-        if not is_measured:
+            if block == name or (run.without_times and block.rpartition("/")[2] == number):
+                records_by_part[record.turns.block] += 1
+        if max(records_by_part.values(), default=0) < wanted:
             remaining.append(variant)
-    return remaining, 1 + max(parts, default=-1)
-
-
-def get_block_name(record: Record) -> str:
-    """Return the name of a timed record's block: `SESSION/GROUP/NUMBER.PART`."""
-    return record.turns_taken.block
-
-
-def parse_number(block: str) -> int:
-    """Return NUMBER of a block's name."""
-    return int(block.rpartition("/")[2].partition(".")[0])
-
-
-def parse_part(block: str) -> int:
-    """Return PART of a block's name."""
-    return int(block.rpartition(".")[2])
+    return remaining, last_part + 1
 
 
 def check_mathematics(variants: list[Variant], run: Run) -> None:
@@ -318,12 +263,11 @@ def choose_variants(
 
 @dataclass
 class TimedVariant:
-    """A variant whose timed process has ended, with its record, which may still lack the memory."""
+    """A variant whose timed process has ended, with its record, which still lacks the memory."""
 
     variant: Variant
     record: Record
-    # the most that the process held; None where an interrupted session timed it
-    resident_bytes: int | None = None
+    resident_bytes: int  # the most that the process held
 
 
 @dataclass
@@ -357,11 +301,11 @@ def run_block(name: str, variants: list[Variant], n_always: int, run: Run) -> Bl
     # kernels on a GPU do not lie in the host's pages
     if not run.without_times and not nvml.list_gpus():
         pages.renew(files)
-    outcomes = [get_outcome(process) for process in processes]
-    fail_verifications_against_wrong(processes, outcomes)
+    fail_verifications_against_wrong(processes)
     block = BlockOutcome([], variants[len(processes) :], [])
     case_ids = [process.variant.case.id for process in processes]
-    for number, (process, outcome) in enumerate(zip(processes, outcomes)):
+    for number, process in enumerate(processes):
+        outcome = get_outcome(process)
         if outcome.status == "oom" and len(processes) > 1 and run.options.memory_limit is None:
             block.out_of_memory.append(process.variant)
             continue
@@ -494,15 +438,11 @@ def get_outcome(process: TimedProcess) -> CaseOutcome:
     return process.outcome
 
 
-def fail_verifications_against_wrong(
-    processes: list[TimedProcess], outcomes: list[CaseOutcome]
-) -> None:
+def fail_verifications_against_wrong(processes: list[TimedProcess]) -> None:
     """Fail the verification of each variant whose reference came out wrong in the end."""
-    wrong = set()
-    for process, outcome in zip(processes, outcomes):
-        if not outcome.is_right:
-            wrong.add(process.variant.case.id)
-    for process, outcome in zip(processes, outcomes):
+    wrong = {p.variant.case.id for p in processes if not get_outcome(p).is_right}
+    for process in processes:
+        outcome = get_outcome(process)
         verification = outcome.result.verification
         if process.verification is None or verification is None:
             continue
@@ -564,43 +504,32 @@ def finish_block(timed: list[TimedVariant], run: Run) -> None:
     """
     for batch in split(timed, count_memory_processes(timed, run)):
         with ExitStack() as stack:
-            processes = [start_memory_process(each, run, stack) for each in batch]
-            for each, process in zip(batch, processes):
+            processes: dict[int, MemoryProcess] = {}
+            for place, each in enumerate(batch):
+                if needs_memory(each, run):
+                    variant = each.variant
+                    scratch = run.get_scratch(variant)
+                    processes[place] = MemoryProcess(
+                        variant.case, variant.environment, run.options, scratch, variant.extra
+                    )
+                    stack.callback(processes[place].kill)
+            for place, each in enumerate(batch):
                 record = each.record
-                if process is not None:
-                    outcome = process.end(partial(run.listener.phase, each.variant.case))
-                    record = recording.add_memory(record, outcome)
+                if place in processes:
+                    on_phase = partial(run.listener.phase, each.variant.case)
+                    record = recording.add_memory(record, processes[place].end(on_phase))
                 run.write(record, each.variant)
 
 
-def start_memory_process(timed: TimedVariant, run: Run, stack: ExitStack) -> MemoryProcess | None:
-    """Start the process for the variant's memory; None where it needs none.
-
-    The process is killed when the stack closes.
-    """
-    if not needs_memory(timed, run):
-        return None
-    variant = timed.variant
-    process = MemoryProcess(
-        variant.case, variant.environment, run.options, run.get_scratch(variant), variant.extra
-    )
-    stack.callback(process.kill)
-    return process
-
-
 def needs_memory(timed: TimedVariant, run: Run) -> bool:
-    """Say whether the variant's memory is still to be measured.
-
-    It is where the variant came out right, and no other block of the session has its peaks.
-    """
-    record = timed.record
-    if record.status != "ok" or not run.options.memory:
+    """Say whether the variant came out right, and no other block of the session has its peaks."""
+    if timed.record.status != "ok" or not run.options.memory:
         return False
     if run.options.peaks_each_block:
         return True
+    block = timed.record.turns_taken.block
     for other in run.records(timed.variant):
-        is_same_block = other.turns is not None and other.turns.block == get_block_name(record)
-        if other.peaks and not is_same_block:
+        if other.peaks and not (other.turns and other.turns.block == block):
             return False
     return True
 
@@ -609,15 +538,9 @@ def count_memory_processes(timed: list[TimedVariant], run: Run) -> int:
     """Return how many processes for the memory may be alive at once: one for each core, or one if
     memory is scarce.
     """
-    sizes = []
-    for each in timed:
-        if each.resident_bytes is None:
-            return 1  # nobody knows how much memory it takes
-        sizes.append(each.resident_bytes)
+    largest = max((each.resident_bytes for each in timed), default=0)
     at_once = len(run.options.list_cores())
-    if fits([max(sizes, default=0)], read_free_memory(), at_once):
-        return at_once
-    return 1
+    return at_once if fits([largest], read_free_memory(), at_once) else 1
 
 
 def record_unsupported(case: Case, run: Run, environment: Environment) -> Record:

@@ -17,7 +17,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import IO, Any, NamedTuple
 
 import psutil
@@ -30,7 +30,6 @@ LISTEN_S = 1.0  # to what is still in a pipe once its writer is dead
 MOST_ROUNDS = 20  # of killing: a process may start others while it is looked for
 LIBC = ctypes.CDLL(None) if sys.platform == "linux" else None
 PR_SET_PDEATHSIG = 1  # of <sys/prctl.h>
-PR_SET_CHILD_SUBREAPER = 36
 MARK = "FRAMEBENCH_CHILD"  # variable by which all that a child has started is known
 
 
@@ -148,69 +147,42 @@ def die_with_parent() -> None:
         LIBC.prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
-def adopt_orphans() -> None:
-    """Have the kernel give this process the orphans among its descendants, which it would else
-    never find: a daemon may have another process group, and an empty environment. Linux only.
-    """
-    if LIBC is not None:
-        LIBC.prctl(PR_SET_CHILD_SUBREAPER, 1)
-
-
 class Children:
     """The children of this process that run now, each the leader of a session of its own.
 
-    What they start ends with them, whatever it does to be left alone.
+    What they start ends with them, in whichever session it is: it inherits the mark of its child.
     """
 
     def __init__(self) -> None:
-        self.lock = threading.Lock()  # planners are started by several threads
-        self.alive: dict[int, subprocess.Popen[bytes]] = {}  # by process id
-        self.others: set[int] = set()  # what were children before the first of these came
+        self.marks: dict[int, str] = {}  # by process id
 
     def start(
-        self, command: Sequence[str], mark: str, variables: Mapping[str, str], **streams: Any
+        self, command: Sequence[str], variables: Mapping[str, str], **streams: Any
     ) -> subprocess.Popen[bytes]:
-        """Start a program with these variables, and the mark by which its descendants are known.
+        """Start a program with these variables, and a mark by which its descendants are known.
 
         It ends when this process does, however that ends. Raises OSError.
         """
-        with self.lock:
-            if not self.alive:
-                adopt_orphans()
-                self.others = {child.pid for child in psutil.Process().children()}
-            process = subprocess.Popen(
-                command,
-                env={**variables, MARK: mark},
-                start_new_session=True,
-                preexec_fn=die_with_parent,
-                **streams,
-            )
-            self.alive[process.pid] = process
+        mark = secrets.token_hex(8)
+        process = subprocess.Popen(
+            command,
+            env={**variables, MARK: mark},
+            start_new_session=True,
+            preexec_fn=die_with_parent,
+            **streams,
+        )
+        self.marks[process.pid] = mark
         return process
 
-    def end(self, process: subprocess.Popen[bytes], mark: str) -> None:
+    def end(self, process: subprocess.Popen[bytes]) -> None:
         """Kill a program, if it is still alive, and all that it has started."""
         kill_group(process.pid)
         process.wait()
-        kill_marked(mark)
-        with self.lock:
-            self.alive.pop(process.pid, None)
-            if not self.alive:  # else nobody can tell whose child an orphan was
-                kill_all(self.list_orphans)
-
-    def list_orphans(self) -> list[psutil.Process]:
-        """Return the children that this process has not started: they are in another session."""
-        session = os.getsid(0)
-        orphans = []
-        for child in psutil.Process().children():
-            with contextlib.suppress(ProcessLookupError):
-                if child.pid not in self.others and os.getsid(child.pid) != session:
-                    orphans.append(child)
-        return orphans
+        kill_marked(self.marks.pop(process.pid))
 
     def kill(self) -> None:
         """Kill all, for the threads that wait for them: this process is about to end."""
-        for pid in list(self.alive):
+        for pid in list(self.marks):
             kill_group(pid)
 
 
@@ -231,10 +203,8 @@ def run_program(command: Sequence[str], variables: Mapping[str, str], limit_s: f
     What it starts and leaves behind is killed with it, and delays nothing. Raises TimeoutError
     after so many seconds, and OSError where it cannot be started.
     """
-    mark = make_mark()
     process = CHILDREN.start(
         command,
-        mark,
         variables,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
@@ -249,15 +219,10 @@ def run_program(command: Sequence[str], variables: Mapping[str, str], limit_s: f
     except subprocess.TimeoutExpired:
         raise TimeoutError from None
     finally:
-        CHILDREN.end(process, mark)
+        CHILDREN.end(process)
         printed.close()
         errors.close()
     return Ended(process.returncode, printed.text(), errors.text())
-
-
-def make_mark() -> str:
-    """Return a value for the variable MARK that no other child has."""
-    return secrets.token_hex(8)
 
 
 def kill_group(leader: int) -> None:
@@ -267,31 +232,20 @@ def kill_group(leader: int) -> None:
 
 
 def kill_marked(mark: str) -> None:
-    """Kill every process that has inherited a mark that begins so, in whichever group it is."""
-
-    def list_marked() -> list[psutil.Process]:
-        return [process for process in psutil.process_iter() if has_mark(process, mark)]
-
-    kill_all(list_marked)
-
-
-def kill_all(list_processes: Callable[[], list[psutil.Process]]) -> None:
-    """Kill these processes, and those that they have started meanwhile."""
+    """Kill every process that has inherited a mark, and those that it has started meanwhile."""
     for _ in range(MOST_ROUNDS):
-        found = list_processes()
-        if not found:
+        marked = [process for process in psutil.process_iter() if read_mark(process) == mark]
+        if not marked:
             return
-        for process in found:
+        for process in marked:
             with contextlib.suppress(psutil.Error):
                 process.kill()
-        psutil.wait_procs(found, timeout=LISTEN_S)
+        psutil.wait_procs(marked, timeout=LISTEN_S)
 
 
-def has_mark(process: psutil.Process, mark: str) -> bool:
-    """Say whether a process has inherited a mark that begins so; not if it is dead, or another
-    user's.
-    """
+def read_mark(process: psutil.Process) -> str | None:
+    """Return the mark that a process has inherited; None for one that is dead, or another user's."""
     try:
-        return process.environ().get(MARK, "").startswith(mark)
+        return process.environ().get(MARK)
     except (psutil.Error, OSError):
-        return False
+        return None

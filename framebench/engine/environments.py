@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import csv
 import hashlib
+import importlib.util
 import os
 import platform
-import re
 import shlex
 import shutil
 import subprocess
@@ -44,7 +44,6 @@ from framebench.suite.profiles import read_profile_name
 # below HOME, where Jittor looks before it downloads
 ONEDNN = Path(".cache/jittor/mkl/dnnl_lnx_2.2.0_cpu_gomp")
 USUAL_NVCC = Path("/usr/local/cuda/bin/nvcc")
-SIZE = re.compile(r"[0-9]{0,15}")  # of a file, as pip's lists have it
 NO_VARIABLES: Mapping[str, str] = MappingProxyType({})
 MODULE_LIMIT_S = 3600.0  # of a module whose caller names no other limit
 Say = Callable[[str], None]
@@ -75,6 +74,11 @@ class Environment:
     def name(self) -> str:
         """Return the name of its folder, such as `torch-2.13.0`."""
         return f"{self.framework}-{self.version}"
+
+    @property
+    def folder(self) -> Path:
+        """Return the folder of the virtual environment."""
+        return self.python.parent.parent
 
     @property
     def uses_gpu(self) -> bool:
@@ -139,14 +143,11 @@ def nvcc() -> str:
     requested = os.environ.get("nvcc_path")  # noqa: SIM112 - so Jittor spells it
     if requested is not None:
         return requested
-    compilers = [
-        Path(path) for path in (shutil.which("nvcc"), USUAL_NVCC) if path and Path(path).exists()
-    ]
-    with_libraries = [
-        path for path in compilers if any(path.parent.parent.glob("lib*/libcudart.so"))
-    ]
-    best_first = with_libraries + compilers
-    return str(best_first[0]) if best_first else ""
+    compilers = [Path(path) for path in (shutil.which("nvcc") or USUAL_NVCC, USUAL_NVCC)]
+    for path in compilers:
+        if any(path.parent.parent.glob("lib*/libcudart.so")):
+            return str(path)
+    return next((str(path) for path in compilers if path.exists()), "")
 
 
 def requirement_file(framework: str, version: str, package: str = "") -> Path:
@@ -198,7 +199,7 @@ def of_case(case: Case, usual: Environment | None = None, say: Say = lambda _: N
 
 def built(environment: Environment) -> bool:
     """Say whether an environment is there, and whole."""
-    return (environment.python.parent.parent / ".complete").exists()
+    return (environment.folder / ".complete").exists()
 
 
 def ensure(
@@ -209,15 +210,24 @@ def ensure(
     Raises SetupError.
     """
     environment = describe(framework, version, package)
+    return ensure_built(environment, lambda: build(environment, environment.folder, say))
+
+
+def ensure_built(environment: Environment, build_now: Callable[[], None]) -> Environment:
+    """Return the environment, built by the function if it is not there yet. Raises SetupError."""
     if built(environment):
         return environment
-    where = environment.python.parent.parent
-    check_tools(framework)
-    where.parent.mkdir(parents=True, exist_ok=True)
-    with FileLock(f"{where}.lock"):
+    check_tools(environment.framework)
+    with lock(environment):
         if not built(environment):
-            build(environment, where, say)
+            build_now()
     return environment
+
+
+def lock(environment: Environment) -> FileLock:
+    """Return the lock of who builds or removes an environment. One process may take it twice."""
+    environment.folder.parent.mkdir(parents=True, exist_ok=True)
+    return FileLock(f"{environment.folder}.lock", is_singleton=True)
 
 
 def check_tools(framework: str) -> None:
@@ -226,83 +236,73 @@ def check_tools(framework: str) -> None:
     Raises SetupError, which names what is missing.
     """
     missing = []
-    if shutil.which("g++") is None and framework == "jittor":
-        missing.append(
-            "a C++ compiler, which Jittor calls for every kernel (Debian: apt-get install g++)"
-        )
-    if framework == "jittor" and not (Path(sysconfig.get_paths()["include"]) / "Python.h").exists():
-        missing.append(
-            "Python.h, which Jittor's core includes (Debian: apt-get install python3-dev)"
-        )
-    try:
-        import ensurepip  # noqa: F401
-    except ImportError:
+    if framework == "jittor":
+        if shutil.which("g++") is None:
+            missing.append("g++, which Jittor calls for each kernel (Debian: apt-get install g++)")
+        if not (Path(sysconfig.get_paths()["include"]) / "Python.h").exists():
+            missing.append(
+                "Python.h, which Jittor's core includes (Debian: apt-get install python3-dev)"
+            )
+    if importlib.util.find_spec("ensurepip") is None:
         missing.append("the venv module's pip (Debian: apt-get install python3-venv)")
     if missing:
         raise SetupError(f"the {framework} environment needs " + "; and ".join(missing))
 
 
 def build(environment: Environment, where: Path, say: Say) -> None:
-    """Build the environment from nothing: an interrupted build leaves nothing that could be
-    mistaken for a whole one.
-    """
-    remove_unfinished(where)
+    """Install the pinned packages of an environment. Raises SetupError."""
     requirements = requirement_file(environment.framework, environment.version, environment.package)
     package = f" and {environment.package}" if environment.package else ""
     say(f"installing {environment.framework} {environment.version}{package} (once per machine)")
+    install(environment, where, say, ["-r", str(requirements)])
+
+
+def install(environment: Environment, where: Path, say: Say, *choices: list[str]) -> None:
+    """Build an environment from nothing, with the first of pip's arguments that can be installed.
+
+    An interrupted build leaves nothing that could be mistaken for a whole one. Raises SetupError.
+    """
+    shutil.rmtree(where, ignore_errors=True)
     shell(where, [sys.executable, "-m", "venv", str(where)], say)
-    shell(
-        where,
-        [
-            str(environment.python),
-            "-m",
-            "pip",
-            "install",
-            "--quiet",
-            "--no-compile",
-            "-r",
-            str(requirements),
-        ],
-        say,
-    )
+    pip = [str(environment.python), "-m", "pip", "install", "--quiet", "--no-compile"]
+    for number, arguments in enumerate(choices, 1):
+        try:
+            shell(where, [*pip, *arguments], say)
+        except SetupError:
+            if number == len(choices):
+                raise
+        else:
+            break
     if environment.framework == "jittor":
         build_jittor(environment, where, say)
     (where / ".complete").touch()
-    warm(environment, read_profile_name(), say)
 
 
 def warm(environment: Environment, profile: str, say: Say = lambda _: None) -> None:
-    """Compile the kernels that a profile's cases need, once:
+    """Compile the kernels that a profile's cases need, once.
 
-    Jittor's are made when they are first met.
-
-    An interruption only costs time.
+    Jittor's are made when they are first met. An interruption only costs time.
     """
     if not cold(environment, profile):
         return
     kernels = profile if profile in ("first", "standard") else "quick"
-    say(
-        f"compiling Jittor's kernels for the {kernels} profile, some minutes more (once per "
-        "machine)"
-    )
-    command = [str(environment.python), "-P", "-m", "framebench.worker.warmup", "jittor", kernels]
+    say(f"compiling Jittor's kernels for the {kernels} profile, some minutes (once per machine)")
     shell(
-        environment.python.parent.parent,
-        command,
+        environment.folder,
+        [str(environment.python), "-P", "-m", "framebench.worker.warmup", "jittor", kernels],
         say,
         environment.variables() | {"PYTHONPATH": import_path(), "nvcc_path": ""},
     )
-    (environment.python.parent.parent / f".warm-{kernels}").touch()
+    (environment.folder / f".warm-{kernels}").touch()
 
 
 def cold(environment: Environment, profile: str) -> bool:
     """Say whether kernels of a profile's cases may still have to be compiled."""
     if environment.framework != "jittor" or environment.installed:
         return False
-    enough = {"first": ("first", "quick", "standard"), "standard": ("standard",)}.get(
-        profile, ("quick", "standard")
-    )
-    return not any((environment.python.parent.parent / f".warm-{name}").exists() for name in enough)
+    growing = ("first", "quick", "standard")  # each has the kernels of those before it
+    enough = growing[growing.index(profile) if profile in growing else 1 :]
+    return not any((environment.folder / f".warm-{name}").exists() for name in enough)
 
 
 def build_jittor(environment: Environment, where: Path, say: Say) -> None:
@@ -333,11 +333,9 @@ def shell(
     """
     log = where.with_name(f"{where.name}.log")
     start = time.monotonic()
-    mark = f"{name_builds(where)}{children.make_mark()}"
     with log.open("ab") as out:
         process = children.CHILDREN.start(
             command,
-            mark,
             {**os.environ, **(variables or {})},
             stdout=out,
             stderr=out,
@@ -350,26 +348,12 @@ def shell(
                 if elapsed % 10 < 0.2:
                     say(f"... {elapsed:.0f} s")
         finally:
-            children.CHILDREN.end(process, mark)
+            children.CHILDREN.end(process)
     if process.returncode:
         tail = "\n".join(read_end(log).splitlines()[-15:])
         raise SetupError(
             f"{command[0]} ended with exit code {process.returncode}; the end of {log}:\n{tail}"
         )
-
-
-def name_builds(where: Path) -> str:
-    """Return what the marks of all set-up commands for this folder begin with."""
-    return f"build {where} "
-
-
-def remove_unfinished(where: Path) -> None:
-    """Remove what an interrupted build has left of an environment, whose lock is held.
-
-    A set-up that was killed may have left a compiler, which would write into the new environment.
-    """
-    children.kill_marked(name_builds(where))
-    shutil.rmtree(where, ignore_errors=True)
 
 
 def read_end(log: Path) -> str:
@@ -384,13 +368,12 @@ def find_damage(environment: Environment) -> str | None:
 
     None if all are there with the sizes in pip's own lists, and for an environment of the user's.
     """
-    where = environment.python.parent.parent
+    where = environment.folder
     if environment.installed or not where.is_relative_to(cache()):
         return None
     listings = sorted(where.glob("lib/python*/site-packages/*.dist-info/RECORD"))
-    fault = find_missing_package(environment, listings)
-    for listing in listings:
-        fault = fault or find_changed_file(listing)
+    faults = [find_missing_package(environment, listings), *map(find_changed_file, listings)]
+    fault = next(filter(None, faults), None)
     if fault is None:
         return None
     folder = shlex.quote(str(where))
@@ -410,10 +393,8 @@ def find_missing_package(environment: Environment, listings: list[Path]) -> str 
     except SetupError:  # a release without pins
         return None
     present = {canonicalize_name(listing.parent.name.partition("-")[0]) for listing in listings}
-    for name in read_pins(file):
-        if canonicalize_name(name) not in present:
-            return f"the package {name} is gone"
-    return None
+    missing = [name for name in read_pins(file) if canonicalize_name(name) not in present]
+    return f"the package {missing[0]} is gone" if missing else None
 
 
 def find_changed_file(listing: Path) -> str | None:
@@ -421,25 +402,15 @@ def find_changed_file(listing: Path) -> str | None:
 
     The list has a line `path,hash,size` for each; byte code and the list itself have no size.
     """
-    site_packages = listing.parent.parent
-    lines = listing.read_text(errors="replace").replace("\0", "?").splitlines()
     try:
-        rows = list(csv.reader(lines))
-    except csv.Error as error:
-        return f"{listing}: {error}"
-    for row in rows:
-        if len(row) != 3 or not SIZE.fullmatch(row[2]):
-            return f"{listing}: {','.join(row)[:80]!r} is no line of pip's"
-        name, _, size = row
-        if not size:
-            continue
-        file = site_packages / name
-        try:
-            found = file.stat().st_size
-        except OSError as error:
-            return f"{file}: {error.strerror}"
-        if found != int(size):
-            return f"{file} has {found:,} bytes instead of {int(size):,}"
+        for name, _, size in csv.reader(listing.read_text().splitlines()):
+            file = listing.parent.parent / name
+            if size and file.stat().st_size != int(size):
+                return f"{file} has {file.stat().st_size:,} bytes instead of {int(size):,}"
+    except OSError as error:
+        return f"{error.filename}: {error.strerror}"
+    except (ValueError, csv.Error) as error:
+        return f"{listing} is no list of pip's: {error}"
     return None
 
 

@@ -10,11 +10,10 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from filelock import FileLock
 from packaging.version import InvalidVersion, Version
 
 from framebench.engine import environments
-from framebench.engine.environments import Environment, Say, SetupError, shell
+from framebench.engine.environments import Environment, Say, SetupError
 from framebench.engine.installed import NEEDS
 from framebench.records.pins import find_pinned_version, find_pinned_versions, read_pins
 
@@ -119,22 +118,15 @@ def ensure_release(
 ) -> Environment:
     """Return an environment of a release with more packages, made now if it is not there, and kept.
 
-    Raises SetupError.
-
-    Where the release has pinned requirements, it is the environment of these.
+    Where the release has pinned requirements, it is the environment of these. Raises SetupError.
     """
-    if version == find_pinned_version(framework) or (
-        version in find_pinned_versions(framework) and not package
-    ):
+    is_pinned = version in find_pinned_versions(framework)
+    if version == find_pinned_version(framework) or (is_pinned and not package):
         return environments.ensure(framework, version, say, package)
     environment = describe_release(framework, version, package)
-    where = environment.python.parent.parent
-    where.parent.mkdir(parents=True, exist_ok=True)
-    with FileLock(f"{where}.lock"):
-        if not environments.built(environment):
-            environments.check_tools(framework)
-            build(environment, where, say, more)
-    return environment
+    return environments.ensure_built(
+        environment, lambda: build(environment, environment.folder, say, more)
+    )
 
 
 @contextmanager
@@ -143,23 +135,15 @@ def make_environment(framework: str, version: str, keep: bool, say: Say) -> Iter
 
     It is removed afterwards unless it is to be kept, or was there.
     """
-    if version in find_pinned_versions(framework):
-        yield environments.ensure(framework, version, say)
-        return
-    release_environment = describe_release(framework, version)
-    where = release_environment.python.parent.parent
-    where.parent.mkdir(parents=True, exist_ok=True)
-    with FileLock(f"{where}.lock"):
-        was_there = environments.built(release_environment)
+    environment = describe_release(framework, version)
+    with environments.lock(environment):
+        was_there = environments.built(environment)
+        is_kept = keep or was_there or version in find_pinned_versions(framework)
         try:
-            if not was_there:
-                environments.check_tools(framework)
-                build(release_environment, where, say)
-            yield release_environment
+            yield ensure_release(framework, version, "", (), say)
         finally:
-            is_kept = keep and environments.built(release_environment)
-            if not was_there and not is_kept:
-                shutil.rmtree(where, ignore_errors=True)
+            if not is_kept or not environments.built(environment):
+                shutil.rmtree(environment.folder, ignore_errors=True)
 
 
 def build(environment: Environment, where: Path, say: Say, also: Sequence[str] = ()) -> None:
@@ -168,25 +152,17 @@ def build(environment: Environment, where: Path, say: Say, also: Sequence[str] =
     `also`: more packages. Where the release does not go with the pinned ones, pip chooses others:
     the versions are in every record. Raises SetupError.
     """
-    environments.remove_unfinished(where)
     framework, version = environment.framework, environment.version
     pins = read_other_pins(framework, version)
     say(f"installing {framework} {version}")
-    shell(where, [sys.executable, "-m", "venv", str(where)], say)
-    constraints = where / "constraints.txt"
+    constraints = where.with_name(f"{where.name}.constraints.txt")
     constraints.write_text("".join(f"{name}=={pin}\n" for name, pin in pins.items()))
-    packages = [f"{PACKAGE.get(framework, framework)}=={version}"]
+    packages = [f"{PACKAGE.get(framework, framework)}=={version}", *also]
     for name in pins:
         if name in NEEDS[framework] or name.startswith("onednn"):
             packages.append(name)
-    install = [str(environment.python), "-m", "pip", "install", "--quiet", *packages, *also]
-    try:
-        shell(where, [*install, "--constraint", str(constraints)], say)
-    except SetupError:
-        shell(where, install, say)
-    if framework == "jittor":
-        environments.build_jittor(environment, where, say)
-    (where / ".complete").touch()
+    constrained = [*packages, "--constraint", str(constraints)]
+    environments.install(environment, where, say, constrained, packages)
 
 
 def read_other_pins(framework: str, version: str) -> dict[str, str]:

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from framebench.engine.children import CHILDREN, LineReader, LogTail, TooLong, make_mark
+from framebench.engine.children import CHILDREN, LineReader, LogTail, TooLong
 from framebench.engine.environments import (
     Environment,
     SetupError,
@@ -70,11 +70,9 @@ class Worker:
         self.expired_s: float | None = None  # the limit at which it was killed
         self.is_gone = False
         self.kills_before = oom_kills()
-        self.mark = make_mark()
         paths = {"PYTHONPATH": import_path(variables.get("PYTHONPATH"))}
         self.process = CHILDREN.start(
             [str(environment.python), "-P", "-m", module, json.dumps(orders)],
-            self.mark,
             {**os.environ, **variables, **paths},
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
@@ -172,7 +170,7 @@ class Worker:
         """Kill the worker and all that it has started."""
         if self.is_gone:
             return
-        CHILDREN.end(self.process, self.mark)
+        CHILDREN.end(self.process)
         self.is_gone = True
         self.log.close()
         self.lines.close()

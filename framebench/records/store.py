@@ -96,47 +96,6 @@ def write_atomically(text: str, target: Path) -> None:
         raise
 
 
-def find_unfinished_folder(root: Path, machine: str, environment: str, case: Case) -> Path:
-    """Return the folder of those records of a case whose memory is still to be measured.
-
-    No reader of results looks there.
-    """
-    return root / ".unfinished" / machine / environment / case.id.replace("/", ".")
-
-
-def find_unfinished_file(record: Record, where: Path) -> Path:
-    """Return the file of a record in such a folder."""
-    turns = record.turns_taken
-    digest = hashlib.sha256(turns.block.encode()).hexdigest()[:16]
-    return where / f"{digest}-{turns.arm}.json"
-
-
-def write_unfinished(record: Record, where: Path) -> None:
-    """Write a record whose memory is still to be measured, so that no times are lost.
-
-    Raises OSError.
-    """
-    write_atomically(record.model_dump_json(), find_unfinished_file(record, where))
-
-
-def read_unfinished(where: Path) -> list[Record]:
-    """Return the records in such a folder. Damaged ones are left out: they are measured again."""
-    records = []
-    for path in sorted(where.glob("*.json")):
-        with contextlib.suppress(BadRecord):
-            records.append(read(path))
-    return [record for record in records if record.turns is not None]
-
-
-def remove_unfinished(record: Record, where: Path) -> None:
-    """Remove the file of a record that is finished, and the folders that it leaves empty."""
-    file = find_unfinished_file(record, where)
-    if file.exists():
-        file.unlink()
-        with contextlib.suppress(OSError):  # another record is left there
-            os.removedirs(file.parent)
-
-
 def read(path: Path | str) -> Record:
     """Read a record. Raises BadRecord with the file's name and what is wrong with it."""
     return read_model(Record, path)

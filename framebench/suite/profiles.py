@@ -1,13 +1,15 @@
-"""Define profiles: the lists of cases that a run measures when none is named."""
+"""List the declared cases, and those of each profile, which a run measures when none is named."""
 
 from __future__ import annotations
 
 import os
+import tomllib
 from collections.abc import Iterable
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from functools import cache
 from itertools import product
+from pathlib import Path
 
 from framebench.models import spec
 from framebench.strategies.registry import OVER_RANKS, SCENARIOS, list_strategies
@@ -23,43 +25,32 @@ def list_cases() -> tuple[Case, ...]:
     strategies = []
     for scenario in SCENARIOS:
         strategies += [(scenario, strategy) for strategy in list_strategies(scenario)]
-    cases = []
-    for workload in spec.list_workloads():
-        for size, preset in spec.load_workload(workload).sizes.items():
-            cases += make_cases(workload, size, strategies, preset.batches)
-    return tuple(cases)
+    return tuple(make_cases(strategies))
 
 
 @cache
 def list_rank_cases() -> tuple[Case, ...]:
-    """Return all declared cases of several ranks.
+    """Return all declared cases of several ranks, at the base batch.
 
     They are in no profile, since each rank needs a core.
     """
+    cases = make_cases(OVER_RANKS, RANKS)
+    return tuple(case for case in cases if case.batch == case.spec.preset(case.size).base)
+
+
+def make_cases(strategies: Iterable[tuple[str, str]], ranks: tuple[int, ...] = (1,)) -> list[Case]:
+    """Return the declared cases of these (scenario, strategy), in every workload, size, framework
+    and batch.
+    """
+    strategies = list(strategies)
     cases = []
     for workload in spec.list_workloads():
         for size, preset in spec.load_workload(workload).sizes.items():
-            cases += make_cases(workload, size, OVER_RANKS, (preset.base,), RANKS)
-    return tuple(cases)
-
-
-def make_cases(
-    workload: str,
-    size: str,
-    strategies: Iterable[tuple[str, str]],
-    batches: tuple[int, ...],
-    ranks: tuple[int, ...] = (1,),
-) -> list[Case]:
-    """Return those cases of a workload and size that are declared, in every framework.
-
-    `strategies` are (scenario, strategy).
-    """
-    cases = []
-    for framework, (scenario, strategy) in product(FRAMEWORKS, strategies):
-        for batch, number in product(batches, ranks):
-            case = Case(workload, framework, scenario, strategy, batch, size, number)
-            if is_declared(case):
-                cases.append(case)
+            for framework, (scenario, strategy) in product(FRAMEWORKS, strategies):
+                for batch, number in product(preset.batches, ranks):
+                    case = Case(workload, framework, scenario, strategy, batch, size, number)
+                    if is_declared(case):
+                        cases.append(case)
     return cases
 
 
@@ -67,38 +58,6 @@ def make_cases(
 def list_by_id() -> dict[str, Case]:
     """Return every declared case by its id."""
     return {case.id: case for case in (*list_cases(), *list_rank_cases())}
-
-
-# What saves most without changing the mathematics, as far as a quarter of an hour goes. The 3-D
-# convolutions of XLA and Jittor take many seconds on a CPU: there the profile shows what writing
-# them as 2-D ones does.
-FIRST = (
-    "*/*/train/fp32",
-    "*/torch/train/checkpoint",
-    "*/torch/train/amp_bf16",
-    "resnet50/*/train/checkpoint",
-    "transformer/*/train/checkpoint",
-    "unet3d/*/train/rewrite",
-)
-
-
-# Each strategy at several batches: what everybody asks for, and in each framework the two others
-# that save most.
-MATRIX = (
-    "*/*/train/fp32",
-    "*/*/train/amp_bf16",
-    "*/*/train/checkpoint",
-    "*/*/train/accumulate",
-    "*/*/train/checkpoint+accumulate",
-    "*/torch/train/amp_bf16+checkpoint",
-    "*/torch/train/optimizer_in_backward",
-    "*/jax/train/amp_bf16+checkpoint",
-    "*/jax/train/checkpoint_dots",
-    "*/jittor/train/checkpoint_every_2",
-    "*/jittor/train/mem_limit",
-    "*/*/eval/no_grad",
-    "*/*/eval/amp_bf16",
-)
 
 
 @dataclass(frozen=True)
@@ -123,30 +82,8 @@ class Profile:
     batches: int = 0  # each a factor of two apart
 
 
-PROFILES = {
-    "first": Profile(
-        "training only: the baselines, and the strategies that save most",
-        "cpu",
-        quick=True,
-        only=FIRST,
-        rounds=5,
-        limit_s=300.0,
-        slow_limit_s=20.0,
-    ),
-    "tiny": Profile("as quick, in a second or two per case", "tiny", quick=True),
-    "quick": Profile(
-        "the main strategies of training and evaluation",
-        "cpu",
-        quick=True,
-        # there activations make up most of the memory
-        also_at_the_next_batch="transformer/train/fp32",
-    ),
-    "matrix": Profile(
-        "the strategies that save most, each at three batches", "cpu", only=MATRIX, batches=3
-    ),
-    "standard": Profile("every strategy at sizes for a CPU", "cpu"),
-    "full": Profile("every strategy at sizes for a GPU", "full"),
-}
+_TABLES = tomllib.loads(Path(__file__).with_suffix(".toml").read_text())
+PROFILES = {name: Profile(**table) for name, table in _TABLES.items()}
 
 
 def read_profile_name() -> str:
@@ -170,16 +107,12 @@ def list_profile_cases(name: str | None = None) -> list[Case]:
     profile = find_profile(name)
     cases = []
     for case in list_cases():
-        has_size = case.size == profile.size
-        if has_size and case.batch in list_batches(case, profile) and is_chosen(case, profile):
+        if case.size != profile.size or case.batch not in list_batches(case, profile):
+            continue
+        strategy = f"{case.workload}/{case.framework}/{case.scenario}/{case.strategy}"
+        if not profile.only or any(fnmatchcase(strategy, glob) for glob in profile.only):
             cases.append(case)
     return cases
-
-
-def is_chosen(case: Case, profile: Profile) -> bool:
-    """Say whether the profile's patterns choose the case's strategy."""
-    name = f"{case.workload}/{case.framework}/{case.scenario}/{case.strategy}"
-    return not profile.only or any(fnmatchcase(name, pattern) for pattern in profile.only)
 
 
 def list_batches(case: Case, profile: Profile) -> tuple[int, ...]:

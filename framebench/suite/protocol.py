@@ -14,7 +14,6 @@ that, it ends too, without a result.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 from typing import Any, Literal, NotRequired, TypedDict
@@ -81,16 +80,6 @@ class Command(TypedDict, total=False):
     synced: int  # so many, waited for one by one
     finish: bool
     core: int  # on which to finish
-
-
-def write_turns(count: int, steps: int = 1) -> str:
-    """Return all commands of a block of its own, for a worker whose standard input is a file.
-
-    They are `count` turns of so many steps, and the order to finish.
-    """
-    turn = json.dumps(Command(turn=steps)) + "\n"
-    finish = json.dumps(Command(finish=True)) + "\n"
-    return turn * count + finish
 
 
 class Ready(TypedDict):

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+import fnmatch
 import re
 from collections.abc import Sequence
 from difflib import get_close_matches
-from fnmatch import fnmatchcase
 
 from framebench.models import spec
 from framebench.strategies.registry import OVER_RANKS, SCENARIOS, STRATEGIES, find_strategy
@@ -56,22 +56,18 @@ def select(
     refuse_file(selector)
     braces = BRACES.search(selector)
     if braces:
-        cases = []
+        chosen = []
         for choice in braces[1].split(","):
-            cases += select(selector.replace(braces[0], choice, 1), size, candidates, ranks)
-        return list(dict.fromkeys(cases))
+            chosen += select(selector.replace(braces[0], choice, 1), size, candidates, ranks)
+        return list(dict.fromkeys(chosen))
     patterns = split_selector(selector, "*" if candidates else size)
     is_over_ranks = asks_for_ranks(selector)
     if is_over_ranks and not ranks:
         raise UnknownCase(
             f"{selector!r} is over ranks, which only run, plan, list, show, report and predict take"
         )
-    if candidates:
-        cases = list(candidates)
-    elif is_over_ranks:
-        cases = list(list_rank_cases())
-    else:
-        cases = list(list_cases())
+    declared = list_rank_cases() if is_over_ranks else list_cases()
+    cases = list(candidates or declared)
     if "+" in patterns["strategy"]:
         name, combined = find_combination(patterns["scenario"], patterns["strategy"])
         patterns["strategy"] = name
@@ -103,7 +99,7 @@ def match_part(cases: list[Case], part: str, pattern: str, selector: str) -> lis
     """Return the cases whose part of this name matches. Raises UnknownCase if none does."""
     place = PARTS.index(part)
     values = [case.id.split("/")[place] for case in cases]
-    matching = [case for case, value in zip(cases, values) if fnmatchcase(value, pattern)]
+    matching = [case for case, value in zip(cases, values) if fnmatch.fnmatchcase(value, pattern)]
     if not matching:
         valid = list(dict.fromkeys(values))
         suggestions = suggest(valid, pattern)
@@ -153,10 +149,8 @@ def find_combination(scenarios: str, name: str) -> tuple[str, list[Case]]:
 
     `scenarios` is a glob. Raises UnknownCase.
     """
-    reasons: list[str] = []
-    for scenario in SCENARIOS:
-        if not fnmatchcase(scenario, scenarios):
-            continue
+    reasons = []
+    for scenario in fnmatch.filter(SCENARIOS, scenarios):
         try:
             plan = find_strategy(scenario, name)
         except KeyError as error:
@@ -167,19 +161,10 @@ def find_combination(scenarios: str, name: str) -> tuple[str, list[Case]]:
         except IncompatibleStrategies as error:
             reasons.append(str(error))
         else:
-            return plan.name, list_combined(scenario, plan.name, RANKS if plan.over_ranks else (1,))
-    if reasons:
-        raise UnknownCase(reasons[0])
-    raise UnknownCase(f"no scenario {scenarios!r}; choose from: {', '.join(SCENARIOS)}")
-
-
-def list_combined(scenario: str, strategy: str, ranks: tuple[int, ...]) -> list[Case]:
-    """Return the declared cases of a combination, in every workload, size and framework."""
-    cases = []
-    for workload in spec.list_workloads():
-        for size, preset in spec.load_workload(workload).sizes.items():
-            cases += make_cases(workload, size, [(scenario, strategy)], preset.batches, ranks)
-    return cases
+            ranks = RANKS if plan.over_ranks else (1,)
+            return plan.name, make_cases([(scenario, plan.name)], ranks)
+    reasons.append(f"no scenario {scenarios!r}; choose from: {', '.join(SCENARIOS)}")
+    raise UnknownCase(reasons[0])
 
 
 def parse(case_id: str) -> Case:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 import zlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from functools import cache
 
 import numpy as np
@@ -101,15 +101,3 @@ def name_family(name: str) -> str:
     They differ in the numbers in their names alone, as `blocks.3.qkv.bias` and `blocks.4.qkv.bias`.
     """
     return re.sub(r"\d+(?=\.)", "*", name)
-
-
-def find_largest(
-    errors_by_name: Mapping[str, tuple[float, float]],
-) -> dict[str, tuple[float, float]]:
-    """Return the largest errors of each family."""
-    largest: dict[str, tuple[float, float]] = {}
-    for name, (norm, projections) in errors_by_name.items():
-        family = name_family(name)
-        norm_before, projections_before = largest.get(family, (0.0, 0.0))
-        largest[family] = max(norm_before, norm), max(projections_before, projections)
-    return largest

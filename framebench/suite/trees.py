@@ -11,6 +11,7 @@ import io
 import pickle
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import fields, is_dataclass
+from functools import partial
 from typing import Any, cast
 
 PLAIN = (bool, int, float, str, type(None))  # passed on as they are
@@ -138,16 +139,19 @@ def iterate_arrays(tree: Any) -> Iterator[Any]:
         yield tree
 
 
-def list_arrays(tree: Any) -> list[Any]:
-    """Return all arrays of inputs or targets, also those in objects of other classes."""
-    arrays: list[Any] = []
+def list_arrays(tree: Any, is_leaf: Callable[[Any], bool] = never) -> list[Any]:
+    """Return all arrays of inputs or targets, also those in objects of other classes.
 
-    def add(array: Any) -> Any:
-        arrays.append(array)
-        return array
+    What `is_leaf` says of is in the list as a whole.
+    """
+    leaves: list[Any] = []
 
-    map_tree(add, tree)
-    return arrays
+    def keep(node: Any) -> Any:
+        leaves.append(node)
+        return node
+
+    map_tree(keep, tree, is_leaf)
+    return leaves
 
 
 def call_with(function: Callable[..., Any], inputs: Any) -> Any:
@@ -206,25 +210,20 @@ def is_opaque(node: Any) -> bool:
 
 def can_split(inputs: Any, samples: int) -> bool:
     """Return whether `split` finds the samples of inputs."""
-    found = False
-    has_uncut_object = False
 
     def is_leaf(node: Any) -> bool:
         return is_opaque(node) or is_list_of_samples(node, samples)
 
-    def look(node: Any) -> Any:
-        nonlocal found, has_uncut_object
-        if is_opaque(node):
-            arrays = list_arrays(node)
+    has_samples = False
+    for leaf in list_arrays(inputs, is_leaf):
+        if is_opaque(leaf):
+            arrays = list_arrays(leaf)
             if not all(has_axis_of(array, samples) for array in arrays):
-                has_uncut_object = True
-            found = found or bool(arrays)
-        elif not is_array(node) or has_axis_of(node, samples):
-            found = True
-        return node
-
-    map_tree(look, inputs, is_leaf)
-    return found and not has_uncut_object
+                return False
+            has_samples = has_samples or bool(arrays)
+        elif not is_array(leaf) or has_axis_of(leaf, samples):
+            has_samples = True
+    return has_samples
 
 
 def split(tree: Any, parts: int, samples: int = 0) -> list[Any]:
@@ -238,15 +237,12 @@ def split(tree: Any, parts: int, samples: int = 0) -> list[Any]:
     samples = samples or count_samples(tree)
     size = samples // parts
 
-    def has_samples(node: Any) -> bool:
+    def is_leaf(node: Any) -> bool:
         return is_list_of_samples(node, samples)
 
-    def take(start: int) -> MapArray:
-        def cut(node: Any) -> Any:
-            if has_samples(node) or has_axis_of(node, samples):
-                return node[start : start + size]
-            return node
+    def cut(node: Any, start: int) -> Any:
+        if is_leaf(node) or has_axis_of(node, samples):
+            return node[start : start + size]
+        return node
 
-        return cut
-
-    return [map_tree(take(number * size), tree, has_samples) for number in range(parts)]
+    return [map_tree(partial(cut, start=number * size), tree, is_leaf) for number in range(parts)]

@@ -1,19 +1,30 @@
-"""Load a user's Python file under a name that replaces no module, and say what is wrong with it."""
+"""Load a user's Python file under a name that replaces no module, and say what is wrong with it.
+
+For a target device its step runs on fake tensors, which have shapes and no values. PyTorch's own
+messages speak of them, and readers have not heard of them. Standard library only.
+"""
 
 from __future__ import annotations
 
 import ast
 import contextlib
 import importlib.util
+import re
 import sys
+import traceback
 from functools import cache
 from importlib.machinery import SourceFileLoader
 from pathlib import Path
-from types import FrameType, ModuleType, TracebackType
-
-from framebench.suite.without_numbers import describe_error
+from types import FrameType, ModuleType
 
 NAME = "the_users_file"  # in sys.modules: by its own name, numpy.py would replace NumPy
+# PyTorch's messages where a fake tensor's values are read, or tensors are on two devices
+NUMBERLESS = re.compile(
+    r"DataDependentOutputException|DynamicOutputShapeException"
+    r"|\.numpy\(\) is not supported for tensor subclasses|Can't call numpy\(\) on Tensor"
+)
+MIXED = re.compile(r"(at least|found) two (different )?devices")
+LONGEST = 500  # letters of a message
 
 
 class Fault(Exception):
@@ -44,41 +55,62 @@ def load_file(file: str) -> ModuleType:
 
 def describe_fault(error: BaseException, file: str) -> str:
     """Return where in the file an error happened, and what."""
-    line = find_line(error, file)
-    place = file if line is None else f"{file}:{line}"
+    frame, line = find_place(error, file)
+    place = f"{file}:{line}" if line else file
     if isinstance(error, SystemExit):
         return (
             f"{place}: sys.exit({error.code!r}) would end the process here: "
             f"put it below `if __name__ == '__main__'`"
         )
-    return f"{place}: {describe_error(error, find_frame(error, file))}"
+    return f"{place}: {describe_error(error, frame)}"
 
 
 def find_line(error: BaseException, file: str) -> int | None:
     """Return the innermost line of the file that led to the error; None if none did."""
-    trace = find_trace(error, file)
-    if trace is not None:
-        return trace.tb_lineno
+    return find_place(error, file)[1]
+
+
+def find_place(error: BaseException, file: str) -> tuple[FrameType | None, int | None]:
+    """Return the innermost frame of the file that led to the error, and its line, where known."""
+    for frame, line in reversed(list(traceback.walk_tb(error.__traceback__))):
+        if frame.f_code.co_filename == file:
+            return frame, line
     if isinstance(error, SyntaxError) and error.filename == file:
-        return error.lineno
-    return None
+        return None, error.lineno
+    return None, None
 
 
-def find_frame(error: BaseException, file: str) -> FrameType | None:
-    """Return the innermost frame of the file that led to the error; None if none did."""
-    trace = find_trace(error, file)
-    return None if trace is None else trace.tb_frame
+def describe_error(error: BaseException, frame: FrameType | None) -> str:
+    """Return an error's message in a reader's words.
+
+    `frame` is the one of the user's file where the error came from.
+    """
+    message = f"{type(error).__name__}: {error}"
+    if NUMBERLESS.search(message):
+        return (
+            "the values of a tensor are read here: for a target device tensors are fake, "
+            "with shapes and no values"
+        )
+    if MIXED.search(message):
+        return describe_mixed_devices(frame)
+    return message.replace("FakeTensor", "Tensor")[:LONGEST]
 
 
-def find_trace(error: BaseException, file: str) -> TracebackType | None:
-    """Return the innermost entry of the error's traceback that is of the file."""
-    innermost = None
-    trace = error.__traceback__
-    while trace is not None:
-        if trace.tb_frame.f_code.co_filename == file:
-            innermost = trace
-        trace = trace.tb_next
-    return innermost
+def describe_mixed_devices(frame: FrameType | None) -> str:
+    """Return which local tensors lie on the CPU, which on the GPU, and how to make them."""
+    on_gpu, on_cpu = [], []
+    for name, value in frame.f_locals.items() if frame else ():
+        device = getattr(getattr(value, "device", None), "type", None)
+        if device:
+            (on_cpu if device == "cpu" else on_gpu).append(name)
+    which = "some on the CPU"
+    if on_gpu and on_cpu:
+        which = f"`{'`, `'.join(on_cpu)}` on the CPU and `{'`, `'.join(on_gpu)}` on the GPU"
+    device = f"device={on_gpu[0]}.device" if on_gpu else "the device of the inputs"
+    return (
+        f"tensors lie on two devices, {which}: on a GPU this step fails, too. "
+        f"Make them with {device}"
+    )
 
 
 def list_definitions(file: str) -> dict[str, int]:
@@ -88,23 +120,16 @@ def list_definitions(file: str) -> dict[str, int]:
     """
     lines = {}
     for node in parse_file(file).body:
-        for name in list_defined(node):
-            lines[name] = node.lineno
+        names: list[str] = []
+        if isinstance(node, ast.FunctionDef | ast.ClassDef):
+            names = [node.name]
+        elif isinstance(node, ast.Import | ast.ImportFrom):
+            names = [(alias.asname or alias.name).split(".")[0] for alias in node.names]
+        elif isinstance(node, ast.Assign | ast.AnnAssign):
+            targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+            names = [target.id for target in targets if isinstance(target, ast.Name)]
+        lines.update(dict.fromkeys(names, node.lineno))
     return lines
-
-
-def list_defined(node: ast.stmt) -> list[str]:
-    """Return the names that a statement defines."""
-    if isinstance(node, ast.FunctionDef | ast.ClassDef):
-        return [node.name]
-    if isinstance(node, ast.Import | ast.ImportFrom):
-        return [(alias.asname or alias.name).split(".")[0] for alias in node.names]
-    targets: list[ast.expr] = []
-    if isinstance(node, ast.Assign):
-        targets = node.targets
-    elif isinstance(node, ast.AnnAssign):
-        targets = [node.target]
-    return [target.id for target in targets if isinstance(target, ast.Name)]
 
 
 def list_imports(file: str) -> set[str]:

@@ -41,6 +41,7 @@ from framebench.suite.tensors import measure_max_error
 from framebench.worker.observe import Observed, make_first_steps, restart
 from framebench.worker.tolerances import RUNS, Tolerances, derive_tolerances, observe_perturbed
 from framebench.worker.verification import (
+    TensorError,
     compute_relative_error,
     describe_mismatches,
     drop_local_buffers,
@@ -188,20 +189,6 @@ def make_uncomputed(case: Case, reason: str) -> Mathematics:
     return Mathematics(case.id, computed=False, passed=True, reason=reason)
 
 
-@dataclass(frozen=True)
-class Float64Error:
-    """The relative error of one value or tensor in float64, with the tolerance it has to meet."""
-
-    name: str
-    error: float
-    tolerance: float
-
-    @property
-    def margin(self) -> float:
-        """Return the error in units of its tolerance, infinite where it is no number."""
-        return math.inf if math.isnan(self.error) else self.error / self.tolerance
-
-
 def compare(
     case: Case, observed: Observed, reference: Reference, tolerances: Tolerances | None = None
 ) -> Mathematics:
@@ -238,7 +225,7 @@ def compare(
 
 def list_errors(
     case: Case, observed: Observed, reference: Reference, tolerances: Tolerances | None
-) -> list[Float64Error]:
+) -> list[TensorError]:
     """Return the error of every value, and of every tensor that has a reference."""
     errors = []
     tolerance = TOLERANCE
@@ -246,7 +233,7 @@ def list_errors(
         error = compute_relative_error(value, reference.values[name])
         if tolerances:
             tolerance = tolerances.of_value(name)
-        errors.append(Float64Error(name, error, tolerance))
+        errors.append(TensorError(name, error, tolerance))
     for kind, summaries in observed.tensors.items():
         expected = reference.tensors.get(kind, {})
         for name, summary in summaries.items():
@@ -255,7 +242,7 @@ def list_errors(
             error = measure_max_error(summary, expected[name])
             if tolerances:
                 tolerance = tolerances.of_tensor(kind, name)
-            errors.append(Float64Error(f"{kind} of {name}", error, tolerance))
+            errors.append(TensorError(f"{kind} of {name}", error, tolerance))
     return errors
 
 

@@ -83,10 +83,9 @@ class OptimizerCheck:
     ) -> None:
         """Add one update to the expected change of one weight, chunk by chunk."""
         initial = self.initial_weights[name].reshape(-1)
-        if name not in self.expected_change:
-            shape = self.initial_weights[name].shape
-            self.expected_change[name] = np.zeros(shape, np.float32)
-        change = self.expected_change[name].reshape(-1)  # a view, which is written below
+        unchanged = np.zeros_like(self.initial_weights[name], np.float32)
+        # a view, which is written below
+        change = self.expected_change.setdefault(name, unchanged).reshape(-1)
         flat_states = {kind: array.reshape(-1) for kind, array in states.items()}
         for start in range(0, initial.size, CHUNK):
             chunk = slice(start, start + CHUNK)

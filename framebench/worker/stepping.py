@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import time
 from collections import defaultdict
-from dataclasses import dataclass, replace
+from dataclasses import replace
+from typing import NamedTuple
 
 from framebench.adapters.base import Adapter, Stopwatch
 from framebench.instruments.counters import Counter
@@ -43,22 +44,18 @@ def make_timed_step(adapter: Adapter) -> float:
     return seconds
 
 
-@dataclass(frozen=True)
-class Reading:
+class Reading(NamedTuple):
     """What the instruments read over some steps together."""
 
-    wall_s: float
-    cpu_s: float
-    instructions: int
-    device_s: float  # by the device's own clock
+    wall_s: float = 0.0
+    cpu_s: float = 0.0
+    instructions: int = 0
+    device_s: float = 0.0  # by the device's own clock
 
-    def __add__(self, other: Reading) -> Reading:
-        return Reading(
-            self.wall_s + other.wall_s,
-            self.cpu_s + other.cpu_s,
-            self.instructions + other.instructions,
-            self.device_s + other.device_s,
-        )
+
+def add_readings(*readings: Reading) -> Reading:
+    """Return the sums of what the instruments read."""
+    return Reading(*map(sum, zip(*readings)))
 
 
 class Timing:
@@ -78,7 +75,7 @@ class Timing:
         # in training that of each step, read when its clock has stopped
         self.losses: list[float] = []
         self.steps = 0
-        self.total = Reading(0.0, 0.0, 0, 0.0)
+        self.total = Reading()
         # seconds of these steps by purpose, without those between turns
         self.seconds_spent: dict[str, float] = defaultdict(float)
 
@@ -89,11 +86,9 @@ class Timing:
         """
         queued = 1 if self.adapter.device() == "cpu" else steps
         spent_before = dict(self.adapter.seconds_spent)
-        reading = Reading(0.0, 0.0, 0, 0.0)
-        for _ in range(steps // queued):
-            reading += self.measure(queued)
+        reading = add_readings(*(self.measure(queued) for _ in range(steps // queued)))
         self.steps += steps
-        self.total += reading
+        self.total = add_readings(self.total, reading)
         for purpose, seconds in self.adapter.seconds_spent.items():
             self.seconds_spent[purpose] += seconds - spent_before.get(purpose, 0.0)
         return {

@@ -182,14 +182,12 @@ def compare(
 
 @dataclass(frozen=True)
 class TensorError:
-    """The error of one tensor, of its norm or of its projections, with the tolerance it has to
-    meet.
-    """
+    """The relative error of a value or a tensor, with the tolerance that it has to meet."""
 
     name: str
-    by: str
     error: float
     tolerance: float
+    by: str = "norm"  # of a tensor: of its norm, or of its projections
 
     @property
     def margin(self) -> float:
@@ -246,8 +244,8 @@ def list_tensor_errors(
         if expected_norm and not observed_norm and storage_loss is None:
             norm_error = math.inf
     return [
-        TensorError(name, "norm", norm_error, tolerance),
-        TensorError(name, "projections", projection_error, tolerance),
+        TensorError(name, norm_error, tolerance),
+        TensorError(name, projection_error, tolerance, "projections"),
     ]
 
 
@@ -289,7 +287,7 @@ def estimate_storage_loss(case: Case, reference: Reference) -> dict[str, float]:
 def compare_updates(updates: dict[str, float], tolerances: Tolerances) -> TensorComparison:
     """Compare how far weights moved with what the textbook makes of the optimizer's states."""
     return summarize(
-        [TensorError(name, "norm", error, tolerances.update) for name, error in updates.items()]
+        [TensorError(name, error, tolerances.update) for name, error in updates.items()]
     )
 
 

@@ -33,16 +33,12 @@ CASE = "transformer/torch/train/fp32/b4/tiny"
     ("arguments", "named"),
     [
         (["run", "resnet51"], "resnet50"),
-        (["run", "resnet50/torch/train/fp32/b7"], "b16"),
         (["run", CASE, "--memory-limit=-1"], "512MiB"),
-        (["run", CASE, "--time-limit=-1"], "0.01"),
         (["run", "--smaples", "3"], "`framebench run --help`"),
         (["show", "--results", "nowhere"], "make bench"),
         (["show", "--results", __file__], "is a file"),
-        (["show", "--machine", "../../../x"], "no name of a machine"),
         (["setup", "tensorflow"], "jittor"),
-        (["advise", "--budget", "inf"], "512MiB"),
-        (["advise", "--budget", "256"], "256MiB"),
+        (["advise", "--budget", "256"], "512MiB"),
         (["explain", CASE, "--to", "/nowhere/step.svg"], "no folder /nowhere"),
         (["report", "--docs", "nowhere.md"], "no document nowhere.md"),
     ],
@@ -60,12 +56,8 @@ def test_invalid_arguments_end_with_a_hint_and_no_traceback(
     "command",
     [
         ["run", CASE],
-        ["dev", "overhead"],
         ["explain", CASE],
-        ["claims", "B5", "--run"],
         ["show"],
-        ["advise", "--budget", "1GiB"],
-        ["max-batch", "transformer", "--budget", "1GiB"],
     ],
     ids=lambda command: command[0],
 )
@@ -120,71 +112,56 @@ def test_measuring_commands_take_the_lock(arguments: list[str], results: Path) -
     assert isinstance(done.exception, Busy), done.output
 
 
-@pytest.mark.parametrize("sent", [signal.SIGTERM, signal.SIGINT])
-def test_signals_interrupt_a_measurement(
-    sent: signal.Signals, results: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    before = signal.getsignal(signal.SIGTERM)
-    with pytest.raises(SystemExit) as ended, shared.measuring(results, lambda: "; so much is kept"):
-        signal.raise_signal(sent)
-    assert ended.value.code == 130
-    assert "interrupted; so much is kept" in capsys.readouterr().err
-    assert signal.getsignal(signal.SIGTERM) == before
-    with shared.measuring(results):
-        pass
-
-
-@pytest.mark.parametrize(
-    "text", ["256MiB", "256mib", "256 MiB", "0.25GiB", "262144KiB", "268435456B", " 256 Mib "]
-)
+@pytest.mark.parametrize("text", ["256MiB", " 256 mib ", "0.25GiB", "268435456B"])
 def test_sizes_are_parsed_with_common_units(text: str) -> None:
     assert shared.parse_bytes(text) == 256 * 2**20
     assert shared.parse_bytes("256MB") == 256 * 10**6
 
 
-@pytest.mark.parametrize("text", ["1KiB", "102KiB", "0.09MiB"])
-def test_a_tiny_size_is_refused(text: str) -> None:
-    with pytest.raises(typer.BadParameter, match=r"less than 0\.1 MiB"):
+@pytest.mark.parametrize("text", ["102KiB", "0.09MiB", "1e999GiB", "1.2.3MiB", "256", "3 apples"])
+def test_what_is_no_size_is_refused(text: str) -> None:
+    with pytest.raises(typer.BadParameter, match=r"512MiB .* at least 0\.1 MiB"):
         shared.parse_bytes(text)
 
 
 def test_help_and_version_are_printed() -> None:
     assert framebench("-h").stdout == framebench("--help").stdout
-    assert framebench("versions", "compare", "-h").returncode == 0
     assert re.fullmatch(
         r"framebench \d+\.\d+\.\d+ \(\w{10}.*\), protocol \d+\n", framebench("--version").stdout
     )
 
 
 @pytest.mark.parametrize(
-    "end",
-    [KeyboardInterrupt(), OSError(28, "No space left on device", "x")],
+    ("end", "before", "code", "message"),
+    [
+        (KeyboardInterrupt(), True, 130, "what was measured is kept"),
+        (OSError(28, "No space left on device", "x"), False, 1, "nothing was measured yet"),
+    ],
     ids=["interrupted", "full"],
 )
-@pytest.mark.parametrize(
-    ("before", "message"),
-    [(True, "what was measured is kept"), (False, "nothing was measured yet")],
-)
 def test_an_interrupted_run_says_whether_records_were_written(
-    before: bool, message: str, end: BaseException, results: Path, monkeypatch: pytest.MonkeyPatch
+    end: BaseException,
+    before: bool,
+    code: int,
+    message: str,
+    results: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """A record of an older session is there in both cases."""
     case = parse(CASE)
     where = store.find_file(results, read_machine_name(), "torch-1")
     store.append(record(case, provenance=provenance(session="older")), where)
 
-    def one(found: object, opened: Session, *_: object) -> list[str]:
+    def measure(found: object, opened: Session, *_: object) -> list[str]:
+        origin = provenance(session=opened.id, machine=read_machine_name())
         if before:
-            store.append(
-                record(case, provenance=provenance(session=opened.id, machine=read_machine_name())),
-                where,
-            )
+            store.append(record(case, provenance=origin), where)
         raise end
 
     monkeypatch.setattr(run.installed, "ready", lambda *_: {})
-    monkeypatch.setattr(run, "measure_all", one)
+    monkeypatch.setattr(run, "measure_all", measure)
     done = framebench("run", CASE, "--results", str(results))
-    assert done.returncode == (130 if isinstance(end, KeyboardInterrupt) else 1)
+    assert done.returncode == code
     assert message in done.stderr
     assert len(done.stderr.splitlines()) == 1
 
@@ -276,37 +253,21 @@ def test_doctor_prints_json(environment: dict[str, Environment]) -> None:
 def test_calibration_passes_and_is_recorded(
     environment: dict[str, Environment], results: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Sizes and the clock must be right on a busy machine too; the load is only told.
-
-    The harness's own part of a step is measured in tests/engine/test_runner.py.
-    """
-    monkeypatch.setattr(
-        doctor,
-        "measure_overhead",
-        lambda: doctor.Finding("harness / hand-written loop", True, "", 1.0, "ratio"),
-    )
-    exact = [
-        f"{framework}: {check}"
-        for framework in environment
-        for check in ("host.rss bias", "host.rss spread", "timer bias")
-    ]
+    """Sizes and the clock must be right on a busy machine too; the load is only told."""
+    overhead = doctor.Finding("harness / hand-written loop", True, "", 1.0, "ratio")
+    monkeypatch.setattr(doctor, "measure_overhead", lambda: overhead)
     # between three processes for each core it happens that no wait of 20 ms is left undisturbed
     for _ in range(3):
-        findings = {
-            f["check"]: f
-            for f in json.loads(framebench("doctor", "--json", "--results", str(results)).stdout)
-        }
-        if not (wrong := [findings[name] for name in exact if not findings[name]["passed"]]):
+        printed = framebench("doctor", "--json", "--results", str(results)).stdout
+        findings = json.loads(printed)
+        exact = ("host.rss bias", "host.rss spread", "timer bias")
+        wrong = [f for f in findings if f["check"].endswith(exact) and not f["passed"]]
+        if not wrong:
             break
     assert wrong == []
-    assert findings["harness / hand-written loop"]["unit"] == "ratio"
-    assert (
-        framebench(
-            "run", "transformer/jittor/train/rewrite/b4/tiny", "--results", str(results)
-        ).returncode
-        == 0
-    )
-    (record,) = store.read_all(results)  # which says that it is unsupported
-    known = record.provenance.calibration
+    unsupported = "transformer/jittor/train/rewrite/b4/tiny"
+    assert framebench("run", unsupported, "--results", str(results)).returncode == 0
+    (found,) = store.read_all(results)
+    known = found.provenance.calibration
     assert known
-    assert known.passed == all(f["passed"] for f in findings.values() if f["figure"] is not None)
+    assert known.passed == all(f["passed"] for f in findings if f["figure"] is not None)

@@ -78,48 +78,30 @@ def test_a_signal_at_any_moment_is_no_traceback(number: signal.Signals) -> None:
 
 
 @pytest.mark.parametrize(
-    "arguments",
+    ("arguments", "option"),
     [
-        ("run", "--profile", ""),
-        ("run", CASE.id, "--results", ""),
-        ("show", "--machine", ""),
-        ("report", "--to", ""),
-        ("run", CASE.id, "--env", ""),
-        ("run", CASE.id, "--results", " "),
-        ("run", CASE.id, "--env", "\t"),
+        (["run", "--profile", ""], "--profile"),
+        (["run", "--results", " "], "--results"),
+        (["report", "--to="], "--to"),
+        (["grow", "train.py", "--env", "", "--", "--name"], "--env"),
+        (["grow", "train.py", "--", "--name", "", "--path="], None),
+        (["run", "a", "--env", "b"], None),
     ],
-    ids=lambda arguments: f"{arguments[-2]} {arguments[-1]!r}",
 )
-def test_an_empty_value_is_a_mistake(
-    arguments: tuple[str, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_an_empty_value_is_found_but_not_behind_two_dashes(
+    arguments: list[str], option: str | None
 ) -> None:
-    monkeypatch.chdir(tmp_path)
-    done = framebench(*arguments)
+    assert find_empty_option(arguments) == option
+
+
+def test_an_empty_value_is_a_mistake() -> None:
+    done = framebench("run", "--results", "")
     assert done.returncode == 2
-    assert f"after {arguments[-2]} comes '', which is no value" in done.stderr
-    assert list(tmp_path.iterdir()) == []
+    assert "after --results comes '', which is no value" in done.stderr
 
 
-@pytest.mark.parametrize("option", ["--results", "--env", "--profile", "--machine", "--to"])
-@pytest.mark.parametrize("value", ["", " "])
-def test_an_empty_value_behind_an_equals_sign_is_a_mistake(
-    value: str, option: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    command = "run" if option in ("--results", "--env", "--profile") else "report"
-    done = framebench(command, f"{option}={value}")
-    assert done.returncode == 2
-    assert f"after {option} comes ''" in done.stderr
-    assert list(tmp_path.iterdir()) == []
-
-
-def test_an_empty_argument_of_a_users_script_is_the_scripts() -> None:
-    assert find_empty_option(["grow", "train.py", "--", "--name", "", "--path="]) is None
-    assert find_empty_option(["grow", "train.py", "--env", "", "--", "--name"]) == "--env"
-
-
-@pytest.mark.parametrize("program", ["/bin/true", "/bin/false", "/bin/echo"])
-def test_a_program_that_is_no_python_is_called_that(program: str, results: Path) -> None:
+def test_a_program_that_is_no_python_is_called_that(results: Path) -> None:
+    program = "/bin/echo"
     done = framebench("run", CASE.id, "--env", program, "--results", str(results))
     assert done.returncode == 2
     assert f"{program} is no Python" in done.stderr
@@ -130,10 +112,7 @@ def test_a_program_that_is_no_python_is_called_that(program: str, results: Path)
     ("script", "said"),
     [
         ("while :; do echo x; done", "gave no answer in 2 s"),
-        ("while :; do echo x >&2; done", "gave no answer in 2 s"),
-        ("sleep 600", "gave no answer in 2 s"),
         ("sleep 600 & exit 0", "is no Python"),
-        ("cat", "is no Python"),
     ],
 )
 def test_a_program_that_answers_nothing_is_not_waited_for(
@@ -177,13 +156,10 @@ def hostile(results: Path) -> Path:
     [
         "show",
         "show --machine all",
-        "show --json",
         "answer",
-        "report",
         f"report {CASE.id}",
         "claims",
         "check-results RESULTS",
-        "check-results RESULTS --json",
         "collect RESULTS",
         "advise transformer/torch/train/fp32/b4/tiny --budget 1GiB",
         "predict transformer/torch/train/fp32/b4/tiny",
@@ -209,14 +185,10 @@ def test_no_control_character_of_a_stranger_reaches_the_terminal(
 def test_control_characters_are_printed_as_json_writes_them(
     name: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    text = f"before {ESCAPES[name]} after"
+    text = f"before\t{ESCAPES[name]} after é"
     shared.say(text)
     shared.echo(text)
     printed = capsys.readouterr()
-    expected = f"before {shared.escape_control(ESCAPES[name])} after\n"
+    expected = f"before\t{shared.escape_control(ESCAPES[name])} after é\n"
     assert (printed.out, printed.err) == (expected, expected)
-    assert json.loads(f'"{expected.strip()}"') == text
-
-
-def test_lines_and_tabs_are_no_control_characters() -> None:
-    assert shared.escape_control("a\n\tb é 字") == "a\n\tb é 字"
+    assert json.loads(f'"{shared.escape_control(ESCAPES[name])}"') == ESCAPES[name]

@@ -19,16 +19,21 @@ import time
 task = json.loads(sys.argv[-1])
 strategy = task["case"].split("/")[3]
 said = os.environ.get("FAKE_FAILURE", "work")
-failures = dict(pair.split(": ") for pair in said.split(", ")) if ": " in said else {strategy: said}
+failures = {strategy: said}
+if ": " in said:
+    failures = dict(pair.split(": ") for pair in said.split(", "))
 failure = failures.get(strategy, "work")
-seen = {"loss": 1.0}
-VERIFIED = {
-    "passed": True,
-    "observed": seen,
-    "golden": seen,
-    "relative_error": {"loss": 0.0},
-    "tolerance": {"loss": 1.0},
+loss = {"loss": 1.0}
+VERIFIED = {"passed": True, "observed": loss, "golden": loss, "relative_error": {"loss": 0.0}}
+VERIFIED["tolerance"] = loss
+ERRORS = {
+    "exception": {"type": "ValueError", "message": "planted", "oom": False},
+    # oneDNN's words under a limit, which do not name memory
+    "refusal": {"type": "RuntimeError", "message": "could not create a primitive", "oom": True},
+    "slow": {"type": "OverBudget", "message": "a step takes 99.0 s", "oom": False},
 }
+ERRORS["slow"]["over_budget"] = True
+SIGNALS = {"kill": signal.SIGKILL, "segfault": signal.SIGSEGV, "bad_alloc": signal.SIGABRT}
 
 
 def say(message: dict[str, object]) -> None:
@@ -42,55 +47,22 @@ def write(what: str, core: int | None = None) -> None:
 
 
 def fail_as_asked(failure: str) -> None:
-    match failure:
-        case "exception":
-            say({"error": {"type": "ValueError", "message": "planted", "oom": False}})
-            sys.exit(1)
-        case "refusal":  # oneDNN's words under a limit, which do not name memory
-            say(
-                {
-                    "error": {
-                        "type": "RuntimeError",
-                        "message": "could not create a primitive",
-                        "oom": True,
-                    }
-                }
-            )
-            sys.exit(1)
-        case "slow":
-            say(
-                {
-                    "error": {
-                        "type": "OverBudget",
-                        "message": "a step takes 99.0 s",
-                        "oom": False,
-                        "over_budget": True,
-                    }
-                }
-            )
-            sys.exit(1)
-        case "kill":
-            os.kill(os.getpid(), signal.SIGKILL)
-        case "segfault":
-            os.kill(os.getpid(), signal.SIGSEGV)
-        case "hang":
-            time.sleep(3600)
-        case "hang with child":
-            if os.fork() == 0:
-                time.sleep(3600)
-            time.sleep(3600)
-        case "silent exit":
-            sys.exit(3)
-        case "bad_alloc":
-            print(
-                "terminate called after throwing an instance of 'std::bad_alloc'",
-                file=sys.stderr,
-                flush=True,
-            )
-            os.kill(os.getpid(), signal.SIGABRT)
-        case "babble":
-            print("this is not JSON", flush=True)
-            sys.exit(0)
+    if failure in ERRORS:
+        say({"error": ERRORS[failure]})
+        sys.exit(1)
+    if failure in SIGNALS:
+        words = "an instance of 'std::bad_alloc'" if failure == "bad_alloc" else ""
+        print(words, file=sys.stderr, flush=True)
+        os.kill(os.getpid(), SIGNALS[failure])
+    if failure == "silent exit":
+        sys.exit(3)
+    if failure == "babble":
+        print("this is not JSON", flush=True)
+        sys.exit(0)
+    if failure == "hang with child":
+        os.fork()
+    if failure in ("hang", "hang with child"):
+        time.sleep(3600)
 
 
 def time_part() -> dict[str, object]:
@@ -115,32 +87,18 @@ def time_part() -> dict[str, object]:
     sys.exit(0)
 
 
-say({"phase": "timing" if task["part"] == "time" else "memory"})
-write(
-    "start" if task["part"] == "time" else "memory",
-    task["core"] if task["built_on"] is None else task["built_on"],
-)
+is_timed = task["part"] == "time"
+say({"phase": "timing" if is_timed else "memory"})
+built_on = task["core"] if task["built_on"] is None else task["built_on"]
+write("start" if is_timed else "memory", built_on)
 fail_as_asked(failure)
 if failure == "oom beside others" and int(os.environ["ALIVE"]) > 1:
     fail_as_asked("refusal")
-if task["part"] == "time":
+if is_timed:
     result = time_part()
 else:
     fail_as_asked(failure.removesuffix(" in memory"))
-    result = {
-        "memory": {
-            "peaks": {"host.rss": 2**20},
-            "cold_peaks": {"host.rss": 2**21},
-            "live_bytes": 2**19,
-        }
-    }
-versions = {"torch": "0"}
-origin = {
-    "versions": versions,
-    "device": "cpu",
-    "python": "3",
-    "core": task["core"],
-    "import_s": 0,
-    "build_s": 0,
-}
-say({"result": {**result, "origin": origin, "work_s": 0}})
+    peaks = {"peaks": {"host.rss": 2**20}, "cold_peaks": {"host.rss": 2**21}}
+    result = {"memory": {**peaks, "live_bytes": 2**19}}
+origin = {"versions": {"torch": "0"}, "device": "cpu", "python": "3", "core": task["core"]}
+say({"result": {**result, "origin": {**origin, "import_s": 0, "build_s": 0}, "work_s": 0}})

@@ -4,30 +4,24 @@ are spent.
 
 from __future__ import annotations
 
-import hashlib
-import os
 import re
 import shutil
 import signal
 import subprocess
 import sys
 import time
-import zipfile
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
-from threading import Barrier
 
 import psutil
 import pytest
 
-from framebench.engine import children, environments
+from framebench.engine import environments
 from framebench.engine.environments import Environment, SetupError
 from framebench.engine.runner import Options
 from framebench.models.spec import UnknownName
 from framebench.records import pins, store
-from framebench.strategies.strategy import FRAMEWORKS
 from framebench.suite.case import Case
 from tests.processes import fake_environment
 from tests.single_case import alone
@@ -50,21 +44,6 @@ def own_pins(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return folder
 
 
-def test_pins_are_exact_and_name_no_address() -> None:
-    for file in pins.REQUIREMENTS.glob("*.txt"):
-        others = ("-r control.txt", "-r develop.txt")
-        lines = [
-            line
-            for line in pins.remove_hashes(file.read_text()).splitlines()
-            if line and not line.startswith("#") and line not in others
-        ]
-        assert all(
-            "==" in line and "://" not in line and not line.startswith("-") for line in lines
-        ), file
-    assert all(pins.find_pinned_version(f) for f in FRAMEWORKS)
-    assert pins.read_pins(pins.REQUIREMENTS / "jittor.txt")["numpy"].startswith("1.")
-
-
 def test_every_pin_has_the_hashes_of_its_archives_or_the_file_says_why_none_has() -> None:
     hashed, plain = 0, 0
     for file in pins.REQUIREMENTS.rglob("*.txt"):
@@ -81,45 +60,13 @@ def test_every_pin_has_the_hashes_of_its_archives_or_the_file_says_why_none_has(
     assert plain > 3
 
 
-def test_hashes_change_nothing_of_what_is_installed_and_name_no_other_environment(
+def test_changed_pins_are_another_environment_and_changed_hashes_are_not(
     own_cache: Path, own_pins: Path
 ) -> None:
     before = environments.location("torch", "1.0")
-    (own_pins / "torch.txt").write_text("# No hashes: none are known\n# torch==1.0\n")
-    assert environments.location("torch", "1.0") == before
+    assert before.is_relative_to(own_cache)
     (own_pins / "torch.txt").write_text("# torch==1.0 \\\n    --hash=sha256:00\n")
     assert environments.location("torch", "1.0") == before
-
-
-def test_pip_refuses_an_archive_with_another_hash(
-    own_cache: Path, own_pins: Path, tmp_path: Path
-) -> None:
-    wheel = tmp_path / "nothing-1.0-py3-none-any.whl"
-    with zipfile.ZipFile(wheel, "w") as archive:
-        archive.writestr("nothing.py", "")
-        archive.writestr("nothing-1.0.dist-info/METADATA", "Name: nothing\nVersion: 1.0\n")
-        archive.writestr("nothing-1.0.dist-info/WHEEL", "Wheel-Version: 1.0\nTag: py3-none-any\n")
-        archive.writestr("nothing-1.0.dist-info/RECORD", "")
-    line = f"nothing @ {wheel.as_uri()} --hash=sha256:"
-    (own_pins / "torch.txt").write_text(f"{line}{'0' * 64}\n")
-    with pytest.raises(SetupError, match="DO NOT MATCH THE HASHES"):
-        environments.ensure("torch")
-    right = hashlib.sha256(wheel.read_bytes()).hexdigest()
-    (own_pins / "torch.txt").write_text(f"{line}{right}\n")
-    assert environments.built(environments.ensure("torch"))
-
-
-def test_the_cache_folder_can_be_moved(own_cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert environments.location("torch", pins.find_pinned_version("torch")).is_relative_to(
-        own_cache
-    )
-    monkeypatch.delenv("FRAMEBENCH_CACHE")
-    monkeypatch.setenv("XDG_CACHE_HOME", "/elsewhere")
-    assert environments.cache() == Path("/elsewhere/framebench")
-
-
-def test_changed_pins_are_another_environment(own_cache: Path, own_pins: Path) -> None:
-    before = environments.location("torch", "1.0")
     (own_pins / "torch.txt").write_text("# another\n")
     assert environments.location("torch", "1.0") != before
 
@@ -166,32 +113,6 @@ def test_a_failed_build_says_why_and_is_not_taken_for_a_whole_one(
     assert begun == [again], "it is built from the start"
 
 
-def test_a_module_that_fails_says_why(tmp_path: Path) -> None:
-    here = environments.Environment("torch", "0", Path(sys.executable))
-    with pytest.raises(SetupError, match="No module named"):
-        environments.run_module(here, "framebench.nothing")
-
-
-def test_threads_that_are_the_first_to_start_workers_share_a_folder(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """As when two cases are predicted at once in a checkout that is new."""
-    monkeypatch.setenv("FRAMEBENCH_CACHE", str(tmp_path))
-    together = Barrier(8, timeout=60)
-    link = Path.symlink_to
-
-    def linked(new: Path, target: Path) -> None:
-        link(new, target)
-        together.wait()  # nobody has put it in its place yet
-
-    monkeypatch.setattr(Path, "symlink_to", linked)
-    with ThreadPoolExecutor(8) as pool:
-        folders = {*pool.map(lambda _: environments._our_folder.__wrapped__(), range(8))}
-    assert [sorted(path.name for path in folder.iterdir()) for folder in folders] == [
-        ["framebench"]
-    ]
-
-
 def make_installed(folder: Path) -> Environment:
     """Make an environment of ours with one package, as pip leaves it: with a list of its files."""
     where = folder / "envs" / "torch-2.13.0-abc"
@@ -214,48 +135,36 @@ def make_installed(folder: Path) -> Environment:
     return Environment("torch", "2.13.0", where / "bin" / "python")
 
 
-def remove_list(package: Path, name: str) -> None:
-    """Remove pip's list of a package."""
-    (folder,) = package.parent.glob(f"{name}-*.dist-info")
+def cut_file_off(package: Path) -> None:
+    (package / "linear.py").write_text("y =")
+
+
+def remove_file(package: Path) -> None:
+    (package / "__init__.py").unlink()
+
+
+def remove_list(package: Path) -> None:
+    """Remove pip's list of NumPy."""
+    (folder,) = package.parent.glob("numpy-*.dist-info")
     shutil.rmtree(folder)
 
 
-def write_list(package: Path, content: bytes) -> None:
+def spoil_list(package: Path) -> None:
     """Replace pip's list of PyTorch."""
-    (package.parent / "torch-2.13.0.dist-info" / "RECORD").write_bytes(content)
+    (package.parent / "torch-2.13.0.dist-info" / "RECORD").write_bytes(b"\xff\0\x80")
 
 
 @pytest.mark.parametrize(
     ("damage", "named"),
     [
-        (lambda package: (package / "linear.py").write_text("y ="), "3 bytes instead of 6"),
-        (lambda package: (package / "__init__.py").unlink(), "No such file"),
-        (lambda package: (package / "linear.py").write_text(""), "0 bytes instead of 6"),
-        (lambda package: shutil.rmtree(package), "No such file"),
-        (lambda package: remove_list(package, "torch"), "the package torch is gone"),
-        (lambda package: remove_list(package, "numpy"), "the package numpy is gone"),
-        (lambda package: shutil.rmtree(package.parent), "is gone"),
-        (lambda package: write_list(package, b"torch/__init__.py,sha256=a"), "no line of pip's"),
-        (lambda package: write_list(package, b"torch/__init__.py,a,six"), "no line of pip's"),
-        (lambda package: write_list(package, b"\xff\0\x80"), "no line of pip's"),
-        (lambda package: write_list(package, b'"' + b"x" * 2**20), "field larger"),
-    ],
-    ids=[
-        "cut off",
-        "gone",
-        "empty",
-        "package gone",
-        "list gone",
-        "another's list gone",
-        "all gone",
-        "list cut off",
-        "list of words",
-        "list of bytes",
-        "list without an end of its quotes",
+        (cut_file_off, "3 bytes instead of 6"),
+        (remove_file, "No such file"),
+        (remove_list, "the package numpy is gone"),
+        (spoil_list, "is no list of pip's"),
     ],
 )
 def test_a_crash_in_a_damaged_environment_is_no_fault_of_the_case(
-    damage: Callable[[Path], object],
+    damage: Callable[[Path], None],
     named: str,
     tmp_path: Path,
     results: Path,
@@ -270,22 +179,15 @@ def test_a_crash_in_a_damaged_environment_is_no_fault_of_the_case(
     assert environments.find_damage(environment) is None
     assert alone(case, "s", environment, Options(), results).status == "crashed"
     (record,) = store.read_all(results)
-    damage(environment.python.parent.parent / "lib/python3.11/site-packages/torch")
+    damage(environment.folder / "lib/python3.11/site-packages/torch")
     with pytest.raises(SetupError, match=named) as raised:
         alone(case, "another", environment, Options(), results)
-    where = environment.python.parent.parent
-    assert f"rm -r {where} && framebench setup torch" in str(raised.value)
+    assert f"rm -r {environment.folder} && framebench setup torch" in str(raised.value)
     assert list(store.read_all(results)) == [record], "nothing was recorded of it"
-
-
-def test_an_interpreter_of_the_users_is_not_looked_into(tmp_path: Path) -> None:
-    environment = make_installed(tmp_path)
-    shutil.rmtree(environment.python.parent.parent / "lib/python3.11/site-packages/torch")
     assert environments.find_damage(replace(environment, installed=True)) is None
-    assert environments.find_damage(environment) is None, "it does not lie among ours"
 
 
-@pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGKILL])
+@pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGKILL])
 def test_what_a_set_up_has_started_ends_with_it(how: signal.Signals, tmp_path: Path) -> None:
     """Else pip would write into a folder that the next set-up removes and fills."""
     started = tmp_path / "started"
@@ -314,32 +216,3 @@ def test_what_a_set_up_has_started_ends_with_it(how: signal.Signals, tmp_path: P
     assert b"Traceback" not in printed
     _, alive = psutil.wait_procs([psutil.Process(pid)] if psutil.pid_exists(pid) else [], 30)
     assert alive == []
-
-
-def test_what_a_killed_set_up_has_left_ends_before_the_environment_is_built_anew(
-    own_cache: Path, own_pins: Path
-) -> None:
-    """Such as a compiler, which would go on to write into the new one."""
-    where = environments.describe("torch").python.parent.parent
-    mark = f"{environments.name_builds(where)}0123"
-    another = f"{environments.name_builds(where.with_name('another'))}0123"
-    left = []
-    for of_build in (mark, another):
-        variables = {**os.environ, children.MARK: of_build}
-        left.append(subprocess.Popen(["sleep", "600"], env=variables, start_new_session=True))
-    try:
-        environments.ensure("torch")
-        left[0].wait(30)
-        assert left[1].poll() is None, "that of another environment goes on"
-    finally:
-        for process in left:
-            process.kill()
-            process.wait()
-
-
-def test_each_environment_has_a_log_of_its_own(tmp_path: Path) -> None:
-    names = ("torch-2.13.0-abc", "torch-2.13.1-abc", "torch-2.13.0-judge-abc")
-    for name in names:
-        with pytest.raises(SetupError, match=name) as raised:
-            environments.shell(tmp_path / name, ["sh", "-c", f"echo {name}; exit 1"], print)
-        assert sum(other in str(raised.value).split("\n", 1)[1] for other in names) == 1

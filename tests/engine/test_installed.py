@@ -28,13 +28,6 @@ def pretender(folder: Path, answer: str) -> Path:
     return script
 
 
-def test_the_version_is_the_release_and_the_interpreter_stays_a_link(tmp_path: Path) -> None:
-    versions = {"torch": "2.11.0+cu130", "numpy": "2.5.2"}
-    python = pretender(tmp_path, json.dumps({"versions": versions, "error": ""}))
-    found = installed.describe("torch", python)
-    assert (found.name, found.python, found.installed) == ("torch-2.11.0", python, True)
-
-
 def test_what_cannot_be_imported_is_named(tmp_path: Path) -> None:
     python = pretender(
         tmp_path, json.dumps({"versions": {}, "error": "ImportError: libcudart.so.12: cannot open"})
@@ -55,10 +48,9 @@ def test_this_interpreter_lacks_the_frameworks() -> None:
         installed.ready(["torch", "jittor"], installed.INSTALLED)
 
 
-@pytest.mark.parametrize("nonsense", ["no-such-python", "/"])
-def test_no_interpreter(nonsense: str) -> None:
+def test_no_interpreter() -> None:
     with pytest.raises(SetupError, match="give 'installed' for this one"):
-        installed.ready(["torch"], nonsense)
+        installed.ready(["torch"], "no-such-python")
 
 
 def test_a_framework_that_is_not_there_is_left_out_with_a_sentence(
@@ -71,15 +63,6 @@ def test_a_framework_that_is_not_there_is_left_out_with_a_sentence(
     assert list(found) == ["torch"]
     assert len(said) == 1
     assert "No module named 'jittor'" in said[0]
-
-
-def test_jittor_is_looked_for_and_not_imported(environment: dict[str, Environment]) -> None:
-    """Its import would compile; the kernels of an environment of ours are found again."""
-    found = installed.describe("jittor", environment["jittor"].python)
-    assert (found.version, found.home) == (
-        environment["jittor"].version,
-        environment["jittor"].home,
-    )
 
 
 def test_run_by_an_installed_torch(environment: dict[str, Environment], results: Path) -> None:

@@ -124,4 +124,3 @@ def test_each_ending_of_a_worker_leaves_one_record_and_is_not_repeated(
     assert Counter(record.parsed.strategy for record in first) == {"fp32": 1, "checkpoint": 1}
     measure_all(results, fake_worker, blocks=1)
     assert read_records(results) == first
-    assert not (results / ".unfinished").exists()

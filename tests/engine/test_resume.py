@@ -15,7 +15,7 @@ from framebench.engine.timed_process import Variant
 from framebench.records import store
 from framebench.records.record import Record
 from framebench.suite.case import Case
-from tests.engine.fake_blocks import CASES, by_strategy, group, read_strategies, run
+from tests.engine.fake_blocks import CASES, group, read_strategies, run
 
 
 class InterruptingListener(Listener):
@@ -37,41 +37,33 @@ class InterruptingListener(Listener):
 
 
 @pytest.mark.parametrize(
-    "moment",
-    [{"records": 1}, {"records": 2}, {"phases": 8}, {"phases": 2}],
-    ids=["after a record", "after two records", "in the rounds", "before the rounds"],
+    ("moment", "timed"),
+    [
+        ({"records": 2}, {"fp32": 2, "checkpoint": 1, "accumulate": 2}),
+        ({"phases": 8}, {"fp32": 1, "checkpoint": 1, "accumulate": 1}),
+    ],
+    ids=["after two records", "in the rounds"],
 )
-def test_resumed_session_repeats_nothing_that_is_done(
-    moment: dict[str, int], fake_worker: Environment, results: Path, event_log: Path
+def test_resumed_session_repeats_nothing_that_has_a_record(
+    moment: dict[str, int],
+    timed: dict[str, int],
+    fake_worker: Environment,
+    results: Path,
+    event_log: Path,
 ) -> None:
-    """Interrupted in the rounds a block begins again; after them memory and records are missing."""
+    """What has none is timed again, next to its baseline."""
     listener = InterruptingListener(**moment)
     with pytest.raises(KeyboardInterrupt), run(results, listener=listener) as opened:
         measure([group(fake_worker, CASES[:3])], opened)
     earlier = list(store.read_all(results))
-    had_finished_rounds = len(read_strategies(event_log, "finish")) == 3
-    assert had_finished_rounds or not earlier
 
     with run(results) as opened:
         measure([group(fake_worker, CASES[:3])], opened)
 
-    records = by_strategy(results).values()
-    for record in earlier:
-        assert record in records
-    for record in records:
-        assert record.status == "ok"
-        assert record.peaks
-    assert len(read_strategies(event_log, "finish")) == 3, "a block's rounds are finished once"
-    assert not (results / ".unfinished").exists()
-
-
-def test_finished_block_is_not_measured_again(
-    fake_worker: Environment, results: Path, event_log: Path
-) -> None:
-    for _ in range(2):
-        with run(results) as opened:
-            measure([group(fake_worker, CASES[:2])], opened, blocks=2)
-    assert len(read_strategies(event_log, "finish")) == 4
+    records = list(store.read_all(results))
+    assert records[: len(earlier)] == earlier
+    assert {record.parsed for record in records if record.peaks} == set(CASES[:3])
+    assert Counter(read_strategies(event_log, "finish")) == timed
 
 
 def test_added_case_is_measured_with_its_baseline(
@@ -102,22 +94,3 @@ def test_each_release_of_a_framework_has_blocks_of_its_own(fake_worker: Environm
     older = group(fake_worker, CASES[:1])
     newer = group(replace(fake_worker, version="1"), CASES[:1])
     assert older.name != newer.name
-
-
-@pytest.mark.parametrize("text", ["", "{", "[]", '{"case": "x"}'])
-def test_a_damaged_unfinished_record_is_ignored(text: str, tmp_path: Path) -> None:
-    (tmp_path / "0-0.json").write_text(text)
-    assert store.read_unfinished(tmp_path) == []
-
-
-def test_record_finished_before_the_interruption_is_not_written_twice(
-    fake_worker: Environment, results: Path, event_log: Path
-) -> None:
-    """Interrupted after the record was written, and before its unfinished one was removed."""
-    variant = Variant(CASES[0], fake_worker)
-    with run(results) as opened:
-        measure([group(fake_worker, CASES[:1])], opened)
-        (record,) = opened.records(variant)
-        store.write_unfinished(record, opened.unfinished_folder(variant))
-        measure([group(fake_worker, CASES[:1])], opened)
-        assert opened.records(variant) == [record]

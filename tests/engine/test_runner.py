@@ -7,12 +7,11 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from dataclasses import replace
-from itertools import chain, count
+from itertools import count
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any, NamedTuple
+from typing import Any
 
 import psutil
 import pytest
@@ -25,7 +24,6 @@ from framebench.engine.runner import Options
 from framebench.engine.supervisor import Outcome
 from framebench.instruments import nvml
 from framebench.records import store
-from framebench.records.record import Record
 from framebench.suite.case import Case
 from framebench.suite.result import Verification
 from tests import fake_records
@@ -66,13 +64,11 @@ def test_timeout_of_bfloat16_without_units_is_expected(
     assert runner.is_expected_failure(record) == is_expected
 
 
-@pytest.mark.parametrize("is_known", [True, False])
-def test_wrong_result_is_expected_of_a_known_fault(is_known: bool) -> None:
-    verification = Verification(
-        passed=False, reason="a kernel leaves it unwritten", known_fault=is_known
-    )
-    record = fake_records.record(BF16, status="wrong", verification=verification)
-    assert runner.is_expected_failure(record) == is_known
+def test_wrong_result_is_expected_of_a_known_fault() -> None:
+    for is_known in (True, False):
+        verification = Verification(passed=False, reason="a kernel", known_fault=is_known)
+        record = fake_records.record(BF16, status="wrong", verification=verification)
+        assert runner.is_expected_failure(record) == is_known
 
 
 @pytest.mark.parametrize(
@@ -84,10 +80,8 @@ def test_wrong_result_is_expected_of_a_known_fault(is_known: bool) -> None:
             "oom",
             "memory ran out during timing, RuntimeError: could not create a primitive",
         ),
-        ("kill", "crashed", "SIGKILL during timing"),
         ("segfault", "crashed", "SIGSEGV during timing"),
-        ("hang", "timeout", "no end after 3 s, during timing"),
-        ("hang with child", "timeout", "no end after 3 s"),
+        ("hang with child", "timeout", "no end after 3 s, during timing"),
         ("silent exit", "crashed", "exit code 3"),
         ("bad_alloc", "oom", "memory ran out"),
         ("babble", "crashed", "this is not JSON"),
@@ -135,7 +129,6 @@ def started_here(process: psutil.Process, results: str) -> bool:
 @pytest.mark.parametrize(
     ("failure", "why"),
     [
-        ("hang at its proof", "no end after 3 s, during effect"),
         ("kill at its proof", "ended by SIGKILL during effect"),
         ("refusal at its proof", "memory ran out during effect"),
     ],
@@ -198,50 +191,17 @@ def test_unsupported_case_is_recorded_with_its_reason(
     assert (record.status, record.reason) == ("unsupported", case.support.why)
 
 
-def test_a_session_measures_a_case_once(
-    fake_worker: Environment, results: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("FAKE_FAILURE", "silent exit")
-    first = alone(CASE, "s", fake_worker, results=results)
-    assert alone(CASE, "s", fake_worker, results=results) == first
-    assert alone(CASE, "t", fake_worker, results=results) != first
-
-
-class Whole(NamedTuple):
-    """A case that was measured, the phases that were told, and what the harness took as a multiple
-    of two interpreters.
-    """
-
-    record: Record
-    phases: list[str]
-    cost: float
-
-
 class Phases(Listener):
     def __init__(self) -> None:
-        self.found: list[str] = []
+        self.found: set[str] = set()
 
     def phase(self, case: Case, what: str) -> None:
-        self.found.append(what)
+        self.found.add(what)
 
 
-def measured(environment: Environment, results: Path) -> Whole:
-    told = Phases()
-    start = time.monotonic()
-    for _ in range(2):
-        subprocess.run([environment.python, "-c", "import numpy"], check=True)
-    bare = time.monotonic() - start
-    record = alone(CASE, "s", environment, Options(rounds=5), results, told)
-    return Whole(record, told.found, record.spent_s["harness"] / bare)
-
-
-@pytest.fixture(scope="module")
-def whole(environment: dict[str, Environment], tmp_path_factory: pytest.TempPathFactory) -> Whole:
-    return measured(environment["torch"], tmp_path_factory.mktemp("whole"))
-
-
-def test_a_whole_case(whole: Whole, environment: dict[str, Environment]) -> None:
-    record = whole.record
+def test_a_whole_case(environment: dict[str, Environment], results: Path) -> None:
+    phases = Phases()
+    record = alone(CASE, "s", environment["torch"], Options(rounds=5), results, phases)
     assert record.status == "ok", record.reason
     assert record.verification
     assert record.verification.passed
@@ -253,31 +213,8 @@ def test_a_whole_case(whole: Whole, environment: dict[str, Environment]) -> None
     assert record.peak_bytes > record.live_bytes
     assert record.provenance.versions["torch"].startswith(environment["torch"].version)
     assert record.provenance.environment["MALLOC_MMAP_THRESHOLD_"] == "65536"
-
-
-def test_progress_names_every_phase(whole: Whole) -> None:
-    told = {
-        "import",
-        "build",
-        "first step",
-        "warm-up",
-        "timing",
-        "round 1 of 5, 1 in turn",
-        "effect",
-        "memory",
-    }
-    assert told <= {*whole.phases}
-
-
-def test_the_harness_itself_costs_little(
-    whole: Whole, environment: dict[str, Environment], tmp_path: Path
-) -> None:
-    """Beyond import, build and steps: two processes started and ended, as long as two interpreters
-    that only import NumPy take. Where others use the machine one of the two may have to wait: the
-    pair is tried again.
-    """
-    again = (measured(environment["torch"], tmp_path / str(i)).cost for i in range(4))
-    assert any(cost < 4 for cost in chain([whole.cost], again))
+    named = {"import", "build", "first step", "warm-up", "timing", "effect", "memory"}
+    assert named | {"round 1 of 5, 1 in turn"} <= phases.found
 
 
 def test_killing_the_real_worker_makes_a_crashed_record(
@@ -296,16 +233,14 @@ def test_killing_the_real_worker_makes_a_crashed_record(
     assert "SIGKILL" in record.reason
 
 
-@pytest.mark.parametrize(("mib", "phase"), [(300, "build"), (500, "first step")])
 def test_running_out_of_memory_is_a_result(
-    mib: int, phase: str, environment: dict[str, Environment], results: Path
+    environment: dict[str, Environment], results: Path
 ) -> None:
     case = Case("resnet50", "torch", "train", "fp32", 16, "cpu")
-    record = alone(case, "s", environment["torch"], Options(memory_limit=mib * 2**20), results)
+    record = alone(case, "s", environment["torch"], Options(memory_limit=500 * 2**20), results)
     assert record.status == "oom", record.reason
-    assert record.reason is not None
-    assert f"memory ran out during {phase}, " in record.reason
-    assert record.provenance.memory_limit == mib * 2**20
+    assert "memory ran out during first step, " in (record.reason or "")
+    assert record.provenance.memory_limit == 500 * 2**20
 
 
 def test_a_limit_below_what_the_imports_take_is_too_small(
@@ -356,8 +291,3 @@ def test_the_harness_adds_at_most_two_percent_to_a_step(
     assert (found.passed, found.figure) == (True, json.loads(printed)["ratio"]), (
         "doctor says so too"
     )
-
-
-def test_every_signal_has_a_name() -> None:
-    assert supervisor.signal_name(signal.SIGKILL) == "SIGKILL"
-    assert supervisor.signal_name(40) == "signal 40"

@@ -4,10 +4,8 @@ strategy.
 
 from __future__ import annotations
 
-import re
 from itertools import combinations
 
-from framebench.strategies.strategy import Strategy
 from framebench.suite.case import Case
 from framebench.suite.profiles import list_cases
 
@@ -59,14 +57,10 @@ def choose_often(framework: str) -> list[Case]:
         return cases
     covered = set()
     for case in choose_fewest("torch"):
-        if case.scenario == "pipeline" or case.plan.only_for_claims:
+        is_shared = case.scenario == "pipeline" or case.plan.only_for_claims
+        if is_shared and case.strategy != case.stage.baseline:
             covered.add((case.scenario, case.strategy))
-    chosen = []
-    for case in cases:
-        is_baseline = case.strategy == case.stage.baseline
-        if is_baseline or (case.scenario, case.strategy) not in covered:
-            chosen.append(case)
-    return chosen
+    return [case for case in cases if (case.scenario, case.strategy) not in covered]
 
 
 def list_novelties(case: Case) -> set[tuple[object, ...]]:
@@ -74,23 +68,12 @@ def list_novelties(case: Case) -> set[tuple[object, ...]]:
 
     A strategy shows its name, but for a number at the end, and its switch in the scenario.
     """
-    if len(case.plan.parts) > 1:
-        names = [part.name for part in case.plan.parts]
+    plan = case.plan
+    if len(plan.parts) > 1:
+        names = [part.name for part in plan.parts]
         return {("pair", case.scenario, frozenset(pair)) for pair in combinations(names, 2)}
-    return {
-        ("strategy", name_stem(case.plan)),
-        ("switch", case.scenario, *name_switch(case.plan), case.support.kind),
-    }
-
-
-def name_stem(strategy: Strategy) -> str:
-    """Return the name without its number: `accumulate` for `accumulate_8`."""
-    return re.sub(r"_\d+$", "", strategy.name)
-
-
-def name_switch(strategy: Strategy) -> tuple[object, ...]:
-    """Return the function that switches a strategy on, and the names of its options."""
-    return (strategy.how, *sorted(strategy.options))
+    switch = (plan.how, *sorted(plan.options), case.support.kind)
+    return {("strategy", plan.name.rstrip("_0123456789")), ("switch", case.scenario, *switch)}
 
 
 def list_usual(framework: str) -> list[Case]:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import os
 import subprocess
-from collections.abc import Iterable
+from collections import defaultdict
 from itertools import combinations
 from typing import Any
 
@@ -120,25 +120,6 @@ def test_the_registry_takes_most_pairs() -> None:
     assert sum(len(list_pairs(framework)) for framework in FRAMEWORKS) > 2000
 
 
-@pytest.mark.parametrize("framework", FRAMEWORKS)
-def test_a_pair_needs_what_either_needs(framework: str) -> None:
-    """A pair needs the environment variables, GPU, package and batch of both its strategies."""
-    for case in list_pairs(framework):
-        supports = [part.support[framework] for part in case.plan.parts]
-        env: dict[str, str] = {}
-        for support in supports:
-            env |= support.env
-        assert case.support.env == env, case.id
-        assert case.support.gpu == any(support.gpu for support in supports), case.id
-        packages = [support.package for support in supports if support.package]
-        assert [case.support.package] == (packages[:1] or [""]), case.id
-        assert bool(case.support.undone_on_cpu) == any(
-            support.undone_on_cpu for support in supports
-        ), case.id
-    odd = Case("unet3d", framework, "train", "accumulate+rewrite", 2, "full")
-    assert "does not divide" in odd.support.why
-
-
 @pytest.mark.parametrize(
     ("one", "other", "why"),
     [
@@ -160,6 +141,7 @@ def test_cells_that_exclude_each_other_name_both(
     ]
     support = combine_support("torch", tuple(rows))
     assert (support.supported, support.why) == (not why, why)
+    assert support.env == ({} if why else {"POOL": "1", "SIZE": "2"})
 
 
 @pytest.mark.slow
@@ -198,31 +180,20 @@ def test_every_pair_is_refused_or_right_and_proven(
     assert_refused_or_right(environment[framework], list_sharing(framework)[part::PARTS])
 
 
-def group_by_environment_variables(cases: Iterable[Case]) -> list[list[Case]]:
-    """Return the cases in groups that need the same environment variables."""
-    groups: dict[str, list[Case]] = {}
-    for case in cases:
-        groups.setdefault(str(sorted(case.support.env.items())), []).append(case)
-    return list(groups.values())
+NEEDS_GPU = pytest.mark.skipif(not nvml.list_gpus(), reason="needs a GPU")
 
 
 @pytest.mark.all_cases
 @pytest.mark.slow
+@pytest.mark.parametrize("gpu", [False, pytest.param(True, marks=[pytest.mark.gpu, NEEDS_GPU])])
 @pytest.mark.parametrize("framework", FRAMEWORKS)
-def test_pairs_that_need_environment_variables(
-    framework: str, environment: dict[str, Environment]
+def test_pairs_that_need_environment_variables_or_a_gpu(
+    framework: str, gpu: bool, environment: dict[str, Environment]
 ) -> None:
-    pairs = [case for case in list_pairs(framework) if case.support.env and not case.support.gpu]
-    for cases in group_by_environment_variables(pairs):
-        assert_refused_or_right(environment[framework], cases)
-
-
-@pytest.mark.gpu
-@pytest.mark.all_cases
-@pytest.mark.slow
-@pytest.mark.skipif(not nvml.list_gpus(), reason="needs a GPU")
-@pytest.mark.parametrize("framework", FRAMEWORKS)
-def test_pairs_that_need_a_gpu(framework: str, environment: dict[str, Environment]) -> None:
-    pairs = [case for case in list_pairs(framework) if case.support.gpu]
-    for cases in group_by_environment_variables(pairs):
+    """Those that need the same variables share a process."""
+    groups = defaultdict(list)
+    for case in list_pairs(framework):
+        if case.support.gpu == gpu and (gpu or case.support.env):
+            groups[str(sorted(case.support.env.items()))].append(case)
+    for cases in groups.values():
         assert_refused_or_right(environment[framework], cases)

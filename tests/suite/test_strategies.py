@@ -5,7 +5,6 @@ in its framework.
 from __future__ import annotations
 
 import re
-from itertools import combinations
 from pathlib import Path
 from typing import Any
 
@@ -17,14 +16,9 @@ from framebench.engine.environments import Environment
 from framebench.instruments import nvml
 from framebench.models.spec import list_workloads, load_workload
 from framebench.strategies.registry import (
-    BASELINES,
-    COMBINATIONS,
     SCENARIOS,
     STRATEGIES,
-    find_strategy,
-    list_claims_only,
     list_strategies,
-    list_used,
 )
 from framebench.strategies.strategy import FRAMEWORKS, Native, Strategy, Support
 from framebench.suite.case import Case
@@ -35,20 +29,11 @@ from tests.suite.chosen_cases import (
     choose_fewest,
     choose_often,
     list_supported,
-    list_usual,
     shares_a_process,
 )
 
 PROGRAMS = Path(__file__).parent / "programs"
 MEASURE = PROGRAMS / "strategies_measure.py"
-COVERAGE = (
-    "strategies",
-    "pairs",
-    "kinds of support",
-    "switches",
-    "switches of a scenario",
-    "baselines",
-)
 WRITTEN = [
     (name, framework) for name in list_workloads() for framework in load_workload(name).frameworks
 ]
@@ -73,7 +58,9 @@ def assert_right_and_confirmed(results: dict[str, Any], cases: list[Case]) -> No
     wrong_proofs = {}
     for case in cases:
         result = results[case.id]
-        if not result["mathematics"]["computed"] and not is_quantized(case):
+        # the strategy's arithmetic is the strategy itself: in float64 nothing of it is left
+        uncheckable = any(part.precision in QUANTIZED for part in case.plan.parts)
+        if not result["mathematics"]["computed"] and not uncheckable:
             not_computed[case.id] = result["mathematics"]["reason"]
         # where the catalog says that a CPU undoes it, a proof that says yes is as wrong as one that
         # says no elsewhere
@@ -84,48 +71,9 @@ def assert_right_and_confirmed(results: dict[str, Any], cases: list[Case]) -> No
     assert wrong_proofs == {}
 
 
-def is_quantized(case: Case) -> bool:
-    """Say whether a strategy's arithmetic is the strategy itself: in float64 nothing of it is
-    left.
-    """
-    return any(part.precision in QUANTIZED for part in case.plan.parts)
-
-
 def test_a_missing_cell_stops_the_import() -> None:
     with pytest.raises(ValueError, match="no support for jax, jittor"):
         Strategy("new", ("train",), "axis", "", "", {"torch": Native("")})
-
-
-def test_the_table_is_total_and_gives_reasons() -> None:
-    for strategy in STRATEGIES.values():
-        assert set(strategy.support) == set(FRAMEWORKS)
-        assert all(len(support.why) > 5 for support in strategy.support.values())
-        assert strategy.effect
-    assert all((scenario, name) in STRATEGIES for scenario, name in BASELINES.items())
-    assert all(
-        find_strategy(scenario, name).name == name
-        for scenario, found in COMBINATIONS.items()
-        for name in found
-    )
-
-
-def test_every_strategy_is_in_one_of_the_two_catalogs() -> None:
-    for scenario in SCENARIOS:
-        assert sorted((*list_used(scenario), *list_claims_only(scenario))) == sorted(
-            list_strategies(scenario)
-        )
-        assert BASELINES[scenario] in list_used(scenario)
-    assert all(not s.quick for s in STRATEGIES.values() if s.only_for_claims), (
-        "the quick profile is of what people use"
-    )
-
-
-@pytest.mark.parametrize(
-    ("name", "expected"), [("checkpoint+depth_4", True), ("checkpoint+accumulate", False)]
-)
-def test_a_combination_with_a_part_only_for_claims_is_so_too(name: str, expected: bool) -> None:
-    assert find_strategy("train", name).only_for_claims is expected
-    assert (name in list_claims_only("train")) is expected
 
 
 def test_every_strategy_has_a_case_somewhere_and_every_variant_is_declared() -> None:
@@ -150,32 +98,6 @@ def test_every_supported_case_is_measured_below_or_needs_a_gpu(framework: str) -
         is_single = (case.scenario, case.strategy) in STRATEGIES
         if case.framework == framework and is_single and case.support.supported:
             assert (case.scenario, case.strategy) in covered, case.id
-
-
-def list_coverage(cases: list[Case], framework: str) -> dict[str, set[object]]:
-    """Return what the cases show: strategies, but for numbers in their names or options; pairs;
-    kinds of support; switches; baselines."""
-    coverage: dict[str, set[object]] = {name: set() for name in COVERAGE}
-    for case in cases:
-        names = [part.name for part in case.plan.parts]
-        if len(names) == 1:
-            coverage["strategies"].add(case.strategy.rstrip("0123456789").rstrip("_"))
-        coverage["pairs"] |= {(case.scenario, *pair) for pair in combinations(names, 2)}
-        for part in case.parts:
-            options = re.sub(r"\b\d+\b", "a number", str(part.options))
-            coverage["kinds of support"].add((part.how, part.support[framework].kind))
-            coverage["switches"].add((part.how, options))
-            coverage["switches of a scenario"].add((case.scenario, part.how))
-        if case.scenario in ("train", "eval") and case.strategy == BASELINES[case.scenario]:
-            coverage["baselines"].add((case.workload, case.scenario))
-    return coverage
-
-
-@pytest.mark.parametrize("framework", FRAMEWORKS)
-def test_the_fewest_cases_leave_no_strategy_out(framework: str) -> None:
-    few = choose_fewest(framework)
-    assert list_coverage(few, framework) == list_coverage(list_usual(framework), framework)
-    assert len(few) < 0.6 * len(list_supported(framework))
 
 
 @pytest.mark.parametrize("framework", FRAMEWORKS)
@@ -204,29 +126,18 @@ def test_a_batch_that_does_not_divide_is_unsupported() -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("whole", [False, pytest.param(True, marks=pytest.mark.all_cases)])
 @pytest.mark.parametrize(("name", "framework"), WRITTEN)
 def test_every_strategy_is_right_and_confirmed(
-    name: str, framework: str, environment: dict[str, Environment]
+    name: str, framework: str, whole: bool, environment: dict[str, Environment]
 ) -> None:
-    cases = [c for c in choose_often(framework) if c.workload == name]
-    results = measure(environment[framework], cases)
-    assert_right_and_confirmed(results, cases)
-
-
-@pytest.mark.all_cases
-@pytest.mark.slow
-@pytest.mark.parametrize(("name", "framework"), WRITTEN)
-def test_the_other_strategies_are_right_and_confirmed(
-    name: str, framework: str, environment: dict[str, Environment]
-) -> None:
-    above = choose_often(framework)
-    cases = [
-        c
-        for c in list_supported(framework)
-        if c.workload == name and shares_a_process(c) and c not in above
-    ]
-    results = measure(environment[framework], cases)
-    assert_right_and_confirmed(results, cases)
+    """The cases that cover every strategy, or if `whole` all others that a process can build."""
+    often = choose_often(framework)
+    cases = often
+    if whole:
+        cases = [c for c in list_supported(framework) if shares_a_process(c) and c not in often]
+    cases = [case for case in cases if case.workload == name]
+    assert_right_and_confirmed(measure(environment[framework], cases), cases)
 
 
 def make_param(case: Case) -> ParameterSet:

@@ -5,8 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from framebench.suite import tensors
-from framebench.suite.tensors import measure_errors, name_family, summarize, summarize_logits
+from framebench.suite.tensors import measure_errors, summarize, summarize_logits
 
 RNG = np.random.default_rng(0)
 PLAIN = RNG.standard_normal((300, 40)).astype(np.float32)
@@ -17,18 +16,16 @@ PLAIN = RNG.standard_normal((300, 40)).astype(np.float32)
     [
         -PLAIN,
         PLAIN[::-1],
-        PLAIN.reshape(40, 300).T.copy().reshape(300, 40),
-        np.roll(PLAIN, 1),
         PLAIN * 1.01,
         np.zeros_like(PLAIN),
     ],
-    ids=["sign", "order", "transposed", "shifted", "scaled", "nothing"],
+    ids=["sign", "order", "scaled", "nothing"],
 )
 def test_what_is_wrong_is_seen(wrong: np.ndarray) -> None:
     assert max(measure_errors(summarize("w", wrong), summarize("w", PLAIN))) > 0.005
 
 
-@pytest.mark.parametrize("size", [1e-6, 1e-3, 0.1])
+@pytest.mark.parametrize("size", [1e-6, 0.1])
 def test_projections_keep_the_size_of_an_error(size: float) -> None:
     noise = RNG.standard_normal(PLAIN.shape)
     off = PLAIN + size * np.linalg.norm(PLAIN) / np.linalg.norm(noise) * noise
@@ -42,12 +39,6 @@ def test_random_vectors_have_variance_one_and_belong_to_the_name() -> None:
     assert summarize("w", PLAIN) == summarize("w", PLAIN.astype(np.float64))
 
 
-def test_a_large_tensor_is_taken_in_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tensors, "CHUNK", 1000)
-    norm, *_ = summarize("w", PLAIN)
-    assert norm == pytest.approx(float(np.linalg.norm(PLAIN)))
-
-
 def test_what_should_be_zero_must_be_zero() -> None:
     zero = summarize("w", np.zeros(3))
     assert measure_errors(zero, zero) == (0, 0)
@@ -56,19 +47,7 @@ def test_what_should_be_zero_must_be_zero() -> None:
 
 def test_errors_are_visible_despite_a_large_common_mean() -> None:
     logits = 1000 + RNG.standard_normal((8, 5))
-    wrong_logits = logits + 1e-3 * RNG.standard_normal((8, 5))
     expected = summarize_logits(logits)
-    observed = summarize_logits(wrong_logits)
-
-    raw_error = max(measure_errors(observed["logits"], expected["logits"]))
-    centred = "logits about their mean"
-    centred_error = max(measure_errors(observed[centred], expected[centred]))
-
-    assert centred_error > 100 * raw_error
-
-
-def test_families_differ_in_numbers_alone() -> None:
-    assert (
-        name_family("blocks.3.qkv.bias") == name_family("blocks.11.qkv.bias") == "blocks.*.qkv.bias"
-    )
-    assert name_family("layer1.0.bn1.weight") == "layer*.*.bn*.weight"
+    observed = summarize_logits(logits + 1e-3 * RNG.standard_normal((8, 5)))
+    raw, centred = (max(measure_errors(observed[name], expected[name])) for name in expected)
+    assert centred > 100 * raw

@@ -1,45 +1,70 @@
-"""What is asked of a user's file before it runs."""
+"""What is asked of a user's file before it runs, and what is said when it fails."""
 
 from __future__ import annotations
 
 import sys
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
-from framebench.suite.user_file import import_packages, list_imports
+from framebench.suite.user_file import (
+    describe_error,
+    describe_fault,
+    import_packages,
+    list_imports,
+)
 
 
 def test_packages_are_imported_and_not_what_lies_beside_the_file(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What a package takes for itself is none of the file's; what a module beside it holds is."""
-    elsewhere, folder = tmp_path / "packages", tmp_path / "mine"
-    elsewhere.mkdir()
+    (tmp_path / "a_package.py").write_text("")
+    folder = tmp_path / "mine"
     folder.mkdir()
-    (elsewhere / "a_package.py").write_text("from lazily import late\n")
-    (elsewhere / "lazily.py").write_text(
-        "def __getattr__(name):\n    import loaded_late\n    return loaded_late\n"
-    )
-    (elsewhere / "loaded_late.py").write_text("")
     (folder / "beside_it.py").write_text("raise AssertionError\n")
     file = folder / "model.py"
     file.write_text(
-        "import beside_it\nimport no_such_package\nfrom a_package import late\nRAN = "
-        "sys.never_imported\n"
-        "def model():\n    import within_a_function\n"
+        "import beside_it\nimport no_such_package\nfrom a_package import late\n"
+        "RAN = sys.never_imported\ndef model():\n    import within_a_function\n"
     )
-    monkeypatch.setattr(sys, "path", [str(folder), str(elsewhere), *sys.path])
+    monkeypatch.setattr(sys, "path", [str(folder), str(tmp_path), *sys.path])
     import_packages(str(file))
-    assert {"a_package", "loaded_late"} <= sys.modules.keys(), (
-        "as far as the names that the file takes"
-    )
+    assert "a_package" in sys.modules
     assert "beside_it" not in sys.modules
-    assert list_imports(str(file)) == {
-        "beside_it",
-        "no_such_package",
-        "a_package",
-        "within_a_function",
-    }
-    for name in ("a_package", "lazily", "loaded_late"):
-        monkeypatch.delitem(sys.modules, name)
+    names = {"beside_it", "no_such_package", "a_package", "within_a_function"}
+    assert list_imports(str(file)) == names
+    monkeypatch.delitem(sys.modules, "a_package")
+
+
+def raise_from_file(error: Exception, **local: Any) -> Exception:
+    """Return the error as a line raises it that has such variables."""
+    with pytest.raises(type(error)) as raised:
+        exec("raise error", {}, {"error": error, **local})
+    return raised.value
+
+
+def test_fault_names_the_line() -> None:
+    error = raise_from_file(TypeError("unsupported operand: 'FakeTensor' and 'str'"))
+    expected = "<string>:1: TypeError: unsupported operand: 'Tensor' and 'str'"
+    assert describe_fault(error, "<string>") == expected
+
+
+@pytest.mark.parametrize(
+    "name", ["DataDependentOutputException", "DynamicOutputShapeException", "RuntimeError"]
+)
+def test_reading_values_of_a_fake_tensor_is_explained(name: str) -> None:
+    message = ".numpy() is not supported for tensor subclasses" if name == "RuntimeError" else ""
+    error = type(name, (RuntimeError,), {})(message)
+    assert describe_error(error, None).startswith("the values of a tensor are read here")
+
+
+def test_tensors_on_two_devices_are_named_with_a_hint() -> None:
+    error = RuntimeError("Expected all tensors ... found at least two devices, gpu:0 and cpu!")
+    on_cpu, on_gpu = (SimpleNamespace(device=SimpleNamespace(type=kind)) for kind in ("cpu", "gpu"))
+    caught = raise_from_file(error, table=on_cpu, x=on_gpu, width=4)
+    message = describe_fault(caught, "<string>")
+    assert "`table` on the CPU and `x` on the GPU" in message
+    assert message.endswith("Make them with device=x.device")

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import json
 import os
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -15,8 +12,6 @@ from framebench.engine.environments import ensure
 from framebench.engine.runner import DEFAULT_OPTIONS, make_worker_variables
 from framebench.engine.supervisor import Worker
 from framebench.suite.case import Case
-from framebench.worker.worker import move_threads
-from tests.processes import ROOT
 
 CASE = Case("transformer", "torch", "eval", "no_grad", 4, "tiny")
 
@@ -38,27 +33,6 @@ def read_thread_affinities(pid: int) -> set[frozenset[int]]:
     for thread in Path(f"/proc/{pid}/task").iterdir():
         affinities.add(frozenset(os.sched_getaffinity(int(thread.name))))
     return affinities
-
-
-@pytest.mark.usefixtures("two_cores")
-def test_all_threads_move_together() -> None:
-    program = Path(__file__).parent / "programs" / "cores_threads.py"
-    one, other = sorted(os.sched_getaffinity(0))[:2]
-    variables = os.environ | {"A": str(one), "B": str(other), "PYTHONPATH": str(ROOT)}
-    done = subprocess.run(
-        [sys.executable, program], env=variables, capture_output=True, text=True, check=True
-    )
-    found = json.loads(done.stdout)
-    assert len(found) > 1
-    assert all(cores == [other] for cores in found)
-
-
-def test_move_to_no_cores_keeps_the_affinity() -> None:
-    before = read_thread_affinities(os.getpid())
-
-    move_threads(set())
-
-    assert read_thread_affinities(os.getpid()) == before
 
 
 class AffinityLog:

@@ -11,7 +11,7 @@ from framebench.suite.protocol import Task
 from framebench.suite.user_file import DoesNotApply
 from framebench.worker import worker
 from framebench.worker.stepping import OverBudget
-from framebench.worker.worker import Abandoned, NoDevice, WorkerError, describe_failure
+from framebench.worker.worker import WorkerError, describe_failure
 
 TASK = Task("transformer/torch/train/fp32/b4/tiny", "memory")
 
@@ -73,12 +73,3 @@ def test_obstacle_of_a_case_is_no_crash(
     failure: Any = describe_failure(raise_in_worker(error, monkeypatch))
     flags = [name for name in ("oom", "no_device", "over_budget") if failure[name]]
     assert flags == [flag]
-
-
-def test_abandoned_worker_reports_no_failure(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert isinstance(raise_in_worker(Abandoned(), monkeypatch), Abandoned)
-
-
-def test_error_before_the_build_is_reported_as_it_is() -> None:
-    assert describe_failure(MemoryError("the limit is too small"))["oom"]
-    assert describe_failure(NoDevice("needs a GPU"))["no_device"]

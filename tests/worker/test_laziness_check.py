@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from dataclasses import replace
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -19,7 +18,6 @@ from framebench.worker.laziness_check import (
     describe_ignored_inputs,
     describe_late_result,
     describe_other_losses,
-    give_other_inputs,
 )
 from tests.worker.fake_adapter import FakeAdapter
 
@@ -90,7 +88,6 @@ def test_logits_of_a_users_model_must_be_there_and_not_their_loss(
     [
         ([3.0, 2.0, 1.0], 1e-6, ""),
         ([3.0, 2.01, 1.0], 1e-6, "repeated, a step gave the loss 2.01 instead of 2.0"),
-        ([3.0, 2.0001, 1.0], 1e-3, ""),
         ([3.0, 2.0, float("nan")], 1e-3, "repeated, a step gave the loss nan instead of 1.0"),
     ],
 )
@@ -137,16 +134,3 @@ def test_step_that_does_not_read_its_inputs_is_noticed(
     assert describe_ignored_inputs(adapter) == reason
     assert adapter.inputs is inputs
     assert adapter.stream is stream
-
-
-@pytest.mark.parametrize("shape", [(4, 1), (4, 9, 1), (4, 8, 8, 1)])
-def test_samples_whose_last_axis_has_one_place_are_shifted_too(shape: tuple[int, ...]) -> None:
-    x = np.arange(np.prod(shape), dtype=np.float32).reshape(shape)
-    adapter: Any = FakeAdapter(EVAL)
-    adapter.workload = SimpleNamespace(make_batch=lambda config, size: (x, np.zeros(4)))
-
-    give_other_inputs(adapter)
-
-    shifted, _ = adapter.inputs
-    assert not np.array_equal(shifted, x)
-    assert sorted(shifted.ravel()) == sorted(x.ravel())

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
@@ -15,7 +14,7 @@ from framebench.models.spec import Optimizer
 from framebench.suite.case import Case
 from framebench.suite.selectors import parse
 from framebench.worker import optimizer_check
-from framebench.worker.optimizer_check import OptimizerCheck, divide_error
+from framebench.worker.optimizer_check import OptimizerCheck
 from framebench.worker.tolerances import UPDATE, Tolerances
 from framebench.worker.verification import compare_updates
 
@@ -100,11 +99,10 @@ def test_textbook_update_passes(case: Case) -> None:
     ("case", "settings"),
     [
         (SGD, {"lr": 5e-4}),
-        (ADAM, {"lr": 1.5e-4}),
         (ADAM, {"weight_decay": 0.0}),
         (ADAM, {"eps": 1e-2}),
     ],
-    ids=["half the rate of SGD", "half the rate of Adam", "no weight decay", "another eps"],
+    ids=["half the rate of SGD", "no weight decay of Adam", "another eps of Adam"],
 )
 def test_update_with_another_setting_is_wrong(case: Case, settings: dict[str, float]) -> None:
     comparison = compare_updates(compute_errors(case, **settings), Tolerances({}, {}, UPDATE))
@@ -112,32 +110,11 @@ def test_update_with_another_setting_is_wrong(case: Case, settings: dict[str, fl
     assert comparison.failed
 
 
-@pytest.mark.parametrize(
-    ("error", "size", "relative"), [(0.0, 0.0, 0.0), (1.0, 0.0, math.inf), (1.0, 2.0, 0.5)]
-)
-def test_weight_without_a_gradient_must_stay(error: float, size: float, relative: float) -> None:
-    assert divide_error(error, size) == relative
-
-
 @pytest.mark.parametrize("case", [ADAM, SGD], ids=str)
 def test_errors_do_not_depend_on_the_chunks(case: Case, monkeypatch: pytest.MonkeyPatch) -> None:
     whole = compute_errors(case)
     monkeypatch.setattr(optimizer_check, "CHUNK", 7)
     assert compute_errors(case) == whole
-
-
-class WithoutSecondMoment(NumpyAdapter):
-    def states(self) -> Iterator[State]:
-        for state in super().states():
-            if state.kind != "second moment":
-                yield state
-
-
-def test_missing_state_is_left_to_the_comparison_of_tensors() -> None:
-    adapter: Any = WithoutSecondMoment(ADAM, ADAM.spec.optimizer)
-    adapter.step()
-    check = OptimizerCheck(adapter, ADAM.weights)
-    assert check.compute_errors(adapter) == {}
 
 
 def test_narrow_weights_are_left_out() -> None:

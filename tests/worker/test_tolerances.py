@@ -33,27 +33,22 @@ def observe(values: dict[str, float], **norms: float) -> Observed:
     return Observed(values, {"gradient": gradient})
 
 
-def test_tolerance_is_a_multiple_of_the_largest_response() -> None:
+def test_tolerance_is_a_multiple_of_the_largest_response_but_not_below_the_least() -> None:
     plain = observe({"loss_0": 2.0}, weight=1.0)
     moved = [observe({"loss_0": 2.0}, weight=1.01), observe({"loss_0": 2.0}, weight=0.98)]
     derived = derive_tolerances(plain, moved, LEAST)
     assert derived.of_tensor("gradient", "weight") == pytest.approx(FACTOR * 0.02)
+    assert derived.of_value("loss_0") == LEAST
 
 
-def test_no_tolerance_is_below_the_least() -> None:
-    plain = observe({"loss_0": 2.0}, weight=1.0)
-    derived = derive_tolerances(plain, [plain], LEAST)
-    assert derived.of_value("loss_0") == derived.of_tensor("gradient", "weight") == LEAST
-
-
-def test_the_same_weight_of_each_block_shares_its_tolerance() -> None:
-    names = ("blocks.0.bias", "blocks.1.bias", "head")
-    plain = Observed({}, {"gradient": dict.fromkeys(names, (1.0, 1.0, 0.0, 0.0))})
-    moved = Observed({}, {"gradient": dict.fromkeys(names, (1.0, 1.0, 0.0, 0.0))})
-    moved.tensors["gradient"]["blocks.1.bias"] = (1.01, 1.01, 0.0, 0.0)
+def test_the_same_weight_of_each_block_shares_its_tolerance_but_in_float64() -> None:
+    plain = observe({}, **{"blocks.0.bias": 1.0, "blocks.1.bias": 1.0, "head": 1.0})
+    moved = observe({}, **{"blocks.0.bias": 1.0, "blocks.1.bias": 1.01, "head": 1.0})
     derived = derive_tolerances(plain, [moved], LEAST)
-    shared = derived.of_tensor("gradient", "blocks.0.bias")
-    assert shared == derived.of_tensor("gradient", "blocks.1.bias") == pytest.approx(FACTOR * 0.01)
+    own = derive_tolerances(plain, [moved], LEAST, shared=False)
+    assert derived.of_tensor("gradient", "blocks.0.bias") == pytest.approx(FACTOR * 0.01)
+    assert own.of_tensor("gradient", "blocks.0.bias") == LEAST
+    assert own.of_tensor("gradient", "blocks.1.bias") == pytest.approx(FACTOR * 0.01)
 
 
 def test_tensor_that_stayed_by_luck_has_the_usual_tolerance_of_its_kind() -> None:
@@ -74,23 +69,6 @@ def test_rounding_of_a_negligible_gradient_widens_no_tolerance(by: str) -> None:
     derived = derive_tolerances(plain, [moved], LEAST, left_out=left_out)
     assert derived.of_tensor("gradient", "3.bias") == pytest.approx(FACTOR * 0.01)
     assert derived.of_tensor("gradient", "3.weight") == pytest.approx(FACTOR * 0.01)
-
-
-def test_in_float64_each_tensor_has_its_own_tolerance() -> None:
-    plain = observe({}, **{"blocks.0.bias": 1.0, "blocks.1.bias": 1.0, "head": 1.0})
-    moved = observe({}, **{"blocks.0.bias": 1.0, "blocks.1.bias": 2.0, "head": 1.0})
-
-    derived = derive_tolerances(plain, [moved], LEAST, shared=False)
-
-    assert derived.of_tensor("gradient", "blocks.0.bias") == LEAST
-    assert derived.of_tensor("gradient", "blocks.1.bias") > 1
-
-
-def test_tensor_that_no_repetition_had_has_the_usual_tolerance() -> None:
-    plain = observe({}, first=1.0, second=1.0, left=1.0)
-    moved = observe({}, first=1.01, second=1.02, left=5.0)
-    derived = derive_tolerances(plain, [moved], LEAST, left_out=["left"])
-    assert derived.of_tensor("gradient", "left") == pytest.approx(FACTOR * 0.01)
 
 
 class PerturbedSteps:
@@ -134,14 +112,7 @@ def test_slow_step_is_repeated_twice_before_it_is_wrong(monkeypatch: pytest.Monk
     first = tolerances.observe_steps(steps.adapter)
     assert steps.seeds == [0]
     more = tolerances.observe_more(steps.adapter, first)
-    assert steps.seeds == [0, 1]
     assert len(more.seconds) == 4, "those of all steps, the first of which compiles"
-
-
-def test_slow_step_is_not_repeated_a_third_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    steps = PerturbedSteps(9.0, moves_at=0, monkeypatch=monkeypatch)
-    first = tolerances.observe_steps(steps.adapter)
-    more = tolerances.observe_more(steps.adapter, first)
     tolerances.observe_more(steps.adapter, more)
     assert steps.seeds == [0, 1]
 
@@ -164,12 +135,6 @@ def test_losses_share_their_tolerance_and_a_norm_has_its_own() -> None:
     assert derived.of_value("grad_norm") == pytest.approx(FACTOR * 0.01)
 
 
-def test_frozen_weight_has_the_least_tolerance() -> None:
-    """A frozen weight's change is zero, and its error is infinite as soon as it moves."""
-    plain, moved = observe({}, frozen=0.0), observe({}, frozen=1e-3)
-    assert derive_tolerances(plain, [moved], LEAST).of_tensor("gradient", "frozen") == LEAST
-
-
 def test_infinite_responses_explain_nothing() -> None:
     plain = observe({"loss_0": 1.0}, weight=1.0)
     broken = observe({"loss_0": float("nan")}, weight=float("inf"))
@@ -177,7 +142,7 @@ def test_infinite_responses_explain_nothing() -> None:
     assert derived.of_value("loss_0") == derived.of_tensor("gradient", "weight") == LEAST
 
 
-@pytest.mark.parametrize("perturbation", [PERTURBATION["fp32"], PERTURBATION["bf16"], 2.0**-36])
+@pytest.mark.parametrize("perturbation", [PERTURBATION["fp32"], 2.0**-36])
 def test_each_weight_is_off_by_a_share_of_the_perturbation(perturbation: float) -> None:
     plain = CASE.weights
     perturbed = PerturbedCase.of_case(CASE, 0, perturbation).weights
@@ -189,25 +154,12 @@ def test_each_weight_is_off_by_a_share_of_the_perturbation(perturbation: float) 
     assert np.std(off) == pytest.approx(perturbation / 3**0.5, rel=0.05)
 
 
-@pytest.mark.parametrize("perturbation", [PERTURBATION["fp32"], 2.0**-36])
-def test_a_weight_of_one_number_stays_an_array(
-    perturbation: float, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    weights = {"scale": np.array(0.5, np.float32)}
-    monkeypatch.setattr(Case, "weights", property(lambda case: weights))
-    perturbed = PerturbedCase.of_case(CASE, 0, perturbation).weights["scale"]
-    assert isinstance(perturbed, np.ndarray), "frameworks refuse NumPy's scalars"
-    assert perturbed.shape == ()
-
-
-def test_the_same_seed_perturbs_alike_and_another_one_differently() -> None:
-    one = perturb_embedding(seed=0)
-    assert np.array_equal(one, perturb_embedding(seed=0))
-    assert not np.array_equal(one, perturb_embedding(seed=1))
-
-
-def perturb_embedding(seed: int) -> np.ndarray:
-    return PerturbedCase.of_case(CASE, seed, 2.0**-14).weights["wte.weight"]
+def test_another_seed_perturbs_differently() -> None:
+    one, same, other = (
+        PerturbedCase.of_case(CASE, seed, 2.0**-14).weights["wte.weight"] for seed in (0, 0, 1)
+    )
+    assert np.array_equal(one, same)
+    assert not np.array_equal(one, other)
 
 
 @pytest.mark.parametrize(

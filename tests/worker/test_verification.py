@@ -15,7 +15,6 @@ from framebench.suite.case import Case
 from framebench.suite.protocol import Reference
 from framebench.suite.result import Verification
 from framebench.suite.selectors import parse
-from framebench.suite.tensors import measure_errors
 from framebench.worker import laziness_check, verification
 from framebench.worker.observe import RETAINED, Observed, unbias_running_variances
 from framebench.worker.stepping import make_timed_step
@@ -100,17 +99,13 @@ def test_every_tensor_must_be_within_its_tolerance(times: float, passes: bool) -
             assert found.tensors[kind].failed == (not passes)
 
 
-def test_extra_state_is_wrong() -> None:
+def test_missing_and_extra_states_are_wrong() -> None:
     observed = observe_right(TRAIN)
-    observed.tensors["max_exp_avg_sq"] = observed.tensors["second moment"]
-    assert "max_exp_avg_sq of" in str(verify_observed(TRAIN, observed).reason)
-
-
-def test_missing_state_is_wrong() -> None:
-    observed = observe_right(TRAIN)
+    observed.tensors["max_exp_avg_sq"] = dict(observed.tensors["second moment"])
     del observed.tensors["second moment"]["ln_f.bias"]
-    reason = verify_observed(TRAIN, observed).reason
-    assert reason == "no second moment of 1 tensors, such as ln_f.bias"
+    reason = str(verify_observed(TRAIN, observed).reason)
+    assert "max_exp_avg_sq of" in reason
+    assert "no second moment of 1 tensors, such as ln_f.bias" in reason
 
 
 def test_states_of_half_the_bytes_are_wrong() -> None:
@@ -130,17 +125,12 @@ def test_frozen_weight_that_moved_is_wrong() -> None:
 
 
 @pytest.mark.parametrize("number", [math.nan, math.inf])
-def test_loss_that_is_not_finite_is_wrong(number: float) -> None:
-    observed = observe_right(TRAIN)
-    observed.values["loss_1"] = number
-    assert not verify_observed(TRAIN, observed).passed
-
-
-@pytest.mark.parametrize("number", [math.nan, math.inf])
-def test_tensor_that_is_not_finite_is_wrong(number: float) -> None:
-    observed = observe_right(TRAIN)
-    observed.tensors["weight"]["ln_f.bias"] = (number, 0.0, 0.0, 0.0)
-    found = verify_observed(TRAIN, observed)
+def test_what_is_not_finite_is_wrong(number: float) -> None:
+    for_loss, for_tensor = observe_right(TRAIN), observe_right(TRAIN)
+    for_loss.values["loss_1"] = number
+    for_tensor.tensors["weight"]["ln_f.bias"] = (number, 0.0, 0.0, 0.0)
+    assert not verify_observed(TRAIN, for_loss).passed
+    found = verify_observed(TRAIN, for_tensor)
     assert not found.passed
     assert found.tensors["weight"].worst == "ln_f.bias"
 
@@ -170,7 +160,7 @@ def test_timed_step_is_verified_again(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("without_steps")
-@pytest.mark.parametrize("kind", ["gradient", "weight", "first moment", "second moment"])
+@pytest.mark.parametrize("kind", ["gradient", "weight", "second moment"])
 def test_second_verification_compares_every_tensor(
     kind: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -185,28 +175,10 @@ def test_second_verification_compares_every_tensor(
 
 
 @pytest.mark.usefixtures("without_steps")
-def test_second_verification_compares_every_state(monkeypatch: pytest.MonkeyPatch) -> None:
-    observed = observe_right(TRAIN)
-    observed.tensors["max_exp_avg_sq"] = observed.tensors["second moment"]
-    adapter = make_timed_adapter(observed, monkeypatch)
-    found = verify_again(adapter, LOSSES, make_tolerances(TRAIN))
-    assert "max_exp_avg_sq of" in str(found.reason)
-
-
-@pytest.mark.usefixtures("without_steps")
 def test_steps_that_leave_the_loss_are_wrong(monkeypatch: pytest.MonkeyPatch) -> None:
     adapter = make_timed_adapter(observe_right(TRAIN), monkeypatch)
     found = verify_again(adapter, [3.0, 2.0, 2.0, 1.0, 1.0], make_tolerances(TRAIN))
     assert (found.passed, found.unmoved_steps) == (False, 2)
-
-
-@pytest.mark.usefixtures("without_steps")
-def test_steps_without_an_output_are_wrong(monkeypatch: pytest.MonkeyPatch) -> None:
-    adapter = make_timed_adapter(observe_right(TRAIN), monkeypatch)
-    adapter.outputs_per_step = Counter({2: 5, 0: 3})
-    found = verify_again(adapter, LOSSES, make_tolerances(TRAIN))
-    assert not found.passed
-    assert found.reason == "3 of 8 steps gave no output as the first one did"
 
 
 class LazyAdapter(FakeAdapter):
@@ -231,7 +203,7 @@ def test_timed_steps_that_set_no_output_are_counted() -> None:
 UNIT = 2.0**-23  # in the last place of a float32 weight of about 1
 
 
-def measure_margin(change: float, expected_change: float, has_gradient: bool = True) -> float:
+def measure_margin(change: float, expected_change: float, has_gradient: bool) -> float:
     """Return the margin of a step that changed one weight of about 1 by `change`."""
     name = "blocks.0.ln1.weight"
     observed = observe_right(TRAIN)
@@ -248,20 +220,21 @@ def measure_margin(change: float, expected_change: float, has_gradient: bool = T
 
 
 @pytest.mark.parametrize(
-    ("change", "expected_change"), [(0.0, UNIT), (2 * UNIT, UNIT), (0.0, 0.0), (UNIT, 0.0)]
+    ("change", "expected_change", "has_gradient", "passes"),
+    [
+        (0.0, UNIT, True, True),
+        (2 * UNIT, UNIT, True, True),
+        (UNIT, 0.0, True, True),
+        (200 * UNIT, UNIT, True, False),
+        (200 * UNIT, 0.0, True, False),
+        (0.0, UNIT, False, False),
+        (UNIT, 0.0, False, False),
+    ],
 )
-def test_change_that_float32_rounds_away_is_right(change: float, expected_change: float) -> None:
-    assert measure_margin(change, expected_change) < 1
-
-
-@pytest.mark.parametrize("expected_change", [UNIT, 0.0])
-def test_change_that_float32_can_show_is_wrong(expected_change: float) -> None:
-    assert measure_margin(200 * UNIT, expected_change) > 1
-
-
-@pytest.mark.parametrize(("change", "expected_change"), [(0.0, UNIT), (UNIT, 0.0)])
-def test_weight_without_a_gradient_may_not_round(change: float, expected_change: float) -> None:
-    assert measure_margin(change, expected_change, has_gradient=False) > 1
+def test_change_that_float32_rounds_away_is_right_where_there_is_a_gradient(
+    change: float, expected_change: float, has_gradient: bool, passes: bool
+) -> None:
+    assert (measure_margin(change, expected_change, has_gradient) < 1) == passes
 
 
 class BiasedAdapter(FakeAdapter):
@@ -290,17 +263,6 @@ def test_biased_variances_are_compared_as_unbiased_ones() -> None:
 
     assert not np.allclose(biased, unbiased, rtol=1e-3)
     assert np.allclose(converted, unbiased, rtol=1e-12)
-
-
-def test_error_is_relative_to_the_expected_norm() -> None:
-    assert measure_errors((2.0, 0.0, 0.0, 0.0), (1.0, 0.0, 0.0, 0.0))[0] == 1
-
-
-def test_loss_beyond_its_tolerance_is_compared_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    observed = observe_right(TRAIN)
-    observed.values["loss_1"] *= 1 + 2 * ALLOWED
-    found, retries = verify_with_wider_tolerances(observed, monkeypatch)
-    assert (found.passed, retries) == (True, 1)
 
 
 @pytest.mark.parametrize(
@@ -359,9 +321,8 @@ def test_remainder_of_cancelled_terms_is_compared_by_the_usual_size(
 def test_small_tensor_that_has_a_size_is_compared_by_its_own() -> None:
     others = {"a": 1.0, "b": 1.0}
     expected = observe_norms("gradient", {**others, "small": 1e-4})
-    moved = observe_norms("gradient", {**others, "small": 1.01e-4})
     observed = observe_norms("gradient", {**others, "small": 2e-4})
-    tolerances = derive_tolerances(expected, [moved], ALLOWED)
+    tolerances = derive_tolerances(expected, [expected], ALLOWED)
     reference = Reference("", {}, expected.tensors)
     found = compare_tensors(TRAIN, "gradient", observed.tensors["gradient"], reference, tolerances)
     assert found.margin > 1
@@ -398,10 +359,3 @@ def test_losses_that_repeat_count_where_their_neighbours_move(
     losses: list[float], unmoved: int
 ) -> None:
     assert verification.count_unmoved(losses) == unmoved
-
-
-def test_error_of_a_loss_that_should_be_zero_is_absolute() -> None:
-    """A hinge loss that is met."""
-    assert verification.compute_relative_error(0.0, 0.0) == 0.0
-    assert verification.compute_relative_error(1e-3, 0.0) == 1e-3
-    assert verification.compute_relative_error(1.0, 2.0) == 0.5

@@ -22,8 +22,7 @@ from framebench.adapters.torch.storages import Storages
 from framebench.models.spec import USER_MODEL
 from framebench.suite.case import Case
 from framebench.suite.hypothetical import parse_any_batch
-from framebench.suite.user_file import describe_fault, find_line
-from framebench.suite.without_numbers import describe_error
+from framebench.suite.user_file import describe_error, describe_fault, find_line
 
 
 def predict_step_bytes(case: Case) -> dict[str, int]:
