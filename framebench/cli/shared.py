@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from importlib import metadata
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, NamedTuple, NoReturn
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, NoReturn
 
 import typer
 from rich.console import Console, ConsoleOptions, RenderableType
@@ -367,7 +367,10 @@ def parse_selector(selector: str | None) -> Parts:
     if len(words) == 5 and is_size(words[4]):
         words.insert(4, "*")
     patterns = split_selector("/".join(words), "*")
-    named = {name: text for name, text in patterns.items() if text not in ("*", "b*")}
+    named: dict[str, Any] = {}
+    for name, text in patterns.items():
+        if text not in ("*", "b*"):
+            named[name] = text
     batch = named.pop("batch", None)
     if batch is None:
         return Parts(**named)

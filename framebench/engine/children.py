@@ -244,7 +244,7 @@ def kill_marked(mark: str) -> None:
 
 
 def read_mark(process: psutil.Process) -> str | None:
-    """Return the mark that a process has inherited; None for one that is dead, or another user's."""
+    """Return the mark that a process has inherited; None if it is dead, or another user's."""
     try:
         return process.environ().get(MARK)
     except (psutil.Error, OSError):

@@ -255,6 +255,7 @@ def build(environment: Environment, where: Path, say: Say) -> None:
     package = f" and {environment.package}" if environment.package else ""
     say(f"installing {environment.framework} {environment.version}{package} (once per machine)")
     install(environment, where, say, ["-r", str(requirements)])
+    warm(environment, read_profile_name(), say)
 
 
 def install(environment: Environment, where: Path, say: Say, *choices: list[str]) -> None:

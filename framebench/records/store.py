@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import contextlib
 import fnmatch
-import hashlib
 import os
 import secrets
 import warnings
@@ -32,7 +31,6 @@ from framebench.records.lines import (
     read_lines,
 )
 from framebench.records.record import SCHEMA, Calibration, Record
-from framebench.suite.case import Case
 
 Model = TypeVar("Model", bound=BaseModel)
 
