@@ -49,15 +49,16 @@ COMMANDS: dict[str, tuple[str, ...]] = {
 
 
 def load_commands(arguments: Sequence[str]) -> None:
-    """Import the command that these arguments name.
+    """Import the command that these arguments name, with its subcommands.
 
     Where they name none, for the help or by mistake, all commands are imported.
     """
     words = [argument for argument in arguments if not argument.startswith("-")]
-    commands = words[:1] if words and words[0] in COMMANDS else list(COMMANDS)
-    for command in commands:
-        for module in COMMANDS[command]:
-            importlib.import_module(module)
+    modules = [modules[0] for modules in COMMANDS.values()]
+    if words and words[0] in COMMANDS:
+        modules = list(COMMANDS[words[0]])
+    for module in modules:
+        importlib.import_module(module)
 
 
 def main() -> None:
