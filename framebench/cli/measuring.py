@@ -18,7 +18,6 @@ from framebench.engine.request import RunRequest
 from framebench.engine.session import Session
 from framebench.engine.timed_process import Variant
 from framebench.ranks import measure as over_ranks
-from framebench.records.record import Record
 from framebench.suite import profiles
 from framebench.suite.case import Case
 
@@ -90,7 +89,11 @@ def measure_all(
             if case.ranks > 1:
                 over_ranks.measure(case, where[case], run)
         measured.measure(list_groups(able, pairs, ready), run, blocks)
-        return [find_status(run.records(Variant(case, where[case]))) for case in cases]
+        statuses = []
+        for case in cases:
+            found = [record.status for record in run.records(Variant(case, where[case]))]
+            statuses.append(next((status for status in found if status != "ok"), "ok"))
+        return statuses
 
 
 def list_groups(
@@ -109,11 +112,3 @@ def list_groups(
         if base in cases and change in cases:
             found.append(make_pair(base, change, ready))
     return found
-
-
-def find_status(records: Sequence[Record]) -> str:
-    """Return the first status of these records that is not ok, or else ok."""
-    for record in records:
-        if record.status != "ok":
-            return record.status
-    return "ok"

@@ -297,21 +297,8 @@ def find_machine(
         fail(str(error), 2)
     others = ", ".join(name for name in folder.machines if name != machine)
     if named is None and others:
-        why = explain_choice(machine, folder.machines)
-        say(f"machine {machine}{why}; --machine takes the records of another: {others}")
+        say(f"machine {machine}; --machine takes the records of another: {others}")
     return machine
-
-
-def explain_choice(machine: str, machines: list[str]) -> str:
-    """Return why a command reads this machine's records; empty where it is simply the first."""
-    here = provenance.read_machine_name()
-    if machine == here:
-        return ", this one"
-    if here in machines:
-        return f", as this one, {here}, has no such records"
-    if machine != machines[0]:
-        return f", as {machines[0]} has no such records"
-    return ""
 
 
 def find_machines(

@@ -25,18 +25,6 @@ from framebench.compare import measure
 from framebench.engine import installed, runner
 from framebench.engine.progress import CaseProgress
 from framebench.suite import selectors
-from framebench.suite.case import DEFAULT_SIZE, Case
-
-TINY = "tiny"
-
-
-def describe_tiny(case: Case) -> str:
-    """Return the note for a case of the size for trying things out."""
-    batch = case.spec.preset(DEFAULT_SIZE).base
-    return (
-        f"note: size {TINY} tries the suite out: a step's memory is too small to tell apart in a "
-        f"process; for memory take b{batch}/{DEFAULT_SIZE} instead of b{case.batch}/{TINY}"
-    )
 
 
 @app.command("compare", rich_help_panel=MEASURE)
@@ -72,9 +60,6 @@ def compare_(
             )
     for difference in measure.list_differences(*pair):
         say(f"note: the cases differ in {difference}")
-    tiny = [case for case in pair if case.size == TINY]
-    if tiny:
-        say(describe_tiny(tiny[0]))
     options = runner.Options(threads=threads, rounds=rounds, peaks_each_block=True)
     name = ["compare", base, change, f"{blocks} blocks"]
     if env:

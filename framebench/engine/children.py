@@ -10,8 +10,8 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import os
+import queue
 import secrets
-import select
 import signal
 import subprocess
 import sys
@@ -77,16 +77,25 @@ class LogTail:
 
 
 class LineReader:
-    """The lines that a child prints on standard output, each waited for only so long."""
+    """The lines that a child prints on standard output, each waited for only so long.
+
+    A thread reads one line ahead, so that a child that prints without end is held up by the pipe.
+    """
 
     def __init__(self, process: subprocess.Popen[bytes]) -> None:
         assert process.stdout
         self.process = process
         self.pipe = process.stdout
-        self.buffer = bytearray()
-        self.is_over = False
-        self.poll = select.poll()
-        self.poll.register(self.pipe, select.POLLIN)
+        self.lines: queue.Queue[bytes] = queue.Queue(1)
+        self.thread = threading.Thread(target=self.read_all, daemon=True)
+        self.thread.start()
+
+    def read_all(self) -> None:
+        """Put every line into the queue, and an empty one once all writers have closed the pipe."""
+        line = b"more"
+        while line:
+            line = self.pipe.readline(MOST_LINE_BYTES)
+            self.lines.put(line)
 
     def read(self, limit_s: float) -> bytes | None:
         """Return the next line, the last one perhaps without its end; None when there is no more.
@@ -95,47 +104,32 @@ class LineReader:
         pipe, but says nothing for it. Raises TimeoutError, and TooLong.
         """
         deadline = time.monotonic() + limit_s
-        searched = 0
-        while True:
-            end = self.buffer.find(b"\n", searched) + 1
-            if end:
-                return self.take(end)
-            if self.is_over:
-                return self.take(len(self.buffer)) if self.buffer else None
-            if len(self.buffer) > MOST_LINE_BYTES:
-                raise TooLong
-            searched = len(self.buffer)
-            self.wait_for_more(deadline)
-
-    def wait_for_more(self, deadline: float) -> None:
-        """Add what is printed next to the buffer, or note that there is no more.
-
-        Raises TimeoutError.
-        """
         while True:
             was_alive = self.process.poll() is None
-            wait_s = min(POLL_S, max(0.0, deadline - time.monotonic())) if was_alive else 0.0
-            if self.poll.poll(wait_s * 1000):
-                piece = os.read(self.pipe.fileno(), 2**16)
-                self.buffer += piece
-                self.is_over = not piece
-                return
+            wait_s = min(POLL_S, max(0.0, deadline - time.monotonic())) if was_alive else LISTEN_S
+            with contextlib.suppress(queue.Empty):
+                line = self.lines.get(timeout=wait_s)
+                break
             if not was_alive:
-                self.is_over = True
-                return
+                return None
             if time.monotonic() >= deadline:
                 raise TimeoutError
+        if not line:
+            self.lines.put(line)  # for whoever reads once more
+            return None
+        if len(line) >= MOST_LINE_BYTES:
+            raise TooLong
+        return line
 
     def close(self) -> None:
-        """Close the pipe: what is in the buffer can still be read."""
-        self.is_over = True
-        self.pipe.close()
-
-    def take(self, size: int) -> bytes:
-        """Return so many bytes of the buffer, and remove them from it."""
-        line = bytes(self.buffer[:size])
-        del self.buffer[:size]
-        return line
+        """Read what is still in the pipe, and close it, unless a process that escaped holds it."""
+        with contextlib.suppress(queue.Empty):
+            while self.lines.get(timeout=LISTEN_S):
+                pass
+        self.thread.join(LISTEN_S)
+        if not self.thread.is_alive():
+            self.pipe.close()
+            self.lines.put(b"")
 
 
 def die_with_parent() -> None:

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import statistics
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Mapping
 from pathlib import Path
-from types import MappingProxyType, TracebackType
+from types import MappingProxyType
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
@@ -50,10 +49,9 @@ class CaseProgress(Listener):
         self.console = console
         self.at_once = at_once
         self.expected_s = estimate_seconds(cases, results, guesses)
-        self.left: dict[Case, int] = {}  # blocks
         measured = count_measured(results, session)
-        for case in cases:
-            self.left[case] = max(0, blocks - measured[case.id])
+        # blocks by case
+        self.left = {case: max(0, blocks - measured[case.id]) for case in cases}
         total = blocks * len(self.left)
         done = total - sum(self.left.values())
         self.bar = Progress(
@@ -80,19 +78,12 @@ class CaseProgress(Listener):
         self.bar.start()
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        at: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self.bar.stop()
 
     def format_remaining(self) -> str:
         """Return the time left in words."""
-        seconds = 0.0
-        for case, blocks in self.left.items():
-            seconds += self.expected_s[case] * blocks
+        seconds = sum(self.expected_s[case] * blocks for case, blocks in self.left.items())
         return format_duration(seconds / self.at_once)
 
     def phase(self, case: Case, what: str) -> None:
@@ -137,16 +128,11 @@ def format_record(record: Record, step_s: float | None = None, width: int = 41) 
     instrument = record.step_instrument
     if record.parsed.workload == USER_MODEL:
         instrument = record.peak_instrument
-    peak = ""
-    if instrument:
-        peak = f"{record.peaks[instrument] / 2**20:7.1f} MiB ({instrument})"
-    if step_s is None:
-        step_s = record.step_time_s
-    numbers = ""
+    peak = f"{record.peaks[instrument] / 2**20:7.1f} MiB ({instrument})" if instrument else ""
+    step_s = record.step_time_s if step_s is None else step_s
+    numbers = f"{step_s * 1e3:7.1f} ms/step" if step_s is not None else ""
     if record.ranks:
         numbers = describe_ranks(record)
-    elif step_s is not None:
-        numbers = f"{step_s * 1e3:7.1f} ms/step"
     effect = "" if record.effect and record.effect.proven else "  effect not proven"
     return f"{name} {peak:<22} {numbers}{effect}"
 
@@ -171,47 +157,25 @@ def count_measured(results: Path, session: str) -> Counter[str]:
 def estimate_seconds(
     cases: list[Case], results: Path, guesses: Mapping[Case, float]
 ) -> dict[Case, float]:
-    """Return what each case took last time here.
-
-    For a new one it is a guess: the caller's, the median of its framework's other cases, or
-    `GUESS_S`.
-    """
+    """Return what each case took last time here; of a new one the caller's guess, or `GUESS_S`."""
     last_seconds: dict[str, float] = {}
     for framework in {case.framework for case in cases}:
         last_seconds |= read_last_seconds(framework, results)
-    measured: dict[Case, float] = {}
-    by_framework: dict[str, list[float]] = defaultdict(list)
-    for case in cases:
-        seconds = last_seconds.get(case.id)
-        if seconds is not None and case not in measured:
-            measured[case] = seconds
-            by_framework[case.framework].append(seconds)
     estimates = {}
     for case in cases:
-        if case in measured:
-            estimates[case] = measured[case]
-        elif guesses.get(case):
-            estimates[case] = guesses[case]
-        elif case.framework in by_framework:
-            estimates[case] = statistics.median(by_framework[case.framework])
-        else:
-            estimates[case] = GUESS_S if case.support.supported else 0.0
+        guess_s = guesses.get(case) or (GUESS_S if case.support.supported else 0.0)
+        estimates[case] = last_seconds.get(case.id, guess_s)
     return estimates
 
 
 def read_last_seconds(framework: str, results: Path) -> dict[str, float]:
-    """Return what the newest record of each case says that it took, of those that can be read.
+    """Return what the last record of each case took, of those that can be read.
 
     They are of the release of the framework that is measured.
     """
-    machine = provenance.read_machine_name()
-    newest: dict[str, Record] = {}
-    for _, record in store.parse_file(
-        Record, store.find_file(results, machine, describe(framework).name)
-    ):
-        if not isinstance(record, Record):
-            continue
-        last = newest.setdefault(record.case, record)
-        if store.get_time(record) > store.get_time(last):
-            newest[record.case] = record
-    return {case: record.spent_s.get("total", 0.0) for case, record in newest.items()}
+    file = store.find_file(results, provenance.read_machine_name(), describe(framework).name)
+    seconds = {}
+    for _, record in store.parse_file(Record, file):
+        if isinstance(record, Record):
+            seconds[record.case] = record.spent_s.get("total", 0.0)
+    return seconds

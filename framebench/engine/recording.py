@@ -93,24 +93,20 @@ def make_record(
         result = Result(origin=result.origin, work_s=result.work_s)
         samples = None
     times = result.times or TimeResult()
-    memory = result.memory or MemoryResult(peaks={})
     samples = samples or Samples([], [])
+    energy_j_per_step = None
+    if outcome.joules is not None and times.timed_s >= ENOUGH_S:
+        energy_j_per_step = outcome.joules / times.timed_steps
     return Record(
         case=context.case.id,
         status=verdict.status,
         reason=verdict.reason,
-        peaks=memory.peaks | outcome.device_peaks if memory.peaks else {},
-        peak_samples=memory.peak_samples,
-        cold_peaks=larger_peaks(times.cold_peaks, memory.cold_peaks),
-        live_bytes=memory.live_bytes,
-        elsewhere=memory.elsewhere,
-        library_bytes=memory.library_bytes,
-        allocator=allocator_bytes(memory, outcome.device_peaks),
+        **describe_memory(result, outcome.device_peaks, times.cold_peaks),
         first_step_s=times.first_step_s if has_first_step else None,
         step_s=[turn["wall_s"] for turn in samples.turns],
         device_step_s=present(turn.get("device_s") for turn in samples.turns),
         synced_step_s=samples.synced_s,
-        energy_j_per_step=energy_per_step(outcome.joules, times),
+        energy_j_per_step=energy_j_per_step,
         cpu_s_per_step=times.cpu_s_per_step,
         instructions=present(turn.get("instructions") for turn in samples.turns),
         shares=times.shares,
@@ -151,7 +147,6 @@ def add_memory(record: Record, outcome: CaseOutcome) -> Record:
     the verdict of float64, stays.
     """
     verdict = judge(outcome, mathematics=None, part="memory", case=record.parsed)
-    memory = outcome.result.memory or MemoryResult(peaks={})
     origin = record.provenance.model_copy(
         update={
             "measured_at": datetime.now(UTC),
@@ -163,13 +158,7 @@ def add_memory(record: Record, outcome: CaseOutcome) -> Record:
         record,
         status=verdict.status,
         reason=record.reason if verdict.status == "ok" else verdict.reason,
-        peaks=memory.peaks | outcome.device_peaks if memory.peaks else {},
-        peak_samples=memory.peak_samples,
-        cold_peaks=larger_peaks(record.cold_peaks, memory.cold_peaks),
-        live_bytes=memory.live_bytes,
-        elsewhere=memory.elsewhere,
-        library_bytes=memory.library_bytes,
-        allocator=allocator_bytes(memory, outcome.device_peaks),
+        **describe_memory(outcome.result, outcome.device_peaks, record.cold_peaks),
         spent_s=join_seconds(record.spent_s, spent_seconds("memory", outcome)),
         log_tail=record.log_tail or outcome.log or None,
         provenance=origin,
@@ -179,6 +168,29 @@ def add_memory(record: Record, outcome: CaseOutcome) -> Record:
 def change(record: Record, **fields: Any) -> Record:
     """Return the record with other values in these fields, checked as those of any record."""
     return Record(**{**dict(record), **fields})
+
+
+def describe_memory(
+    result: Result, device_peaks: dict[str, int], cold_peaks: dict[str, int]
+) -> dict[str, Any]:
+    """Return the fields of a record about memory.
+
+    Of each instrument the larger cold peak counts: `cold_peaks` are those of the process for the
+    time, whose first step compiles and tunes; the process for the memory finds that done.
+    """
+    memory = result.memory or MemoryResult(peaks={})
+    largest = dict(memory.cold_peaks)
+    for name, size in cold_peaks.items():
+        largest[name] = max(size, largest.get(name, 0))
+    return dict(
+        peaks=memory.peaks | device_peaks if memory.peaks else {},
+        peak_samples=memory.peak_samples,
+        cold_peaks=largest,
+        live_bytes=memory.live_bytes,
+        elsewhere=memory.elsewhere,
+        library_bytes=memory.library_bytes,
+        allocator=allocator_bytes(memory, device_peaks),
+    )
 
 
 def judge(outcome: CaseOutcome, mathematics: Mathematics | None, part: str, case: Case) -> Verdict:
@@ -218,27 +230,6 @@ def join_verification(
 def present(values: Iterable[Number | None]) -> list[Number]:
     """Return the values that exist."""
     return [value for value in values if value is not None]
-
-
-def energy_per_step(joules: float | None, times: TimeResult) -> float | None:
-    """Return what a step takes of the GPU's energy, unless the steps were over before the counter
-    moved.
-    """
-    if joules is None or times.timed_s < ENOUGH_S:
-        return None
-    return joules / times.timed_steps
-
-
-def larger_peaks(one: dict[str, int], other: dict[str, int]) -> dict[str, int]:
-    """Return the larger of two peaks by instrument.
-
-    The first step of the process for the time compiles and tunes; that of the process for the
-    memory finds it done.
-    """
-    larger = dict(other)
-    for name, size in one.items():
-        larger[name] = max(size, larger.get(name, 0))
-    return larger
 
 
 def allocator_bytes(memory: MemoryResult, device_peaks: dict[str, int]) -> dict[str, int]:
@@ -302,32 +293,19 @@ def spent_seconds(part: str, outcome: CaseOutcome) -> dict[str, float]:
 
     What it waited for its turns is in none of them.
     """
-    result = outcome.result
-    seconds = {"work": result.work_s}
-    if result.origin is not None:
-        seconds = {
-            "import": result.origin.import_s,
-            "build": result.origin.build_s,
-            "work": result.work_s,
-        }
-    parts = {f"{part}_{name}": value for name, value in seconds.items() if value is not None}
+    parts: dict[str, float] = {}
+    origin = outcome.result.origin
+    if origin is not None:
+        parts |= {f"{part}_import": origin.import_s or 0.0, f"{part}_build": origin.build_s or 0.0}
+    if outcome.result.work_s is not None:
+        parts[f"{part}_work"] = outcome.result.work_s
     return parts | {"harness": outcome.seconds - sum(parts.values()), "total": outcome.seconds}
 
 
 def join_seconds(one: dict[str, float], other: dict[str, float]) -> dict[str, float]:
-    """Return where the time of two processes went, in the order that records have: parts first,
-    then the sums.
-    """
-    sums = ("harness", "total")
-    joined = {
-        name: seconds
-        for spent in (one, other)
-        for name, seconds in spent.items()
-        if name not in sums
-    }
-    for name in sums:
-        joined[name] = one.get(name, 0.0) + other.get(name, 0.0)
-    return joined
+    """Return where the time of two processes went: the parts of both, and the sums."""
+    sums = {name: one.get(name, 0.0) + other.get(name, 0.0) for name in ("harness", "total")}
+    return one | other | sums
 
 
 def make_provenance(

@@ -9,7 +9,6 @@ float64 at the `tiny` size (`mathematics.py`).
 
 from __future__ import annotations
 
-from datetime import datetime
 from pathlib import Path
 
 from framebench.records import store
@@ -54,13 +53,10 @@ def find_in_records(case: Case, session: str, results: Path, machine: str) -> Re
                 candidates.append(record)
     if not candidates:
         return None
-    first = min(candidates, key=_rank_record)
+    candidates.sort(key=lambda record: record.provenance.measured_at)
+    first = min(candidates, key=lambda record: not _is_baseline(record.parsed))
     assert first.verification
     return make_reference(first.case, first.verification)
-
-
-def _rank_record(record: Record) -> tuple[bool, datetime]:
-    return not _is_baseline(record.parsed), record.provenance.measured_at
 
 
 def find_in_block(case: Case, alive: list[tuple[Case, Verification]]) -> Reference | None:

@@ -113,14 +113,9 @@ class TimedProcess:
             self.queues = ready["queues"]
             self.steps = max(1, math.ceil(TURN_S / ready["step_s"]))
             self.expected_turn_s = self.steps * ready["step_s"]
-            self.rounds = self.choose_rounds()
+            within_limit = max(LEAST_ROUNDS, int(LONGEST_S / self.expected_turn_s))
+            self.rounds = min(self.options.rounds, within_limit)
         self.seconds += time.monotonic() - self.working_since
-
-    def choose_rounds(self) -> int:
-        """Return the rounds it takes part in: all, or as many as end within LONGEST_S."""
-        within_limit = int(LONGEST_S / self.expected_turn_s)
-        least = min(LEAST_ROUNDS, self.options.rounds)
-        return max(least, min(self.options.rounds, within_limit))
 
     @property
     def ready(self) -> bool:

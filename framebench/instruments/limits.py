@@ -80,7 +80,7 @@ def is_out_of_memory(error: BaseException, limited: bool) -> bool:
 
 def read_gpu_memory() -> int | None:
     """Return the bytes of the GPU that the process gets; None where there is none to ask."""
-    handle = nvml.find_gpu() if nvml.list_gpus() else None
+    handle = nvml.find_gpu()
     if handle is None:
         return None
     import pynvml

@@ -11,7 +11,6 @@ import functools
 import os
 import threading
 from collections.abc import Callable
-from types import TracebackType
 from typing import Any
 
 MIB = 2**20
@@ -52,9 +51,10 @@ def query(function: Callable[..., Any], *arguments: Any) -> Any:
 def find_gpu() -> Any:
     """Return NVML's handle of the GPU that a worker gets, or None if it gets none.
 
-    It is the first of CUDA_VISIBLE_DEVICES (a number or a UUID), or else the first of all. NVML
-    must have been started, as `list_gpus` does.
+    It is the first of CUDA_VISIBLE_DEVICES (a number or a UUID), or else the first of all.
     """
+    if not list_gpus():  # which starts NVML
+        return None
     import pynvml
 
     first = os.environ.get("CUDA_VISIBLE_DEVICES", "0").split(",")[0].strip()
@@ -70,7 +70,7 @@ def read_state() -> dict[str, Any]:
     """
     import pynvml
 
-    handle = find_gpu() if list_gpus() else None
+    handle = find_gpu()
     if handle is None:
         return {}
     memory = query(pynvml.nvmlDeviceGetMemoryInfo, handle)
@@ -110,7 +110,7 @@ def read_energy() -> float | None:
     """Return the joules that the whole GPU has taken since its driver was loaded; from Volta on."""
     import pynvml
 
-    handle = find_gpu() if list_gpus() else None
+    handle = find_gpu()
     if handle is None:
         return None
     millijoules = query(pynvml.nvmlDeviceGetTotalEnergyConsumption, handle)
@@ -128,7 +128,7 @@ def read_used_by(pid: int) -> int | None:
     """Return the bytes of the GPU's memory that a process uses; None where NVML does not tell."""
     import pynvml
 
-    handle = find_gpu() if list_gpus() else None
+    handle = find_gpu()
     if handle is None:
         return None
     for process in query(pynvml.nvmlDeviceGetComputeRunningProcesses, handle) or ():
@@ -163,37 +163,23 @@ class ProcessPeak:
         self.thread.start()
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        at: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self.done.set()
         self.thread.join()
         self.after = read_used() if self.before is not None else None
 
     def watch(self) -> None:
         """Sample until the context is left."""
-        try:
-            import pynvml
-        except ImportError:
+        if not list_gpus():
             return
-        try:
-            pynvml.nvmlInit()
-        except pynvml.NVMLError:
-            return  # no driver: the instrument does not exist here
-        try:
-            devices = [
-                pynvml.nvmlDeviceGetHandleByIndex(i) for i in range(pynvml.nvmlDeviceGetCount())
-            ]
+        import pynvml
+
+        # a container may hide processes; then `peak` stays None
+        with contextlib.suppress(pynvml.NVMLError):
+            handles = map(pynvml.nvmlDeviceGetHandleByIndex, range(pynvml.nvmlDeviceGetCount()))
+            devices = list(handles)
             while not self.done.wait(self.interval):
                 self.take_sample(devices)
-        except pynvml.NVMLError:
-            return  # a container may hide processes; then `peak` stays None
-        finally:
-            with contextlib.suppress(pynvml.NVMLError):
-                pynvml.nvmlShutdown()
 
     def take_sample(self, devices: list[object]) -> None:
         """Take one sample of every GPU."""

@@ -9,7 +9,7 @@ from difflib import get_close_matches
 
 from framebench.models import spec
 from framebench.strategies.registry import OVER_RANKS, SCENARIOS, STRATEGIES, find_strategy
-from framebench.strategies.strategy import FRAMEWORKS, IncompatibleStrategies
+from framebench.strategies.strategy import IncompatibleStrategies
 from framebench.suite.case import DEFAULT_SIZE, Case, UnknownCase
 from framebench.suite.profiles import RANKS, list_by_id, list_cases, list_rank_cases, make_cases
 
@@ -103,24 +103,8 @@ def match_part(cases: list[Case], part: str, pattern: str, selector: str) -> lis
     if not matching:
         valid = list(dict.fromkeys(values))
         suggestions = suggest(valid, pattern)
-        raise UnknownCase(
-            f"no {part} {pattern!r} in {selector!r}; choose from: {suggestions}"
-            f"{explain_misplaced(pattern, part)}"
-        )
+        raise UnknownCase(f"no {part} {pattern!r} in {selector!r}; choose from: {suggestions}")
     return matching
-
-
-def explain_misplaced(text: str, part: str) -> str:
-    """Return where a part belongs that is right but for its place; empty if it is right nowhere."""
-    valid = {
-        "framework": FRAMEWORKS,
-        "scenario": SCENARIOS,
-        "strategy": {strategy for _, strategy in STRATEGIES},
-    }
-    for place, name in enumerate(PARTS):
-        if name != part and text in valid.get(name, ()):
-            return f". {text!r} is a {name}: write '{'*/' * place}{text}'"
-    return ""
 
 
 def suggest(valid: Sequence[str], text: str, between: str = ", ") -> str:

@@ -15,7 +15,7 @@ import traceback
 from functools import cache
 from importlib.machinery import SourceFileLoader
 from pathlib import Path
-from types import FrameType, ModuleType
+from types import ModuleType
 
 NAME = "the_users_file"  # in sys.modules: by its own name, numpy.py would replace NumPy
 # PyTorch's messages where a fake tensor's values are read, or tensors are on two devices
@@ -55,36 +55,28 @@ def load_file(file: str) -> ModuleType:
 
 def describe_fault(error: BaseException, file: str) -> str:
     """Return where in the file an error happened, and what."""
-    frame, line = find_place(error, file)
+    line = find_line(error, file)
     place = f"{file}:{line}" if line else file
     if isinstance(error, SystemExit):
         return (
             f"{place}: sys.exit({error.code!r}) would end the process here: "
             f"put it below `if __name__ == '__main__'`"
         )
-    return f"{place}: {describe_error(error, frame)}"
+    return f"{place}: {describe_error(error)}"
 
 
 def find_line(error: BaseException, file: str) -> int | None:
     """Return the innermost line of the file that led to the error; None if none did."""
-    return find_place(error, file)[1]
-
-
-def find_place(error: BaseException, file: str) -> tuple[FrameType | None, int | None]:
-    """Return the innermost frame of the file that led to the error, and its line, where known."""
     for frame, line in reversed(list(traceback.walk_tb(error.__traceback__))):
         if frame.f_code.co_filename == file:
-            return frame, line
+            return line
     if isinstance(error, SyntaxError) and error.filename == file:
-        return None, error.lineno
-    return None, None
+        return error.lineno
+    return None
 
 
-def describe_error(error: BaseException, frame: FrameType | None) -> str:
-    """Return an error's message in a reader's words.
-
-    `frame` is the one of the user's file where the error came from.
-    """
+def describe_error(error: BaseException) -> str:
+    """Return an error's message in a reader's words."""
     message = f"{type(error).__name__}: {error}"
     if NUMBERLESS.search(message):
         return (
@@ -92,25 +84,11 @@ def describe_error(error: BaseException, frame: FrameType | None) -> str:
             "with shapes and no values"
         )
     if MIXED.search(message):
-        return describe_mixed_devices(frame)
+        return (
+            "tensors lie on two devices, the CPU and the GPU: on a GPU this step fails, too. "
+            "Make all of them with device=x.device, the device of the inputs"
+        )
     return message.replace("FakeTensor", "Tensor")[:LONGEST]
-
-
-def describe_mixed_devices(frame: FrameType | None) -> str:
-    """Return which local tensors lie on the CPU, which on the GPU, and how to make them."""
-    on_gpu, on_cpu = [], []
-    for name, value in frame.f_locals.items() if frame else ():
-        device = getattr(getattr(value, "device", None), "type", None)
-        if device:
-            (on_cpu if device == "cpu" else on_gpu).append(name)
-    which = "some on the CPU"
-    if on_gpu and on_cpu:
-        which = f"`{'`, `'.join(on_cpu)}` on the CPU and `{'`, `'.join(on_gpu)}` on the GPU"
-    device = f"device={on_gpu[0]}.device" if on_gpu else "the device of the inputs"
-    return (
-        f"tensors lie on two devices, {which}: on a GPU this step fails, too. "
-        f"Make them with {device}"
-    )
 
 
 def list_definitions(file: str) -> dict[str, int]:

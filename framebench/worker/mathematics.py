@@ -144,7 +144,10 @@ def check_in_float64(
     except Exception as error:  # an operator that the framework lacks may raise anything
         if limits.is_out_of_memory(error, limits.is_enforced()):
             raise
-        return make_uncomputed(case, describe_float64_failure(error))
+        message = " ".join(str(error).split())[:300]
+        if not isinstance(error, NarrowResults):
+            message = f"{type(error).__name__}: {message}"
+        return make_uncomputed(case, f"the step does not run in float64: {message}")
     observed.tensors = drop_local_buffers(case, observed.tensors)
     outcome = compare(case, observed, reference, tolerances)
     if case.workload == USER_MODEL and not outcome.passed:
@@ -152,14 +155,6 @@ def check_in_float64(
         cause = adapter.model_module.explain_wrong_gradients(adapter, wrong)
         outcome = replace(outcome, reason=cause or outcome.reason)
     return outcome
-
-
-def describe_float64_failure(error: Exception) -> str:
-    """Return why a step does not run in float64."""
-    message = " ".join(str(error).split())[:300]
-    if not isinstance(error, NarrowResults):
-        message = f"{type(error).__name__}: {message}"
-    return f"the step does not run in float64: {message}"
 
 
 def load_float64_adapter(case: Case) -> Adapter:

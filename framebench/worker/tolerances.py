@@ -201,7 +201,7 @@ def compute_tolerances(case: Case, observed: Observed, responses: list[Observed]
         observed,
         responses,
         perturbation,
-        update=choose_update_tolerance(precision),
+        update=UPDATE_BY_ROUNDED_MOMENTS if precision == "bf16 moment" else UPDATE,
         least_of_tensors=LEAST_OF_CODED_MOMENTS if precision == "8-bit moments" else perturbation,
         left_out={*case.spec.incomparable, *list_negligible(observed.tensors)},
     )
@@ -244,11 +244,6 @@ def observe_rebuilt(adapter: Adapter, perturbation: float) -> Observed:
     del other
     gc.collect()  # proofs count what is in memory
     return observed
-
-
-def choose_update_tolerance(precision: str) -> float:
-    """Return how far an update may be from the textbook's."""
-    return UPDATE_BY_ROUNDED_MOMENTS if precision == "bf16 moment" else UPDATE
 
 
 def derive_tolerances(

@@ -77,16 +77,13 @@ def make_verified_steps(
     """
     first = observe_steps(adapter)
     verification = verify(adapter, first.observed, first.tolerances, other)
-    if adapter.can_restore and is_beyond_tolerance(verification):
+    margin = verification.margin
+    # off by so much, finite, that a wider tolerance could explain it
+    is_beyond = not verification.known_fault and margin is not None and 1 < margin < math.inf
+    if adapter.can_restore and is_beyond:
         first = observe_more(adapter, first)
         verification = verify(adapter, first.observed, first.tolerances, other)
     return first, verification
-
-
-def is_beyond_tolerance(verification: Verification) -> bool:
-    """Say whether a number is off by so much, finite, that a wider tolerance could explain it."""
-    margin = verification.margin
-    return not verification.known_fault and margin is not None and 1 < margin < math.inf
 
 
 def verify(

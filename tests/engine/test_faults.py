@@ -1,8 +1,8 @@
 """Plant real faults one at a time. No record is lost, and none says `ok` that should not.
 
 Faults of a worker process (exception, kill, segmentation fault, hang, out of memory, babble) are in
-test_runner.py, bad files in test_records.py, a full disk in test_cli.py; here are planted bugs,
-interruptions at random moments, and records of strangers.
+test_runner.py, bad files in test_records.py, a full disk in test_cli.py; here are planted bugs
+and records of strangers.
 """
 
 from __future__ import annotations
@@ -10,12 +10,8 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import random
-import signal
 import subprocess
 import sys
-import time
-from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -105,47 +101,6 @@ def test_planted_bugs_never_become_numbers(
         assert ["NO" in row for row in told] == [True], (
             "the table says that the strategy's effect was not confirmed"
         )
-
-
-@pytest.mark.all_cases
-@pytest.mark.slow
-def test_interrupted_at_random_moments_nothing_is_lost_or_repeated(
-    results: Path, environment: dict[str, Environment]
-) -> None:
-    """Ctrl-C, SIGTERM and kill -9, each at a moment of chance, until the run gets through."""
-    rng = random.Random(7)
-    selectors = [
-        f"transformer/torch/eval/{s}/b4/tiny" for s in ("no_grad", "grad", "inference_mode")
-    ]
-    command = [
-        sys.executable,
-        "-m",
-        "framebench.cli",
-        "run",
-        *selectors,
-        "--results",
-        str(results),
-        "--rounds",
-        "3",
-    ]
-    seen: set[str] = set()
-    for fault in [signal.SIGINT, signal.SIGTERM, signal.SIGKILL] * 2:
-        process = subprocess.Popen(
-            command, cwd=ROOT, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
-        )
-        time.sleep(rng.uniform(0.5, 8))
-        process.send_signal(fault)
-        if process.wait() == 0:
-            break
-        now = {r.case for r in store.read_all(results)}
-        assert seen <= now, "a finished case was lost"
-        seen = now
-    else:
-        assert subprocess.run(command, cwd=ROOT, capture_output=True).returncode == 0
-    found = list(store.read_all(results))
-    assert Counter(r.case for r in found) == Counter(selectors), "each case once"
-    assert all(r.status == "ok" for r in found)
-    assert not list(results.rglob("*.tmp"))
 
 
 GOOD: dict[str, object] = json.loads(

@@ -55,20 +55,7 @@ with run(Path(results)) as opened:
 print(calls)
 """
 # How a worker of the fake framework may end: `failing_worker.py`
-ENDINGS = (
-    "work",
-    "exception",
-    "refusal",
-    "slow",
-    "kill",
-    "segfault",
-    "silent exit",
-    "bad_alloc",
-    "babble",
-    "kill in turn",
-    "kill in memory",
-    "wrong in the end",
-)
+ENDINGS = ("refusal", "kill", "silent exit", "kill in turn", "kill in memory", "wrong in the end")
 
 
 def measure_all(results: Path, environment: Environment, blocks: int = BLOCKS) -> None:

@@ -12,6 +12,7 @@ import pynvml
 import pytest
 
 from framebench.engine.environments import Environment
+from framebench.instruments import nvml
 from framebench.instruments.host import MALLOC_ENV, HostPeak
 from framebench.instruments.nvml import ProcessPeak
 from tests.processes import run_inside
@@ -94,8 +95,6 @@ class FakeNvml:
     def __init__(self, used: list[int | None]) -> None:
         self.used = used
 
-    def nvmlInit(self) -> None: ...
-
     def nvmlDeviceGetCount(self) -> int:
         return 1
 
@@ -107,13 +106,12 @@ class FakeNvml:
         other = SimpleNamespace(pid=1, usedGpuMemory=10**12)
         return [other, SimpleNamespace(pid=42, usedGpuMemory=now)]
 
-    def nvmlShutdown(self) -> None: ...
-
 
 @pytest.mark.parametrize(("used", "peak"), [([100, 700, None, 300], 700), ([None], None)])
 def test_nvml_keeps_the_peak_of_one_process(
     used: list[int | None], peak: int | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(nvml, "list_gpus", lambda: ("a GPU",))
     monkeypatch.setitem(sys.modules, "pynvml", FakeNvml(used))  # type: ignore[arg-type]
     with ProcessPeak(42, interval_s=0.001) as seen:
         while len(used) > 1:  # the last one stays

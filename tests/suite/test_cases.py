@@ -110,19 +110,6 @@ def test_combinations_without_sense_say_why(name: str, reason: str) -> None:
         selectors.select(f"transformer/torch/train/{name}/b4/tiny")
 
 
-@pytest.mark.parametrize(
-    ("selector", "way_out"),
-    [
-        ("jittor", "'jittor' is a framework: write '*/jittor'"),
-        ("train", "'train' is a scenario: write '*/*/train'"),
-        ("transformer/checkpoint", "'checkpoint' is a strategy: write '*/*/*/checkpoint'"),
-    ],
-)
-def test_a_part_in_another_s_place_is_told_where_it_belongs(selector: str, way_out: str) -> None:
-    with pytest.raises(UnknownCase, match=re.escape(way_out)):
-        selectors.select(selector)
-
-
 def test_every_measurable_small_case_has_golden_values() -> None:
     missing = [
         c.id

@@ -50,9 +50,7 @@ def answer(case: Case) -> dict[str, Any]:
             raise
         in_file = find_line(error, case.user_file)
         return {
-            "fault": describe_fault(error, case.user_file)
-            if in_file
-            else describe_error(error, None)
+            "fault": describe_fault(error, case.user_file) if in_file else describe_error(error)
         }
 
 
