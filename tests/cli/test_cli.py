@@ -241,14 +241,6 @@ def test_a_full_disk_is_reported_without_a_traceback(
         assert not list((disk / "results").rglob("*.tmp"))
 
 
-def test_doctor_prints_json(environment: dict[str, Environment]) -> None:
-    done = framebench("doctor", "--json", "--no-calibrate")
-    findings = {f["check"]: f for f in json.loads(done.stdout)}
-    assert done.returncode == 0, done.stdout
-    assert findings["CUDA: device"]["detail"]
-    assert findings["environment torch-" + environment["torch"].version]["passed"]
-
-
 @pytest.mark.slow
 def test_calibration_passes_and_is_recorded(
     environment: dict[str, Environment], results: Path, monkeypatch: pytest.MonkeyPatch

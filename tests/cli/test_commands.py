@@ -13,7 +13,6 @@ from typing import Any
 
 import pytest
 
-from framebench.budget.advise import command as advice
 from framebench.cli import run
 from framebench.cli.shared import Parts, parse_selector
 from framebench.records import store
@@ -65,17 +64,6 @@ def test_documented_examples_have_their_exit_codes(
     assert "Traceback" not in done.stderr
 
 
-def test_two_releases_with_one_block_each_are_undecided(results: Path) -> None:
-    for version in "12":
-        planted(results, "m", version, peaks={})  # times alone, of one process
-    assert (
-        framebench(
-            "versions", "compare", "torch==1", "torch==2", "--results", str(results)
-        ).returncode
-        == 3
-    )
-
-
 @pytest.mark.parametrize(
     ("selector", "parts"),
     [
@@ -96,26 +84,6 @@ def test_missing_parts_of_a_selector_are_none(selector: str, parts: Parts) -> No
 def test_an_invalid_selector_is_refused(selector: str) -> None:
     with pytest.raises(UnknownCase, match=r"b8|bN"):
         parse_selector(selector)
-
-
-def test_advise_takes_a_selector(monkeypatch: pytest.MonkeyPatch, results: Path) -> None:
-    """By one selector, whose missing parts have defaults."""
-    asked = []
-    monkeypatch.setattr(advice, "find_answering_machines", lambda *_: ["m"])
-
-    def remember(named: Parts) -> None:
-        asked.append(named)
-        raise UnknownCase("enough")
-
-    monkeypatch.setattr(advice, "resolve_names", remember)
-    framebench("advise", "unet3d/jax/eval/*/b4/tiny", "--budget", "1GiB")
-    framebench("advise", "--budget", "1GiB")
-    framebench("advise", "unet3d/*/train/{checkpoint,fp32}", "--budget", "1GiB")
-    assert asked == [
-        Parts("unet3d", "jax", "eval", None, 4, "tiny"),
-        Parts("transformer", None, "train", None, None, "cpu"),
-        Parts("unet3d", None, "train", "{checkpoint,fp32}", None, "cpu"),
-    ]
 
 
 @pytest.mark.parametrize(
@@ -153,34 +121,6 @@ def test_this_machine_answers_before_the_published_one(
     everybody = framebench("show", "--machine", "all", "--results", str(results)).stdout
     assert "  here, 1\n" in everybody
     assert "  published, 2.13.0" in everybody
-
-
-def test_a_claim_that_was_not_measured_here_comes_from_the_published_machine(
-    results: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """After the first `make bench` of a machine the ledger is not empty."""
-    monkeypatch.setenv("FRAMEBENCH_MACHINE", "here")
-    planted(results, "here")
-    published(results, "published")
-    done = framebench("claims", "B2", "--results", str(results))
-    assert (
-        "machine here, this one, has measured 0 of 2 claims; the others are those of published"
-    ) in done.stderr
-
-    def memory(*options: str) -> tuple[str, bool]:
-        """Of the claim's part about memory: the machine, and whether one of its arms was
-        measured.
-        """
-        found = json.loads(
-            framebench("claims", "B2", "--json", *options, "--results", str(results)).stdout
-        )
-        (part,) = (entry for entry in found if entry["part"] == "memory")
-        return part["machine"], bool(part["records"])
-
-    assert memory() == ("published", True)
-    assert memory("--machine", "here") == ("here", False)
-    published(results, "here")
-    assert memory() == ("here", True)
 
 
 def test_comparing_two_cases_does_not_change_advice(

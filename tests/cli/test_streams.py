@@ -144,10 +144,6 @@ def hostile(results: Path) -> Path:
     plant(file, json.dumps(good), json.dumps(crashed), payload, "{}")
     plant(store.find_file(results, "m", f"torch-2.13.0{payload}"), json.dumps(good), "{}")
     plant(store.find_file(results, "m", os.fsdecode(b"torch-\xff")), json.dumps(good), "{}")
-    single = results / "records" / "m" / f"torch-2.13.0{payload}" / CASE.id.replace("/", ".")
-    single.mkdir(parents=True)
-    (single / "20260103T000000000000.json").write_text(json.dumps(good))
-    (single / f"20260101T000000000001{payload}.json").write_text("{}")
     return results
 
 

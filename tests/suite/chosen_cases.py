@@ -1,14 +1,19 @@
-"""Choose the cases that tests run: all of a framework, or few that cover every
-strategy.
+"""Choose the cases that tests run, all of a framework or few that cover every strategy, and
+verify them.
 """
 
 from __future__ import annotations
 
 from itertools import combinations
+from pathlib import Path
+from typing import Any
 
+from framebench.engine.environments import Environment
 from framebench.suite.case import Case
 from framebench.suite.profiles import list_cases
+from tests.processes import quickly, run_inside
 
+PROGRAM = Path(__file__).parent / "programs" / "verify_cases.py"
 BASELINES = ("train", "eval")  # scenarios whose baseline every workload must do right
 
 
@@ -103,3 +108,15 @@ def shares_a_process(case: Case) -> bool:
 def count_weights(case: Case) -> int:
     """Return the number of weights: what a case costs is compilation, which grows with them."""
     return len(list(case.spec.params(case.config)))
+
+
+def verify_cases(
+    environment: Environment, cases: list[Case], variables: dict[str, str] | None = None
+) -> dict[str, Any]:
+    """Run the cases' first steps and timed ones, and return what became of each by its id."""
+    ids = [case.id for case in cases]
+    rows = run_inside(environment, PROGRAM, *ids, variables=quickly() | (variables or {}))
+    assert isinstance(rows, dict)
+    assert set(rows) == set(ids)
+    assert {case: row["error"] for case, row in rows.items() if "error" in row} == {}
+    return rows

@@ -8,17 +8,14 @@ main ones at the size `cpu`.
 
 from __future__ import annotations
 
-from pathlib import Path
-from typing import Any
-
 import pytest
 
 from framebench.engine.environments import Environment
 from framebench.suite.case import Case, find_first_batch
 from framebench.suite.profiles import list_cases
-from tests.processes import CHEAP_XLA, quickly, run_inside
+from tests.processes import CHEAP_XLA
+from tests.suite.chosen_cases import verify_cases
 
-VERIFY = Path(__file__).parent / "programs" / "instruction_sets.py"
 ONEDNN, ATEN, OPENBLAS = "ONEDNN_MAX_CPU_ISA", "ATEN_CPU_CAPABILITY", "OPENBLAS_CORETYPE"
 # by framework: what limits the libraries that it computes with
 LIMITS: dict[str, dict[str, dict[str, str]]] = {
@@ -65,31 +62,6 @@ def choose_cases(framework: str, size: str) -> list[Case]:
     return list(chosen.values())
 
 
-def verdicts(environment: Environment, cases: list[Case], limit: dict[str, str]) -> dict[str, Any]:
-    """Verify the cases under limited instructions: why each is wrong, empty where it is right."""
-    compiled = {name: value for name, value in quickly().items() if name != "XLA_FLAGS"}
-    found = run_inside(
-        environment, VERIFY, *(case.id for case in cases), variables=compiled | limit
-    )
-    assert isinstance(found, dict)
-    assert found.keys() == {case.id for case in cases}
-    return found
-
-
-def check(
-    framework: str, limit: str, cases: list[Case], environment: dict[str, Environment]
-) -> None:
-    """Nothing is wrong but what a trial of the library itself shows to be wrong."""
-    found = verdicts(environment[framework], cases, LIMITS[framework][limit])
-    wrong = {
-        case: outcome
-        for case, outcome in found.items()
-        if outcome["wrong"] and not outcome["known_fault"]
-    }
-    assert wrong == {}
-    print(f"{framework}, {limit}: {len(found)} right or of a known fault")
-
-
 ALL = [
     pytest.param(size, framework, limit, marks=pytest.mark.all_cases)
     for framework, limits in LIMITS.items()
@@ -108,9 +80,10 @@ def test_nothing_right_is_called_wrong(
 ) -> None:
     """Nothing is wrong but what a trial of the library itself shows to be wrong."""
     cases = choose_cases(framework, size)
-    found = verdicts(environment[framework], cases, LIMITS[framework][limit])
     wrong = {}
-    for case, outcome in found.items():
-        if outcome["wrong"] and not outcome["known_fault"]:
-            wrong[case] = outcome
+    for case, row in verify_cases(environment[framework], cases, LIMITS[framework][limit]).items():
+        verification = row["verification"]
+        is_right = verification["passed"] and row.get("mathematics", verification)["passed"]
+        if not is_right and not verification["known_fault"]:
+            wrong[case] = row
     assert wrong == {}

@@ -167,44 +167,6 @@ def test_it_is_in_the_table_and_the_reports(folder: Path, results: Path) -> None
     assert "Where the peak goes: mixer train" in said
 
 
-MIXER_BENCHMARKS = """
-from benchmarks.common import Training
-
-class MixerTorchTrain(Training):
-    workload = "mixer"
-    framework = "torch"
-
-class MixerTorchTrainTiny(MixerTorchTrain):
-    size = "tiny"
-"""
-
-
-def test_asv_finds_a_new_workload_by_a_module_in_benchmarks(folder: Path, tmp_path: Path) -> None:
-    suite = tmp_path / "benchmarks"
-    shutil.copytree(ROOT / "benchmarks", suite, ignore=shutil.ignore_patterns("__pycache__"))
-    (suite / "mixer.py").write_text(MIXER_BENCHMARKS)
-    listing = (
-        "import sys; from asv_runner.discovery import list_benchmarks as f; "
-        f"f({str(suite)!r}, sys.stdout)"
-    )
-    variables = {
-        **os.environ,
-        spec.FOLDER_VARIABLE: str(folder),
-        "PYTHONPATH": os.pathsep.join([str(tmp_path), str(ROOT)]),
-    }
-    done = subprocess.run(
-        [sys.executable, "-c", listing], env=variables, cwd=tmp_path, capture_output=True, text=True
-    )
-    assert done.returncode == 0, done.stderr
-    found = {each["name"] for each in json.loads(done.stdout) if each["name"].startswith("mixer.")}
-    metrics = ("track_peak_memory", "track_step_time", "track_first_step", "track_throughput")
-    assert found == {
-        f"mixer.{name}.{metric}"
-        for name in ("MixerTorchTrain", "MixerTorchTrainTiny")
-        for metric in metrics
-    }
-
-
 @pytest.fixture
 def declared(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -5,8 +5,6 @@ in its framework.
 from __future__ import annotations
 
 import re
-from pathlib import Path
-from typing import Any
 
 import pytest
 from _pytest.mark import ParameterSet
@@ -24,51 +22,39 @@ from framebench.strategies.strategy import FRAMEWORKS, Native, Strategy, Support
 from framebench.suite.case import Case
 from framebench.suite.profiles import list_cases
 from framebench.worker.mathematics import QUANTIZED
-from tests.processes import ROOT, quickly, run_inside
+from tests.processes import ROOT
 from tests.suite.chosen_cases import (
     choose_fewest,
     choose_often,
     list_supported,
     shares_a_process,
+    verify_cases,
 )
 
-PROGRAMS = Path(__file__).parent / "programs"
-MEASURE = PROGRAMS / "strategies_measure.py"
 WRITTEN = [
     (name, framework) for name in list_workloads() for framework in load_workload(name).frameworks
 ]
 
 
-def measure(environment: Environment, cases: list[Case], **variables: str) -> dict[str, Any]:
-    """Run the cases' first steps, and return what became of each by its id."""
-    rows = run_inside(environment, MEASURE, *(c.id for c in cases), variables=quickly() | variables)
-    assert isinstance(rows, dict)
-    return rows
-
-
-def assert_right_and_confirmed(results: dict[str, Any], cases: list[Case]) -> None:
-    """Assert that every case was right, in its precision and in float64, and proved its effect."""
-    assert set(results) == {case.id for case in cases}
-    errors = {case: result["error"] for case, result in results.items() if "error" in result}
-    assert errors == {}
-    for name in ("verification", "mathematics"):
-        checks = {case: result[name] for case, result in results.items()}
-        assert {case: check for case, check in checks.items() if not check["passed"]} == {}
-    not_computed = {}
-    wrong_proofs = {}
-    for case in cases:
-        result = results[case.id]
+def assert_right_and_confirmed(
+    environment: Environment, cases: list[Case], variables: dict[str, str] | None = None
+) -> None:
+    """Assert that every case is right, in its precision and in float64, and proves its effect."""
+    faults = {}
+    for case_id, row in verify_cases(environment, cases, variables).items():
+        case = Case.from_id(case_id)
+        mathematics = row.get("mathematics", {"computed": False, "passed": True})
         # the strategy's arithmetic is the strategy itself: in float64 nothing of it is left
         uncheckable = any(part.precision in QUANTIZED for part in case.plan.parts)
-        if not result["mathematics"]["computed"] and not uncheckable:
-            not_computed[case.id] = result["mathematics"]["reason"]
+        if not row["verification"]["passed"]:
+            faults[case_id] = row["verification"]
+        elif not mathematics["passed"] or not (mathematics["computed"] or uncheckable):
+            faults[case_id] = mathematics
         # where the catalog says that a CPU undoes it, a proof that says yes is as wrong as one that
         # says no elsewhere
-        is_undone = bool(case.support.undone_on_cpu) and result["on_cpu"]
-        if result["proven"] == is_undone:
-            wrong_proofs[case.id] = result["evidence"]
-    assert not_computed == {}
-    assert wrong_proofs == {}
+        elif row["proven"] == (bool(case.support.undone_on_cpu) and row["on_cpu"]):
+            faults[case_id] = row["evidence"]
+    assert faults == {}
 
 
 def test_a_missing_cell_stops_the_import() -> None:
@@ -137,7 +123,7 @@ def test_every_strategy_is_right_and_confirmed(
     if whole:
         cases = [c for c in list_supported(framework) if shares_a_process(c) and c not in often]
     cases = [case for case in cases if case.workload == name]
-    assert_right_and_confirmed(measure(environment[framework], cases), cases)
+    assert_right_and_confirmed(environment[framework], cases)
 
 
 def make_param(case: Case) -> ParameterSet:
@@ -166,8 +152,7 @@ WITH_ENVIRONMENT_VARIABLES = [
 def test_strategies_that_need_environment_variables_are_right_and_confirmed(
     case: Case, environment: dict[str, Environment]
 ) -> None:
-    results = measure(environment[case.framework], [case], **case.support.env)
-    assert_right_and_confirmed(results, [case])
+    assert_right_and_confirmed(environment[case.framework], [case], dict(case.support.env))
 
 
 @pytest.mark.gpu
@@ -179,5 +164,4 @@ def test_strategies_that_need_environment_variables_are_right_and_confirmed(
 def test_strategies_that_need_a_gpu_are_right_and_confirmed(
     case: Case, environment: dict[str, Environment]
 ) -> None:
-    results = measure(environment[case.framework], [case], **case.support.env)
-    assert_right_and_confirmed(results, [case])
+    assert_right_and_confirmed(environment[case.framework], [case], dict(case.support.env))
