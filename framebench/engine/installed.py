@@ -14,7 +14,7 @@ import shutil
 import sys
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
+from typing import NoReturn
 
 from framebench.engine import children, environments
 from framebench.engine.environments import Environment, Say, SetupError
@@ -76,45 +76,36 @@ def describe(framework: str, python: Path) -> Environment:
     if framework not in FRAMEWORKS:
         raise SetupError(f"no framework {framework!r}; frameworks: {', '.join(FRAMEWORKS)}")
     needs = NEEDS[framework]
+    printed = ""
     try:
         done = children.run_program([str(python), "-c", LOOK, *needs], {**os.environ}, LIMIT_S)
+        end = (done.stderr or done.stdout).strip()[-200:]
+        printed = f"ended with exit code {done.code} ({end})"
+        answer = json.loads(done.stdout.splitlines()[-1])
+        versions, error = answer["versions"], answer["error"]
     except TimeoutError:
+        raise_no_python(python, framework, f"gave no answer in {LIMIT_S:g} s")
+    except OSError as fault:
+        raise_no_python(python, framework, f"could not be asked: {fault}")
+    except (ValueError, IndexError, TypeError, KeyError):  # it printed something else
+        raise_no_python(python, framework, printed)
+    if error:
         raise SetupError(
-            f"{python} gave no answer in {LIMIT_S:g} s when asked for {framework}; --env takes the "
-            "path of a Python"
-        ) from None
-    except OSError as error:
-        raise SetupError(f"{python} cannot be asked for {framework}: {error}") from error
-    answer = parse_answer(done.stdout)
-    if answer is None:
-        said = (done.stderr or done.stdout).strip()[-200:] or "it printed nothing"
-        raise SetupError(
-            f"{python} is no Python, or one that does not start: asked for {framework}, it ended "
-            f"with exit code {done.code} ({said}); --env takes the path of a Python"
-        )
-    if answer["error"]:
-        raise SetupError(
-            f"{python} cannot import what {framework} needs ({', '.join(needs)}): {answer['error']}"
+            f"{python} cannot import what {framework} needs ({', '.join(needs)}): {error}"
         )
     # of an environment of ours, where Jittor's compiled kernels are
     home = python.parent.parent / "home"
-    version = answer["versions"][framework].split("+")[0]
-    return Environment(
-        framework,
-        version,
-        python,
-        home if framework == "jittor" and home.is_dir() else None,
-        installed=True,
-    )
+    has_home = framework == "jittor" and home.is_dir()
+    version = versions[framework].split("+")[0]
+    return Environment(framework, version, python, home if has_home else None, installed=True)
 
 
-def parse_answer(printed: str) -> dict[str, Any] | None:
-    """Return what LOOK has printed last; None where that is something else."""
-    try:
-        answer = json.loads(printed.splitlines()[-1])
-    except (ValueError, IndexError):
-        return None
-    return answer if isinstance(answer, dict) and answer.keys() >= {"versions", "error"} else None
+def raise_no_python(python: Path, framework: str, what: str) -> NoReturn:
+    """Raise SetupError for an interpreter that cannot be asked for a framework."""
+    raise SetupError(
+        f"{python} is no Python, or one that does not start: asked for {framework}, it {what}; "
+        "--env takes the path of a Python"
+    ) from None
 
 
 def ready(
