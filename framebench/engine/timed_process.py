@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 import sys
 import time
@@ -19,7 +20,7 @@ from framebench.engine.supervisor import Worker
 from framebench.instruments import nvml
 from framebench.records.record import read_result
 from framebench.suite.case import Case
-from framebench.suite.protocol import Message, Reference, Turn
+from framebench.suite.protocol import Command, Message, Reference, Turn
 from framebench.suite.result import Verification
 
 TURN_S = 0.05  # a turn has as many steps as take this long: shorter turns are noise
@@ -135,13 +136,13 @@ class TimedProcess:
         return None
 
     def turn(self, number: int, block_began: float) -> None:
-        """Make its steps of round `number`."""
-        assert self.worker
+        """Make its steps of round `number`, and on a device a few that are waited for one by one.
+
+        How much longer the latter take is what launching them costs.
+        """
         joules_before = nvml.read_energy()
         began = time.monotonic()
-        self.worker.send({"turn": self.steps})
-        message = self.receive("turn", self.patience_s)
-        self.seconds += time.monotonic() - began
+        message = self.ask({"turn": self.steps}, "turn")
         if message is None:
             return
         self.turn_rounds.append(number)
@@ -151,36 +152,28 @@ class TimedProcess:
         if joules_before is not None and joules_after is not None:
             self.joules += joules_after - joules_before
         if self.queues:
-            self.make_synced_steps()
+            message = self.ask({"synced": min(self.steps, SYNCED)}, "synced")
+            if message is not None:
+                self.synced_s.append(message["synced"])
 
-    @property
-    def patience_s(self) -> float:
-        """Return the seconds after which a turn has timed out."""
-        return max(LEAST_S, PATIENCE * self.expected_turn_s)
-
-    def make_synced_steps(self) -> None:
-        """Make a few steps that are waited for one by one, and not queued.
-
-        How much longer they take is what launching them costs.
-        """
+    def ask(self, command: Command, name: Literal["turn", "synced"]) -> Message | None:
+        """Send a command, and return the answer of this name, as `receive` does."""
         assert self.worker
         began = time.monotonic()
-        self.worker.send({"synced": min(self.steps, SYNCED)})
-        message = self.receive("synced", self.patience_s)
-        if message is not None:
-            self.synced_s.append(message["synced"])
+        self.worker.send(command)
+        message = self.receive(name, max(LEAST_S, PATIENCE * self.expected_turn_s))
         self.seconds += time.monotonic() - began
+        return message
 
     def finish(self, core: int | None = None) -> None:
         """Tell the worker to verify what was timed, on this core."""
         assert self.worker
         self.working_since = time.monotonic()
         self.resident_bytes = self.read_resident_peak()
-        is_pinned = self.options.adapt_to(self.variant.environment).pin
-        if is_pinned and core is not None:
-            self.worker.send({"finish": True, "core": core})
-        else:
-            self.worker.send({"finish": True})
+        command: Command = {"finish": True}
+        if core is not None and self.options.adapt_to(self.variant.environment).pin:
+            command["core"] = core
+        self.worker.send(command)
 
     def end(self) -> None:
         """Wait for the result, which becomes the outcome."""
@@ -199,8 +192,16 @@ class TimedProcess:
         return Samples(self.turns, self.synced_s)
 
     def read_resident_peak(self) -> int:
-        """Return the most bytes that the process held so far; 0 where it is gone."""
-        return read_resident_peak(self.worker.process.pid) if self.worker else 0
+        """Return the most bytes of resident memory that the process held; 0 where it is gone, or
+        no Linux.
+        """
+        if self.worker is not None:
+            with contextlib.suppress(OSError):
+                status = Path(f"/proc/{self.worker.process.pid}/status").read_text()
+                for line in status.splitlines():
+                    if line.startswith("VmHWM:"):
+                        return int(line.split()[1]) * 1024
+        return 0
 
     def list_mapped_files(self) -> set[Path]:
         """Return the files that the process maps; none where it is gone."""
@@ -210,21 +211,6 @@ class TimedProcess:
         """Kill it if it is still alive."""
         if self.worker:
             self.worker.kill()
-
-
-def read_resident_peak(pid: int) -> int:
-    """Return the high-water mark of a process's resident memory in bytes.
-
-    It is 0 where there is no such process, or no Linux.
-    """
-    try:
-        lines = Path(f"/proc/{pid}/status").read_text().splitlines()
-    except OSError:
-        return 0
-    for line in lines:
-        if line.startswith("VmHWM:"):
-            return int(line.split()[1]) * 1024
-    return 0
 
 
 class ReferenceMatmul:

@@ -346,16 +346,15 @@ def compute_state_bytes(case: Case, observed: Observed) -> int:
     shapes = {param.name: param.shape for param in case.spec.params(case.config)}
     # a gradient of an unknown tensor is reported by `describe_mismatches`
     trained = [shapes[name] for name in observed.tensors["gradient"] if name in shapes]
-    precisions = {part.precision for part in case.plan.parts}
-    if "8-bit moments" in precisions:
-        moments = [count_moment_bytes(math.prod(shape)) for shape in trained]
-        return len(case.optimizer.states) * sum(moments)
-    width = 4  # bytes of a number
-    if case.plan.precision == "fp16" and case.framework == "jittor":
-        width = 2
+    if any(part.precision == "8-bit moments" for part in case.plan.parts):
+        moment_bytes = sum(count_moment_bytes(math.prod(shape)) for shape in trained)
+        return len(case.optimizer.states) * moment_bytes
+    numbers = sum(case.optimizer.count_state_numbers(shape) for shape in trained)
     if case.plan.precision == "bf16 moment":
-        width = 3  # the mean of a first moment in 2 bytes and a second in 4
-    return width * sum(case.optimizer.count_state_numbers(shape) for shape in trained)
+        return 3 * numbers  # the mean of a first moment in 2 bytes and a second in 4
+    if case.plan.precision == "fp16" and case.framework == "jittor":
+        return 2 * numbers
+    return 4 * numbers
 
 
 def verify_finite(case: Case, observed: Observed) -> Verification:
