@@ -50,12 +50,12 @@ def check(
 
     Where there are no references, it counts as passed and not computed.
     """
-    representatives: dict[Variant, Case] = {}
     outcomes: dict[Variant, Mathematics] = {}
+    groups: dict[Path, dict[Variant, Case]] = defaultdict(dict)  # by file of the cache
     for variant in variants:
         case = find_representative(variant.case)
         if case is not None:
-            representatives[variant] = case
+            groups[find_cache_file(variant.environment, case, options)][variant] = case
             continue
         reason = (
             f"there are no float64 references for {variant.case.golden_key}, and none for it "
@@ -64,19 +64,19 @@ def check(
         outcomes[variant] = Mathematics(variant.case.id, computed=False, passed=True, reason=reason)
     # a GPU's memory is not shared out
     processes = 1 if nvml.list_gpus() else len(options.list_cores())
-    for file, group in group_by_file(representatives, options).items():
-        cases = list(dict.fromkeys(representatives[variant] for variant in group))
+    for file, representatives in groups.items():
+        first = next(iter(representatives))
         outcome_by_case = compute_missing(
             file,
-            cases,
-            group[0].environment,
+            list(dict.fromkeys(representatives.values())),
+            first.environment,
             options,
             # progress names the case that was requested, and not the one that stands for it
-            partial(on_phase, group[0].case),
+            partial(on_phase, first.case),
             processes=processes,
         )
-        for variant in group:
-            outcomes[variant] = outcome_by_case[representatives[variant].id]
+        for variant, case in representatives.items():
+            outcomes[variant] = outcome_by_case[case.id]
     return outcomes
 
 
@@ -92,16 +92,6 @@ def find_representative(case: Case) -> Case | None:
         if candidate.support.supported and candidate.golden_key in case.spec.golden:
             return candidate
     return None
-
-
-def group_by_file(
-    representatives: dict[Variant, Case], options: Options
-) -> dict[Path, list[Variant]]:
-    """Group the variants by the file of the cache that has their outcomes."""
-    groups: dict[Path, list[Variant]] = defaultdict(list)
-    for variant, case in representatives.items():
-        groups[find_cache_file(variant.environment, case, options)].append(variant)
-    return groups
 
 
 def find_cache_file(environment: Environment, case: Case, options: Options) -> Path:

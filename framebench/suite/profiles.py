@@ -12,7 +12,7 @@ from itertools import product
 from pathlib import Path
 
 from framebench.models import spec
-from framebench.strategies.registry import OVER_RANKS, SCENARIOS, list_strategies
+from framebench.strategies.registry import OVER_RANKS, SCENARIOS, freeze, list_strategies
 from framebench.strategies.strategy import FRAMEWORKS
 from framebench.suite.case import Case, UnknownCase, find_first_batch, is_declared
 
@@ -83,7 +83,7 @@ class Profile:
 
 
 _TABLES = tomllib.loads(Path(__file__).with_suffix(".toml").read_text())
-PROFILES = {name: Profile(**table) for name, table in _TABLES.items()}
+PROFILES = {name: Profile(**freeze(table)) for name, table in _TABLES.items()}
 
 
 def read_profile_name() -> str:

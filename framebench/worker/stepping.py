@@ -53,9 +53,14 @@ class Reading(NamedTuple):
     device_s: float = 0.0  # by the device's own clock
 
 
-def add_readings(*readings: Reading) -> Reading:
+def add_readings(readings: list[Reading]) -> Reading:
     """Return the sums of what the instruments read."""
-    return Reading(*map(sum, zip(*readings)))
+    return Reading(
+        wall_s=sum(reading.wall_s for reading in readings),
+        cpu_s=sum(reading.cpu_s for reading in readings),
+        instructions=sum(reading.instructions for reading in readings),
+        device_s=sum(reading.device_s for reading in readings),
+    )
 
 
 class Timing:
@@ -86,9 +91,9 @@ class Timing:
         """
         queued = 1 if self.adapter.device() == "cpu" else steps
         spent_before = dict(self.adapter.seconds_spent)
-        reading = add_readings(*(self.measure(queued) for _ in range(steps // queued)))
+        reading = add_readings([self.measure(queued) for _ in range(steps // queued)])
         self.steps += steps
-        self.total = add_readings(self.total, reading)
+        self.total = add_readings([self.total, reading])
         for purpose, seconds in self.adapter.seconds_spent.items():
             self.seconds_spent[purpose] += seconds - spent_before.get(purpose, 0.0)
         return {
