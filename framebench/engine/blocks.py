@@ -78,14 +78,12 @@ class Run:
     check_mathematics: MathematicsCheck = mathematics.check
 
     def __enter__(self) -> Run:
-        self.stack = ExitStack()
-        self.scratch = Path(
-            self.stack.enter_context(tempfile.TemporaryDirectory(prefix="framebench-"))
-        )
+        self.folder = tempfile.TemporaryDirectory(prefix="framebench-")
+        self.scratch = Path(self.folder.name)
         return self
 
     def __exit__(self, *error: object) -> None:
-        self.stack.close()
+        self.folder.cleanup()
 
     @property
     def without_times(self) -> bool:
@@ -129,13 +127,6 @@ class Run:
         block = min(len(self.records(variant)), last) if last else 0
         name = f"{variant.case.id.replace('/', '.')}.{block}"
         return self.scratch / variant.environment.name / name
-
-    def can_share(self, variant: Variant) -> bool:
-        """Say whether a variant may be built next to another one.
-
-        It may where it was compiled before, or where the time of compiling is not recorded.
-        """
-        return not self.compiles_alone or self.get_scratch(variant).exists()
 
     def context(self, variant: Variant, load: float | None) -> Context:
         """Return the circumstances that a record of the variant has in it.
@@ -309,13 +300,16 @@ def run_block(name: str, variants: list[Variant], n_always: int, run: Run) -> Bl
         if outcome.status == "oom" and len(processes) > 1 and run.options.memory_limit is None:
             block.out_of_memory.append(process.variant)
             continue
+        # the process compiled what it ran, and nothing else disturbed it
+        is_undisturbed = run.compiles_alone or not nvml.list_gpus()
+        has_first_step = process.is_cold and is_undisturbed and not run.without_times
         record = recording.make_record(
             run.context(process.variant, load),
             outcome,
             mathematics=run.mathematics_by_variant.get(process.variant),
             turns=describe_turns(process, number, case_ids, name, seed, matmul),
             samples=process.samples,
-            has_first_step=is_first_step_time_valid(process, run),
+            has_first_step=has_first_step,
         )
         block.timed.append(TimedVariant(process.variant, record, outcome.resident_bytes))
     return block
@@ -358,7 +352,8 @@ def must_wait(
     variant: Variant, batch: list[TimedProcess], processes: list[TimedProcess], run: Run
 ) -> bool:
     """Say whether a variant must not be built next to those in `batch`, which are being built."""
-    if not run.can_share(variant) or (batch[0].is_cold and run.compiles_alone):
+    compiles = batch[0].is_cold or not run.get_scratch(variant).exists()
+    if compiles and run.compiles_alone:
         return True
     return waits_for_reference(variant.case, batch, processes, run)
 
@@ -484,16 +479,6 @@ def describe_turns(
         reference_s=reference_s,
         reference_flop=matmul.flop if matmul else 0.0,
     )
-
-
-def is_first_step_time_valid(process: TimedProcess, run: Run) -> bool:
-    """Say whether the time of the first step may be recorded.
-
-    The process must have compiled what it runs, and nothing else may have disturbed it.
-    """
-    if run.without_times or not process.is_cold:
-        return False
-    return run.compiles_alone or not nvml.list_gpus()
 
 
 def finish_block(timed: list[TimedVariant], run: Run) -> None:
