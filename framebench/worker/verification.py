@@ -478,15 +478,14 @@ def count_unmoved(losses: list[float]) -> int:
     Near a minimum losses repeat while their neighbours hardly move. Where no loss moves at all,
     every step counts.
     """
-    visible = SHOWN_FROM * find_narrowest_roundoff(losses)
-    pairs = list(zip(losses, losses[1:]))
-    moved = [abs(later - earlier) > visible * abs(earlier) for earlier, later in pairs]
-    unmoved = 0
-    for place, (earlier, later) in enumerate(pairs):
-        neighbours = moved[max(0, place - 1) : place + 2]
-        if earlier == later and (any(neighbours) or not any(moved)):
-            unmoved += 1
-    return unmoved
+    values = np.array(losses)
+    changes = np.abs(np.diff(values))
+    moved = changes > SHOWN_FROM * find_narrowest_roundoff(losses) * np.abs(values[:-1])
+    is_near = moved.copy()
+    is_near[1:] |= moved[:-1]
+    is_near[:-1] |= moved[1:]
+    counts = is_near if moved.any() else np.ones_like(moved)
+    return int(np.sum((changes == 0) & counts))
 
 
 def find_narrowest_roundoff(losses: list[float]) -> float:

@@ -4,7 +4,6 @@ verify them.
 
 from __future__ import annotations
 
-from itertools import combinations
 from pathlib import Path
 from typing import Any
 
@@ -32,24 +31,18 @@ def list_supported(framework: str) -> list[Case]:
 
 
 def choose_fewest(framework: str) -> list[Case]:
-    """Return each workload's baselines, and strategies with a novelty in their cheapest workload.
+    """Return each strategy in its cheapest workload, and each workload's baselines.
 
-    A combination of three comes before those of two, whose pairs it may have. What needs a GPU, or
-    a process with variables of its own, is left out, and so are combinations that only a claim asks
-    for, or that are compiled.
+    What needs a GPU, or a process with variables of its own, is left out, and so are combinations
+    that only a claim asks for, or that are compiled.
     """
-    chosen: list[Case] = []
-    covered: set[tuple[object, ...]] = set()
-    cheapest_first = sorted(
-        list_usual(framework), key=lambda c: (-len(c.plan.parts), count_weights(c))
-    )
-    for case in cheapest_first:
-        new = list_novelties(case) - covered
-        is_baseline = case.scenario in BASELINES and case.strategy == case.stage.baseline
-        if new or is_baseline:
-            chosen.append(case)
-            covered |= new
-    return chosen
+    chosen: dict[tuple[str, ...], Case] = {}
+    for case in sorted(list_usual(framework), key=count_weights):
+        key: tuple[str, ...] = (case.scenario, case.strategy)
+        if case.scenario in BASELINES and case.strategy == case.stage.baseline:
+            key = (*key, case.workload)
+        chosen.setdefault(key, case)
+    return list(chosen.values())
 
 
 def choose_often(framework: str) -> list[Case]:
@@ -57,28 +50,12 @@ def choose_often(framework: str) -> list[Case]:
 
     That is loading, which NumPy does, and what a claim alone asks for.
     """
-    cases = choose_fewest(framework)
-    if framework == "torch":
-        return cases
-    covered = set()
-    for case in choose_fewest("torch"):
+    chosen = []
+    for case in choose_fewest(framework):
         is_shared = case.scenario == "pipeline" or case.plan.only_for_claims
-        if is_shared and case.strategy != case.stage.baseline:
-            covered.add((case.scenario, case.strategy))
-    return [case for case in cases if (case.scenario, case.strategy) not in covered]
-
-
-def list_novelties(case: Case) -> set[tuple[object, ...]]:
-    """Return what a case is the first to show: the pairs of a combination, or a strategy.
-
-    A strategy shows its name, but for a number at the end, and its switch in the scenario.
-    """
-    plan = case.plan
-    if len(plan.parts) > 1:
-        names = [part.name for part in plan.parts]
-        return {("pair", case.scenario, frozenset(pair)) for pair in combinations(names, 2)}
-    switch = (plan.how, *sorted(plan.options), case.support.kind)
-    return {("strategy", plan.name.rstrip("_0123456789")), ("switch", case.scenario, *switch)}
+        if framework == "torch" or not is_shared or case.strategy == case.stage.baseline:
+            chosen.append(case)
+    return chosen
 
 
 def list_usual(framework: str) -> list[Case]:
