@@ -28,15 +28,10 @@ from framebench.suite.case import Case
 from framebench.suite.result import Verification
 from tests import fake_records
 from tests.engine.fake_blocks import read_cores
-from tests.processes import ROOT, fake_environment, framebench
+from tests.processes import ROOT, framebench
 from tests.single_case import alone
 
 CASE = Case("transformer", "torch", "train", "fp32", 4, "tiny")
-
-
-@pytest.fixture
-def fake_worker(tmp_path: Path) -> Environment:
-    return fake_environment("engine/failing_worker.py", tmp_path)
 
 
 BF16 = replace(CASE, strategy="amp_bf16")
