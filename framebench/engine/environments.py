@@ -172,14 +172,23 @@ def location(framework: str, version: str, package: str = "") -> Path:
     """
     pins = remove_hashes(requirement_file(framework, version, package).read_text())
     key = (pins + sys.version + platform.machine()).encode()
-    name = "-".join(part for part in (framework, version, package) if part)
-    return cache() / "envs" / f"{name}-{hashlib.sha256(key).hexdigest()[:10]}"
+    digest = hashlib.sha256(key).hexdigest()[:10]
+    return cache() / "envs" / f"{name_folder(framework, version, package)}-{digest}"
+
+
+def name_folder(framework: str, version: str, package: str) -> str:
+    """Return what the name of an environment's folder begins with."""
+    return "-".join(filter(None, [framework, version, package]))
 
 
 def describe(framework: str, version: str | None = None, package: str = "") -> Environment:
     """Return the environment as it is or will be, without building it."""
     version = version or find_pinned_version(framework)
-    where = location(framework, version, package)
+    return describe_folder(location(framework, version, package), framework, version, package)
+
+
+def describe_folder(where: Path, framework: str, version: str, package: str) -> Environment:
+    """Return the environment that a folder has or will have."""
     home = where / "home" if framework == "jittor" else None
     return Environment(framework, version, where / "bin" / "python", home, package=package)
 

@@ -199,17 +199,15 @@ def judge(outcome: CaseOutcome, mathematics: Mathematics | None, part: str, case
     """
     verification = join_verification(outcome.result.verification, mathematics)
     if verification is not None and not verification.passed:
-        reasons = [
-            reason for reason in (verification.reason, describe_worst(verification)) if reason
-        ]
+        reasons = filter(None, [verification.reason, describe_worst(verification)])
         return Verdict("wrong", "; ".join(dict.fromkeys(reasons)), verification)
-    if outcome.status == "ok":
-        return Verdict("ok", outcome.reason, verification)
-    reason = (
-        outcome.reason if outcome.status == "unsupported" else (f"{part} worker: {outcome.reason}")
-    )
+    reason = outcome.reason
+    if outcome.status not in ("ok", "unsupported"):
+        reason = f"{part} worker: {reason}"
     slow = explain_slowness(case) if outcome.status == "timeout" else None
-    return Verdict(outcome.status, f"{reason}; {slow}" if slow else reason, verification)
+    if slow:
+        reason = f"{reason}; {slow}"
+    return Verdict(outcome.status, reason, verification)
 
 
 def join_verification(

@@ -94,11 +94,10 @@ def describe_release(framework: str, version: str, package: str = "") -> Environ
     """
     if version in find_pinned_versions(framework) and not package:
         return environments.describe(framework, version)
-    name = "-".join(part for part in (framework, version, package) if part)
-    python = f"py{sys.version_info.major}.{sys.version_info.minor}"
-    where = environments.cache() / "releases" / f"{name}-{python}"
-    home = where / "home" if framework == "jittor" else None
-    return Environment(framework, version, where / "bin" / "python", home, package=package)
+    name = environments.name_folder(framework, version, package)
+    folder = f"{name}-py{sys.version_info.major}.{sys.version_info.minor}"
+    where = environments.cache() / "releases" / folder
+    return environments.describe_folder(where, framework, version, package)
 
 
 def find_environment(framework: str, version: str | None) -> Environment:
