@@ -16,6 +16,7 @@ from __future__ import annotations
 import gc
 import math
 import statistics
+from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, fields
 
@@ -336,18 +337,17 @@ def derive_value_tolerances(
     observed: Observed, responses: list[Observed], least: float, least_of_norms: float = 0.0
 ) -> dict[str, float]:
     """Return the relative tolerance of each value. The losses of all steps share the largest."""
-    largest = dict.fromkeys(observed.values, 0.0)
+    largest: dict[str, float] = defaultdict(float)
     for response in responses:
         for name, value in observed.values.items():
+            group = "loss" if name.startswith("loss") else name
             moved = abs(response.values[name] - value) / abs(value) if value else 0.0
             if math.isfinite(moved):
-                largest[name] = max(largest[name], moved)
-    losses = [moved for name, moved in largest.items() if name.startswith("loss")]
-    of_losses = max(losses, default=0.0)
+                largest[group] = max(largest[group], moved)
     tolerances = {}
-    for name, moved in largest.items():
+    for name in observed.values:
         if name.startswith("loss"):
-            tolerances[name] = max(least, FACTOR * of_losses)
+            tolerances[name] = max(least, FACTOR * largest["loss"])
         else:
-            tolerances[name] = max(least, least_of_norms, FACTOR * moved)
+            tolerances[name] = max(least, least_of_norms, FACTOR * largest[name])
     return tolerances
