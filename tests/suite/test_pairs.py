@@ -29,8 +29,8 @@ from framebench.strategies.strategy import (
     use_everywhere,
 )
 from framebench.suite.case import Case
-from tests.processes import quickly
-from tests.suite.chosen_cases import is_compiled, shares_a_process
+from tests.processes import RUN_AND_EXIT, quickly
+from tests.suite.chosen_cases import PROGRAM, is_compiled, shares_a_process
 from tests.suite.pairs import list_pairs, sample, was_broken
 
 SAMPLE = {"torch": 3, "jax": 2, "jittor": 2}  # some seconds of each
@@ -38,32 +38,28 @@ AT_ONCE = 40  # cases of one process: what was compiled for them stays in memory
 PARTS = 16  # of all pairs of a framework, each a test
 
 
-def build(environment: Environment, cases: list[Case]) -> dict[str, dict[str, Any]]:
-    """Build the cases, and return what became of each by its id.
+def verify(environment: Environment, cases: list[Case]) -> dict[str, dict[str, Any]]:
+    """Verify the cases, and return what became of each by its id.
 
     There is nothing of those that ended their process.
     """
     # PyTorch's cache of traced graphs forgets which attention kernels are allowed
     # (pytorch/pytorch#185449): `compile` undid `compile+sdpa_math` after it
-    variables = (
-        os.environ | environment.variables() | quickly() | {"TORCHINDUCTOR_AUTOGRAD_CACHE": "0"}
-    )
-    variables |= cases[0].support.env
+    variables = {"TORCHINDUCTOR_AUTOGRAD_CACHE": "0", "OMP_NUM_THREADS": "1"}
+    variables |= environment.variables() | quickly() | cases[0].support.env
     found: dict[str, dict[str, Any]] = {}
     for start in range(0, len(cases), AT_ONCE):
         ids = [case.id for case in cases[start : start + AT_ONCE]]
         done = subprocess.run(
-            [str(environment.python), "-m", "tests.suite.build_pairs", *ids],
-            env=variables | {"OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT)},
+            [str(environment.python), "-P", str(RUN_AND_EXIT), str(PROGRAM), "--steps", *ids],
+            env=os.environ | variables | {"PYTHONPATH": str(ROOT)},
             cwd=ROOT,
             capture_output=True,
             text=True,
         )
-        lines = [
-            json.loads(line) for line in done.stdout.splitlines() if line.startswith('{"case"')
-        ]
-        found |= {line["case"]: line for line in lines}
+        lines = [line for line in done.stdout.splitlines() if line.startswith('{"case"')]
         assert lines, done.stderr[-4000:]
+        found |= {row["case"]: row for row in map(json.loads, lines)}
     return found
 
 
@@ -77,7 +73,7 @@ def explain_fault(case: Case, found: dict[str, Any] | None) -> str | None:
         return f"refused without naming {', '.join(unnamed)}: {why}" if unnamed else None
     if "error" in found:
         return str(found["error"])
-    if not found["right"]:
+    if not found["verification"]["passed"]:
         return f"wrong: {found['verification']}"
     # where the catalog says that a CPU undoes it, a proof that says yes is as wrong as one that
     # says no elsewhere
@@ -89,7 +85,7 @@ def explain_fault(case: Case, found: dict[str, Any] | None) -> str | None:
 
 def assert_refused_or_right(environment: Environment, cases: list[Case]) -> None:
     """Assert that each case is refused with a reason, or right and proven."""
-    found = build(environment, cases) if cases else {}
+    found = verify(environment, cases) if cases else {}
     faults = {}
     for case in cases:
         fault = explain_fault(case, found.get(case.id))
