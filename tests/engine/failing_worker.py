@@ -46,6 +46,11 @@ def write(what: str, core: int | None = None) -> None:
             file.write(f"{what} {strategy} {os.getpid()} {core}\n")
 
 
+def count_starts() -> int:
+    with open(os.environ["EVENT_LOG"]) as file:
+        return file.read().count(f"start {strategy} ")
+
+
 def fail_as_asked(failure: str) -> None:
     if failure in ERRORS:
         say({"error": ERRORS[failure]})
@@ -92,7 +97,7 @@ say({"phase": "timing" if is_timed else "memory"})
 built_on = task["core"] if task["built_on"] is None else task["built_on"]
 write("start" if is_timed else "memory", built_on)
 fail_as_asked(failure)
-if failure == "oom beside others" and int(os.environ["ALIVE"]) > 1:
+if failure == "refusal at first" and count_starts() == 1:
     fail_as_asked("refusal")
 if is_timed:
     result = time_part()

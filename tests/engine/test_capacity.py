@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import defaultdict
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -45,20 +44,9 @@ def test_baseline_and_one_more_are_measured_whatever_memory_is_free(
 
 
 def test_out_of_memory_next_to_others_is_retried_alone(
-    fake_worker: Environment, results: Path, monkeypatch: pytest.MonkeyPatch
+    fake_worker: Environment, results: Path, event_log: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    start = TimedProcess.start
-
-    def start_and_count(process: TimedProcess, reference: Any, core: int | None) -> None:
-        """Tell the fake worker how many processes are alive with it."""
-        folder = process.scratch.parent
-        others = list(folder.iterdir()) if folder.exists() else []
-        is_retry = process.scratch in others
-        monkeypatch.setenv("ALIVE", "1" if is_retry else str(len(others) + 1))
-        start(process, reference, core)
-
-    monkeypatch.setattr(TimedProcess, "start", start_and_count)
-    monkeypatch.setenv("FAKE_FAILURE", "checkpoint: oom beside others")
+    monkeypatch.setenv("FAKE_FAILURE", "checkpoint: refusal at first")
     with run(results) as opened:
         measure([group(fake_worker, CASES[:3])], opened)
     records = by_strategy(results)
