@@ -175,7 +175,7 @@ def combine(parts: tuple[Strategy, ...], scenario: Scenario) -> Strategy:
 
 def check_combination(parts: tuple[Strategy, ...], scenario: Scenario) -> None:
     """Raise IncompatibleStrategies if a part adds nothing, or two of them exclude each other."""
-    reasons = []
+    reasons: list[str | None] = []
     for part in parts:
         if part.name == scenario.baseline:
             reasons.append(f"{part.name} is the baseline of {scenario.name}, it adds nothing")

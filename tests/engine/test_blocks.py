@@ -136,10 +136,10 @@ def test_without_rounds_each_case_is_verified_and_its_memory_read_in_each_block(
         records = list(store.read_all(results))
         counts = Counter(record.parsed.strategy for record in records)
         assert counts == dict.fromkeys([*STRATEGIES, "accumulate_8"], blocks_in_all)
-        for record in records[:5]:
+        for record in records:
             assert (record.status, record.step_s, record.first_step_s) == ("ok", [], None)
-            assert record.peaks
             assert record.verification
+        assert len([record for record in records if record.peaks]) == 5, "once in a session"
     assert not read_strategies(event_log, "turn")
 
 

@@ -40,7 +40,7 @@ class InterruptingListener(Listener):
     ("moment", "timed"),
     [
         ({"records": 2}, {"fp32": 2, "checkpoint": 1, "accumulate": 2}),
-        ({"phases": 8}, {"fp32": 1, "checkpoint": 1, "accumulate": 1}),
+        ({"phases": 6}, {"fp32": 1, "checkpoint": 1, "accumulate": 1}),
     ],
     ids=["after two records", "in the rounds"],
 )
@@ -61,7 +61,7 @@ def test_resumed_session_repeats_nothing_that_has_a_record(
         measure([group(fake_worker, CASES[:3])], opened)
 
     records = list(store.read_all(results))
-    assert records[: len(earlier)] == earlier
+    assert all(record in records for record in earlier)
     assert {record.parsed for record in records if record.peaks} == set(CASES[:3])
     assert Counter(read_strategies(event_log, "finish")) == timed
 
