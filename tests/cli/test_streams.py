@@ -181,10 +181,11 @@ def test_no_control_character_of_a_stranger_reaches_the_terminal(
 def test_control_characters_are_printed_as_json_writes_them(
     name: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    text = f"before\t{ESCAPES[name]} after é"
+    text = f"before {ESCAPES[name]} after é"
     shared.say(text)
     shared.echo(text)
     printed = capsys.readouterr()
-    expected = f"before\t{shared.escape_control(ESCAPES[name])} after é\n"
+    expected = f"before {shared.escape_control(ESCAPES[name])} after é\n"
     assert (printed.out, printed.err) == (expected, expected)
     assert json.loads(f'"{shared.escape_control(ESCAPES[name])}"') == ESCAPES[name]
+    assert shared.escape_control("lines\n and\ttabs") == "lines\n and\ttabs"

@@ -52,7 +52,7 @@ def test_what_a_session_has_is_not_announced_again(tmp_path: Path) -> None:
     with CaseProgress(CASES, tmp_path, console, 5, "now") as progress:
         assert progress.left == {CASES[0]: 3, CASES[1]: 5}
     assert text.getvalue().strip() == (
-        "measuring 2 cases, each 5 times; 2 of 10 are done already: about 4 min"
+        "measuring 2 cases, each 5 times; 2 of 10 are done already: about 3 min"
     )
 
 

@@ -1,1 +1,113 @@
+"""One process at a time measures; an interrupted run goes on, a finished one does not."""
 
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from framebench.engine.session import LOCK, Busy, Session, alone
+from tests.processes import ROOT, small_disk
+
+# holds the folder named first, says so, and starts a process that outlives it
+HOLD = Path(__file__).parent / "programs" / "session_hold.py"
+
+
+def start(results: Path, when: float = 0.0) -> subprocess.Popen[str]:
+    """Another process that holds the folder until its input ends."""
+    command = [sys.executable, str(HOLD), str(results), str(when)]
+    env = {**os.environ, "PYTHONPATH": str(ROOT)}
+    return subprocess.Popen(
+        command, env=env, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    )
+
+
+def said(process: subprocess.Popen[str]) -> str:
+    assert process.stdout
+    return process.stdout.readline()
+
+
+def test_of_processes_that_start_at_once_one_gets_in(results: Path) -> None:
+    when = time.time() + 3
+    processes = [start(results, when) for _ in range(4)]
+    words = [said(p).split()[0] for p in processes]
+    for process in processes:
+        process.communicate()
+    assert sorted(words) == ["busy", "busy", "busy", "holds"]
+
+
+def test_busy_names_the_holder_and_the_way_out(results: Path) -> None:
+    process = start(results)
+    assert said(process).startswith("holds")
+    with (
+        pytest.raises(Busy, match=rf"process {process.pid} .* is measuring into .*--results"),
+        alone(results),
+    ):
+        pass
+    process.communicate()
+    with alone(results):
+        pass
+
+
+def test_a_killed_holder_leaves_the_folder_free(results: Path) -> None:
+    """Also while its worker still lives."""
+    process = start(results)
+    child = int(said(process).split()[1])
+    process.kill()
+    process.wait()
+    try:
+        with alone(results), pytest.raises(Busy, match=f"process {os.getpid()} "), alone(results):
+            pass
+    finally:
+        os.kill(child, 9)
+
+
+def test_a_folder_that_cannot_be_written_is_named(tmp_path: Path) -> None:
+    with small_disk(tmp_path / "disk", "ro,size=1m") as disk:
+        with pytest.raises(OSError, match="Read-only file system") as raised, alone(disk):
+            pass
+        assert raised.value.filename == str(disk / LOCK)
+
+
+def test_an_unfinished_session_is_resumed_and_a_finished_one_is_not(results: Path) -> None:
+    results.mkdir()
+    first = Session.open(results, "abc", "quick")
+    assert Session.open(results, "abc", "quick") == first
+    first.close(results)
+    assert list(results.iterdir()) == []
+    assert Session.open(results, "abc", "quick").id != first.id
+
+
+@pytest.mark.parametrize(
+    ("code", "selector"), [("def", "quick"), ("abc", "resnet50"), (None, "quick")]
+)
+def test_another_session_leaves_an_unfinished_one_alone(
+    results: Path, code: str | None, selector: str
+) -> None:
+    results.mkdir()
+    first = Session.open(results, "abc", "quick")
+    other = Session.open(results, code, selector)
+    assert other.id != first.id
+    other.close(results)
+    assert Session.open(results, "abc", "quick") == first
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"",
+        b"{",
+        b'{"id": "../../../x", "code": "abc", "selector": "quick"}',
+    ],
+)
+def test_a_file_that_is_none_is_a_new_session(results: Path, content: bytes) -> None:
+    results.mkdir()
+    Session("", "abc", "quick").path(results).write_bytes(content)
+    opened = Session.open(results, "abc", "quick")
+    assert re.fullmatch("[0-9a-f]{12}", opened.id)
+    assert Session.open(results, "abc", "quick") == opened
