@@ -26,7 +26,7 @@ from framebench.engine.runner import DEFAULT_OPTIONS, CaseOutcome, make_worker_v
 from framebench.records.provenance import ROOT
 from framebench.records.record import read_result
 from framebench.suite.case import Case
-from framebench.suite.protocol import Task, write_turns
+from framebench.suite.protocol import Task
 from framebench.suite.result import Mathematics
 from tests.framework_server import FORKS
 from tests.mutants.bug import Bug
@@ -132,7 +132,8 @@ class Trial:
         if mathematics and not mathematics.passed:
             return CaseOutcome(), mathematics
         task = Task(case.id, "time").as_dict()
-        outcome = self.run_worker(case, "framebench.worker.worker", task, write_turns(STEPS))
+        orders = '{"turn": 1}\n' * STEPS + '{"finish": true}\n'
+        outcome = self.run_worker(case, "framebench.worker.worker", task, orders)
         return outcome, mathematics
 
     def run_worker(self, case: Case, module: str, task: dict[str, Any], orders: str) -> CaseOutcome:

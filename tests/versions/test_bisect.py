@@ -199,7 +199,7 @@ def test_the_command_answers_by_json_and_exit_code(
 def test_an_environment_is_removed_unless_it_is_kept(
     keep: bool, is_interrupted: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def build(made: object, where: Path, say: object) -> None:
+    def build(made: object, where: Path, say: object, also: object) -> None:
         where.mkdir(parents=True)
         if is_interrupted:
             raise KeyboardInterrupt
