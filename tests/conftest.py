@@ -51,7 +51,7 @@ LONGEST = [  # files below tests/
     "asv/test_asv.py",
     "suite/test_new_workload.py",
     "ranks/test_measure.py",
-    "adapters/test_undone_jax.py",
+    "adapters/test_undone.py",
     "adapters/test_undone_torch.py",
     "user_model/test_try.py",
     "budget/max_batch/test_max_batch.py",

@@ -5,10 +5,21 @@ from __future__ import annotations
 import gc
 import math
 from collections import Counter
+from collections.abc import Callable
 
 from framebench.adapters.base import Adapter, Switches, find_length_strategy
 from framebench.adapters.loading import Loader, expect_loader
-from framebench.adapters.proof import Evidence, Proof, above, at_most, below, expect, other_than
+from framebench.adapters.proof import (
+    Evidence,
+    Proof,
+    above,
+    at_most,
+    below,
+    check,
+    equal_to,
+    expect,
+    other_than,
+)
 from framebench.models.spec import STREAM_BATCHES
 
 switch = Switches()
@@ -158,3 +169,58 @@ def factored(adapter: Adapter) -> Proof:
         weights_with_other_numbers=0,
     )
     return proof.counting(count_numbers)
+
+
+# what the frameworks' own switches of these strategies share
+
+
+def expect_buffers_unchanged(is_training: Callable[[], bool]) -> Proof:
+    """Return a proof that evaluation changes no statistic, unless a model in training mode does."""
+
+    def are_unchanged(evidence: Evidence) -> bool:
+        return bool(evidence["buffers_changed"] == 0 or is_training())
+
+    return check(are_unchanged, "running statistics stay as they were")
+
+
+def expect_buffers_changed(adapter: Adapter, displace: Callable[[], object]) -> Proof:
+    """Return a proof that every running statistic moves, once `displace` has moved them away.
+
+    Under one batch again and again they would come to rest.
+    """
+
+    def count_changed(_: Evidence) -> Evidence:
+        displace()
+        observed = adapter.observe()
+        return {name: observed[name] for name in ("buffers", "buffers_changed")}
+
+    return expect(buffers=above(0), buffers_changed=equal_to("buffers")).counting(count_changed)
+
+
+def expect_trained(
+    adapter: Adapter, prefixes: tuple[str, ...], key: str, find_trained: Callable[[], set[str]]
+) -> Proof:
+    """Return a proof that the weights with these prefixes are trained, and no others.
+
+    `find_trained` names those that were trained, whose number is entered as `key`.
+    """
+
+    def count_weights(_: Evidence) -> Evidence:
+        trainable = [p.name for p in adapter.workload.params(adapter.config) if p.trainable]
+        to_train = {name for name in trainable if name.startswith(prefixes)}
+        trained = find_trained()
+        with_states = {state.name for state in adapter.states()}
+        return {
+            key: len(trained),
+            "weights_with_states": len(with_states),
+            "weights_to_train": len(to_train),
+            "other_weights_than_these": len((trained | with_states) - to_train),
+        }
+
+    proof = expect(
+        {key: equal_to("weights_to_train")},
+        weights_to_train=above(0),
+        weights_with_states=equal_to("weights_to_train"),
+        other_weights_than_these=0,
+    )
+    return proof.counting(count_weights)

@@ -31,28 +31,26 @@ def golden(
     from framebench.models.spec import list_workloads, load_workload
     from framebench.references import golden as references
 
-    makers = {
-        name: select_makers(load_workload(name), unconfirmed)
-        for name in workloads or list_workloads()
-    }
-    for name, frameworks in makers.items():
-        existing_keys = tuple(load_workload(name).golden) if missing else ()
+    chosen = [load_workload(name) for name in workloads or list_workloads()]
+    makers = {workload.name: select_makers(workload, unconfirmed) for workload in chosen}
+    for workload in chosen:
+        name = workload.name
+        frameworks = makers[name]
+        existing_keys = tuple(workload.golden) if missing else ()
         by_framework = []
         for framework in frameworks:
             environment = environments.ensure(framework, say=say)
             by_framework.append(
-                references.compute_references(name, environment, excluded_keys=existing_keys)
+                references.compute_references(name, environment, workload.referenced, existing_keys)
             )
-        computed = by_framework[0]
+        computed, *confirmed = by_framework
         if not computed:
             echo(f"{name}: no key is without values")
             continue
         try:
-            if len(by_framework) > 1:
-                confirmed = by_framework[1]
-                path = references.write_confirmed(name, computed, confirmed, existing_keys)
-                difference = references.measure_difference(computed, confirmed)
-                how = f"the two frameworks differ by at most {difference:.1e}"
+            if confirmed:
+                path = references.write_confirmed(name, computed, confirmed[0], existing_keys)
+                how = "confirmed by the other framework"
             else:
                 path = references.write_unconfirmed(name, frameworks[0], computed, existing_keys)
                 how = f"by {TITLES[frameworks[0]]} alone, confirmed by no other framework"
@@ -69,12 +67,11 @@ def select_makers(workload: Workload, unconfirmed: bool) -> list[str]:
     from framebench.references.golden import MAKERS
 
     able = [framework for framework in MAKERS if framework in workload.frameworks]
-    lacking = " and ".join(
-        workload.describe_file(framework) for framework in MAKERS if framework not in able
-    )
+    others = [framework for framework in MAKERS if framework not in able]
+    lacking = " and ".join(map(workload.describe_file, others))
     if not able:
         fail(f"{workload.name}: references are made by PyTorch or JAX; write {lacking}", 1)
-    if len(able) < len(MAKERS) and not unconfirmed:
+    if others and not unconfirmed:
         fail(
             f"{workload.name}: references are written if PyTorch and JAX agree, and it is written "
             f"for {TITLES[able[0]]} alone: "

@@ -14,7 +14,7 @@ from __future__ import annotations
 import gzip
 import hashlib
 import json
-from collections.abc import Collection, Mapping
+from collections.abc import Collection
 from pathlib import Path
 from typing import TypedDict
 
@@ -23,7 +23,7 @@ from framebench.engine.environments import Environment
 from framebench.models.spec import load_workload
 from framebench.records.pins import find_pinned_version
 from framebench.records.provenance import PACKAGE
-from framebench.suite.tensors import measure_errors
+from framebench.suite.tensors import measure_max_error
 
 MAKERS = ("torch", "jax")
 AGREEMENT = 1e-7  # between two independent float64 implementations, relative
@@ -48,7 +48,7 @@ References = dict[str, GoldenValues]  # by golden key
 def compute_references(
     name: str,
     environment: Environment,
-    sizes: tuple[str, ...] | None = None,
+    sizes: Collection[str],
     excluded_keys: Collection[str] = (),
 ) -> References:
     """Return the reference values of a workload by key, computed in float64.
@@ -58,33 +58,28 @@ def compute_references(
     Args:
         name: The workload.
         environment: Its framework computes the values.
-        sizes: The sizes that are computed; by default all that have references.
+        sizes: The sizes that are computed.
         excluded_keys: Keys that are not computed.
     """
     references: References = {}
-    for size in load_workload(name).referenced if sizes is None else sizes:
+    for size in sizes:
         file = make_cache_path(name, environment, size)
+        count = -1
         cached = read_cached(file)
-        while True:  # a worker makes a few keys, until none is left
+        while len(cached) > count:  # a worker makes a few keys, until none is left
             count = len(cached)
             arguments = (name, environment.framework, size, str(file), *cached, *excluded_keys)
             environments.run_module(environment, "framebench.references.golden_worker", *arguments)
             cached = read_cached(file)
-            if len(cached) == count:
-                break
-        for key, reference in cached.items():
-            if key not in excluded_keys:
-                references[key] = reference
-    return references
+        references |= cached
+    return {key: reference for key, reference in references.items() if key not in excluded_keys}
 
 
 def make_cache_path(name: str, environment: Environment, size: str) -> Path:
     """Return the file that grows by a line for each key. Its name changes with the models."""
-    sources = [
-        *sorted(load_workload(name).folder.glob("*.py")),
-        *sorted((PACKAGE / "models").glob("*.py")),
-    ]
-    sources.append(PACKAGE / "suite/tensors.py")
+    sources = [PACKAGE / "suite/tensors.py"]
+    for folder in (load_workload(name).folder, PACKAGE / "models"):
+        sources += sorted(folder.glob("*.py"))
     digest = hashlib.sha256(b"".join(file.read_bytes() for file in sources)).hexdigest()[:12]
     file = environments.cache() / "golden" / f"{name}-{size}-{environment.name}-{digest}.jsonl"
     file.parent.mkdir(parents=True, exist_ok=True)
@@ -106,26 +101,27 @@ def measure_difference(one: References, other: References) -> float:
 
     Raises ValueError if the names of their tensors differ.
     """
-    return max(compare_references(key, one[key], other[key]) for key in one if key in other)
-
-
-def compare_references(key: str, one: GoldenValues, other: GoldenValues) -> float:
-    """Return the largest relative difference of two frameworks' values of one key.
-
-    Raises ValueError if the names of their tensors differ.
-    """
     differences = []
-    for name, value in other["values"].items():
-        differences.append(abs(one["values"][name] - value) / abs(value))
-    for kind in one["tensors"].keys() | other["tensors"].keys():
-        tensors = one["tensors"].get(kind, {})
-        other_tensors = other["tensors"].get(kind, {})
+    for key in one.keys() & other.keys():
+        for name, value in other[key]["values"].items():
+            differences.append(abs(one[key]["values"][name] - value) / abs(value))
+        tensors = flatten_tensors(one[key])
+        other_tensors = flatten_tensors(other[key])
         if tensors.keys() != other_tensors.keys():
             names = ", ".join(sorted(tensors.keys() ^ other_tensors.keys()))
-            raise ValueError(f"{key}: {kind} of {names} in one of the frameworks only")
-        for name in tensors:
-            differences.append(max(measure_errors(tensors[name], other_tensors[name])))
+            raise ValueError(f"{key}: {names} in one of the frameworks only")
+        for name, summary in tensors.items():
+            differences.append(measure_max_error(summary, other_tensors[name]))
     return max(differences)
+
+
+def flatten_tensors(reference: GoldenValues) -> dict[str, tuple[float, ...]]:
+    """Return the summary of each tensor by a name such as `gradient of fc.bias`."""
+    summaries = {}
+    for kind, tensors in reference["tensors"].items():
+        for name, summary in tensors.items():
+            summaries[f"{kind} of {name}"] = summary
+    return summaries
 
 
 def write_confirmed(
@@ -153,7 +149,7 @@ def write_confirmed(
             )
         difference = max(difference, float(existing["largest_difference"]))
     maker, confirmer = MAKERS
-    head = {
+    head: dict[str, str | None] = {
         "made_by": describe_maker(maker),
         "confirmed_by": describe_maker(confirmer),
         "largest_difference": f"{difference:.0e}",
@@ -168,7 +164,7 @@ def write_unconfirmed(
 
     Raises ValueError like `write_files`.
     """
-    head = {"made_by": describe_maker(framework), "confirmed_by": None}
+    head: dict[str, str | None] = {"made_by": describe_maker(framework), "confirmed_by": None}
     return write_files(name, head, computed, existing_keys)
 
 
@@ -185,19 +181,16 @@ def find_rounding(references: References) -> list[str]:
     """
     names: list[str] = []
     for reference in references.values():
-        norms = {
-            name: projections[0]
-            for name, projections in reference["tensors"].get("gradient", {}).items()
-        }
-        largest = max(norms.values(), default=0.0)
-        for name, norm in norms.items():
+        gradients = reference["tensors"].get("gradient", {})
+        largest = max((summary[0] for summary in gradients.values()), default=0.0)
+        for name, (norm, *_) in gradients.items():
             if 0 < norm < NOTHING * largest and name not in names:
                 names.append(name)
     return names
 
 
 def write_files(
-    name: str, head: Mapping[str, str | None], computed: References, existing_keys: Collection[str]
+    name: str, head: dict[str, str | None], computed: References, existing_keys: Collection[str]
 ) -> Path:
     """Write golden.json and tensors.json.gz, and return the former.
 
@@ -205,9 +198,8 @@ def write_files(
     """
     undetermined = find_rounding(computed)
     if undetermined:
-        others = f" and {len(undetermined) - 1} more" if len(undetermined) > 1 else ""
         raise ValueError(
-            f"{name}: the loss does not depend on {undetermined[0]}{others}: its gradient is "
+            f"{name}: the loss does not depend on {', '.join(undetermined)}: its gradient is "
             "rounding, to which any result is right; leave it out of the model"
         )
     workload = load_workload(name)
@@ -227,25 +219,10 @@ def write_files(
 
 
 def shorten_tensors(tensors: Tensors) -> Tensors:
-    """Return tensors with as many digits as their norms have."""
+    """Return tensors with numbers of so many digits as two frameworks agree on."""
     shortened: Tensors = {}
-    for kind, tensors_of_kind in tensors.items():
-        shortened[kind] = {
-            name: shorten(projections) for name, projections in tensors_of_kind.items()
-        }
+    for kind, summaries in tensors.items():
+        shortened[kind] = {}
+        for name, summary in summaries.items():
+            shortened[kind][name] = tuple(float(f"{number:.{DIGITS}g}") for number in summary)
     return shortened
-
-
-def shorten(projections: tuple[float, ...]) -> tuple[float, ...]:
-    """Return projections to DIGITS places after the norm's first.
-
-    A number that is far smaller than the norm needs no digits of its own.
-    """
-    norm = projections[0]
-    unit = norm * 10.0**-DIGITS
-    shortened = []
-    for number in projections:
-        if unit and number != norm:
-            number = round(number / unit) * unit
-        shortened.append(float(f"{number:.{DIGITS}g}") if norm else number)
-    return tuple(shortened)

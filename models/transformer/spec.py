@@ -199,24 +199,28 @@ def list_layers(c: TransformerConfig, switches: Switches) -> Iterator[Layer]:
     blocks are the last norm, the head (tied to the embedding) and one copy of the logits,
     s x vocabulary.
     """
-    s, h = c.length, c.width
-    normalisers = s if "attention_plain" in switches else 1
+    stream = c.length * c.width  # s h: what passes from layer to layer
+    hidden = 4 * stream  # of the feed-forward network
+    logits = c.length * c.vocabulary
+    normalisers = c.heads * c.length
+    if "attention_plain" in switches:
+        normalisers *= c.length  # the probabilities
     chunks = switches.get("chunked_loss", {}).get("chunks", 1)
+    matmuls = 4 * c.length * stream  # operations of scores and weighted sum
     yield Layer("wpe", 0)
     for i in range(c.layers):
         block = f"blocks.{i}"
-        yield Layer(f"{block}.ln1", s * h, border=True)
-        yield from list_adapted_layers(c, f"{block}.qkv", s * h, output=3 * s * h)
-        attention = 3 * s * h + c.heads * s * normalisers
-        yield Layer(f"{block}.attend", attention, flops=4 * s * s * h)  # scores, weighted sum
-        yield from list_adapted_layers(c, f"{block}.proj", s * h, output=s * h)
-        yield Layer(f"{block}.ln2", s * h)
-        yield Layer(f"{block}.fc1", s * h, output=4 * s * h)
-        yield Layer(f"{block}.gelu", 4 * s * h)
-        yield Layer(f"{block}.fc2", 4 * s * h, output=s * h)
-    yield Layer("ln_f", s * h)
-    yield Layer("wte", s * h, output=s * c.vocabulary)
-    yield Layer("logits", s * c.vocabulary // chunks)
+        yield Layer(f"{block}.ln1", stream, border=True)
+        yield from list_adapted_layers(c, f"{block}.qkv", stream, output=3 * stream)
+        yield Layer(f"{block}.attend", 3 * stream + normalisers, flops=matmuls)
+        yield from list_adapted_layers(c, f"{block}.proj", stream, output=stream)
+        yield Layer(f"{block}.ln2", stream)
+        yield Layer(f"{block}.fc1", stream, output=hidden)
+        yield Layer(f"{block}.gelu", hidden)
+        yield Layer(f"{block}.fc2", hidden, output=stream)
+    yield Layer("ln_f", stream)
+    yield Layer("wte", stream, output=logits)
+    yield Layer("logits", logits // chunks)
 
 
 def list_adapted_layers(

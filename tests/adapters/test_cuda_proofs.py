@@ -104,7 +104,5 @@ def test_jittor_s_proofs(environment: dict[str, Environment]) -> None:
         "rounding product": [False, False],
         "untried": True,
         "untried, ignored": False,
-        "cuda_managed": True,
-        "cuda_device": False,
         **{f"level {n}": [True, False, False] for n in (3, 4, 5, 6)},
     }

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import copy
 import os
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from importlib.metadata import version
@@ -16,6 +17,7 @@ from importlib.util import find_spec
 from typing import Any, NamedTuple
 
 import jax
+import jax.monitoring
 import jax.numpy as jnp
 import numpy as np
 import optax
@@ -27,18 +29,13 @@ from jax.sharding import SingleDeviceSharding
 
 from framebench.adapters.base import Adapter, Batch, Evidence, State, Switch, find_length_strategy
 from framebench.adapters.jax.accumulation import Gradient, Tree, average_over_micro_batches
-from framebench.adapters.jax.observe import (
-    StepArrays,
-    count_in_program,
-    read_allocator,
-    read_allocator_counters,
-    read_allocator_peaks,
-)
 from framebench.adapters.jax.parts import JaxRecipe
 from framebench.adapters.jax.program import (
     StepProgram,
     count_batched_matmuls,
     count_bytes,
+    count_dtypes,
+    count_in_program,
     find_addresses,
     walk_equations,
 )
@@ -47,9 +44,22 @@ from framebench.adapters.parts import Options
 from framebench.models import flax_weights
 from framebench.models.spec import USER_MODEL, Optimizer, load_workload
 from framebench.suite.case import Case
-from framebench.suite.trees import call_with, iterate_arrays, map_tree, split
+from framebench.suite.trees import call_with, iterate_arrays, map_tree
 
 NARROW_TYPES = (jnp.float32, jnp.bfloat16, jnp.float16)
+# our names of what Device.memory_stats() counts
+PEAKS = {"allocator.in_use": "peak_bytes_in_use", "allocator.reserved": "peak_pool_bytes"}
+COUNTERS = {
+    "allocations": "num_allocs",
+    "largest_allocation_bytes": "largest_alloc_size",
+    "limit_bytes": "bytes_limit",
+}
+CACHE_EVENTS = {
+    "programs_from_cache": "/jax/compilation_cache/cache_hits",
+    "programs_compiled": "/jax/compilation_cache/cache_misses",
+}
+CACHE: Counter[str] = Counter()  # how often each event of JAX's monitoring occurred in this process
+jax.monitoring.register_event_listener(lambda event, **_: CACHE.update([event]))
 
 
 def make_optimizer(o: Optimizer, **options: Any) -> optax.GradientTransformation:
@@ -84,6 +94,15 @@ class ModelParts(NamedTuple):
 def merge_model(graph: nnx.GraphDef, params: Tree, stats: Tree, constants: Tree) -> Any:
     """Return the model of these arrays; frozen weights are among the constants."""
     return nnx.merge(graph, params, constants["frozen"], stats, constants.get("draws", {}))
+
+
+def run_model(
+    graph: nnx.GraphDef, params: Tree, stats: Tree, constants: Tree, x: Tree
+) -> tuple[Any, Tree]:
+    """Return the output of the model of these arrays, and its running statistics afterwards."""
+    model = merge_model(graph, params, stats, constants)
+    output = call_with(model, x)
+    return output, nnx.to_pure_dict(nnx.state(model, nnx.BatchStat))
 
 
 class JaxAdapter(Adapter):
@@ -253,7 +272,7 @@ class JaxAdapter(Adapter):
         options = dict(recipe.compiler_options)
         return StepProgram(function, recipe.precision, recipe.eager, options, **recipe.jit_options)
 
-    def make_evaluation(self, graph: nnx.GraphDef) -> Callable[..., tuple[Array, Tree, Any]]:
+    def make_evaluation(self, graph: nnx.GraphDef) -> Callable[..., Any]:
         """Return the function (parameters, statistics, constants, x) -> logits, statistics, graph.
 
         Without changing statistics they are None. A graph that is kept is the backward function
@@ -262,34 +281,21 @@ class JaxAdapter(Adapter):
         weights.
         """
 
-        def forward(params: Tree, stats: Tree, constants: Tree, x: Array) -> tuple[Array, Tree]:
-            model = merge_model(graph, params, stats, constants)
-            logits = call_with(model, x)
-            if not self.recipe.training:
-                return logits, None
-            return logits, nnx.to_pure_dict(nnx.state(model, nnx.BatchStat))
+        def evaluate(params: Tree, *others: Any) -> tuple[Array, Tree, Any]:
+            def forward(params: Tree) -> tuple[Array, Tree]:
+                return run_model(graph, params, *others)
 
-        def forward_alone(*arguments: Any) -> tuple[Array, Tree, Any]:
-            logits, stats = forward(*arguments)
-            return logits, stats, None
+            backward: Any = None
+            if self.recipe.keeps_graph:
+                logits, backward, stats = jax.vjp(forward, params, has_aux=True)
+                backward.args_res = [None] * len(backward.args_res)
+            else:
+                logits, stats = forward(params)
+            return logits, stats if self.recipe.training else None, backward
 
-        def forward_with_graph(
-            params: Tree,
-            stats: Tree,
-            constants: Tree,
-            x: Array,
-        ) -> tuple[Array, Tree, Any]:
-            def forward_of(params: Tree) -> tuple[Array, Tree]:
-                return forward(params, stats, constants, x)
+        return evaluate
 
-            logits, backward, stats = jax.vjp(forward_of, params, has_aux=True)
-            # jax.vjp hides the type of what it returns
-            backward.args_res = [None] * len(backward.args_res)  # type: ignore[attr-defined]
-            return logits, stats, backward
-
-        return forward_with_graph if self.recipe.keeps_graph else forward_alone
-
-    def make_loss(self, graph: nnx.GraphDef) -> Callable[..., Array]:
+    def make_loss(self, graph: nnx.GraphDef) -> Callable[..., Any]:
         """Return the function (parameters, statistics, constants, x, y) -> loss.
 
         In `varlen` it is the sum of the losses of all tokens.
@@ -298,8 +304,8 @@ class JaxAdapter(Adapter):
         compute_loss = module.loss_sum if self.case.scenario == "varlen" else module.loss
 
         def loss(params: Tree, stats: Tree, constants: Tree, x: Array, y: Array) -> Array:
-            model = merge_model(graph, params, stats, constants)
-            return compute_loss(call_with(model, x), y)
+            output, _ = run_model(graph, params, stats, constants, x)
+            return compute_loss(output, y)
 
         return loss
 
@@ -307,17 +313,12 @@ class JaxAdapter(Adapter):
         """Return the function that computes loss, statistics and gradient in one call of a step."""
 
         def objective(
-            params: Tree,
-            stats: Tree,
-            constants: Tree,
-            x: Array,
-            y: Array,
+            params: Tree, stats: Tree, constants: Tree, x: Array, y: Array
         ) -> tuple[Array, tuple[Array, Tree]]:
-            model = merge_model(graph, params, stats, constants)
-            loss = self.recipe.loss(call_with(model, x), x, y, constants)
+            output, stats = run_model(graph, params, stats, constants, x)
+            loss = self.recipe.loss(output, x, y, constants)
             scaled_loss = loss * constants["scale"] if "scale" in constants else loss
-            new_stats = nnx.to_pure_dict(nnx.state(model, nnx.BatchStat))
-            return scaled_loss, (loss, new_stats)
+            return scaled_loss, (loss, stats)
 
         def gradient(*arguments: Any) -> tuple[tuple[Array, Tree], Tree]:
             loss_and_gradient = jax.value_and_grad(objective, has_aux=True)
@@ -327,13 +328,10 @@ class JaxAdapter(Adapter):
         per_call = self.micro_batches // self.recipe.calls
         if per_call == 1:
             return gradient
-        samples = self.count_user_samples() // self.recipe.calls
+        samples = self.case.batch // self.recipe.calls
         return average_over_micro_batches(gradient, per_call, samples)
 
-    def make_training_step(
-        self,
-        graph: nnx.GraphDef,
-    ) -> Callable[..., tuple[Tree, Tree, Tree, Array]]:
+    def make_training_step(self, graph: nnx.GraphDef) -> Callable[..., Any]:
         """Return the function that updates what it is given.
 
         (parameters, statistics, optimizer state, constants, x, y) -> the first three, updated, and
@@ -342,12 +340,7 @@ class JaxAdapter(Adapter):
         gradient = self.make_gradient(graph)
 
         def step(
-            params: Tree,
-            stats: Tree,
-            state: Tree,
-            constants: Tree,
-            x: Array,
-            y: Array,
+            params: Tree, stats: Tree, state: Tree, constants: Tree, x: Array, y: Array
         ) -> tuple[Tree, Tree, Tree, Array]:
             constants = constants | self.recipe.constants_from_state(state)
             (loss, stats), grads = gradient(params, stats, constants, x, y)
@@ -388,7 +381,7 @@ class JaxAdapter(Adapter):
         """Update the weights, in one call of the program or several."""
         self.inputs = self.next_batch()
         self.output = 0.0
-        for x, y in self.split_batch():
+        for x, y in self.cut_batch(self.inputs, self.recipe.calls):
             self.params, self.stats, self.optimizer_state, loss = self.program(
                 self.params, self.stats, self.optimizer_state, self.constants, x, y
             )
@@ -396,16 +389,6 @@ class JaxAdapter(Adapter):
                 self.output = loss
             else:
                 self.output += loss / self.recipe.calls
-
-    def split_batch(self) -> Iterator[Batch]:
-        """Return the batch in as many parts as the step has calls."""
-        x, y = self.inputs
-        calls, samples = self.recipe.calls, self.count_user_samples()
-        return zip(split(x, calls, samples), split(y, calls, samples))
-
-    def count_user_samples(self) -> int:
-        """Return how many samples a user's batch has; 0 where its first array tells."""
-        return self.case.batch if self.case.workload == USER_MODEL else 0
 
     def eval_step(self) -> None:
         """Compute the logits of the batch."""
@@ -464,13 +447,22 @@ class JaxAdapter(Adapter):
         self.place_model(self.load_canonical(self.config, self.recipe.training))
 
     def observe(self) -> Evidence:
-        handed_over = (self.params, self.stats, self.optimizer_state)
-        arrays = StepArrays(self.stats, handed_over)
+        stats_before = [np.array(a) for a in jax.tree.leaves(self.stats)]
+        handed_over = jax.tree.leaves((self.params, self.stats, self.optimizer_state))
         self.one_step()
         self.synchronize()
-        weights = (self.params, self.constants["frozen"])
-        counts = count_in_program(self.program, self.list_jaxprs())
-        return counts | arrays.compare(self.stats, weights, self.optimizer_state, self.kept)
+        changed = 0
+        for before, after in zip(stats_before, jax.tree.leaves(self.stats)):
+            changed += not np.array_equal(before, after)
+        return {
+            **count_in_program(self.program, self.list_jaxprs()),
+            "residuals": len(jax.tree.leaves(self.kept)),
+            "weight_dtypes": count_dtypes((self.params, self.constants["frozen"])),
+            "state_dtypes": count_dtypes(self.optimizer_state),
+            "buffers": len(stats_before),
+            "buffers_changed": changed,
+            "arguments_deleted": sum(a.is_deleted() for a in handed_over),
+        }
 
     def list_jaxprs(self) -> list[ClosedJaxpr]:
         """Return the programs of the step as they were traced."""
@@ -496,7 +488,7 @@ class JaxAdapter(Adapter):
         parts = other.take_apart(other.make_abstract(self.config, self.recipe.training))
         state = jax.eval_shape(other.recipe.optimizer.init, parts.params)
         constants = self.constants | {"frozen": parts.frozen}
-        x, y = next(self.split_batch())
+        x, y = self.cut_batch(self.inputs, self.recipe.calls)[0]
         program = other.make_program(parts.graph)
         return program.trace(parts.params, parts.stats, state, constants, x, y)
 
@@ -514,17 +506,25 @@ class JaxAdapter(Adapter):
         # The allocator's peak never resets. In a memory worker the programs come from the cache
         # that the time worker filled and are not tuned again, so the autotuner's scratch memory is
         # not in it. `counters` tells whether that was so.
-        peaks = read_allocator_peaks()
+        counts = self.read_allocator()
+        peaks = {name: counts[key] for name, key in PEAKS.items() if key in counts}
         if self.program.plan:
             peaks["compiler.plan"] = self.program.plan + self.count_unplanned_bytes()
         return peaks
 
     def read_counters(self) -> dict[str, int]:
-        return read_allocator_counters()
+        counts = self.read_allocator()
+        counters = {name: counts[key] for name, key in COUNTERS.items() if key in counts}
+        if counters:
+            counters |= {name: CACHE[event] for name, event in CACHE_EVENTS.items()}
+        return counters
 
     def read_allocator(self) -> dict[str, int]:
-        """Return what the device's allocator counts."""
-        return read_allocator()
+        """Return what the device's allocator counts.
+
+        It is empty on the CPU and where the allocator has no pool, where JAX gives None.
+        """
+        return jax.local_devices()[0].memory_stats() or {}
 
     def count_unplanned_bytes(self) -> int:
         """Return the bytes of the arrays that are alive during a step but not in its plan.

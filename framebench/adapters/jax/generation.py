@@ -18,7 +18,7 @@ from jax import Array
 from framebench.adapters.base import Switches
 from framebench.adapters.caches import compute_cache_bytes
 from framebench.adapters.jax.accumulation import Tree
-from framebench.adapters.jax.adapter import JaxAdapter
+from framebench.adapters.jax.adapter import JaxAdapter, merge_model
 from framebench.adapters.jax.program import count_bytes, find_products
 from framebench.adapters.proof import Evidence, Proof, at_most, equal_to, expect
 
@@ -36,7 +36,7 @@ class CacheWriter:
         self.attend_plainly = attend_plainly
         self.old: list[tuple[Array, Array]] = []  # keys and values of each layer
         self.new: list[tuple[Array, Array]] = []  # of the layers that have run so far
-        self.start: Array | int = 0  # position of the first token
+        self.start: Any = 0  # position of the first token
 
     def attend(self, q: Array, k: Array, v: Array) -> Array:
         """Return the attention of the next layer.
@@ -57,18 +57,12 @@ class CacheWriter:
         """Return keys or values with those of the new tokens."""
         return jax.lax.dynamic_update_slice_in_dim(old, part.astype(old.dtype), self.start, 1)
 
-    def run(
-        self,
-        model: nnx.Module,
-        tokens: Array,
-        start: Array | int,
-        cache: Tree,
-    ) -> tuple[Array, Tree]:
+    def run(self, model: Any, tokens: Array, start: Any, cache: Tree) -> tuple[Array, Tree]:
         """Return logits, and the cache with these tokens in it."""
         self.old = cache
         self.new = []
         self.start = start
-        logits = model(tokens, start)  # type: ignore[operator]
+        logits = model(tokens, start)
         self.old = []
         return logits, self.new
 
@@ -95,11 +89,10 @@ class JaxGenerator:
         if self.writer:
             self.cache = self.make_cache()
         with jax.default_matmul_precision(run.recipe.precision):
-            x, y = run.inputs
-            x = np.asarray(x)[:, : self.prompt]
-            y = np.asarray(y)[:, : self.prompt]
-            model = (run.params, run.stats, run.constants)
-            logits, self.cache = self.prompt_program(*model, self.cache, x)
+            x, y = (np.asarray(tokens)[:, : self.prompt] for tokens in run.inputs)
+            logits, self.cache = self.prompt_program(
+                run.params, run.stats, run.constants, self.cache, x
+            )
             self.prompt_loss = jax.jit(run.model_module.loss_sum)(logits, y)
         return logits
 
@@ -112,20 +105,15 @@ class JaxGenerator:
         return [(jnp.zeros(shape, dtype), jnp.zeros(shape, dtype)) for _ in range(config.layers)]
 
     def run_prompt(
-        self,
-        params: Tree,
-        stats: Tree,
-        constants: Tree,
-        cache: Tree,
-        x: Array,
+        self, params: Tree, stats: Tree, constants: Tree, cache: Tree, x: Array
     ) -> tuple[Array, Tree]:
         """Return the logits of the prompt, and the cache with it."""
-        model = nnx.merge(self.run.graph, params, constants["frozen"], stats)
+        model = merge_model(self.run.graph, params, stats, constants)
         if self.writer:
             return self.writer.run(model, x, 0, cache)
         return model(x), cache
 
-    def make_decoder(self, graph: nnx.GraphDef) -> Callable[..., tuple[Tree, Array, Array]]:
+    def make_decoder(self, graph: nnx.GraphDef) -> Callable[..., Any]:
         """Return the program of one token.
 
         (parameters, statistics, constants, cache, sum of losses, position, x, y) -> the cache and
@@ -142,7 +130,7 @@ class JaxGenerator:
             x: Array,
             y: Array,
         ) -> tuple[Tree, Array, Array]:
-            model = nnx.merge(graph, params, constants["frozen"], stats)
+            model = merge_model(graph, params, stats, constants)
             if self.writer:
                 token = jax.lax.dynamic_slice_in_dim(x, position, 1, 1)
                 logits, cache = self.writer.run(model, token, position, cache)
@@ -186,23 +174,23 @@ class JaxGenerator:
     def count_tokens(self, _: Evidence) -> Evidence:
         """Return how many tokens the last step's calls have computed, and the size of the cache."""
         run = self.run
-        tokens_of_products = []
-        for product in find_products(*run.list_jaxprs()):
-            shape = product.outvars[0].aval.shape
-            if shape[-1] == run.config.vocabulary:  # logits
-                tokens_of_products.append(shape[1])
+        shapes = [each.outvars[0].aval.shape for each in find_products(*run.list_jaxprs())]
+        logits = [shape for shape in shapes if shape[-1] == run.config.vocabulary]
         number_bytes = np.dtype(run.recipe.dtype).itemsize
         return {
             "tokens_decoded": run.case.decoded,
             "calls": self.calls,
-            "tokens_of_a_call": max(tokens_of_products),
+            "tokens_of_a_call": max(shape[1] for shape in logits),
             "cache_bytes": count_bytes(jax.tree.leaves(self.cache)),
             "cache_bytes_by_formula": compute_cache_bytes(run.case, number_bytes),
         }
 
 
-def set_generator(run: JaxAdapter, cached: bool) -> JaxGenerator:
-    """Set the parts that both kinds share. The cache is given to each call, to be written over."""
+def set_generator(run: JaxAdapter, cached: bool) -> Proof:
+    """Set the parts of a generator, and return what is expected of both kinds.
+
+    The cache is given to each call, to be written over.
+    """
     generator = JaxGenerator(run, cached)
     if generator.writer:
         run.recipe.model_options["attend"] = generator.writer.attend
@@ -212,31 +200,21 @@ def set_generator(run: JaxAdapter, cached: bool) -> JaxGenerator:
     run.recipe.decoder_arguments = generator.list_arguments
     run.recipe.step = generator.step
     run.recipe.read_logits = generator.read_logits
-    return generator
+    return expect(calls=equal_to("tokens_decoded")).counting(generator.count_tokens)
 
 
 @switch
 def static_cache(run: JaxAdapter) -> Proof:
     """Write keys and values into arrays as long as the sequence will be."""
-    generator = set_generator(run, cached=True)
-
-    proof = expect(
-        calls=equal_to("tokens_decoded"),
+    return set_generator(run, cached=True) & expect(
         tokens_of_a_call=1,
         # the executable's results share the memory of its arguments as far as the cache goes
         cache_bytes=(equal_to("cache_bytes_by_formula"), at_most("aliased_bytes")),
     )
-    return proof.counting(generator.count_tokens)
 
 
 @switch
 def no_cache(run: JaxAdapter) -> Proof:
     """Compute the whole sequence for each token."""
-    generator = set_generator(run, cached=False)
-
-    proof = expect(
-        calls=equal_to("tokens_decoded"),
-        tokens_of_a_call=run.config.length,
-        cache_bytes=0,
-    )
-    return proof.counting(generator.count_tokens)
+    proof = set_generator(run, cached=False)
+    return proof & expect(tokens_of_a_call=run.config.length, cache_bytes=0)

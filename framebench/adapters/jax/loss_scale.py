@@ -41,35 +41,21 @@ def with_loss_scale(
         scaled_grads: Tree, state: ScaledState, params: Tree = None
     ) -> tuple[Tree, ScaledState]:
         grads = jax.tree.map(lambda grad: grad / state.scale, scaled_grads)
-        has_no_overflow = are_finite(grads)
-        new_updates, new_inner = optimizer.update(grads, state.inner, params)
+        of_leaves = [jnp.isfinite(grad).all() for grad in jax.tree.leaves(grads)]
+        is_finite = jnp.all(jnp.array(of_leaves))
+
         # compiled code has no branches: both results are computed, and one is selected
-        updates = select(has_no_overflow, new_updates, jax.tree.map(jnp.zeros_like, new_updates))
-        inner = select(has_no_overflow, new_inner, state.inner)
-        scale, steps = update_scale(state.scale, state.steps, has_no_overflow, growth)
+        def select(new: Array, otherwise: Array) -> Array:
+            return jnp.where(is_finite, new, otherwise)
+
+        new_updates, new_inner = optimizer.update(grads, state.inner, params)
+        no_updates = jax.tree.map(jnp.zeros_like, new_updates)
+        updates = jax.tree.map(select, new_updates, no_updates)
+        inner = jax.tree.map(select, new_inner, state.inner)
+        must_grow = state.steps + 1 == growth
+        scale = select(jnp.where(must_grow, 2 * state.scale, state.scale), state.scale / 2)
+        steps = jnp.where(is_finite & ~must_grow, state.steps + 1, 0)
         return updates, ScaledState(inner, scale, steps)
 
     # optax types every state as a tree of arrays
     return optax.GradientTransformation(init, update)  # type: ignore[arg-type]
-
-
-def are_finite(grads: Tree) -> Array:
-    """Return whether every number of all gradients is finite, as a boolean of shape ()."""
-    of_leaves = [jnp.isfinite(grad).all() for grad in jax.tree.leaves(grads)]
-    return jnp.all(jnp.array(of_leaves))
-
-
-def select(condition: Array, chosen: Tree, otherwise: Tree) -> Tree:
-    """Return the first tree where the condition holds, and else the second."""
-    return jax.tree.map(lambda one, other: jnp.where(condition, one, other), chosen, otherwise)
-
-
-def update_scale(
-    scale: Array, steps: Array, has_no_overflow: Array, growth: int
-) -> tuple[Array, Array]:
-    """Return the scale of the next step, and the steps since it last changed."""
-    must_grow = steps + 1 == growth
-    without_overflow = jnp.where(must_grow, 2 * scale, scale)
-    new_scale = jnp.where(has_no_overflow, without_overflow, scale / 2)
-    new_steps = jnp.where(has_no_overflow & ~must_grow, steps + 1, 0)
-    return new_scale, new_steps

@@ -5,13 +5,13 @@ A *product* is a matmul or a convolution.
 
 from __future__ import annotations
 
-import math
 import re
 from collections import Counter
 from collections.abc import Callable, Iterator
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 from jax import Array
 from jax.extend.core import ClosedJaxpr, Jaxpr
 
@@ -20,12 +20,7 @@ from framebench.adapters.jax.hlo import Instruction, parse_instructions
 PRODUCTS = ("dot_general", "conv_general_dilated")
 # what XLA leaves to cuBLAS, cuDNN or oneDNN
 LIBRARY_PRODUCT = re.compile(r'custom_call_target="[^"]*(?:gemm|matmul|conv|fmha)')
-# a line of the optimised HLO, and the type of its result
-DIRECT_PRODUCT = re.compile(r"= (\w+)\[\S* (?:dot|convolution)\(")
-LIBRARY_CALL = re.compile(
-    r"= \(?(\w+)\[.* custom-call\("
-    r'.*custom_call_target="[^"]*(?:gemm|matmul|conv)'
-)
+ATTENTION = 'custom_call_target="__cudnn$fmha'
 # Fusion repeats element-wise operations, but not these
 REDUCTION = " reduce("
 TYPES = {"f64": "float64", "f32": "float32", "bf16": "bfloat16", "f16": "float16"}
@@ -103,10 +98,8 @@ def find_last_shape(arguments: tuple[Any, ...]) -> tuple[int, ...]:
 
     If that is a tree of several arrays, or of none, it is the shape of the first array from there.
     """
-    last = arguments[-1]
-    if not hasattr(last, "shape"):
-        last = jax.tree.leaves((arguments[-1], arguments[-2]))[0]
-    shape: tuple[int, ...] = last.shape
+    first_array = jax.tree.leaves((arguments[-1], arguments[-2:]))[0]
+    shape: tuple[int, ...] = first_array.shape
     return shape
 
 
@@ -179,47 +172,75 @@ def count_batched_matmuls(*jaxprs: ClosedJaxpr) -> int:
     return count
 
 
-def count_large_results(jaxprs: list[ClosedJaxpr], rows: int, columns: int, width: int) -> int:
-    """Return how many results have so many columns and at least so many rows.
+def list_compiled_products(compiled: Any) -> list[tuple[Instruction, list[str]]]:
+    """Return the products of the optimised HLO, XLA's own and a library's, with operand types.
 
-    A result of the shape (width, columns) is the transposed embedding, and not counted.
+    XLA:CPU turns some convolutions into dots, XLA:GPU calls libraries. The compiler may have
+    widened what it was given.
     """
-    count = 0
-    for equation in walk_equations(*jaxprs):
-        for variable in equation.outvars:
-            shape = variable.aval.shape
-            if shape[-1:] == (columns,) and shape != (width, columns):
-                count += math.prod(shape) >= rows * columns
-    return count
-
-
-def count_compiled_products(compiled: Any) -> Counter[str]:
-    """Count the products of the optimised HLO by the type of their result.
-
-    XLA:CPU turns some convolutions into dots, XLA:GPU calls libraries.
-    """
-    text = compiled.as_text()
-    return Counter(DIRECT_PRODUCT.findall(text)) + Counter(LIBRARY_CALL.findall(text))
-
-
-def count_operand_types(compiled: Any) -> Counter[str]:
-    """Count the operands of the products of the optimised HLO by their type.
-
-    The compiler may have widened what it was given.
-    """
-    counts: Counter[str] = Counter()
+    products = []
     computations, _ = parse_instructions(compiled.as_text())
     for instructions in computations.values():
         types = {each.name: each.result.partition("[")[0] for each in instructions}
         for instruction in instructions:
-            if is_compiled_product(instruction):
-                for operand in instruction.operands[:2]:
-                    counts[TYPES.get(types[operand], types[operand])] += 1
+            calls_library = instruction.opcode == "custom-call"
+            if calls_library:
+                is_product = bool(LIBRARY_PRODUCT.search(instruction.attributes))
+            else:
+                is_product = instruction.opcode in ("dot", "convolution")
+            if is_product:
+                operands = [types[operand] for operand in instruction.operands[:2]]
+                products.append((instruction, operands))
+    return products
+
+
+def count_compiled_products(compiled: Any) -> Counter[str]:
+    """Count the products of the optimised HLO by the type of their result."""
+    counts: Counter[str] = Counter()
+    for instruction, _ in list_compiled_products(compiled):
+        # a fused attention is several products in one
+        if ATTENTION not in instruction.attributes:
+            counts[instruction.result.lstrip("(").partition("[")[0]] += 1
     return counts
 
 
-def is_compiled_product(instruction: Instruction) -> bool:
-    """Return whether an instruction of the optimised HLO is a product, XLA's own or a library's."""
-    if instruction.opcode == "custom-call":
-        return bool(LIBRARY_PRODUCT.search(instruction.attributes))
-    return instruction.opcode in ("dot", "convolution")
+def count_operand_types(compiled: Any) -> Counter[str]:
+    """Count the operands of the products of the optimised HLO by their type."""
+    counts: Counter[str] = Counter()
+    for _, operands in list_compiled_products(compiled):
+        counts.update(TYPES.get(operand, operand) for operand in operands)
+    return counts
+
+
+def count_in_program(program: StepProgram, jaxprs: list[ClosedJaxpr]) -> dict[str, Any]:
+    """Count what was requested of the compiler for a step, and what its executables contain."""
+    requested = find_products(*jaxprs)
+    operands: Counter[str] = Counter()
+    for product in requested:
+        operands.update(str(variable.aval.dtype) for variable in product.invars)
+    compiled_operands: Counter[str] = Counter()
+    compiled_products: Counter[str] = Counter()
+    aliased_bytes = 0
+    for executable in program.compiled.values():
+        compiled_operands += count_operand_types(executable)
+        compiled_products += count_compiled_products(executable)
+        aliased_bytes += executable.memory_analysis().alias_size_in_bytes
+    return {
+        "operands": dict(operands),
+        "precision": dict(Counter(str(product.params["precision"]) for product in requested)),
+        "products": len(requested),
+        "compiled_operands": dict(compiled_operands),
+        "compiled_products": dict(compiled_products),
+        "compilations": program.compilations,
+        "compiler_options": program.options,
+        "aliased_bytes": aliased_bytes,
+    }
+
+
+def count_dtypes(tree: Any) -> dict[str, int]:
+    """Count the floating-point arrays of each type.
+
+    Single numbers, such as counts of steps, are left out.
+    """
+    arrays = [array for array in jax.tree.leaves(tree) if array.ndim]
+    return dict(Counter(str(a.dtype) for a in arrays if jnp.issubdtype(a.dtype, jnp.floating)))

@@ -24,7 +24,7 @@ from framebench.adapters.base import Switches
 from framebench.adapters.jax.accumulation import Tree
 from framebench.adapters.jax.adapter import JaxAdapter
 from framebench.adapters.jax.program import count_bytes_by_device
-from framebench.adapters.proof import Evidence, Proof, check, expect, including
+from framebench.adapters.proof import Evidence, Proof, equal_to, expect, including
 
 AXIS = "ranks"
 NAMES = {"params": "parameters", "state": "optimizer states"}  # in the evidence
@@ -52,28 +52,27 @@ def gathered(run: JaxAdapter, readings: dict[str, Any]) -> list[dict[str, Any]]:
     The memory of a process that has all devices belongs to none of them. So of its peaks only the
     compiler's plan is returned, which is the plan of one device.
     """
-    every = [readings | {"held": held} for held in count_held_bytes(run)]
+    by_device = [readings | {"held": held} for held in count_held_bytes(run)]
     if jax.process_count() > 1:
-        (readings_of_process,) = every
+        (readings_of_process,) = by_device
         return exchange_readings(readings_of_process)
-    if "peaks" not in readings:
-        return every
-    plan = {
-        "peaks": select_plan(readings["peaks"]),
-        "peak_samples": [select_plan(sample) for sample in readings["peak_samples"]],
-        "cold_peaks": select_plan(readings["cold_peaks"]),
-    }
-    live_bytes = count_bytes_by_device(jax.live_arrays()).values()
-    return [one | plan | {"live_bytes": size} for one, size in zip(every, live_bytes, strict=True)]
+    if "peaks" in readings:
+        live_bytes = count_bytes_by_device(jax.live_arrays()).values()
+        for of_device, size in zip(by_device, live_bytes, strict=True):
+            of_device["live_bytes"] = size
+            of_device["peaks"] = select_plan(readings["peaks"])
+            of_device["cold_peaks"] = select_plan(readings["cold_peaks"])
+            of_device["peak_samples"] = [select_plan(each) for each in readings["peak_samples"]]
+    return by_device
 
 
 def exchange_readings(readings: dict[str, Any]) -> list[dict[str, Any]]:
     """Return the readings of every process, in their order."""
-    # processes exchange arrays of one shape: here JSON, filled up to the longest
-    text = np.frombuffer(json.dumps(readings).encode(), np.uint8)
-    longest = int(process_allgather(np.int32(text.size)).max())
-    rows = process_allgather(np.pad(text, (0, longest - text.size)))
-    return [json.loads(bytes(row).rstrip(b"\0")) for row in rows]
+    # processes exchange arrays of one shape: here JSON, which spaces fill up to the longest
+    text = json.dumps(readings).encode()
+    longest = int(process_allgather(np.int32(len(text))).max())
+    filled = np.frombuffer(text.ljust(longest), np.uint8)
+    return [json.loads(bytes(row)) for row in process_allgather(filled)]
 
 
 def select_plan(peaks: dict[str, int]) -> dict[str, int]:
@@ -95,12 +94,10 @@ def count_held_bytes(run: JaxAdapter) -> list[dict[str, int]]:
     """
     params = count_bytes_by_device(list_arrays(run.params))
     states = count_bytes_by_device(list_arrays(run.optimizer_state))
-    bytes_by_kind = []
-    for device, size in params.items():
-        bytes_by_kind.append(
-            {"parameters": size, "gradients": 0, "optimizer states": states.get(device, 0)}
-        )
-    return bytes_by_kind
+    return [
+        {"parameters": size, "gradients": 0, "optimizer states": states.get(device, 0)}
+        for device, size in params.items()
+    ]
 
 
 def list_arrays(tree: Tree) -> list[Array]:
@@ -157,37 +154,31 @@ def sharded(run: JaxAdapter, split: tuple[str, ...], processes: bool = False) ->
 
     def count_held(_: Evidence) -> Evidence:
         """Return the bytes that each device holds, and those of its declared share."""
-        trees = {"params": list_arrays(run.params), "state": list_arrays(run.optimizer_state)}
-        total_bytes = {}
-        share = {}
-        for what, arrays in trees.items():
-            if arrays:
-                total_bytes[NAMES[what]] = sum(a.nbytes for a in arrays)
-                share[NAMES[what]] = count_share(what, arrays)
+        held = count_held_bytes(run)
+        share = {"parameters": 0, "gradients": 0, "optimizer states": 0}
+        divided = []
+        to_divide = []
+        for what, tree in (("params", run.params), ("state", run.optimizer_state)):
+            arrays = list_arrays(tree)
+            name = NAMES[what]
+            share[name] = count_share(what, arrays)
+            if share[name] < sum(array.nbytes for array in arrays):
+                divided.append(name)
+            if what in split and arrays:
+                to_divide.append(name)
         return {
-            "held": count_held_bytes(run),
+            "held": held,
+            "declared": [share] * len(held),
+            "divided": divided,
+            "to_divide": to_divide,
             "collectives": count_collectives(run),
             "processes": jax.process_count(),
-            "whole": total_bytes,
-            "share": share,
         }
 
-    def is_held_as_declared(evidence: Evidence) -> bool:
-        declared = evidence["share"].items()
-        return all(declared <= held.items() for held in evidence["held"])
-
-    def is_divided_as_declared(evidence: Evidence) -> bool:
-        total_bytes = evidence["whole"]
-        share = evidence["share"]
-        divided = {name for name in share if share[name] < total_bytes[name]}
-        declared = {NAMES[what] for what in split}
-        return divided == declared & share.keys()
-
-    proof = expect(processes=ranks if processes else 1)
-    proof &= check(is_held_as_declared, "each device holds its share as it was declared")
-    proof &= check(
-        is_divided_as_declared,
-        "the shares are smaller than the whole where they were declared so",
+    proof = expect(
+        processes=ranks if processes else 1,
+        held=equal_to("declared"),
+        divided=equal_to("to_divide"),
     )
     # gradients are summed up over devices; in evaluation what is whole everywhere is not sent
     if run.case.stage.trains:

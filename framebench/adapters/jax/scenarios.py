@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import gc
+import math
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any
 
 import jax
@@ -14,7 +16,7 @@ from jax import Array
 from framebench.adapters import common
 from framebench.adapters.base import Switches
 from framebench.adapters.jax.accumulation import Tree
-from framebench.adapters.jax.adapter import JaxAdapter
+from framebench.adapters.jax.adapter import JaxAdapter, run_model
 from framebench.adapters.jax.checkpoint import keep_barriers
 from framebench.adapters.jax.program import count_bytes, find_products, walk_equations
 from framebench.adapters.jax.states import list_keys
@@ -24,7 +26,6 @@ from framebench.adapters.proof import (
     above,
     at_least,
     below,
-    check,
     equal_to,
     expect,
 )
@@ -36,26 +37,18 @@ switch = Switches()
 # evaluation
 
 
-def expect_buffers_unchanged(run: JaxAdapter) -> Proof:
-    """Return a proof that evaluation changes no statistic, unless that is the strategy."""
-
-    def are_unchanged(evidence: Evidence) -> bool:
-        return bool(evidence["buffers_changed"] == 0 or run.recipe.training)
-
-    return check(are_unchanged, "running statistics stay as they were")
-
-
 @switch
 def no_grad(run: JaxAdapter) -> Proof:
     """Evaluate as JAX does by itself, without residuals."""
-    return expect(residuals=0) & expect_buffers_unchanged(run)
+    return expect(residuals=0) & common.expect_buffers_unchanged(lambda: run.recipe.training)
 
 
 @switch
 def grad(run: JaxAdapter) -> Proof:
     """Keep the residuals of a backward pass."""
     run.recipe.keeps_graph = True
-    return expect(residuals=above(0)) & expect_buffers_unchanged(run)
+    unchanged = common.expect_buffers_unchanged(lambda: run.recipe.training)
+    return expect(residuals=above(0)) & unchanged
 
 
 @switch
@@ -63,13 +56,10 @@ def batch_stats(run: JaxAdapter) -> Proof:
     """Evaluate by the statistics of the batch, and prove that every running statistic moves."""
     run.recipe.training = True
 
-    def count_changed(_: Evidence) -> Evidence:
-        # displaced first: under one batch again and again they would come to rest
+    def displace() -> None:
         run.stats = jax.tree.map(lambda statistic: statistic + 1, run.stats)
-        observed = run.observe()
-        return {name: observed[name] for name in ("buffers", "buffers_changed")}
 
-    return expect(buffers=above(0), buffers_changed=equal_to("buffers")).counting(count_changed)
+    return common.expect_buffers_changed(run, displace)
 
 
 # the other scenarios
@@ -109,16 +99,10 @@ def distill(run: JaxAdapter) -> Proof:
         x, _targets = run.inputs
         micro_batch = x[: len(x) // run.micro_batches]
         teacher = jax.make_jaxpr(run_teacher)(run.constants, micro_batch)
-        return {
-            "products_of_the_student": len(find_products(run.trace_with(loss=plain_loss).jaxpr)),
-            "products_of_the_teacher": len(find_products(teacher)),
-        }
+        student = run.trace_with(loss=plain_loss).jaxpr
+        return {"products_of_student_and_teacher": len(find_products(student, teacher))}
 
-    def are_of_both(evidence: Evidence) -> bool:
-        of_both = evidence["products_of_the_student"] + evidence["products_of_the_teacher"]
-        return bool(evidence["products"] == of_both)
-
-    proof = check(are_of_both, "the step has the student's products and the teacher's forward ones")
+    proof = expect(products=equal_to("products_of_student_and_teacher"))
     return proof.counting(count_products)
 
 
@@ -140,28 +124,15 @@ def frozen(run: JaxAdapter, part: str = "half") -> Proof:
     prefixes = run.workload.trained(run.config, part)
     run.recipe.is_trained = lambda name: name.startswith(prefixes)
 
-    def count_weights(_: Evidence) -> Evidence:
-        trainable = [param.name for param in run.workload.params(run.config) if param.trainable]
-        to_train = {name for name in trainable if name.startswith(prefixes)}
-        with_gradient = set(list_names(run.params))
-        with_states = {state.name for state in run.states()}
-        all_trained = run.trace_with(is_trained=lambda name: True)
-        return {
-            "weights_with_gradient": len(with_gradient),
-            "weights_with_states": len(with_states),
-            "weights_to_train": len(to_train),
-            "other_weights_than_these": len((with_gradient | with_states) - to_train),
-            "products_if_all_were_trained": len(find_products(all_trained.jaxpr)),
-        }
+    def find_trained() -> set[str]:
+        return set(list_names(run.params))
 
-    proof = expect(
-        weights_to_train=above(0),
-        weights_with_gradient=equal_to("weights_to_train"),
-        weights_with_states=equal_to("weights_to_train"),
-        other_weights_than_these=0,
-        products=below("products_if_all_were_trained"),
-    )
-    return proof.counting(count_weights)
+    def count_products(_: Evidence) -> Evidence:
+        all_trained = run.trace_with(is_trained=lambda name: True)
+        return {"products_if_all_were_trained": len(find_products(all_trained.jaxpr))}
+
+    fewer = expect(products=below("products_if_all_were_trained")).counting(count_products)
+    return common.expect_trained(run, prefixes, "weights_with_gradient", find_trained) & fewer
 
 
 def list_names(tree: Tree) -> list[str]:
@@ -216,22 +187,14 @@ def together(run: JaxAdapter, shared: bool = False) -> Proof:
     def count_weights(_: Evidence) -> Evidence:
         model = run.params, run.stats
         weights = jax.tree.leaves(model)
-        head = []
+        own_weights = []  # of the second model
         for name, array in zip(list_names(model), weights):
-            if name.startswith(run.workload.head):
-                head.append(array)
-        return {
-            "one_model_bytes": count_bytes(weights),
-            "other_model_bytes": count_bytes(head if shared else weights),  # beyond what they share
-            "held_bytes": measure_held_bytes(run),
-        }
+            if not shared or name.startswith(run.workload.head):
+                own_weights.append(array)
+        both = count_bytes(weights) + count_bytes(own_weights)
+        return {"held_bytes": measure_held_bytes(run), "expected_bytes": [both, both]}
 
-    def are_both_held(evidence: Evidence) -> bool:
-        of_both = evidence["one_model_bytes"] + evidence["other_model_bytes"]
-        return set(evidence["held_bytes"]) == {of_both}
-
-    proof = check(are_both_held, "the weights of both models are held while either runs")
-    return proof.counting(count_weights)
+    return expect(held_bytes=equal_to("expected_bytes")).counting(count_weights)
 
 
 def join_trunk(run: JaxAdapter, first: Tree, second: Tree) -> Tree:
@@ -270,52 +233,50 @@ def in_turn(run: JaxAdapter, cleared: bool = False) -> Proof:
 
     def count_held(_: Evidence) -> Evidence:
         params = run.workload.params(run.config)
-        held_bytes = measure_held_bytes(run)
+        one_model = sum(4 * math.prod(param.shape) for param in params)
         return {
-            "one_model_bytes": sum(4 * param.make().size for param in params),
-            "held_bytes": held_bytes,
+            "held_bytes": measure_held_bytes(run),
+            "expected_bytes": [one_model, one_model],
             "compilations_expected": 2 * run.steps + 2 if cleared else 1,
         }
 
-    def is_one_held(evidence: Evidence) -> bool:
-        return set(evidence["held_bytes"]) == {evidence["one_model_bytes"]}
-
-    proof = check(is_one_held, "the weights of one model alone are held at any time")
-    proof &= expect(compilations=equal_to("compilations_expected"))
+    proof = expect(
+        held_bytes=equal_to("expected_bytes"),
+        compilations=equal_to("compilations_expected"),
+    )
     return proof.counting(count_held)
 
 
 Gelu = Callable[[Array], Array]
 
 
-def count_saved_arrays(gelu: Gelu, dtype: Any) -> int:
-    """Count the arrays of the input's size that one GELU saves for its backward pass."""
+def expect_rules(run: JaxAdapter, gelu: Gelu, rules: int, saved: Any) -> Proof:
+    """Return a proof of how many rules written by hand the forward pass has.
+
+    It is also of how many arrays of the input's size one GELU saves for its backward pass.
+    """
 
     def make_backward(x: Array) -> Any:
         return jax.vjp(gelu, x)[1]
 
-    x = jax.ShapeDtypeStruct((8, 8), dtype)
-    saved = jax.tree.leaves(jax.eval_shape(make_backward, x))
-    return sum(array.shape == x.shape for array in saved)
+    def count_rules(_: Evidence) -> Evidence:
+        arguments = (run.params, run.stats, run.constants, run.inputs[0])
+        jaxpr = jax.make_jaxpr(partial(run_model, run.graph))(*arguments)
+        names = [equation.primitive.name for equation in walk_equations(jaxpr)]
+        x = jax.ShapeDtypeStruct((8, 8), run.recipe.dtype)
+        residuals = jax.tree.leaves(jax.eval_shape(make_backward, x))
+        return {
+            "rules_met": names.count("custom_vjp_call"),
+            "saved_by_one": sum(array.shape == x.shape for array in residuals),
+        }
 
-
-def count_rules(run: JaxAdapter, gelu: Gelu) -> Evidence:
-    """Count the rules written by hand in the forward pass, and the arrays that one GELU saves."""
-    parts = run.take_apart(run.make_abstract(run.config, run.recipe.training))
-
-    def forward(params: Tree, x: Array) -> Any:
-        return nnx.merge(parts.graph, params, parts.frozen, parts.stats)(x)
-
-    jaxpr = jax.make_jaxpr(forward)(parts.params, run.inputs[0])
-    rules = [e for e in walk_equations(jaxpr) if e.primitive.name == "custom_vjp_call"]
-    return {"rules_met": len(rules), "saved_by_one": count_saved_arrays(gelu, run.recipe.dtype)}
+    return expect(rules_met=rules, saved_by_one=saved).counting(count_rules)
 
 
 @switch
 def built_in(run: JaxAdapter) -> Proof:
     """Prove that JAX's own GELU runs, which is no rule written by hand."""
-    proof = expect(rules_met=0, saved_by_one=above(0))
-    return proof.counting(lambda _: count_rules(run, run.model_module.exact_gelu))
+    return expect_rules(run, run.model_module.exact_gelu, rules=0, saved=above(0))
 
 
 @switch
@@ -327,13 +288,10 @@ def custom_rule(run: JaxAdapter, lean: bool) -> Proof:
         keep_barriers(run)
 
     def count_functions(_: Evidence) -> Evidence:
-        return {"compiled_erfs": run.program.count_text(" erf(")} | count_rules(run, gelu)
+        return {"compiled_erfs": run.program.count_text(" erf(")}
 
     layers = run.config.layers
-    proof = expect(
-        rules_met=layers,
-        saved_by_one=1 if lean else 5,
-        # the executable computes the error function again in the backward pass, or does not
-        compiled_erfs=at_least(2 * layers) if lean else below(2 * layers),
-    )
-    return proof.counting(count_functions)
+    # the executable computes the error function again in the backward pass, or does not
+    repeated = at_least(2 * layers) if lean else below(2 * layers)
+    proof = expect(compiled_erfs=repeated).counting(count_functions)
+    return proof & expect_rules(run, gelu, rules=layers, saved=1 if lean else 5)

@@ -7,7 +7,6 @@ machine, for devices that need not be there.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
 from typing import Any
 
 import jax
@@ -58,13 +57,13 @@ class ShapedAdapter(JaxAdapter):
 
     def place(self, what: str, tree: Tree) -> Tree:
         def place_shape(array: Any) -> ShapeDtypeStruct:
-            place = self.make_sharding()
+            place = None
             if self.recipe.sharding is not None:
-                chosen = self.recipe.sharding(what, array.shape)
-                # An argument cannot be declared to lie in the host's memory: it does if it is
-                # written over by a result that does.
-                if isinstance(chosen, Sharding):
-                    place = chosen
+                place = self.recipe.sharding(what, array.shape)
+            # An argument cannot be declared to lie in the host's memory: it does if it is written
+            # over by a result that does.
+            if not isinstance(place, Sharding):
+                place = self.make_sharding()
             return ShapeDtypeStruct(array.shape, array.dtype, sharding=place)
 
         return jax.tree.map(place_shape, tree)
@@ -75,19 +74,16 @@ class ShapedAdapter(JaxAdapter):
             return super().constrain(what, tree)
         return jax.device_put(tree, jax.memory.Space.Host)
 
-    def split_batch(self) -> Iterator[Batch]:
-        calls = self.recipe.calls
-
+    def cut_batch(self, batch: Batch, parts: int) -> list[Batch]:
         def take_part(array: ShapeDtypeStruct) -> ShapeDtypeStruct:
-            return array.update(shape=(array.shape[0] // calls, *array.shape[1:]))
+            return array.update(shape=(array.shape[0] // parts, *array.shape[1:]))
 
-        for _ in range(calls):
-            yield jax.tree.map(take_part, self.inputs)
+        return [jax.tree.map(take_part, batch)] * parts
 
     def compile(self) -> None:
         # of a part of the batch where the step has several calls
         whole = self.inputs
-        self.inputs = next(self.split_batch())
+        self.inputs, *_ = self.cut_batch(whole, self.recipe.calls)
         self.program.prepare(*self.list_arguments())
         self.inputs = whole
 
@@ -98,11 +94,10 @@ class ShapedAdapter(JaxAdapter):
         batch and its parts.
         """
         if self.recipe.calls > 1:
-            part = count_bytes_of_one(next(self.split_batch()))
-            return count_bytes_of_one(self.inputs) + (self.recipe.calls - 1) * part
+            _, *others = self.cut_batch(self.inputs, self.recipe.calls)
+            return count_bytes_of_one((self.inputs, others))
         given = {id(a) for a in jax.tree.leaves(self.list_arguments())}
-        left_out = [a for a in jax.tree.leaves(self.inputs) if id(a) not in given]
-        return count_bytes_of_one(left_out)
+        return count_bytes_of_one([a for a in jax.tree.leaves(self.inputs) if id(a) not in given])
 
 
 def count_bytes_of_one(tree: Tree) -> int:

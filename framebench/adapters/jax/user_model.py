@@ -23,7 +23,7 @@ from jax import Array
 from framebench.adapters import user_blocks
 from framebench.adapters.jax.adapter import JaxAdapter
 from framebench.adapters.jax.states import list_keys
-from framebench.adapters.user_functions import UserFile, describe_type
+from framebench.adapters.user_functions import UserFile, describe_type, see_nothing
 from framebench.models import flax_weights
 from framebench.models.flax_blocks import Remat, recompute_nothing
 from framebench.models.spec import SEED, USER_MODEL, load_workload
@@ -36,14 +36,13 @@ HOLDERS = (nnx.List, nnx.Dict)  # modules that cannot be called
 
 def list_modules(module: nnx.Module) -> list[nnx.Module]:
     """Return a module and those in it, without mere holders."""
-    modules = [inner for _, inner in nnx.iter_modules(module)]
-    return [inner for inner in modules if not isinstance(inner, HOLDERS)]
+    modules = nnx.iter_modules(module)
+    return [inner for _, inner in modules if not isinstance(inner, HOLDERS)]
 
 
 def count_weights(module: nnx.Module) -> int:
     """Return how many numbers the weights of a module have."""
-    weights = nnx.to_pure_dict(nnx.state(module, nnx.Param))
-    return sum(array.size for array in jax.tree.leaves(weights))
+    return sum(array.size for array in jax.tree.leaves(nnx.state(module, nnx.Param)))
 
 
 ACCESS = user_blocks.ModuleAccess(
@@ -253,16 +252,14 @@ def facts(size: int) -> dict[str, Any]:
     model = make_plain_model()
     inputs, targets = batch(size)
     params = list_params(model)
-    modules = []
-    names = {}  # by the identity of a module, its path such as `blocks.0.attention`
-    for path, module in nnx.iter_modules(model):
-        modules.append(module)
-        names[id(module)] = ".".join(map(str, path))
+    # by the path of a module, such as `blocks.0.attention`
+    modules = {".".join(map(str, path)): module for path, module in nnx.iter_modules(model)}
+    names = {id(module): name for name, module in modules.items()}
     described = user_blocks.describe_model(find_blocks(model), names, inputs, targets)
-    batch_norms = [names[id(module)] for module in modules if isinstance(module, nnx.BatchNorm)]
-    has_convolutions = any(isinstance(module, nnx.Conv) for module in modules)
+    batch_norms = [name for name, each in modules.items() if isinstance(each, nnx.BatchNorm)]
+    has_convolutions = any(isinstance(each, nnx.Conv) for each in modules.values())
     # what a Linen module or a function does inside cannot be seen from here
-    may_drop = any(isinstance(module, nnx.Dropout | LinenModel) for module in modules)
+    may_drop = any(isinstance(each, nnx.Dropout | LinenModel) for each in modules.values())
     has_random_state = any(nnx.state(model, nnx.RngState))
     return {
         **described,
@@ -308,16 +305,5 @@ def gradient_of(adapter: JaxAdapter) -> tuple[float, list[tuple[str, np.ndarray]
     return float(loss_array), named_grads
 
 
-def explain_wrong_gradients(adapter: JaxAdapter, wrong: list[str]) -> str | None:
-    """Return None: nothing is known that JAX computes wrong."""
-    return None
-
-
-def first_random(adapter: JaxAdapter) -> str:
-    """Return nothing: inside a compiled step no operation is seen."""
-    return ""
-
-
-def first_infinite(adapter: JaxAdapter) -> str:
-    """Return nothing: inside a compiled step no operation is seen."""
-    return ""
+# nothing is known that JAX computes wrong, and inside a compiled step no operation is seen
+explain_wrong_gradients = first_random = first_infinite = see_nothing

@@ -314,7 +314,6 @@ class JittorAdapter(Adapter):
         pool = {
             "pool_bytes": self.reserved_bytes(),
             "pool_peak_bytes": load_probe().peak_bytes(),
-            "largest_block_bytes": load_probe().largest_block(),
         }
         changed = 0
         for before, after in zip(statistics_before, self.copy_running_statistics()):

@@ -32,27 +32,23 @@ Function = Callable[..., Any]
 NUMBERS = (float, np.floating)  # np.float64 is a float, np.float32 is not
 DEFAULT = "float32"  # the type of an array for which nobody names one
 
-OPERATORS = (
-    *("add", "sub", "mul", "truediv", "floordiv", "mod", "pow"),
-    *("radd", "rsub", "rmul", "rtruediv", "rfloordiv", "rmod", "rpow"),
-    *("iadd", "isub", "imul", "itruediv", "ifloordiv", "imod", "ipow"),
-    *("lt", "le", "gt", "ge", "eq", "ne"),
-)
+# Python's operators; there are also those for numbers on the left ("radd") and in place ("iadd")
+ARITHMETIC = "add sub mul truediv floordiv mod pow"
+COMPARISONS = "lt le gt ge eq ne"
 TWO_OPERANDS = (
-    *("add", "subtract", "multiply", "divide", "floor_divide", "mod", "pow", "maximum", "minimum"),
-    *("less", "less_equal", "greater", "greater_equal", "equal", "not_equal"),
+    "add subtract multiply divide floor_divide mod pow maximum minimum "
+    "less less_equal greater greater_equal equal not_equal"
 )
 ONE_OPERAND = (
-    *("abs", "negative", "exp", "log", "sqrt", "sigmoid", "erf", "floor", "ceil", "round"),
-    *("sin", "cos", "tan", "asin", "acos", "atan"),
-    *("sinh", "cosh", "tanh", "asinh", "acosh", "atanh"),
+    "abs negative exp log sqrt sigmoid floor ceil round "
+    "sin cos tan asin acos atan sinh cosh tanh asinh acosh atanh"
 )
 
 REPLACED = ("array", "code", "erf", "random", "reduce", "unary")
 ORIGINAL: dict[str, Function] = {name: getattr(jt, name) for name in REPLACED}
 replacements = ExitStack()
 NARROW_VARIABLE = re.compile(r"Var\([^,]*,b?float(32|16),")  # a node of `jt.dump_all_graphs`
-NARROW_CONSTANT = re.compile(r"\bfloat(32)? \w+ = .*;")  # in a source in C++
+NARROW_CONSTANT = re.compile(r"\bfloat(32)? \w+ = .*?;")  # in a source in C++
 
 
 class NoFloat64(Exception):
@@ -62,24 +58,27 @@ class NoFloat64(Exception):
 def switch_on() -> None:
     """Replace what would become float32, until `switch_off`."""
     switch_off()
-    for name in OPERATORS:
-        replace(Var, f"__{name}__", wrap_operator(getattr(Var, f"__{name}__")))
-    for name in TWO_OPERANDS:
-        replace(Var, name, wrap_operator(getattr(Var, name)))
-        replace(jt, name, wrap_operator(getattr(jt, name)))
-    for name in ONE_OPERAND:
-        replace(jt, name, wrap_operator(getattr(jt, name)))
+    for name in ARITHMETIC.split():
+        for prefix in ("", "r", "i"):
+            widen_operands_of(Var, f"__{prefix}{name}__")
+    for name in COMPARISONS.split():
+        widen_operands_of(Var, f"__{name}__")
+    for name in TWO_OPERANDS.split():
+        widen_operands_of(Var, name)
+        widen_operands_of(jt, name)
+    for name in ONE_OPERAND.split():
+        widen_operands_of(jt, name)
     for owner in (jt, Var):
         replace(owner, "erf", compute_erf)
         replace(owner, "erfinv", refuse_erfinv)
         replace(owner, "mean", compute_mean)
         replace(owner, "reduce", compute_reduction)
-        replace(owner, "ternary", wrap_choice(owner.ternary))
-    replace(Var, "__setitem__", wrap_setitem(Var.__setitem__))
+        widen_operands_of(owner, "ternary", first=1)  # after the condition
+    widen_operands_of(jt, "ternary_out_hint", first=1)  # nn.relu
+    widen_operands_of(Var, "__setitem__", first=2)  # after the variable and the indices
     replace(Var, "assign", wrap_assign(Var.assign))
     for name in ("float", "float32"):
         replace(Var, name, wrap_cast(getattr(Var, name)))
-    replace(jt, "ternary_out_hint", wrap_choice(jt.ternary_out_hint))  # nn.relu
     replace(jt, "array", make_array)
     replace(jt, "code", make_code_operator)
     replace(jt, "random", draw)
@@ -102,50 +101,29 @@ def make_scalar(number: float) -> Var:
         return jt.ops.array(np.array(number, np.float64))
 
 
-def widen_number(operand: Any) -> Any:
-    """Return a number with a fraction as float64, and anything else as it is."""
-    return make_scalar(float(operand)) if isinstance(operand, NUMBERS) else operand
-
-
 def widen(operand: Any) -> Any:
     """Return a number or a variable of integers as float64, and anything else as it is."""
+    if isinstance(operand, NUMBERS):
+        return make_scalar(float(operand))
     if isinstance(operand, Var) and not operand.dtype.is_float():
         return operand.float64()
-    return widen_number(operand)
+    return operand
 
 
-def widen_operands(operands: tuple[Any, ...]) -> tuple[Any, ...]:
-    """Return the operands as float64 if a number of Python's is among them."""
-    if any(isinstance(operand, NUMBERS) for operand in operands):
-        return tuple(widen(operand) for operand in operands)
-    return operands
+def widen_operands_of(owner: Any, name: str, first: int = 0) -> None:
+    """Replace a function by one that takes its operands, from the first one on, as float64.
 
+    It does so if a number of Python's with a fraction is among them.
+    """
+    function = getattr(owner, name)
 
-def wrap_operator(function: Function) -> Function:
-    """Return the function with Python numbers among its operands widened to float64."""
+    def call(*arguments: Any, **options: Any) -> Any:
+        operands = arguments[first:]
+        if any(isinstance(operand, NUMBERS) for operand in operands):
+            operands = tuple(map(widen, operands))
+        return function(*arguments[:first], *operands, **options)
 
-    def call(*operands: Any, **options: Any) -> Any:
-        return function(*widen_operands(operands), **options)
-
-    return call
-
-
-def wrap_choice(ternary: Function) -> Function:
-    """Return the same choice between two operands; the condition stays what it is."""
-
-    def choose(condition: Any, *pair: Any) -> Any:
-        return ternary(condition, *widen_operands(pair))
-
-    return choose
-
-
-def wrap_setitem(setitem: Function) -> Function:
-    """Return the same assignment to a part of a variable; its indices stay what they are."""
-
-    def assign_part(x: Var, slices: Any, value: Any) -> Any:
-        return setitem(x, slices, widen_number(value))
-
-    return assign_part
+    replace(owner, name, call)
 
 
 def wrap_assign(assign: Function) -> Function:
@@ -212,12 +190,10 @@ def make_code_operator(*arguments: Any, **options: Any) -> Any:
 
     Raises NoFloat64 where a source declares a number of float32.
     """
-    for argument in (*arguments, *options.values()):
-        sources = argument if isinstance(argument, list) else [argument]
-        for source in sources:
-            narrow = NARROW_CONSTANT.search(source) if isinstance(source, str) else None
-            if narrow:
-                raise NoFloat64(f"jt.code, whose source has float32: {narrow[0]}")
+    for argument in (*arguments, *options.values()):  # a source, or a list of them
+        narrow = NARROW_CONSTANT.search(str(argument))
+        if narrow:
+            raise NoFloat64(f"jt.code, whose source has float32: {narrow[0]}")
     return ORIGINAL["code"](*arguments, **options)
 
 
@@ -274,7 +250,8 @@ def check_graph() -> None:
     Every variable of it that holds floating-point numbers must be float64.
     """
     graph = jt.dump_all_graphs()
-    operators = [read_operator(node) for node in graph.nodes_info]
+    # `binary.add` of the node `Op(35:1:1:1:i2:o1:s0:g1,binary.add->36)`
+    operators = [re.sub(r"^Op\([^,]*,|->.*$", "", node) for node in graph.nodes_info]
     narrow = {i for i, node in enumerate(graph.nodes_info) if NARROW_VARIABLE.match(node)}
     found = set()
     for i in narrow:
@@ -293,8 +270,3 @@ def check_graph() -> None:
         found.add(f"{source} (for {', '.join(users)})")
     if found:
         raise NoFloat64(f"Jittor computes in float32: {'; '.join(sorted(found))}")
-
-
-def read_operator(node: str) -> str:
-    """Return `binary.add` of the node `Op(35:1:1:1:i2:o1:s0:g1,binary.add->36)` of a graph."""
-    return re.sub(r"^Op\([^,]*,|->.*$", "", node)

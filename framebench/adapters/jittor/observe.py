@@ -16,7 +16,29 @@ from jittor import Module
 from framebench.adapters.base import Evidence
 from framebench.suite.trees import count_samples
 
-VARIABLE = re.compile(r"Var\([^,]*,(\w+),")  # a node of `jt.dump_all_graphs`, and its type
+# a node of `jt.dump_all_graphs`: its type and its shape
+VARIABLE = re.compile(r"Var\([^,]*,(\w+),.*\)\[([^\]]*)\]")
+
+
+def list_variables() -> list[tuple[str, list[int]]]:
+    """Return type and shape of every variable that Jittor has yet to compute, or holds."""
+    variables = []
+    for node in jt.dump_all_graphs().nodes_info:
+        variable = VARIABLE.match(str(node))
+        if variable:
+            dtype, sizes = variable.groups()
+            variables.append((dtype, [int(size) for size in sizes.split(",") if size]))
+    return variables
+
+
+# what is in the names of kernels of a kind
+KINDS_OF_KERNELS = {
+    "fused_kernels": "opkey1:",
+    "onednn_convolutions": "mkl_conv",
+    "onednn_products": "mkl_matmul",
+    # a generated 3-D convolution alone loops over so many: batch, in, out, space, kernel
+    "loops_3d": "DIM=9",
+}
 
 
 class ExecutionCounter:
@@ -60,10 +82,7 @@ class ExecutionCounter:
 
         Then it still has those that get fused away.
         """
-        for node in jt.dump_all_graphs().nodes_info:
-            variable = VARIABLE.match(str(node))
-            if variable:
-                self.dtypes[variable[1]] += 1
+        self.dtypes.update(dtype for dtype, _ in list_variables())
 
     def summarize(self) -> Evidence:
         """Return what was counted."""
@@ -77,24 +96,10 @@ class ExecutionCounter:
 
 def count_kernels(rows: list[list[str]]) -> dict[str, int]:
     """Count executed kernels by kind, from the rows of Jittor's profile without the heading."""
-    counts = {
-        "kernels": 0,
-        "fused_kernels": 0,
-        "onednn_convolutions": 0,
-        "onednn_products": 0,
-        "loops_3d": 0,
-    }
-    for row in rows:
-        name = row[0]
-        count = int(row[2])
-        counts["kernels"] += count
-        if "opkey1:" in name:
-            counts["fused_kernels"] += count
-        if name.startswith("mkl_conv"):
-            counts["onednn_convolutions"] += count
-        if name.startswith("mkl_matmul"):
-            counts["onednn_products"] += count
-        # a generated 3-D convolution alone loops over so many: batch, in, out, space, kernel
-        if "DIM=9" in name:
-            counts["loops_3d"] += count
+    counts = dict.fromkeys(("kernels", *KINDS_OF_KERNELS), 0)
+    for name, _, count, *_ in rows:
+        counts["kernels"] += int(count)
+        for kind, text in KINDS_OF_KERNELS.items():
+            if text in name:
+                counts[kind] += int(count)
     return counts

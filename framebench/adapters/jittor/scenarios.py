@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import gc
+import math
 from collections.abc import Callable, Iterator
 
 import jittor as jt
 import numpy as np
 from jittor import Module, Var, nn
 
-from framebench.adapters.base import Switch, Switches
+from framebench.adapters import common
+from framebench.adapters.base import Switches
 from framebench.adapters.jittor.adapter import RUNNING, JittorAdapter, copy_weights
 from framebench.adapters.jittor.memory import empty_pool
 from framebench.adapters.jittor.probe import load_probe
@@ -30,26 +32,19 @@ switch = Switches()
 # evaluation
 
 
-def expect_buffers_unchanged(run: JittorAdapter) -> Proof:
-    """Return a proof that evaluation changes no statistic, unless that is the strategy."""
-
-    def are_unchanged(evidence: Evidence) -> bool:
-        return bool(evidence["buffers_changed"] == 0 or not run.recipe.evaluates)
-
-    return check(are_unchanged, "running statistics stay as they were")
-
-
 @switch
 def no_grad(run: JittorAdapter) -> Proof:
     """Evaluate without a graph."""
-    return expect(operations_kept=0) & expect_buffers_unchanged(run)
+    unchanged = common.expect_buffers_unchanged(lambda: not run.recipe.evaluates)
+    return expect(operations_kept=0) & unchanged
 
 
 @switch
 def grad(run: JittorAdapter) -> Proof:
     """Keep the graph of a backward pass."""
     run.recipe.keeps_graph = True
-    return expect(operations_kept=above("blocks")) & expect_buffers_unchanged(run)
+    unchanged = common.expect_buffers_unchanged(lambda: not run.recipe.evaluates)
+    return expect(operations_kept=above("blocks")) & unchanged
 
 
 @switch
@@ -57,20 +52,16 @@ def batch_stats(run: JittorAdapter) -> Proof:
     """Evaluate by the statistics of the batch, and prove that every running statistic moves."""
     run.recipe.evaluates = False
 
-    def count_changed(_: Evidence) -> Evidence:
-        # displaced first: under one batch again and again they would come to rest
+    def displace() -> None:
         for name, statistic in run.model.named_parameters():
             if name.endswith(RUNNING):
                 statistic.assign(statistic + 1)
-        observed = run.observe()
-        return {name: observed[name] for name in ("buffers", "buffers_changed")}
 
     def is_graph_dropped(evidence: Evidence) -> bool:
         return bool(evidence["operations_kept"] == 0 or run.recipe.keeps_graph)
 
-    proof = expect(buffers=above(0), buffers_changed=equal_to("buffers"))
-    proof &= check(is_graph_dropped, "no operations are kept for a backward pass")
-    return proof.counting(count_changed)
+    proof = check(is_graph_dropped, "no operations are kept for a backward pass")
+    return proof & common.expect_buffers_changed(run, displace)
 
 
 # the other scenarios
@@ -87,30 +78,16 @@ def frozen(run: JittorAdapter, part: str = "half") -> Proof:
             if not name.startswith(prefixes):
                 parameter.stop_grad()
 
-    def count_weights(_: Evidence) -> Evidence:
+    def find_moved() -> set[str]:
         before = copy_weights(run.model)
         run.step()
         after = copy_weights(run.model)
         # running statistics move in every block: it is in training mode
         weights = [name for name in before if not name.endswith(RUNNING)]
-        to_train = {name for name in weights if name.startswith(prefixes)}
-        moved = {name for name in weights if not np.array_equal(after[name], before[name])}
-        with_states = {state.name for state in run.states()}
-        return {
-            "weights_moved": len(moved),
-            "weights_with_states": len(with_states),
-            "weights_to_train": len(to_train),
-            "other_weights_than_these": len((moved | with_states) - to_train),
-        }
+        return {name for name in weights if not np.array_equal(after[name], before[name])}
 
     run.recipe.on_model.append(freeze)
-    proof = expect(
-        weights_to_train=above(0),
-        weights_moved=equal_to("weights_to_train"),
-        weights_with_states=equal_to("weights_to_train"),
-        other_weights_than_these=0,
-    )
-    return proof.counting(count_weights)
+    return common.expect_trained(run, prefixes, "weights_moved", find_moved)
 
 
 @switch
@@ -163,8 +140,9 @@ def together(run: JittorAdapter, shared: bool = False) -> Proof:
         if shared:
             share_trunk(run, *models)
 
-    model_bytes, head_bytes = count_weight_bytes(run)
-    expected_bytes = model_bytes + (head_bytes if shared else model_bytes)
+    # the second model's own weights
+    second_bytes = count_weight_bytes(run, run.workload.head if shared else ("",))
+    expected_bytes = count_weight_bytes(run) + second_bytes
     run.before_first_step.append(load_models)
     return run_pair(run, lambda: iter(models), expected_bytes)
 
@@ -182,30 +160,23 @@ def in_turn(run: JittorAdapter, cleared: bool = False) -> Proof:
 
     With `cleared` the pool's free memory is given back in between.
     """
-    given_back: list[int] = []
+    given_back: list[int] = []  # in the last step
 
     def load_each() -> Iterator[Module]:
+        given_back.clear()
         for weights in run.host_weights:
             yield load_evaluated(run, weights)
             if cleared:
                 gc.collect()
                 given_back.append(empty_pool(run))
 
-    def forget_given_back(_: Evidence) -> Evidence:
-        given_back.clear()
-        return {}
-
     def count_given_back(_: Evidence) -> Evidence:
         return {"calls": len(given_back), "bytes_given_back": sum(given_back)}
 
-    model_bytes, _head_bytes = count_weight_bytes(run)
-    proof = run_pair(run, load_each, expected_bytes=model_bytes)
-    if not cleared:
-        return proof
-    # the step that `proof` watches lies between the two
-    beginning = Proof(()).counting(forget_given_back)
-    end = expect(calls=2, bytes_given_back=above(0)).counting(count_given_back)
-    return beginning & proof & end
+    proof = run_pair(run, load_each, expected_bytes=count_weight_bytes(run))
+    if cleared:
+        proof &= expect(calls=2, bytes_given_back=above(0)).counting(count_given_back)
+    return proof
 
 
 def load_evaluated(run: JittorAdapter, weights: dict[str, np.ndarray]) -> Module:
@@ -215,16 +186,10 @@ def load_evaluated(run: JittorAdapter, weights: dict[str, np.ndarray]) -> Module
     return model
 
 
-def count_weight_bytes(run: JittorAdapter) -> tuple[int, int]:
-    """Return the bytes of a model's weights, and of those of its head."""
-    model = 0
-    head = 0
-    for param in run.workload.params(run.config):
-        size = 4 * int(np.prod(param.shape))
-        model += size
-        if param.name.startswith(run.workload.head):
-            head += size
-    return model, head
+def count_weight_bytes(run: JittorAdapter, prefixes: tuple[str, ...] = ("",)) -> int:
+    """Return the bytes of a model's weights whose names have one of these prefixes."""
+    params = run.workload.params(run.config)
+    return sum(4 * math.prod(p.shape) for p in params if p.name.startswith(prefixes))
 
 
 def run_pair(
@@ -257,19 +222,11 @@ def run_pair(
         run.one_step()
         run.synchronize()
         run.recipe.models = models
-        return {
-            "models_run": len(held),
-            "parameter_bytes_held": max(held),
-            "parameter_bytes_expected": expected_bytes,
-        }
+        return {"models_run": len(held), "parameter_bytes_held": max(held)}
 
-    def is_little_more(evidence: Evidence) -> bool:
-        limit = 1.02 * evidence["parameter_bytes_expected"] + 1024
-        return bool(evidence["parameter_bytes_held"] < limit)
-
-    proof = expect(models_run=2, parameter_bytes_held=at_least("parameter_bytes_expected"))
-    proof &= check(is_little_more, "no more than parameter_bytes_expected, 2 % and 1 KiB are held")
-    return proof.counting(count_held)
+    little_more = 1.02 * expected_bytes + 1024
+    expected = (at_least(expected_bytes), below(little_more))
+    return expect(models_run=2, parameter_bytes_held=expected).counting(count_held)
 
 
 # rules for derivatives
@@ -329,38 +286,33 @@ def count_saved_arrays(gelu: Callable[[Var], Var]) -> int:
     return array_count
 
 
-def make_gelu_switch(gelu: Callable[[Var], Var], arrays: int) -> Switch:
-    """Return the switch of a training step with this GELU, which must keep so many arrays.
+def use_gelu(run: JittorAdapter, gelu: Callable[[Var], Var], arrays: int) -> Proof:
+    """Use this GELU, and return a proof that it runs in each block and keeps so many arrays."""
+    calls = 0
 
-    It runs once per block.
-    """
+    def count_and_run(x: Var) -> Var:
+        nonlocal calls
+        calls += 1
+        return gelu(x)
 
-    def switch_gelu(run: JittorAdapter) -> Proof:
-        calls = 0
+    def count_calls(_: Evidence) -> Evidence:
+        before = calls
+        run.step()
+        return {"saved_by_one_gelu": count_saved_arrays(gelu), "calls": calls - before}
 
-        def count_and_run(x: Var) -> Var:
-            nonlocal calls
-            calls += 1
-            return gelu(x)
-
-        def count_calls(_: Evidence) -> Evidence:
-            before = calls
-            run.step()
-            return {"saved_by_one_gelu": count_saved_arrays(gelu), "calls": calls - before}
-
-        run.recipe.build_options["gelu"] = count_and_run
-        proof = expect(saved_by_one_gelu=arrays, calls=equal_to("block_runs"))
-        return proof.counting(count_calls)
-
-    return switch_gelu
+    run.recipe.build_options["gelu"] = count_and_run
+    proof = expect(saved_by_one_gelu=arrays, calls=equal_to("block_runs"))
+    return proof.counting(count_calls)
 
 
-switch["built_in"] = make_gelu_switch(nn.gelu, 1)
+@switch
+def built_in(run: JittorAdapter) -> Proof:
+    """Use Jittor's own GELU."""
+    return use_gelu(run, nn.gelu, arrays=1)
 
 
 @switch
 def custom_rule(run: JittorAdapter, lean: bool) -> Proof:
     """Derive GELU by a rule written by hand; a `lean` one keeps its input alone."""
-    if lean:
-        return make_gelu_switch(JittorLeanGelu.apply, 1)(run)
-    return make_gelu_switch(JittorWastefulGelu.apply, 5)(run)
+    gelu = JittorLeanGelu.apply if lean else JittorWastefulGelu.apply
+    return use_gelu(run, gelu, arrays=1 if lean else 5)

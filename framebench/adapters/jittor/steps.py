@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -15,11 +14,11 @@ from jittor import Module, Var, nn
 from framebench.adapters.base import Switches
 from framebench.adapters.jittor.adapter import JittorAdapter
 from framebench.adapters.jittor.checkpoint import run_checkpointed
+from framebench.adapters.jittor.observe import list_variables
 from framebench.adapters.proof import Evidence, Proof, above, equal_to, expect
 from framebench.suite.trees import count_samples
 
 switch = Switches()
-VARIABLE = re.compile(r"Var\(.*\)\[([^\]]*)\]")  # a node of `jt.dump_all_graphs`, and its shape
 
 
 @switch
@@ -53,16 +52,6 @@ class PartOfLoss(Module):
         return self.loss(nn.linear(hidden, self.embedding))
 
 
-def read_shapes() -> list[list[int]]:
-    """Return the shape of every variable that Jittor has yet to compute, or holds."""
-    shapes = []
-    for node in jt.dump_all_graphs().nodes_info:
-        variable = VARIABLE.match(str(node))
-        if variable:
-            shapes.append([int(size) for size in variable[1].split(",") if size])
-    return shapes
-
-
 def count_large_variables(run: JittorAdapter, loss: Callable[[Var, Var], Var]) -> int:
     """Count the variables of a step with this loss that are as large as a micro-batch's logits.
 
@@ -77,10 +66,9 @@ def count_large_variables(run: JittorAdapter, loss: Callable[[Var, Var], Var]) -
     columns = run.config.vocabulary
     transposed_embedding = [run.config.width, columns]
     count = 0
-    for shape in read_shapes():
-        if shape[-1:] != [columns] or shape == transposed_embedding:
-            continue
-        count += math.prod(shape) >= tokens * columns
+    for _, shape in list_variables():
+        if shape[-1:] == [columns] and shape != transposed_embedding:
+            count += math.prod(shape) >= tokens * columns
     return count
 
 
@@ -88,7 +76,7 @@ def count_large_variables(run: JittorAdapter, loss: Callable[[Var, Var], Var]) -
 def chunked_loss(run: JittorAdapter, chunks: int) -> Proof:
     """Compute the logits and their loss chunk by chunk, and again in the backward pass."""
     run.recipe.build_options["head"] = run.model_module.skip_head
-    tokens_of_losses: list[int] = []  # of each chunk, in the forward pass and again in the backward
+    losses = 0  # of chunks, in the forward pass and again in the backward pass
 
     def loss(x: Var, y: Var) -> Var:
         hidden, embedding = run.model(x)
@@ -101,7 +89,8 @@ def chunked_loss(run: JittorAdapter, chunks: int) -> Proof:
 
     def compute_part(hidden: Var, embedding: Var, targets: Var) -> Var:
         def loss(logits: Var) -> Var:
-            tokens_of_losses.append(len(logits))
+            nonlocal losses
+            losses += 1
             return run.model_module.loss_sum(logits[None], targets)
 
         return run_checkpointed(PartOfLoss(embedding, loss), hidden)
@@ -112,11 +101,10 @@ def chunked_loss(run: JittorAdapter, chunks: int) -> Proof:
 
     def count_large(_: Evidence) -> Evidence:
         """Count large variables, also of a step that ends before the head."""
-        tokens_of_losses.clear()
-        large = count_large_variables(run, run.recipe.loss)
-        losses = len(tokens_of_losses)
+        nonlocal losses
+        losses = 0
         return {
-            "as_large_as_the_logits": large,
+            "as_large_as_the_logits": count_large_variables(run, run.recipe.loss),
             "losses_of_a_chunk": losses,
             "as_large_without_a_head": count_large_variables(run, sum_hidden),
         }

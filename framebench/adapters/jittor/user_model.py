@@ -16,15 +16,10 @@ from jittor import Module, Var, nn
 
 from framebench.adapters import user_blocks
 from framebench.adapters.jittor.adapter import JittorAdapter, copy_weights
-from framebench.adapters.user_functions import UserFile, describe_type
+from framebench.adapters.user_functions import UserFile, describe_type, see_nothing
 from framebench.models.spec import USER_MODEL, load_workload
 from framebench.suite.trees import map_tree
 from framebench.suite.user_file import Fault
-
-
-def list_modules(module: Module) -> list[Module]:
-    """Return a module and those in it."""
-    return module.modules()
 
 
 def count_weights(module: Module) -> int:
@@ -33,7 +28,7 @@ def count_weights(module: Module) -> int:
 
 
 ACCESS = user_blocks.ModuleAccess(
-    modules=list_modules,
+    modules=Module.modules,
     size=count_weights,
     containers=(nn.Sequential, nn.ModuleList),
 )
@@ -118,15 +113,13 @@ def optimizer(parameters: list[Var]) -> jt.optim.Optimizer:
     if not isinstance(made, jt.optim.Optimizer):
         expected = "a jittor.optim.Optimizer, and it returned"
         raise Fault(f"{where}: optimizer(parameters) must return {expected} {describe_type(made)}")
-    taken: list[Var] = []
-    for group in made.param_groups:
-        taken += group["params"]
-    if list(map(id, taken)) != list(map(id, parameters)):
-        expected = "all parameters, in the order in which it was given them"
-        raise Fault(f"{where}: the optimizer must have {expected}")
-    if len(made.param_groups) > 1:
+    (first, *others) = made.param_groups
+    if others:
         unsupported = "an optimizer with several groups of parameters"
         raise Fault(f"{where}: {unsupported} is not supported in Jittor")
+    if list(map(id, first["params"])) != list(map(id, parameters)):
+        expected = "all parameters, in the order in which it was given them"
+        raise Fault(f"{where}: the optimizer must have {expected}")
     return made
 
 
@@ -156,10 +149,11 @@ def facts(size: int) -> dict[str, Any]:
     trained = [p for _, p in named_params if not p.is_stop_grad()]
     if not trained:
         raise Fault(f"{user().locate('model')}: no weight of the model asks for a gradient")
-    names = {id(module): name for name, module in model.named_modules()}
+    modules = list(model.named_modules())
+    names = {id(module): name for name, module in modules}
     described = user_blocks.describe_model(find_blocks(model), names, inputs, targets)
-    batch_norms = [name for name, m in model.named_modules() if isinstance(m, nn.BatchNorm)]
-    has_convolutions = any(isinstance(m, nn.Conv) for m in model.modules())
+    batch_norms = [name for name, module in modules if isinstance(module, nn.BatchNorm)]
+    has_convolutions = any(isinstance(module, nn.Conv) for _, module in modules)
     optimizer_name = "SGD"
     if "optimizer" in user():
         optimizer_name = type(optimizer(trained)).__name__
@@ -184,16 +178,5 @@ def gradient_of(adapter: JittorAdapter) -> tuple[float, list[tuple[str, np.ndarr
     return value, named_grads
 
 
-def explain_wrong_gradients(adapter: JittorAdapter, wrong: list[str]) -> str | None:
-    """Return None: nothing is known that Jittor computes wrong."""
-    return None
-
-
-def first_random(adapter: JittorAdapter) -> str:
-    """Return nothing: no variable has a value yet while the modules are called."""
-    return ""
-
-
-def first_infinite(adapter: JittorAdapter) -> str:
-    """Return nothing: no variable has a value yet while the modules are called."""
-    return ""
+# nothing is known that Jittor computes wrong, and no variable has a value while modules are called
+explain_wrong_gradients = first_random = first_infinite = see_nothing

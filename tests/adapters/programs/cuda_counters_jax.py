@@ -10,7 +10,7 @@ import sys
 import jax
 
 from framebench.adapters.jax import make
-from framebench.adapters.jax.observe import CACHE
+from framebench.adapters.jax.adapter import CACHE
 from framebench.suite.selectors import parse
 
 

@@ -6,7 +6,7 @@ import jax
 import numpy as np
 
 from framebench import adapters
-from framebench.adapters.jax.program import walk_equations
+from framebench.adapters.jax.offload import count_bytes_to_host
 from framebench.suite.selectors import parse
 
 
@@ -32,16 +32,6 @@ def are_close(tensors, others):
     return all(np.allclose(tensors[k], others[k], rtol=1e-4, atol=1e-7) for k in tensors)
 
 
-def count_bytes_asked_to_host(adapter):
-    total = 0
-    for equation in walk_equations(*adapter.list_jaxprs()):
-        if equation.primitive.name == "device_put":
-            for variable in equation.outvars:
-                if "<host>" in str(variable.aval):
-                    total += variable.aval.size * variable.aval.dtype.itemsize
-    return total
-
-
 def count_live_bytes_of_state(adapter):
     """Return by how much the live bytes fall if a state on the device is dropped."""
     on_host = jax.tree.map(np.asarray, adapter.optimizer_state)
@@ -60,7 +50,7 @@ answer = {
     "same": is_same,
     "proven": effect.proven,
     "on host": effect.evidence["state_bytes_on_host"] == state_bytes > 0,
-    "asked for": count_bytes_asked_to_host(adapter) >= state_bytes,
+    "asked for": count_bytes_to_host(adapter.list_jaxprs()) >= state_bytes,
     "live bytes": count_live_bytes_of_state(adapter) >= state_bytes,
 }
 print(json.dumps(answer))

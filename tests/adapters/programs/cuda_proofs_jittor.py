@@ -6,7 +6,7 @@ from types import SimpleNamespace
 
 import jittor as jt
 
-from framebench.adapters.jittor import SWITCHES, memory, precision, steps
+from framebench.adapters.jittor import SWITCHES, precision, steps
 
 
 class JittorOnGpu:
@@ -74,12 +74,6 @@ def judge_autotune_off(is_ignored):
     return proof.judge({}).proven
 
 
-def judge_managed_allocator(source):
-    """Return whether it is proven where the pool's memory comes from this source."""
-    memory.load_probe = lambda: SimpleNamespace(source=lambda: source)
-    return SWITCHES["managed_allocator"](None).judge({}).proven
-
-
 def judge_amp_level(level):
     """Return whether a level is proven: as it was set, and with two others in its place."""
     run = SimpleNamespace(model=SimpleNamespace(parameters=lambda: []))
@@ -99,8 +93,6 @@ answer = {
     "rounding product": judge_precisions("product"),
     "untried": judge_autotune_off(is_ignored=False),
     "untried, ignored": judge_autotune_off(is_ignored=True),
-    "cuda_managed": judge_managed_allocator("cuda_managed"),
-    "cuda_device": judge_managed_allocator("cuda_device"),
 }
 gpu_jt.flags = jt.flags
 for level in (3, 4, 5, 6):

@@ -1,0 +1,65 @@
+"""Proofs in JAX and Jittor say no where the strategy is undone, and yes where nobody touches it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from framebench.engine.environments import Environment
+from tests.adapters.undone import judge_undone, judge_untouched, read_sabotages, read_untouched
+from tests.processes import run_inside
+
+pytestmark = pytest.mark.slow
+
+PROGRAMS = Path(__file__).parent / "programs"
+# nobody undoes these but XLA:CPU
+UNDONE_BY_XLA = ("transformer/jax/train/amp_bf16/b4/tiny", "transformer/jax/eval/bf16/b4/tiny")
+
+
+@pytest.mark.parametrize("framework", ["jax", "jittor"])
+def test_undone_strategies_are_not_proven(
+    framework: str, environment: dict[str, Environment]
+) -> None:
+    proven, refuted = judge_undone(environment[framework], read_sabotages(framework))
+    assert proven == {}
+    assert refuted
+
+
+def test_strategies_that_xla_undoes_are_not_proven(environment: dict[str, Environment]) -> None:
+    proven, _ = judge_untouched(environment["jax"], UNDONE_BY_XLA)
+    assert proven == {}
+
+
+@pytest.mark.all_cases
+@pytest.mark.parametrize("framework", ["jax", "jittor"])
+def test_untouched_strategies_are_proven(
+    framework: str, environment: dict[str, Environment]
+) -> None:
+    proven, refuted = judge_untouched(environment[framework], read_untouched(framework))
+    assert proven
+    assert refuted == {}
+
+
+def test_precision_is_proven_by_what_the_device_rounds_and_stores(
+    environment: dict[str, Environment],
+) -> None:
+    """By what it rounds, whether fp32 and tf32 are proven; by what it stores, amp_bf16."""
+    assert run_inside(environment["jax"], PROGRAMS / "undone_rounding_xla.py") == {
+        "": [True, False],
+        "dot": [False, False],
+        "conv": [False, False],
+        "dot conv": [False, True],
+        "amp": [True, False, False],
+        "amp, stored": [False, False],
+    }
+
+
+def test_products_of_libraries_are_counted_in_a_program_for_a_gpu(
+    environment: dict[str, Environment],
+) -> None:
+    """Of Triton, cuBLAS and cuDNN. Fused attention is several products, and not counted as one."""
+    program = (PROGRAMS / "undone_products.hlo").read_text()
+    products, operands = run_inside(environment["jax"], PROGRAMS / "undone_products.py", program)  # type: ignore[misc]
+    assert products == {"f16": 1, "bf16": 1, "f32": 1}
+    assert operands == {"float16": 2, "bfloat16": 4, "float32": 2}
