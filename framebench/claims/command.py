@@ -143,8 +143,8 @@ def print_entries(entries: list[Entry], queries: list[str], device: str, everyth
     elif queries and not any(ID.match(query.upper()) for query in queries):
         answers = entries[:1]
     for entry in answers:
-        table = make_detail(entry) if everything else make_answer(entry, device)
-        table.terminal(out)
+        make = make_detail if everything else make_answer
+        make(entry, device).terminal(out)
     by_machine: dict[str, list[Entry]] = {}
     for entry in entries:
         if entry not in answers:

@@ -64,7 +64,9 @@ class Entry:
     @property
     def judged(self) -> str:
         """`undecided (confirmed or larger than claimed)`."""
-        return f"{self.verdict} ({self.qualifier})" if self.qualifier else self.verdict
+        if not self.qualifier:
+            return self.verdict
+        return f"{self.verdict} ({self.qualifier})"
 
     @property
     def measured(self) -> str:
@@ -86,6 +88,7 @@ def ledger(
     """
     shared = shared or SharedResults(results.root)
     here = MachineResults(results, machine, shared)
+    # a number at full size stands next to a CPU's, but not next to another GPU's
     gpus = []
     if size == DEFAULT_SIZE and here.is_cpu_only:
         for name in results.machines:
@@ -171,7 +174,9 @@ def suggest_command(claim: Claim, lines: Sequence[Line], verdict: Verdict, size:
     if all(line.was_tried for line in missing) and (missing or verdict != NOT_MEASURED):
         return ""
     command = f"framebench claims {claim.id} --run"
-    return command if size == DEFAULT_SIZE else f"{command} --size {size}"
+    if size != DEFAULT_SIZE:
+        command += f" --size {size}"
+    return command
 
 
 def is_measured(entry: Entry) -> bool:

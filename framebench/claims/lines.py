@@ -64,8 +64,6 @@ class Line:
     device: str = "cpu"  # that it was measured on, or planned for
     set_aside: bool = False  # it would decide if a GPU's lines did not
     other_machine: str = ""  # the machine of its program, or the GPU, where that is another one
-    # how the two cases were compiled differently, apart from what is compared
-    compiled_with: str = ""
     cases: tuple[str, ...] = ()
     missing: tuple[str, ...] = ()  # cases without records that nobody has tried
     was_tried: bool = False  # and has no number: repeated it would have none
@@ -87,7 +85,9 @@ class Line:
     def place(self) -> str:
         """Workload and framework, `unet3d/jax`; empty of another program."""
         found = PLACE.search(self.measurement)
-        return found[0] if found else ""
+        if found is None:
+            return ""
+        return found[0]
 
     @property
     def label(self) -> str:
@@ -141,9 +141,12 @@ def make_line(claim: Claim, measurement: Measurement, machine: MachineResults, s
         other_machine=machine.other_machine(measure.probe),
         cases=tuple(case.id for case in cases),
     )
+    # the number is shown whether it may decide or not
     line = add_number(line, measure, target, machine, size)
-    unmet = claim.needs.describe_unmet(here) if line.decides else ""
-    return replace(line, verdict=UNMET, remark=unmet) if unmet else line
+    unmet = claim.needs.describe_unmet(here)
+    if line.decides and unmet:
+        return replace(line, verdict=UNMET, remark=unmet)
+    return line
 
 
 def add_number(
@@ -161,11 +164,7 @@ def add_number(
     if failures or missing:
         remark = "; ".join(failures)
         return replace(line, missing=tuple(missing), was_tried=bool(failures), remark=remark)
-    line = replace(
-        line,
-        records=tuple(measure.list_files(machine, size)),
-        compiled_with=machine.describe_options(measure.cases(size)),
-    )
+    line = replace(line, records=tuple(measure.list_files(machine, size)))
     try:
         check_usable(line, machine)
         judged = choose_peak(measure, line.device)
@@ -182,16 +181,16 @@ def add_number(
 
 def with_effect(line: Line, effect: Effect, target: Target) -> Line:
     """Return a line with its number and verdict."""
-    has_interval = math.isfinite(effect.low) and math.isfinite(effect.high)
-    return replace(
+    line = replace(
         line,
         verdict=decide(effect, target),
         value=effect.value,
-        low=effect.low if has_interval else None,
-        high=effect.high if has_interval else None,
         sign=find_sign(effect, target),
         left=list_open_verdicts(effect, target),
     )
+    if math.isinf(effect.low) or math.isinf(effect.high):  # JSON has no infinite numbers
+        return line
+    return replace(line, low=effect.low, high=effect.high)
 
 
 def check_usable(line: Line, machine: MachineResults) -> None:
@@ -238,7 +237,9 @@ def find_cpu_flags(origins: Sequence[Provenance]) -> frozenset[str] | None:
         if "bfloat16" not in origin.hardware:
             return None
         flags.append(frozenset(origin.hardware["bfloat16"]))
-    return frozenset.intersection(*flags) if flags else None
+    if not flags:
+        return None
+    return frozenset.intersection(*flags)
 
 
 def let_gpus_decide(claim: Claim, lines: Sequence[Line]) -> list[Line]:
@@ -246,6 +247,7 @@ def let_gpus_decide(claim: Claim, lines: Sequence[Line]) -> list[Line]:
 
     That needs a GPU's line with a number that decides, measured or planned, be it undecided.
     """
+    # a GPU that cannot tell has spoken too: a CPU would only seem to answer for it
     has_gpu = any(line.counts and line.device == "gpu" and line.value is not None for line in lines)
     if claim.transfers_to_gpu or not has_gpu:
         return list(lines)
@@ -275,11 +277,13 @@ def add_gpu_lines(
                 name = f"{line.name}, {gpu.machine}"
                 line = replace(line, name=name, id=f"{claim.name}/{name}")
                 measured.append(replace(line, other_machine=gpu.machine))
+    # a prediction is worth less than what it predicts
     replaced = {list_compared(line) for line in measured if line.decides}
     own = []
     for line in lines:
-        is_replaced = line.planned and list_compared(line) in replaced
-        own.append(replace(line, decides=False) if is_replaced else line)
+        if line.planned and list_compared(line) in replaced:
+            line = replace(line, decides=False)
+        own.append(line)
     return own + measured
 
 

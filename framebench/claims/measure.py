@@ -66,9 +66,13 @@ def run_program(
         command, env=variables, capture_output=True, text=True, timeout=TIME_LIMIT_S
     )
     lines = [line for line in done.stdout.splitlines() if line.startswith("{")]
-    numbers: dict[str, float] = json.loads(lines[-1]) if lines else {}
-    failed = done.returncode and "Traceback" in done.stderr
-    return numbers, find_error(done.stderr) if failed else ""
+    numbers: dict[str, float] = {}
+    if lines:
+        numbers = json.loads(lines[-1])
+    error = ""
+    if done.returncode and "Traceback" in done.stderr:  # Jittor's clean-up at exit may crash too
+        error = find_error(done.stderr)
+    return numbers, error
 
 
 def find_error(errors: str) -> str:

@@ -12,6 +12,7 @@ import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
+from operator import attrgetter
 from typing import Literal, TypeGuard
 
 from framebench.analysis.statistics import compare_blocks, compute_student_quantile
@@ -69,7 +70,9 @@ class Ref:
         if not 0 <= place < len(preset.batches):
             return None
         case = Case(*names, preset.batches[place], size, self.ranks)
-        return case if is_declared(case) else None
+        if not is_declared(case):
+            return None
+        return case
 
 
 def read_ref(text: str, workload: str, framework: str) -> Ref:
@@ -110,7 +113,7 @@ def describe_batches(cases: Sequence[Case]) -> str:
     """Return `b8/cpu`, or of several batches `b8, b16, b32/cpu`; over ranks `b4, b4x2/cpu`."""
     if not cases:
         return ""
-    ordered = sorted(cases, key=lambda case: (case.batch, case.ranks))
+    ordered = sorted(cases, key=attrgetter("batch", "ranks"))
     batches = dict.fromkeys(case.id.split("/")[4] for case in ordered)
     return f"{', '.join(batches)}/{cases[0].size}"
 
@@ -177,7 +180,7 @@ class OfCases(Measure):
 
     def effect(self, machine: MachineResults, size: str) -> Effect:
         cases = self.cases(size)
-        if self.quantity is TIME:
+        if self.quantity is TIME:  # seconds of two processes differ by more than most claims
             return compare_times(machine, *cases)
         estimates = []
         for case in cases:
@@ -220,6 +223,7 @@ def divide(base: Estimate, candidate: Estimate) -> Effect:
     """
     if base.instrument != candidate.instrument:
         raise NoNumber(f"peaks by {base.instrument} and {candidate.instrument} cannot be compared")
+    # near its resolution an instrument reads anything, and the ratio would be anything
     if base.low <= 0:
         raise NoNumber(
             f"{candidate.value:g} / {base.value:g} is no ratio: the base may be zero "
@@ -288,6 +292,7 @@ class Planned(Measure):
         return found
 
     def effect(self, machine: MachineResults, size: str) -> Effect:
+        # the base is the first of the two, as in `refs`
         base, candidate = self.find_plans(machine)
         return plans.divide_plans(candidate, base, self.quantity)
 
@@ -323,7 +328,9 @@ class PlannedReport(Measure):
 
     def list_files(self, machine: MachineResults, size: str) -> list[str]:
         file = plans.find_report(machine.results.root, self.release)
-        return [machine.relative(file)] if file.exists() else []
+        if not file.exists():
+            return []
+        return [machine.relative(file)]
 
 
 Read = Literal["value", "difference", "ratio", "share saved", "error", "ran"]
@@ -389,12 +396,14 @@ class OfProgram(Measure):
         """Return first / second, or what the first saves of the second. Raises NoNumber."""
         if min(second) <= 0:
             raise NoNumber(f"{self.of[1]} is nothing, and a ratio of it none")
+        # of one process each: what a process adds to both sides falls out
         ratios = [value / base for value, base in zip(first, second, strict=True)]
         if self.exact:
             return Effect(statistics.median(ratios), min(ratios), max(ratios))
         ratio = compare_blocks([math.log(value) for value in ratios])
-        low = -math.inf if ratio.low is None else ratio.low
-        high = math.inf if ratio.high is None else ratio.high
+        low, high = ratio.low, ratio.high
+        if low is None or high is None:  # fewer processes than an interval takes
+            low, high = -math.inf, math.inf
         if self.read == "share saved":
             return Effect(1 - ratio.value, 1 - high, 1 - low)
         return Effect(ratio.value, low, high)
@@ -408,6 +417,7 @@ def average(values: Sequence[float]) -> Effect:
     mean = statistics.fmean(values)
     if len(values) < 2:
         return Effect(mean, -math.inf, math.inf)
+    # Student's, since five processes know their spread badly
     error = statistics.stdev(values) / math.sqrt(len(values))
     half = compute_student_quantile(len(values) - 1) * error
     return Effect(mean, mean - half, mean + half)

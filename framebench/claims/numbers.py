@@ -17,7 +17,7 @@ def format_value(value: float, form: str) -> str:
     if form == "count":
         return f"{value:,.0f}"
     if form == "number":
-        return f"{value:,.{0 if abs(value) >= 1000 else 2}f}"
+        return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:,.2f}"
     if form == "change":
         return f"{100 * (value - 1):+,.1f}"
     digits = 3 if form == "error" and abs(value) < 0.001 else 1

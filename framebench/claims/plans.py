@@ -50,7 +50,7 @@ def make_plan(planned: Planned, file: Path, error: float) -> Plan:
     parts, peak = planned.parts, planned.peak_bytes
     if peak is None:
         return Plan(file, error, reason=f"{planned.outcome}: {planned.reason}")
-    standing = parts["between_steps"] if "between_steps" in parts else parts["arguments"]
+    standing = parts.get("between_steps", parts.get("arguments", 0))
     in_use, kept = parts.get("allocated", peak), parts.get("activations", 0)
     return Plan(file, error, peak, standing, in_use, kept)
 
@@ -70,7 +70,7 @@ def bound_bytes(plan: Plan, quantity: Quantity) -> tuple[float, float, float]:
         least = plan.in_use * down - plan.standing * up
         most = plan.in_use * up - plan.standing * down
         return max(least, 1.0), plan.in_use - plan.standing, most
-    planned = plan.peak if quantity == "peak" else plan.kept
+    planned = {"peak": plan.peak, "kept": plan.kept}[quantity]
     return planned * down, planned, planned * up
 
 

@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterable
 from functools import cached_property
 from itertools import groupby
+from operator import attrgetter
 
 from framebench.claims.claim import Claim
 from framebench.claims.rows import read_claims
@@ -82,7 +83,7 @@ class Registry:
     def describe_unknown(self, query: str) -> str:
         """Return what the claims are, for a query that finds none."""
         ranges = []
-        for _, several in groupby(self.claims, key=lambda claim: claim.source):
+        for _, several in groupby(self.claims, key=attrgetter("source")):
             ids = [claim.id for claim in several]
             ranges.append(f"{ids[0]} to {ids[-1]}")
         hint = "framebench claims lists them all"

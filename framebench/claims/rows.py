@@ -136,6 +136,7 @@ def read_claim(fields: dict[str, Any], places: dict[str, Place]) -> Claim:
     about = set(ABOUT.get(fields["id"][0], FRAMEWORKS))
     deciding: list[Measurement] = []
     informational: list[Measurement] = []
+    # an article on Jittor is neither confirmed nor refuted by JAX
     for row in fields.get("deciding", ()):
         for measurement in make_measurements(**{"expect": expect, **row}):
             if {ref.framework for ref in measurement.measure.refs} <= about:

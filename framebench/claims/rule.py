@@ -144,7 +144,9 @@ def decide(effect: Effect, target: Target) -> Verdict:
         return possible[0]
     if not possible or not set(possible) <= set(FAILED):
         return "undecided"
-    return "smaller or none" if "smaller than claimed" in possible else "no effect"
+    if "smaller than claimed" in possible:
+        return "smaller or none"
+    return "no effect"  # or the opposite, which is none either
 
 
 def find_sign(effect: Effect, target: Target) -> Sign:
@@ -181,8 +183,12 @@ def summarize(verdicts: Collection[Verdict], may: bool = False) -> Verdict:
     if "smaller or none" in kinds and kinds <= set(FAILED):
         certain = kinds - {"smaller or none"}
         kinds = certain if len(certain) > 1 else {"smaller or none"}
+    if kinds == {"opposite", "no effect"}:
+        return "no effect or opposite"
     if len(kinds) > 1:
-        return "no effect or opposite" if kinds == {"opposite", "no effect"} else "mixed"
+        return "mixed"
     if 2 * len(decided) > len(counted):
         return kinds.pop()
-    return "undecided" if decided or "undecided" in counted else NOT_MEASURED
+    if decided or "undecided" in counted:
+        return "undecided"
+    return NOT_MEASURED

@@ -43,6 +43,7 @@ def find_missing(claims: Sequence[Claim], machine: MachineResults, size: str) ->
     measurements: list[Measurement] = []
     for claim in claims:
         measurements += claim.deciding
+    # who interrupts the command has the verdicts first
     for claim in claims:
         measurements += claim.informational
     for measurement in measurements:
@@ -126,6 +127,7 @@ def measure_cases(
     Returns the ids of those that failed.
     """
     ready = {}
+    # what is built now would otherwise be built between two measurements
     for name in FRAMEWORKS:
         if any(case.framework == name and can_run(case) for case in cases):
             ready[name] = environments.ensure(name, say=say)

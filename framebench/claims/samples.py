@@ -55,6 +55,7 @@ def make_peak(name: str, instrument: str = "", without_live: bool = False) -> Qu
     """
 
     def estimate(records: Sequence[Record]) -> Estimate | None:
+        # of time workers there are no peaks
         measured = [record for record in records if record.peak_samples]
         chosen = instrument
         if measured and not instrument:
@@ -63,7 +64,9 @@ def make_peak(name: str, instrument: str = "", without_live: bool = False) -> Qu
         for record in measured:
             live_bytes = record.live_bytes or 0 if without_live else 0
             values += [step[chosen] - live_bytes for step in record.peak_samples if chosen in step]
-        return estimate_bytes(values, chosen) if values else None
+        if not values:
+            return None
+        return estimate_bytes(values, chosen)
 
     return Quantity(name, estimate)
 
@@ -77,7 +80,9 @@ def make_count(name: str, read: Callable[[Record], float | None]) -> Quantity:
             count = read(record)
             if count is not None:
                 counts.append(float(count))
-        return Estimate(counts[-1], min(counts), max(counts)) if counts else None
+        if not counts:
+            return None
+        return Estimate(counts[-1], min(counts), max(counts))
 
     return Quantity(name, estimate)
 
@@ -104,7 +109,9 @@ def estimate_unused(records: Sequence[Record]) -> Estimate | None:
             reserved = step.get("allocator.reserved")
             if reserved and "allocator.in_use" in step:
                 shares.append(1 - step["allocator.in_use"] / reserved)
-    return Estimate(max(shares), min(shares), max(shares)) if shares else None
+    if not shares:
+        return None
+    return Estimate(max(shares), min(shares), max(shares))
 
 
 def read_evidence(record: Record, name: str) -> float | None:
@@ -112,15 +119,21 @@ def read_evidence(record: Record, name: str) -> float | None:
 
     What a file has in its place that is no number does not count.
     """
-    count = record.effect.evidence.get(name) if record.effect else None
-    return float(count) if isinstance(count, int | float) and math.isfinite(count) else None
+    if record.effect is None:
+        return None
+    count = record.effect.evidence.get(name)
+    if isinstance(count, int | float) and math.isfinite(count):
+        return float(count)
+    return None
 
 
 def read_parameters(record: Record) -> float | None:
     """Return the parameters over those of the plain model."""
     count = read_evidence(record, "parameters")
     plain = read_evidence(record, "parameters_of_the_plain_model")
-    return count / plain if count and plain else None
+    if not count or not plain:
+        return None
+    return count / plain
 
 
 def read_half_precision(record: Record) -> int | None:
@@ -136,9 +149,9 @@ def read_refused(record: Record) -> int | None:
 
     Without the cap it must have been granted.
     """
-    evidence = record.effect.evidence if record.effect else {}
-    if "refused" not in evidence:
+    if record.effect is None or "refused" not in record.effect.evidence:
         return None
+    evidence = record.effect.evidence
     return int(bool(evidence["refused"]) and not evidence.get("refused_without"))
 
 
@@ -173,5 +186,6 @@ def find_quantity(name: str) -> Quantity:
 
     Raises KeyError.
     """
-    kind, _, evidence = name.partition(": ")
-    return make_evidence(evidence) if kind == "evidence" else QUANTITIES[name]
+    if name.startswith("evidence: "):
+        return make_evidence(name.removeprefix("evidence: "))
+    return QUANTITIES[name]

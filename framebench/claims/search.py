@@ -136,6 +136,7 @@ class Index:
         """Return how much of a query's terms a claim has: the rarer a term, the more it counts."""
         score = 0.0
         for term, weight in terms.items():
+            # what every claim has tells none from the others
             if term in self.terms[claim.name]:
                 rarity = math.log((1 + len(self.claims)) / self.counts[term])
                 if term[0].isdigit():  # many sentences have a 30 or a 2
@@ -157,7 +158,9 @@ def state(claim: Claim) -> str:
     Who asks whether checkpointing is slower asks for the row with its times.
     """
     is_timed = any(re.search(r"\btime\b", one.name) for one in claim.measurements)
-    return f"{claim.says} speed" if is_timed else claim.says
+    if is_timed:
+        return f"{claim.says} speed"
+    return claim.says
 
 
 def describe_circumstances(claim: Claim) -> str:

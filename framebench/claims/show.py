@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
@@ -49,7 +50,9 @@ def is_report(entry: Entry) -> bool:
 
 def title_of(entries: Sequence[Entry]) -> str:
     """Return the title of a table: the articles' claims, or what users reported."""
-    return REPORTS if all(map(is_report, entries)) else CLAIMS
+    if all(map(is_report, entries)):
+        return REPORTS
+    return CLAIMS
 
 
 def split_by_source(entries: Sequence[Entry]) -> list[list[Entry]]:
@@ -139,19 +142,13 @@ def make_list(entries: Sequence[Entry]) -> Table:
 
 def make_answer(entry: Entry, device: str = "") -> Table:
     """Return the verdict, for a device if one is named, and at most six lines of measurements."""
-    answer = f"{capitalize(entry.judged)}. Measured: {entry.measured}."
-    if device:
-        answer = describe_for_device(entry, device)
-    place = f" {capitalize(entry.place)}." if entry.place else ""
     lines = [line for line in entry.lines if line.value is not None]
+    # what the verdict rests on first, and of the rest what a GPU says
     lines.sort(key=lambda line: (not line.counts, not line.set_aside, line.device == "cpu"))
     rows = [make_line_row(line)[:-1] for line in lines[:FEW_LINES]]
     hidden = len(entry.lines) - len(rows)
     return Table.of_text(
-        f"{answer}\n"
-        f"{entry.name}: {entry.says}\n"
-        f"Claimed: {entry.claimed} ({entry.metric}).{place}\n"
-        f"What to do: {entry.recommendation}",
+        describe_answer(entry, device),
         f"{hidden} more lines and the remarks: framebench claims '{entry.name}' --all.",
         HEAD_OF_LINES[:-1],
         rows,
@@ -159,25 +156,32 @@ def make_answer(entry: Entry, device: str = "") -> Table:
     )
 
 
-def capitalize(text: str) -> str:
-    """Return a text with a first capital, and the rest as it is."""
-    return f"{text[0].upper()}{text[1:]}"
-
-
-def make_detail(entry: Entry) -> Table:
-    """Return the answer, and one claim's measurements, the deciding ones first."""
-    transfers = "yes" if entry.transfers_to_gpu else "no"
-    deciding_first = sorted(entry.lines, key=lambda line: not line.decides)
+def make_detail(entry: Entry, device: str = "") -> Table:
+    """Return the answer, and all measurements of one claim, the deciding ones first."""
+    holds = f"Does what a CPU shows hold on a GPU? {'yes' if entry.transfers_to_gpu else 'no'}"
+    deciding_first = [line for line in entry.lines if line.decides]
+    deciding_first += [line for line in entry.lines if not line.decides]
     return Table.of_text(
-        f"{entry.name}: {entry.says}\n"
-        f"Verdict: {entry.judged}. Measured: {entry.measured}; "
-        f"claimed: {entry.claimed} ({entry.metric}).\n"
-        f"What to do: {entry.recommendation}",
-        f"Does what a CPU shows hold on a GPU? {transfers}: {entry.why}. {' '.join(entry.reasons)}",
+        describe_answer(entry, device),
+        f"{holds}: {entry.why}. {' '.join(entry.reasons)}",
         HEAD_OF_LINES,
         [make_line_row(line) for line in deciding_first],
         notes=tuple(f"{line.name}: {line.remark}" for line in entry.lines if line.remark),
         machine=entry.machine,
+    )
+
+
+def describe_answer(entry: Entry, device: str) -> str:
+    """Return the verdict, for a device if one is named, what was claimed, and what to do."""
+    verdict = f"{entry.judged[0].upper()}{entry.judged[1:]}. Measured: {entry.measured}."
+    if device:
+        verdict = describe_for_device(entry, device)
+    place = f" Stands in {entry.place}." if entry.place else ""
+    return (
+        f"{verdict}\n"
+        f"{entry.name}: {entry.says}\n"
+        f"Claimed: {entry.claimed} ({entry.metric}).{place}\n"
+        f"What to do: {entry.recommendation}"
     )
 
 
@@ -208,8 +212,7 @@ def name_origin(record: str) -> str:
     A record is such as `records/xeon-2core/torch-2.13.0.jsonl:17`.
     """
     origin = Path(record).name
-    release, has_line, _ = origin.partition(f"{store.SUFFIX}:")
-    return release if has_line else origin
+    return re.sub(rf"{store.SUFFIX}:\d+$", "", origin)
 
 
 def make_tables(results: Results) -> list[Table]:

@@ -184,25 +184,6 @@ class MachineResults:
         found = result.names if result else {}
         return all(name in found for name in names)
 
-    def describe_options(self, cases: Sequence[Case]) -> str:
-        """Return the compiler's options that some cases of a comparison had, and others had not."""
-        options = [self.read_compiler_options(case) for case in cases]
-        if not options:
-            return ""
-        different = options[0].union(*options) - options[0].intersection(*options)
-        if not different:
-            return ""
-        return f"Compiled with {', '.join(sorted(different))} on one side alone"
-
-    def read_compiler_options(self, case: Case) -> set[str]:
-        """Return the compiler's options of a case, each as `name=value`."""
-        options: set[str] = set()
-        for record in self.records(case):
-            found = record.effect.evidence.get("compiler_options") if record.effect else None
-            if isinstance(found, dict):
-                options.update(f"{name}={value}" for name, value in found.items())
-        return options
-
     def files(self, cases: Iterable[Case], probe: str = "", timed: bool = False) -> list[str]:
         """Return the files behind cases and a probe, relative to the results folder.
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Sequence
+from operator import attrgetter
 from statistics import median
 
 from framebench.claims.claim import Advice, Claim
@@ -45,6 +46,7 @@ def select_alike(verdict: Verdict, lines: Sequence[Line]) -> list[Line]:
 
     Of a decided verdict these are the decided ones: the others are named with their own numbers.
     """
+    # a median of per cents and of counts would be nothing
     alike = [line for line in lines if line.form == lines[0].form]
     decided = [line for line in alike if line.verdict in DECIDED]
     if verdict in DECIDED and decided:
@@ -192,10 +194,6 @@ def make_reasons(claim: Claim, lines: Sequence[Line], looked_up: str = "") -> tu
     for line in counting:
         remarks[line.remark] = None
     reasons += remarks
-    for several in group(lines, lambda line: line.compiled_with):
-        if several[0].compiled_with:
-            names = ", ".join(line.name for line in several)
-            reasons.append(f"{several[0].compiled_with}: {names}")
     machines = {looked_up: None}  # as keys: each once, in order
     for line in lines:
         if not line.cases:  # cases of another machine are named with it
@@ -227,7 +225,7 @@ def describe_skipped(lines: Sequence[Line]) -> str:
     """Return `3 skipped: not measured on a GPU yet; here: +6.4 to +98.1 %`."""
     skipped = [line for line in lines if line.decides and line.verdict == UNMET]
     texts = []
-    for several in group(skipped, lambda line: (line.remark, line.form)):
+    for several in group(skipped, attrgetter("remark", "form")):
         text = f"{len(several)} skipped: {several[0].remark}"
         values = list_values(several)
         if values:
@@ -255,16 +253,13 @@ def make_informational(lines: Sequence[Line]) -> tuple[str, ...]:
     """
     shown = [line for line in lines if not line.decides]
     numbers = [line for line in shown if line.value is not None]
-    texts = [describe_alike(several) for several in group(numbers, name_alike)]
+    # they differ in workload and framework alone
+    alike = attrgetter("label", "other_machine", "device", "form", "metric")
+    texts = [describe_alike(several) for several in group(numbers, alike)]
     texts += [line.remark for line in shown if line.verdict == DOES_NOT_RUN]
     if not texts:
         return ()
     return end_sentences([f"Also shown: {'; '.join(texts)}"])
-
-
-def name_alike(line: Line) -> tuple[str, ...]:
-    """Return what lines have in common that differ in workload and framework alone."""
-    return line.label, line.other_machine, line.device, line.form, line.metric
 
 
 def describe_alike(lines: Sequence[Line]) -> str:
@@ -300,6 +295,7 @@ def is_supported(advice: Advice, lines: Sequence[Line]) -> bool:
 
     No number may be missing, none may say otherwise, and most must say it for certain.
     """
+    # an unclear sign does not contradict: its interval is wide
     signs = [line.sign for line in lines]
     if any(line.value is None for line in lines) or not set(signs) <= {advice.sign, "unclear"}:
         return False
@@ -310,6 +306,7 @@ def describe_advice(advice: Advice, lines: Sequence[Line]) -> str:
     """Return the text of advice with the numbers that it rests on, the undecided ones too."""
     form = lines[0].form
     values = list_values(lines)
+    # the reader sees first what may be had at the least
     if advice.sign == "less":  # the one nearest to no effect first
         values.reverse()
     text = advice.text.format(

@@ -248,15 +248,6 @@ def test_advice_is_withheld_if_a_comparison_is_missing(results: Path) -> None:
     assert judge(results, make_claim(EVERYWHERE)).recommendation == NO_ADVICE
 
 
-def test_compiler_options_on_one_side_are_reported(results: Path) -> None:
-    put_both(results, 80)
-    effect = StrategyEffect(proven=True, evidence={"compiler_options": {"xla": "a_pass"}})
-    put(results, COMPILED, 80, minute=1, effect=effect)
-    assert "Compiled with xla=a_pass on one side alone" in judge(results, make_claim()).remark
-    put(results, EAGER, 100, minute=1, effect=effect)
-    assert "Compiled with" not in judge(results, make_claim()).remark
-
-
 @pytest.mark.parametrize(
     ("transfers", "planned", "judged"),
     [

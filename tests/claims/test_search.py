@@ -65,7 +65,7 @@ def test_endings_of_a_word_do_not_matter(words: tuple[str, ...]) -> None:
     assert len(set(map(stem, words))) == 1
 
 
-@pytest.mark.parametrize("typed", ["quantum", "A100", "Z9", "量子"])
+@pytest.mark.parametrize("typed", ["A100", "量子"])
 def test_words_that_no_claim_has_find_nothing(typed: str) -> None:
     with pytest.raises(UnknownClaim, match="none with these words; claims: A1 to "):
         REGISTRY.chosen([typed])
