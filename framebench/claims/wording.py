@@ -130,7 +130,7 @@ def describe_devices(lines: Sequence[Line], claim: Claim) -> list[str]:
     for several in group(lines, name_device):
         if all(line.value is None for line in several):
             continue
-        by_verdict = group_by_verdict(several)
+        by_verdict = group(sort_by_gain(several), name_verdict)
         labels = [line.label for line in several]
         is_named = len(by_verdict) > 1 and len(set(labels)) == len(several) <= FEW and all(labels)
         said = []
@@ -145,14 +145,19 @@ def describe_devices(lines: Sequence[Line], claim: Claim) -> list[str]:
     return texts
 
 
-def group_by_verdict(lines: Sequence[Line]) -> list[list[Line]]:
-    """Return the lines by verdict, the largest gain first, and last what is not decided.
+def sort_by_gain(lines: Iterable[Line]) -> list[Line]:
+    """Return the lines by verdict, the largest gain first, and last what is not decided."""
+    ranked = []
+    for verdict in (*reversed(DECIDED), "undecided", DOES_NOT_RUN, NOT_MEASURED):
+        ranked += [line for line in lines if line.verdict == verdict]
+    return ranked
 
-    Undecided ones are alike if they leave the same open.
-    """
-    order = [*reversed(DECIDED), "undecided", DOES_NOT_RUN, NOT_MEASURED]
-    ranked = sorted(lines, key=lambda line: order.index(line.verdict))
-    return group(ranked, lambda line: (line.verdict, line.verdict == "undecided" and line.left))
+
+def name_verdict(line: Line) -> tuple[str, ...]:
+    """Return the verdict of a line; of an undecided one, with what it leaves open."""
+    if line.verdict == "undecided":
+        return (line.verdict, *line.left)
+    return (line.verdict,)
 
 
 def describe_verdict(lines: Sequence[Line], claim: Claim) -> str:
@@ -215,7 +220,7 @@ def list_deciding(lines: Sequence[Line]) -> str:
     if len(numbers) < 2 and not any(line.on_other_gpu for line in numbers):
         return ""
     texts = []
-    for several in group_by_verdict(numbers):
+    for several in group(sort_by_gain(numbers), attrgetter("verdict")):
         named = "; ".join(f"{line.name} {line.number}" for line in several)
         texts.append(f"{several[0].verdict.capitalize()}: {named}")
     return ". ".join(texts)
