@@ -18,7 +18,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from filelock import FileLock
 
@@ -30,8 +30,7 @@ from framebench.records.record import Provenance, Record
 # of a results folder that several machines measured for: a results folder for each of them
 NODES = "nodes"
 CONFLICTS = "conflicts"
-MOST_UNWRITTEN = 1000  # records of a file: an interrupted run is repeated from there
-ENVIRONMENT = re.compile(r"[\w.+-]{1,100}")  # in the name of its file: the stranger chose it
+RELEASE = re.compile(r"[\w.+-]{1,100}")  # in the name of its file: the stranger chose it
 Key = tuple[object, ...]
 
 
@@ -48,15 +47,6 @@ class CollectionReport:
     machines: dict[str, set[str]] = field(default_factory=lambda: defaultdict(set))
 
 
-class Source(NamedTuple):
-    """A record of a folder that is collected, or why it cannot be read."""
-
-    folder: Path  # of results
-    place: str  # the file, and the line in it
-    environment: str  # such as `torch-2.13.0`
-    record: Record | store.BadRecord
-
-
 class Collection:
     """The folder that records are added to: each measurement in it, and what machines are called
     there.
@@ -66,17 +56,16 @@ class Collection:
         self.root = root
         self.preferred_name = name
         self.report = CollectionReport()
-        self.files: dict[Key, tuple[str, str]] = {}  # with the hash of the contents
+        # where each is, and a hash of what it says: all records may be too many for the memory
+        self.measurements: dict[Key, tuple[str, str]] = {}
         self.names: dict[str, Counter[str]] = defaultdict(Counter)  # by fingerprint
         self.names_by_folder: dict[tuple[Path, str], str] = {}  # and by what it is called there
-        self.unwritten: dict[Path, list[Record]] = defaultdict(list)  # by file
         for place, record in store.read_files(root):
-            file, _, _ = place.rpartition(":")
-            self.remember(record, file)
+            self.remember(record, place)
 
-    def remember(self, record: Record, file: str) -> None:
+    def remember(self, record: Record, place: str) -> None:
         """Remember a record that lies in the folder."""
-        self.files[make_key(record)] = file, hash_contents(record)
+        self.measurements[make_key(record)] = place, hash_contents(record)
         self.names[hash_hardware(record.provenance.hardware)][record.provenance.machine] += 1
 
     def name_machine(self, origin: Provenance, folder: Path) -> str:
@@ -98,62 +87,51 @@ class Collection:
         self.names_by_folder.setdefault((folder, own_name), name)
         return name
 
-    def add(self, source: Source) -> None:
-        """Add a record, unless it is there; `write` writes what was added.
+    def add_results(self, results: Path) -> int:
+        """Add what a results folder has and is not there yet; return how many records it has.
 
-        Raises OSError if it cannot be written.
-        """
-        record = source.record
-        if isinstance(record, store.BadRecord):
-            self.report.unreadable.append(str(record))
-            return
-        fault = find_fault(source.environment, record)
-        if fault:
-            self.report.unreadable.append(f"{source.place}: {fault}")
-            return
-        name = self.name_machine(record.provenance, source.folder)
-        self.report.machines[name].add(record.provenance.node or record.provenance.machine)
-        if make_key(record) in self.files:
-            earlier_file, contents = self.files[make_key(record)]
-            if contents == hash_contents(record):
-                self.report.present += 1
-            else:
-                self.report.conflicts.append(self.set_aside(record, source.place, earlier_file))
-            return
-        record = rename_machine(record, name)
-        file = store.find_file(self.root, name, source.environment)
-        self.unwritten[file].append(record)
-        self.remember(record, str(file))
-        if len(self.unwritten[file]) == MOST_UNWRITTEN:
-            self.write()
-
-    def write(self) -> None:
-        """Write what was added, many records at a time: it takes the disk as long as one does.
+        Its searches and results of probes are counted with them.
 
         Raises OSError if they cannot be written.
         """
-        for file, records in self.unwritten.items():
+        count = 0
+        new: dict[Path, list[Record]] = defaultdict(list)  # by file: written together, it is fast
+        for place, release, record in read_sources(results, self.root):
+            count += 1
+            fault = find_fault(place, release, record)
+            if isinstance(record, store.BadRecord) or fault:
+                self.report.unreadable.append(fault)
+                continue
+            name = self.name_machine(record.provenance, results)
+            self.report.machines[name].add(record.provenance.node or record.provenance.machine)
+            if make_key(record) in self.measurements:
+                self.compare(record, place)
+                continue
+            record = rename_machine(record, name)
+            new[store.find_file(self.root, name, release)].append(record)
+            self.remember(record, place)
+        for file, records in new.items():
             store.append_all(records, file)
             self.report.added += records
-        self.unwritten.clear()
+        name_machine = partial(self.name_machine, folder=results)
+        answers = add_answers(results, self.root, name_machine)
+        self.report.answers += answers.added
+        return count + sum(answers)
 
-    def set_aside(self, record: Record, place: str, earlier_file: str) -> str:
-        """Keep a record with other contents than an earlier one of the same measurement, and return
-        how they differ.
-        """
-        target = (
-            self.root
-            / CONFLICTS
-            / f"{record.case.replace('/', '.')}.{hash_contents(record)[:16]}.json"
-        )
-        store.write_atomically(record.model_dump_json(indent=1) + "\n", target)
-        self.write()  # the earlier one may be among them
-        earlier_place, earlier_record = find_measurement(make_key(record), earlier_file)
-        earlier, other = read_contents(earlier_record), read_contents(record)
-        differences = " and ".join(name for name in other if earlier[name] != other[name])
-        return (
+    def compare(self, record: Record, place: str) -> None:
+        """Count a record of a measurement that is there, or keep it aside where the two differ."""
+        earlier_place, earlier_hash = self.measurements[make_key(record)]
+        own_hash = hash_contents(record)
+        if own_hash == earlier_hash:
+            self.report.present += 1
+            return
+        file = self.root / CONFLICTS / f"{record.case.replace('/', '.')}.{own_hash[:16]}.json"
+        store.write_atomically(record.model_dump_json(indent=1) + "\n", file)
+        earlier, contents = read_contents(read_record(earlier_place)), read_contents(record)
+        differences = " and ".join(name for name in contents if earlier[name] != contents[name])
+        self.report.conflicts.append(
             f"{place}: says another {differences} than {earlier_place}, of the same measurement; "
-            f"kept as {target}"
+            f"kept as {file}"
         )
 
 
@@ -166,70 +144,56 @@ def collect(folders: Sequence[Path], into: Path, name: str | None = None) -> Col
     into.mkdir(parents=True, exist_ok=True)
     with FileLock(into / ".collect.lock"):
         collection = Collection(into, check_machine(name) if name else None)
-        report = collection.report
         for folder in folders:
-            is_empty = True
-            for source in read_sources(folder, into):
-                is_empty = False
-                collection.add(source)
-            for results in list_results_folders(folder):
-                name_machine = partial(collection.name_machine, folder=results)
-                answers = add_answers(results, into, name_machine)
-                report.answers += answers.added
-                is_empty = is_empty and not any(answers)
-            if is_empty:
-                report.unreadable.append(
-                    f"{folder}: no records to collect; name a folder that "
-                    f"has records/ or {NODES}/ in it"
+            count = 0
+            for results in (folder, *sorted((folder / NODES).glob("*"))):
+                count += collection.add_results(results)
+            if not count:
+                collection.report.unreadable.append(
+                    f"{folder}: no records to collect; name a folder that has records/ or "
+                    f"{NODES}/ in it"
                 )
-        collection.write()
-        return report
+        return collection.report
 
 
-def read_sources(folder: Path, into: Path) -> Iterator[Source]:
-    """Yield the records of a folder, and of the machines' folders in it. Raises OSError.
+def read_sources(results: Path, into: Path) -> Iterator[tuple[str, str, Record | store.BadRecord]]:
+    """Yield the records of a results folder, or why one is unreadable.
 
-    Of the folder that they are added to these are the ones in files of their own.
+    Each comes with its place and with its release, such as `torch-2.13.0`. Of the folder that they
+    are added to these are the ones in files of their own. Raises OSError.
     """
-    for results in list_results_folders(folder):
-        if results.resolve() != into.resolve():
-            for file in store.list_files(results):
-                for place, record in store.parse_record_file(file):
-                    yield Source(results, place, Path(file).stem, record)
-        for file in store.list_single_files(results):
-            yield Source(results, file, Path(file).parent.parent.name, read_single(file))
+    if results.resolve() != into.resolve():
+        for file in store.list_files(results):
+            for place, record in store.parse_record_file(file):
+                yield place, Path(file).stem, record
+    for file in store.list_single_files(results):
+        release = Path(file).parent.parent.name
+        try:
+            yield file, release, store.read(file)
+        except store.BadRecord as error:
+            yield file, release, error
 
 
-def list_results_folders(folder: Path) -> list[Path]:
-    """Return a results folder and those of the machines in it."""
-    folders = [folder, *sorted((folder / NODES).glob("*"))]
-    return [results for results in folders if results.is_dir()]
+def read_record(place: str) -> Record:
+    """Return the record that was found in a place: a line, or a file of its own."""
+    file, _, line = place.rpartition(":")
+    if not line.isdigit():
+        return store.read(place)
+    found = dict(store.parse_record_file(file))[place]
+    assert isinstance(found, Record)
+    return found
 
 
-def read_single(file: str) -> Record | store.BadRecord:
-    """Return the record in a file of its own, or why it cannot be read."""
-    try:
-        return store.read(file)
-    except store.BadRecord as error:
-        return error
-
-
-def find_measurement(key: Key, file: str) -> tuple[str, Record]:
-    """Return the record of a measurement in a file, with its place."""
-    for place, record in store.parse_record_file(file):
-        if isinstance(record, Record) and make_key(record) == key:
-            return place, record
-    raise LookupError(f"{file}: its record of {key} is gone")
-
-
-def find_fault(environment: str, record: Record) -> str | None:
-    """Return why a record does not belong to a release such as `torch-2.13.0`, if it does not."""
+def find_fault(place: str, release: str, record: Record | store.BadRecord) -> str:
+    """Return why a record is not taken, or does not belong to its release; empty if it does."""
+    if isinstance(record, store.BadRecord):
+        return str(record)
     framework = record.parsed.framework
-    if not environment.startswith(f"{framework}-"):
-        return f"a record of {framework}, but under {environment}"
-    if not ENVIRONMENT.fullmatch(environment):
-        return f"{environment!r} is no <framework>-<version>"
-    return None
+    if not release.startswith(f"{framework}-"):
+        return f"{place}: a record of {framework}, but under {release}"
+    if not RELEASE.fullmatch(release):
+        return f"{place}: {release!r} is no <framework>-<version>"
+    return ""
 
 
 def rename_machine(record: Record, name: str) -> Record:
@@ -248,14 +212,8 @@ def make_key(record: Record) -> Key:
     origin, turns = record.provenance, record.turns
     block = (turns.block, turns.arm) if turns else ()
     version = record.framework_version
-    return (
-        hash_hardware(origin.hardware),
-        record.case,
-        version,
-        origin.session,
-        origin.measured_at,
-        *block,
-    )
+    mark = hash_hardware(origin.hardware)
+    return (mark, record.case, version, origin.session, origin.measured_at, *block)
 
 
 def hash_contents(record: Record) -> str:

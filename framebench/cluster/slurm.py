@@ -41,7 +41,6 @@ USABLE = ("idle", "mix", "alloc", "comp")  # states of a node, as sinfo shortens
 FOLDER = ".slurm"  # of the results folder: what submitit writes, and the jobs' output
 # what submitit raises where sbatch takes no job
 REFUSED = (FailedJobError, FailedSubmissionError, OSError)
-MOST_BYTES = 2**26  # of the file of jobs
 LOG = "units.log"  # of each machine: when which unit began and ended there
 
 
@@ -66,17 +65,11 @@ class Jobs:
         return self.results / FOLDER / "jobs.json"
 
     def read_ids(self) -> dict[str, str]:
-        """Return the job of each unit that was submitted, by the unit's mark.
-
-        What cannot be read names none: the folder may be a stranger's.
-        """
-        try:
-            jobs = json.loads(store.read_bytes(self.file, MOST_BYTES))
-        except (store.BadRecord, ValueError, RecursionError):
+        """Return the job of each unit that was submitted, by the unit's mark."""
+        if not self.file.exists():
             return {}
-        if not isinstance(jobs, dict):
-            return {}
-        return {mark: job for mark, job in jobs.items() if isinstance(job, str)}
+        ids: dict[str, str] = json.loads(self.file.read_text())
+        return ids
 
     def write_ids(self, ids_by_mark: dict[str, str]) -> None:
         """Write the job of each unit, by the unit's mark."""
@@ -109,10 +102,8 @@ def measure(units: Sequence[RunRequest], jobs: Jobs, frameworks: Sequence[str]) 
     refuses.
     """
     code = provenance.name_code()
-    # an interpreter of the user's needs no environment
-    is_prepared = not units or units[0].env is not None
-    unfinished = select_unfinished(units, jobs.results, code)
     for attempt in range(ATTEMPTS):
+        unfinished = select_unfinished(units, jobs.results, code)
         if not unfinished:
             break
         if attempt:
@@ -120,16 +111,15 @@ def measure(units: Sequence[RunRequest], jobs: Jobs, frameworks: Sequence[str]) 
         queued = wait_for_queue(jobs)
         ids_by_mark = jobs.read_ids()
         new = [unit for unit in unfinished if ids_by_mark.get(unit.mark(code)) not in queued]
-        setup_jobs = []
-        if new and not is_prepared:
+        setup_jobs: list[str] = []
+        # an interpreter of the user's needs no environment
+        if new and not attempt and units[0].env is None:
             setup_jobs = prepare(new, jobs, frameworks)
-        is_prepared = True
         for start in range(0, len(new), ARRAY):
             ids_by_mark |= submit(new[start : start + ARRAY], jobs, setup_jobs, code)
             jobs.write_ids(ids_by_mark)
         wait([ids_by_mark[unit.mark(code)] for unit in unfinished], units, jobs, code)
-        unfinished = select_unfinished(units, jobs.results, code)
-    return unfinished
+    return select_unfinished(units, jobs.results, code)
 
 
 def submit(
@@ -160,7 +150,7 @@ def prepare(units: Sequence[RunRequest], jobs: Jobs, frameworks: Sequence[str]) 
     """
     partition = ["-p", jobs.settings["partition"]] if "partition" in jobs.settings else []
     listing = run_slurm("sinfo", "-h", "-N", "-o", "%N|%c|%m|%f|%G|%t", *partition) or ""
-    nodes = select_nodes(listing, jobs.settings.get("constraint"))
+    nodes = select_nodes(listing)
     places = ", ".join(nodes) or "each node that needs them"
     jobs.say(f"{len(units)} units; environments are prepared on {places}")
     ids = []
@@ -175,7 +165,7 @@ def prepare(units: Sequence[RunRequest], jobs: Jobs, frameworks: Sequence[str]) 
     return ids
 
 
-def select_nodes(listing: str, constraint: str | None = None) -> list[str]:
+def select_nodes(listing: str) -> list[str]:
     """Return a usable node of each kind from sinfo's lines.
 
     A line has name, processors, memory, features, generic resources and state.
@@ -183,10 +173,7 @@ def select_nodes(listing: str, constraint: str | None = None) -> list[str]:
     first_of_kind: dict[tuple[str, ...], str] = {}
     for line in listing.splitlines():
         name, *kind, state = line.split("|")
-        features = kind[2].split(",")
-        # a constraint that is an expression is left to Slurm
-        fits = constraint is None or constraint in features or not constraint.isidentifier()
-        if fits and state.startswith(USABLE):
+        if state.startswith(USABLE):
             first_of_kind.setdefault(tuple(kind), name)
     return list(first_of_kind.values())
 

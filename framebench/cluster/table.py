@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import statistics
-from collections import defaultdict
 from collections.abc import Iterator, Sequence
 
 import pandas as pd
@@ -16,7 +14,6 @@ from framebench.strategies.strategy import FRAMEWORKS
 CASES = 10_000
 MACHINES = 100
 BLOCKS = 5  # of each case
-Block = list[Record]
 COLUMNS = {
     "blocks_of": TableColumn("blocks of"),
     "measured": TableColumn("measured"),
@@ -26,40 +23,29 @@ COLUMNS = {
     "units": TableColumn(f"units of {CASES:,} cases", ",.0f"),
     "hours": TableColumn("hours", ".1f"),
 }
+ORIGIN = ["machine", "protocol"]
 
 
 def make_tables(records: Sequence[Record]) -> Iterator[Table]:
-    """Yield a table of the machine and protocol with the most timed blocks, if there are any."""
-    blocks = group_timed_blocks(records)
-    if blocks:
-        machine, protocol = max(blocks, key=lambda origin: len(blocks[origin]))
-        yield make_table(machine, protocol, blocks[machine, protocol])
+    """Yield a table of the machine and protocol with the most timed blocks, if there are any.
 
-
-def group_timed_blocks(records: Sequence[Record]) -> dict[tuple[str, int], list[Block]]:
-    """Return the blocks with times by machine and protocol.
-
-    Blocks without times do not count: they were not alone on their machine.
+    It has the cost by framework whose strategies a block compares, and of all blocks.
     """
-    members: dict[tuple[str, int, str], Block] = defaultdict(list)
-    for record in records:
-        has_cost = record.turns is not None and bool(record.spent_s.get("total"))
-        if has_cost and record.parsed.size != "tiny":
-            origin = record.provenance
-            members[origin.machine, origin.protocol, record.turns_taken.block].append(record)
-    blocks: dict[tuple[str, int], list[Block]] = defaultdict(list)
-    for (machine, protocol, _), block in members.items():
-        if any(record.timed for record in block):
-            blocks[machine, protocol].append(block)
-    return blocks
-
-
-def make_table(machine: str, protocol: int, blocks: Sequence[Block]) -> Table:
-    """Return the cost by framework whose strategies a block compares, and of all blocks."""
+    df = list_costs(records)
+    if df.empty:
+        return
+    machine, protocol = df.groupby(ORIGIN, sort=False)["block"].nunique().idxmax()
+    df = df[(df["machine"] == machine) & (df["protocol"] == protocol)]
+    # PyTorch's baseline is in others' blocks too: the block is that of the other framework
+    compared = df.groupby("block")["framework"].transform("max")
+    df = df.assign(compared=compared, is_own=df["framework"] == compared)
+    blocks = df.groupby("block").agg(
+        compared=("compared", "first"), cases=("is_own", "sum"), minutes=("minutes", "sum")
+    )
     rows = []
-    for framework in FRAMEWORKS:
-        of_framework = [block for block in blocks if find_framework(block) == framework]
-        if of_framework:
+    for number, framework in enumerate(FRAMEWORKS):
+        of_framework = blocks[blocks["compared"] == number]
+        if not of_framework.empty:
             rows.append(make_row(framework, of_framework))
     rows.append(make_row("all", blocks))
     caption = (
@@ -73,35 +59,44 @@ def make_table(machine: str, protocol: int, blocks: Sequence[Block]) -> Table:
         "builds once, and a minute of "
         "calibration on each."
     )
-    return Table("What a run on many machines takes", caption, pd.DataFrame(rows), COLUMNS, left=1)
+    yield Table("What a run on many machines takes", caption, pd.DataFrame(rows), COLUMNS, left=1)
 
 
-def find_framework(block: Block) -> str:
-    """Return whose strategies a block compares: PyTorch's baseline is in others' blocks too."""
-    names = {record.parsed.framework for record in block}
-    for name in FRAMEWORKS[1:]:
-        if name in names:
-            return name
-    return FRAMEWORKS[0]
+def list_costs(records: Sequence[Record]) -> pd.DataFrame:
+    """Return the minutes that each case of a timed block took, by its place in FRAMEWORKS.
+
+    Blocks without times do not count: they were not alone on their machine.
+    """
+    rows = []
+    for record in records:
+        seconds = record.spent_s.get("total")
+        if record.turns is None or not seconds or record.parsed.size == "tiny":
+            continue
+        row = {
+            "machine": record.provenance.machine,
+            "protocol": record.provenance.protocol,
+            "block": record.turns.block,
+            "framework": FRAMEWORKS.index(record.parsed.framework),
+            "minutes": seconds / 60,
+            "timed": record.timed,
+        }
+        rows.append(row)
+    if not rows:
+        return pd.DataFrame()
+    df = pd.DataFrame(rows)
+    return df[df.groupby([*ORIGIN, "block"])["timed"].transform("any")]
 
 
-def count_own_cases(block: Block) -> int:
-    """Return how many cases a block has of the framework whose strategies it compares."""
-    framework = find_framework(block)
-    return sum(record.parsed.framework == framework for record in block)
-
-
-def make_row(name: str, blocks: Sequence[Block]) -> dict[str, object]:
+def make_row(name: str, blocks: pd.DataFrame) -> dict[str, object]:
     """Return what blocks take, and what all cases would."""
-    minutes = [sum(record.spent_s["total"] for record in block) / 60 for block in blocks]
-    cases = statistics.mean(count_own_cases(block) for block in blocks)
+    cases, minutes = blocks["cases"].mean(), blocks["minutes"].mean()
     units = BLOCKS * CASES / cases
     return {
         "blocks_of": name,
         "measured": len(blocks),
         "cases": cases,
-        "minutes": statistics.mean(minutes),
-        "slowest": max(minutes),
+        "minutes": minutes,
+        "slowest": blocks["minutes"].max(),
         "units": units,
-        "hours": units * statistics.mean(minutes) / 60 / MACHINES,
+        "hours": units * minutes / 60 / MACHINES,
     }

@@ -7,10 +7,10 @@ from __future__ import annotations
 import getpass
 import os
 import shutil
-import signal
 import socket
 import subprocess
 import time
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
@@ -50,39 +50,44 @@ PartitionName=main Nodes=n[1-2] Default=YES MaxTime=60 State=UP OverSubscribe=EX
 """
 
 
-def require_slurm() -> None:
-    """Skip the test, with the reason, where Slurm's programs are missing."""
-    missing = [name for name in PROGRAMS if shutil.which(name) is None]
-    if missing:
-        pytest.skip(
-            f"no Slurm here: {', '.join(missing)} not found (Debian: apt-get install "
-            "slurm-wlm munge)"
-        )
-
-
 def free_port() -> int:
-    with socket.socket() as found:
-        found.bind(("127.0.0.1", 0))
-        return int(found.getsockname()[1])
+    """Return a port that nobody uses."""
+    with socket.socket() as opened:
+        opened.bind(("127.0.0.1", 0))
+        return int(opened.getsockname()[1])
+
+
+def wait_until(is_there: Callable[[], object], limit_s: float = 240.0) -> None:
+    """Wait until something is there; fail after so many seconds."""
+    end = time.monotonic() + limit_s
+    while not is_there():
+        assert time.monotonic() < end
+        time.sleep(0.1)
 
 
 class OwnSlurm:
-    """Use as a context; SLURM_CONF, which it sets, lets Slurm's commands find it."""
+    """Use as a context; SLURM_CONF, which it sets, lets Slurm's commands find it.
+
+    The test is skipped where Slurm's programs are missing.
+    """
 
     def __init__(self, folder: Path) -> None:
-        self.folder, self.processes = folder, dict[str, subprocess.Popen[bytes]]()
-        self.configuration = folder / "slurm.conf"
+        self.folder = folder
+        self.processes: dict[str, subprocess.Popen[bytes]] = {}
 
     def __enter__(self) -> OwnSlurm:
-        require_slurm()
+        missing = [name for name in PROGRAMS if shutil.which(name) is None]
+        if missing:
+            pytest.skip(f"no {', '.join(missing)} here (Debian: apt-get install slurm-wlm munge)")
         for name in ("state", *(f"spool.{node}" for node in NODES)):
             (self.folder / name).mkdir(parents=True)
-        host, cores = socket.gethostname().split(".")[0], os.cpu_count() or 1
-        lines = (
-            f"NodeName={node} NodeHostname={host} NodeAddr=127.0.0.1 Port={free_port()} "
-            f"CPUs={cores} RealMemory=500"
-            for node in NODES
-        )
+        host = socket.gethostname().split(".")[0]
+        lines = []
+        for node in NODES:
+            lines.append(
+                f"NodeName={node} NodeHostname={host} NodeAddr=127.0.0.1 Port={free_port()} "
+                f"CPUs={os.cpu_count()} RealMemory=500"
+            )
         text = CONFIGURATION.format(
             host=host,
             controller=free_port(),
@@ -90,14 +95,14 @@ class OwnSlurm:
             folder=self.folder,
             nodes="\n".join(lines),
         )
-        self.configuration.write_text(text)
-        os.environ["SLURM_CONF"] = str(self.configuration)
+        (self.folder / "slurm.conf").write_text(text)
+        os.environ["SLURM_CONF"] = str(self.folder / "slurm.conf")
         try:
             self.start_munge()
             self.start_controller()
             for node in NODES:
                 self.start(node, "slurmd", "-D", "-N", node)
-            self.until(lambda: self.states().count("idle") == len(NODES), "its nodes are not idle")
+            wait_until(lambda: self.ask("sinfo", "-h", "-N", "-o", "%t").count("idle") == 2, 30)
         except BaseException:
             self.__exit__()
             raise
@@ -106,84 +111,59 @@ class OwnSlurm:
     def __exit__(self, *error: object) -> None:
         if "controller" in self.processes:  # jobs outlive the daemons that started them
             self.ask("scancel", "--me")
-            for _ in range(50):
-                if not self.ask("squeue", "-h"):
-                    break
-                time.sleep(0.2)
+            with suppress(AssertionError):
+                wait_until(lambda: not self.ask("squeue", "-h"), 10)
         for name in reversed(list(self.processes)):
             self.stop(name)
         os.environ.pop("SLURM_CONF", None)
 
     def start_munge(self) -> None:
+        """Start the daemon by which Slurm's programs know each other."""
         key = self.folder / "munge.key"
         key.touch(0o600)
         key.write_bytes(os.urandom(128))
-        own = {name: self.folder / f"munge.{name}" for name in ("socket", "pid", "log", "seed")}
-        files = [
-            "--socket",
-            own["socket"],
-            "--pid-file",
-            own["pid"],
-            "--log-file",
-            own["log"],
-            "--seed-file",
-            own["seed"],
-        ]
-        self.start(
-            "munge", "munged", "--foreground", "--force", "--key-file", str(key), *map(str, files)
-        )
-        self.until(own["socket"].exists, "munge does not start")
+        options = [f"--key-file={key}"]
+        for name in ("socket", "pid-file", "log-file", "seed-file"):
+            options.append(f"--{name}={self.folder / 'munge'}.{name.removesuffix('-file')}")
+        self.start("munge", "munged", "--foreground", "--force", *options)
+        wait_until((self.folder / "munge.socket").exists, 30)
 
     def start_controller(self) -> None:
+        """Start Slurm's controller."""
         self.start("controller", "slurmctld", "-D")
 
     def start(self, name: str, *command: str) -> None:
-        program = shutil.which(command[0])
-        assert program
+        """Start a daemon."""
         with (self.folder / f"{name}.out").open("ab") as out:
             self.processes[name] = subprocess.Popen(
-                [program, *command[1:]], stdout=out, stderr=out, start_new_session=True
+                command, stdout=out, stderr=out, start_new_session=True
             )
 
-    def stop(self, name: str, how: signal.Signals = signal.SIGTERM) -> None:
+    def stop(self, name: str) -> None:
+        """End a daemon."""
         process = self.processes.pop(name)
-        with suppress(ProcessLookupError):
-            process.send_signal(how)
+        process.terminate()
         try:
             process.wait(10)
         except subprocess.TimeoutExpired:
             process.kill()
 
-    def until(self, there: object, otherwise: str, limit_s: float = 30.0) -> None:
-        """Skips the test, with the reason, if that does not come."""
-        end = time.monotonic() + limit_s
-        while not there():  # type: ignore[operator]
-            if time.monotonic() > end:
-                logs = "\n".join(
-                    f"{p.name}: {p.read_text(errors='replace')[-600:]}"
-                    for p in self.folder.glob("*.out")
-                )
-                pytest.skip(f"Slurm cannot be started here: {otherwise}\n{logs}")
-            time.sleep(0.2)
-
     def ask(self, *command: str) -> str:
+        """Return what one of Slurm's commands prints."""
         return subprocess.run(command, capture_output=True, text=True, timeout=60).stdout
 
-    def states(self) -> list[str]:
-        return self.ask("sinfo", "-h", "-N", "-o", "%t").split()
-
-    def running(self) -> dict[str, str]:
-        """Nodes of the jobs that run now, by id."""
+    def list_running(self) -> dict[str, str]:
+        """Return the nodes of the jobs that run now, by id."""
         lines = self.ask("squeue", "-h", "-r", "-t", "R", "-o", "%i %N").splitlines()
         return dict(line.split() for line in lines if len(line.split()) == 2)
 
     def hasten(self) -> None:
-        """Jobs that were requeued wait for two minutes otherwise."""
+        """Let requeued jobs start now, which wait for two minutes otherwise."""
         for line in self.ask("squeue", "-h", "-r", "-t", "PD", "-o", "%i %r").splitlines():
             if line.endswith("BeginTime"):
                 self.ask("scontrol", "update", f"jobid={line.split()[0]}", "starttime=now")
 
     def resume(self, *nodes: str) -> None:
-        """What an operator does: Slurm drains a node where a job cannot be started or ended."""
+        """Do what an operator does: Slurm drains a node where a job cannot be started or ended."""
         for node in nodes or NODES:
             self.ask("scontrol", "update", f"nodename={node}", "state=resume")

@@ -3,56 +3,44 @@
 from __future__ import annotations
 
 import os
-import threading
 import time
+from collections import Counter
 from pathlib import Path
 
 import pytest
 
 from framebench.cluster import gpus
 from framebench.cluster.gpus import Gpu
-from framebench.cluster.units import NODES, make_units
+from framebench.cluster.units import NODES
 from framebench.engine.environments import SetupError
 from framebench.engine.request import RunRequest
-from framebench.engine.runner import Options
 from framebench.records import store
-from framebench.suite.selectors import select
 from tests.processes import fake_environment, framebench
 
-CASES = ("transformer/torch/{train/fp32,eval/no_grad}/b4/tiny", "resnet50/torch/train/fp32/b4/tiny")
-REQUEST = RunRequest(CASES, None, Options(rounds=0), "/some/python", blocks=2)
-CORES = frozenset(os.sched_getaffinity(0))
-
-
-def list_units() -> list[RunRequest]:
-    return make_units(REQUEST, [case for selector in CASES for case in select(selector)])
+UNITS = [RunRequest(("transformer/torch/train/fp32/b4/tiny",), block=block) for block in range(6)]
+GPUS = [Gpu("0", frozenset({0})), Gpu("1", frozenset({0}))]
 
 
 def test_each_gpu_measures_one_unit_at_a_time(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    units = list_units()
     measured: list[RunRequest] = []
-    busy: dict[str, int] = {"0": 0, "1": 0}
-    most_at_once: list[int] = []
-    lock = threading.Lock()
+    busy: Counter[str] = Counter()
+    at_once: list[int] = []
 
     def run_unit(unit: RunRequest, gpu: Gpu, results: Path) -> int:
-        with lock:
-            assert busy[gpu.name] == 0
-            busy[gpu.name] += 1
-            most_at_once.append(sum(busy.values()))
+        assert not busy[gpu.name]
+        busy[gpu.name] += 1
+        at_once.append(busy.total())
         time.sleep(0.02)
-        with lock:
-            busy[gpu.name] -= 1
-            measured.append(unit)
+        busy[gpu.name] -= 1
+        measured.append(unit)
         return 0
 
     monkeypatch.setattr(gpus, "run_unit", run_unit)
-    gpus.measure(units, [Gpu("0", CORES), Gpu("1", CORES)], tmp_path, lambda _: None)
-
-    assert sorted(unit.named for unit in measured) == sorted(unit.named for unit in units)
-    assert max(most_at_once) == 2
+    gpus.measure(UNITS, GPUS, tmp_path, lambda _: None)
+    assert sorted(unit.named for unit in measured) == sorted(unit.named for unit in UNITS)
+    assert max(at_once) == 2
 
 
 def test_after_an_interruption_no_other_unit_begins(
@@ -70,42 +58,29 @@ def test_after_an_interruption_no_other_unit_begins(
         return 0
 
     monkeypatch.setattr(gpus, "run_unit", run_unit)
-    units = list_units()
-    assert len(units) > 3
     with pytest.raises(KeyboardInterrupt):
-        gpus.measure(units, [Gpu("0", CORES), Gpu("1", CORES)], tmp_path, lambda _: None)
+        gpus.measure(UNITS, GPUS, tmp_path, lambda _: None)
     assert sorted(begun) == ["0", "1"]
 
 
 @pytest.mark.parametrize(
     ("variable", "names"), [("2,3", ["2", "3"]), ("GPU-a1", ["GPU-a1"]), (None, ["0", "1", "2"])]
 )
-def test_the_gpus_are_those_that_are_visible(
+def test_visible_gpus_share_no_core(
     variable: str | None, names: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv(gpus.VARIABLE, raising=False)
     if variable is not None:
         monkeypatch.setenv(gpus.VARIABLE, variable)
     monkeypatch.setattr(gpus.nvml, "list_gpus", lambda: ("H100",) * 3)
-    assert [gpu.name for gpu in gpus.list_gpus()] == names
-
-
-def test_gpus_share_no_core(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv(gpus.VARIABLE, "0,1,2")
     monkeypatch.setattr(os, "sched_getaffinity", lambda _: set(range(8)))
-    shares = [gpu.cores for gpu in gpus.list_gpus()]
-    assert [len(share) for share in shares] == [3, 3, 2]
-    assert frozenset().union(*shares) == frozenset(range(8))
+    listed = gpus.list_gpus()
+    assert [gpu.name for gpu in listed] == names
+    assert sorted(core for gpu in listed for core in gpu.cores) == list(range(8))
 
 
-@pytest.mark.parametrize("variable", ["", None])
-def test_a_machine_without_a_gpu_is_answered(
-    variable: str | None, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.delenv(gpus.VARIABLE, raising=False)
-    if variable is not None:
-        monkeypatch.setenv(gpus.VARIABLE, variable)
-    monkeypatch.setattr(gpus.nvml, "list_gpus", lambda: ())
+def test_a_machine_without_a_gpu_is_answered(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(gpus.VARIABLE, "")
     with pytest.raises(SetupError, match="framebench doctor"):
         gpus.list_gpus()
 
@@ -116,11 +91,9 @@ def test_units_are_measured_and_their_records_collected(
     """A worker of ours plays the framework's part."""
     python = fake_environment("engine/failing_worker.py", tmp_path).python
     monkeypatch.setenv(gpus.VARIABLE, "0,1")
-    done = framebench(
-        "run",
-        "transformer/torch/{train/fp32,eval/no_grad}/b4/tiny",
-        *("--on", "gpus", "--env", str(python), "--rounds", "2", "--results", str(results)),
-    )
+    cases = "transformer/torch/{train/fp32,eval/no_grad}/b4/tiny"
+    options = ("--env", str(python), "--rounds", "2", "--results", str(results))
+    done = framebench("run", cases, "--on", "gpus", *options)
     assert "2 units on 2 GPUs: 0, 1" in done.stderr
     assert "2 of 2 units are done, 2 records were added" in done.stderr
     assert {folder.name for folder in (results / NODES).iterdir()} == {"gpu-0", "gpu-1"}
@@ -129,8 +102,7 @@ def test_units_are_measured_and_their_records_collected(
 
 def test_an_interpreter_must_be_named(results: Path) -> None:
     """The pinned builds are for the CPU."""
-    done = framebench(
-        "run", "transformer/torch/train/fp32/b4/tiny", "--on", "gpus", "--results", str(results)
-    )
+    case = "transformer/torch/train/fp32/b4/tiny"
+    done = framebench("run", case, "--on", "gpus", "--results", str(results))
     assert done.returncode == 2
     assert "--env installed" in done.stderr

@@ -11,17 +11,14 @@ JAX = [Case("transformer", "jax", "train", strategy, 4) for strategy in ("fp32",
 
 
 def test_hours_follow_from_minutes_per_block() -> None:
-    found = [
-        r.model_copy(update={"spent_s": {"total": 40.0}})
-        for r in blocks([(case, [[1.0], [1.0]]) for case in (TORCH, *JAX)], machine="m")
-    ]
-    verified = {
-        "step_s": [],
-        "turns": found[0].turns
-        and found[0].turns.model_copy(update={"block": "beside other work"}),
-    }
-    untimed = [r.model_copy(update=verified) for r in found]
-    (table,) = make_tables([*found, *untimed])
+    timed = []
+    untimed = []
+    for record in blocks([(case, [[1.0], [1.0]]) for case in (TORCH, *JAX)], machine="m"):
+        record = record.model_copy(update={"spent_s": {"total": 40.0}})
+        other_block = record.turns_taken.model_copy(update={"block": "beside other work"})
+        timed.append(record)
+        untimed.append(record.model_copy(update={"step_s": [], "turns": other_block}))
+    (table,) = make_tables([*timed, *untimed])
     # three processes of 40 s for two cases of JAX: 10,000 cases, five times, are 25,000 units of 2
     # minutes
     row = "| 2 | 2.0 | 2.0 | 2.0 | 25,000 | 8.3 |"

@@ -18,6 +18,7 @@ from framebench.engine.groups import make_groups
 from framebench.engine.runner import Options, explain_unsupported
 from framebench.records import store
 from framebench.strategies.strategy import FRAMEWORKS
+from framebench.suite.case import Case
 from framebench.suite.profiles import list_profile_cases
 from framebench.suite.selectors import select
 from tests.processes import COMMAND, fake_environment, framebench
@@ -32,67 +33,54 @@ EVERYTHING = RunRequest(
 )
 
 
-@pytest.fixture
-def python(tmp_path: Path) -> Path:
-    return fake_environment("engine/failing_worker.py", tmp_path).python
+def select_supported(cases: list[Case]) -> list[Case]:
+    """Return the cases that can be measured here."""
+    return [case for case in cases if not explain_unsupported(case)]
 
 
-def test_the_units_of_a_block_have_each_case_once_and_the_same_variants_as_the_whole() -> None:
-    cases, ready = (
-        [c for c in list_profile_cases("tiny") if c.workload == "transformer"],
-        {name: environments.describe(name) for name in FRAMEWORKS},
-    )
-    found = make_units(RunRequest((), "tiny", blocks=2), cases)
-    named = [case for unit in found if unit.block == 1 for case in select(unit.selectors[0])]
-    assert sorted(named) == sorted(cases)
-    whole = {
-        group.name: group
-        for group in make_groups([c for c in cases if not explain_unsupported(c)], ready)
-    }
-    for unit in (unit for unit in found if unit.block == 1):
-        own = [c for c in select(unit.selectors[0]) if not explain_unsupported(c)]
-        there = {c.framework for c in own} | ({"torch"} if unit.beside_torch else set())
-        for group in make_groups(own, {name: ready[name] for name in there}):
-            assert group == whole.pop(group.name)
-    assert not whole
+def test_units_have_each_case_once_and_the_same_variants_as_the_whole() -> None:
+    cases = [case for case in list_profile_cases("tiny") if case.workload == "transformer"]
+    ready = {name: environments.describe(name) for name in FRAMEWORKS}
+    units = [unit for unit in make_units(RunRequest((), "tiny", blocks=2), cases) if unit.block]
+    in_units = [case for unit in units for case in select(unit.selectors[0])]
+    assert sorted(in_units) == sorted(cases)
+    groups = make_groups(select_supported(cases), ready)
+    for unit in units:
+        own = select_supported(select(unit.selectors[0]))
+        frameworks = {case.framework for case in own}
+        if unit.beside_torch:
+            frameworks.add("torch")
+        for group in make_groups(own, {name: ready[name] for name in frameworks}):
+            groups.remove(group)
+    assert not groups
 
 
 def test_a_unit_command_keeps_all_options(monkeypatch: pytest.MonkeyPatch, results: Path) -> None:
     taken: list[RunRequest] = []
-    monkeypatch.setattr(run, "measure_here", lambda wanted, _: taken.append(wanted) or [])
-    found = make_units(EVERYTHING, [c for s in EVERYTHING.selectors for c in select(s, ranks=True)])
-    for unit in found:
+    monkeypatch.setattr(run, "measure_here", lambda request, _: taken.append(request) or [])
+    cases = [case for part in EVERYTHING.selectors for case in select(part, ranks=True)]
+    units = make_units(EVERYTHING, cases)
+    for unit in units:
         assert framebench(*unit.arguments(), "--results", str(results)).returncode == 0
-    assert taken == found
-    assert len({unit.named for unit in found}) == len(found)
-    assert sum(unit.selectors[0].endswith("/b4x2/tiny") for unit in found) == 1
+    assert taken == units
+    assert len({unit.named for unit in units}) == len(units)
+    assert sum(unit.selectors[0].endswith("/b4x2/tiny") for unit in units) == 1
 
 
 def test_a_printed_plan_is_measured_by_a_shell_and_then_has_nothing_left(
-    python: Path, results: Path
+    tmp_path: Path, results: Path
 ) -> None:
-    plan = [
-        "plan",
-        "transformer/torch/train/{fp32,checkpoint}/b4/tiny",
-        "--rounds",
-        "2",
-        "--env",
-        str(python),
-    ]
-    plan += ["--results", str(results), "--shell"]
-    (line,) = framebench(*plan).stdout.splitlines()
-    words = shlex.join(COMMAND) + line[len(shlex.split(line)[0]) :]
-    done = subprocess.run(
-        ["bash", "-c", words],
-        env={**os.environ, "FRAMEBENCH_MACHINE": "here"},
-        capture_output=True,
-        text=True,
-    )
-    assert done.returncode == 0, done.stderr
-    assert framebench(*plan).stdout == ""
+    python = fake_environment("engine/failing_worker.py", tmp_path).python
+    cases = "transformer/torch/train/{fp32,checkpoint}/b4/tiny"
+    options = ("--rounds", "2", "--env", str(python), "--results", str(results), "--shell")
+    (line,) = framebench("plan", cases, *options).stdout.splitlines()
+    program = shlex.split(line)[0]
+    command = line.replace(program, shlex.join(COMMAND), 1)
+    variables = {**os.environ, "FRAMEBENCH_MACHINE": "here"}
+    subprocess.run(["bash", "-c", command], env=variables, check=True)
+    assert framebench("plan", cases, *options).stdout == ""
     (machine,) = (results / NODES).iterdir()
     assert len(load_fields(store.find_file(machine, "here", "torch-0"))) == 2
-    assert shlex.split(line)[-1] == f"{results}/{NODES}/$(hostname)"
 
 
 @pytest.mark.parametrize(
@@ -110,15 +98,9 @@ def test_an_option_without_effect_is_refused(
     assert "leave" in done.stderr
 
 
-def test_a_failed_unit_counts_as_done(tmp_path: Path) -> None:
-    unit = (
-        "transformer/torch/train/fp32/b4/tiny",
-        "--time-limit",
-        "0.01",
-        "--results",
-        str(tmp_path),
-    )
-    for records in (1, 2):
-        assert framebench("run", *unit, "--block", "0").returncode == 1
-        assert len(list(store.read_all(tmp_path))) == records
-        assert "0 units, 1 more are done" in framebench("plan", *unit).stderr
+def test_a_failed_unit_counts_as_done(results: Path) -> None:
+    options = ("--time-limit", "0.01", "--results", str(results))
+    unit = ("transformer/torch/train/fp32/b4/tiny", *options)
+    assert framebench("run", *unit, "--block", "0").returncode == 1
+    assert len(list(store.read_all(results))) == 1
+    assert "0 units, 1 more are done" in framebench("plan", *unit).stderr
