@@ -71,18 +71,26 @@ def grow(
     they are made. In a script of your own a step ends when the optimizer steps, in JAX when the
     compiled function returns, or where --step-at says. Exit code 1: it grows; 3: undecided.
     """
+    file = Path(case)
     try:
-        is_script = case.endswith(".py") and not is_model(Path(case))
+        is_script = case.endswith(".py") and not is_model(file)
         if step_at and not is_script:
             fail(f"--step-at names a function of a script, and {case} is none; see --step", 2)
-        if case.endswith(".py") and not is_script:
-            growth = follow_model(Path(case), steps, step, env, results, time_limit)
-        elif is_script:
-            growth = follow_script(
-                Path(case), arguments or [], steps, step, step_at, env, results, time_limit
+        if step and is_script:
+            fail(
+                f"--step is called in place of a case's step, and {case} makes its own; --step-at "
+                "FUNCTION says which",
+                2,
             )
-        elif arguments:
-            fail(f"{case} is a case, which takes no arguments, such as {arguments[0]!r}", 2)
+        if arguments and not is_script:
+            fail(f"{case} is no script, and takes no arguments, such as {arguments[0]!r}", 2)
+        if is_script:
+            growth = follow_script(file, arguments or [], steps, step_at, env, results, time_limit)
+        elif case.endswith(".py"):
+            opened = open_model(file, "train", [], USER_MODEL_BATCH, env, results)
+            with measuring(results), opened as (cases, environment, _):
+                announce(steps)
+                growth = measure.read_case(cases[0], environment, steps, step, time_limit)
         else:
             growth = follow_case(case, steps, step, env, results, time_limit)
     except (Fault, NoReadings) as error:
@@ -112,12 +120,7 @@ def announce(steps: int) -> None:
 
 
 def follow_case(
-    case_id: str,
-    steps: int,
-    step: Path | None,
-    env: str | None,
-    results: Path,
-    limit_s: float,
+    case_id: str, steps: int, step: Path | None, env: str | None, results: Path, limit_s: float
 ) -> Growth:
     """Read the steps of a case. Raises UnknownCase and NoReadings."""
     case = hypothetical.parse_any_batch(case_id)
@@ -130,37 +133,16 @@ def follow_case(
         return measure.read_case(case, environment, steps, step, limit_s)
 
 
-def follow_model(
-    file: Path,
-    steps: int,
-    step: Path | None,
-    env: str | None,
-    results: Path,
-    limit_s: float,
-) -> Growth:
-    """Read the training steps of a user's model, in its baseline. Raises NoReadings and Fault."""
-    opened = open_model(file, "train", [], USER_MODEL_BATCH, env, results)
-    with measuring(results), opened as (cases, environment, _):
-        announce(steps)
-        return measure.read_case(cases[0], environment, steps, step, limit_s)
-
-
 def follow_script(
     script: Path,
     arguments: list[str],
     steps: int,
-    step: Path | None,
     step_at: str,
     env: str | None,
     results: Path,
     limit_s: float,
 ) -> Growth:
-    """Read the steps of a user's training script. Raises NoReadings."""
-    if step:
-        raise NoReadings(
-            f"--step is called in place of a case's step, and {script} makes its own; --step-at "
-            "FUNCTION says which"
-        )
+    """Read the steps of a user's training script. Raises NoReadings and Fault."""
     framework = measure.find_framework(script)
     with measuring(results), err.status(script.name):
         environment = installed.ready([framework], env, say)[framework]

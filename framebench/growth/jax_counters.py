@@ -3,31 +3,32 @@
 from __future__ import annotations
 
 import sys
+from functools import partial
 from typing import Any
 
 import jax
 import jax.monitoring
 
-from framebench.adapters.jax.adapter import JaxAdapter
 from framebench.growth.leak_report import Program, StorageTracker, find_caller
 from framebench.growth.meters import Meter
 
 
-def make_allocator_meters(adapter: JaxAdapter) -> dict[str, Meter]:
+def make_byte_meters() -> dict[str, Meter]:
     """Return the meters of the arrays alive."""
-    return {"allocator.live": adapter.live_bytes}
+
+    def read_live() -> int:
+        return sum(array.nbytes for array in jax.live_arrays())
+
+    return {"allocator.live": read_live}
 
 
-def make_count_meters(adapter: JaxAdapter, programs: list[Program]) -> dict[str, Meter]:
+def make_count_meters(programs: list[Program]) -> dict[str, Meter]:
     """Return the meters of what else can pile up, by name."""
 
     def count_arrays() -> int:
         return len(jax.live_arrays())
 
-    def count_programs() -> int:
-        return len(programs)
-
-    return {"arrays": count_arrays, "compiled programs": count_programs}
+    return {"arrays": count_arrays, "compiled programs": partial(len, programs)}
 
 
 def watch_compilations() -> list[Program]:
@@ -46,20 +47,6 @@ def watch_compilations() -> list[Program]:
 def make_tracker() -> StorageTracker:
     """Return a tracker that knows nothing: arrays of JAX are objects of Python."""
     return StorageTracker()
-
-
-def make_script_meters() -> dict[str, Meter]:
-    """Return the meters of a script's arrays."""
-
-    def read_live() -> int:
-        return sum(array.nbytes for array in jax.live_arrays())
-
-    return {"allocator.live": read_live}
-
-
-def watch_steps(end_step: Any, what: str) -> None:
-    """Raise: in JAX a step is a call of a function, which is marked in the script."""
-    raise NotImplementedError(f"nothing of JAX tells {what}")
 
 
 def wait_for(result: Any) -> None:

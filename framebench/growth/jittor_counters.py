@@ -9,7 +9,6 @@ from typing import Any
 
 import jittor as jt
 
-from framebench.adapters.jittor.adapter import JittorAdapter
 from framebench.adapters.jittor.probe import load_probe, watch_pool
 from framebench.growth.leak_report import LiveStorage, Program, StorageTracker
 from framebench.growth.meters import Meter
@@ -32,12 +31,13 @@ VARIABLE = re.compile(
 OPERATOR = re.compile(r"\w*Op\([^,]*,(?P<name>[\w.]+)")
 
 
-def make_allocator_meters(adapter: JittorAdapter) -> dict[str, Meter]:
-    """Return the meters of the variables alive."""
-    return {"allocator.live": adapter.live_bytes}
+def make_byte_meters() -> dict[str, Meter]:
+    """Return the meters of the variables alive that were made from now on, or by an adapter."""
+    watch_pool()
+    return {"allocator.live": load_probe().used_bytes}
 
 
-def make_count_meters(adapter: JittorAdapter, programs: list[Program]) -> dict[str, Meter]:
+def make_count_meters(programs: list[Program]) -> dict[str, Meter]:
     """Return the meters of what else can pile up, by name."""
     return {"variables": jt.number_of_lived_vars, "operations": jt.number_of_lived_ops}
 
@@ -50,12 +50,6 @@ def watch_compilations() -> list[Program]:
 def make_tracker() -> StorageTracker:
     """Return a tracker of the arrays that the graph of operations holds."""
     return GraphArrays()
-
-
-def make_script_meters() -> dict[str, Meter]:
-    """Return the meters of a script's variables, from now on."""
-    watch_pool()
-    return {"allocator.live": load_probe().used_bytes}
 
 
 def watch_steps(end_step: Callable[[Any], None], what: str) -> None:
@@ -91,41 +85,31 @@ class GraphArrays(StorageTracker):
         """Return each array once. Nothing is waited for: that would end what is kept."""
         graph = jt.dump_all_graphs()
         nodes = [str(node) for node in graph.nodes_info]
-        held_by_python = {node_number(node) for node in graph.hold_vars}
+        held_by_python = {read_number(node) for node in graph.hold_vars}
         arrays: dict[str, LiveStorage] = {}  # by address: views share an array
         for node, makers, users in zip(nodes, graph.inputs, graph.outputs):
             variable = VARIABLE.match(node)
-            if variable is None or node_number(node) in held_by_python:
+            if variable is None or read_number(node) in held_by_python:
                 continue
             address = variable["address"]
-            if int(address, 16) and address not in arrays:
-                operators = [f"of {name}" for name in name_operators(nodes, makers)]
-                operators += [f"for {name}" for name in name_operators(nodes, users)]
-                arrays[address] = describe_array(variable, operators)
+            if int(address, 16) == 0 or address in arrays:  # 0: it has no memory yet
+                continue
+            operators = [f"of {name}" for name in name_operators(nodes, makers)]
+            operators += [f"for {name}" for name in name_operators(nodes, users)]
+            shape = [int(number) for number in variable["shape"].split(",") if number]
+            # such as `float32[4, 8] of matmul`, which made it, or `for matmul`, which waits for it
+            what = " ".join([f"{variable['dtype']}{shape}", *operators[:1]])
+            size = math.prod(shape) * WIDTHS.get(variable["dtype"], 4)
+            arrays[address] = LiveStorage(what, "the graph of operations", size)
         return list(arrays.values())
 
 
-def node_number(node: str) -> str:
+def read_number(node: str) -> str:
     """Return the number of a node: that of `Var(12:1:1` is 12."""
     return node.partition("(")[2].partition(":")[0]
 
 
 def name_operators(nodes: list[str], places: list[int]) -> list[str]:
     """Return the names of the operators at these places of the graph."""
-    names = []
-    for place in places:
-        operator = OPERATOR.match(nodes[place])
-        if operator:
-            names.append(operator["name"])
-    return names
-
-
-def describe_array(variable: re.Match[str], operators: list[str]) -> LiveStorage:
-    """Return an array and its bytes:
-
-    `float32[4, 8] of matmul`, which made it, or `for matmul`, which waits for it.
-    """
-    shape = [int(number) for number in variable["shape"].split(",") if number]
-    what = " ".join([f"{variable['dtype']}{shape}", *operators[:1]])
-    size = math.prod(shape) * WIDTHS.get(variable["dtype"], 4)
-    return LiveStorage(what, "the graph of operations", size)
+    matches = [OPERATOR.match(nodes[place]) for place in places]
+    return [match["name"] for match in matches if match]

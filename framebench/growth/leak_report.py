@@ -10,7 +10,7 @@ import sys
 import sysconfig
 import tracemalloc
 from collections import Counter, defaultdict, deque
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from functools import cache
 from pathlib import Path
 from types import CodeType, FrameType
@@ -102,29 +102,10 @@ class StorageTracker:
         return ""
 
 
-def report_leaks(
-    tracker: StorageTracker, step: Callable[[], None], programs: list[Program]
-) -> list[dict[str, Any]]:
-    """Watch some steps, and return what they leave behind, as fields of
-    `framebench.growth.record.Kept`.
-
-    Args:
-        tracker: Knows the memory of tensors.
-        step: Makes one step.
-        programs: Grows whenever the framework compiles.
-    """
-    watch = LeakWatch(tracker, programs)
-    for _ in range(HALF):
-        step()
-    watch.begin_second_half()
-    for _ in range(HALF):
-        step()
-    return watch.finish()
-
-
 class LeakWatch:
-    """Watches two halves of some steps, whoever makes them: what the first one sets up is no
-    leak.
+    """Watches two halves of some steps, whoever makes them: what the first one sets up is no leak.
+
+    `tracker` knows the memory of tensors, and `programs` grows whenever the framework compiles.
     """
 
     def __init__(self, tracker: StorageTracker, programs: list[Program]) -> None:
@@ -141,7 +122,10 @@ class LeakWatch:
         self.graphs = self.tracker.list_graphs()
 
     def finish(self) -> list[dict[str, Any]]:
-        """Return what there is more of than halfway, by kind, the most bytes first."""
+        """Return what there is more of than halfway, by kind, the most bytes first.
+
+        These are fields of `framebench.growth.record.Kept`.
+        """
         groups = group_things(self.programs, self.tracker)
         graph_rows = list_grown_graphs(self.graphs, self.tracker.list_graphs())
         self.tracker.__exit__(None, None, None)

@@ -47,13 +47,13 @@ def choose_functions(file: str, framework: str, step_at: str) -> tuple[set[str],
     """
     tree = parse_file(file)
     if step_at:
-        defined = list_functions(tree)
+        defined = list_functions(tree, only_compiled=False)
         if step_at not in defined:
             names = ", ".join(defined) or "none"
             raise Fault(f"{file} has no function `{step_at}` for --step-at; it defines: {names}")
         return {step_at}, f"calls of {step_at}()"
     if framework == "jax":
-        name = choose_compiled(file, list_compiled(tree))
+        name = choose_compiled(file, list_functions(tree, only_compiled=True))
         return {name}, f"calls of {name}()"
     if framework == "torch" and not trains(tree):
         return set(), FORWARD_PASSES
@@ -74,25 +74,22 @@ def choose_compiled(file: str, names: list[str]) -> str:
     )
 
 
-def list_functions(tree: ast.Module) -> list[str]:
-    """Return the names of all functions and methods, and of functions that are assigned."""
+def list_functions(tree: ast.Module, only_compiled: bool) -> list[str]:
+    """Return the names of functions and methods, and of functions that are assigned, each once.
+
+    Of those that are compiled alone: `jit` is a decorator, or called in the assignment.
+    """
     names = []
     for node in ast.walk(tree):
         if isinstance(node, ast.FunctionDef):
-            names.append(node.name)
+            makers, targets = node.decorator_list, [node.name]
         elif isinstance(node, ast.Assign) and isinstance(node.value, ast.Call):
-            names += [target.id for target in node.targets if isinstance(target, ast.Name)]
-    return list(dict.fromkeys(names))  # each once, in their order
-
-
-def list_compiled(tree: ast.Module) -> list[str]:
-    """Return the names of the functions that `jit` compiles, as a decorator or in an assignment."""
-    names = []
-    for node in ast.walk(tree):
-        if isinstance(node, ast.FunctionDef) and any(map(names_jit, node.decorator_list)):
-            names.append(node.name)
-        elif isinstance(node, ast.Assign) and names_jit(node.value):
-            names += [target.id for target in node.targets if isinstance(target, ast.Name)]
+            makers = [node.value]
+            targets = [target.id for target in node.targets if isinstance(target, ast.Name)]
+        else:
+            continue
+        if not only_compiled or any(map(names_jit, makers)):
+            names += targets
     return list(dict.fromkeys(names))
 
 

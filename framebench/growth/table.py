@@ -43,17 +43,6 @@ SENSITIVITY = {
 }
 LEAST_PILE = 0.1  # per step, of what is counted
 Verdict = Literal["grows", "does not grow", "undecided"]
-TITLES = {
-    "grows": "memory grows",
-    "does not grow": "memory does not grow",
-    "undecided": "undecided whether memory grows",
-}
-INSTRUMENT_VERDICTS = {
-    "grows": "grows",
-    "does not grow": "no growth seen",
-    "undecided": "undecided",
-}
-TOO_LITTLE = "less than it can tell"
 
 
 class Slope(NamedTuple):
@@ -144,7 +133,7 @@ def tabulate_slopes(growth: Growth) -> Table:
         rows.append(
             {
                 "instrument": name,
-                "verdict": describe_verdict(slope, least),
+                "verdict": slope.judge(least),
                 "value": slope.value,
                 "low": slope.low,
                 "high": slope.high,
@@ -165,16 +154,10 @@ def tabulate_slopes(growth: Growth) -> Table:
         f"between segments, with its {CONFIDENCE:.0%} interval (sign test); an instrument tells "
         "growth from as much as the last column says"
     )
-    title = f"{describe_subject(growth)}: {TITLES[judge(growth)]}"
+    verdict = judge(growth)
+    answer = "undecided whether memory grows" if verdict == "undecided" else f"memory {verdict}"
+    title = f"{describe_subject(growth)}: {answer}"
     return Table(title, caption, pd.DataFrame(rows), shown, notes=tuple(list_notes(growth)))
-
-
-def describe_verdict(slope: Slope, least: int) -> str:
-    """Return the verdict of one instrument, which can tell growth from `least` on."""
-    verdict = slope.judge(least)
-    if verdict == "does not grow" and slope.low > 0:
-        return TOO_LITTLE
-    return INSTRUMENT_VERDICTS[verdict]
 
 
 def describe_subject(growth: Growth) -> str:

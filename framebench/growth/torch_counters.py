@@ -10,6 +10,7 @@ from types import FrameType
 from typing import Any, NamedTuple
 
 import torch
+from torch._dynamo.utils import counters
 from torch.nn.modules.module import (
     register_module_forward_hook,
     register_module_forward_pre_hook,
@@ -18,7 +19,6 @@ from torch.optim.optimizer import register_optimizer_step_post_hook
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
-from framebench.adapters.torch.adapter import TorchAdapter
 from framebench.adapters.torch.observe import count_graph_nodes
 from framebench.growth.leak_report import (
     GrowingName,
@@ -34,15 +34,11 @@ from framebench.growth.meters import Meter
 from framebench.growth.step_marks import FORWARD_PASSES
 
 
-def make_allocator_meters(adapter: TorchAdapter) -> dict[str, Meter]:
-    """Return the meters of a GPU's allocators; on the CPU there are none, as tensors are
-    malloc's.
+def make_byte_meters() -> dict[str, Meter]:
+    """Return the meters of tensors on the GPU, and of the host's pages that it reads by itself.
+
+    On the CPU there are none, as tensors are malloc's.
     """
-    return make_gpu_meters() if adapter.read_peaks() else {}
-
-
-def make_gpu_meters() -> dict[str, Meter]:
-    """Return the meters of tensors on the GPU, and of the host's pages that it reads by itself."""
     if not torch.cuda.is_available():
         return {}
 
@@ -58,11 +54,8 @@ def make_gpu_meters() -> dict[str, Meter]:
     return meters
 
 
-def make_count_meters(adapter: TorchAdapter, programs: list[Program]) -> dict[str, Meter]:
+def make_count_meters(programs: list[Program]) -> dict[str, Meter]:
     """Return the meters of what else can pile up, by name."""
-    if not any(part.how in ("compile", "compile_step") for part in adapter.case.parts):
-        return {}
-    from torch._dynamo.utils import counters
 
     def count_programs() -> int:
         return int(counters["stats"]["unique_graphs"])
@@ -78,11 +71,6 @@ def watch_compilations() -> list[Program]:
 def make_tracker() -> StorageTracker:
     """Return a tracker of all storages."""
     return TorchStorages()
-
-
-def make_script_meters() -> dict[str, Meter]:
-    """Return the meters of a script's allocators."""
-    return make_gpu_meters()
 
 
 def watch_steps(end_step: Callable[[Any], None], what: str) -> None:

@@ -1,10 +1,15 @@
-"""Read memory after each step of a case:
+"""Read memory after each step of a case, or of a user's own script:
 
-`python -m framebench.growth.worker CASE STEPS [FILE]`. Linux.
+`python -m framebench.growth.worker FRAMEWORK TARGET STEPS STEP [ARG ...]`. Linux.
 
-FILE has a function `step(adapter)`, which is called in place of the case's own step. First each
-step is followed by readings of every meter, with nothing else in the process; then some more steps
-are watched, which names what they leave behind. It prints one JSON object, the fields of
+TARGET is a case; STEP is a file with a function `step(adapter)`, which is called in place of the
+case's own step, or empty. Or TARGET is a script, which runs as it is with these arguments. Its step
+ends where its optimizer's does, in JAX where its compiled function returns, in a PyTorch script
+that only evaluates where its outermost module does, or where the function STEP returns. Where a
+script has several optimizers, the first counts.
+
+First each step is followed by readings of every meter, with nothing else in the process; then some
+more steps are watched, which names what they leave behind. It prints one JSON object, the fields of
 `framebench.growth.record.Growth`, or `{"fault": why}`.
 """
 
@@ -16,18 +21,102 @@ import json
 import os
 import sys
 from collections.abc import Callable
-from functools import partial
+from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 from framebench import adapters
 from framebench.adapters.base import Adapter
-from framebench.growth.leak_report import HALF, Program, report_leaks
-from framebench.growth.meters import Meter, Readings, make_host_meters
+from framebench.growth.leak_report import HALF, LeakWatch, Program
+from framebench.growth.meters import Readings, make_host_meters
+from framebench.growth.step_marks import MARK, MarkedStep, choose_functions, parse_marked
 from framebench.suite.hypothetical import parse_any_batch
 from framebench.suite.user_file import Fault, describe_fault, load_file
 from framebench.worker.worker import reserve_stdout
 
 WARM_UP = 20  # steps before the first reading: compilers, pools and caches settle
+
+
+class EnoughSteps(BaseException):
+    """All steps were made. No script catches it by `except Exception`."""
+
+
+class StepFollower:
+    """Read memory after some steps, then watch what later steps leave behind.
+
+    The steps are the warm-up, those that are read, and both halves of the watch.
+    """
+
+    def __init__(self, steps: int, counters: ModuleType) -> None:
+        self.counters = counters
+        self.programs: list[Program] = counters.watch_compilations()
+        self.bytes = counters.make_byte_meters() | make_host_meters()
+        self.counts = counters.make_count_meters(self.programs)
+        self.readings = Readings(self.bytes | self.counts, steps)
+        self.leaks: list[dict[str, Any]] = []
+        self.steps_made = 0
+        self.first_watched = WARM_UP + steps
+        self.needed = self.first_watched + 2 * HALF
+        self.stepper: Any = None  # whose steps are counted, such as an optimizer
+
+    def end_step(self, stepper: Any = None) -> None:
+        """Count, read or watch a step. Raises EnoughSteps after the last."""
+        if self.stepper is None:
+            self.stepper = stepper
+        if stepper is not self.stepper:
+            return
+        self.steps_made += 1
+        if self.steps_made == WARM_UP:
+            gc.freeze()  # what is there already need not be looked through after every step
+        elif WARM_UP < self.steps_made <= self.first_watched:
+            self.readings.take(self.steps_made - WARM_UP - 1)
+        if self.steps_made == self.first_watched:
+            gc.unfreeze()
+            self.watch = LeakWatch(self.counters.make_tracker(), self.programs)
+        elif self.steps_made == self.first_watched + HALF:
+            self.watch.begin_second_half()
+        elif self.steps_made == self.needed:
+            self.leaks = self.watch.finish()
+            raise EnoughSteps
+
+    def mark(self, function: Any) -> Any:
+        """Return a function of the script whose calls are its steps."""
+        return MarkedStep(function, self.end_call) if callable(function) else function
+
+    def end_call(self, result: Any) -> None:
+        """Wait for what a marked function returned, and end its step."""
+        self.counters.wait_for(result)
+        self.end_step()
+
+    def report(self, name: str, file: str | None) -> dict[str, Any]:
+        """Return what was read and left behind, as fields of `framebench.growth.record.Growth`."""
+        readings = self.readings.as_lists()
+        return {
+            "case": name,
+            "file": file,
+            "warm_up": WARM_UP,
+            "bytes": {name: readings[name] for name in self.bytes},
+            "counts": {name: readings[name] for name in self.counts},
+            "watched": HALF,
+            "kept": self.leaks,
+            **self.counters.describe_process(),
+        }
+
+
+def follow_case(case_id: str, steps: int, file: str, counters: ModuleType) -> dict[str, Any]:
+    """Make the steps of a case, and return what they do to memory. Raises Fault."""
+    make_step = load_user_step(file) if file else make_own_step
+    case = parse_any_batch(case_id)
+    adapter = adapters.load(case)
+    adapter.build()
+    adapter.synchronize()
+    follower = StepFollower(steps, counters)
+    try:
+        while True:
+            make_step(adapter)
+            follower.end_step()
+    except EnoughSteps:
+        return follower.report(case.id, file or None)
 
 
 def make_own_step(adapter: Adapter) -> None:
@@ -57,52 +146,50 @@ def load_user_step(file: str) -> Callable[[Adapter], None]:
     return make_user_step
 
 
-def read_steps(
-    step: Callable[[], None], meters: dict[str, Meter], steps: int
-) -> dict[str, list[int]]:
-    """Make some steps, and return what each meter reads after each of them."""
-    readings = Readings(meters, steps)
-    gc.freeze()  # what is there already need not be looked through after every step
-    for number in range(steps):
-        step()
-        readings.take(number)
-    gc.unfreeze()
-    return readings.as_lists()
+def follow_script(
+    framework: str, file: str, steps: int, step_at: str, arguments: list[str], counters: ModuleType
+) -> dict[str, Any]:
+    """Run a script, and return what its steps do to memory. Raises Fault."""
+    functions, what = choose_functions(file, framework, step_at)
+    follower = StepFollower(steps, counters)
+    if not functions:
+        counters.watch_steps(follower.end_step, what)
+    sys.argv = [file, *arguments]
+    sys.path.insert(0, str(Path(file).parent))
+    try:
+        run_as_main(file, functions, follower.mark)
+    except EnoughSteps:
+        return follower.report(Path(file).name, file)
+    except (Exception, SystemExit) as error:
+        # sys.exit() without a reason ends a script as its last line does
+        if not isinstance(error, SystemExit) or error.code:
+            raise Fault(describe_fault(error, file)) from error
+    raise Fault(
+        f"{file} ended after {follower.steps_made} {what}, and {follower.needed} are needed: "
+        "let it loop longer, or read fewer with --steps; --step-at FUNCTION names another function "
+        "of the script whose calls are its steps"
+    )
 
 
-def measure_growth(case_id: str, steps: int, file: str | None) -> dict[str, Any]:
-    """Return the readings of a case, and what some more steps leave behind. Raises Fault."""
-    make_step = load_user_step(file) if file else make_own_step
-    case = parse_any_batch(case_id)
-    adapter = adapters.load(case)
-    framework = importlib.import_module(f"framebench.growth.{case.framework}_counters")
-    programs: list[Program] = framework.watch_compilations()
-    adapter.build()
-    adapter.synchronize()
-    step = partial(make_step, adapter)
-    for _ in range(WARM_UP):
-        step()
-    byte_meters = framework.make_allocator_meters(adapter) | make_host_meters()
-    count_meters = framework.make_count_meters(adapter, programs)
-    readings = read_steps(step, byte_meters | count_meters, steps)
-    return {
-        "case": case.id,
-        "file": file,
-        "warm_up": WARM_UP,
-        "bytes": {name: readings[name] for name in byte_meters},
-        "counts": {name: readings[name] for name in count_meters},
-        "watched": HALF,
-        "kept": report_leaks(framework.make_tracker(), step, programs),
-        "versions": adapter.versions(),
-        "device": adapter.device(),
-    }
+def run_as_main(file: str, functions: set[str], mark: Callable[[Any], Any]) -> None:
+    """Run a script as Python does, with its functions of these names marked as steps."""
+    module = ModuleType("__main__")
+    module.__file__ = file
+    setattr(module, MARK, mark)
+    sys.modules["__main__"] = module
+    code = compile(parse_marked(file, functions), file, "exec")
+    exec(code, vars(module))
 
 
 if __name__ == "__main__":
     out = reserve_stdout()
-    case_id, steps, *files = sys.argv[1:]
+    framework, target, steps, step, *arguments = sys.argv[1:]
+    counters = importlib.import_module(f"framebench.growth.{framework}_counters")
     try:
-        answer = measure_growth(case_id, int(steps), files[0] if files else None)
+        if target.endswith(".py"):
+            answer = follow_script(framework, target, int(steps), step, arguments, counters)
+        else:
+            answer = follow_case(target, int(steps), step, counters)
     except Fault as fault:
         answer = {"fault": str(fault)}
     print(json.dumps(answer), file=out)

@@ -8,13 +8,13 @@ from typing import Any
 
 import pytest
 
-from framebench.growth.script import run_as_main
 from framebench.growth.step_marks import (
     FORWARD_PASSES,
     STEPS_OF_OPTIMIZER,
     MarkedStep,
     choose_functions,
 )
+from framebench.growth.worker import run_as_main
 from framebench.suite.user_file import Fault
 
 
@@ -28,7 +28,6 @@ def write(folder: Path, code: str) -> str:
     ("framework", "code", "functions", "what"),
     [
         ("torch", "optimizer = torch.optim.SGD([])", set(), STEPS_OF_OPTIMIZER),
-        ("torch", "loss.backward()", set(), STEPS_OF_OPTIMIZER),
         ("torch", "from transformers import Trainer", set(), STEPS_OF_OPTIMIZER),
         ("torch", "with torch.no_grad():\n    model(x)", set(), FORWARD_PASSES),
         ("jittor", "optimizer.step(loss)", set(), STEPS_OF_OPTIMIZER),

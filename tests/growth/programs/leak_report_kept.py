@@ -2,10 +2,11 @@
 
 import json
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 
-from framebench.growth.leak_report import StorageTracker, report_leaks
+from framebench.growth.leak_report import HALF, LeakWatch, StorageTracker
 
 arrays: list[object] = []
 tensors: list[object] = []
@@ -30,9 +31,16 @@ def keep_nothing() -> None:
     np.full(1250, 0.5)
 
 
-STEPS: dict[str, Callable[[], None]] = {
-    "array": keep_array,
-    "tensor": keep_tensor,
-    "nothing": keep_nothing,
-}
-print(json.dumps({name: report_leaks(StorageTracker(), step, []) for name, step in STEPS.items()}))
+def watch(step: Callable[[], None]) -> list[dict[str, Any]]:
+    """Return what is reported of these steps."""
+    watch = LeakWatch(StorageTracker(), [])
+    for _ in range(HALF):
+        step()
+    watch.begin_second_half()
+    for _ in range(HALF):
+        step()
+    return watch.finish()
+
+
+report = {"array": watch(keep_array), "tensor": watch(keep_tensor), "nothing": watch(keep_nothing)}
+print(json.dumps(report))
