@@ -27,7 +27,6 @@ COMMANDS: dict[str, tuple[str, ...]] = {
         "framebench.cli.upkeep",
         "framebench.devices.plans.command",
         "framebench.devices.releases.command",
-        "framebench.doctor.command",
         "framebench.references.command",
     ),
     "advise": ("framebench.budget.advise.command",),

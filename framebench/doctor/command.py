@@ -1,4 +1,4 @@
-"""Commands that examine a machine, and the harness on it: `doctor | dev overhead`."""
+"""The command that examines a machine: `doctor`."""
 
 from __future__ import annotations
 
@@ -8,8 +8,7 @@ from typing import Annotated
 import typer
 
 from framebench.cli.shared import UPKEEP, AsJson, Results, app, echo, measuring, out, say
-from framebench.cli.upkeep import dev
-from framebench.engine import environments, runner
+from framebench.engine import runner
 
 
 @app.command(rich_help_panel=UPKEEP)
@@ -32,7 +31,7 @@ def doctor(
     findings = examine.check_machine(env)
     if calibrate:
         with measuring(results):
-            measured = examine.calibrate(say=say, env=env)
+            measured = examine.calibrate(say, env)
             examine.save(measured, results)
         findings += measured
     if as_json:
@@ -42,23 +41,3 @@ def doctor(
             mark = "ok " if finding.passed else "NO "
             out.print(f"{mark} {finding.check}: {finding.detail}", markup=False, highlight=False)
     raise typer.Exit(any(not finding.passed and not finding.optional for finding in findings))
-
-
-@dev.command()
-def overhead(
-    rounds: Annotated[
-        int, typer.Option(min=5, help="Steps of the harness, and of the hand-written loop.")
-    ] = 30,
-    results: Results = runner.RESULTS,
-) -> None:
-    """Measure what the harness adds to a step.
-
-    Alternates its step with a hand-written loop in one process and prints harness / loop, the ratio
-    of the median step times with a 95 % interval, as JSON.
-    """
-    from framebench.doctor.measure import OVERHEAD
-
-    with measuring(results):
-        environment = environments.ensure("torch", say=say)
-        variables = {"OMP_NUM_THREADS": "1"}
-        echo(environments.run_module(environment, OVERHEAD, str(rounds), variables=variables))

@@ -9,7 +9,7 @@ import re
 import shutil
 import subprocess
 from pathlib import Path
-from typing import NamedTuple, TypedDict, cast
+from typing import Any, NamedTuple
 
 from framebench.engine import children, environments
 from framebench.instruments import nvml
@@ -34,7 +34,6 @@ if torch and torch.origin:
 built = re.search(r"^cuda[^=]*= *['\\"](.+?)['\\"]", text, re.M)
 print(json.dumps({
     "torch": version("torch"), "jax": version("jax"), "jittor": version("jittor"),
-    "nvml": version("nvidia-ml-py"),
     "torch_cuda": built and built[1],
     "jax_plugins": [p for p in ("jax-cuda12-plugin", "jax-cuda13-plugin") if version(p)],
 }))
@@ -47,17 +46,6 @@ class Requirement(NamedTuple):
     what: str
     is_met: bool
     detail: str  # which version there is, or how to get one
-
-
-class Packages(TypedDict, total=False):
-    """What LOOK prints: versions of packages, None for one that is not installed."""
-
-    torch: str | None
-    jax: str | None
-    jittor: str | None
-    nvml: str | None
-    torch_cuda: str | None
-    jax_plugins: list[str]
 
 
 def list_requirements(pythons: dict[str, Path]) -> list[Requirement]:
@@ -74,15 +62,14 @@ def list_requirements(pythons: dict[str, Path]) -> list[Requirement]:
     return requirements
 
 
-def look(python: Path) -> Packages:
-    """Return the packages of an interpreter; empty if it cannot be run."""
+def look(python: Path) -> dict[str, Any]:
+    """Return what LOOK prints of an interpreter's packages; empty if it cannot be run."""
     try:
         ended = children.run_program([str(python), "-c", LOOK], {**os.environ}, LOOK_S)
-        packages = json.loads(ended.stdout.splitlines()[-1])
+        packages: dict[str, Any] = json.loads(ended.stdout.splitlines()[-1])
     except (OSError, ValueError, IndexError):  # TimeoutError is an OSError
         return {}
-    is_answer = ended.code == 0 and isinstance(packages, dict)
-    return cast("Packages", packages) if is_answer else {}
+    return packages
 
 
 def check_driver() -> Requirement:
@@ -90,77 +77,56 @@ def check_driver() -> Requirement:
     what = "CUDA: driver and NVML"
     try:
         import pynvml
-
+    except ImportError:
+        detail = "the package nvidia-ml-py is not installed here, so no GPU can be queried"
+        return Requirement(what, False, detail)
+    try:
         pynvml.nvmlInit()
         version, cuda = pynvml.nvmlSystemGetDriverVersion(), nvml.read_cuda_version()
-        return Requirement(what, True, f"driver {version}, serves CUDA up to {cuda}")
-    except ImportError:
-        return Requirement(
-            what,
-            False,
-            "the package nvidia-ml-py is not installed here, so no GPU can be queried",
-        )
     except pynvml.NVMLError as error:
-        return Requirement(
-            what,
-            False,
-            f"NVML says: {error}; install NVIDIA's driver, or give the container access to the GPU",
-        )
+        detail = f"NVML says: {error}; install NVIDIA's driver, or give the container the GPU"
+        return Requirement(what, False, detail)
+    return Requirement(what, True, f"driver {version}, serves CUDA up to {cuda}")
 
 
 def check_device() -> Requirement:
     """Check whether there is a GPU that may be used."""
-    what = "CUDA: device"
-    names = nvml.list_gpus()
+    names = ", ".join(nvml.list_gpus())
+    is_visible = bool(names) and nvml.find_gpu() is not None
+    detail = names
     if not names:
-        return Requirement(
-            what,
-            False,
+        detail = (
             "no GPU: everything runs on the CPU, and strategies that need a GPU are recorded as "
-            "`unsupported`",
+            "`unsupported`"
         )
-    if nvml.find_gpu() is None:
-        return Requirement(
-            what, False, f"{', '.join(names)}, but CUDA_VISIBLE_DEVICES names none of them"
-        )
-    return Requirement(what, True, ", ".join(names))
+    elif not is_visible:
+        detail = f"{names}, but CUDA_VISIBLE_DEVICES names none of them"
+    return Requirement("CUDA: device", is_visible, detail)
 
 
-def check_torch(packages: Packages) -> list[Requirement]:
+def check_torch(packages: dict[str, Any]) -> list[Requirement]:
     """Check whether PyTorch is a build for CUDA."""
-    what = "CUDA: torch"
-    version = packages.get("torch")
+    version, cuda = packages.get("torch"), packages.get("torch_cuda")
+    detail = f"torch {version}, built for CUDA {cuda}"
     if not version:
-        return [Requirement(what, False, "torch is not installed in this environment")]
-    cuda = packages.get("torch_cuda")
-    if not cuda:
-        return [
-            Requirement(
-                what, False, f"torch {version} is a build for the CPU; one for CUDA is needed"
-            )
-        ]
-    return [Requirement(what, True, f"torch {version}, built for CUDA {cuda}")]
+        detail = "torch is not installed in this environment"
+    elif not cuda:
+        detail = f"torch {version} is a build for the CPU; one for CUDA is needed"
+    return [Requirement("CUDA: torch", bool(version and cuda), detail)]
 
 
-def check_jax(packages: Packages) -> list[Requirement]:
+def check_jax(packages: dict[str, Any]) -> list[Requirement]:
     """Check whether JAX has a plug-in for CUDA."""
-    what = "CUDA: jax"
-    version = packages.get("jax")
+    version, plugins = packages.get("jax"), packages.get("jax_plugins")
+    detail = f"jax {version} with {plugins}"
     if not version:
-        return [Requirement(what, False, "jax is not installed in this environment")]
-    plugins = packages.get("jax_plugins")
-    if not plugins:
-        return [
-            Requirement(
-                what,
-                False,
-                f"jax {version} has no plug-in for CUDA (jax-cuda12-plugin or jax-cuda13-plugin)",
-            )
-        ]
-    return [Requirement(what, True, f"jax {version} with {plugins[0]}")]
+        detail = "jax is not installed in this environment"
+    elif not plugins:
+        detail = f"jax {version} has no plug-in for CUDA (jax-cuda12-plugin or jax-cuda13-plugin)"
+    return [Requirement("CUDA: jax", bool(version and plugins), detail)]
 
 
-def check_jittor(packages: Packages) -> list[Requirement]:
+def check_jittor(packages: dict[str, Any]) -> list[Requirement]:
     """Check what Jittor needs: it compiles, and so needs a compiler."""
     if not packages.get("jittor"):
         return [Requirement("CUDA: jittor", False, "jittor is not installed in this environment")]
@@ -176,12 +142,11 @@ def check_compiler() -> Requirement:
     what = "CUDA: nvcc for jittor"
     path = environments.nvcc() or shutil.which("nvcc")
     if not path:
-        return Requirement(
-            what,
-            False,
-            "no nvcc on the path or in /usr/local/cuda: Jittor compiles its "
-            "kernels with it (CUDA 12.2)",
+        detail = (
+            "no nvcc on the path or in /usr/local/cuda: Jittor compiles its kernels with it "
+            "(CUDA 12.2)"
         )
+        return Requirement(what, False, detail)
     version_text = subprocess.run([path, "--version"], capture_output=True, text=True).stdout
     release = re.search(r"release (\d+)\.(\d+)", version_text)
     if release is None:
@@ -193,13 +158,10 @@ def check_compiler() -> Requirement:
 
 
 def check_cudnn() -> Requirement:
-    """Check whether cuDNN 8 is among the system's libraries."""
-    what = "CUDA: cuDNN 8 for jittor"
+    """Check whether cuDNN 8, which Jittor links, is among the system's libraries."""
     library = ctypes.util.find_library("cudnn")
-    if library is None:
-        return Requirement(
-            what, False, "no libcudnn among the system's libraries; Jittor links cuDNN 8"
-        )
-    if library.endswith(".so.8"):
-        return Requirement(what, True, library)
-    return Requirement(what, False, f"{library}: Jittor names cuDNN 8's files")
+    is_met = library is not None and library.endswith(".so.8")
+    detail = library or "no libcudnn among the system's libraries"
+    if not is_met:
+        detail += "; Jittor names cuDNN 8's files"
+    return Requirement("CUDA: cuDNN 8 for jittor", is_met, detail)

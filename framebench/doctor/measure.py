@@ -18,9 +18,8 @@ from framebench.records import provenance
 from framebench.records.store import find_calibration_file, write_atomically
 from framebench.strategies.strategy import FRAMEWORKS
 
-WORKER, OVERHEAD = "framebench.doctor.worker", "framebench.doctor.torch_overhead"
-OVERHEAD_ROUNDS = 15  # steps of the harness, and of the hand-written loop
-LIMITS = {"bias": 0.01, "spread": 0.01, "lost": 0.05, "overhead": 1.02, "busy": 0.25, "steal": 0.02}
+WORKER = "framebench.doctor.worker"
+LIMITS = {"bias": 0.01, "spread": 0.01, "lost": 0.05, "busy": 0.25, "steal": 0.02}
 
 
 class Finding(NamedTuple):
@@ -53,11 +52,7 @@ def check_machine(env: str | None = None) -> list[Finding]:
     return findings
 
 
-def say_nothing(message: object) -> None:
-    """Show no progress."""
-
-
-def calibrate(say: environments.Say = say_nothing, env: str | None = None) -> list[Finding]:
+def calibrate(say: environments.Say, env: str | None) -> list[Finding]:
     """Return how wrong measurements made here and now may be: known sizes and lengths go through
     the whole harness.
     """
@@ -70,9 +65,6 @@ def calibrate(say: environments.Say = say_nothing, env: str | None = None) -> li
     for environment in ready:
         say(f"known sizes and lengths in {environment.name}")
         findings += calibrate_in(environment)
-    if env is None and environments.built(environments.describe("torch")):
-        say("the harness's step against a loop written by hand")
-        findings.append(measure_overhead())
     return findings
 
 
@@ -96,36 +88,22 @@ def calibrate_in(environment: Environment) -> list[Finding]:
     return findings
 
 
-def measure_overhead() -> Finding:
-    """Return the step time of the harness over that of a hand-written loop, as a finding."""
-    environment = environments.ensure("torch")
-    printed = environments.run_module(
-        environment, OVERHEAD, str(OVERHEAD_ROUNDS), variables={"OMP_NUM_THREADS": "1"}
-    )
-    comparison = json.loads(printed.splitlines()[-1])
-    ratio, low, high = comparison["ratio"], comparison["low"], comparison["high"]
-    limit = LIMITS["overhead"]
-    detail = f"{ratio:.3f} [{low:.3f}, {high:.3f}], allowed {limit}"
-    return Finding("harness / hand-written loop", low <= limit, detail, ratio, "ratio")
-
-
 def measure_interference() -> list[Finding]:
     """Return what else the machine is doing now, and how much time its host takes away.
 
     Not by the load average, which would still count what has ended.
     """
-    shares = psutil.cpu_times_percent(1.0)
-    busy = 1 - shares.idle / 100
-    stolen = getattr(shares, "steal", 0.0) / 100  # which not every kernel tells
-    return [
-        judge_share("cores busy with other things", busy, LIMITS["busy"]),
-        judge_share("time stolen by the host", stolen, LIMITS["steal"]),
-    ]
-
-
-def judge_share(check: str, share: float, limit: float) -> Finding:
-    """Return whether a share is within its limit."""
-    return Finding(check, share <= limit, f"{share:.1%}, allowed {limit:.0%}", share, "relative")
+    times = psutil.cpu_times_percent(1.0)
+    shares = {
+        "cores busy with other things": (1 - times.idle / 100, LIMITS["busy"]),
+        # which not every kernel tells
+        "time stolen by the host": (getattr(times, "steal", 0.0) / 100, LIMITS["steal"]),
+    }
+    findings = []
+    for check, (share, limit) in shares.items():
+        detail = f"{share:.1%}, allowed {limit:.0%}"
+        findings.append(Finding(check, share <= limit, detail, share, "relative"))
+    return findings
 
 
 def save(findings: list[Finding], results: Path) -> Path:
@@ -158,13 +136,8 @@ def describe_hardware() -> Finding:
 
 def check_host_peak() -> Finding:
     """Return whether the kernel can reset a process's peak."""
-    is_available = HostPeak.is_available()
-    detail = (
-        "/proc/self/clear_refs can be written"
-        if is_available
-        else ("needs Linux's /proc/self/clear_refs")
-    )
-    return Finding("host.rss instrument", is_available, detail)
+    detail = "needs Linux's /proc/self/clear_refs, which can be written"
+    return Finding("host.rss instrument", HostPeak.is_available(), detail)
 
 
 def check_git() -> Finding:
@@ -192,9 +165,7 @@ def check_environment(framework: str) -> Finding:
     """Return whether a framework's environment is built."""
     environment = environments.describe(framework)
     check = f"environment {environment.name}"
-    damage = environments.find_damage(environment) if environments.built(environment) else None
-    if damage:
-        return Finding(check, False, damage)
-    if environments.built(environment):
-        return Finding(check, True, str(environment.python.parent.parent))
-    return Finding(check, False, f"not built yet: framebench setup {framework}", optional=True)
+    if not environments.built(environment):
+        return Finding(check, False, f"not built yet: framebench setup {framework}", optional=True)
+    damage = environments.find_damage(environment)
+    return Finding(check, not damage, damage or str(environment.python.parent.parent))

@@ -17,7 +17,6 @@ from typer.testing import CliRunner
 
 from framebench.cli import run, shared
 from framebench.cli.shared import app
-from framebench.doctor import measure as doctor
 from framebench.engine.environments import Environment
 from framebench.engine.session import Busy, Session, alone
 from framebench.records import store
@@ -103,7 +102,6 @@ def test_other_options_start_another_session(
         ["evaluate", "transformer/torch", "--budget", "1GiB"],
         ["explain", CASE],
         ["doctor"],
-        ["dev", "overhead"],
     ],
 )
 def test_measuring_commands_take_the_lock(arguments: list[str], results: Path) -> None:
@@ -243,11 +241,9 @@ def test_a_full_disk_is_reported_without_a_traceback(
 
 @pytest.mark.slow
 def test_calibration_passes_and_is_recorded(
-    environment: dict[str, Environment], results: Path, monkeypatch: pytest.MonkeyPatch
+    environment: dict[str, Environment], results: Path
 ) -> None:
     """Sizes and the clock must be right on a busy machine too; the load is only told."""
-    overhead = doctor.Finding("harness / hand-written loop", True, "", 1.0, "ratio")
-    monkeypatch.setattr(doctor, "measure_overhead", lambda: overhead)
     # between three processes for each core it happens that no wait of 20 ms is left undisturbed
     for _ in range(3):
         printed = framebench("doctor", "--json", "--results", str(results)).stdout

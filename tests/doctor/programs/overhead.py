@@ -1,10 +1,7 @@
-"""What the harness adds to a step:
+"""Compare the harness's step with a hand-written training loop: `overhead.py ROUNDS`.
 
-`framebench dev overhead`, which runs this module in torch's environment.
-
-The harness's timed step and a hand-written training loop run the same model on the same data,
-alternately, in one process; the result is the ratio of their medians with a bootstrap 95 % interval
-(percentile method, Efron 1979).
+Both run the same model on the same data, alternately, in one process; the result is the ratio of
+their medians with a bootstrap 95 % interval (percentile method, Efron 1979).
 """
 
 from __future__ import annotations
@@ -53,9 +50,9 @@ def make_bare_step(adapter: Adapter) -> Callable[[], float]:
 
 
 def compare(rounds: int) -> dict[str, float]:
-    """Return the median step times of harness and bare loop in seconds, and harness / bare.
+    """Return the ratio of the median step times, harness / bare loop, with its 95 % interval.
 
-    The ratio has a 95 % interval, by resampling pairs of steps.
+    The interval comes from resampling pairs of steps.
     """
     adapter = adapters.load(parse(CASE))
     adapter.build()
@@ -66,14 +63,7 @@ def compare(rounds: int) -> dict[str, float]:
     resampled = np.median(seconds[rng.integers(0, rounds, (2000, rounds))], axis=1)
     low, high = np.percentile(resampled[:, 0] / resampled[:, 1], [2.5, 97.5])
     harness, bare = np.median(seconds, axis=0)
-    return {
-        "harness_s": harness,
-        "bare_s": bare,
-        "ratio": harness / bare,
-        "low": low,
-        "high": high,
-        "rounds": rounds,
-    }
+    return {"ratio": harness / bare, "low": low, "high": high}
 
 
 if __name__ == "__main__":
