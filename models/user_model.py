@@ -60,7 +60,82 @@ class UserWorkload(Workload):
 
     def explain_refusal(self, plan: Any) -> str | None:
         """Return why a strategy does not apply to what the file has, or None where it does."""
-        return explain_refusal(plan, self)
+        facts = self.facts
+        switches = list_switches(plan)
+        axes = list_axes(plan)
+        is_reduced = plan.precision != "fp32"
+        has_micro_batches = plan.micro_batches > 1
+        if not is_general(plan) or not plan.same_loss:
+            return "is not for models of one's own"
+        is_compiled = any(switch.startswith("compile") for switch in switches)
+        if facts.get("own_step") and (switches & DONE_BY_STEP or is_compiled or is_reduced):
+            return (
+                "step() of the file makes its own passes and updates, and sets their precision: "
+                "without it, model(), loss() and optimizer() would be tried this way"
+            )
+        # recomputation works block by block; PyTorch's hooks for offloading move every saved
+        # tensor, whichever module it is of
+        hooks = OFFLOADING if facts.get("framework") == "torch" else set()
+        needs_blocks = any(
+            part.axis == "recomputation" and part.how not in hooks for part in plan.parts
+        )
+        if needs_blocks and not facts.get("blocks", True):
+            return (
+                "there is no class of which the model has several modules, each with modules in "
+                "it: name its `blocks`"
+            )
+        if facts.get("linen") and (is_reduced or "recomputation" in axes):
+            return (
+                "a Linen module or a function sets its own precision and recomputation in the file"
+            )
+        recomputes_selectively = any("batched" in part.options for part in plan.parts)
+        if recomputes_selectively and not facts.get("attention", True):
+            return (
+                "no products of matrices in batches, as attention has, are in the model: the "
+                "same as checkpoint_dots"
+            )
+        if has_micro_batches and facts.get("couples"):
+            layer = facts["couples"][0]
+            return f"{layer} normalises over the batch, so that micro-batches are other mathematics"
+        if has_micro_batches and facts.get("uncut"):
+            return str(facts["uncut"])
+        if has_micro_batches and facts.get("accumulation"):
+            return str(facts["accumulation"])
+        repeats_forward = has_micro_batches or (needs_blocks and facts.get("blocks_change"))
+        if facts.get("remembers") and repeats_forward:
+            return (
+                f"each forward pass changes {facts['remembers']}, on which the next one depends: "
+                "another number of passes is other mathematics"
+            )
+        if facts.get("closure") and switches & CALLS_THE_OPTIMIZER:
+            return f"{facts['optimizer']} computes the loss itself, as often as it likes"
+        if facts.get("passes") and (switches & CALLS_THE_OPTIMIZER or plan.precision == "fp16"):
+            return f"{facts['optimizer']} makes a second pass in its step"
+        if "optimizer_in_backward" in switches and facts.get("hooks"):
+            return (
+                "hooks of the optimizer get all weights at once, as to clip their gradients: one "
+                "optimizer for each weight is other mathematics"
+            )
+        if "optimizer_in_backward" in switches and facts.get("inner"):
+            return f"{facts['optimizer']} steps all weights together"
+        if facts.get("closure") and is_reduced:
+            return (
+                f"{facts['optimizer']} goes by small differences of gradients, which a lower "
+                "precision rounds away"
+            )
+        if is_compiled and self.draws_differently(plan):
+            return (
+                "the model draws random numbers, and in a compiled step micro-batches and memory "
+                "formats draw others"
+            )
+        if facts.get("sparse") and switches & {"foreach", "fused_optimizer"}:
+            layer = facts["sparse"][0]
+            return f"{layer} has sparse gradients, which kernels for lists of tensors do not take"
+        if facts.get("complex") and "fused_optimizer" in switches:
+            return f"{facts['complex'][0]} is complex, which the fused kernels do not take"
+        if axes & {"memory format", "autotuning"} and not facts.get("images", True):
+            return "is for convolutions over inputs of four axes"
+        return None
 
     def can_measure(self, plan: Any) -> bool:
         """Say whether a strategy is one for users' models."""
@@ -71,8 +146,19 @@ class UserWorkload(Workload):
         return bool(self.facts.get("random", True))
 
     def draws_differently(self, plan: Any) -> bool:
-        """Say whether a step draws random numbers, and with this strategy others."""
-        return bool(self.facts.get("random")) and draws_differently(plan, self.facts)
+        """Say whether a step draws random numbers, and with this strategy others.
+
+        Micro-batches draw one after the other, another memory format place by place, a lower
+        precision numbers of its own, and Jittor's kernels in the order in which they are fused.
+        """
+        if not self.facts.get("random"):
+            return False
+        return (
+            self.facts.get("framework") == "jittor"
+            or plan.micro_batches > 1
+            or plan.precision != "fp32"
+            or "memory format" in list_axes(plan)
+        )
 
     @property
     def incomparable(self) -> tuple[str, ...]:
@@ -168,6 +254,7 @@ GENERAL = {
     "tf32",
 }
 CALLS_THE_OPTIMIZER = {"optimizer_in_backward", "compile_step", "multi_steps"}
+OFFLOADING = {"offload", "offload_streamed"}
 # what the file's own training step does itself; strategies that compile are not among them by name
 DONE_BY_STEP = {"accumulate", "amp_bf16", "amp_fp16", "keep_grads", *CALLS_THE_OPTIMIZER}
 
@@ -185,106 +272,3 @@ def list_switches(plan: Any) -> set[str]:
 def list_axes(plan: Any) -> set[str]:
     """Return the axis of each part of a strategy."""
     return {part.axis for part in plan.parts}
-
-
-def explain_refusal(plan: Any, workload: UserWorkload) -> str | None:
-    """Return why a strategy does not apply to what the file has, or None where it does."""
-    facts = workload.facts
-    switches = list_switches(plan)
-    axes = list_axes(plan)
-    is_reduced = plan.precision != "fp32"
-    has_micro_batches = plan.micro_batches > 1
-    if not is_general(plan) or not plan.same_loss:
-        return "is not for models of one's own"
-    is_compiled = any(switch.startswith("compile") for switch in switches)
-    if facts.get("own_step") and (switches & DONE_BY_STEP or is_compiled or is_reduced):
-        return (
-            "step() of the file makes its own passes and updates, and sets their precision: "
-            "without it, model(), loss() and optimizer() would be tried this way"
-        )
-    if needs_blocks(plan, facts) and not facts.get("blocks", True):
-        return (
-            "there is no class of which the model has several modules, each with modules in "
-            "it: name its `blocks`"
-        )
-    if facts.get("linen") and (is_reduced or "recomputation" in axes):
-        return (
-            "a Linen module, or a function, sets its own precision and recomputation, in the file"
-        )
-    recomputes_selectively = any("batched" in part.options for part in plan.parts)
-    if recomputes_selectively and not facts.get("attention", True):
-        return (
-            "no products of matrices in batches, as attention has, are in the model: the "
-            "same as checkpoint_dots"
-        )
-    if has_micro_batches and facts.get("couples"):
-        layer = facts["couples"][0]
-        return f"{layer} normalises over the batch, so that micro-batches are other mathematics"
-    if has_micro_batches and facts.get("uncut"):
-        return str(facts["uncut"])
-    if has_micro_batches and facts.get("accumulation"):
-        return str(facts["accumulation"])
-    if facts.get("remembers") and repeats_forward(plan, facts):
-        return (
-            f"each forward pass changes {facts['remembers']}, on which the next one depends: "
-            f"another number of passes is other mathematics"
-        )
-    if facts.get("closure") and switches & CALLS_THE_OPTIMIZER:
-        return f"{facts['optimizer']} computes the loss itself, as often as it likes"
-    if facts.get("passes") and (switches & CALLS_THE_OPTIMIZER or plan.precision == "fp16"):
-        return f"{facts['optimizer']} makes a second pass in its step"
-    if "optimizer_in_backward" in switches and facts.get("hooks"):
-        return (
-            "hooks of the optimizer get all weights at once, as to clip their gradients: one "
-            "optimizer for each weight is other mathematics"
-        )
-    if "optimizer_in_backward" in switches and facts.get("inner"):
-        return f"{facts['optimizer']} steps all weights together"
-    if facts.get("closure") and is_reduced:
-        return (
-            f"{facts['optimizer']} goes by small differences of gradients, which a lower "
-            "precision rounds away"
-        )
-    if is_compiled and facts.get("random") and draws_differently(plan, facts):
-        return (
-            "the model draws random numbers, and in a compiled step micro-batches and memory "
-            "formats draw others"
-        )
-    if facts.get("sparse") and switches & {"foreach", "fused_optimizer"}:
-        layer = facts["sparse"][0]
-        return f"{layer} has sparse gradients, which kernels for lists of tensors do not take"
-    if facts.get("complex") and "fused_optimizer" in switches:
-        return f"{facts['complex'][0]} is complex, which the fused kernels do not take"
-    if axes & {"memory format", "autotuning"} and not facts.get("images", True):
-        return "is for convolutions over inputs of four axes"
-    return None
-
-
-def draws_differently(plan: Any, facts: dict[str, Any]) -> bool:
-    """Say whether a model that draws random numbers draws others with this strategy.
-
-    Micro-batches draw one after the other, another memory format place by place, a lower precision
-    numbers of its own, and Jittor's kernels in the order in which they are fused.
-    """
-    return (
-        facts.get("framework") == "jittor"
-        or plan.micro_batches > 1
-        or plan.precision != "fp32"
-        or "memory format" in list_axes(plan)
-    )
-
-
-def repeats_forward(plan: Any, facts: dict[str, Any]) -> bool:
-    """Say whether a forward pass's side effect happens more often in a step than the baseline's."""
-    recomputes_it = needs_blocks(plan, facts) and bool(facts.get("blocks_change"))
-    return plan.micro_batches > 1 or recomputes_it
-
-
-def needs_blocks(plan: Any, facts: dict[str, Any]) -> bool:
-    """Say whether a strategy works block by block.
-
-    Recomputation does. PyTorch's hooks for offloading move every saved tensor, whichever module it
-    is of.
-    """
-    hooks = {"offload", "offload_streamed"} if facts.get("framework") == "torch" else set()
-    return any(part.axis == "recomputation" and part.how not in hooks for part in plan.parts)

@@ -66,7 +66,6 @@ LONGEST = [  # files below tests/
     "cli/test_cli.py",
     "explain/test_explain.py",
     "mutants/test_mutants.py",
-    "user_model/test_flax_steps.py",
     "publish/site/test_visible.py",
     "analysis/test_figures.py",
     "published/test_documents.py",
@@ -85,7 +84,6 @@ LONGEST = [  # files below tests/
     "ranks/test_predicted.py",
     "devices/simulation/test_convolutions.py",
     "claims/test_listings.py",
-    "user_model/test_cases.py",
     "user_model/test_held_memory.py",
     "user_model/test_errors.py",
 ]

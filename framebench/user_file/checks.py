@@ -26,13 +26,10 @@ FULL_PRECISIONS = {"float32", "float64", "complex64", "complex128"}
 # states of an optimizer that are the first step's gradient, but for a factor
 PROPORTIONAL = "momentum", "first moment"
 HALVES = 2
-SUM = (
-    "the loss is a sum over the batch, and accumulation divides it by the number of "
-    "micro-batches: return the mean"
-)
-COUPLED = (
-    "samples look at each other, as with batch norm or in-batch negatives, so that "
-    "micro-batches are other mathematics"
+NOT_ADDITIVE = (
+    "micro-batches do not add up to the batch's gradient: the loss is a sum over the batch (return "
+    "the mean), a mean over unequal numbers of tokens, or samples look at each other, as with "
+    "batch norm or in-batch negatives"
 )
 DRAWN = (
     "random numbers are drawn anew for each micro-batch, as by dropout, so that their "
@@ -90,11 +87,9 @@ def uses_lower_precision(adapter: Adapter) -> bool:
 def check_accumulation(adapter: Adapter, same: float = SAME) -> str:
     """Return why micro-batches are other mathematics for this model; empty where they are not.
 
-    The batch's gradient is fitted by those of its halves, as they are before an optimizer clips
-    them. For a mean both count one half; for a sum both count once; for a mean over unequal numbers
-    of tokens by their share; and where samples look at each other nothing fits. Projections are
-    linear in the gradient, so that they are fitted in its place. What is as close as `same` is
-    alike.
+    The loss and gradient of the batch, as they are before an optimizer clips them, must be the
+    means of those of its halves. Projections are linear in the gradient, so that they are compared
+    in its place. What is as close as `same` is alike.
     """
     if adapter.case.batch % HALVES:
         return ""
@@ -113,43 +108,14 @@ def check_accumulation(adapter: Adapter, same: float = SAME) -> str:
             "are better made in `loss`, and split(batch, k) cuts what has no axis of samples"
         )
     loss = whole.values["loss_0"]
-    mean = sum(half.values["loss_0"] for half in halves) / HALVES
-    is_mean = abs(mean - loss) <= same * abs(loss)
-    shares, rest = fit_shares(whole, halves)
-    return describe_coupling(shares, rest, is_mean, same)
-
-
-def describe_coupling(shares: np.ndarray, rest: float, is_mean: bool, same: float = SAME) -> str:
-    """Return why micro-batches change the mathematics; empty if they do not.
-
-    `shares`: what each half's gradient counts in the batch's, by least squares. `rest`: what they
-    leave of it, relative. `is_mean`: the batch's loss is the mean of the halves' losses.
-    """
-    if rest > same:
-        return COUPLED
-    if np.allclose(shares, 1 / HALVES, atol=10 * same) and is_mean:
+    mean_loss = sum(half.values["loss_0"] for half in halves) / HALVES
+    names = list(whole.tensors["gradient"])
+    gradient = join_projections(whole.tensors["gradient"], names)
+    mean = sum(join_projections(half.tensors["gradient"], names) for half in halves) / HALVES
+    is_same_gradient = np.linalg.norm(gradient - mean) <= same * np.linalg.norm(gradient)
+    if is_same_gradient and abs(mean_loss - loss) <= same * abs(loss):
         return ""
-    if np.allclose(shares, 1, atol=10 * same):
-        return SUM
-    counted = " and ".join(f"{share:.0%}" for share in shares)
-    return (
-        f"tokens are unequal: in the batch's loss its halves count {counted}, so that "
-        "accumulation is other mathematics"
-    )
-
-
-def fit_shares(whole: Observed, halves: list[Observed]) -> tuple[np.ndarray, float]:
-    """Return the share of each half in the batch's gradient, and what they leave of it,
-    relative.
-    """
-    gradient = whole.tensors["gradient"]
-    names = list(gradient)
-    columns = [join_projections(half.tensors["gradient"], names) for half in halves]
-    matrix = np.stack(columns, axis=1)
-    vector = join_projections(gradient, names)
-    shares = np.linalg.lstsq(matrix, vector, rcond=None)[0]
-    rest = np.linalg.norm(vector - matrix @ shares)
-    return shares, float(rest / (np.linalg.norm(vector) or 1.0))
+    return NOT_ADDITIVE
 
 
 def join_projections(tensors: dict[str, Summary], names: list[str]) -> np.ndarray:

@@ -1,24 +1,29 @@
-"""Open a user's model file where a command asks about one of its cases.
+"""Open a user's model file where a command asks about some of its cases.
 
 Either its baseline is run first and must come out right, or it is known by its shapes alone and
-nothing is run.
+nothing is run, measured or verified.
 """
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from framebench.cli.shared import err, say
-from framebench.engine import runner
+from framebench.engine import environments, runner
 from framebench.engine.environments import Environment
 from framebench.suite.case import Case
 from framebench.suite.user_file import Fault
 from framebench.user_file import trial
-from framebench.user_file.shapes import FACTS, look_into
 from framebench.user_file.trial import UserModel
+
+# the program that looks into the file without running it, by framework
+FACTS = {"torch": "framebench.user_file.torch_facts", "jax": "framebench.user_file.flax_facts"}
+FACTS_LIMIT_S = 600.0  # for building a model without numbers, and importing what it needs
 
 
 @contextmanager
@@ -37,16 +42,8 @@ def open_model(
     """
     model = trial.inspect_file(file, batch, scenario=scenario)
     strategies = strategies or [model.baseline.strategy]
-    trial.list_cases(model, strategies)  # refuses an unknown strategy before anything runs
-    environment = trial.choose_environment(model, env, say)
-    with trial.use_model(model):
-        with err.status(f"{file.name}: reference") as status:
-
-            def show_phase(phase: str) -> None:
-                status.update(f"{file.name}: {phase}")
-
-            survey = trial.run_baseline(model, environment, runner.Options(), show_phase)
-        say(trial.describe_facts(model, survey["facts"]))
+    with use_in_environment(model, strategies, env) as (environment, _):
+        survey_baseline(model, environment, runner.Options())
         cases, left_out = trial.list_cases(model, strategies)
         for name in strategies:
             if name in left_out:
@@ -72,11 +69,8 @@ def open_shapes(
             f"`framebench explain {file}` and `max-batch {file} --budget 4GiB` run it"
         )
     strategies = strategies or [model.baseline.strategy]
-    trial.list_cases(model, strategies)  # refuses an unknown strategy before anything runs
-    environment = trial.choose_environment(model, env, say)
-    with trial.use_model(model) as folder:
-        with err.status(f"{file.name}: shapes"):
-            look_into(model, environment, folder)
+    with use_in_environment(model, strategies, env) as (environment, folder):
+        look_into(model, environment, folder)
         cases, left_out = trial.list_cases(model, strategies)
         yield [case for case in cases if case.strategy in strategies], left_out, environment
 
@@ -105,16 +99,69 @@ def open_for_device(
             f"{model.file.name}: --device takes a model in {' or '.join(FACTS)}; this one is in "
             f"{model.framework}",
         )
-    trial.list_cases(model, strategies)  # refuses an unknown strategy before anything runs
-    environment = trial.choose_environment(model, env, say)
-    with trial.use_model(model) as folder, err.status(f"{model.file.name}: shapes"):
+
+    def explain_unsupported(case: Case) -> str | None:
+        return None if case.support.supported else case.support.why
+
+    with use_in_environment(model, strategies, env) as (environment, folder):
         facts = look_into(model, environment, folder)
+        # not asked is what this machine lacks
         cases, left_out = trial.list_cases(model, strategies, explain_unsupported)
         # without one, JAX's plans are made in an environment that has the device's compiler
         planner = environment if model.framework == "torch" or env else None
         yield DeviceQuestion(cases, left_out, planner, bool(facts.get("convolutions")))
 
 
-def explain_unsupported(case: Case) -> str | None:
-    """Return why no machine can measure the case; None if one with the device can."""
-    return None if case.support.supported else case.support.why
+@contextmanager
+def use_in_environment(
+    model: UserModel, strategies: list[str] | None, env: str | None
+) -> Iterator[tuple[Environment, Path]]:
+    """Let workers know the model in this context, and yield its environment and folder.
+
+    Raises Fault for an unknown strategy, before anything runs.
+    """
+    trial.list_cases(model, strategies)
+    environment = trial.choose_environment(model, env, say)
+    with trial.use_model(model) as folder:
+        yield environment, folder
+
+
+def survey_baseline(
+    model: UserModel, environment: Environment, options: runner.Options
+) -> dict[str, Any]:
+    """Run the baseline, print its phases and what is in the file, and return what was found.
+
+    Raises Fault.
+    """
+    name = model.file.name
+    with err.status(f"{name}: reference") as status:
+
+        def show_phase(phase: str) -> None:
+            status.update(f"{name}: {phase}")
+
+        survey = trial.run_baseline(model, environment, options, show_phase)
+    say(trial.describe_facts(model, survey["facts"]))
+    return survey
+
+
+def look_into(model: UserModel, environment: Environment, folder: Path) -> dict[str, Any]:
+    """Find out what is in the file by its shapes, add it to `own.json`, print it, and return it.
+
+    Raises Fault.
+    """
+    with err.status(f"{model.file.name}: shapes"):
+        printed = environments.run_module(
+            environment,
+            FACTS[model.framework],
+            str(model.batch),
+            variables={"OMP_NUM_THREADS": "1"},
+            limit_s=FACTS_LIMIT_S,
+        )
+    answer = json.loads(printed.splitlines()[-1])  # a file may print, too
+    if "fault" in answer:
+        raise Fault(str(answer["fault"]))
+    file = folder / "own.json"
+    facts: dict[str, Any] = json.loads(file.read_text()) | answer
+    file.write_text(json.dumps(facts))
+    say(trial.describe_facts(model, facts))
+    return facts

@@ -24,14 +24,12 @@ from framebench.instruments.host import read_status
 from framebench.models.spec import USER_MODEL, load_workload
 from framebench.models.user_model import UserWorkload
 from framebench.suite.case import WITHOUT_RANDOM, Case
-from framebench.suite.protocol import Reference
 from framebench.suite.tensors import measure_errors
 from framebench.suite.trees import iterate_arrays
 from framebench.suite.user_file import Fault, find_line
 from framebench.user_file import checks
 from framebench.worker.observe import Observed, make_first_steps
 from framebench.worker.tolerances import RUNS, PerturbedCase
-from framebench.worker.verification import must_move
 from framebench.worker.worker import Emit, WorkerError, serve
 
 # Perturbations of the weights, relative: what sums of some hundred float32 terms differ by when
@@ -61,7 +59,7 @@ def survey(case: Case, emit: Emit) -> dict[str, Any]:
         with limit_memory(facts.get("budget"), facts.get("limit"), emit):
             facts = facts | module.facts(case.batch)
         check_weights_fit(facts, module.user())
-        write_json(folder / "own.json", facts)
+        (folder / "own.json").write_text(json.dumps(facts))
         adapter, observed = observe_baseline(case, emit)
         references = observe_references(adapter, case, observed, emit)
         facts["random"] = adapter.deterministic or len(references) > 1
@@ -76,7 +74,7 @@ def survey(case: Case, emit: Emit) -> dict[str, Any]:
     except Exception as error:
         raise explain_error(error, module.user()) from error
     write_references(folder, references)
-    write_json(folder / "own.json", facts | {"surveyed": True})
+    (folder / "own.json").write_text(json.dumps(facts))
     return {"facts": facts, "values": observed.values, "held": read_status("VmHWM")}
 
 
@@ -143,10 +141,8 @@ def check_output(adapter: Adapter, user: UserFile) -> None:
     if not list(iterate_arrays(adapter.output)):
         raise Fault(
             f"{user.locate('model')}: the model returns {describe_type(adapter.output)}; in "
-            "evaluation "
-            "its output is compared, and must be or have tensors or arrays: put a module around "
-            "the "
-            "model"
+            "evaluation its output is compared, and must be or have tensors or arrays: put a "
+            "module around the model"
         )
 
 
@@ -156,20 +152,12 @@ def check_finite(adapter: Adapter, observed: Observed) -> None:
     """
     module = adapter.model_module
     for name, value in observed.values.items():
-        if not math.isfinite(value):
-            # an update may have made it so: look for it from the first weights
-            where = module.first_infinite(reset_adapter(adapter, adapter.case))
-            place = f"; {where}" if where else ""
-            line = module.user().locate("loss")
-            raise Fault(f"{line}: the {describe_value(name)} is {value}{place}")
-
-
-def describe_value(name: str) -> str:
-    """Return `loss of step 1` for `loss_0`, and `gradient` for its norm."""
-    if "grad" in name:
-        return "gradient"
-    number = name.rpartition("_")[2]
-    return f"loss of step {int(number) + 1}" if number.isdigit() else name
+        if math.isfinite(value):
+            continue
+        # an update may have made it so: look for it from the first weights
+        where = module.first_infinite(reset_adapter(adapter, adapter.case))
+        place = f"; {where}" if where else ""
+        raise Fault(f"{module.user().locate('loss')}: {name} of the first steps is {value}{place}")
 
 
 def check_deterministic(adapter: Adapter, observed: Observed) -> Adapter:
@@ -206,13 +194,10 @@ def describe_difference(
     place = f", {where}" if where else ""
     return (
         f"{module.user().locate('model')}: two runs from the same weights differ, the {quantity} "
-        "by "
-        f"{100 * difference:.2g} %, most the {kind} of {name} by {100 * moved[kind, name]:.2g} "
-        f"%{place}: "
-        "something changes from one step to the next, as a counter, a cache or a schedule in "
-        "Python "
-        "does, or draws from a random generator of its own. Nothing can be verified then: put a "
-        "constant in its place"
+        f"by {100 * difference:.2g} %, most the {kind} of {name} by "
+        f"{100 * moved[kind, name]:.2g} %{place}: something changes from one step to the next, as "
+        "a counter, a cache or a schedule in Python does, or draws from a random generator of its "
+        "own. Nothing can be verified then: put a constant in its place"
     )
 
 
@@ -258,50 +243,37 @@ def find_undetermined(adapter: Adapter, case: Case, observed: Observed, emit: Em
     each time it may not; then it grows with the perturbation, as no other does.
     """
     emit({"phase": "first steps, perturbed"})
-    fine = [observe_perturbed(adapter, case, seed, FINE) for seed in range(RUNS)]
-    coarse = [observe_perturbed(adapter, case, seed, COARSE) for seed in range(RUNS)]
-    undetermined = find_moved(fine, observed, UNDETERMINED) | find_moved(coarse, observed, GROWN)
+    undetermined: set[str] = set()
+    for perturbation, limit in ((FINE, UNDETERMINED), (COARSE, GROWN)):
+        for seed in range(RUNS):
+            perturbed = PerturbedCase.of_case(case, seed, perturbation)
+            _, moved = make_first_steps(reset_adapter(adapter, perturbed))
+            undetermined |= find_moved(moved, observed, limit)
     return sorted(undetermined)
 
 
-def observe_perturbed(adapter: Adapter, case: Case, seed: int, perturbation: float) -> Observed:
-    """Return what the baseline's first steps give from perturbed weights."""
-    perturbed = PerturbedCase.of_case(case, seed, perturbation)
-    _, observed = make_first_steps(reset_adapter(adapter, perturbed))
-    return observed
-
-
-def find_moved(perturbed: list[Observed], observed: Observed, limit: float) -> set[str]:
-    """Return the tensors whose gradient moved by more than this in any run, relative to its
-    norm.
-    """
-    names = set()
-    for one in perturbed:
-        for (kind, name), moved in compare_tensors(one, observed).items():
-            if kind == "gradient" and moved > limit:
-                names.add(name)
-    return names
+def find_moved(perturbed: Observed, observed: Observed, limit: float) -> set[str]:
+    """Return the tensors whose gradient moved by more than this, relative to its norm."""
+    moved = compare_tensors(perturbed, observed)
+    return {name for (kind, name), share in moved.items() if kind == "gradient" and share > limit}
 
 
 def survey_training(adapter: Adapter, facts: Facts, observed: Observed) -> Facts:
     """Return what is asked of a model in training alone.
 
-    `level`: a step does not show in the loss. `without_gradient`: weights that have none.
-    `accumulation`: why micro-batches do not add up to the batch, or empty. `remembers`: a buffer
-    that one forward pass leaves to the next. `blocks_change`: such a buffer lies in a block.
+    `without_gradient`: weights that have none. `accumulation`: why micro-batches do not add up to
+    the batch, or empty. `remembers`: a buffer that one forward pass leaves to the next.
+    `blocks_change`: such a buffer lies in a block.
     """
-    reference = Reference("", observed.values, {})
-    level = not must_move(adapter.case, reference, list(observed.values.values()))
     without_gradient = checks.count_without_gradient(list_params(facts), observed)
     if facts.get("own_step"):  # its passes cannot be asked for one by one
-        return {"level": level, "without_gradient": without_gradient}
+        return {"without_gradient": without_gradient}
     accumulation = check_accumulation(adapter, facts)
     stateful = checks.find_stateful_buffer(adapter)
     # only PyTorch's module has it
     changed_by_blocks = getattr(adapter.model_module, "changed_by_blocks", None)
     blocks_change = bool(stateful and changed_by_blocks and changed_by_blocks(adapter))
     return {
-        "level": level,
         "without_gradient": without_gradient,
         "accumulation": accumulation,
         "remembers": stateful,
@@ -316,8 +288,7 @@ def check_accumulation(adapter: Adapter, facts: Facts) -> str:
     """
     if facts["couples"] or facts["uncut"]:
         return ""
-    other = load_adapter(adapter.case, model_options(adapter))  # half a batch may leave it changed
-    other.deterministic = adapter.deterministic
+    other = copy_adapter(adapter, adapter.case)  # half a batch may leave it changed
     if checks.draws_in_python(adapter):
         return checks.DRAWN
     same = checks.SAME_IN_BF16 if facts["narrow"] else checks.SAME
@@ -330,11 +301,20 @@ def reset_adapter(adapter: Adapter, case: Case) -> Adapter:
 
     In training it is the same adapter, in evaluation one that is newly built.
     """
-    if case.stage.trains:
-        adapter.case = case
-        adapter.restore()
-        return adapter
-    other = load_adapter(case, model_options(adapter))
+    if not case.stage.trains:
+        return copy_adapter(adapter, case)
+    adapter.case = case
+    adapter.restore()
+    return adapter
+
+
+def copy_adapter(adapter: Adapter, case: Case) -> Adapter:
+    """Return a new adapter of the case, its model built by the same options."""
+    other = adapters.load(case)
+    options = model_options(adapter)
+    if options:
+        model_options(other).update(options)
+    other.build()
     other.deterministic = adapter.deterministic
     return other
 
@@ -344,15 +324,6 @@ def model_options(adapter: Adapter) -> dict[str, Any]:
     owner = getattr(adapter, "recipe", adapter)
     options: dict[str, Any] = getattr(owner, "model_options", {})
     return options
-
-
-def load_adapter(case: Case, options: dict[str, Any]) -> Adapter:
-    """Return another adapter of the case, its model built by these options."""
-    adapter: Adapter = adapters.load(case)
-    if options:
-        model_options(adapter).update(options)
-    adapter.build()
-    return adapter
 
 
 def explain_error(error: Exception, user: UserFile) -> WorkerError:
@@ -374,13 +345,8 @@ def write_references(folder: Path, references: dict[str, Observed]) -> None:
     for key, observed in references.items():
         values[key] = observed.values
         tensors[key] = observed.tensors
-    write_json(folder / "golden.json", {"values": values})
+    (folder / "golden.json").write_text(json.dumps({"values": values}))
     (folder / "tensors.json.gz").write_bytes(gzip.compress(json.dumps(tensors).encode()))
-
-
-def write_json(file: Path, content: dict[str, Any]) -> None:
-    """Write a file of JSON."""
-    file.write_text(json.dumps(content))
 
 
 if __name__ == "__main__":

@@ -33,13 +33,6 @@ PACKAGES = {"torch": {"torch"}, "jax": {"jax", "flax"}, "jittor": {"jittor"}}
 REQUIRED = ("model", "batch")  # functions of the file
 OPTIONAL = ("optimizer", "blocks", "loss", "split", "step")
 SHARE_OF_FREE_MEMORY = 0.8  # that each process which runs the file may take
-PHASE = re.compile(r"memory ran out during (import of the file|model\(\)|batch\(\))")
-# by the phase in which the memory of a budget ran out
-EXCEEDS = {
-    "import of the file": "what it makes when it is imported alone exceeds",
-    "model()": "the weights alone exceed",
-    "batch()": "the batch alone exceeds",
-}
 OTHERS = "name an interpreter that has it with --env, or --env installed for this one"
 
 
@@ -182,11 +175,9 @@ def describe_failure(model: UserModel, outcome: Outcome) -> str:
     reason = outcome.reason or "it ended without a word"
     if outcome.status == "oom":
         budget = load_workload(USER_MODEL).facts.get("budget")  # type: ignore[attr-defined]
-        phase = PHASE.search(reason)
-        if budget and phase:
-            return f"{model.file}: {EXCEEDS[phase[1]]} the budget of {budget / 2**20:,.1f} MiB"
+        within = f" within the budget of {budget / 2**20:,.1f} MiB" if budget else ""
         name = f"{model.file.name} with a batch of {model.batch}"
-        return f"{name} does not fit: {outcome.reason}; try a smaller --batch"
+        return f"{name} does not fit{within}: {reason}; try a smaller --batch"
     if "ModuleNotFoundError" in reason:
         reason += f"; the pinned environments have a framework and little beside it: {OTHERS}"
     return reason if reason.startswith(str(model.file)) else f"{model.file}: {reason}"

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import json
-import math
 import secrets
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated
 
 import typer
 
@@ -22,13 +20,11 @@ from framebench.cli.shared import (
     AsJson,
     Env,
     app,
-    echo,
     err,
     fail,
     file_to_write,
     folder_to_fill,
     measuring,
-    out,
     parse_bytes,
     report_failures,
     say,
@@ -39,24 +35,18 @@ from framebench.engine.environments import Environment
 from framebench.engine.progress import CaseProgress
 from framebench.engine.timed_process import Variant
 from framebench.explain import measure as explain
+from framebench.explain.record import Explanation
 from framebench.records import store
 from framebench.records.record import ROUNDS, Record
 from framebench.records.search import Fit
 from framebench.suite.case import Case
 from framebench.suite.user_file import Fault
 from framebench.user_file import trial
+from framebench.user_file.opening import survey_baseline
 from framebench.user_file.trial import UserModel
-from framebench.user_model.look import FirstLook, compiles
+from framebench.user_model.look import compiles, take_first_look
 from framebench.user_model.mathematics import Float64Checks
 from framebench.user_model.measure import list_remarks, measure_blocks
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure as Drawing
-
-    from framebench.analysis.rendering import Table
-    from framebench.explain.record import Explanation
-    from framebench.user_model.saved import SavedPeaks
-    from framebench.user_model.table import TableRow
 
 FOLDER = runner.RESULTS / "own"
 BLOCKS = 3  # the fewest that give an interval
@@ -66,25 +56,6 @@ COMPILED = (
     "--strategies leaves it out"
 )
 FOLLOWS = "step times follow; what is not in this table yet, too"
-
-STRATEGIES_HELP = "some, such as amp_bf16,checkpoint; by default all that apply"
-BLOCKS_HELP = "fresh processes of each strategy; by default 3, and more as --minutes says"
-MINUTES_HELP = (
-    "without --blocks: measure 3 blocks, and more until ratios of times are decided, as far as "
-    "they end within so many minutes; the first table and the first block are always made"
-)
-ROUNDS_HELP = "turns of each process in a block; 0: memory alone, no times"
-FOLDER_HELP = "folder of the records; by default results/own/NAME"
-BUDGET_HELP = "such as 16GiB: which strategies fit, and which of them is fastest"
-MAX_BATCH_HELP = "the largest batch within the budget or on the device, for each strategy"
-DEVICE_HELP = (
-    "predict for a GPU that is not here, such as rtx4090-24gb, and run nothing; see "
-    "framebench devices"
-)
-
-SAVE_HELP = "write the peaks, and what holds the baseline's, into a file for --compare"
-COMPARE_HELP = "compare with peaks of --save: exit code 1 where one grew beyond --threshold"
-THRESHOLD_HELP = "growth of a peak that --compare lets pass"
 
 File = Annotated[
     Path,
@@ -96,22 +67,73 @@ File = Annotated[
 ]
 Batch = Annotated[int, typer.Option(min=1, help="samples of one step")]
 Scenario = Annotated[str, typer.Option(help="train, or eval: what inference takes")]
-Strategies = Annotated[str | None, typer.Option(help=STRATEGIES_HELP)]
-Blocks = Annotated[int | None, typer.Option(min=1, help=BLOCKS_HELP)]
-Minutes = Annotated[float, typer.Option(min=0, max=MOST_S / 60, help=MINUTES_HELP)]
-Rounds = Annotated[int, typer.Option(min=0, help=ROUNDS_HELP)]
+Strategies = Annotated[
+    str | None,
+    typer.Option(help="some, such as amp_bf16,checkpoint; by default all that apply"),
+]
+Blocks = Annotated[
+    int | None,
+    typer.Option(
+        min=1, help="fresh processes of each strategy; by default 3, and more as --minutes says"
+    ),
+]
+Minutes = Annotated[
+    float,
+    typer.Option(
+        min=0,
+        max=MOST_S / 60,
+        help="without --blocks: measure 3 blocks, and more until ratios of times are decided, as "
+        "far as they end within so many minutes; the first table and the first block are always "
+        "made",
+    ),
+]
+Rounds = Annotated[
+    int,
+    typer.Option(min=0, help="turns of each process in a block; 0: memory alone, no times"),
+]
 TimeLimit = Annotated[
     float,
     typer.Option(min=0.01, max=MOST_S, help="seconds for each of a strategy's processes"),
 ]
 Framework = Annotated[str | None, typer.Option(help="where the file imports several")]
-Folder = Annotated[Path | None, typer.Option(file_okay=False, help=FOLDER_HELP)]
-Budget = Annotated[str | None, typer.Option(help=BUDGET_HELP)]
-MaxBatch = Annotated[bool, typer.Option("--max-batch", help=MAX_BATCH_HELP)]
-OnDevice = Annotated[str | None, typer.Option(help=DEVICE_HELP)]
-Save = Annotated[Path | None, typer.Option(callback=file_to_write, help=SAVE_HELP)]
-Compare = Annotated[Path | None, typer.Option(exists=True, dir_okay=False, help=COMPARE_HELP)]
-Threshold = Annotated[str, typer.Option(help=THRESHOLD_HELP)]
+Folder = Annotated[
+    Path | None,
+    typer.Option(file_okay=False, help="folder of the records; by default results/own/NAME"),
+]
+Budget = Annotated[
+    str | None,
+    typer.Option(help="such as 16GiB: which strategies fit, and which of them is fastest"),
+]
+MaxBatch = Annotated[
+    bool,
+    typer.Option(
+        "--max-batch",
+        help="the largest batch within the budget or on the device, for each strategy",
+    ),
+]
+OnDevice = Annotated[
+    str | None,
+    typer.Option(
+        help="predict for a GPU that is not here, such as rtx4090-24gb, and run nothing; see "
+        "framebench devices"
+    ),
+]
+Save = Annotated[
+    Path | None,
+    typer.Option(
+        callback=file_to_write,
+        help="write the peaks, and what holds the baseline's, into a file for --compare",
+    ),
+]
+Compare = Annotated[
+    Path | None,
+    typer.Option(
+        exists=True,
+        dir_okay=False,
+        help="compare with peaks of --save: exit code 1 where one grew beyond --threshold",
+    ),
+]
+Threshold = Annotated[str, typer.Option(help="growth of a peak that --compare lets pass")]
 Figure = Annotated[
     Path | None,
     typer.Option(
@@ -151,41 +173,40 @@ def try_(
     """Your own model under every strategy that applies, verified against its own float32 baseline:
     the file has model(), batch(n) and loss(output, target), in PyTorch, Flax or Jittor.
     """
+    if 0 < rounds < ROUNDS:
+        fail(
+            f"--rounds {rounds}: times of fewer than {ROUNDS} rounds do not count; choose "
+            f"{ROUNDS} or more, or 0: memory alone",
+            2,
+        )
+    if max_batch and budget is None and device is None:
+        fail(
+            "--max-batch is the largest batch within a budget: say which, such as --budget 16GiB",
+            2,
+        )
+    # they read pandas, which `framebench -h` need not wait for
+    from framebench.user_model import report, saved
+
     budget_bytes = parse_bytes(budget) if budget else None
-    check_options(rounds, max_batch and budget is None and device is None)
     named = strategies.split(",") if strategies else None
-    seconds = None if blocks else minutes * 60
     fits: list[Fit] = []
 
     def show_first(records: list[Record]) -> None:
         if not as_json:
-            show_first_look(records, budget_bytes, FOLLOWS if rounds else COMPILED)
+            report.show_first_look(records, budget_bytes, FOLLOWS if rounds else COMPILED)
 
     def show_all(records: list[Record], left_out: dict[str, str]) -> None:
-        show(records, left_out, budget_bytes, fits, figure, html, as_json)
+        report.show(records, left_out, budget_bytes, fits, figure, html, as_json)
 
     began = time.time()
-    explanation = None
-    earlier = None
-    allowed = 0.0
     try:
-        if compare:
-            from framebench.user_model import saved
-
-            allowed = saved.parse_threshold(threshold)
-            earlier = saved.read_saved(compare)
+        allowed = saved.parse_threshold(threshold)
+        earlier = saved.read_saved(compare) if compare else None
         model = trial.inspect_file(file, batch, framework, scenario)
         where = results or FOLDER / model.folder
         if device is not None:
             fits_nothing = fit_file(
-                model,
-                named,
-                device,
-                budget_bytes,
-                max_batch,
-                where,
-                env,
-                as_json,
+                model, named, device, budget_bytes, max_batch, where, env, as_json
             )
             raise typer.Exit(fits_nothing)
         options = runner.Options(rounds=rounds, time_limit_s=time_limit, first_alone=False)
@@ -193,47 +214,34 @@ def try_(
             trial.use_model(model, budget_bytes),
             measuring(where, lambda: describe_kept(where, began)),
         ):
+            trial.list_cases(model, named)  # refuses an unknown strategy before anything runs
+            environment = trial.choose_environment(model, env, say)
             records, left_out = measure(
                 model,
                 named,
                 options,
                 blocks or BLOCKS,
-                seconds,
+                None if blocks else minutes * 60,
                 where,
-                env,
+                environment,
                 show_first,
                 show_all,
             )
             if budget_bytes and max_batch:
-                environment = trial.choose_environment(model, env, say)
                 fits += search_batches(records, budget_bytes, environment, options, where)
-            if save or compare:
-                explanation = explain_baseline(model, trial.choose_environment(model, env, say))
-    except Fault as error:
-        fail(str(error), 2)
-    show_all(records, left_out)
-    has_failed = report_failures([record.status for record in records], "records")
-    has_grown = False
-    try:
+            explanation = explain_baseline(model, environment) if save or compare else None
+        show_all(records, left_out)
+        is_bad = report_failures([record.status for record in records], "records")
         if save or earlier:
-            from framebench.user_model import saved
-
-            peaks = saved.collect_peaks(list_rows(records), records, explanation)
-            has_grown = earlier is not None and report_growth(earlier, peaks, allowed)
+            peaks = saved.collect_peaks(records, explanation)
+            if earlier and saved.report_growth(earlier, peaks, allowed):
+                is_bad = True
             if save:
                 save.write_text(peaks.model_dump_json(indent=1) + "\n")
                 say(f"wrote {save}")
     except Fault as error:
         fail(str(error), 2)
-    raise typer.Exit(has_failed or has_grown)
-
-
-def list_rows(records: list[Record]) -> list[TableRow]:
-    """Return the rows of these records as the table has them."""
-    from framebench.analysis import frames
-
-    rows: list[TableRow] = frames.make_frame(records).to_dict("records")
-    return rows
+    raise typer.Exit(is_bad)
 
 
 def explain_baseline(model: UserModel, environment: Environment) -> Explanation | None:
@@ -244,35 +252,6 @@ def explain_baseline(model: UserModel, environment: Environment) -> Explanation 
         except explain.Unexplained as error:
             say(f"layers are not compared: {error}")
             return None
-
-
-def report_growth(before: SavedPeaks, after: SavedPeaks, threshold: float) -> bool:
-    """Print how peaks differ from saved ones, and return whether one grew or is gone.
-
-    Raises Fault where the two cannot be compared.
-    """
-    from framebench.user_model import saved
-
-    for remark in saved.check_comparable(before, after):
-        say(f"not the same in both runs: {remark}")
-    changes = saved.list_changes(before, after)
-    saved.make_table(changes, threshold).terminal(err)
-    grown = [change for change in changes if change.is_beyond(threshold)]
-    missing = saved.list_missing(before, after)
-    if missing:
-        say(f"without a peak to compare now: {', '.join(missing)}")
-    if not grown:
-        say(f"no peak grew by more than {threshold:.1%}")
-        return bool(missing)
-    worst = max(grown, key=lambda change: change.share)
-    say(
-        f"{len(grown)} of {len(changes)} peaks grew by more than {threshold:.1%}, most that of "
-        f"{worst.strategy} by {worst.share:.1%}"
-    )
-    layers = saved.describe_layers(before, after)
-    if layers:
-        say(layers)
-    return True
 
 
 def describe_kept(where: Path, began: float) -> str:
@@ -286,27 +265,8 @@ def describe_kept(where: Path, began: float) -> str:
     return "; nothing was measured yet"
 
 
-def check_options(rounds: int, lacks_budget: bool) -> None:
-    """End the command, before anything runs, where its options give no answer."""
-    if 0 < rounds < ROUNDS:
-        fail(
-            f"--rounds {rounds}: times of fewer than {ROUNDS} rounds do not count; choose "
-            f"{ROUNDS} or more, or 0: memory alone",
-            2,
-        )
-    if lacks_budget:
-        fail(
-            "--max-batch is the largest batch within a budget: say which, such as --budget 16GiB",
-            2,
-        )
-
-
-def ignore_records(records: list[Record]) -> None:
-    """Show nothing of a first look."""
-
-
-def ignore_all(records: list[Record], left_out: dict[str, str]) -> None:
-    """Show nothing when all ends early."""
+def show_nothing(*results: object) -> None:
+    """Show no results before the end."""
 
 
 def measure(
@@ -316,9 +276,9 @@ def measure(
     blocks: int,
     seconds: float | None,
     where: Path,
-    env: str | None,
-    show_first: Callable[[list[Record]], None] = ignore_records,
-    show_interrupted: Callable[[list[Record], dict[str, str]], None] = ignore_all,
+    environment: Environment,
+    show_first: Callable[[list[Record]], None] = show_nothing,
+    show_interrupted: Callable[[list[Record], dict[str, str]], None] = show_nothing,
 ) -> tuple[list[Record], dict[str, str]]:
     """Return the records of this session, and by strategy why others were left out.
 
@@ -328,10 +288,7 @@ def measure(
     Raises Fault.
     """
     began = time.monotonic()
-    environment = trial.choose_environment(model, env, say)
-    trial.list_cases(model, strategies)  # refuses an unknown strategy before anything runs
-    survey = run_survey(model, environment, options)
-    say(trial.describe_facts(model, survey["facts"]))
+    survey = survey_baseline(model, environment, options)
     for remark in list_remarks(survey["facts"]):
         say(remark)
     cases, left_out = trial.list_cases(model, strategies)
@@ -346,8 +303,8 @@ def measure(
     try:
         survey_s = time.monotonic() - began
         with expect_durations(cases, where, blocks, options, survey_s) as run.listener, run:
-            run.check_mathematics = Float64Checks(model, variants, survey["held"])
-            FirstLook(run, began, survey["held"], show_first).look_at(variants)
+            run.check_mathematics = Float64Checks(variants, survey["held"])
+            take_first_look(variants, run, survey["held"], show_first)
             if options.rounds:
                 deadline = None if seconds is None else began + seconds
                 made = measure_blocks(variants, run, blocks, deadline, partial(are_decided, run))
@@ -400,22 +357,6 @@ def expect_durations(
     return CaseProgress(cases, where, err, turns, guesses=guesses, at_once=cores)
 
 
-def run_survey(
-    model: UserModel,
-    environment: Environment,
-    options: runner.Options,
-) -> dict[str, Any]:
-    """Run the baseline, show its phases, and return what was found. Raises Fault."""
-    name = model.file.name
-    with err.status(f"{name}: reference") as status:
-        return trial.run_baseline(
-            model,
-            environment,
-            options,
-            lambda phase: status.update(f"{name}: {phase}"),
-        )
-
-
 def are_decided(run: measured.Run, variants: list[Variant]) -> bool:
     """Return whether the times of these variants need no more blocks."""
     from framebench.analysis import frames
@@ -447,87 +388,3 @@ def search_batches(
         say(f"{case.strategy}: {search.answer}")
         searches.append(search)
     return searches
-
-
-def show_first_look(records: list[Record], budget_bytes: int | None, follows: str) -> None:
-    """Print memory and verification, as soon as they are there, and what follows."""
-    from framebench.analysis import frames
-    from framebench.user_model import table as report
-
-    remarks = report.collect_remarks(records)
-    rows = report.add_needs(frames.make_frame(records), remarks)
-    report.make_first_table(rows, remarks).terminal(err)
-    sentences = report.describe_least(rows)
-    if budget_bytes:
-        sentences.append(report.describe_fitting(rows, budget_bytes))
-    for sentence in (*sentences, follows):
-        say(sentence)
-
-
-def show(
-    records: list[Record],
-    left_out: dict[str, str],
-    budget_bytes: int | None,
-    fits: list[Fit],
-    figure: Path | None,
-    html: Path | None,
-    as_json: bool,
-) -> None:
-    """Print one table, what fits, and what is not in it; as JSON the rows of `show --json`."""
-    from framebench.analysis import frames
-    from framebench.user_model import table as report
-
-    remarks = report.collect_remarks(records)
-    rows = report.add_needs(frames.make_frame(records), remarks)
-    contradiction = report.find_contradiction(rows)
-    if contradiction:
-        fail(contradiction, 1)
-    tables = [report.make_table(rows, left_out, remarks)]
-    if fits:
-        tables.append(report.make_batch_table(fits))
-    sentences = report.describe_least(rows)
-    if budget_bytes:
-        sentences.append(report.describe_fitting(rows, budget_bytes))
-    sentences.append(report.describe_verdicts(records))
-    sentences += report.describe_float64_checks(records)
-    sentences += report.list_unproven(records)
-    if figure or html:
-        from framebench.analysis.figures import fronts
-        from framebench.user_model.figure import draw_peaks
-
-        drawing = fronts.draw_pareto(report.rename_for_figures(rows)) or draw_peaks(rows)
-        write_pictures(figure, html, drawing, tables, sentences)
-    for sentence in sentences:
-        say(sentence)
-    if as_json:
-        for reason, names in report.group_by_reason(left_out).items():
-            say(f"left out: {', '.join(names)}: {reason}")
-        needs = dict(zip(rows["case"], rows["needs_bytes"]))
-        values = []
-        for row in frames.make_rows(records):
-            known = None if math.isnan(needs[row.case]) else int(needs[row.case])
-            values.append(vars(row) | {"needs_bytes": known})
-        echo(json.dumps(values, indent=1, default=lambda moment: moment.isoformat()))
-        return
-    for table in tables:
-        table.terminal(out)
-
-
-def write_pictures(
-    figure: Path | None,
-    html: Path | None,
-    drawing: Drawing | None,
-    tables: Sequence[Table],
-    sentences: Sequence[str],
-) -> None:
-    """Write the figure and the page, as far as they are asked for; there may be nothing to draw."""
-    from framebench.analysis.figures import page
-
-    if drawing is None:
-        say("nothing to draw: no strategy came out right")
-    elif figure:
-        figure.write_text(page.render_svg(drawing))
-    if html:
-        from framebench.publish.site.user_page import write_user_page
-
-        say(f"wrote {write_user_page(html, tables, sentences, drawing)}")

@@ -7,10 +7,9 @@ as in a block: the second finds it compiled.
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import ExitStack
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from functools import partial
 
 from framebench.engine import blocks, recording, runner
@@ -21,83 +20,54 @@ from framebench.instruments import nvml
 from framebench.records.record import Record
 from framebench.suite.case import Case
 
-SHOWN_S = 50.0  # after which the first table is shown with what is in it
 
+def take_first_look(
+    variants: list[Variant],
+    run: blocks.Run,
+    baseline_bytes: int,
+    show: Callable[[list[Record]], None],
+) -> None:
+    """Measure the memory of each variant and verify it once; without times also what compiles.
 
-@dataclass
-class FirstLook:
-    """Measure the memory of each strategy and verify it once, before any timing.
-
-    `show` is called with the records when all are there, before what compiles for minutes, or
-    `SHOWN_S` seconds after the command began. `baseline_bytes` is what a process of the baseline
-    took: it decides how many processes run at once.
+    `show` gets the records before what takes minutes: compilers, or times. `baseline_bytes` is
+    what a process of the baseline took: it decides how many processes run at once.
     """
+    eager = [variant for variant in variants if not compiles(variant.case)]
+    compiled = [variant for variant in variants if compiles(variant.case)]
+    records = look_at(eager, run, baseline_bytes)
+    if compiled or not run.without_times:  # else what is shown last is the same
+        show(records)
+    if run.without_times:
+        look_at(compiled, run, baseline_bytes)
 
-    run: blocks.Run
-    began: float  # of time.monotonic()
-    baseline_bytes: int
-    show: Callable[[list[Record]], None] = lambda records: None
-    records: list[Record] = field(default_factory=list)
-    is_shown: bool = False
 
-    def look_at(self, variants: list[Variant]) -> None:
-        """Look at these variants; at what compiles for minutes only if there will be no times."""
-        if not self.run.without_times:
-            variants = [variant for variant in variants if not compiles(variant.case)]
-        for batch in self.split(variants):
-            is_late = time.monotonic() - self.began > SHOWN_S
-            if self.records and (is_late or compiles(batch[0].case)):
-                self.show_once()
-            if runs_in_one_process(batch[0]):
-                self.records += self.measure_together(batch)
-            else:
-                self.records += self.measure_as_block(batch)
-        if not self.run.without_times:  # else what is shown last is the same
-            self.show_once()
+def look_at(variants: list[Variant], run: blocks.Run, baseline_bytes: int) -> list[Record]:
+    """Look at these variants, as many at once as there are cores, and return their records.
 
-    def show_once(self) -> None:
-        """Show the records that are there, if nothing was shown before."""
-        if not self.is_shown:
-            self.is_shown = True
-            self.show(self.records)
-
-    def split(self, variants: list[Variant]) -> Iterator[list[Variant]]:
-        """Yield the variants that are looked at together, those that have one process first.
-
-        They are as many as there are cores, or one where there is no memory for more.
-        """
-        cores = len(self.run.options.list_cores())
-        alone = [variant for variant in variants if runs_in_one_process(variant)]
-        others = [variant for variant in variants if not runs_in_one_process(variant)]
-        for alike in (alone, others):
-            for start in range(0, len(alike), cores):
-                batch = alike[start : start + cores]
-                if fits([self.baseline_bytes], read_free_memory(), len(batch) - 1):
-                    yield batch
-                else:
-                    yield from ([variant] for variant in batch)
-
-    def measure_together(self, variants: list[Variant]) -> list[Record]:
-        """Measure these variants side by side, a process for each, and write their records."""
-        records = run_side_by_side(variants, self.run)
-        for variant, record in zip(variants, records, strict=True):
-            self.run.write(record, variant)
-        return records
-
-    def measure_as_block(self, variants: list[Variant]) -> list[Record]:
-        """Measure these variants as a block without times."""
-        options = self.run.options
-        self.run.options = replace(options, rounds=0)
-        blocks.measure_group(Group(f"look/{variants[0].case.id}", tuple(variants)), self.run)
-        self.run.options = options
-        newest = []
-        for variant in variants:
-            newest += self.run.records(variant)[-1:]  # none where the block was ended early
-        return newest
+    It is one at a time where there is no memory for more.
+    """
+    at_once = len(run.options.list_cores())
+    if not fits([baseline_bytes], read_free_memory(), at_once - 1):
+        at_once = 1
+    records: list[Record] = []
+    alone = [variant for variant in variants if runs_in_one_process(variant)]
+    for start in range(0, len(alone), at_once):
+        records += run_side_by_side(alone[start : start + at_once], run)
+    others = [variant for variant in variants if not runs_in_one_process(variant)]
+    if others:
+        options = run.options
+        run.options = replace(options, rounds=0)
+        for start in range(0, len(others), at_once):
+            together = tuple(others[start : start + at_once])
+            blocks.measure_group(Group(f"look/{together[0].case.id}", together), run)
+        run.options = options
+    for variant in others:
+        records += run.records(variant)[-1:]  # none where the block was ended early
+    return records
 
 
 def run_side_by_side(variants: list[Variant], run: blocks.Run) -> list[Record]:
-    """Start a process for each variant, all at once, and return their records."""
+    """Start a process for each variant, all at once, and write and return their records."""
     blocks.check_mathematics(variants, run)
     load = runner.read_load_average()
     with ExitStack() as stack:
@@ -119,7 +89,9 @@ def run_side_by_side(variants: list[Variant], run: blocks.Run) -> list[Record]:
             mathematics = run.mathematics_by_variant.get(variant)
             context = run.context(variant, load)
             records.append(recording.make_record(context, outcome, mathematics, part="memory"))
-        return records
+    for variant, record in zip(variants, records):
+        run.write(record, variant)
+    return records
 
 
 def compiles(case: Case) -> bool:

@@ -17,8 +17,6 @@ REMARKS = {
     "that precision alone",
     "compiled": "the file compiles its model: strategies run it uncompiled, but for those that "
     "compile",
-    "level": "a step moves the loss by less than float32 shows: that weights are updated is seen "
-    "by the weights alone",
 }
 
 

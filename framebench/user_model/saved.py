@@ -7,22 +7,30 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
+import pandas as pd
 from pydantic import ValidationError
 
-from framebench.analysis.rendering import Table, format_mib
+from framebench.analysis.frames import make_frame
+from framebench.analysis.rendering import Table, TableColumn, format_mib
+from framebench.cli.shared import err, say
 from framebench.explain.record import Explanation
 from framebench.records.record import Part, Record
 from framebench.records.store import BadRecord, read_bytes
 from framebench.suite.user_file import Fault
-from framebench.user_model.table import TableRow
 
 NOISE = 2**19  # bytes by which the peak of the same step differs from run to run
 LAYERS = 3  # that grew most, in a message
 PERCENT = re.compile(r"\s*(\d+(?:\.\d+)?)\s*%\s*")
+COLUMNS = {
+    "strategy": TableColumn("strategy"),
+    "bytes_before": TableColumn("saved MiB", format_mib),
+    "bytes_after": TableColumn("now MiB", format_mib),
+    "share": TableColumn("change", "+.1%"),
+    "verdict": TableColumn("verdict"),
+}
 
 
 class StrategyPeak(Part):
@@ -47,24 +55,6 @@ class SavedPeaks(Part):
     explanation: Explanation | None  # of the baseline; None where its peak cannot be explained
 
 
-@dataclass(frozen=True)
-class Change:
-    """The peaks of one strategy in two runs, in bytes."""
-
-    strategy: str
-    before: int
-    after: int
-
-    @property
-    def share(self) -> float:
-        """Return the growth relative to before."""
-        return self.after / self.before - 1
-
-    def is_beyond(self, threshold: float) -> bool:
-        """Return whether the peak grew by more than this share, and by more than noise."""
-        return self.share > threshold and self.after - self.before > NOISE
-
-
 def parse_threshold(text: str) -> float:
     """Return the share that a text such as `2%` names. Raises Fault."""
     match = PERCENT.fullmatch(text)
@@ -73,32 +63,28 @@ def parse_threshold(text: str) -> float:
     return float(match[1]) / 100
 
 
-def collect_peaks(
-    rows: list[TableRow],
-    records: list[Record],
-    explanation: Explanation | None,
-) -> SavedPeaks:
-    """Return what is saved of these rows, which are of one model. Raises Fault without any peak."""
+def collect_peaks(records: list[Record], explanation: Explanation | None) -> SavedPeaks:
+    """Return what is saved of the records of one model. Raises Fault without any peak."""
+    df = make_frame(records)
     peaks = []
-    for row in rows:
-        if row["usable"]:
-            peak = StrategyPeak(
-                strategy=row["strategy"],
-                bytes=int(row["peak_bytes"]),
-                instrument=row["peak_instrument"],
-            )
-            peaks.append(peak)
+    for row in df[df["usable"]].to_dict("records"):
+        peak = StrategyPeak(
+            strategy=row["strategy"],
+            bytes=int(row["peak_bytes"]),
+            instrument=row["peak_instrument"],
+        )
+        peaks.append(peak)
     if not peaks:
         raise Fault("no strategy came out right, so that there is no peak to save or compare")
-    provenance = records[-1].provenance
-    first = rows[0]
+    newest = records[-1]
+    case = newest.parsed
     return SavedPeaks(
-        file=first["size"],
-        framework=first["framework"],
-        scenario=first["scenario"],
-        batch=int(first["batch"]),
-        device=str(provenance.hardware.get("device", "")),
-        versions=provenance.versions,
+        file=case.size,
+        framework=case.framework,
+        scenario=case.scenario,
+        batch=case.batch,
+        device=str(newest.provenance.hardware.get("device", "")),
+        versions=newest.provenance.versions,
         peaks=tuple(peaks),
         explanation=explanation,
     )
@@ -117,77 +103,87 @@ def read_saved(file: Path) -> SavedPeaks:
         ) from error
 
 
+def report_growth(before: SavedPeaks, after: SavedPeaks, threshold: float) -> bool:
+    """Print how peaks differ from saved ones, and return whether one grew or is gone.
+
+    Raises Fault where the two cannot be compared.
+    """
+    for remark in check_comparable(before, after):
+        say(f"not the same in both runs: {remark}")
+    df = compare_peaks(before, after, threshold)
+    grown = df[df["verdict"] == "grew"]
+    gone = df[df["verdict"] == "gone"]
+    Table(
+        "Peaks against the saved ones",
+        f"MiB = 2^20 bytes; grew = by more than {threshold:.1%} and {format_mib(NOISE)} MiB.",
+        df,
+        COLUMNS,
+        left=1,
+    ).terminal(err)
+    if not gone.empty:
+        say(f"without a peak to compare now: {', '.join(gone['strategy'])}")
+    if grown.empty:
+        say(f"no peak grew by more than {threshold:.1%}")
+        return not gone.empty
+    worst = grown.loc[grown["share"].idxmax()]
+    say(
+        f"{len(grown)} of {len(df) - len(gone)} peaks grew by more than {threshold:.1%}, most that "
+        f"of {worst['strategy']} by {worst['share']:.1%}"
+    )
+    layers = describe_layers(before.explanation, after.explanation)
+    if layers:
+        say(layers)
+    return True
+
+
 def check_comparable(before: SavedPeaks, after: SavedPeaks) -> list[str]:
     """Return what differs between two runs and may move a peak. Raises Fault for other cases."""
     for name in ("framework", "scenario", "batch"):
-        old = getattr(before, name)
-        new = getattr(after, name)
+        old, new = getattr(before, name), getattr(after, name)
         if old != new:
             raise Fault(
                 f"--compare: {name} was {old} and is {new}: peaks of two cases are not compared; "
                 "measure the same one, or save it again with --save"
             )
+    old_setting = {"device": before.device, **before.versions}
+    new_setting = {"device": after.device, **after.versions}
     remarks = []
-    if before.device != after.device:
-        remarks.append(f"device was {before.device} and is {after.device}")
-    for package in sorted(before.versions.keys() & after.versions.keys()):
-        if before.versions[package] != after.versions[package]:
-            old = before.versions[package]
-            remarks.append(f"{package} was {old} and is {after.versions[package]}")
+    for name, old in old_setting.items():
+        new = new_setting.get(name, old)
+        if new != old:
+            remarks.append(f"{name} was {old} and is {new}")
     return remarks
 
 
-def list_changes(before: SavedPeaks, after: SavedPeaks) -> list[Change]:
-    """Return the strategies of both runs whose peaks were read by the same instrument."""
-    old = {peak.strategy: peak for peak in before.peaks}
-    changes = []
-    for peak in after.peaks:
-        earlier = old.get(peak.strategy)
-        if earlier is not None and earlier.instrument == peak.instrument:
-            changes.append(Change(peak.strategy, earlier.bytes, peak.bytes))
-    return changes
+def compare_peaks(before: SavedPeaks, after: SavedPeaks, threshold: float) -> pd.DataFrame:
+    """Return the saved strategies with their bytes in both runs, the growth, and a verdict.
+
+    One is gone if it has no peak by the same instrument now.
+    """
+    old = pd.DataFrame([vars(peak) for peak in before.peaks])
+    new = pd.DataFrame([vars(peak) for peak in after.peaks])
+    both = ["strategy", "instrument"]
+    df = old.merge(new, how="left", on=both, suffixes=("_before", "_after"))
+    df["share"] = df["bytes_after"] / df["bytes_before"] - 1
+    has_grown = (df["share"] > threshold) & (df["bytes_after"] - df["bytes_before"] > NOISE)
+    df["verdict"] = "ok"
+    df.loc[has_grown, "verdict"] = "grew"
+    df.loc[df["bytes_after"].isna(), "verdict"] = "gone"
+    return df
 
 
-def list_missing(before: SavedPeaks, after: SavedPeaks) -> list[str]:
-    """Return the strategies that were right before and have no comparable peak now."""
-    compared = {change.strategy for change in list_changes(before, after)}
-    return [peak.strategy for peak in before.peaks if peak.strategy not in compared]
-
-
-def make_table(changes: list[Change], threshold: float) -> Table:
-    """Return the table of peaks in both runs."""
-    cells = []
-    for change in changes:
-        verdict = "grew" if change.is_beyond(threshold) else "ok"
-        before = format_mib(change.before)
-        after = format_mib(change.after)
-        cells.append((change.strategy, before, after, f"{change.share:+.1%}", verdict))
-    return Table.of_text(
-        "Peaks against the saved ones",
-        f"MiB = 2^20 bytes; grew = by more than {threshold:.1%} and {format_mib(NOISE)} MiB.",
-        ("strategy", "saved MiB", "now MiB", "change", "verdict"),
-        cells,
-        left=1,
-    )
-
-
-def describe_layers(before: SavedPeaks, after: SavedPeaks) -> str:
+def describe_layers(before: Explanation | None, after: Explanation | None) -> str:
     """Return which layers hold more at the baseline's peak than before; empty if none is known."""
-    if before.explanation is None or after.explanation is None:
+    if before is None or after is None:
         return ""
     # by its full name each: `explain` takes layers that differ in a number for one
-    grown = sum_by_layer(after.explanation)
-    grown.subtract(sum_by_layer(before.explanation))
+    grown: Counter[tuple[str, str]] = Counter()
+    for holder in after.holders:
+        grown[holder.layer, holder.kind] += holder.bytes
+    for holder in before.holders:
+        grown[holder.layer, holder.kind] -= holder.bytes
     parts = []
     for (layer, kind), size in grown.most_common(LAYERS):
         if size > 0:
             parts.append(f"{kind} of {layer or 'the step'} (+{format_mib(size, ',.2f')} MiB)")
     return f"more at the baseline's peak: {', '.join(parts)}" if parts else ""
-
-
-def sum_by_layer(explanation: Explanation) -> Counter[tuple[str, str]]:
-    """Return the bytes at the peak by layer and kind."""
-    sizes: Counter[tuple[str, str]] = Counter()
-    for holder in explanation.holders:
-        sizes[holder.layer, holder.kind] += holder.bytes
-    return sizes

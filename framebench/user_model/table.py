@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import pandas as pd
@@ -14,6 +14,7 @@ from framebench.analysis.needs import compute_needs, format_needs
 from framebench.analysis.rendering import (
     DETAIL,
     ESSENTIAL,
+    MIB,
     Table,
     TableColumn,
     format_mib,
@@ -24,27 +25,33 @@ from framebench.analysis.tables import SHOWN, describe_conditions, describe_timi
 from framebench.records.record import Record
 from framebench.records.search import Fit
 from framebench.strategies.registry import BASELINES
-from framebench.suite.result import StrategyEffect
 
-# by the framework's own counter, which sees what a model of a few MiB changes; host.rss does not
-PEAKS = {
-    "peak_bytes": TableColumn("peak MiB", ",.1f", 1 / 2**20, priority=ESSENTIAL),
+TIMES = ("step_time_s", "range", "relative", "first_step_s")
+COLUMNS = {
+    "strategy": SHOWN["strategy"],
+    # by the framework's own counter, which sees what a model of a few MiB changes; host.rss does
+    # not
+    "peak_bytes": TableColumn("peak MiB", ",.1f", 1 / MIB, priority=ESSENTIAL),
     "peak_ratio": TableColumn("peak x base", ".2f", priority=ESSENTIAL),
+    "needs_bytes": TableColumn("needs MiB", format_needs, priority=ESSENTIAL),
+    "cold_peak_bytes": SHOWN["cold_peak_bytes"],
+    "elsewhere_bytes": TableColumn("held elsewhere MiB", ",.1f", 1 / MIB, priority=DETAIL),
+    "library_bytes": TableColumn("libraries MiB", ",.1f", 1 / MIB, priority=DETAIL),
+    "activation_bytes": TableColumn("saved MiB", ",.1f", 1 / MIB),
+    **{name: SHOWN[name] for name in (*TIMES, "worst_error", "effect_proven")},
+    "peak_instrument": TableColumn("instrument", priority=DETAIL),
 }
-NEEDS = {"needs_bytes": TableColumn("needs MiB", format_needs, priority=ESSENTIAL)}
-SAVED = {"activation_bytes": TableColumn("saved MiB", ",.1f", 1 / 2**20)}
 MEANING = "; saved = what the forward pass keeps for the backward pass"
 GRAPH = "; Jittor's graph of the step, which holds no tensors, is part of both"
-UNTRACKED = {
-    "elsewhere_bytes": TableColumn("held elsewhere MiB", ",.1f", 1 / 2**20, priority=DETAIL)
-}
-LIBRARIES = {"library_bytes": TableColumn("libraries MiB", ",.1f", 1 / 2**20, priority=DETAIL)}
-SHOWN_FROM = 2**20 / 20  # bytes: what is less is 0.0 MiB in a table
-TIMES = ("step_time_s", "range", "relative", "first_step_s")
-NAMED = 5  # holders in a note
-INSTRUMENT = {"peak_instrument": TableColumn("instrument", priority=DETAIL)}
-
-
+LIBRARIES_NOTE = (
+    "libraries: what MKL, oneDNN and their like keep for their next calls, once the first step is "
+    "made: room to pack "
+    "matrices, generated code, reordered weights. It differs from processor to processor, grows "
+    "with the number of "
+    "different products and hardly with the batch, and is not there on a GPU. So it is in no peak "
+    "and in no ratio of peaks, but in what a process needs."
+)
+SHOWN_FROM = MIB / 20  # bytes: what is less is 0.0 MiB in a table
 TableRow = dict[Any, Any]  # a row of `framebench.analysis.frames.frame`, by column
 
 
@@ -68,13 +75,10 @@ def collect_remarks(records: list[Record]) -> Remarks:
             untracked = record.elsewhere  # the newest counts
         if record.library_bytes is not None:
             libraries[strategy] = record.library_bytes
-        if record.verification and record.verification.still:
+        if record.verification and record.verification.still and strategy not in deterministic:
             deterministic.append(strategy)
-    return Remarks(
-        {holder: size for holder, size in untracked.items() if size >= SHOWN_FROM},
-        libraries,
-        list(dict.fromkeys(deterministic)),  # each once, in their order
-    )
+    large = {holder: size for holder, size in untracked.items() if size >= SHOWN_FROM}
+    return Remarks(large, libraries, deterministic)
 
 
 def make_table(df: pd.DataFrame, left_out: dict[str, str], remarks: Remarks) -> Table:
@@ -84,16 +88,18 @@ def make_table(df: pd.DataFrame, left_out: dict[str, str], remarks: Remarks) -> 
     reason.
 
     Args:
-        df: The rows of one model, framework, scenario and batch.
+        df: The rows of one model, framework, scenario and batch, with what they need (`add_needs`).
         left_out: The reason by strategy, of those that do not apply.
         remarks: From the records of the same rows.
     """
     first = df.iloc[0]
+    # one without numbers shows its status as its peak
+    peaks = df["peak_bytes"].astype(object).where(df["status"] == "ok", df["status"])
     model_name = first["size"]  # a user model's name takes the place of the size
     return Table(
         f"{model_name} in {first['framework']}, {first['scenario']}, batch {first['batch']}",
         make_caption(df),
-        make_cells_with_status(df),
+        make_cells(df).assign(peak_bytes=peaks),
         choose_columns(df, remarks),
         left=1,
         notes=tuple(list_notes(df, left_out, remarks)),
@@ -119,40 +125,48 @@ def make_caption(df: pd.DataFrame) -> str:
 
 def choose_columns(df: pd.DataFrame, remarks: Remarks) -> dict[str, TableColumn]:
     """Return the columns that have something to show."""
-    columns = {"strategy": SHOWN["strategy"], **PEAKS, **NEEDS}
-    columns["cold_peak_bytes"] = SHOWN["cold_peak_bytes"]
-    if remarks.untracked:
-        columns |= UNTRACKED
-    if has_libraries(df):
-        columns |= LIBRARIES
-    if df["activation_bytes"].any():
-        columns |= SAVED
-    if df["step_time_s"].any():
-        for name in TIMES:
-            columns[name] = SHOWN[name]
-    columns["worst_error"] = SHOWN["worst_error"]
-    columns["effect_proven"] = SHOWN["effect_proven"]
-    return columns | INSTRUMENT
+    hidden = set()
+    if not remarks.untracked:
+        hidden.add("elsewhere_bytes")
+    if not has_libraries(df):
+        hidden.add("library_bytes")
+    if not df["activation_bytes"].any():
+        hidden.add("activation_bytes")
+    if not df["step_time_s"].any():
+        hidden.update(TIMES)
+    return {name: column for name, column in COLUMNS.items() if name not in hidden}
 
 
 def list_notes(df: pd.DataFrame, left_out: dict[str, str], remarks: Remarks) -> Iterator[str]:
     """Yield the notes below the table."""
     if remarks.untracked:
-        yield describe_untracked(remarks.untracked)
+        largest_first = sorted(remarks.untracked.items(), key=lambda holder: -holder[1])
+        holders = [f"{name} ({format_mib(size)} MiB)" for name, size in largest_first]
+        yield f"held elsewhere, and part of every peak: {', '.join(holders)}"
     if has_libraries(df):
         yield LIBRARIES_NOTE
     if remarks.deterministic:
-        yield describe_deterministic(remarks.deterministic)
+        yield (
+            "the model draws random numbers, as dropout does, and they stay on while memory and "
+            f"time are measured; {', '.join(remarks.deterministic)}: verified without them, as "
+            "they may be drawn in another order than the baseline's"
+        )
     for row in df[df["status"] != "ok"].itertuples():
         yield f"{row.strategy}: {row.status}: {row.reason}"
-    for reason, names in group_by_reason(left_out).items():
-        yield f"left out: {', '.join(names)}: {reason}"
+    yield from describe_left_out(left_out)
 
 
-def make_cells_with_status(df: pd.DataFrame) -> pd.DataFrame:
-    """Return the rows with their columns; one without numbers shows its status as its peak."""
-    peaks = df["peak_bytes"].astype(object).where(df["status"] == "ok", df["status"])
-    return make_cells(df).assign(peak_bytes=peaks)
+def describe_left_out(left_out: dict[str, str]) -> list[str]:
+    """Return a line for each reason why strategies do not apply, with their names.
+
+    What needs a GPU has one reason in common.
+    """
+    names_by_reason: dict[str, list[str]] = defaultdict(list)
+    for name, reason in left_out.items():
+        if reason.startswith("needs a GPU"):
+            reason = "they need a GPU"
+        names_by_reason[reason].append(name)
+    return [f"left out: {', '.join(names)}: {why}" for why, names in names_by_reason.items()]
 
 
 def add_needs(df: pd.DataFrame, remarks: Remarks) -> pd.DataFrame:
@@ -169,49 +183,6 @@ def has_libraries(df: pd.DataFrame) -> bool:
     return bool((df["library_bytes"] >= SHOWN_FROM).any())
 
 
-def make_first_table(df: pd.DataFrame, remarks: Remarks) -> Table:
-    """Return the table of memory and verification, while there are no times yet."""
-    table = make_table(df, {}, remarks)
-    shown = {name: column for name, column in table.shown.items() if name not in TIMES}
-    return replace(table, shown=shown, caption="Verified in a first look.")
-
-
-def describe_deterministic(strategies: list[str]) -> str:
-    """Return which strategies were verified without what they draw at random."""
-    note = (
-        "the model draws random numbers, as dropout does, and they stay on while memory and "
-        "time are measured; "
-    )
-    if {*strategies} & {*BASELINES.values()}:
-        return note + (
-            "every strategy was verified without them, since Jittor's kernels draw as "
-            "they are fused"
-        )
-    names = ", ".join(strategies)
-    return f"{note}{names}: draw in another order than the baseline, and were verified without them"
-
-
-def describe_untracked(untracked: dict[str, int]) -> str:
-    """Return what holds memory next to the model, largest first."""
-    holders = sorted(untracked.items(), key=lambda holder: -holder[1])
-    named = ", ".join(f"{name} ({format_mib(size)} MiB)" for name, size in holders[:NAMED])
-    others = holders[NAMED:]
-    if others:
-        size = sum(size for _, size in others)
-        named += f" and {len(others)} more ({format_mib(size)} MiB)"
-    return f"held elsewhere, and part of every peak: {named}"
-
-
-LIBRARIES_NOTE = (
-    "libraries: what MKL, oneDNN and their like keep for their next calls, once the first step is "
-    "made: room to pack "
-    "matrices, generated code, reordered weights. It differs from processor to processor, grows "
-    "with the number of "
-    "different products and hardly with the batch, and is not there on a GPU. So it is in no peak "
-    "and in no ratio of peaks, but in what a process needs."
-)
-
-
 def find_contradiction(df: pd.DataFrame) -> str | None:
     """Return where a forward pass saves more than the step ever had in use; None if nowhere."""
     worse = df[df["peak_bytes"] < df["activation_bytes"]]
@@ -225,184 +196,69 @@ def find_contradiction(df: pd.DataFrame) -> str | None:
     )
 
 
-def describe_verdicts(records: list[Record]) -> str:
-    """Return how many strategies compute what the baseline does, and how many were seen at work.
+def describe_verdicts(records: list[Record]) -> Iterator[str]:
+    """Yield how many strategies compute what the baseline does, were seen at work, and had their
+    mathematics checked in float64; and why the others did not.
 
-    Narrow tables drop the columns that say so.
+    The newest record of a strategy counts. Narrow tables drop the columns that say so.
     """
-    newest = {record.case: record for record in records}
-    verified = [record for record in newest.values() if record.verification]
-    right = []
+    verified = 0
+    proven = 0
     wrong = []
-    for record in verified:
-        if record.verification is not None and record.verification.passed:
-            right.append(record)
-        else:
-            wrong.append(record)
-    proven = [record for record in right if record.effect and record.effect.proven]
-    sentence = (
-        f"{len(right)} of {len(verified)} strategies compute the same, up to rounding; "
-        f"{len(proven)} of them were seen at work"
-    )
-    if wrong:
-        sentence += f"; wrong: {', '.join(record.parsed.strategy for record in wrong)}"
-    return sentence
-
-
-def describe_float64_checks(records: list[Record]) -> list[str]:
-    """Return how many strategies had their mathematics checked in float64, and why others had not.
-
-    There is a line for each reason.
-    """
-    newest = {record.case: record for record in records}
     computed = 0
-    names_by_reason: dict[str, list[str]] = defaultdict(list)
-    for record in newest.values():
-        outcome = record.verification.mathematics if record.verification else None
-        if outcome is None:
+    names_by_reason: dict[str, list[str]] = defaultdict(list)  # of those not checked in float64
+    unproven = []
+    for record in {record.case: record for record in records}.values():
+        name, effect = record.parsed.strategy, record.effect
+        if effect and not effect.proven and effect.reason:
+            unproven.append(f"{name}: effect not proven: {effect.reason}")
+        if record.verification is None:
             continue
-        if outcome.computed:
+        verified += 1
+        if not record.verification.passed:
+            wrong.append(name)
+        elif effect and effect.proven:
+            proven += 1
+        outcome = record.verification.mathematics
+        if outcome and outcome.computed:
             computed += 1
-        else:
-            names_by_reason[outcome.reason or "no reason is given"].append(record.parsed.strategy)
-    total = computed + sum(map(len, names_by_reason.values()))
-    if not total:
-        return []
-    lines = [f"{computed} of {total} strategies were checked in float64"]
+        elif outcome:
+            names_by_reason[outcome.reason or "no reason is given"].append(name)
+    suffix = f"; wrong: {', '.join(wrong)}" if wrong else ""
+    yield (
+        f"{verified - len(wrong)} of {verified} strategies compute the same, up to rounding; "
+        f"{proven} of them were seen at work{suffix}"
+    )
+    yield f"{computed} of {verified} strategies were checked in float64"
     for reason, names in names_by_reason.items():
-        lines.append(f"not checked in float64: {', '.join(names)}: {reason}")
-    return lines
-
-
-def list_unproven(records: list[Record]) -> list[str]:
-    """Return why the effect of strategies is not proven, a sentence for each."""
-    effects = {}
-    for record in records:
-        if record.effect and not record.effect.proven:
-            effects[record.parsed.strategy] = record.effect
-    lines = []
-    for name, effect in effects.items():
-        reason = explain_effect(effect)
-        if reason:
-            lines.append(f"{name}: effect not proven: {reason}")
-    return lines
-
-
-def explain_effect(effect: StrategyEffect) -> str:
-    """Return why an effect is not proven; empty where an older record has no reason.
-
-    What users often meet is explained in words, the rest by the expectations that failed.
-    """
-    for explain in (explain_compilation, explain_precision, explain_widening):
-        reason = explain(effect.evidence)
-        if reason:
-            return reason
-    return effect.reason or ""
-
-
-def explain_compilation(evidence: dict[str, Any]) -> str:
-    """Return what an observed step tells of a strategy that compiles and was not seen at work.
-
-    It is empty for other strategies.
-    """
-    if "graph_breaks" not in evidence:
-        return ""
-    if not evidence.get("graphs_forward"):
-        return "0 graphs were compiled: every frame fell back"
-    breaks = evidence["graph_breaks"]
-    if breaks:
-        first = next(iter(breaks))
-        return f"{len(breaks)} graph breaks: {first[:150]}"
-    outside = evidence.get("products_outside_graphs", 0)
-    return f"{outside} products were computed outside of the graphs"
-
-
-def explain_precision(evidence: dict[str, Any]) -> str:
-    """Return how many matmuls of an observed step a lower precision did not reach.
-
-    It is empty if it reached all or none of them, or if they are not counted.
-    """
-    products: Any = evidence.get("products")
-    if not isinstance(products, dict):
-        return ""
-    if "float32" not in products or products.keys() <= {"float32"}:
-        return ""
-    in_full = f"{products['float32']} of {sum(products.values())} products"
-    return (
-        f"{in_full} are still computed in float32, as those of PyTorch's attention with "
-        "dropout are on a CPU"
-    )
-
-
-def explain_widening(evidence: dict[str, Any]) -> str:
-    """Return that XLA computes in float32 most of what was asked for in 16 bits; empty if it does
-    not.
-    """
-    requested: dict[str, int] = evidence.get("operands") or {}
-    compiled: dict[str, int] = evidence.get("compiled_operands") or {}
-    narrow = requested.get("bfloat16", 0) + requested.get("float16", 0)
-    in_float32 = compiled.get("float32", 0)
-    total = sum(compiled.values())
-    if not narrow or 2 * in_float32 <= total:
-        return ""
-    return (
-        f"{narrow} of {sum(requested.values())} operands of products were asked for in 16 bits, "
-        "and "
-        f"XLA computes {in_float32} of {total} in float32 on this device"
-    )
-
-
-def group_by_reason(left_out: dict[str, str]) -> dict[str, list[str]]:
-    """Return the strategies that do not apply by reason; what needs a GPU has one in common."""
-    names_by_reason: dict[str, list[str]] = defaultdict(list)
-    for name, reason in left_out.items():
-        if reason.startswith("needs a GPU"):
-            reason = "they need a GPU"
-        names_by_reason[reason].append(name)
-    return names_by_reason
-
-
-def rename_for_figures(df: pd.DataFrame) -> pd.DataFrame:
-    """Return the rows as figures take them.
-
-    The model has the name of its file, and peaks are by the framework's own counter, as in the
-    table.
-    """
-    return df.assign(workload=df["size"], relative_peak=df["peak_ratio"])
+        yield f"not checked in float64: {', '.join(names)}: {reason}"
+    yield from unproven
 
 
 def describe_fitting(df: pd.DataFrame, budget: int) -> str:
-    """Return which strategies need no more than a budget in bytes, and the fastest of them."""
-    has_needs = df["usable"] & df["needs_bytes"].notna()
-    rows: list[TableRow] = df.assign(decided=find_decided(df))[has_needs].to_dict("records")
-    fitting = [row for row in rows if row["needs_bytes"] <= budget]
-    if not fitting:
-        return f"Nothing fits within {format_mib(budget)} MiB."
-    return (
-        f"{len(fitting)} of {len(rows)} strategies fit within {format_mib(budget)} MiB; "
-        f"{describe_fastest(fitting)}."
-    )
-
-
-def describe_fastest(fitting: list[TableRow]) -> str:
-    """Return which of these rows is the fastest, or which needs least where none was timed.
+    """Return which strategies need no more than a budget in bytes, and the fastest of them.
 
     A time counts if its ratio is decided, and the baseline's where others have a ratio to it.
     """
-    timed = []
-    for row in fitting:
-        if row["decided"] or (row["baseline"] and not is_missing(row["time_ratio"])):
-            timed.append(row)
-    if not timed:
-        least = min(fitting, key=lambda row: float(row["needs_bytes"]))
-        claim = "without times the one that needs least is"
-        return f"{claim} {least['strategy']} ({format_needs(least['needs_bytes'])} MiB)"
-    fastest = min(timed, key=lambda row: float(row["time_ratio"]))
-    claim = "the fastest of them is"
-    if len(timed) < len(fitting):
-        claim = "the fastest of those whose time is decided is"
-    step = f"{format_number(fastest['step_time_s'], ',.1f', 1e3)} ms a step"
-    return f"{claim} {fastest['strategy']} ({format_needs(fastest['needs_bytes'])} MiB, {step})"
+    known = select_known(df)
+    fitting = known[known["needs_bytes"] <= budget]
+    if fitting.empty:
+        return f"Nothing fits within {format_mib(budget)} MiB."
+    is_base = fitting["baseline"] & fitting["time_ratio"].notna()
+    timed = fitting[find_decided(df)[fitting.index] | is_base]
+    if timed.empty:
+        best = fitting.loc[fitting["needs_bytes"].idxmin()]
+        claim, step = "without times the one that needs least is", ""
+    else:
+        best = timed.loc[timed["time_ratio"].astype(float).idxmin()]
+        step = f", {format_number(best['step_time_s'], ',.1f', 1e3)} ms a step"
+        claim = "the fastest of them is"
+        if len(timed) < len(fitting):
+            claim = "the fastest of those whose time is decided is"
+    return (
+        f"{len(fitting)} of {len(known)} strategies fit within {format_mib(budget)} MiB; "
+        f"{claim} {best['strategy']} ({format_needs(best['needs_bytes'])} MiB{step})."
+    )
 
 
 def describe_least(df: pd.DataFrame) -> list[str]:
@@ -410,17 +266,24 @@ def describe_least(df: pd.DataFrame) -> list[str]:
 
     There is no sentence where only one did, or the baseline has no number.
     """
-    usable: list[TableRow] = df[df["usable"] & df["needs_bytes"].notna()].to_dict("records")
-    baselines = [row for row in usable if row["baseline"]]
-    if len(usable) < 2 or not baselines:
+    known = select_known(df)
+    baselines = known[known["baseline"]]
+    if len(known) < 2 or baselines.empty:
         return []
-    least = min(usable, key=lambda row: float(row["needs_bytes"]))
-    base_name = BASELINES[least["scenario"]]
-    share = least["needs_bytes"] / baselines[0]["needs_bytes"]
+    base = baselines.iloc[0]
+    least = known.loc[known["needs_bytes"].idxmin()]
+    share = least["needs_bytes"] / base["needs_bytes"]
     if share >= 1:
-        return [f"No strategy needs less than {base_name}."]
-    needs = format_needs(least["needs_bytes"])
-    return [f"{least['strategy']} needs least: {needs} MiB, {share:.0%} of what {base_name} needs."]
+        return [f"No strategy needs less than {base['strategy']}."]
+    return [
+        f"{least['strategy']} needs least: {format_needs(least['needs_bytes'])} MiB, {share:.0%} "
+        f"of what {base['strategy']} needs."
+    ]
+
+
+def select_known(df: pd.DataFrame) -> pd.DataFrame:
+    """Return the rows that came out right, and of which it is known what they need."""
+    return df[df["usable"] & df["needs_bytes"].notna()]
 
 
 def find_needs(row: TableRow) -> float | None:

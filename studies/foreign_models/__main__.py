@@ -200,7 +200,10 @@ def judged(row: Row, file: Path, framework: str, scenario: str, python: str, com
     with trial.use_model(model), tempfile.TemporaryDirectory() as folder:
         try:
             options = runner.Options(rounds=0)
-            records, left_out = command.measure(model, names, options, 1, 0.0, Path(folder), python)
+            environment = trial.choose_environment(model, python, print)
+            records, left_out = command.measure(
+                model, names, options, 1, 0.0, Path(folder), environment
+            )
         except Fault as error:
             return row | {"verdicts": {"fp32": f"fault: {str(error)[:200]}"}, "judged": about}
     found = {record.parsed.strategy: verdict(record) for record in records} | dict.fromkeys(

@@ -1,9 +1,12 @@
-"""A small file of the user's own, and what a test changes in it."""
+"""A small file of the user's own, what a test changes in it, and `framebench try` of a file."""
 
 from __future__ import annotations
 
+import subprocess
 import textwrap
 from pathlib import Path
+
+from tests.processes import framebench
 
 TORCH = """
 import sys
@@ -22,7 +25,7 @@ def loss(output, target):
 
 
 def written(folder: Path, *changes: tuple[str, str], name: str = "mine.py") -> Path:
-    """The file above with changes."""
+    """Write the file above with changes."""
     code = TORCH
     for old, new in changes:
         assert old in code
@@ -30,3 +33,9 @@ def written(folder: Path, *changes: tuple[str, str], name: str = "mine.py") -> P
     file = folder / name
     file.write_text(code)
     return file
+
+
+def try_file(file: Path, results: Path, *options: str) -> subprocess.CompletedProcess[str]:
+    """Run `framebench try` for memory and verification alone."""
+    usual = ("--rounds", "0", "--blocks", "1", "--batch", "4", "--results", str(results))
+    return framebench("try", str(file), *usual, *options)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -15,70 +14,50 @@ from framebench.engine.runner import Options
 from framebench.engine.timed_process import CONTROL, Variant
 from framebench.records.provenance import read_machine_name
 from framebench.suite.case import Case
-from framebench.user_model import command
-from framebench.user_model import look as looks
-from framebench.user_model.look import SHOWN_S, FirstLook
+from framebench.user_model import command, look
 from tests.fake_records import provenance, record
 
-NAMES = ["fp32", "compile", "checkpoint", "amp_bf16", "keep_grads"]
+VARIANTS = [
+    Variant(Case("transformer", "torch", "train", name, 4, "tiny"), CONTROL)
+    for name in ("fp32", "compile", "checkpoint", "amp_bf16", "keep_grads")
+]
 
 
-class Told:
-    """A look whose processes end at once, each in the same time."""
-
-    def __init__(self, monkeypatch: pytest.MonkeyPatch, seconds: float = 0.0) -> None:
-        self.written, self.shown, self.asked, self.now = [], [], [], 0.0  # type: ignore[var-annotated]
-        self.seconds = seconds
-        run: Any = SimpleNamespace(
-            options=Options(),
-            without_times=False,
-            write=lambda record, variant: self.written.append(record),
-        )
-        self.look = FirstLook(run, 0.0, 2**20, self.table)
-        monkeypatch.setattr(looks, "run_side_by_side", self.run_side_by_side)
-        monkeypatch.setattr(time, "monotonic", lambda: self.now)
-        monkeypatch.setattr(Options, "list_cores", lambda options: (1, 0))
-
-    def run_side_by_side(self, variants: list[Variant], run: Any) -> list[Any]:
-        self.now += self.seconds
-        self.asked += [variant.case.strategy for variant in variants]
-        return [SimpleNamespace(case=variant.case.strategy, status="ok") for variant in variants]
-
-    def table(self, records: list[Any]) -> None:
-        self.shown.append([record.case for record in records])
-
-    def take(self) -> list[tuple[str, str]]:
-        self.look.look_at(
-            [Variant(Case("transformer", "torch", "train", name, 4), CONTROL) for name in NAMES]
-        )
-        return [(record.case, record.status) for record in self.written]
-
-
-def test_the_table_is_shown_in_time_and_without_what_compiles(
-    monkeypatch: pytest.MonkeyPatch,
+@pytest.mark.parametrize(
+    ("without_times", "last"),
+    [
+        (False, ["table of 4"]),  # what compiles is in the blocks that follow
+        (True, ["table of 4", "block of compile"]),
+    ],
+)
+def test_eager_strategies_are_shown_before_what_compiles(
+    without_times: bool, last: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What takes a minute to compile is not in it; a slow strategy does not keep the others
-    back.
-    """
-    result = Told(monkeypatch, SHOWN_S + 1)
-    assert [name for name, _ in result.take()] == ["fp32", "checkpoint", "amp_bf16", "keep_grads"]
-    assert result.shown == [["fp32", "checkpoint"]]
+    """Two are looked at together, as there are two cores."""
+    events: list[str] = []
 
+    def list_names(variants: Any) -> str:
+        return ", ".join(variant.case.strategy for variant in variants)
 
-def test_compiled_strategies_are_measured_as_a_block(monkeypatch: pytest.MonkeyPatch) -> None:
-    result, groups = Told(monkeypatch), list[tuple[int, list[str]]]()
+    def run_side_by_side(variants: list[Variant], run: Any) -> list[Variant]:
+        events.append(list_names(variants))
+        return variants
 
-    def measured(group: Any, run: Any) -> None:
-        groups.append((run.options.rounds, [variant.case.strategy for variant in group.always]))
+    def measure_group(group: Any, run: Any) -> None:
+        assert not run.options.rounds
+        events.append(f"block of {list_names(group.always)}")
 
-    monkeypatch.setattr(
-        looks, "runs_in_one_process", lambda variant: variant.case.strategy == "fp32"
+    def show(records: list[Any]) -> None:
+        events.append(f"table of {len(records)}")
+
+    run: Any = SimpleNamespace(
+        options=Options(), without_times=without_times, records=lambda variant: [variant]
     )
-    monkeypatch.setattr(looks.blocks, "measure_group", measured)
-    result.look.run.records = lambda variant: [SimpleNamespace(case=variant.case.strategy)]  # type: ignore[method-assign,assignment,return-value]
-    result.take()
-    assert result.asked == ["fp32"]
-    assert groups == [(0, ["checkpoint", "amp_bf16"]), (0, ["keep_grads"])]
+    monkeypatch.setattr(look, "run_side_by_side", run_side_by_side)
+    monkeypatch.setattr(look.blocks, "measure_group", measure_group)
+    monkeypatch.setattr(Options, "list_cores", lambda options: (1, 0))
+    look.take_first_look(VARIANTS, run, 2**20, show)
+    assert events == ["fp32, checkpoint", "amp_bf16, keep_grads", *last]
 
 
 @pytest.mark.slow
@@ -89,59 +68,46 @@ def test_one_process_reads_the_peaks_of_two(
     strategy: str, environment: dict[str, Environment], tmp_path: Path
 ) -> None:
     """Those of the process that reads memory alone; and the steps that follow are right."""
-    case, found = Case.from_id(f"transformer/torch/train/{strategy}/b4/tiny"), {}
+    case = Case.from_id(f"transformer/torch/train/{strategy}/b4/tiny")
+    results: list[Any] = []
     for part in ("memory", "look"):
-        found[part] = runner.MemoryProcess(
+        process = runner.MemoryProcess(
             case, environment["torch"], runner.DEFAULT_OPTIONS, tmp_path / part, part=part
-        ).end(lambda phase: None)
-        assert found[part].status == "ok", found[part].reason
-    memory, look = (found[part].result for part in ("memory", "look"))
-    assert look.memory.peaks["host.rss"] == pytest.approx(
-        memory.memory.peaks["host.rss"], rel=0.01, abs=2**18
-    )
-    assert look.memory.live_bytes == memory.memory.live_bytes
-    assert look.verification.passed
-    assert look.effect.proven
+        )
+        outcome = process.end(lambda phase: None)
+        assert outcome.status == "ok", outcome.reason
+        results.append(outcome.result)
+    alone, both = results
+    peak = alone.memory.peaks["host.rss"]
+    assert both.memory.peaks["host.rss"] == pytest.approx(peak, rel=0.01, abs=2**18)
+    assert both.memory.live_bytes == alone.memory.live_bytes
+    assert both.verification.passed
+    assert both.effect.proven
 
 
+@pytest.mark.parametrize("measured", [1, 0])
 def test_an_interrupted_first_look_is_shown(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    measured: int, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     """Ctrl-C after the first of two strategies; and at once, when there is nothing to show."""
-    cases, shown = (
-        [Case("transformer", "torch", "train", name, 4, "tiny") for name in NAMES[:2]],
-        list[list[str]](),
-    )
-    counts = [1, 0]
+    cases = [variant.case for variant in VARIANTS[:2]]
+    shown: list[list[str]] = []
 
-    def interrupted(look: FirstLook, variants: list[Variant]) -> None:
-        for variant in variants[: counts.pop(0)]:
-            look.run.write(
-                record(
-                    variant.case,
-                    provenance=provenance(machine=read_machine_name(), session=look.run.id),
-                ),
-                variant,
-            )
+    def interrupt(variants: list[Variant], run: Any, *_: Any) -> None:
+        for variant in variants[:measured]:
+            origin = provenance(machine=read_machine_name(), session=run.id)
+            run.write(record(variant.case, provenance=origin), variant)
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(FirstLook, "look_at", interrupted)
-    monkeypatch.setattr(command.trial, "choose_environment", lambda *_: CONTROL)
+    def show(records: list[Any], left_out: dict[str, str]) -> None:
+        shown.append([*(found.case for found in records), *left_out])
+
+    monkeypatch.setattr(command, "take_first_look", interrupt)
     monkeypatch.setattr(command.trial, "list_cases", lambda *_: (cases, {"compile": "why"}))
-    monkeypatch.setattr(command.trial, "describe_facts", lambda *_: "")
-    monkeypatch.setattr(command, "run_survey", lambda *_, **__: {"facts": {}, "held": 0})
-    while counts:
-        with pytest.raises(KeyboardInterrupt):
-            command.measure(
-                SimpleNamespace(),
-                None,
-                Options(rounds=0),
-                1,
-                0,
-                tmp_path,
-                None,  # type: ignore[arg-type]
-                show_interrupted=lambda records, left_out: shown.append(
-                    [*(r.case for r in records), *left_out]
-                ),
-            )
-    assert shown == [[cases[0].id, "compile"]]
+    monkeypatch.setattr(command, "survey_baseline", lambda *_: {"facts": {}, "held": 0})
+    model: Any = SimpleNamespace()
+    with pytest.raises(KeyboardInterrupt):
+        command.measure(
+            model, None, Options(rounds=0), 1, 0, tmp_path, CONTROL, show_interrupted=show
+        )
+    assert shown == [[cases[0].id, "compile"]] * measured

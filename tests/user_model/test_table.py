@@ -1,61 +1,63 @@
-"""Test the sentences below the table of `framebench try`."""
+"""The sentences below the table of `framebench try`, and what a budget must have."""
 
 from __future__ import annotations
 
+import pandas as pd
+import pytest
+
+from framebench.analysis.needs import MARGIN
 from framebench.records.record import Record
 from framebench.suite.case import Case
 from framebench.suite.result import Mathematics, StrategyEffect, Verification
-from framebench.user_model.table import describe_float64_checks, list_unproven
+from framebench.user_model.table import describe_verdicts, find_contradiction, find_needs
 from tests.fake_records import record
 
+MIB = 2**20
 
-def checked(strategy: str, reason: str = "") -> Record:
-    """A record whose strategy was run in float64, or was not for a reason."""
+
+def check(strategy: str, reason: str = "", why_unproven: str = "") -> Record:
+    """Return a record of a strategy that was run in float64, or was not for a reason."""
     case = Case("transformer", "torch", "train", strategy, 4, "tiny")
     outcome = Mathematics(case=case.id, computed=not reason, passed=True, reason=reason or None)
-    return record(case, verification=Verification(passed=True, mathematics=outcome))
+    effect = StrategyEffect(not why_unproven, {}, why_unproven or None)
+    verification = Verification(passed=True, mathematics=outcome)
+    return record(case, verification=verification, effect=effect)
 
 
-def test_strategies_that_float64_could_not_check_are_named_once_by_their_reason() -> None:
-    casts = "it casts by itself"
+def test_strategies_that_could_not_be_checked_are_named_once_by_their_reason() -> None:
+    """The newest record of a strategy counts."""
     records = [
-        checked("fp32"),
-        checked("checkpoint", casts),
-        checked("accumulate", casts),
-        checked("compile", "no operator"),
+        check("fp32", "no operator"),
+        check("fp32"),
+        check("checkpoint", "it casts by itself", "block_runs: expected 8, observed 4"),
+        check("accumulate", "it casts by itself"),
     ]
-
-    assert describe_float64_checks(records) == [
-        "1 of 4 strategies were checked in float64",
+    assert list(describe_verdicts(records)) == [
+        "3 of 3 strategies compute the same, up to rounding; 2 of them were seen at work",
+        "1 of 3 strategies were checked in float64",
         "not checked in float64: checkpoint, accumulate: it casts by itself",
-        "not checked in float64: compile: no operator",
+        "checkpoint: effect not proven: block_runs: expected 8, observed 4",
     ]
 
 
-def test_the_newest_record_of_a_strategy_counts() -> None:
-    records = [checked("fp32", "no operator"), checked("fp32")]
-    assert describe_float64_checks(records) == ["1 of 1 strategies were checked in float64"]
+@pytest.mark.parametrize(
+    ("peak", "message"), [(330, "364.0 MiB, and the peak was read as only 330.0 MiB"), (416, "")]
+)
+def test_a_peak_below_the_activations_is_a_contradiction(peak: int, message: str) -> None:
+    row = {"strategy": "fp32", "peak_bytes": peak * MIB, "activation_bytes": 364 * MIB}
+    assert message in (find_contradiction(pd.DataFrame([row])) or "")
 
 
-def with_effect(strategy: str, effect: StrategyEffect) -> Record:
-    return record(Case("transformer", "torch", "train", strategy, 4, "tiny"), effect=effect)
-
-
-def test_an_effect_that_is_not_proven_is_explained_by_the_expectation_that_failed() -> None:
-    failed = "block_runs: expected 8, observed 4"
-    records = [
-        with_effect("fp32", StrategyEffect(True, {})),
-        with_effect("checkpoint", StrategyEffect(False, {"block_runs": 4}, failed)),
-        # as records were before they had reasons
-        with_effect("accumulate", StrategyEffect(False, {})),
-    ]
-    assert list_unproven(records) == [f"checkpoint: effect not proven: {failed}"]
-
-
-def test_what_users_often_meet_is_explained_in_words_of_its_own() -> None:
-    evidence = {"products": {"float32": 2, "bfloat16": 6}}
-    failed = "products: expected only bfloat16, observed {'float32': 2, 'bfloat16': 6}"
-    (line,) = list_unproven([with_effect("amp_bf16", StrategyEffect(False, evidence, failed))])
-    assert line.startswith(
-        "amp_bf16: effect not proven: 2 of 8 products are still computed in float32"
-    )
+@pytest.mark.parametrize(
+    ("columns", "needs"),
+    [
+        ({"cold_peak_bytes": 21 * MIB, "library_bytes": 0}, 21),
+        ({"cold_peak_bytes": 21 * MIB, "library_bytes": 9 * MIB}, 29),
+        ({"step_bytes": 40 * MIB, "step_instrument": "host.rss"}, 40),
+        ({"step_bytes": 10 * MIB, "step_instrument": "host.rss"}, 20),
+    ],
+)
+def test_needs_rest_on_the_largest_count_of_memory(columns: dict[str, object], needs: int) -> None:
+    row = {"peak_bytes": 20 * MIB, "cold_peak_bytes": None, "library_bytes": 0, **columns}
+    assert find_needs(row) == pytest.approx(needs * MIB * MARGIN)
+    assert find_needs(row | {"peak_bytes": None}) is None

@@ -1,5 +1,5 @@
 """`FOLDER LAYERS BATCH`: what a Jittor model of so many layers takes beyond the watched pool, and
-how many operations a step of it has. Of 0 layers it is the suite's own Transformer.
+how many operations a step of it has.
 """
 
 import json
@@ -11,8 +11,8 @@ import jittor as jt
 
 from framebench import adapters
 from framebench.adapters.jittor.probe import load_probe
-from framebench.suite.case import Case
 from framebench.worker.worker import measure_peaks
+from tests.user_model.user_files import use_file
 
 FILE = """
 import jittor as jt
@@ -30,35 +30,16 @@ def loss(output, target):
 def optimizer(parameters):
     return jt.optim.SGD(parameters, lr=1e-3)
 """
-folder = Path(sys.argv[1])
-
-
-def read(case: Case) -> dict[str, int]:
-    adapter: Any = adapters.load(case)
-    adapter.build()
-    for _ in range(2):
-        peak = measure_peaks(adapter)["allocator.in_use"]
-    beyond = peak - load_probe().peak_bytes()
-    adapter.one_step()
-    operations = jt.number_of_lived_ops()
-    adapter.synchronize()
-    assert adapter.before_graph is None, "nothing is read while steps are timed"
-    return {"beyond": beyond, "operations": operations}
-
-
-layers, batch = int(sys.argv[2]), int(sys.argv[3])
-if layers:
-    # Python takes a file of the same second and size for the one it has compiled
-    file = folder / f"of_{layers}.py"
-    file.write_text(FILE.format(layers=layers))
-    facts = {
-        "file": str(file),
-        "framework": "jittor",
-        "batch": batch,
-        "defined": ["loss", "optimizer"],
-    }
-    (folder / "own.json").write_text(json.dumps(facts))
-    found = read(Case.from_id(f"own/jittor/train/fp32/b{batch}/mine"))
-else:
-    found = read(Case.from_id(f"transformer/jittor/train/fp32/b{batch}/tiny"))
-print(json.dumps(found))
+folder, layers, batch = sys.argv[1:]
+# Python takes a file of the same second and size for the one it has compiled
+file = Path(folder) / f"of_{layers}.py"
+file.write_text(FILE.format(layers=layers))
+adapter: Any = adapters.load(use_file(file, int(batch), "jittor"))
+adapter.build()
+for _ in range(2):
+    peak = measure_peaks(adapter)["allocator.in_use"]
+beyond = peak - load_probe().peak_bytes()
+adapter.one_step()
+operations = jt.number_of_lived_ops()
+adapter.synchronize()
+print(json.dumps({"beyond": beyond, "operations": operations}))

@@ -1,6 +1,9 @@
 """Peaks of small files that hold memory in each way that Python has: as framebench reads them, and
 by VmHWM of a plain loop that knows nothing of framebench, each in a process of its own that has
 imported and warmed up nothing but PyTorch.
+
+`measure_peaks.py FOLDER PACKAGES`: FOLDER has a folder with `mine.py` for each file, and PACKAGES
+what they import.
 """
 
 import ctypes
@@ -9,16 +12,19 @@ import importlib.util
 import json
 import os
 import sys
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import nn
 
 from framebench import adapters
 from framebench.instruments import host
-from framebench.suite.case import Case
-from framebench.suite.user_file import list_definitions
 from framebench.worker.worker import measure_peaks
+from tests.user_model.user_files import use_file
+
+BATCH = 64
 
 
 def warm_up() -> None:
@@ -49,12 +55,15 @@ def measure_high_water(file: Path) -> int:
     spec = importlib.util.spec_from_file_location("plainly_imported", file)
     assert spec
     assert spec.loader
-    mine = importlib.util.module_from_spec(spec)
+    mine: Any = importlib.util.module_from_spec(spec)
     sys.modules["plainly_imported"] = mine
     spec.loader.exec_module(mine)
-    model, (x, y) = mine.model(), mine.batch(64)
-    make_optimizer = getattr(mine, "optimizer", lambda weights: torch.optim.SGD(weights, 0.01, 0.9))
-    optimizer = make_optimizer(model.parameters())
+    model, (x, y) = mine.model(), mine.batch(BATCH)
+    weights = list(model.parameters())
+    if hasattr(mine, "optimizer"):
+        optimizer = mine.optimizer(weights)
+    else:
+        optimizer = torch.optim.SGD(weights, 0.01, 0.9)
     for step in range(3):
         if step == 2:
             measure_idle_bytes()
@@ -73,27 +82,24 @@ def measure_idle_bytes() -> int:
 
 
 def report(file: Path) -> dict[str, object]:
-    os.environ["FRAMEBENCH_OWN"] = str(file.parent)
-    facts = {"file": str(file), "framework": "torch", "batch": 64, "defined": []}
-    facts["defined"] = [name for name in ("optimizer",) if name in list_definitions(str(file))]
-    (file.parent / "own.json").write_text(json.dumps(facts))
-    adapter = adapters.load(Case.from_id("own/torch/train/fp32/b64/mine"))
+    """Return what framebench reads of the file."""
+    adapter = adapters.load(use_file(file, BATCH))
     adapter.build()
-    read = [measure_peaks(adapter)["host.rss"] for _ in range(3)]
-    result = {
-        "peak": read[-1],
+    peaks = [measure_peaks(adapter)["host.rss"] for _ in range(3)]
+    return {
+        "peak": peaks[-1],
         "holders": adapter.untracked_bytes(),
         "libraries": adapter.library_bytes(),
+        "saved": adapter.observe()["activation_bytes"],
     }
-    return result | {"saved": adapter.observe()["activation_bytes"]}
 
 
-def in_a_child(work: object, file: Path) -> object:
+def run_in_a_child(work: Callable[[Path], object], file: Path) -> object:
+    """Return what a function gives in a child process."""
     read_end, write_end = os.pipe()
     child = os.fork()
     if not child:
-        result = json.dumps(work(file))  # type: ignore[operator]
-        os.write(write_end, result.encode())
+        os.write(write_end, json.dumps(work(file)).encode())
         os._exit(0)
     os.close(write_end)
     with os.fdopen(read_end) as pipe:
@@ -102,15 +108,14 @@ def in_a_child(work: object, file: Path) -> object:
     return result
 
 
-sys.path.append(sys.argv[2])  # where packages lie
+sys.path.append(sys.argv[2])
 warm_up()
 gc.unfreeze = lambda: None  # which each adapter calls
 # what is imported is no file's: it need not be looked through for tensors after every step
 gc.freeze()
 found = {}
 for folder in sorted(Path(sys.argv[1]).iterdir()):
-    found[folder.name] = {
-        "plain_peak": in_a_child(measure_plain_peak, folder / "mine.py"),
-        "reported": in_a_child(report, folder / "mine.py"),
-    }
+    file = folder / "mine.py"
+    plain, reported = run_in_a_child(measure_plain_peak, file), run_in_a_child(report, file)
+    found[folder.name] = {"plain_peak": plain, "reported": reported}
 print(json.dumps(found))
