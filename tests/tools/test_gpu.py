@@ -4,22 +4,19 @@ a GPU that is none.
 
 from __future__ import annotations
 
-import csv
 import os
 import shutil
 import subprocess
 import sys
 import tarfile
 import time
-from collections.abc import Iterable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from framebench.engine import capacity as room
 from framebench.engine.environments import Environment, describe
 from framebench.records import provenance, store
-from framebench.records.record import Record
 from framebench.suite.case import is_declared
 from framebench.suite.selectors import parse
 from tests.processes import ROOT
@@ -27,122 +24,101 @@ from tests.record_files import list_files, load_fields, save_fields
 from tools import gpu
 from tools.gpu import LIST, ListedCase, read_list, shrink_for_rehearsal
 
-SHORT = (  # block, case as in the list, GiB
-    ("verification", "transformer/torch/train/fp32/b4/tiny", 1),
-    ("in PyTorch", "transformer/torch/train/fp32/b8/full", 10),
-    ("in PyTorch", "transformer/torch/train/offload/b8/full", 6),
-    ("in JAX", "transformer/jax/eval/no_grad/b8/full", 5),
-    ("too large for any GPU", "resnet50/torch/train/fp32/b64/full", 500),
-)
-HALF_AN_HOUR = 1800
-STARTS = 4 * 60  # seconds of it for starting the machine, and the interpreters of three commands
-
-
-def write(file: Path, rows: Iterable[tuple[str, str, int]]) -> Path:
-    lines = (
-        [1, block, 0 if block == "verification" else 8, case, 30, gib] for block, case, gib in rows
-    )
-    with file.open("w") as text:
-        csv.writer(text).writerows([["half", "block", "rounds", "case", "seconds", "gib"], *lines])
-    return file
-
-
-def rehearse(results: Path, *more: str) -> subprocess.CompletedProcess[str]:
-    command = ["tools/gpu.sh", "--rehearse", "--results", str(results), *more]
-    return subprocess.run(
-        command,
-        cwd=ROOT,
-        env=os.environ | {"PYTHON": sys.executable},
-        capture_output=True,
-        text=True,
-    )
+SHORT = """\
+half,block,rounds,case,seconds,gib
+1,verification,0,transformer/torch/train/fp32/b4/tiny,30,1
+1,in PyTorch,8,transformer/torch/train/fp32/b8/full,30,10
+1,in PyTorch,8,transformer/torch/train/offload/b8/full,30,6
+1,in JAX,8,transformer/jax/eval/no_grad/b8/full,30,5
+1,too large for any GPU,8,resnet50/torch/train/fp32/b64/full,30,500
+"""
 
 
 @pytest.fixture(scope="module")
-def made(
+def rehearsed(
     environment: dict[str, Environment], tmp_path_factory: pytest.TempPathFactory
-) -> tuple[Path, str]:
-    """The results of a rehearsal, and what it said."""
+) -> Path:
+    """Return the results of a rehearsal."""
     folder = tmp_path_factory.mktemp("gpu-session")
-    done = rehearse(folder / "results", "--list", str(write(folder / "list.csv", SHORT)))
+    (folder / "list.csv").write_text(SHORT)
+    command = ["tools/gpu.sh", "--rehearse", "--results", str(folder / "results")]
+    command += ["--list", str(folder / "list.csv")]
+    variables = os.environ | {"PYTHON": sys.executable}
+    done = subprocess.run(command, cwd=ROOT, env=variables, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
-    return folder / "results", done.stdout + done.stderr
-
-
-@pytest.fixture(scope="module")
-def records(made: tuple[Path, str]) -> list[Record]:
-    return list(store.read_all(made[0]))
+    return folder / "results"
 
 
 @pytest.mark.all_cases
-def test_every_case_of_the_list_has_its_record(records: list[Record]) -> None:
-    result = {
-        (r.parsed.framework, r.parsed.scenario, r.parsed.strategy, bool(r.step_s)): r
-        for r in records
-    }
-    assert {key: r.status for key, r in result.items()} == {
+def test_every_case_of_a_rehearsal_has_a_record_of_the_made_up_gpu(rehearsed: Path) -> None:
+    records = {}
+    for record in store.read_all(rehearsed):
+        case = record.parsed
+        records[case.framework, case.scenario, case.strategy, bool(record.step_s)] = record
+        assert record.provenance.machine == "made-up-gpu"
+        assert record.provenance.core is None, "nothing was pinned"
+        assert record.provenance.hardware["gpus"] == ["a rehearsal, no GPU"]
+    offloaded = records["torch", "train", "offload", False]
+    assert "finds none it can use" in (offloaded.reason or ""), "said by the worker"
+    assert {key: record.status for key, record in records.items()} == {
         ("torch", "train", "fp32", False): "ok",  # verification alone
         ("torch", "train", "fp32", True): "ok",
         ("torch", "train", "offload", False): "unsupported",
         ("torch", "eval", "no_grad", True): "ok",  # beside JAX's
         ("jax", "eval", "no_grad", True): "ok",
     }
-    assert "finds none it can use" in (result["torch", "train", "offload", False].reason or ""), (
-        "said by the worker"
-    )
-
-
-@pytest.mark.all_cases
-def test_a_rehearsal_records_the_made_up_gpu(records: list[Record]) -> None:
-    assert {r.provenance.machine for r in records} == {"made-up-gpu"}
-    assert {r.provenance.core for r in records} == {None}, "nothing was pinned"
-    assert all(r.provenance.hardware["gpus"] == ["a rehearsal, no GPU"] for r in records)
-    assert all("memory_bytes" in r.provenance.gpu["before"] for r in records)
 
 
 @pytest.mark.all_cases
 def test_a_packed_session_resumes_elsewhere(
-    made: tuple[Path, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    rehearsed: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Nothing that has an answer is measured again; what crashed is, once the code is another."""
-    with tarfile.open(made[0].with_suffix(".tgz")) as archive:
+    with tarfile.open(rehearsed.with_suffix(".tgz")) as archive:
         archive.extractall(tmp_path, filter="data")
     monkeypatch.setenv("FRAMEBENCH_MACHINE", "made-up-gpu")
-    asked: list[str] = []
-    monkeypatch.setattr(
-        gpu, "measure", lambda name, rows, *_: asked.extend(one.case.id for one in rows) or []
-    )
+    measured: list[str] = []
+
+    def measure(name: str, rows: list[ListedCase], *_: Any) -> list[str]:
+        measured.extend(row.case.id for row in rows)
+        return []
+
+    monkeypatch.setattr(gpu, "measure", measure)
     monkeypatch.setattr(gpu, "read_free_gpu_memory", lambda: 80 * 2**30)
-    blocks = shrink_for_rehearsal(read_list(made[0].parent / "list.csv"))
+    blocks = shrink_for_rehearsal(read_list(rehearsed.parent / "list.csv"))
     ready = {name: describe(name) for name in ("torch", "jax")}
     results = tmp_path / "results"
-    assert gpu.measure_blocks(blocks, ready, results, time.monotonic() + 3600) == []
-    assert asked == []
-    ok = next(r for r in store.read_all(results) if r.parsed.framework == "jax")
+
+    def resume() -> list[str]:
+        gpu.measure_blocks(blocks, ready, results, time.monotonic() + 3600)
+        return measured
+
+    assert resume() == []
+    ok = next(record for record in store.read_all(results) if record.parsed.framework == "jax")
     for file in list_files(results):
-        save_fields(file, [one for one in load_fields(file) if "/jax/" not in one["case"]])
+        save_fields(file, [line for line in load_fields(file) if "/jax/" not in line["case"]])
     crashed = ok.model_copy(update={"status": "crashed", "reason": "planted"})
     store.append(crashed, store.find_file(results, "made-up-gpu", "jax-0"))
-    gpu.measure_blocks(blocks, ready, results, time.monotonic() + 3600)
-    assert asked == []
+    assert resume() == []
     monkeypatch.setattr(provenance, "find_commit", lambda: "another")
-    gpu.measure_blocks(blocks, ready, results, time.monotonic() + 3600)
-    assert asked == [ok.case]
+    assert resume() == [ok.case]
+
+
+def make_listed(case: str, gib: float, seconds: float = 10.0) -> ListedCase:
+    """Return a line of a list."""
+    return ListedCase("1", "a block", 8, parse(case), seconds, gib)
 
 
 def test_a_smaller_block_runs_if_the_next_does_not_fit_the_time(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    case = parse("transformer/torch/train/fp32/b8/full")
     blocks = {}
     for name, seconds in {"slow": 500.0, "late": 50.0, "small": 5.0}.items():
-        blocks[name] = [ListedCase("1", name, 8, case, seconds, 1)]
+        blocks[name] = [make_listed("transformer/torch/train/fp32/b8/full", 1, seconds)]
     began: list[str] = []
     monkeypatch.setattr(gpu, "measure", lambda name, *_: began.append(name) or [])
     monkeypatch.setattr(gpu, "read_free_gpu_memory", lambda: None)
-
     gpu.measure_blocks(blocks, {"torch": describe("torch")}, tmp_path, time.monotonic() + 20)
-
     assert began == ["small"]
 
 
@@ -160,7 +136,6 @@ def test_uncommitted_code_is_not_packed(tmp_path: Path) -> None:
     done = subprocess.run(["tools/gpu.sh", "--pack"], cwd=tmp_path, capture_output=True, text=True)
     assert done.returncode == 2
     assert "commit first" in done.stdout
-    assert not (tmp_path / "gpu-session").exists()
 
 
 def test_a_copy_without_its_repository_knows_the_commit(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -170,52 +145,29 @@ def test_a_copy_without_its_repository_knows_the_commit(monkeypatch: pytest.Monk
     assert provenance.find_commit() == provenance.name_code() == "f" * 40
 
 
-def test_the_list_can_be_measured() -> None:
-    """All are known cases that a GPU can do, each once for memory alone and once for times at
-    most.
-    """
-    listed = [one for rows in read_list(LIST).values() for one in rows]
-    for one in listed:
-        assert is_declared(one.case), one.case.id
-        assert one.case.support.supported, one.case.id
-    different = {(one.case, one.rounds > 0) for one in listed}
-    assert len(different) == len(listed)
-
-
-def test_the_first_half_of_the_list_takes_half_an_hour() -> None:
-    listed = [one for rows in read_list(LIST).values() for one in rows]
-    first = [one for one in listed if one.half == "1"]
-    timed = [one for one in first if one.rounds]
-    assert len(timed) >= 20
-    assert sum(one.seconds for one in first) < HALF_AN_HOUR - STARTS
-
-
-def test_the_cases_of_a_timed_block_are_alive_together_on_a_gpu_of_80_gib() -> None:
-    for name, rows in read_list(LIST).items():
-        assert len({(one.rounds, one.half) for one in rows}) == 1, name
-        sizes = [one.gib for one in rows]
-        if rows[0].rounds:
-            assert sum(sizes) + max(sizes) < 80 * room.GPU_SHARE, name
-
-
-def one(case: str, gib: float, rounds: int = 0) -> ListedCase:
-    return ListedCase("1", "a block", rounds, parse(case), 10.0, gib)
+def test_listed_cases_are_known_and_each_is_there_once() -> None:
+    """Once for memory alone and once for times at most."""
+    every = [listed for rows in read_list(LIST).values() for listed in rows]
+    for listed in every:
+        assert is_declared(listed.case), listed.case.id
+        assert listed.case.support.supported, listed.case.id
+    assert len({(listed.case, listed.rounds > 0) for listed in every}) == len(every)
 
 
 def test_cases_alive_at_once_fit_the_gpu() -> None:
-    torch = [
-        one(f"transformer/torch/train/{name}/b8/full", 30)
-        for name in ("fp32", "amp_bf16", "checkpoint")
-    ]
-    jax = one("transformer/jax/train/fp32/b8/full", 5)
-    tiny = one("transformer/jax/train/fp32/b4/tiny", 1)
-    assert gpu.split_by_memory([*torch, tiny], 80 * gpu.GIB) == [torch[:2], [torch[2], tiny]]
-    assert gpu.split_by_memory([tiny, torch[0], jax, torch[1]], 80 * gpu.GIB) == [
-        [tiny, torch[0]],
+    large = []
+    for strategy in ("fp32", "amp_bf16", "checkpoint"):
+        large.append(make_listed(f"transformer/torch/train/{strategy}/b8/full", 30))
+    jax = make_listed("transformer/jax/train/fp32/b8/full", 5)
+    tiny = make_listed("transformer/jax/train/fp32/b4/tiny", 1)
+    free = 80 * gpu.GIB
+    assert gpu.split_by_memory([*large, tiny], free) == [large[:2], [large[2], tiny]]
+    assert gpu.split_by_memory([tiny, large[0], jax, large[1]], free) == [
+        [tiny, large[0]],
         [jax],
-        [torch[1]],
+        [large[1]],
     ]
-    assert gpu.split_by_memory(torch, None) == [torch], "where the GPU does not tell"
+    assert gpu.split_by_memory(large, None) == [large], "where the GPU does not tell"
 
 
 def test_parts_of_a_large_block_have_their_own_sessions(
@@ -225,12 +177,12 @@ def test_parts_of_a_large_block_have_their_own_sessions(
     two blocks one name.
     """
     rows = read_list(LIST)["claims about what a GPU holds"]
-    parts: list[tuple[str, int]] = []
-    monkeypatch.setattr(
-        gpu,
-        "measure_all",
-        lambda cases, opened, *_: parts.append((opened.id, len(cases))) or ["ok"] * len(cases),
-    )
+    sessions: list[str] = []
+
+    def measure_all(cases: list[Any], session: Any, *_: Any) -> list[str]:
+        sessions.append(session.id)
+        return ["ok"] * len(cases)
+
+    monkeypatch.setattr(gpu, "measure_all", measure_all)
     assert gpu.measure("claims", rows, {}, tmp_path, 40 * 2**30) == ["ok"] * len(rows)
-    assert len(parts) > 1 < len({session for session, _ in parts}) == len(parts)
-    assert sum(number for _, number in parts) == len(rows)
+    assert len(set(sessions)) == len(sessions) > 1

@@ -5,7 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from packaging.utils import canonicalize_name
 
 from framebench.records.pins import read_pins, remove_hashes
 from tools import hash_pins
@@ -79,8 +78,3 @@ def test_a_file_with_a_package_whose_archives_differ_says_why_it_has_none(tmp_pa
         assert hash_pins.hash_file(file) == "torch.txt: no hashes, as it has torch"
         assert file.read_text() == f"# No hashes: {hash_pins.UNHASHED['torch']}\n{plain}"
     assert remove_hashes(file.read_text()) == plain
-
-
-def test_names_are_compared_as_indexes_write_them() -> None:
-    hashes = {canonicalize_name("python-dateutil"): ["--hash=sha256:aa"]}
-    assert hash_pins.add_hashes("Python.dateutil==4.0.0\n", hashes).startswith("Python.dateutil")

@@ -11,8 +11,6 @@ import subprocess
 import sys
 from pathlib import Path
 
-import pytest
-
 from framebench.records import store
 from tests.fake_records import provenance, record
 from tests.processes import COMMAND, ROOT
@@ -73,65 +71,40 @@ def test_a_new_regression_opens_an_issue_with_both_versions_and_the_change(tmp_p
 
 
 def test_a_regression_with_an_open_issue_is_a_comment_there(tmp_path: Path) -> None:
-    commands = run_report(
-        tmp_path, [ROW], [{"number": 7, "title": TITLE}, {"number": 8, "title": "another"}]
-    )
-    assert [command[:3] for command in commands] == [
-        ["issue", "list", "--state"],
-        ["issue", "comment", "7"],
-    ]
+    open_issues = [{"number": 7, "title": TITLE}, {"number": 8, "title": "another"}]
+    *_, last = run_report(tmp_path, [ROW], open_issues)
+    assert last[:3] == ["issue", "comment", "7"]
 
 
 def test_no_regression_needs_no_issue(tmp_path: Path) -> None:
     assert run_report(tmp_path, [], []) == []
 
 
-@pytest.fixture
-def clone(tmp_path: Path) -> Path:
-    """A clone of an empty remote, with one commit on main."""
+def git(folder: Path, *words: str) -> str:
+    """Return what git prints in a folder."""
+    command = ["git", "-C", str(folder), "-c", "user.name=a", "-c", "user.email=a@localhost"]
+    done = subprocess.run([*command, *words], check=True, capture_output=True, text=True)
+    return done.stdout
+
+
+def test_the_branch_with_the_records_keeps_those_of_every_week(tmp_path: Path) -> None:
     remote, clone = tmp_path / "remote.git", tmp_path / "clone"
-    subprocess.run(["git", "init", "--quiet", "--bare", str(remote)], check=True)
-    subprocess.run(
-        ["git", "clone", "--quiet", str(remote), str(clone)], check=True, capture_output=True
-    )
+    git(tmp_path, "init", "--quiet", "--bare", str(remote))
+    git(tmp_path, "clone", "--quiet", str(remote), str(clone))
     (clone / "code").write_text("x = 1\n")
     git(clone, "add", "code")
-    git(
-        clone,
-        "-c",
-        "user.name=a",
-        "-c",
-        "user.email=a@localhost",
-        "commit",
-        "--quiet",
-        "--message",
-        "Begin",
-    )
+    git(clone, "commit", "--quiet", "--message", "Begin")
     git(clone, "push", "--quiet", "origin", "HEAD:main")
-    return clone
-
-
-def git(where: Path, *words: str) -> str:
-    return subprocess.run(
-        ["git", "-C", str(where), *words], check=True, capture_output=True, text=True
-    ).stdout
-
-
-def test_the_branch_with_the_records_keeps_those_of_every_week(clone: Path, tmp_path: Path) -> None:
     for week in ("1", "2", "2"):  # the third time there is nothing new
         out = tmp_path / f"out{week}"
         if not out.exists():
-            store.append(
-                record(provenance=provenance(session=week)), store.find_file(out, "m", "torch-1")
-            )
+            made = record(provenance=provenance(session=week))
+            store.append(made, store.find_file(out, "m", "torch-1"))
         (out / "calibration").mkdir(exist_ok=True)
         (out / "calibration" / "m.json").write_text(week)
-        subprocess.run(
-            [ROOT / "tools/keep_series.sh", str(out), "weekly-records"],
-            cwd=clone,
-            env={**os.environ, "FRAMEBENCH": shlex.join(COMMAND)},
-            check=True,
-        )
+        command = [ROOT / "tools/keep_series.sh", str(out), "weekly-records"]
+        variables = {**os.environ, "FRAMEBENCH": shlex.join(COMMAND)}
+        subprocess.run(command, cwd=clone, env=variables, check=True)
     git(clone, "fetch", "--quiet", "origin", "weekly-records")
     assert git(clone, "ls-tree", "-r", "--name-only", "FETCH_HEAD").split() == [
         "calibration/m.json",
@@ -140,4 +113,3 @@ def test_the_branch_with_the_records_keeps_those_of_every_week(clone: Path, tmp_
     lines = git(clone, "show", "FETCH_HEAD:records/m/torch-1.jsonl").splitlines()
     assert [json.loads(line)["provenance"]["session"] for line in lines] == ["1", "2"]
     assert git(clone, "rev-list", "--count", "FETCH_HEAD").strip() == "2"
-    assert git(clone, "worktree", "list").count("\n") == 1
