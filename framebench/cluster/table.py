@@ -34,7 +34,9 @@ def make_tables(records: Sequence[Record]) -> Iterator[Table]:
     df = list_costs(records)
     if df.empty:
         return
-    machine, protocol = df.groupby(ORIGIN, sort=False)["block"].nunique().idxmax()
+    counts = df.groupby(ORIGIN, sort=False)["block"].nunique().reset_index()
+    most = counts.sort_values("block", ascending=False, kind="stable").iloc[0]
+    machine, protocol = most["machine"], most["protocol"]
     df = df[(df["machine"] == machine) & (df["protocol"] == protocol)]
     # PyTorch's baseline is in others' blocks too: the block is that of the other framework
     compared = df.groupby("block")["framework"].transform("max")

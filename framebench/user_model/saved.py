@@ -125,7 +125,7 @@ def report_growth(before: SavedPeaks, after: SavedPeaks, threshold: float) -> bo
     if grown.empty:
         say(f"no peak grew by more than {threshold:.1%}")
         return not gone.empty
-    worst = grown.loc[grown["share"].idxmax()]
+    worst = grown.sort_values("share").iloc[-1]
     say(
         f"{len(grown)} of {len(df) - len(gone)} peaks grew by more than {threshold:.1%}, most that "
         f"of {worst['strategy']} by {worst['share']:.1%}"

@@ -247,10 +247,10 @@ def describe_fitting(df: pd.DataFrame, budget: int) -> str:
     is_base = fitting["baseline"] & fitting["time_ratio"].notna()
     timed = fitting[find_decided(df)[fitting.index] | is_base]
     if timed.empty:
-        best = fitting.loc[fitting["needs_bytes"].idxmin()]
+        best = fitting.sort_values("needs_bytes").iloc[0]
         claim, step = "without times the one that needs least is", ""
     else:
-        best = timed.loc[timed["time_ratio"].astype(float).idxmin()]
+        best = timed.sort_values("time_ratio").iloc[0]
         step = f", {format_number(best['step_time_s'], ',.1f', 1e3)} ms a step"
         claim = "the fastest of them is"
         if len(timed) < len(fitting):
@@ -271,7 +271,7 @@ def describe_least(df: pd.DataFrame) -> list[str]:
     if len(known) < 2 or baselines.empty:
         return []
     base = baselines.iloc[0]
-    least = known.loc[known["needs_bytes"].idxmin()]
+    least = known.sort_values("needs_bytes", kind="stable").iloc[0]
     share = least["needs_bytes"] / base["needs_bytes"]
     if share >= 1:
         return [f"No strategy needs less than {base['strategy']}."]
