@@ -108,14 +108,14 @@ def simulate(
     require("torch", "pip install torch")
     from framebench.devices.simulation import torch_simulate
     from framebench.devices.simulation.blocks import Settings
-    from framebench.devices.simulation.torch_release import read_release
 
     settings = Settings(
         limit=target.memory_bytes if limit is None else limit,
         expandable_segments=expandable_segments,
     )
+    release = torch_simulate.read_release()
     return torch_simulate.simulate(
-        make_step, target, steps=steps, settings=settings, release=read_release(), ranks=ranks
+        make_step, target, steps=steps, settings=settings, release=release, ranks=ranks
     )
 
 

@@ -12,15 +12,15 @@ from framebench.devices.catalog import DEVICES, Device, find
 from framebench.devices.plans.store import every
 from framebench.devices.releases import reported
 from framebench.devices.releases.table import of_releases
-from framebench.devices.tables import batches, frame, strategies, table
+from framebench.devices.tables import frame, strategies, table
 
 
 def of_device(device: Device, results: Path) -> list[Table]:
     """Return what is cached for a device: strategies, largest batches, and releases."""
     predictions = list(every(results))
     return [
-        *strategies.tables(predictions, device),
-        *batches.tables(predictions, device),
+        *strategies.tabulate_savings(predictions, device),
+        *strategies.tabulate_batches(predictions, device),
         *of_releases(predictions, device),
         *reported.tables(results, device.name),
     ]

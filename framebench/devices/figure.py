@@ -9,7 +9,6 @@ from collections.abc import Iterable, Iterator
 import matplotlib.pyplot as plt
 import pandas as pd
 import seaborn as sns
-from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from framebench.analysis import rows
@@ -48,29 +47,43 @@ def draw_savings(df: pd.DataFrame) -> Figure | None:
         df: One workload, scenario and size at one batch, as `framebench.planned()` has them.
     """
     drawn = select_strategies(df)
-    if drawn["strategy"].nunique() < FEWEST_STRATEGIES:
-        return None
     order = drawn.groupby("strategy")["used_bytes"].min().sort_values(ascending=False).index
+    if len(order) < FEWEST_STRATEGIES:
+        return None
+    drawn = drawn.assign(MiB=drawn["used_bytes"] / MIB, column=drawn["framework"].map(NAMES))
     devices = [name for name in SHOWN if name in set(drawn["device"])]
     size = (3.6 * len(devices) + 1.2, 1.0 + ROW_IN * len(order))
     figure, panels = plt.subplots(
         1, len(devices), figsize=size, sharey=True, sharex=True, squeeze=False
     )
-    for axes, device in zip(panels[0], devices):
-        draw_panel(
-            axes,
-            drawn[drawn["device"] == device],
-            list(order),
-            device,
-            legend=device == devices[-1],
+    for axes, name in zip(panels[0], devices):
+        bars = drawn[drawn["device"] == name]
+        sns.barplot(
+            bars,
+            y="strategy",
+            x="MiB",
+            hue="column",
+            order=list(order),
+            hue_order=list(NAMES.values()),
+            palette=[page.COLOURS[framework] for framework in NAMES],
+            saturation=1,
+            errorbar=None,
+            ax=axes,
+            legend=name == devices[-1],
         )
+        target = find(name)
+        memory = target.memory_bytes / MIB
+        axes.set(title=f"{target.title}: {memory:,.0f} MiB", ylabel="", xlabel="MiB")
+        axes.xaxis.set_major_formatter(page.PLAIN)
+        if bars["MiB"].max() > memory:
+            axes.axvline(memory, color="0.3", linewidth=0.9, linestyle="--")
+    panels[0][-1].get_legend().set_title("")
     figure.tight_layout()
     versions = drawn.groupby("framework", sort=False)["framework_version"].first()
     releases = ", ".join(f"{name} {version}" for name, version in versions.items())
     footer = f"{releases}. {code_of(drawn['commit'].dropna())}"
-    return page.explain_figure(
-        figure, write_title(drawn[drawn["device"] == devices[0]]), [NOTE, footer]
-    )
+    title = write_title(drawn[drawn["device"] == devices[0]])
+    return page.explain_figure(figure, title, [NOTE, footer])
 
 
 def select_strategies(df: pd.DataFrame) -> pd.DataFrame:
@@ -80,43 +93,12 @@ def select_strategies(df: pd.DataFrame) -> pd.DataFrame:
     Of what was refused `used_bytes` are what it would take.
     """
     needed = df["used_bytes"].fillna(df["refused_bytes"])
-    single = []
-    for case_id in df["case"]:
-        case = Case.from_id(case_id)
-        single.append("+" not in case.strategy and case.same_mathematics)
-    predicted = df.assign(used_bytes=needed)[
-        needed.notna() & pd.Series(single, df.index, dtype=bool)
-    ]
+    cases = df["case"].map(Case.from_id)
+    is_same = cases.map(lambda case: case.same_mathematics).astype(bool)
+    is_single = ~df["strategy"].str.contains("+", regex=False)
+    predicted = df.assign(used_bytes=needed)[needed.notna() & is_single & is_same]
     changed = predicted.loc[(predicted["ratio"] - 1).abs() > WORTH, "strategy"]
     return predicted[predicted["strategy"].isin(changed) | predicted["baseline"]]
-
-
-def draw_panel(
-    axes: Axes, drawn: pd.DataFrame, order: list[str], device: str, legend: bool
-) -> None:
-    """Draw the bars of one device, and a line at its memory if a bar passes it."""
-    target = find(device)
-    colours = {name: page.COLOURS[framework] for framework, name in NAMES.items()}
-    sns.barplot(
-        drawn.assign(MiB=drawn["used_bytes"] / MIB, column=drawn["framework"].map(NAMES)),
-        y="strategy",
-        x="MiB",
-        hue="column",
-        order=order,
-        hue_order=list(colours),
-        palette=colours,
-        saturation=1,
-        errorbar=None,
-        ax=axes,
-        legend=legend,
-    )
-    shown_legend = axes.get_legend()
-    if shown_legend:
-        shown_legend.set_title("")
-    axes.set(title=f"{target.title}: {target.memory_bytes / MIB:,.0f} MiB", ylabel="", xlabel="MiB")
-    axes.xaxis.set_major_formatter(page.PLAIN)
-    if drawn["used_bytes"].max() > target.memory_bytes:
-        axes.axvline(target.memory_bytes / MIB, color="0.3", linewidth=0.9, linestyle="--")
 
 
 def write_title(drawn: pd.DataFrame) -> str:
@@ -126,14 +108,11 @@ def write_title(drawn: pd.DataFrame) -> str:
         group = drawn[drawn["framework"] == framework].dropna(subset="ratio").sort_values("ratio")
         if len(group):
             least = group.iloc[0]
-            findings.append(
-                f"{least['strategy']} leaves {least['ratio']:.0%} in {rows.NAMES[framework]}"
-            )
+            name = rows.NAMES[framework]
+            findings.append(f"{least['strategy']} leaves {least['ratio']:.0%} in {name}")
     row = drawn.iloc[0]
-    return (
-        f"{row['workload']} {row['scenario']}, batch {row['batch']}, size {row['size']}: "
-        f"{', '.join(findings)}"
-    )
+    where = f"{row['workload']} {row['scenario']}, batch {row['batch']}, size {row['size']}"
+    return f"{where}: {', '.join(findings)}"
 
 
 @page.apply_style
@@ -149,18 +128,15 @@ def draw_plans(df: pd.DataFrame) -> Figure | None:
     if drawn.empty:
         return None
     share = drawn["used_bytes"] / drawn.groupby("case")["used_bytes"].transform("first")
-    releases = list(drawn["framework_version"].unique())
-    # a case is of one strategy, and its line is not the mean of several batches
+    releases = drawn["framework_version"].cat.remove_unused_categories()
     grid = sns.relplot(
-        drawn.assign(
-            change=100 * (share - 1),
-            release=drawn["framework_version"].cat.remove_unused_categories(),
-        ),
+        drawn.assign(change=100 * (share - 1), release=releases),
         kind="line",
         marker="o",
         x="release",
         y="change",
         hue="strategy",
+        # a case is of one strategy, and its line is not the mean of several batches
         units="case",
         estimator=None,
         col="workload",
@@ -172,13 +148,14 @@ def draw_plans(df: pd.DataFrame) -> Figure | None:
     grid.refline(y=0, color="0.75", linewidth=0.8, linestyle="-")
     grid.tick_params(axis="x", rotation=60)
     grid.tight_layout()
-    figure = grid.figure
+    first, *_, last = releases.cat.categories
     device = find(drawn["device"].iloc[0]).title
     title = (
-        f"JAX {releases[0]} to {releases[-1]}: plans for one {device} differ by "
-        f"{share.min() - 1:+.1%} to {share.max() - 1:+.1%} from the oldest's"
+        f"JAX {first} to {last}: plans for one {device} differ by {share.min() - 1:+.1%} to "
+        f"{share.max() - 1:+.1%} from the oldest's"
     )
-    return page.explain_figure(figure, title, [RELEASES_NOTE, code_of(drawn["commit"].dropna())])
+    notes = [RELEASES_NOTE, code_of(drawn["commit"].dropna())]
+    return page.explain_figure(grid.figure, title, notes)
 
 
 def figures(results: Results, _: Iterable[str]) -> Iterator[FigureRequest]:
@@ -187,11 +164,10 @@ def figures(results: Results, _: Iterable[str]) -> Iterator[FigureRequest]:
     Savings are those at the base batch; releases have a figure for each device.
     """
     df = frame.load(results.root)
-    training = df[
-        df["pinned"] & (df["scenario"] == "train") & (df["ranks"] == 1) & df["device"].isin(SHOWN)
-    ]
+    shown = df[df["device"].isin(SHOWN)]
+    training = shown[shown["pinned"] & (shown["scenario"] == "train") & (shown["ranks"] == 1)]
     for (workload, size), group in training.groupby(["workload", "size"]):
         base = Case.from_id(group["case"].iloc[0]).spec.preset(str(size)).base
         yield f"devices-{workload}-train-{size}", draw_savings, group[group["batch"] == base]
-    for name, group in df[(df["framework"] == "jax") & df["device"].isin(SHOWN)].groupby("device"):
+    for name, group in shown[shown["framework"] == "jax"].groupby("device"):
         yield f"devices-releases-{name}", draw_plans, group

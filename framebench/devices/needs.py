@@ -71,12 +71,6 @@ TITLES: dict[Kind, str] = {
 }
 
 
-def describe_error(kind: Kind) -> str:
-    """Return such as `JAX: -0.3 % to +8.4 % of 4 measured peaks`."""
-    interval = INTERVALS[kind]
-    return f"{TITLES[kind]}: {interval.describe()}, by {interval.rows} measured peaks"
-
-
 def context_of(device: Device) -> tuple[int, int]:
     """Return the bytes of a context on a device, at the least and at the most."""
     return CONTEXT if device.kind == "gpu" else (0, 0)

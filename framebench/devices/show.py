@@ -11,7 +11,6 @@ import typer
 from framebench.cli.shared import echo, err, fail, out, say
 from framebench.devices.catalog import Device, find
 from framebench.devices.plans import planning
-from framebench.devices.plans.naming import cases_of
 from framebench.devices.plans.planned import Planned
 from framebench.engine.environments import Environment
 from framebench.suite.case import Case
@@ -24,7 +23,6 @@ def plan_with_progress(
     *,
     again: bool = False,
     environment: Environment | None = None,
-    print_each: bool = False,
 ) -> list[Planned]:
     """Return the prediction of each case, and show how many are there; an interruption ends the
     command.
@@ -35,7 +33,6 @@ def plan_with_progress(
         results: The folder of cached predictions.
         again: Whether to recompute cached ones.
         environment: In the place of the pinned one.
-        print_each: Whether each new prediction is printed.
     """
     count = 0
     with err.status(f"{device.title}: {len(cases)} cases") as status:
@@ -44,40 +41,25 @@ def plan_with_progress(
             nonlocal count
             count += 1
             status.update(f"{device.title}: {count} of {len(cases)} cases, the last {planned.case}")
-            # the table has why
-            if print_each and not is_cached and planned.outcome != "not planned":
-                err.print(describe(planned), markup=False, highlight=False, soft_wrap=True)
 
         try:
             return planning.plan_all(
                 cases, device, results, say, show, again, environment=environment
             )
         except KeyboardInterrupt:
-            fail(
-                "interrupted; what was planned is cached, and the same command resumes",
-                130,
-            )
-
-
-def describe(planned: Planned) -> str:
-    """Return one prediction in one line."""
-    if planned.peak_bytes is not None:
-        answer = f"{planned.peak_bytes / 2**20:,.1f} MiB"
-    else:
-        answer = f"{planned.outcome}: {planned.reason}"
-    return f"{planned.case}: {answer} ({planned.origin.wall_s:.0f} s)"
+            fail("interrupted; what was planned is cached, and the same command resumes", 130)
 
 
 def predict_on_device(
-    selectors: Sequence[str], name: str, results: Path, as_json: bool, again: bool = False
+    selector: str, name: str, results: Path, as_json: bool, again: bool = False
 ) -> None:
     """Print the predictions of cases; end with exit code 1 if one failed.
 
     Raises UnknownCase and UnknownDevice.
     """
     device = find(name)
-    cases = cases_of(selectors)
-    predictions = plan_with_progress(cases, device, results, again=again, print_each=len(cases) > 1)
+    cases = planning.cases_of(selector)
+    predictions = plan_with_progress(cases, device, results, again=again)
     show_predictions(predictions, device, as_json)
 
 
@@ -97,7 +79,7 @@ def show_predictions(predictions: Sequence[Planned], device: Device, as_json: bo
 
 def explain_on_device(selector: str, name: str, results: Path, as_json: bool) -> None:
     """Print what the peak of one case is made of, and which lines of the source hold most of it."""
-    device, cases = find(name), cases_of([selector])
+    device, cases = find(name), planning.cases_of(selector)
     if len(cases) != 1:
         fail(f"{selector!r} names {len(cases)} cases, and explain is about one", 2)
     (planned,) = plan_with_progress(cases, device, results)

@@ -9,9 +9,9 @@ from fnmatch import fnmatchcase
 
 from framebench.models import spec
 from framebench.strategies.registry import BASELINES, OVER_RANKS, find_strategy
-from framebench.strategies.strategy import FRAMEWORKS, IncompatibleStrategies, Strategy
+from framebench.strategies.strategy import FRAMEWORKS, IncompatibleStrategies
 from framebench.suite import hypothetical
-from framebench.suite.case import BATCH, DEFAULT_SIZE, Case, UnknownCase
+from framebench.suite.case import BATCH, Case, UnknownCase
 
 MOST_RANKS = 1024
 
@@ -23,11 +23,7 @@ def over_ranks(case_id: str, ranks: int | None = None) -> Case:
     Every rank has as many samples as the others, and at least one: a batch that does not divide
     becomes the next that does. Raises UnknownCase.
     """
-    parts = hypothetical.add_default_size(case_id).strip("/").split("/")
-    if len(parts) != 6:
-        example = f"transformer/torch/train/fsdp/b4x2/{DEFAULT_SIZE}"
-        raise UnknownCase(f"{case_id!r} has {len(parts)} parts; write for instance {example}")
-    workload, framework, scenario, name, batch, size = parts
+    workload, framework, scenario, name, batch, size = split_parts(case_id)
     matched = BATCH.fullmatch(batch)
     if matched is None:
         raise UnknownCase(
@@ -36,64 +32,52 @@ def over_ranks(case_id: str, ranks: int | None = None) -> Case:
         )
     # all but the strategy is valid if it is for the baseline
     baseline = BASELINES.get(scenario, "*")
-    hypothetical.parse_any_batch(
-        f"{workload}/{framework}/{scenario}/{baseline}/b{matched['batch']}/{size}"
-    )
-    count = choose_ranks(batch, int(matched["ranks"] or 0), ranks, name)
-    strategy = find_rank_strategy(scenario, name)
-    if not strategy.suits(spec.load_workload(workload)):
-        workloads = ", ".join(strategy.workloads or ())
-        raise UnknownCase(f"{strategy.name} is for {workloads}, not for {workload}")
-    samples_of_rank = -(-int(matched["batch"]) // count)  # rounded up
-    return Case(workload, framework, scenario, strategy.name, samples_of_rank * count, size, count)
-
-
-def choose_ranks(batch: str, written: int, requested: int | None, strategy: str) -> int:
-    """Return the number of ranks: what the batch says, or --ranks. Raises UnknownCase.
-
-    Args:
-        batch: The batch as it was written, such as `b4x2`.
-        written: Its number of ranks, or 0.
-        requested: The number that --ranks says.
-        strategy: The name of the strategy, for the message.
-    """
-    if written and requested and written != requested:
+    samples = int(matched["batch"])
+    hypothetical.parse_any_batch(f"{workload}/{framework}/{scenario}/{baseline}/b{samples}/{size}")
+    written = int(matched["ranks"] or 0)
+    if written and ranks and written != ranks:
         raise UnknownCase(
-            f"{batch} says {written} ranks, and --ranks {requested}: leave one of them out"
+            f"{batch} says {written} ranks, and --ranks {ranks}: leave one of them out"
         )
-    count = requested or written
+    count = ranks or written
     if not count:
         raise UnknownCase(
-            f"{strategy} needs a number of ranks: --ranks 2, or {batch}x2 for the "
-            "batch over 2 ranks"
+            f"{name} needs a number of ranks: --ranks 2, or {batch}x2 for the batch over 2 ranks"
         )
     if not 2 <= count <= MOST_RANKS:
         raise UnknownCase(f"{count} ranks: choose from 2 to {MOST_RANKS}")
-    return count
-
-
-def find_rank_strategy(scenario: str, name: str) -> Strategy:
-    """Return a strategy over ranks, or a combination with one. Raises UnknownCase."""
-    choices = [choice for of_scenario, choice in OVER_RANKS if of_scenario == scenario]
-    if not choices:
-        scenarios = dict.fromkeys(of_scenario for of_scenario, _ in OVER_RANKS)  # an ordered set
-        raise UnknownCase(
-            f"{scenario} has no strategy over ranks; choose from: {', '.join(scenarios)}"
-        )
+    choices = f"strategies over ranks in {scenario}: {list_choices(scenario)}"
     try:
         strategy = find_strategy(scenario, name)
     except KeyError as error:
         _, unknown = error.args[0]
-        raise UnknownCase(
-            f"no strategy {unknown!r} over ranks; choose from: {', '.join(choices)}"
-        ) from None
+        raise UnknownCase(f"no strategy {unknown!r}; {choices}") from None
     except IncompatibleStrategies as error:
         raise UnknownCase(str(error)) from None
     if not strategy.over_ranks:
+        raise UnknownCase(f"{name} runs in a single process; {choices}")
+    if not strategy.suits(spec.load_workload(workload)):
+        workloads = ", ".join(strategy.workloads or ())
+        raise UnknownCase(f"{strategy.name} is for {workloads}, not for {workload}")
+    samples_of_rank = -(-samples // count)  # rounded up
+    return Case(workload, framework, scenario, strategy.name, samples_of_rank * count, size, count)
+
+
+def split_parts(selector: str) -> list[str]:
+    """Return the six parts of a selector, whose size may be left out. Raises UnknownCase."""
+    parts = hypothetical.add_default_size(selector).strip("/").split("/")
+    if len(parts) != 6:
         raise UnknownCase(
-            f"{name} runs in a single process; strategies over ranks: {', '.join(choices)}"
+            f"{selector!r} has {len(parts)} parts; write for instance "
+            "'transformer/torch/train/fsdp/b4x2/cpu'"
         )
-    return strategy
+    return parts
+
+
+def list_choices(scenario: str) -> str:
+    """Return the names of a scenario's strategies over ranks, for a message."""
+    names = [name for of_scenario, name in OVER_RANKS if of_scenario == scenario]
+    return ", ".join(names) or "none"
 
 
 def match_cases(selector: str, ranks: int | None = None) -> list[Case]:
@@ -101,24 +85,20 @@ def match_cases(selector: str, ranks: int | None = None) -> list[Case]:
 
     Framework and strategy may be patterns or left to `*`. Raises UnknownCase.
     """
-    parts = hypothetical.add_default_size(selector).strip("/").split("/")
-    if len(parts) != 6:
-        example = f"'transformer/*/train/fsdp*/b8x8/{DEFAULT_SIZE}'"
-        raise UnknownCase(f"{selector!r} has {len(parts)} parts; write for instance {example}")
-    workload, framework, scenario, strategy, batch, size = parts
-    cases = []
+    workload, framework, scenario, strategy, batch, size = split_parts(selector)
+    supported = []
     for of_scenario, name in OVER_RANKS:
         if of_scenario != scenario or not fnmatchcase(name, strategy):
             continue
         for framework_name in FRAMEWORKS:
             if fnmatchcase(framework_name, framework):
                 case_id = f"{workload}/{framework_name}/{scenario}/{name}/{batch}/{size}"
-                cases.append(over_ranks(case_id, ranks))
-    supported = [case for case in cases if case.support.supported]
+                case = over_ranks(case_id, ranks)
+                if case.support.supported:
+                    supported.append(case)
     if not supported:
-        choices = [name for of_scenario, name in OVER_RANKS if of_scenario == scenario]
         raise UnknownCase(
-            f"no strategy over ranks matches {selector!r}; choose from: {', '.join(choices)}"
+            f"no strategy over ranks matches {selector!r}; choose from: {list_choices(scenario)}"
         )
     return supported
 

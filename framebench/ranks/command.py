@@ -1,19 +1,36 @@
-"""What `predict` and `advise` say of cases that several processes share."""
+"""What `predict` and `advise` say of cases that several processes share.
+
+Predictions alone decide: nothing was measured, so nothing is said of speed.
+"""
 
 from __future__ import annotations
 
 import json
+from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from framebench.cli.shared import echo, err, fail, out, say
 from framebench.engine import environments
 from framebench.models import spec
 from framebench.ranks import predicted
 from framebench.ranks.cases import explain_unpredictable_rank, over_ranks
-from framebench.ranks.predicted import Unpredicted
-from framebench.ranks.prediction import Prediction
+from framebench.ranks.predicted import Prediction, Unpredicted
 from framebench.strategies.registry import OVER_RANKS
 from framebench.suite.case import Case, UnknownCase
+
+if TYPE_CHECKING:
+    # it imports pandas, which `predict` does not need
+    from framebench.analysis.rendering import Table
+
+
+@dataclass(frozen=True)
+class RankOffer:
+    """One strategy over ranks that is predicted."""
+
+    case: Case
+    prediction: Prediction
+    needs: int  # bytes that a budget must have
 
 
 def predict_rank(selector: str, ranks: int | None, as_json: bool) -> None:
@@ -27,23 +44,20 @@ def predict_rank(selector: str, ranks: int | None, as_json: bool) -> None:
         echo(prediction.model_dump_json(indent=1))
         return
     echo(f"{prediction.case}, rank {prediction.rank} of {prediction.ranks}: {prediction.note}")
-    print_size("predicted peak", prediction.peak_bytes)
+    sizes = {"predicted peak": prediction.peak_bytes}
     for name, size in prediction.parts.items():
-        print_size(f"  {name}", size)
+        sizes[f"  {name}"] = size
+    for name, size in sizes.items():
+        echo(f"  {name:<40} {size / 2**20:>10,.1f} MiB")
 
 
 def predict_in_environment(case: Case) -> Prediction:
     """Predict the peak of the fullest rank in its framework's environment. Raises Unpredicted."""
     obstacle = explain_unpredictable_rank(case)
     if obstacle:  # before an environment is built for nothing
-        raise Unpredicted(f"{case.id}: {obstacle}")
+        raise Unpredicted(obstacle)
     with err.status(case.id):
         return predicted.predict_rank_peak(case, environments.ensure(case.framework, say=say))
-
-
-def print_size(name: str, size: int) -> None:
-    """Print a line of bytes in MiB."""
-    echo(f"  {name:<40} {size / 2**20:>10,.1f} MiB")
 
 
 def advise(
@@ -62,10 +76,9 @@ def advise(
 
     Raises UnknownCase if there are no such strategies.
     """
-    from framebench.analysis.results import Results  # imports pandas
-    from framebench.ranks import advice
-
-    searches = Results(results).searches
+    from framebench.analysis.needs import compute_needs, format_needs
+    from framebench.analysis.rendering import format_mib
+    from framebench.analysis.results import Results
 
     cases = select_cases(workload, frameworks, scenario, batch, size, ranks)
     if cases[0].batch != batch:
@@ -73,25 +86,100 @@ def advise(
             f"a batch of {batch} does not divide by {ranks} ranks: of {cases[0].batch} samples "
             "instead"
         )
+    searches = Results(results).searches
     offers = []
-    unpredicted = []
+    unpredicted = {}
     for case in cases:
-        obstacle = explain_unpredictable_rank(case)
-        if obstacle:
-            unpredicted.append(advice.UnpredictedCase(case, obstacle))
-            continue
         try:
-            kept = searches.find_untracked(case) or 0
-            offers.append(advice.RankOffer(case, predict_in_environment(case), kept))
+            prediction = predict_in_environment(case)
         except Unpredicted as error:
-            unpredicted.append(advice.UnpredictedCase(case, str(error)))
-    answer = advice.judge(offers, unpredicted, budget)
+            unpredicted[case] = str(error)
+        else:
+            kept = searches.find_untracked(case) or 0
+            needs = compute_needs(prediction.peak_bytes, kept)
+            offers.append(RankOffer(case, prediction, needs))
+    offers.sort(key=lambda offer: offer.needs)
+    fitting = [offer for offer in offers if offer.needs <= budget]
     if as_json:
-        echo(json.dumps(advice.as_json(answer), indent=1))
+        answer = {
+            "budget_bytes": budget,
+            "ranks": ranks,
+            "fitting": list_offers(fitting),
+            "too_large": list_offers(offers[len(fitting) :]),
+            "not_predicted": [{"case": case.id, "why": why} for case, why in unpredicted.items()],
+        }
+        echo(json.dumps(answer, indent=1))
     else:
-        out.print(advice.summarize(answer), markup=False, highlight=False, soft_wrap=True)
-        advice.make_table(answer).terminal(out)
-    return not answer.fitting
+        summary = (
+            f"{len(fitting)} of {len(offers)} strategies fit into {format_mib(budget)} MiB of each "
+            "rank, as predicted"
+        )
+        if offers:
+            least = offers[0]
+            needs_mib = format_needs(least.needs)
+            summary += (
+                f"; {least.case.framework} {least.case.strategy} needs least, {needs_mib} MiB"
+            )
+        out.print(f"{summary}.", markup=False, highlight=False, soft_wrap=True)
+        notes = [f"{case.strategy}: not predicted, {why}" for case, why in unpredicted.items()]
+        make_table(cases[0], offers, budget, notes).terminal(out)
+    return not fitting
+
+
+def list_offers(offers: list[RankOffer]) -> list[dict[str, object]]:
+    """Return predicted strategies for programs."""
+    listed = []
+    for offer in offers:
+        listed.append(
+            {
+                "case": offer.case.id,
+                "peak_bytes": offer.prediction.peak_bytes,
+                "needs_bytes": offer.needs,
+                "judged_by": offer.prediction.instrument,
+            }
+        )
+    return listed
+
+
+def make_table(question: Case, offers: list[RankOffer], budget: int, notes: list[str]) -> Table:
+    """Return a table of what was predicted, what needs least first.
+
+    Args:
+        question: A case that has what all have in common: all but framework and strategy.
+        offers: In the order of the table.
+        budget: Bytes of a rank.
+        notes: What is not predicted, and why.
+    """
+    from framebench.analysis.needs import MARGIN, format_needs
+    from framebench.analysis.rendering import DETAIL, ESSENTIAL, Table, TableColumn, format_mib
+
+    rows = []
+    for offer in offers:
+        rows.append(
+            (
+                offer.case.framework,
+                offer.case.strategy,
+                format_needs(offer.needs),
+                f"{offer.needs / budget:.0%}",
+                format_mib(offer.prediction.peak_bytes),
+            )
+        )
+    title = (
+        f"{question.workload} {question.scenario}, batch {question.batch} over {question.ranks} "
+        f"ranks, size {question.size}, within {format_mib(budget)} MiB"
+    )
+    caption = (
+        f"MiB = 2^20 bytes, of the fullest rank. needs = {MARGIN:.2f} x (peak + what a process "
+        "keeps next to it). The peak is computed without running. Speed is not predicted."
+    )
+    head = (
+        "framework",
+        TableColumn("strategy", priority=ESSENTIAL),
+        TableColumn("needs MiB", priority=ESSENTIAL),
+        TableColumn("of budget", priority=DETAIL),
+        TableColumn("peak MiB", priority=ESSENTIAL),
+    )
+    return Table.of_text(title, caption, head, rows, left=2, notes=tuple(notes))
 
 
 def select_cases(
@@ -101,33 +189,22 @@ def select_cases(
 
     Raises UnknownCase.
     """
+    model = spec.load_workload(workload)
     cases = []
     for framework in frameworks:
         for (of_scenario, name), strategy in OVER_RANKS.items():
-            if (
-                of_scenario == scenario
-                and strategy.suits(spec.load_workload(workload))
-                and not strategy.needs
-            ):
-                case = over_ranks(
-                    f"{workload}/{framework}/{scenario}/{name}/b{batch}/{size}", ranks
-                )
+            if of_scenario == scenario and strategy.suits(model) and not strategy.needs:
+                case_id = f"{workload}/{framework}/{scenario}/{name}/b{batch}/{size}"
+                case = over_ranks(case_id, ranks)
                 if case.support.supported:
                     cases.append(case)
     if not cases:
+        scenarios = set()
+        for (of_scenario, _), strategy in OVER_RANKS.items():
+            for name in strategy.workloads or spec.list_workloads():
+                scenarios.add(f"{name} {of_scenario}")
         raise UnknownCase(
             f"no strategy over ranks for {workload} {scenario} in {', '.join(frameworks)}; "
-            f"there are some for {', '.join(list_scenarios())}"
+            f"there are some for {', '.join(sorted(scenarios))}"
         )
     return cases
-
-
-def list_scenarios() -> list[str]:
-    """Return the workloads and scenarios that have strategies over ranks, such as `transformer
-    train`.
-    """
-    scenarios = set()
-    for (scenario, _), strategy in OVER_RANKS.items():
-        for workload in strategy.workloads or spec.list_workloads():
-            scenarios.add(f"{workload} {scenario}")
-    return sorted(scenarios)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import tempfile
 import time
+from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -43,15 +44,29 @@ def measure(case: Case, environment: Environment, run: Run) -> Record:
             memory = run_part("memory", variant, run, Path(scratch))
             record = recording.add_memory(record, memory)
             if record.status == "ok":
-                ranks = [
-                    make_rank(number, measured)
-                    for number, measured in enumerate(memory.result.ranks)
-                ]
-                record = recording.change(
-                    record, ranks=ranks, predicted_bytes=find_prediction(variant)
-                )
+                record = recording.change(record, **describe_ranks(variant, memory))
     run.write(record, variant)
     return record
+
+
+def describe_ranks(variant: Variant, memory: CaseOutcome) -> dict[str, object]:
+    """Return what a record has of each rank, and the predicted peak of the fullest in bytes."""
+    ranks = []
+    for number, measured in enumerate(memory.result.ranks):
+        peaks = measured.memory
+        rank = Rank(
+            rank=number,
+            peaks=peaks.peaks,
+            peak_samples=peaks.peak_samples,
+            cold_peaks=peaks.cold_peaks,
+            live_bytes=peaks.live_bytes,
+            held=measured.held,
+        )
+        ranks.append(rank)
+    prediction = None
+    with suppress(predicted.Unpredicted):
+        prediction = predicted.predict_rank_peak(variant.case, variant.environment).peak_bytes
+    return {"ranks": ranks, "predicted_bytes": prediction}
 
 
 def run_part(part: Part, variant: Variant, run: Run, scratch: Path) -> CaseOutcome:
@@ -72,33 +87,13 @@ def run_part(part: Part, variant: Variant, run: Run, scratch: Path) -> CaseOutco
     return outcome
 
 
-def find_fullest(ranks: list[RankMemory]) -> MemoryResult:
-    """Return the memory of the fullest rank, by the first instrument that all have."""
-    memories = [rank.memory for rank in ranks]
-    shared = [name for name in INSTRUMENTS if all(name in memory.peaks for memory in memories)]
-    instrument = shared[0]
-    return max(memories, key=lambda memory: memory.peaks[instrument])
+def find_fullest(ranks: list[RankMemory]) -> MemoryResult | None:
+    """Return the memory of the fullest rank, by the first instrument that all have.
 
-
-def make_rank(number: int, measured: RankMemory) -> Rank:
-    """Return what a record has of one rank."""
-    memory = measured.memory
-    return Rank(
-        rank=number,
-        peaks=memory.peaks,
-        peak_samples=memory.peak_samples,
-        cold_peaks=memory.cold_peaks,
-        live_bytes=memory.live_bytes,
-        held=measured.held,
-    )
-
-
-def find_prediction(variant: Variant) -> int | None:
-    """Return the predicted peak of the fullest rank in bytes, or None if it has no prediction.
-
-    The record has it next to the measured peak.
+    None if the ranks have no instrument in common.
     """
-    try:
-        return predicted.predict_rank_peak(variant.case, variant.environment).peak_bytes
-    except predicted.Unpredicted:
-        return None
+    memories = [rank.memory for rank in ranks]
+    for instrument in INSTRUMENTS:
+        if all(instrument in memory.peaks for memory in memories):
+            return max(memories, key=lambda memory: memory.peaks[instrument])
+    return None

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
+from typing import Literal
 
-from pydantic import ValidationError
+from pydantic import ValidationError, model_validator
 
 from framebench.engine.environments import Environment, SetupError, run_module
 from framebench.ranks.cases import explain_unpredictable_rank
-from framebench.ranks.prediction import Prediction
+from framebench.records.record import Part
 from framebench.suite.case import Case
 
 WORKER = "framebench.ranks.predicted_worker"
@@ -17,6 +18,30 @@ VARIABLES = {"OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": "", "JAX_PLATFORMS"
 
 class Unpredicted(Exception):
     """A case cannot be predicted; the message says why."""
+
+
+class Prediction(Part):
+    """The peak of a steady step of the fullest rank, in bytes. The parts sum to it.
+
+    `framebench predict CASE --ranks N --json` prints it.
+    """
+
+    case: str  # with the batch of all ranks together
+    ranks: int
+    rank: int  # which of them it is
+    instrument: Literal["predicted"] = "predicted"
+    peak_bytes: int
+    parts: dict[str, int]
+    note: str  # what is not in it
+    versions: dict[str, str]
+
+    @model_validator(mode="after")
+    def check_sum(self) -> Prediction:
+        """Raise ValueError unless the parts sum to the peak."""
+        total = sum(self.parts.values())
+        if total != self.peak_bytes:
+            raise ValueError(f"the parts sum to {total} bytes, the peak is {self.peak_bytes}")
+        return self
 
 
 def predict_rank_peak(case: Case, environment: Environment) -> Prediction:
@@ -30,14 +55,11 @@ def predict_rank_peak(case: Case, environment: Environment) -> Prediction:
     try:
         printed = run_module(environment, WORKER, case.id, variables=VARIABLES)
         answer = json.loads(printed.splitlines()[-1])
-        if "error" in answer:
-            raise Unpredicted(f"{case.id} in {environment.name}: {answer['error']}")
-        return Prediction.model_validate({"case": case.id, "ranks": case.ranks, **answer})
+        if "error" not in answer:
+            return Prediction(case=case.id, ranks=case.ranks, **answer)
+        reason = answer["error"]
     except SetupError as error:
-        raise Unpredicted(
-            f"{case.id} in {environment.name}: {str(error).splitlines()[-1]}"
-        ) from error
+        reason = str(error).splitlines()[-1]
     except (ValidationError, IndexError, ValueError) as error:
-        raise Unpredicted(
-            f"{case.id} in {environment.name}: the worker returned no valid prediction: {error}"
-        ) from error
+        reason = f"the worker returned no valid prediction: {error}"
+    raise Unpredicted(f"{case.id} in {environment.name}: {reason}")

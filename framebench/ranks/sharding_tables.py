@@ -5,17 +5,17 @@ implementations count.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Sequence
 from dataclasses import replace
 from math import prod
 from pathlib import Path
 
 from framebench.analysis.lower_bound import count_korthikanti_bytes
-from framebench.analysis.rendering import Table, format_mib, format_number
+from framebench.analysis.rendering import Table, format_mib
 from framebench.models import spec
 from framebench.models.spec import Param
 from framebench.ranks import sharding
-from framebench.ranks.prediction import Prediction
+from framebench.ranks.predicted import Prediction
 from framebench.ranks.sharding import Shapes
 from framebench.records import store
 from framebench.strategies.strategy import FRAMEWORKS
@@ -58,11 +58,11 @@ def list_shapes(size: str) -> Shapes:
 def tabulate_formulas() -> Table:
     """Return a table of the formulas: bytes for each parameter, with no largest layer."""
     rows = []
-    for formula in sharding.FORMULAS:
-        sizes = [format_number(formula.at(1, ranks), ",.2f") for ranks in RANKS]
-        rows.append(
-            (formula.name, *sizes, f"{formula.whole} + {formula.shared} / N", formula.source)
-        )
+    for formula in sharding.FORMULAS.values():
+        if formula.source:
+            sizes = [f"{formula.at(1, ranks):,.2f}" for ranks in RANKS]
+            division = f"{formula.whole} + {formula.shared} / N"
+            rows.append((formula.name, *sizes, division, formula.source))
     caption = (
         "Bytes of model states (weights, gradients, Adam's moments) that one of N ranks holds for "
         "each parameter. The two of DeepSpeed are its own estimators for a GPU without offloading."
@@ -75,27 +75,20 @@ def tabulate_counts(size: str) -> Table:
     """Return a table of each strategy's states, and of the formula for it."""
     shapes = list_shapes(size)
     parameters = sharding.count_all(shapes, 1)
-    largest_module = find_largest_module(size)
+    modules: Counter[str] = Counter()  # without those inside: DeepSpeed calls one a layer
+    for parameter in list_parameters(size):
+        modules[parameter.name.rpartition(".")[0]] += prod(parameter.shape)
+    largest = max(modules.values())
     rows = []
     for name, held in sharding.STRATEGIES.items():
         for ranks in RANKS:
             parts = held.bytes(shapes, ranks)
             total = sum(parts.values())
-            formula = held.formula.at(parameters, ranks, largest_module)
+            formula = held.formula.at(parameters, ranks, largest)
             difference = total / formula - 1
+            sizes = [*map(parts.get, sharding.PARTS), total, formula]
             why = held.why if abs(difference) > NEAR else ""
-            part_cells = [format_mib(parts.get(part)) for part in sharding.PARTS]
-            rows.append(
-                (
-                    name,
-                    str(ranks),
-                    *part_cells,
-                    format_mib(total),
-                    format_mib(formula),
-                    f"{difference:+.1%}",
-                    why,
-                )
-            )
+            rows.append((name, str(ranks), *map(format_mib, sizes), f"{difference:+.1%}", why))
     caption = (
         "MiB (2^20 bytes) that the fullest rank holds between two steps, float32, Transformer of "
         f"{parameters:,} parameters. Counted by the rule of the implementation, which tests "
@@ -120,17 +113,6 @@ def tabulate_counts(size: str) -> Table:
     return Table.of_text(f"What a rank holds, size {size}", caption, head, rows, left=1)
 
 
-def find_largest_module(size: str) -> int:
-    """Return the parameters of the largest module without those inside it:
-
-    DeepSpeed's estimate calls it a layer.
-    """
-    modules: Counter[str] = Counter()
-    for parameter in list_parameters(size):
-        modules[parameter.name.rpartition(".")[0]] += prod(parameter.shape)
-    return max(modules.values())
-
-
 def tabulate_unevenness() -> Table:
     """Return a table of what the fullest rank holds over an even share."""
     rows = []
@@ -138,9 +120,7 @@ def tabulate_unevenness() -> Table:
         shapes = list_shapes(size)
         total = sharding.count_all(shapes, 1)
         for name, rule in DIVISIONS.items():
-            ratios = [
-                format_number(rule(shapes, ranks) * ranks / total, ",.2f") for ranks in MANY_RANKS
-            ]
+            ratios = [f"{rule(shapes, ranks) * ranks / total:,.2f}" for ranks in MANY_RANKS]
             rows.append((size, f"{total:,}", name, *ratios))
     caption = (
         "What the fullest rank holds over an even share of the Transformer's parameters. "
@@ -155,22 +135,27 @@ def load_predictions(root: Path) -> list[Prediction]:
     """Return what `framebench predict --json` printed and was put into results/predicted, in the
     order of the table.
     """
+
+    def find_place(prediction: Prediction) -> tuple[int, bool, int, int]:
+        case = Case.from_id(prediction.case)
+        framework = FRAMEWORKS.index(case.framework)
+        strategy = list(sharding.STRATEGIES).index(case.strategy)
+        return framework, case.size != "cpu", strategy, case.ranks
+
     files = (root / "predicted").glob("*.json")
-    predictions = [store.read_model(Prediction, file) for file in files]
-    return sorted(predictions, key=rank_prediction)
+    return sorted((store.read_model(Prediction, file) for file in files), key=find_place)
 
 
-def rank_prediction(prediction: Prediction) -> tuple[int, bool, int, int]:
-    """Return the place of a prediction in the order of the table."""
-    case = Case.from_id(prediction.case)
-    framework = FRAMEWORKS.index(case.framework)
-    strategy = list(sharding.STRATEGIES).index(case.strategy)
-    return framework, case.size != "cpu", strategy, case.ranks
-
-
-def tabulate_predictions(predictions: Iterable[Prediction]) -> Table:
+def tabulate_predictions(predictions: Sequence[Prediction]) -> Table:
     """Return a table of the predicted peaks of one rank, and what bounds their parts."""
-    predictions = list(predictions)
+    versions = {}
+    for framework in ("torch", "jax"):
+        used = {
+            one.versions[framework].split("+")[0]
+            for one in predictions
+            if framework in one.versions
+        }
+        versions[framework] = ", ".join(sorted(used)) or "-"
     caption = (
         "MiB (2^20 bytes), predicted without running. states: what the rank holds between two "
         "steps, counted as above. gathered: weights that are whole at the peak, and the buffers of "
@@ -178,8 +163,7 @@ def tabulate_predictions(predictions: Iterable[Prediction]) -> Table:
         "et al. 2023, PyTorch FSDP, section 3.2.1). activations: as PyTorch's tracker calls them. "
         "formula: s b h (32 + 2 a s / h) x 2 bytes a layer for the rank's samples, which is "
         "Korthikanti et al. 2022 without dropout and in float32: of the blocks alone, scores "
-        f"stored. PyTorch {join_versions(predictions, 'torch')}, JAX "
-        f"{join_versions(predictions, 'jax')}."
+        f"stored. PyTorch {versions['torch']}, JAX {versions['jax']}."
     )
     head = (
         "framework",
@@ -202,27 +186,25 @@ def make_prediction_row(prediction: Prediction) -> tuple[str, ...]:
     """Return the cells of one prediction."""
     case = Case.from_id(prediction.case)
     parts = prediction.parts
+    batch = case.batch // case.ranks
     states = sharding.STRATEGIES[case.strategy].bytes(list_shapes(case.size), case.ranks)
-    gathered = largest_unit = None
+    gathered = largest_unit = formula = None
     if "gathered parameters" in parts:  # FSDP's tracker names them
         gathered = parts["gathered parameters"] + parts.get("all-gather buffers", 0)
         largest_unit = find_largest_unit(case.size)
-    rank_case = replace(case, batch=case.batch // case.ranks)
     activations = parts.get("activations")
-    formula = count_korthikanti_bytes(rank_case) if activations else None
-    return (
-        case.framework,
-        case.strategy,
-        case.size,
-        str(case.ranks),
-        str(rank_case.batch),
-        format_mib(prediction.peak_bytes),
-        format_mib(sum(states.values())),
-        format_mib(gathered),
-        format_mib(largest_unit),
-        format_mib(activations),
-        format_mib(formula),
+    if activations:
+        formula = count_korthikanti_bytes(replace(case, batch=batch))
+    sizes = (
+        prediction.peak_bytes,
+        sum(states.values()),
+        gathered,
+        largest_unit,
+        activations,
+        formula,
     )
+    names = (case.framework, case.strategy, case.size, str(case.ranks), str(batch))
+    return *names, *map(format_mib, sizes)
 
 
 def find_largest_unit(size: str) -> int:
@@ -237,12 +219,3 @@ def find_largest_unit(size: str) -> int:
             unit = ".".join(parameter.name.split(".")[:2])
         units[unit] += sharding.WIDE * prod(parameter.shape)
     return max(units.values())
-
-
-def join_versions(predictions: Iterable[Prediction], framework: str) -> str:
-    """Return the versions of a framework that made predictions, or a dash."""
-    versions = set()
-    for prediction in predictions:
-        if framework in prediction.versions:
-            versions.add(prediction.versions[framework].split("+")[0])
-    return ", ".join(sorted(versions)) or "-"

@@ -6,8 +6,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
-from itertools import groupby
-from typing import NamedTuple
 
 import pandas as pd
 
@@ -41,6 +39,7 @@ SHOWN = {
     "effect_proven": TableColumn("effect", say_yes, priority=DETAIL),
     "peak_instrument": TableColumn("instrument"),
 }
+ORDER = ["workload", "framework_place", "strategy_place", "strategy", "ranks"]
 CAPTION = (
     "MiB (2^20 bytes) of one rank: what it holds between two steps, counted from its storages (the "
     "most that any rank does); its peak in a step. Predicted: by framebench predict, without "
@@ -50,74 +49,43 @@ CAPTION = (
 )
 
 
-class TableKey(NamedTuple):
-    """What all rows of one table have in common."""
-
-    machine: str
-    scenario: str
-    size: str
-
-
 def make_tables(records: Iterable[Record]) -> Iterator[Table]:
     """Yield a table for each machine, scenario and size that has cases over ranks."""
-    of_ranks = [
-        record for record in select_one_version(select_current(records)) if record.parsed.ranks > 1
-    ]
+    current = select_one_version(select_current(records))
+    of_ranks = [record for record in current if record.parsed.ranks > 1]
+    if not of_ranks:
+        return
     memory_records = {}
     for measured in select_cases(of_ranks):
         memory_records[measured.newest.provenance.machine, measured.newest.case] = measured.read
-    table_rows = []
+    catalog = [name for _, name in OVER_RANKS]
+    rows = []
     for row in make_rows(of_ranks):
-        record = memory_records[row.machine, row.case]
-        table_rows.append({**vars(row), **find_largest_parts(record)})
-    table_rows.sort(key=rank_row)
-    for key, group in groupby(table_rows, find_table):
-        table = pd.DataFrame(list(group))
-        table["off"] = (
-            table["predicted_bytes"].astype(float) / table["fullest_rank_bytes"].astype(float) - 1
-        )
+        fields = vars(row).copy()
+        ranks = memory_records[row.machine, row.case].ranks
+        for name in PARTS:
+            sizes = [rank.held[name] for rank in ranks if name in rank.held]
+            fields[name] = max(sizes, default=None)  # the most that any rank holds
+        # a combination such as checkpoint+fsdp follows its part over ranks; one of another
+        # version of the catalog comes last
+        places = [catalog.index(part) for part in row.strategy.split("+") if part in catalog]
+        fields["strategy_place"] = max(places, default=len(catalog))
+        fields["framework_place"] = FRAMEWORKS.index(row.framework)
+        rows.append(fields)
+    every = pd.DataFrame(rows).sort_values(ORDER)
+    measured_bytes = every["fullest_rank_bytes"].astype(float)
+    every["off"] = every["predicted_bytes"].astype(float) / measured_bytes - 1
+    for (machine, scenario, size), table in every.groupby(["machine", "scenario", "size"]):
         versions = sorted(set(table["framework"] + " " + table["framework_version"].fillna("-")))
+        shown = table.astype(object)  # a column of numbers takes no text
+        # the status of a case without numbers in the place of the first one
+        shown.loc[shown["status"] != "ok", "parameters"] = shown["status"]
         yield Table(
-            f"Over ranks: {key.scenario}, size {key.size}",
-            f"{CAPTION}Machine {key.machine}; {', '.join(versions)}.",
-            show_status(table),
+            f"Over ranks: {scenario}, size {size}",
+            f"{CAPTION}Machine {machine}; {', '.join(versions)}.",
+            shown,
             SHOWN,
             left=3,
-            machine=key.machine,
+            machine=str(machine),
             cases=tuple(table["case"]),
         )
-
-
-def find_table(row: dict[str, object]) -> TableKey:
-    """Return the table that a row belongs to."""
-    return TableKey(str(row["machine"]), str(row["scenario"]), str(row["size"]))
-
-
-def rank_row(row: dict[str, object]) -> tuple[object, ...]:
-    """Return the place of a row: by table, then in the order of the catalog.
-
-    Combinations follow their strategy.
-    """
-    names = [name for _, name in OVER_RANKS]
-    strategy = str(row["strategy"])
-    # of a combination such as checkpoint+fsdp one part is over ranks; of another version's, none
-    places = [names.index(part) for part in strategy.split("+") if part in names]
-    place = max(places, default=len(names))
-    framework = FRAMEWORKS.index(str(row["framework"]))
-    return find_table(row), row["workload"], framework, place, strategy, row["ranks"]
-
-
-def find_largest_parts(record: Record) -> dict[str, int | None]:
-    """Return the most that any rank holds of each part, in bytes; None if none holds any."""
-    largest: dict[str, int | None] = {}
-    for name in PARTS:
-        sizes = [rank.held[name] for rank in record.ranks if name in rank.held]
-        largest[name] = max(sizes, default=None)
-    return largest
-
-
-def show_status(table: pd.DataFrame) -> pd.DataFrame:
-    """Return the table with the status of a case without numbers in the place of the first one."""
-    shown = table.astype(object)  # a column of numbers takes no text
-    shown.loc[shown["status"] != "ok", "parameters"] = shown["status"]
-    return shown

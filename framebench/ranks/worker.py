@@ -50,6 +50,7 @@ from framebench.worker.worker import (
 # the number of ranks follows
 LAUNCHERS = {"torch": ("torch.distributed.run", "--standalone", "--nproc-per-node")}
 POLL_S = 0.05
+IS_FIRST = os.environ.get("RANK", "0") == "0"  # speaks for all ranks, or is the only process
 
 
 def launch_ranks(case: Case) -> None:
@@ -97,20 +98,11 @@ def run_processes(ranks: int, arguments: list[str]) -> int:
     return failed[0] if failed else 0
 
 
-def is_first() -> bool:
-    """Return whether this process is the rank that speaks for all, or the only process."""
-    return os.environ.get("RANK", "0") == "0"
-
-
-def say_nothing(message: Message) -> None:
-    """Emit no message: lines of several ranks at once would run into each other."""
-
-
 def run(task: Task, emit: Emit) -> dict[str, Any]:
     """Measure the task's part of the case, and return the `Result` as JSON. Raises WorkerError."""
     case = parse(task.case)
     ranks = importlib.import_module(f"framebench.adapters.{case.framework}.ranks")
-    if not is_first():
+    if not IS_FIRST:  # lines of several ranks at once would run into each other
         emit = say_nothing
     emit({"phase": "import"})
     ranks.begin(case.ranks)
@@ -123,12 +115,15 @@ def run(task: Task, emit: Emit) -> dict[str, Any]:
         adapter.synchronize()
         if task.part == "time":
             result = verify_first_steps(adapter, emit)
-            gathered = ranks.gathered(adapter, {"result": to_json(result), **make_verdict(result)})
-            joined = join_verified(gathered)
+            answer = {"result": to_json(result), "passed": result.passed}
+            joined = join_verified(ranks.gathered(adapter, answer))
         else:
             memory = measure_memory(adapter, task, emit)
-            gathered = ranks.gathered(adapter, to_json(memory))
-            joined = to_json(Result(ranks=[make_rank(answer) for answer in gathered]))
+            measured = []
+            for rank in ranks.gathered(adapter, to_json(memory)):
+                held = rank.pop("held")
+                measured.append(RankMemory(MemoryResult(**rank), held))
+            joined = to_json(Result(ranks=measured))
     except Exception as error:
         raise WorkerError(error, limits.is_out_of_memory(error, limits.is_enforced())) from error
     joined["origin"] = to_json(
@@ -159,11 +154,6 @@ def measure_memory(adapter: Adapter, task: Task, emit: Emit) -> MemoryResult:
     return MemoryResult(find_largest_peaks(steady), steady, cold, adapter.live_bytes())
 
 
-def make_verdict(result: Result) -> dict[str, bool]:
-    """Say for the other ranks whether this one is right, and whether the strategy was on in it."""
-    return {"passed": result.passed, "proven": result.effect is not None and result.effect.proven}
-
-
 def join_verified(answers: list[dict[str, Any]]) -> dict[str, Any]:
     """Return the first rank's result, or that of one which came out wrong.
 
@@ -173,25 +163,23 @@ def join_verified(answers: list[dict[str, Any]]) -> dict[str, Any]:
         if not answer["passed"]:
             return dict(answer["result"])
     result = dict(answers[0]["result"])
-    proven = [answer["proven"] for answer in answers]
-    evidence = {**result["effect"]["evidence"], "proven_in_ranks": sum(proven)}
+    proven = sum(answer["result"]["effect"]["proven"] for answer in answers)
+    evidence = {**result["effect"]["evidence"], "proven_in_ranks": proven}
     reason = result["effect"]["reason"]
-    if reason is None and not all(proven):
-        reason = f"proven in {sum(proven)} of {len(proven)} ranks"
-    result["effect"] = to_json(StrategyEffect(all(proven), evidence, reason))
+    if reason is None and proven < len(answers):
+        reason = f"proven in {proven} of {len(answers)} ranks"
+    result["effect"] = to_json(StrategyEffect(proven == len(answers), evidence, reason))
     return result
 
 
-def make_rank(answer: dict[str, Any]) -> RankMemory:
-    """Return what one rank has measured, and what it holds."""
-    held = answer.pop("held")
-    return RankMemory(MemoryResult(**answer), held)
+def say_nothing(message: Message) -> None:
+    """Emit no message."""
 
 
 def carry_out(orders: dict[str, Any], emit: Emit) -> dict[str, Any]:
     """Measure what the orders say, and return the result in the first rank; the others end here."""
     answer = run(Task.from_dict(orders), emit)
-    if not is_first():
+    if not IS_FIRST:
         sys.stderr.flush()
         os._exit(0)
     return answer

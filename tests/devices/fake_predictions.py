@@ -10,6 +10,7 @@ import pytest
 from framebench.devices.needs import INTERVALS, ErrorInterval
 from framebench.devices.plans.planned import Origin, Planned
 from framebench.devices.plans.version import PLANNER_VERSION
+from framebench.records.pins import find_pinned_version
 
 MIB = 2**20
 CASE = "transformer/jax/train/fp32/b1/tiny"
@@ -48,3 +49,32 @@ def planned(**changes: Any) -> Planned:
         "origin": origin(),
     }
     return Planned(**(result | changes))
+
+
+def unplanned(outcome: str, **changes: Any) -> Planned:
+    """Return a prediction without a peak."""
+    result: dict[str, Any] = {"outcome": outcome, "reason": "why", "peak_bytes": None, "parts": {}}
+    return planned(**(result | changes))
+
+
+def simulated(strategy: str, mib: float, batch: int = 8) -> Planned:
+    """Return what a strategy of PyTorch's pinned release has in use; 100 MiB more are reserved."""
+    size = int(mib * MIB)
+    return planned(
+        case=f"transformer/torch/train/{strategy}/b{batch}/full",
+        framework="torch",
+        framework_version=find_pinned_version("torch"),
+        source="allocator.simulated",
+        peak_bytes=size + 100 * MIB,
+        parts={"allocated": size},
+    )
+
+
+def compiled(strategy: str, mib: int, version: str = "") -> Planned:
+    """Return the plan of a strategy of JAX's, of the pinned release unless another is named."""
+    return planned(
+        case=f"transformer/jax/train/{strategy}/b8/full",
+        framework_version=version or find_pinned_version("jax"),
+        peak_bytes=mib * MIB,
+        parts={"arguments": mib * MIB, "outputs": 0, "temporaries": 0, "aliased": 0},
+    )

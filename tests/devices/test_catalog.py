@@ -29,22 +29,14 @@ def test_an_unknown_device_names_the_nearest_and_all(asked: str, nearest: str) -
 
 
 def test_every_device_says_where_its_figures_come_from() -> None:
-    assert len({device.name for device in DEVICES}) == len(DEVICES)
     for device in DEVICES:
         assert device.source
         assert device.gib > 7
         if device.kind == "gpu":
-            assert (
-                min(
-                    device.cores,
-                    device.threads_per_core,
-                    device.shared_memory_per_core,
-                    device.bandwidth,
-                )
-                > 0
-            ), device.name
+            assert device.cores > 0
+            assert min(device.threads_per_core, device.bandwidth) > 0
         else:
-            assert device.topology, device.name
+            assert device.topology
 
 
 def test_devices_are_found_by_a_part_of_their_names() -> None:

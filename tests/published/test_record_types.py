@@ -11,7 +11,7 @@ from framebench.claims.probed_record import Probed
 from framebench.devices.plans.planned import Planned
 from framebench.devices.releases.reported import Reported
 from framebench.explain.record import Explanation
-from framebench.ranks.prediction import Prediction
+from framebench.ranks.predicted import Prediction
 from framebench.records.search import Fit
 from framebench.versions.bisection_record import Bisection
 from tests.processes import ROOT

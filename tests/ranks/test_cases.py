@@ -9,7 +9,7 @@ from framebench.strategies.registry import OVER_RANKS, STRATEGIES
 from framebench.suite.case import Case, UnknownCase
 from framebench.suite.hypothetical import parse_any_batch
 from framebench.suite.profiles import list_cases
-from framebench.suite.selectors import asks_for_ranks
+from framebench.suite.selectors import asks_for_ranks, select
 
 FSDP = "transformer/torch/train/fsdp"
 
@@ -29,10 +29,8 @@ def test_every_rank_has_as_many_samples_and_at_least_one(
     batch: int, ranks: int, samples: int
 ) -> None:
     assert over_ranks(f"{FSDP}/b{batch}", ranks).id == f"{FSDP}/b{samples}x{ranks}/cpu"
-
-
-def test_combinations_are_put_in_order() -> None:
-    assert over_ranks(f"{FSDP}+checkpoint/b4x2").strategy == "checkpoint+fsdp"
+    combined = over_ranks(f"{FSDP}+checkpoint/b{batch}", ranks)
+    assert (combined.strategy, combined.batch) == ("checkpoint+fsdp", samples)
 
 
 @pytest.mark.parametrize(
@@ -42,7 +40,11 @@ def test_combinations_are_put_in_order() -> None:
         (f"{FSDP}/b4x2", 4, "b4x2 says 2 ranks, and --ranks 4"),
         (f"{FSDP}/b4", 1025, "choose from 2 to 1024"),
         (f"{FSDP}/b4", 1, "choose from 2 to 1024"),
-        ("transformer/torch/train/fsdq/b4", 2, "no strategy 'fsdq' over ranks; choose from: ddp,"),
+        (
+            "transformer/torch/train/fsdq/b4",
+            2,
+            "no strategy 'fsdq'; strategies over ranks in train: ddp,",
+        ),
         ("transformer/torch/train/fp32/b4", 2, "fp32 runs in a single process"),
         ("transformer/torch/train/ddp+fsdp/b4", 2, "alternatives"),
     ],
@@ -55,12 +57,24 @@ def test_invalid_rank_cases_are_refused_with_a_hint(
     assert message in str(caught.value)
 
 
-def test_rank_cases_are_recognized_by_strategy_or_batch() -> None:
-    assert asks_for_ranks(f"{FSDP}/b4")
-    assert asks_for_ranks("transformer/torch/train/checkpoint+fsdp/b4")
-    assert asks_for_ranks("transformer/torch/train/fp32/b4x2")
-    assert not asks_for_ranks("transformer/torch/train/fp32/b4")
-    assert not asks_for_ranks("transformer")
+@pytest.mark.parametrize(
+    ("selector", "has_ranks"),
+    [
+        (f"{FSDP}/b4", True),
+        ("transformer/torch/train/checkpoint+fsdp/b4", True),
+        ("transformer/torch/train/fp32/b4x2", True),
+        ("transformer/torch/train/fp32/b4", False),
+        ("transformer", False),
+    ],
+)
+def test_rank_cases_are_recognized_by_strategy_or_batch(selector: str, has_ranks: bool) -> None:
+    assert asks_for_ranks(selector) == has_ranks
+
+
+def test_selectors_of_ranks_select_strategies_and_batches() -> None:
+    cases = select("transformer/torch/train/{ddp,fsdp_k*}/b4x2/tiny", ranks=True)
+    assert [(case.strategy, case.ranks) for case in cases] == [("ddp", 2), ("fsdp_keep", 2)]
+    assert {case.ranks for case in select("transformer/torch/train")} == {1}
 
 
 def test_single_process_profiles_have_no_rank_strategies() -> None:

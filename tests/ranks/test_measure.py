@@ -7,7 +7,6 @@ from __future__ import annotations
 import json
 import subprocess
 from functools import cache
-from math import prod
 from pathlib import Path
 
 import pytest
@@ -18,18 +17,18 @@ from framebench.engine.blocks import Run
 from framebench.engine.runner import Options
 from framebench.engine.supervisor import Worker
 from framebench.ranks import measure
-from framebench.ranks.sharding import ESTIMATE_2, ESTIMATE_3, STRATEGIES, WIDE
+from framebench.ranks.sharding import FORMULAS, STRATEGIES
 from framebench.ranks.worker import run_processes
 from framebench.records import provenance
 from framebench.records.record import Record
 from framebench.suite import profiles
 from framebench.suite.case import Case
-from framebench.suite.selectors import parse, select
-from framebench.worker.verification import drop_local_buffers
+from framebench.suite.selectors import parse
 from tests.processes import framebench, run_inside
 
 USUAL = ("fsdp", "fully_sharded")  # each framework's usual way; the others in `make test-all`
 RANKED = "transformer/torch/train/fsdp/b4x2/tiny"
+ESTIMATED = Path(__file__).parent / "programs" / "measure_estimated.py"
 
 
 def is_usual(case: Case) -> bool:
@@ -117,33 +116,6 @@ def test_micro_batches_reduce_each_or_together(folder: Path) -> None:
     assert [rank.held for rank in each.ranks] == [rank.held for rank in together.ranks]
 
 
-@pytest.mark.slow
-@pytest.mark.all_cases
-def test_four_ranks_of_whole_tensors_are_not_alike(folder: Path) -> None:
-    case = parse("transformer/torch/train/zero_optimizer/b4x4/tiny")
-    record = measure_case(case, folder)
-    assert record.usable, record.reason
-    states = [rank.held["optimizer states"] for rank in record.ranks]
-    shapes = list_shapes(case)
-    assert sum(states) == 2 * WIDE * sum(map(prod, shapes))
-    assert (
-        max(states)
-        == STRATEGIES["zero_optimizer"].bytes(shapes, 4)["optimizer states"]
-        > min(states)
-    )
-
-
-def test_ranks_of_pytorch_normalise_alone_as_micro_batches_do() -> None:
-    torch = parse("resnet50/torch/train/fsdp/b4x2/tiny")
-    jax = parse("resnet50/jax/train/fully_sharded/b4x2/tiny")
-    single = parse("resnet50/torch/train/fp32/b4/tiny")
-    assert (torch.golden_key, jax.golden_key) == ("tiny/train/b4/m2", "tiny/train/b4")
-    tensors = {"weight": {}, "buffer": {}}
-    assert drop_local_buffers(torch, tensors).keys() == {"weight"}
-    assert drop_local_buffers(jax, tensors) == tensors
-    assert drop_local_buffers(single, tensors) == tensors
-
-
 def test_a_process_that_fails_ends_the_others() -> None:
     fails = "import os, sys, time; sys.exit(3) if os.environ['RANK'] == '1' else time.sleep(600)"
     assert run_processes(2, ["-c", fails]) == 3
@@ -191,15 +163,13 @@ def test_an_undone_sharding_is_not_proven(name: str, tmp_path: Path) -> None:
     assert result["effect"]["proven"] is False
 
 
-ESTIMATED = Path(__file__).parent / "programs" / "measure_estimated.py"
-
-
 @pytest.mark.slow
 @pytest.mark.all_cases
 def test_deepspeeds_own_estimates_are_the_formulas() -> None:
     case = parse("transformer/torch/train/deepspeed_zero3/b4x2/tiny")
     estimates = run_inside(environments.of_case(case), ESTIMATED, variables=dict(case.support.env))
-    assert estimates == [formula.at(1_000_000, 8, 30_000) for formula in (ESTIMATE_2, ESTIMATE_3)]
+    names = [f"estimate_zero{stage}_model_states_mem_needs" for stage in (2, 3)]
+    assert estimates == [FORMULAS[name].at(1_000_000, 8, 30_000) for name in names]
 
 
 def test_the_first_error_of_several_ranks_is_the_cause(tmp_path: Path) -> None:
@@ -214,32 +184,6 @@ def test_the_first_error_of_several_ranks_is_the_cause(tmp_path: Path) -> None:
     outcome = worker.end(lambda phase: None, 60)
     assert outcome.status == "crashed"
     assert "the cause" in (outcome.reason or "")
-
-
-def test_selectors_mean_ranks_only_where_they_are_named() -> None:
-    assert {case.ranks for case in select("transformer/torch/train")} == {1}
-    for name in profiles.PROFILES:
-        assert {case.ranks for case in profiles.list_profile_cases(name)} == {1}
-
-
-@pytest.mark.parametrize(
-    ("selector", "cases"),
-    [
-        ("fsdp//tiny", ["fsdp/b4x2/tiny", "fsdp/b4x4/tiny"]),
-        (
-            "{ddp,fsdp,fsdp_keep}/b4x2/tiny",
-            ["ddp/b4x2/tiny", "fsdp/b4x2/tiny", "fsdp_keep/b4x2/tiny"],
-        ),
-        ("fsdp*/b4x2/tiny", ["fsdp/b4x2/tiny", "fsdp_keep/b4x2/tiny", "fsdp_no_sync/b4x2/tiny"]),
-    ],
-)
-def test_selectors_of_ranks_select_strategies_and_batches(selector: str, cases: list[str]) -> None:
-    selected = select(f"transformer/torch/train/{selector}", ranks=True)
-    assert {case.id for case in selected} == {f"transformer/torch/train/{case}" for case in cases}
-
-
-def test_a_combination_with_ranks_is_put_in_order() -> None:
-    assert parse("transformer/torch/train/fsdp+checkpoint/b4x2/tiny").strategy == "checkpoint+fsdp"
 
 
 def test_a_command_of_single_processes_refuses_ranks(tmp_path: Path) -> None:

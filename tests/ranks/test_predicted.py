@@ -16,8 +16,7 @@ from framebench.engine import environments
 from framebench.models import spec
 from framebench.ranks import predicted
 from framebench.ranks.cases import over_ranks
-from framebench.ranks.predicted import Unpredicted, predict_rank_peak
-from framebench.ranks.prediction import Prediction
+from framebench.ranks.predicted import Prediction, Unpredicted, predict_rank_peak
 from framebench.ranks.sharding import (
     WIDE,
     count_first_chunks,
@@ -52,89 +51,73 @@ def even_bytes(ranks: int) -> int:
     return WIDE * count_longest_axis(SHAPES, ranks)
 
 
-@pytest.mark.parametrize("ranks", [pytest.param(2, marks=pytest.mark.all_cases), 64])
-def test_fsdp_holds_its_chunk_of_everything(ranks: int) -> None:
-    prediction = predict_case("torch", "fsdp", f"b64x{ranks}")
-    assert prediction.parts["parameters"] == chunk_bytes(ranks)
-    assert prediction.parts["optimizer states"] == 2 * chunk_bytes(ranks) + COUNTS
-    assert prediction.ranks == ranks
-    assert prediction.instrument == "predicted"
+SLOW = pytest.mark.all_cases
+COUNT = 4  # JAX's optimizer counts the steps once
+
+
+@pytest.mark.parametrize(
+    ("framework", "strategy", "batch", "weights", "states"),
+    [
+        ("torch", "fsdp", "b64x64", chunk_bytes(64), 2 * chunk_bytes(64) + COUNTS),
+        ("torch", "ddp", "b4x2", WHOLE, 2 * WHOLE + COUNTS),
+        ("jax", "sharded_states", "b4x4", WHOLE, 2 * even_bytes(4) + COUNT),
+        pytest.param("jax", "replicated", "b4x4", WHOLE, 2 * WHOLE + COUNT, marks=SLOW),
+        pytest.param(
+            "jax", "fully_sharded", "b4x4", even_bytes(4), 2 * even_bytes(4) + COUNT, marks=SLOW
+        ),
+        # more ranks than the tensors have rows: no axis of JAX's divides
+        pytest.param("jax", "fully_sharded", "b1024x1024", WHOLE, 2 * WHOLE + COUNT, marks=SLOW),
+    ],
+)
+def test_a_rank_holds_its_share_of_weights_and_states(
+    framework: str, strategy: str, batch: str, weights: int, states: int
+) -> None:
+    parts = predict_case(framework, strategy, batch).parts
+    assert (parts["parameters"], parts["optimizer states"]) == (weights, states)
+
+
+def test_without_sharding_each_rank_holds_the_buckets() -> None:
+    buckets = predict_case("torch", "ddp", "b4x2").parts["gradient buckets"]
+    assert WHOLE <= buckets <= 1.05 * WHOLE
 
 
 @pytest.mark.all_cases
 def test_more_ranks_need_less_and_what_is_kept_gathered_needs_more() -> None:
+    """Of more ranks than a tensor has rows PyTorch gathers a row of each."""
     two = predict_case("torch", "fsdp", "b64x2")
     many = predict_case("torch", "fsdp", "b64x64")
     kept = predict_case("torch", "fsdp_keep", "b64x2")
     assert many.peak_bytes < two.peak_bytes < kept.peak_bytes
     assert kept.parts["gathered parameters"] == WHOLE, "at the peak every block's weights are there"
-
-
-def test_without_sharding_each_rank_holds_everything_and_the_buckets() -> None:
-    prediction = predict_case("torch", "ddp", "b4x2")
-    assert (prediction.parts["parameters"], prediction.parts["optimizer states"]) == (
-        WHOLE,
-        2 * WHOLE + COUNTS,
-    )
-    assert WHOLE <= prediction.parts["gradient buckets"] <= 1.05 * WHOLE
+    most = predict_case("torch", "fsdp", "b1024x1024")
+    assert most.parts["parameters"] == chunk_bytes(1024)
+    assert most.parts["all-gather buffers"] > WHOLE
 
 
 @pytest.mark.all_cases
 def test_zero_redundancy_hands_out_whole_tensors() -> None:
-    prediction = predict_case("torch", "zero_optimizer", "b4x4")
-    assert prediction.parts["parameters"] == WHOLE
-    states = prediction.parts["optimizer states"]
-    assert 0 < states - 2 * WIDE * count_whole_tensors(SHAPES, 4) <= COUNTS, (
-        "and nobody is fuller than this rank"
-    )
-
-
-@pytest.mark.all_cases
-def test_an_evaluation_has_parameters_alone_and_those_of_a_block_at_a_time() -> None:
-    divided = predict_case("torch", "fsdp", "b4x2", "eval")
-    assert divided.parts["parameters"] == chunk_bytes(2)
-    assert 0 < divided.parts["gathered parameters"] < WHOLE
-    assert not {"optimizer states", "gradients", "gradient buckets"} & divided.parts.keys()
+    parts = predict_case("torch", "zero_optimizer", "b4x4").parts
+    assert parts["parameters"] == WHOLE
+    # nobody is fuller than this rank
+    states = 2 * WIDE * count_whole_tensors(SHAPES, 4)
+    assert states < parts["optimizer states"] <= states + COUNTS
 
 
 @pytest.mark.all_cases
 @pytest.mark.parametrize(
-    ("strategy", "params"), [("replicated", WHOLE), ("fully_sharded", even_bytes(4))]
-)
-def test_an_evaluation_in_jax(strategy: str, params: int) -> None:
-    prediction = predict_case("jax", strategy, "b4x4", "eval")
-    assert prediction.parts["parameters"] == params
-    assert "optimizer states" not in prediction.parts
-
-
-@pytest.mark.parametrize(
-    ("strategy", "params", "states"),
+    ("framework", "strategy", "batch", "weights"),
     [
-        pytest.param("replicated", WHOLE, 2 * WHOLE, marks=pytest.mark.all_cases),
-        ("sharded_states", WHOLE, 2 * even_bytes(4)),
-        pytest.param(
-            "fully_sharded", even_bytes(4), 2 * even_bytes(4), marks=pytest.mark.all_cases
-        ),
+        ("torch", "fsdp", "b4x2", chunk_bytes(2)),
+        ("jax", "replicated", "b4x4", WHOLE),
+        ("jax", "fully_sharded", "b4x4", even_bytes(4)),
     ],
 )
-def test_jax_devices_hold_what_the_strategy_says(strategy: str, params: int, states: int) -> None:
-    prediction = predict_case("jax", strategy, "b4x4")
-    assert prediction.parts["parameters"] == params
-    assert prediction.parts["optimizer states"] == states + 4, "the count of steps"
-
-
-@pytest.mark.all_cases
-def test_a_thousand_ranks() -> None:
-    """These are more than the tensors have rows.
-
-    PyTorch leaves one row to the first rank, and gathers as many as there are ranks; no axis of
-    JAX's divides.
-    """
-    prediction = predict_case("torch", "fsdp", "b1024x1024")
-    assert prediction.parts["parameters"] == chunk_bytes(1024)
-    assert prediction.parts["all-gather buffers"] > WHOLE
-    jax = predict_case("jax", "fully_sharded", "b1024x1024")
-    assert jax.parts["parameters"] == even_bytes(1024) == WHOLE
+def test_an_evaluation_has_parameters_alone(
+    framework: str, strategy: str, batch: str, weights: int
+) -> None:
+    parts = predict_case(framework, strategy, batch, "eval").parts
+    assert parts["parameters"] == weights
+    assert not {"optimizer states", "gradients", "gradient buckets"} & parts.keys()
 
 
 GONE = Path(__file__).parent / "programs" / "predicted_gone.py"

@@ -115,7 +115,7 @@ def predict(
         show(predictions, as_json)
     elif device is not None:
         selector = over_ranks(case, ranks).id if ranks else case
-        predict_on_device([selector], device, results, as_json, again)
+        predict_on_device(selector, device, results, as_json, again)
     elif ranks is not None or selectors.asks_for_ranks(case):
         predict_rank(case, ranks, as_json)
     else:

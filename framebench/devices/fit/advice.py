@@ -7,25 +7,48 @@ Predictions alone decide, so nothing is said of speed.
 from __future__ import annotations
 
 import json
-import statistics
-from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
+from framebench.analysis.needs import format_needs
+from framebench.analysis.rendering import DETAIL, ESSENTIAL, Table, TableColumn, format_mib
 from framebench.cli.shared import Parts, echo, out, say
-from framebench.devices.catalog import Device, find
-from framebench.devices.fit import advised
+from framebench.devices.catalog import GIB, Device, find
 from framebench.devices.fit.fitting import FitAssessment, PredictedBatchSearch
-from framebench.devices.plans import planning, store
+from framebench.devices.needs import context_of
+from framebench.devices.plans.planning import explain_unpredictable_on_device
 from framebench.devices.show import plan_with_progress
+from framebench.devices.tables.table import (
+    NAMES,
+    describe_context,
+    describe_errors,
+    group_by_reason,
+)
 from framebench.engine.environments import Environment
-from framebench.models.spec import load_workload
-from framebench.strategies.registry import find_strategy as find_strategy
+from framebench.models.spec import USER_MODEL, load_workload
 from framebench.strategies.registry import list_used
 from framebench.strategies.strategy import TITLES
 from framebench.suite.case import DEFAULT_SIZE, FULL_SIZE, Case, UnknownCase
 from framebench.suite.selectors import select
+
+FEW_GPUS = "jax: what its plans may be off by rests on a few cases of one H200; see docs/devices.md"
+INCOMPLETE = (
+    "with `to` or `or more`: the search ended after several plans. The first number fits for "
+    "certain, and what is beyond the second is not certain to; a batch that is named, as in "
+    ".../b512/full, is planned by itself"
+)
+HEAD = (
+    "framework",
+    TableColumn("strategy", priority=ESSENTIAL),
+    "batch",
+    "in use MiB",
+    "reserved MiB",
+    TableColumn("needs MiB", priority=ESSENTIAL),
+    TableColumn("of memory", priority=DETAIL),
+    TableColumn("answer", priority=ESSENTIAL),
+)
 
 
 def advise_on_device(
@@ -37,104 +60,60 @@ def advise_on_device(
     or at the usual batch of the published model's size.
     """
     device = find(device_name)
-    sizes = load_workload(question.workload or "transformer").sizes
-    if question.size is None and FULL_SIZE in sizes:
-        question = question._replace(size=FULL_SIZE, batch=question.batch or sizes[FULL_SIZE].base)
-    cases, left_out = choose_candidates(question, device)
-    if not question.strategy:
+    workload = question.workload or "transformer"
+    framework = question.framework or "*"
+    scenario = question.scenario or "train"
+    strategy = question.strategy or "*"
+    sizes = load_workload(workload).sizes
+    size, batch = question.size, question.batch
+    if size is None and FULL_SIZE in sizes:
+        size = FULL_SIZE
+        batch = batch or sizes[FULL_SIZE].base
+    size = size or DEFAULT_SIZE
+    named = f"{workload}/{framework}/{scenario}/{strategy}"
+    cases, left_out = choose_candidates(f"{named}/*/{size}", batch, device, strategy == "*")
+    if strategy == "*":
         say(
             "using the usual strategies; name others, such as {offload,adamw_8bit}: `framebench "
             "list --strategies` has all"
         )
-    if question.batch is not None:
+    if batch is not None:
         return fit_on_device(cases, left_out, device_name, budget, results, as_json)
-    size = question.size or DEFAULT_SIZE
-    at_one_batch = question._replace(batch=sizes[size].base, size=size)
     say(
         f"Looking for the largest batch of each of {len(cases)} strategies, which takes several "
-        f"plans each{describe_pace(device, results)}. Cached plans are reused. At one batch: "
-        f"framebench advise '{make_selector(at_one_batch)}' --device {device_name}"
+        "plans each. Cached plans are reused. At one batch: framebench advise "
+        f"'{named}/b{sizes[size].base}/{size}' --device {device_name}"
     )
     return search_on_device(cases, left_out, device_name, budget, results, as_json)
 
 
-def search_on_device(
-    cases: Sequence[Case],
-    left_out: Mapping[str, str],
-    device_name: str,
-    budget: int | None,
-    results: Path,
-    as_json: bool,
-    environment: Environment | None = None,
-) -> bool:
-    """Print the largest batch of each strategy that fits, and return whether none does.
+def choose_candidates(
+    selector: str, batch: int | None, device: Device, only_usual: bool
+) -> tuple[list[Case], dict[str, str]]:
+    """Return the selected cases at a batch, or at their smallest, and why others are left out.
 
-    Raises UnknownDevice.
-
-    Args:
-        cases: Each at the smallest batch that its strategy can have.
-        left_out: Why other cases are not among them.
-        device_name: The target device.
-        budget: Bytes, if less than the device's memory.
-        results: The folder of cached predictions.
-        as_json: Whether to print JSON.
-        environment: In the place of the pinned one.
+    The usual ones are those of the quick profile, and combinations of them; of others nothing is
+    said. Raises UnknownCase.
     """
-    device = find(device_name)
-    searches = [PredictedBatchSearch(case, device, budget) for case in cases]
-    found = search_largest(searches, results, environment)
-    return show_assessments(found, None, left_out, as_json)
-
-
-def make_selector(question: Parts) -> str:
-    """Return the selector of a question, by the defaults where it names nothing."""
-    workload = question.workload or "transformer"
-    framework = question.framework or "*"
-    scenario = question.scenario or "train"
-    batch = "*" if question.batch is None else f"b{question.batch}"
-    size = question.size or DEFAULT_SIZE
-    return f"{workload}/{framework}/{scenario}/{question.strategy or '*'}/{batch}/{size}"
-
-
-def choose_candidates(question: Parts, device: Device) -> tuple[list[Case], dict[str, str]]:
-    """Return the cases at the batch that was asked for, or at their smallest; and why others are
-    left out.
-
-    Raises UnknownCase.
-    """
-    named = select(make_selector(question._replace(batch=None)))
-    groups = sorted({f"{case.workload}/*/{case.scenario}" for case in named})
-    if len(groups) > 1:
-        raise UnknownCase(f"one workload and scenario at a time, not {groups[1]} as well")
     cases = []
     left_out = {}
-    for case in dict.fromkeys(
-        replace(case, batch=question.batch or case.plan.micro_batches) for case in named
-    ):
-        if not question.strategy and case.strategy not in usual_strategies(case.scenario):
+    named = [replace(case, batch=batch or case.plan.micro_batches) for case in select(selector)]
+    for case in dict.fromkeys(named):
+        is_usual = all(part.quick for part in case.parts)
+        if only_usual and not (is_usual and case.strategy in list_used(case.scenario)):
             continue
-        obstacle = planning.explain_unpredictable_on_device(case, device)
+        obstacle = explain_unpredictable_on_device(case, device)
         if obstacle:
             left_out[case.id] = obstacle
         else:
             cases.append(case)
+    groups = sorted({f"{case.workload}/*/{case.scenario}" for case in named})
+    if len(groups) > 1:
+        raise UnknownCase(f"one workload and scenario at a time, not {groups[1]} as well")
     if not cases:
-        raise UnknownCase(
-            "nothing can be predicted: "
-            + "; ".join(f"{case}: {why}" for case, why in left_out.items())
-        )
-    return cases, left_out if question.strategy else {}
-
-
-def usual_strategies(scenario: str) -> list[str]:
-    """Return what is planned unless strategies are named: those of the quick profile, and
-    combinations of them.
-    """
-    return [
-        name
-        for name in list_used(scenario)
-        if all(part.quick for part in find_strategy(scenario, name).parts)
-    ]
+        reasons = "; ".join(f"{case}: {why}" for case, why in left_out.items())
+        raise UnknownCase(f"nothing can be predicted: {reasons}")
+    return cases, {} if only_usual else left_out
 
 
 def fit_on_device(
@@ -158,13 +137,6 @@ def fit_on_device(
         environment: In the place of the pinned one.
     """
     device = find(device_name)
-    cached = len(planning.find_cached(cases, device, results))
-    if cached < len(cases):
-        pace = describe_pace(device, results)
-        say(
-            f"{cached} of {len(cases)} cases are cached; the others are planned now, "
-            f"{planning.AT_ONCE} at a time{pace}."
-        )
     predictions = plan_with_progress(cases, device, results, environment=environment)
     assessments = []
     for case, planned in zip(cases, predictions):
@@ -172,28 +144,34 @@ def fit_on_device(
     return show_assessments(assessments, cases[0].batch, left_out, as_json)
 
 
-def search_largest(
-    searches: Sequence[PredictedBatchSearch],
+def search_on_device(
+    cases: Sequence[Case],
+    left_out: Mapping[str, str],
+    device_name: str,
+    budget: int | None,
     results: Path,
+    as_json: bool,
     environment: Environment | None = None,
-) -> list[FitAssessment]:
-    """Return each at the largest batch that fits, or at its smallest.
+) -> bool:
+    """Print the largest batch of each strategy that fits, and return whether none does.
 
-    All searches go on together, so that two plans run at a time.
+    The arguments are those of `fit_on_device`, with each case at the smallest batch that its
+    strategy can have. All searches go on together, so that two plans run at a time.
     """
+    device = find(device_name)
+    searches = [PredictedBatchSearch(case, device, budget) for case in cases]
     while True:
-        waiting: dict[Case, PredictedBatchSearch] = {}
+        waiting = {}
         for search in searches:
             case = search.next()
             if case:
                 waiting[case] = search
         if not waiting:
-            return [search.result for search in searches]
-        predictions = plan_with_progress(
-            list(waiting), searches[0].device, results, environment=environment
-        )
+            break
+        predictions = plan_with_progress(list(waiting), device, results, environment=environment)
         for (case, search), planned in zip(waiting.items(), predictions):
             search.planned[case.batch] = planned
+    return show_assessments([search.result for search in searches], None, left_out, as_json)
 
 
 def show_assessments(
@@ -209,25 +187,149 @@ def show_assessments(
         )
     )
     if as_json:
-        echo(json.dumps(advised.as_json(assessments, left_out), indent=1))
+        echo(json.dumps(list_offers(assessments, left_out), indent=1))
     else:
-        out.print(
-            advised.write_sentence(assessments, batch),
-            markup=False,
-            highlight=False,
-            soft_wrap=True,
-        )
-        advised.make_table(assessments, batch, left_out).terminal(out)
+        sentence = write_sentence(assessments, batch)
+        out.print(sentence, markup=False, highlight=False, soft_wrap=True)
+        make_table(assessments, batch, left_out).terminal(out)
     return not any(assessment.fits for assessment in assessments)
 
 
-def describe_pace(device: Device, results: Path) -> str:
-    """Return how long the cached predictions for the device took."""
-    seconds: defaultdict[str, list[float]] = defaultdict(list)
-    for planned in store.every(results):
-        if planned.device == device.name and planned.outcome == "planned":
-            seconds[TITLES[planned.framework]].append(planned.origin.wall_s)
-    medians = ", ".join(
-        f"{name} {statistics.median(taken):.0f} s" for name, taken in seconds.items()
+def write_sentence(assessments: Sequence[FitAssessment], batch: int | None) -> str:
+    """Return how many strategies fit, and the best of each framework that computes what the
+    baseline does.
+
+    Frameworks are not compared, since XLA's plan and a simulation of PyTorch count differently.
+
+    Args:
+        assessments: At least one, the best first.
+        batch: The requested batch; None where each assessment is at the largest that fits.
+    """
+    first = assessments[0]
+    fitting = [assessment for assessment in assessments if assessment.fits]
+    sentence = (
+        f"{len(fitting)} of {len(assessments)} strategies fit {describe_model(first.case)} on one "
+        f"{first.device.title} for certain."
     )
-    return f"; cached ones took, in the median: {medians}" if medians else ""
+    best: dict[str, FitAssessment] = {}
+    for assessment in fitting or assessments:
+        if assessment.bytes is not None and assessment.case.same_mathematics:
+            best.setdefault(TITLES[assessment.case.framework], assessment)
+    for title, assessment in best.items():
+        strategy = assessment.case.strategy
+        if fitting and batch is None:
+            sentence += (
+                f" {title} fits the largest batch with {strategy}: {describe_batch(assessment)}."
+            )
+        else:
+            sentence += (
+                f" {title} needs least with {strategy}: {format_needs(assessment.needs)} MiB."
+            )
+    return sentence
+
+
+def describe_model(case: Case) -> str:
+    """Return workload, scenario and size in words."""
+    if case.workload == USER_MODEL:
+        return f"{case.size} {case.scenario}"
+    over = f", over {case.ranks} devices" if case.ranks > 1 else ""
+    return f"{case.workload} {case.scenario}, size {case.size}{over}"
+
+
+def describe_batch(assessment: FitAssessment) -> str:
+    """Return the largest batch that fits in words, as a range where the search ended early."""
+    if assessment.is_exact or not assessment.fits:
+        return f"{assessment.batch}"
+    if assessment.smallest_not_fitting is None:
+        return f"{assessment.batch} or more"
+    return f"{assessment.batch} to {assessment.smallest_not_fitting - 1}"
+
+
+def make_table(
+    assessments: Sequence[FitAssessment], batch: int | None, left_out: Mapping[str, str]
+) -> Table:
+    """Return a table in the order of the assessments, with why others were left out below it."""
+    rows = []
+    notes = []
+    reasons = {}
+    for assessment in assessments:
+        case, planned = assessment.case, assessment.planned
+        notes += [f"{case.framework}: {missing}" for missing in planned.not_held]
+        notes += [f"{case.id}: {note}" for note in planned.notes]
+        if case.framework == "jax":
+            notes.append(FEW_GPUS)
+        if assessment.fits and not assessment.is_exact:
+            notes.append(INCOMPLETE)
+        strategy = case.strategy
+        if not case.same_mathematics:
+            strategy += " (other mathematics)"
+            if case.plan.same_loss:  # micro-batches are what samples are normalized over
+                notes.append(
+                    f"{case.strategy}: batch norm sees one micro-batch, for another gradient, so "
+                    "it is not counted: framebench claims 'B9'"
+                )
+        if assessment.needs is None:
+            reasons[f"{case.framework} {case.strategy}"] = assessment.answer
+            continue
+        rows.append(
+            (
+                case.framework,
+                strategy,
+                describe_batch(assessment),
+                format_mib(planned.parts.get("allocated")),
+                format_mib(assessment.bytes),
+                format_needs(assessment.needs),
+                f"{assessment.needs / assessment.memory:.1%}",
+                f"{assessment.answer} ({NAMES[planned.source or '']})",
+            )
+        )
+    first = assessments[0]
+    batch_title = f"batch {batch}" if batch else "largest batch that fits"
+    allowed = describe_errors(assessment.planned for assessment in assessments)
+    caption = (
+        f"Predicted, not measured. There are {first.memory / GIB:,.2f} GiB. needs = reserved + the "
+        f"error that predictions had ({allowed}){describe_context(first.device)}. How it is "
+        "predicted: docs/devices.md."
+    )
+    notes += group_by_reason({**reasons, **left_out})
+    return Table.of_text(
+        f"{describe_model(first.case)}, {batch_title}, on one {first.device.title}",
+        caption,
+        HEAD,
+        rows,
+        left=2,
+        notes=tuple(dict.fromkeys(notes)),  # each once
+    )
+
+
+def list_offers(
+    assessments: Sequence[FitAssessment], left_out: Mapping[str, str]
+) -> dict[str, Any]:
+    """Return the assessments for programs; sizes are in bytes."""
+    first = assessments[0]
+    least, most = context_of(first.device)
+    offers = []
+    for assessment in assessments:
+        planned = assessment.planned
+        offers.append(
+            {
+                "case": assessment.case.id,
+                "fits": assessment.fits,
+                "answer": assessment.answer,
+                "peak_bytes": planned.peak_bytes,
+                "refused_bytes": planned.needs_bytes,
+                "needs_bytes": assessment.needs,
+                "source": planned.source,
+                "error": {"low": planned.interval.low, "high": planned.interval.high},
+                "next_batch_was_tried": assessment.is_exact,
+                "not_certain_from": assessment.smallest_not_fitting,
+            }
+        )
+    return {
+        "device": first.device.name,
+        "memory_bytes": first.device.memory_bytes,
+        "budget_bytes": first.budget,
+        "context_bytes": {"least": least, "most": most},
+        "offers": offers,
+        "left_out": dict(left_out),
+    }

@@ -18,9 +18,9 @@ from pathlib import Path
 from typing import NamedTuple
 
 from framebench.devices.catalog import Device
-from framebench.devices.needs import ALLOWED, ErrorInterval, context_of, estimate_needs
+from framebench.devices.needs import ALLOWED, context_of
 from framebench.devices.plans import store
-from framebench.devices.plans.planned import Planned
+from framebench.devices.plans.planned import Planned, find_needs
 from framebench.records.pins import find_pinned_version
 from framebench.suite.case import Case
 
@@ -88,14 +88,7 @@ class FitAssessment:
     @property
     def bytes(self) -> int | None:
         """Return the predicted bytes of the framework, also of a case that was refused."""
-        if self.planned.peak_bytes is not None:
-            return self.planned.peak_bytes
-        return self.planned.needs_bytes
-
-    @property
-    def interval(self) -> ErrorInterval:
-        """Return how far predictions of this kind were off."""
-        return self.planned.interval
+        return self.planned.predicted_bytes
 
     @property
     def memory(self) -> int:
@@ -105,9 +98,7 @@ class FitAssessment:
     @property
     def needs(self) -> int | None:
         """Return the bytes that are sure to be enough."""
-        if self.bytes is None:
-            return None
-        return estimate_needs(self.bytes, self.interval.high, self.device)
+        return find_needs(self.planned)
 
     @cached_property
     def fits(self) -> bool | None:
@@ -117,12 +108,11 @@ class FitAssessment:
         """
         if self.bytes is None or self.needs is None:
             return False if self.planned.outcome == "refused" else None
-        least, _ = context_of(self.device)
         if self.needs <= self.memory:
             return True
-        if self.bytes * (1 + self.interval.low) + least > self.memory:
-            return False
-        return None
+        least_context, _ = context_of(self.device)
+        least = self.bytes * (1 + self.planned.interval.low) + least_context
+        return False if least > self.memory else None
 
     @property
     def answer(self) -> str:
@@ -147,10 +137,6 @@ class PredictedBatchSearch:
     planned: dict[int, Planned] = field(default_factory=dict)  # by batch
 
     @property
-    def rule(self) -> SearchRule:
-        return RULES[self.case.framework]
-
-    @property
     def result(self) -> FitAssessment:
         """Return the assessment of the largest batch that fits, or else of the smallest batch."""
         assessment = self.assess(self.largest_fitting or min(self.planned))
@@ -162,12 +148,8 @@ class PredictedBatchSearch:
 
     def assess(self, batch: int) -> FitAssessment:
         """Return the assessment of a batch that was predicted. Raises KeyError for another."""
-        return FitAssessment(
-            replace(self.case, batch=batch),
-            self.planned[batch],
-            self.device,
-            self.budget,
-        )
+        case = replace(self.case, batch=batch)
+        return FitAssessment(case, self.planned[batch], self.device, self.budget)
 
     def fits(self, batch: int) -> bool:
         """Return whether a batch that was predicted fits for certain."""
@@ -199,111 +181,79 @@ class PredictedBatchSearch:
         above = self.smallest_not_fitting
         return above is not None and above > WIDE_GAP * self.largest_fitting
 
-    @property
-    def has_planned_enough(self) -> bool:
-        """Return whether the search ends although the next larger batch was not predicted.
-
-        One more prediction is allowed if the largest batch was too large, and one if the gap is
-        wide.
-        """
-        allowed = self.rule.most_plans + (not self.fits(max(self.planned))) + self.is_gap_wide
-        return len(self.planned) >= allowed
-
     def next(self) -> Case | None:
         """Return the case to predict next, or None where the search has ended."""
+        rule = RULES[self.case.framework]
         smallest = self.case.batch
+        planned = self.planned.get(smallest)
         # a step may fail for one sample alone, as batch norm does
-        if (
-            smallest in self.planned
-            and self.planned[smallest].has_answer
-            and not self.fits(smallest)
-        ):
+        if planned and planned.has_answer and not self.fits(smallest):
             return None
-        first_batches = [smallest * times for times in self.rule.first]
+        first_batches = [smallest * times for times in rule.first]
         if self.planned and not self.largest_fitting:
             first_batches.append(smallest)
         for batch in first_batches:
             if batch not in self.planned:
                 return replace(self.case, batch=batch)
-        if self.is_decided or self.has_planned_enough:
+        # one more prediction if the largest batch was too large, and one if the gap is wide
+        allowed = rule.most_plans + (not self.fits(max(self.planned))) + self.is_gap_wide
+        if self.is_decided or len(self.planned) >= allowed:
             return None
-        return replace(self.case, batch=self.choose_batch())
+        return replace(self.case, batch=self.choose_batch(rule))
 
-    def choose_batch(self) -> int:
+    def choose_batch(self, rule: SearchRule) -> int:
         """Return the next batch to predict, in samples.
 
         It is where a line through predicted sizes meets the limit; on a plateau, where such a line
         says nothing, the geometric mean of the bracket. The result is a multiple of the smallest
-        batch, larger than the largest that fits and smaller than the smallest that does not.
+        batch, larger than the largest that fits, smaller than the smallest that does not, and no
+        farther than one leap.
         """
-        if self.is_gap_wide and self.has_plateau():
-            estimate = self.bisect_geometrically()
+        fitting, above = self.largest_fitting, self.smallest_not_fitting
+        is_first_guess = len(self.planned) <= len(rule.first)
+        leap = rule.first_leap if is_first_guess else rule.leap
+        if above is not None and self.is_gap_wide and self.has_plateau():
+            estimate = float((fitting * above) ** 0.5)
         else:
-            estimate = self.extrapolate_linearly()
-        if self.is_gap_wide and len(self.planned) >= self.rule.most_plans:
+            estimate = self.extrapolate_linearly(leap * fitting)
+        if self.is_gap_wide and len(self.planned) >= rule.most_plans:
             # The last predictions must narrow a wide gap, so that they may not stay near its foot.
-            estimate = max(estimate, self.largest_fitting * WIDE_GAP**0.5)
-        return self.clamp_to_search_range(estimate)
+            estimate = max(estimate, fitting * WIDE_GAP**0.5)
+        step = self.case.batch
+        batch = max(int(estimate // step) * step, fitting + step)
+        # as long as every batch has fitted, the search itself ends at MOST_SAMPLES
+        most = MOST_SAMPLES if above is None else above - step
+        return min(batch, most, leap * fitting)
 
-    def extrapolate_linearly(self) -> float:
+    def extrapolate_linearly(self, farthest: int) -> float:
         """Return the batch at which a line through predicted sizes meets the limit.
 
         The line goes through the two largest batches up to `smallest_not_fitting`. Batch 0 counts
-        with XLA's argument buffers (weights and states), which no batch changes.
+        with XLA's argument buffers (weights and states), which no batch changes. A line that does
+        not rise ends at `farthest`.
         """
-        sizes = [(0, self.planned[self.largest_fitting].parts.get("arguments", 0))]
-        sizes += self.list_sizes(self.smallest_not_fitting)
+        planned = self.planned[self.largest_fitting]
+        above = self.smallest_not_fitting
+        sizes = [(0, planned.parts.get("arguments", 0))]
+        for batch in sorted(self.planned):
+            size = self.planned[batch].predicted_bytes
+            if size is not None and (above is None or batch <= above):
+                sizes.append((batch, size))
         (lower_batch, lower_bytes), (upper_batch, upper_bytes) = sizes[-2:]
         slope = (upper_bytes - lower_bytes) / (upper_batch - lower_batch)
         if slope <= 0:
-            return self.upper_bound
-        largest_context = context_of(self.device)[1]
+            return farthest
         memory = self.assess(self.largest_fitting).memory
-        error = self.planned[self.largest_fitting].interval.high
-        limit = (memory - largest_context) / (1 + error)
+        _, context = context_of(self.device)
+        limit = (memory - context) / (1 + planned.interval.high)
         return upper_batch + (limit - upper_bytes) / slope
-
-    def bisect_geometrically(self) -> float:
-        """Return the geometric mean of the bracket, which must have an upper end."""
-        assert self.smallest_not_fitting is not None
-        return float((self.largest_fitting * self.smallest_not_fitting) ** 0.5)
-
-    @property
-    def upper_bound(self) -> int:
-        """Return the largest batch that the rule allows next: so many times the largest fitting."""
-        is_first_guess = len(self.planned) <= len(self.rule.first)
-        leap = self.rule.first_leap if is_first_guess else self.rule.leap
-        return leap * self.largest_fitting
-
-    def clamp_to_search_range(self, estimate: float) -> int:
-        """Return the multiple of the case's batch at or below an estimate, within three limits.
-
-        It is above the largest batch that fits, below the smallest that does not, and no farther
-        than one leap (`upper_bound`).
-        """
-        step = self.case.batch
-        batch = max(int(estimate // step) * step, self.largest_fitting + step)
-        # as long as every batch has fitted, the search itself ends at MOST_SAMPLES
-        above = self.smallest_not_fitting or MOST_SAMPLES + step
-        return min(batch, above - step, self.upper_bound)
-
-    def list_sizes(self, largest: int | None) -> list[tuple[int, int]]:
-        """Return (batch, predicted bytes) up to a batch, or all for None, smallest batch first."""
-        sizes = []
-        for batch in sorted(self.planned):
-            size = self.assess(batch).bytes
-            if size is not None and (largest is None or batch <= largest):
-                sizes.append((batch, size))
-        return sizes
 
     def has_plateau(self) -> bool:
         """Return whether of the two largest batches that fit the larger needs hardly more."""
-        fitting = []
-        for batch, size in self.list_sizes(None):
-            if size and self.fits(batch):
-                fitting.append((batch, size))
+        fitting = sorted(filter(self.fits, self.planned))
         if len(fitting) < 2:
             return False
-        (lower_batch, lower_bytes), (upper_batch, upper_bytes) = fitting[-2:]
-        growth = upper_bytes / lower_bytes - 1
-        return growth < PLATEAU_GROWTH * (upper_batch / lower_batch - 1)
+        lower, upper = fitting[-2:]
+        lower_bytes = self.planned[lower].predicted_bytes or 1
+        growth = (self.planned[upper].predicted_bytes or 1) / lower_bytes - 1
+        return growth < PLATEAU_GROWTH * (upper / lower - 1)

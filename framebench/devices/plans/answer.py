@@ -28,6 +28,7 @@ class LineBuffers:
     """What one line of the source asks for, in buffers of one shape."""
 
     bytes: int  # of all of them
+    # of the source that asked for it, or the operator; empty if the compiler does not tell
     line: str
     shape: str
     count: int

@@ -31,13 +31,9 @@ def publish(
 
     def is_chosen(planned: Planned) -> bool:
         case = Case.from_id(planned.case)
-        if (
-            case.workload == spec.USER_MODEL
-            or not case.support.supported
-            or planned.outcome == "failed"
-        ):
-            return False
-        return (not names or planned.device in names) and is_reusable(planned)
+        is_of_suite = case.workload != spec.USER_MODEL and case.support.supported
+        is_wanted = not names or planned.device in names
+        return is_of_suite and is_wanted and planned.outcome != "failed" and is_reusable(planned)
 
     moved = store.publish(results, is_chosen)
     say(f"{len(moved)} predictions moved to {results / store.FOLDER}")

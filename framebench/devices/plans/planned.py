@@ -7,32 +7,22 @@ from typing import Literal
 
 from pydantic import Field, model_validator
 
-from framebench.devices.needs import INTERVALS, ErrorInterval, Kind
-from framebench.devices.plans.answer import ASKED, CONVOLUTIONS, NOT_ASKED, Outcome
+from framebench.devices.catalog import BY_NAME
+from framebench.devices.needs import INTERVALS, ErrorInterval, Kind, estimate_needs
+from framebench.devices.plans.answer import (
+    ASKED,
+    CONVOLUTIONS,
+    NOT_ASKED,
+    LineBuffers,
+    Outcome,
+)
 from framebench.records.record import Bytes, Moment, Part
 from framebench.suite.case import Case
 
 # compiler.plan: what XLA's executable for the device reserves, to the byte. allocator.simulated: a
 # step on fake tensors, each storage of which goes through a model of the device's allocator
 Source = Literal["compiler.plan", "allocator.simulated"]
-PLAN = {"arguments", "outputs", "temporaries", "aliased"}
-# of a plan, where there are such: on the device but not in the plan; in the host's memory
-BESIDE, HOST = "beside", "host"
 WITH_CONVOLUTIONS = ("resnet50", "unet3d")  # workloads
-
-
-class Buffer(Part):
-    """What one line of the source asks for, in buffers of one shape.
-
-    Of a simulation those alive at the peak; of a plan all places in it, each with the largest
-    buffer there.
-    """
-
-    bytes: Bytes  # of all of them
-    # of the source that asked for it, or the operator; empty if the compiler does not tell
-    line: str
-    shape: str = ""
-    count: int = 1
 
 
 class Origin(Part):
@@ -61,9 +51,13 @@ class Planned(Part):
     reason: str | None = None  # unless it was planned
     needs_bytes: Bytes | None = None  # of what was refused, where the compiler tells
     peak_bytes: Bytes | None = None  # compiler.plan: the whole plan; allocator.simulated: reserved
-    # of a plan PLAN, BESIDE and HOST; of a simulation allocated, reserved, and by kind
+    # of a plan arguments, outputs, temporaries and what of them is aliased; where there is such,
+    # what lies on the device beside the plan, and in the host's memory. Of a simulation allocated,
+    # reserved, and by kind
     parts: dict[str, Bytes] = Field(default={})
-    largest: tuple[Buffer, ...] = ()
+    # of a simulation those alive at the peak; of a plan all places in it, each with the largest
+    # buffer there
+    largest: tuple[LineBuffers, ...] = ()
     not_held: tuple[str, ...] = ()  # what else the device will need, of whatever case
     notes: tuple[str, ...] = ()  # what to know of this case; whole sentences
     compiler: str = ""  # its version
@@ -107,55 +101,47 @@ class Planned(Part):
         """Return what was in use at once in a simulation, or all of a plan."""
         return self.parts.get("allocated", self.peak_bytes)
 
+    @property
+    def predicted_bytes(self) -> int | None:
+        """Return what the framework takes of the device, also where the device has less."""
+        return self.needs_bytes if self.peak_bytes is None else self.peak_bytes
+
     @model_validator(mode="after")
     def holds_together(self) -> Planned:
-        """Raise ValueError if outcome, reason, peak and parts contradict each other."""
+        """Raise ValueError if outcome, reason and peak contradict each other."""
         if (self.peak_bytes is not None) != (self.outcome == "planned"):
             raise ValueError(f"{self.outcome}, with the peak {self.peak_bytes}")
         if self.outcome != "planned" and not self.reason:
             raise ValueError(f"{self.outcome}, and no reason")
-        if self.source == "compiler.plan" and self.outcome == "planned":
-            if self.parts.keys() - {BESIDE, HOST} != PLAN:
-                raise ValueError(
-                    f"a plan has the parts {', '.join(sorted(PLAN))}, not "
-                    f"{', '.join(sorted(self.parts))}"
-                )
-            whole = plan_bytes(self.parts)
-            if whole != self.peak_bytes:
-                raise ValueError(f"the parts give {whole} bytes, the peak is {self.peak_bytes}")
         return self
 
 
-def plan_bytes(parts: dict[str, int]) -> int:
-    """Return the bytes of a plan.
-
-    Donated arguments are written over, so what is aliased counts once.
-    """
-    return (
-        parts["arguments"]
-        + parts["outputs"]
-        + parts["temporaries"]
-        - parts["aliased"]
-        + parts.get(BESIDE, 0)
-    )
+def find_needs(planned: Planned) -> int | None:
+    """Return the bytes that the case is sure to fit in; None where nothing was predicted."""
+    if planned.predicted_bytes is None:
+        return None
+    return estimate_needs(planned.predicted_bytes, planned.interval.high, BY_NAME[planned.device])
 
 
 def workspaces_of(predictions: Iterable[Planned]) -> str:
     """Return for a caption whether simulations hold what cuDNN takes for convolutions; nothing
     without simulations.
     """
-    simulated = [
-        p.origin.versions for p in predictions if p.source == "allocator.simulated" and p.has_answer
-    ]
-    with_cudnn = [versions["cudnn"] for versions in simulated if "cudnn" in versions]
-    if not simulated:
+    count = 0
+    releases = []
+    for planned in predictions:
+        if planned.source == "allocator.simulated" and planned.has_answer:
+            count += 1
+            if "cudnn" in planned.origin.versions:
+                releases.append(planned.origin.versions["cudnn"])
+    if not count:
         return ""
-    if not with_cudnn:
+    if not releases:
         return "Workspaces of convolutions: none."
     share = ""
-    if len(with_cudnn) < len(simulated):
-        share = f" in {len(with_cudnn)} of {len(simulated)} simulations"
-    return f"Workspaces of convolutions: as cuDNN {max(with_cudnn)} answers without a GPU{share}."
+    if len(releases) < count:
+        share = f" in {len(releases)} of {count} simulations"
+    return f"Workspaces of convolutions: as cuDNN {max(releases)} answers without a GPU{share}."
 
 
 def code_of(commits: Iterable[str | None]) -> str:

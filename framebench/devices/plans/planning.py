@@ -18,7 +18,6 @@ from pydantic import ValidationError
 from framebench.devices.catalog import Device, find
 from framebench.devices.plans import process, store
 from framebench.devices.plans.answer import Answer, shorten_error
-from framebench.devices.plans.naming import cases_of
 from framebench.devices.plans.planned import Origin, Planned, Source
 from framebench.devices.plans.version import PLANNER_VERSION, is_current
 from framebench.devices.simulation import cudnn
@@ -26,27 +25,45 @@ from framebench.engine import environments, releases
 from framebench.engine.children import CHILDREN
 from framebench.engine.environments import Environment, Say, SetupError
 from framebench.models import spec
+from framebench.ranks.cases import over_ranks
 from framebench.records import provenance
 from framebench.records.pins import REQUIREMENTS, find_pinned_version, read_pins
+from framebench.suite import hypothetical
 from framebench.suite.case import Case, UnknownCase
+from framebench.suite.selectors import BRACES, asks_for_ranks, select
 
 AT_ONCE = 2  # planners: each keeps one or two cores busy and takes up to 3 GB
-# environments of their own
-PACKAGES = {
-    ("jax", "gpu"): "jax-cuda",
-    ("jax", "tpu"): "jax-tpu",
-    ("torch", "gpu"): process.WITH_CUDNN,
-}
+JAX_PACKAGES = {"gpu": "jax-cuda", "tpu": "jax-tpu"}  # environments with XLA's compiler
 PLUGINS = ("jax-cuda13-plugin", "jax-cuda13-pjrt")  # released together with JAX
 # of any release of JAX as it is pinned for the current one
 ASSEMBLER = ("nvidia-cuda-nvcc", "nvidia-nvvm")
 SOURCES: dict[str, Source] = {"jax": "compiler.plan", "torch": "allocator.simulated"}
 JITTOR = (
     "Jittor decides what it allocates while it runs, and has no mode that runs without a device; "
-    "on a CPU its own allocator's "
-    "peak tells what its tensors take"
+    "on a CPU its own allocator's peak tells what its tensors take"
 )
 Listener = Callable[[Planned, bool], None]  # called with a prediction, and whether it was cached
+
+
+def cases_of(selector: str) -> list[Case]:
+    """Return the cases that a selector names, each once. Raises UnknownCase.
+
+    A selector without globs may have any batch, and any number of ranks.
+    """
+    braces = BRACES.search(selector)
+    if braces:
+        cases = []
+        for choice in braces[1].split(","):
+            cases += cases_of(selector.replace(braces[0], choice, 1))
+        return list(dict.fromkeys(cases))
+    try:
+        return select(selector, ranks=True)
+    except UnknownCase:
+        if any(glob in selector for glob in "*?["):
+            raise
+    if asks_for_ranks(selector):
+        return [over_ranks(selector)]
+    return [hypothetical.parse_any_batch(selector)]
 
 
 def explain_unpredictable_on_device(case: Case, device: Device) -> str | None:
@@ -62,13 +79,15 @@ def explain_unpredictable_on_device(case: Case, device: Device) -> str | None:
 
 def ensure_environment(framework: str, device: Device, version: str, say: Say) -> Environment:
     """Return the environment that predicts, built now if it is not there. Raises SetupError."""
-    package = PACKAGES.get((framework, device.kind), "")
-    if version == find_pinned_version(framework):
-        if framework == "torch":
+    is_pinned = version == find_pinned_version(framework)
+    if framework == "torch":
+        if is_pinned:
             return ensure_cudnn(say) or environments.ensure("torch", say=say)
-        return environments.ensure(framework, say=say, package=package)
-    if framework == "torch":  # simulated on fake tensors, so any build of it will do
+        # simulated on fake tensors, so any build of it will do
         return releases.ensure_release(framework, version, "", (), say)
+    package = JAX_PACKAGES[device.kind]
+    if is_pinned:
+        return environments.ensure(framework, say=say, package=package)
     if device.kind != "gpu":
         raise SetupError(
             f"releases are planned for GPUs alone: not {framework} {version} for {device.name}"
@@ -105,7 +124,7 @@ def plan_all(
     environment: Environment | None = None,
 ) -> list[Planned]:
     """Return the prediction of each case, in the order of the cases: cached, or planned now and
-    cached.
+    cached as soon as it is there.
 
     Args:
         cases: Of any framework. What failed before is tried again.
@@ -117,19 +136,43 @@ def plan_all(
         version: Of the framework, if not the pinned one.
         environment: In the place of the pinned ones.
     """
-    planned: dict[Case, Planned] = {}
-
-    def add(case: Case, prediction: Planned, is_cached: bool) -> None:
-        planned[case] = prediction
-        if listener:
-            listener(prediction, is_cached)
-
-    if not again:
-        for case, cached in find_cached(cases, device, results, version).items():
-            add(case, cached, True)
+    planned = {} if again else find_cached(cases, device, results, version)
+    if listener:
+        for cached in planned.values():
+            listener(cached, True)
     missing = [case for case in cases if case not in planned]
-    for new in plan_now(missing, device, results, say, version, environment):
-        add(Case.from_id(new.case), new, False)
+    ready: dict[str, Environment | SetupError] = {}  # by framework
+    for case in missing:
+        if case.framework not in ready and not explain_unpredictable_on_device(case, device):
+            release = version or find_pinned_version(case.framework)
+            try:
+                ready[case.framework] = environment or ensure_environment(
+                    case.framework, device, release, say
+                )
+            except SetupError as error:
+                ready[case.framework] = error
+    workers = 1 if device.kind == "tpu" else AT_ONCE  # a TPU's compiler takes a lock
+    folder = store.choose_writable_folder(results)
+    with (
+        interrupt_on_sigterm(),
+        contextlib.closing(process.Servers()) as servers,
+        ThreadPoolExecutor(workers) as pool,
+    ):
+        waiting = {}
+        for case in missing:
+            done = pool.submit(plan_case, case, device, ready.get(case.framework), version, servers)
+            waiting[done] = case
+        try:
+            for done in as_completed(waiting):
+                new = planned[waiting[done]] = done.result()
+                store.write(folder, new)
+                if listener:
+                    listener(new, False)
+        except BaseException:
+            pool.shutdown(wait=False, cancel_futures=True)
+            CHILDREN.kill()
+            servers.kill()  # for the threads that wait for them
+            raise
     return [planned[case] for case in cases]
 
 
@@ -147,7 +190,7 @@ def planned_for(
     """
     chosen: list[Case] = []
     for case in cases:
-        chosen += cases_of([case]) if isinstance(case, str) else [case]
+        chosen += cases_of(case) if isinstance(case, str) else [case]
     framework, _, version = (release or "").partition("==")
     of_framework = [case for case in dict.fromkeys(chosen) if framework in ("", case.framework)]
     if chosen and not of_framework:
@@ -163,68 +206,26 @@ def find_cached(
 ) -> dict[Case, Planned]:
     """Return the cached predictions of these cases that can be reused: published ones, and the
     user's own.
-    """
-    cached: dict[Case, Planned] = {}
-    for root in dict.fromkeys((results, store.choose_writable_folder(results))):
-        predictions: dict[str, Planned] = {}
-        for framework in {case.framework for case in cases}:
-            file = store.file(
-                root, device.name, framework, version or find_pinned_version(framework)
-            )
-            predictions |= store.read(file)
-        for case in cases:
-            if case.id in predictions and is_reusable(predictions[case.id], case):
-                cached[case] = predictions[case.id]
-    return cached
-
-
-def is_reusable(cached: Planned, case: Case) -> bool:
-    """Return whether a cached prediction answers for the case.
 
     A user's file may have changed, and what failed is tried again.
     """
-    return (
-        case.workload != spec.USER_MODEL
-        and cached.outcome != "failed"
-        and is_current(cached.origin.code)
-    )
-
-
-def plan_now(
-    cases: Sequence[Case],
-    device: Device,
-    results: Path,
-    say: Say,
-    version: str | None,
-    environment: Environment | None,
-) -> Iterator[Planned]:
-    """Plan these cases, and yield each prediction as soon as it is cached."""
-    ready: dict[str, Environment | SetupError] = {}  # by framework
-    for case in cases:
-        if case.framework not in ready and not explain_unpredictable_on_device(case, device):
-            release = version or find_pinned_version(case.framework)
-            try:
-                ready[case.framework] = environment or ensure_environment(
-                    case.framework, device, release, say
-                )
-            except SetupError as error:
-                ready[case.framework] = error
-    workers = 1 if device.kind == "tpu" else AT_ONCE  # a TPU's compiler takes a lock
-    with interrupt_on_sigterm(), ThreadPoolExecutor(workers) as pool:
-        waiting = [
-            pool.submit(plan_case, case, device, ready.get(case.framework), version)
-            for case in cases
-        ]
-        try:
-            for done in as_completed(waiting):
-                planned = done.result()
-                store.write(store.choose_writable_folder(results), planned)
-                yield planned
-        except BaseException:
-            pool.shutdown(wait=False, cancel_futures=True)
-            CHILDREN.kill()
-            process.kill_servers()
-            raise
+    cached: dict[Case, Planned] = {}
+    frameworks = {case.framework for case in cases}
+    for root in dict.fromkeys((results, store.choose_writable_folder(results))):
+        predictions: dict[str, Planned] = {}
+        for framework in frameworks:
+            release = version or find_pinned_version(framework)
+            predictions |= store.read(store.file(root, device.name, framework, release))
+        for case in cases:
+            planned = predictions.get(case.id)
+            if (
+                planned
+                and case.workload != spec.USER_MODEL
+                and planned.outcome != "failed"
+                and is_current(planned.origin.code)
+            ):
+                cached[case] = planned
+    return cached
 
 
 @contextlib.contextmanager
@@ -244,6 +245,7 @@ def plan_case(
     device: Device,
     environment: Environment | SetupError | None,
     version: str | None,
+    servers: process.Servers,
 ) -> Planned:
     """Return what became of a case; a planner's fault is an outcome, not an exception."""
     start = time.monotonic()
@@ -252,6 +254,8 @@ def plan_case(
         answer = Answer("not planned", obstacle)
     elif not isinstance(environment, Environment):
         answer = Answer("failed", f"no compiler for it: {shorten_error(str(environment))}")
+    elif environment.framework == "torch":
+        answer = servers.plan(environment, case, device)
     else:
         answer = process.run_planner(environment, case, device)
     fields = dataclasses.asdict(answer)

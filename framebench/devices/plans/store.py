@@ -50,18 +50,17 @@ def choose_writable_folder(results: Path) -> Path:
 
 def publish(results: Path, is_chosen: Callable[[Planned], bool]) -> list[Planned]:
     """Move the chosen ones of the user's own predictions to the published ones, and return them."""
+    own = choose_writable_folder(results)
     moved: list[Planned] = []
-    if choose_writable_folder(results) == results:
+    if own == results:
         return moved
-    for path in sorted((choose_writable_folder(results) / FOLDER).glob("*/*.jsonl")):
+    for path in sorted((own / FOLDER).glob("*/*.jsonl")):
         chosen = {case: planned for case, planned in read(path).items() if is_chosen(planned)}
         for planned in chosen.values():
             write(results, planned)
-        with FileLock(choose_writable_folder(results) / LOCK):
-            rewrite(
-                path,
-                [line for line in read_lines(path).values() if case_of_line(line) not in chosen],
-            )
+        with FileLock(own / LOCK):
+            lines = read_lines(path).values()
+            rewrite(path, (line for line in lines if case_of_line(line) not in chosen))
         moved += chosen.values()
     return moved
 
@@ -73,7 +72,7 @@ def write(results: Path, planned: Planned) -> Path:
     with FileLock(results / LOCK):
         lines = {case_of_line(line): line for line in read_lines(target).values()}
         lines[planned.case] = planned.model_dump_json()
-        rewrite(target, [line for _, line in sorted(lines.items())])
+        rewrite(target, (line for _, line in sorted(lines.items())))
     return target
 
 
@@ -108,10 +107,8 @@ def read(path: Path) -> dict[str, Planned]:
         try:
             planned = Planned.model_validate_json(line)
         except ValidationError as error:
-            reason = str(error).splitlines()[0]
-            warnings.warn(
-                f"skipped line {number} of {path}: {reason}", PlannedWarning, stacklevel=2
-            )
+            message = f"skipped line {number} of {path}: {str(error).splitlines()[0]}"
+            warnings.warn(message, PlannedWarning, stacklevel=2)
         else:
             predictions[planned.case] = planned
     return predictions

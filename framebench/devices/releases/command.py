@@ -22,9 +22,6 @@ def reported_(
         typer.Option(help="of JAX; may be repeated. None: only show what is cached"),
     ] = None,
     device: Annotated[str, typer.Option(help="target device")] = "h100-80gb",
-    again: Annotated[
-        bool, typer.Option(help="also releases that were planned with these programs")
-    ] = False,
     results: Results = runner.RESULTS,
 ) -> None:
     """Plan programs that users reported, by the compilers of these releases of JAX."""
@@ -33,7 +30,7 @@ def reported_(
         one.framework_version for one in reported.read(results, target.name) if is_current(one.code)
     }
     for name in version or ():
-        if again or name not in cached:
+        if name not in cached:
             environment = ensure_environment("jax", target, name, say)
             with err.status(f"jax {name}"):
                 reported.write(results, reported.plan_reports(target, environment))

@@ -9,10 +9,8 @@ object: by report and variant the bytes that are planned, or why there are none.
 
 from __future__ import annotations
 
-import json
 import sys
 from collections.abc import Callable, Iterator
-from dataclasses import asdict, dataclass, field
 from functools import partial
 from typing import Any
 
@@ -55,26 +53,16 @@ def block(carry: Array, scale: Array) -> Array:
     return lax.scan(lambda c, _: step(c, scale), carry, None, STEPS)[0]
 
 
-recomputed_block = jax.checkpoint(block)
-
-
-def blocks(scale: Array, x: Array) -> Array:
+def sum_blocks(block: Callable[[Array, Array], Array], scale: Array, x: Array) -> Array:
     """Return the sum of the last state, after blocks in a Python loop."""
     for _ in range(BLOCKS):
         x = block(x, scale)
     return x.sum()
 
 
-def recomputed_blocks(scale: Array, x: Array) -> Array:
-    """Return the same, with each block recomputed in the backward pass."""
-    for _ in range(BLOCKS):
-        x = recomputed_block(x, scale)
-    return x.sum()
-
-
-def recomputed_blocks_in_scan(scale: Array, x: Array) -> Array:
+def sum_scanned_blocks(block: Callable[[Array, Array], Array], scale: Array, x: Array) -> Array:
     """Return the same by lax.scan."""
-    return lax.scan(lambda c, _: (recomputed_block(c, scale), None), x, None, BLOCKS)[0].sum()
+    return lax.scan(lambda c, _: (block(c, scale), None), x, None, BLOCKS)[0].sum()
 
 
 def list_scans(device: Device) -> Iterator[Variant]:
@@ -82,11 +70,13 @@ def list_scans(device: Device) -> Iterator[Variant]:
     here = jax_target.devices(device, 1)
     scale = make_shape(here, (), jnp.float32, WHOLE)
     state = make_shape(here, STATE, jnp.float32, WHOLE)
-    for name, loss in (
-        ("nothing recomputed", blocks),
-        ("blocks recomputed, in a Python loop", recomputed_blocks),
-        ("blocks recomputed, in lax.scan", recomputed_blocks_in_scan),
-    ):
+    recomputed = jax.checkpoint(block)
+    losses = {
+        "nothing recomputed": partial(sum_blocks, block),
+        "blocks recomputed, in a Python loop": partial(sum_blocks, recomputed),
+        "blocks recomputed, in lax.scan": partial(sum_scanned_blocks, recomputed),
+    }
+    for name, loss in losses.items():
         yield name, partial(jax.jit(jax.value_and_grad(loss)).lower, scale, state)
 
 
@@ -143,25 +133,13 @@ def plan(lower: Callable[[], Lowered]) -> dict[str, Any]:
         return {"reason": str(error).splitlines()[0][:300]}
 
 
-@dataclass
-class ReportedPlans:
-    """What the parent reads."""
-
-    programs: dict[str, dict[str, dict[str, Any]]]  # by report and variant
-    flags: dict[str, str] = field(default_factory=dict)
-
-    def to_json(self) -> str:
-        """Return the plans in one line."""
-        return json.dumps(asdict(self))
-
-
-def main() -> ReportedPlans:
+def main() -> dict[str, Any]:
     """Plan all programs for the device that the command line names."""
     device = find(sys.argv[1])
-    programs: dict[str, dict[str, dict[str, Any]]] = {}
+    programs: dict[str, dict[str, dict[str, Any]]] = {}  # by report and variant
     for report, list_variants in REPORTS.items():
         programs[report] = {name: plan(lower) for name, lower in list_variants(device)}
-    return ReportedPlans(programs)
+    return {"programs": programs, "flags": {}}
 
 
 if __name__ == "__main__":

@@ -88,20 +88,16 @@ def tables(results: Path, device: str) -> Iterator[Table]:
         return
     versions = [release.framework_version for release in releases]
     for report, claim in REPORTED.items():
-        by_variant: dict[str, dict[str, Program]] = {}
+        cells: dict[str, dict[str, str]] = {}  # by variant and version
         for release in releases:
             for variant, program in release.programs.get(report, {}).items():
-                by_variant.setdefault(variant, {})[release.framework_version] = program
-        rows = []
-        for variant, programs in by_variant.items():
-            cells = [
-                format_mib(programs[v].temporaries) if v in programs else "-" for v in versions
-            ]
-            rows.append((variant, *cells))
+                row = cells.setdefault(variant, dict.fromkeys(versions, "-"))
+                row[release.framework_version] = format_mib(program.temporaries)
         caption = (
             f"Reported: {claim}. Temporaries in MiB by release of JAX, planned and not measured. "
             "The program is ours, at the report's shapes "
             "(framebench/devices/releases/jax_reported.py)."
         )
         title = f"Report {report} on one {find(device).title}"
+        rows = [(variant, *row.values()) for variant, row in cells.items()]
         yield Table.of_text(title, caption, ("variant", *versions), rows, left=1)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 
 from packaging.version import Version
 
@@ -45,8 +45,21 @@ def make_table(predictions: Sequence[Planned], device: Device) -> Table:
     versions = sorted({planned.framework_version for planned in predictions}, key=Version)
     rows = []
     for case, by_version in sorted(by_case.items()):
-        cells = [make_cell(by_version.get(version)) for version in versions]
-        rows.append((case, *cells, describe_change(by_version, versions)))
+        cells = []
+        sizes = []
+        with_cudnn = set()
+        for version in versions:
+            release = by_version.get(version)
+            if release and release.peak_bytes:
+                sizes.append(release.peak_bytes)
+                with_cudnn.add("cudnn" in release.origin.versions)
+                cells.append(format_mib(release.peak_bytes))
+            else:
+                cells.append(release.outcome if release else "-")
+        change = "-"  # a simulation with cuDNN is not compared with one without
+        if len(sizes) > 1 and len(with_cudnn) == 1:
+            change = f"{sizes[-1] / sizes[0] - 1:+.2%}"
+        rows.append((case, *cells, change))
     caption = f"{CAPTIONS[framework]} Change: the newest that has a plan against the oldest."
     # of what a simulation of another release is made; a plan of XLA's is the release's own
     if framework == "torch":
@@ -60,26 +73,3 @@ def make_table(predictions: Sequence[Planned], device: Device) -> Table:
         left=1,
         notes=tuple(group_by_reason(reasons)),
     )
-
-
-def make_cell(planned: Planned | None) -> str:
-    """Return the peak in MiB, or why there is none."""
-    if planned is None:
-        return "-"
-    return format_mib(planned.peak_bytes) if planned.peak_bytes else planned.outcome
-
-
-def describe_change(by_version: Mapping[str, Planned], versions: Sequence[str]) -> str:
-    """Return how the newest peak differs from the oldest; not between a simulation with cuDNN and
-    one without.
-    """
-    sizes = []
-    with_cudnn = set()
-    for version in versions:
-        planned = by_version.get(version)
-        if planned and planned.peak_bytes:
-            sizes.append(planned.peak_bytes)
-            with_cudnn.add("cudnn" in planned.origin.versions)
-    if len(sizes) < 2 or len(with_cudnn) > 1:
-        return "-"
-    return f"{sizes[-1] / sizes[0] - 1:+.2%}"

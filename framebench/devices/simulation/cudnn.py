@@ -121,7 +121,9 @@ def find_workspace_bytes(question: Convolution, gpu: str) -> int:
                     plan = session.make(
                         PLAN, (401, DESCRIPTOR, [choice]), (407, DESCRIPTOR, [device])
                     )
-                    return int(session.read(plan, 402, INT64, (ctypes.c_int64 * 1)())[0])
+                    size = (ctypes.c_int64 * 1)()
+                    session.read(plan, 402, INT64, size)
+                    return size[0]
     finally:
         session.end()
     raise Refused(f"cuDNN has no engine for {question}")
@@ -165,34 +167,14 @@ class Session:
         self.call("Finalize", descriptor)
         return descriptor.value or 0
 
-    def read(self, descriptor: int, name: int, value_type: int, into: Any) -> list[Any]:
-        """Return the values of an attribute, as many as fit. Raises Refused."""
+    def read(self, descriptor: int, name: int, value_type: int, into: Any = None) -> int:
+        """Read the values of an attribute into an array, as many as fit, and return their number:
+        without an array how many there are. Raises Refused.
+        """
         count = ctypes.c_int64()
-        most = ctypes.c_int64(len(into))
-        self.call(
-            "GetAttribute",
-            ctypes.c_void_p(descriptor),
-            name,
-            value_type,
-            most,
-            ctypes.byref(count),
-            into,
-        )
-        return list(into[: count.value])
-
-    def count(self, descriptor: int, name: int, value_type: int) -> int:
-        """Return how many values an attribute has. Raises Refused."""
-        count = ctypes.c_int64()
-        none = ctypes.c_int64(0)
-        self.call(
-            "GetAttribute",
-            ctypes.c_void_p(descriptor),
-            name,
-            value_type,
-            none,
-            ctypes.byref(count),
-            None,
-        )
+        most = ctypes.c_int64(0 if into is None else len(into))
+        place = ctypes.c_void_p(descriptor)
+        self.call("GetAttribute", place, name, value_type, most, ctypes.byref(count), into)
         return count.value
 
 
@@ -236,18 +218,19 @@ def list_choices(session: Session, graph: int, device: int) -> Iterator[int]:
                 (200, HEURISTIC, [mode]),
                 (204, DESCRIPTOR, [device]),
             )
-            choices = [
-                session.create(CHOICE) for _ in range(session.count(heuristics, 202, DESCRIPTOR))
-            ]
-            yield from session.read(
-                heuristics, 202, DESCRIPTOR, (ctypes.c_void_p * len(choices))(*choices)
-            )
+            count = session.read(heuristics, 202, DESCRIPTOR)
+            choices = (ctypes.c_void_p * count)(*(session.create(CHOICE) for _ in range(count)))
+            count = session.read(heuristics, 202, DESCRIPTOR, choices)
+            yield from (choice or 0 for choice in choices[:count])
 
 
 def is_allowed(session: Session, choice: int, question: Convolution) -> bool:
     """Return whether PyTorch's `filterEngineConfigs` leaves a choice."""
-    (engine,) = session.read(choice, 300, DESCRIPTOR, (ctypes.c_void_p * 1)(session.create(ENGINE)))
-    notes = session.read(engine, 1303, NOTE, (ctypes.c_int * 32)())
+    engine = (ctypes.c_void_p * 1)(session.create(ENGINE))
+    session.read(choice, 300, DESCRIPTOR, engine)
+    noted = (ctypes.c_int * 32)()
+    count = session.read(engine[0] or 0, 1303, NOTE, noted)
+    notes = noted[:count]
     if DOWN_CONVERT in notes:
         return False
     if TENSOR_CORE in notes and question.dtype == "float32" and not question.tf32:

@@ -18,7 +18,6 @@ from torch import Tensor
 from framebench.devices.simulation.torch_gpu import Gpu
 
 aten = torch.ops.aten
-HALF = (torch.float16, torch.bfloat16)
 
 
 @dataclass(frozen=True)
@@ -34,17 +33,12 @@ class Call:
     grouped: bool
 
     @property
-    def dtype(self) -> torch.dtype:
-        return self.query.dtype
-
-    @property
     def tensors(self) -> tuple[Tensor, Tensor, Tensor]:
         return self.query, self.key, self.value
 
     @property
-    def widths(self) -> tuple[int, int, int]:
-        """Return the width of a head of queries, keys and values."""
-        return self.query.shape[-1], self.key.shape[-1], self.value.shape[-1]
+    def is_half(self) -> bool:
+        return self.query.dtype in (torch.float16, torch.bfloat16)
 
     @property
     def needs_gradients(self) -> bool:
@@ -68,59 +62,52 @@ def can_use_flash(call: Call, gpu: Gpu) -> bool:
 
     A port of `can_use_flash_attention` in ATen/native/transformers/cuda/sdp_utils.cpp.
     """
-    width = call.query.shape[-1]
-    if (
-        not torch.backends.cuda.flash_sdp_enabled()
-        or call.mask is not None
-        or not call.is_dense(allow_grouped=True)
-    ):
+    widths = {tensor.shape[-1] for tensor in call.tensors}
+    width = max(widths)
+    if not torch.backends.cuda.flash_sdp_enabled() or call.mask is not None:
         return False
-    if len(set(call.widths)) != 1 or width > 256 or not (8, 0) <= gpu.capability <= (12, 1):
+    if not call.is_half or not call.is_dense(allow_grouped=True):
+        return False
+    if len(widths) != 1 or width > 256 or not (8, 0) <= gpu.capability <= (12, 1):
         return False
     is_small_chip = (8, 6) <= gpu.capability <= (8, 9) or gpu.capability >= (12, 0)
-    if (
-        call.needs_gradients
-        and is_small_chip
-        and width > 192
-        and (call.dropout > 0 or width <= 224)
-    ):
+    is_too_wide = width > 192 and (call.dropout > 0 or width <= 224)
+    if call.needs_gradients and is_small_chip and is_too_wide:
         return False
-    return call.dtype in HALF and not (call.causal and call.query.shape[2] != call.key.shape[2])
+    return not call.causal or call.query.shape[2] == call.key.shape[2]
 
 
 def can_use_efficient(call: Call, gpu: Gpu) -> bool:
-    """`can_use_mem_efficient_attention`."""
-    if not torch.backends.cuda.mem_efficient_sdp_enabled() or not call.is_dense(
-        gpu.grouped_heads_everywhere
-    ):
+    """Return whether PyTorch may use the memory-efficient kernel for a call.
+
+    A port of `can_use_mem_efficient_attention` in the same file, with `minimum_gemm_alignment`.
+    """
+    if not torch.backends.cuda.mem_efficient_sdp_enabled():
         return False
-    half = call.dtype in HALF
-    alignment = 4 if gpu.capability >= (8, 0) else 1  # minimum_gemm_alignment
-    if gpu.capability >= (8, 0) or (gpu.capability >= (7, 0) and half):
-        alignment = max(alignment, 8 if half else 4)
-    query, key, value = call.widths
+    if not call.is_dense(gpu.grouped_heads_everywhere):
+        return False
+    alignment = 1
+    if gpu.capability >= (8, 0) or (gpu.capability >= (7, 0) and call.is_half):
+        alignment = 8 if call.is_half else 4
+    query, key, value = (tensor.shape[-1] for tensor in call.tensors)
     if query != key or query % alignment or value % alignment:
         return False
-    return call.dtype in (torch.float16, torch.float32) or (
-        call.dtype == torch.bfloat16 and gpu.capability >= (8, 0)
-    )
+    if call.query.dtype == torch.bfloat16:
+        return gpu.capability >= (8, 0)
+    return call.query.dtype in (torch.float16, torch.float32)
 
 
 def can_use_cudnn(call: Call, gpu: Gpu) -> bool:
     """Return whether PyTorch may use cuDNN's attention for a call.
 
-    A port of `can_use_cudnn_attention` in ATen/native/transformers/cuda/sdp_utils.cpp. Heads wider
-    than 128 are left to other kernels, as before cuDNN 9.22.
+    A port of `can_use_cudnn_attention` in the same file. Heads wider than 128 are left to other
+    kernels, as before cuDNN 9.22.
     """
-    if (
-        not torch.backends.cuda.cudnn_sdp_enabled()
-        or not call.is_dense(allow_grouped=True)
-        or gpu.capability < (8, 0)
-    ):
+    if not torch.backends.cuda.cudnn_sdp_enabled() or gpu.capability < (8, 0):
         return False
-    if call.dtype not in HALF or (call.dropout * 16) % 1:
+    if not call.is_half or not call.is_dense(allow_grouped=True) or (call.dropout * 16) % 1:
         return False
-    if any(width > 128 or width % 8 for width in call.widths):
+    if any(tensor.shape[-1] > 128 or tensor.shape[-1] % 8 for tensor in call.tensors):
         return False
     return call.key.shape[2] != 1 and not (call.dropout and call.query.shape[2] == 1)
 

@@ -24,6 +24,7 @@ from framebench.devices.simulation.torch_device import NAME, is_on_gpu
 HEADER = Path(torch.__file__).parent / "include/ATen/autocast_mode.h"
 # the weight, which must outlive its key, and what it was cast to
 CAST: dict[int, tuple[Tensor, Tensor]] = {}
+POLICIES = ("LOWER_PRECISION_FP", "FP32", "FP32_SET_OPT_DTYPE", "PROMOTE")
 KEY = "AutocastPrivateUse1"
 KEYS = DispatchKeySet(getattr(DispatchKey, KEY))
 
@@ -55,17 +56,9 @@ def cast(value: Any, dtype: torch.dtype) -> Any:
     def cast_one(tensor: Tensor) -> Tensor:
         if not can_cast(tensor) or tensor.dtype == dtype:
             return tensor
-        is_weight = (
-            tensor.dtype == torch.float32
-            and tensor.requires_grad
-            and tensor.is_leaf
-            and not tensor._is_view()
-        )
-        if not (
-            is_weight
-            and torch.is_autocast_cache_enabled()
-            and dtype == torch.get_autocast_dtype(NAME)
-        ):
+        is_weight = tensor.requires_grad and tensor.is_leaf and not tensor._is_view()
+        is_cached = torch.is_autocast_cache_enabled() and dtype == torch.get_autocast_dtype(NAME)
+        if tensor.dtype != torch.float32 or not (is_weight and is_cached):
             return tensor.to(dtype)
         if id(tensor) not in CAST:
             CAST[id(tensor)] = tensor, tensor.to(dtype)
@@ -74,46 +67,23 @@ def cast(value: Any, dtype: torch.dtype) -> Any:
     return tree_map_only(Tensor, cast_one, value)
 
 
-def run_in(dtype: torch.dtype, operator: Any, args: Any, kwargs: Any) -> Any:
-    """Run an operator with its tensors cast."""
-    return operator(*cast(args, dtype), **cast(kwargs, dtype))
-
-
-def run_in_lower(operator: Any, args: Any, kwargs: Any) -> Any:
-    """Run an operator in the lower precision."""
-    return run_in(torch.get_autocast_dtype(NAME), operator, args, kwargs)
-
-
-def run_in_float32(operator: Any, args: Any, kwargs: Any) -> Any:
-    """Run an operator in float32."""
-    return run_in(torch.float32, operator, args, kwargs)
-
-
-def write_float32(operator: Any, args: Any, kwargs: Any) -> Any:
-    """Let the operator itself read half precision and write float32 (fp32_set_opt_dtype)."""
-    position = [argument.name for argument in operator._schema.arguments].index("dtype")
-    first = next(leaf for leaf in tree_leaves(args) if isinstance(leaf, Tensor))
-    requested = args[position] if len(args) > position else kwargs.get("dtype")
-    if requested is None and can_cast(first):
-        return operator(*args[:position], **kwargs | {"dtype": torch.float32})
-    return operator(*args, **kwargs)
-
-
-def run_in_widest(operator: Any, args: Any, kwargs: Any) -> Any:
-    """Run an operator in float32 if any tensor is, else in the lower type (`promote_type`)."""
+def run_cast(policy: str, operator: Any, args: Any, kwargs: Any) -> Any:
+    """Run an operator as a policy says: the name of one of the header's lists."""
     tensors = [leaf for leaf in tree_leaves((args, kwargs)) if isinstance(leaf, Tensor)]
-    if any(tensor.dtype == torch.float32 for tensor in tensors):
-        return run_in_float32(operator, args, kwargs)
-    return run_in_lower(operator, args, kwargs)
-
-
-Policy = Callable[[Any, Any, Any], Any]
-POLICIES: dict[str, Policy] = {
-    "LOWER_PRECISION_FP": run_in_lower,
-    "FP32": run_in_float32,
-    "FP32_SET_OPT_DTYPE": write_float32,
-    "PROMOTE": run_in_widest,
-}
+    if policy == "FP32_SET_OPT_DTYPE":
+        # the operator itself reads half precision and writes float32
+        position = [argument.name for argument in operator._schema.arguments].index("dtype")
+        requested = args[position] if len(args) > position else kwargs.get("dtype")
+        if requested is None and can_cast(tensors[0]):
+            return operator(*args[:position], **kwargs | {"dtype": torch.float32})
+        return operator(*args, **kwargs)
+    # PROMOTE: float32 if any tensor is, else the lower type (`promote_type`)
+    has_float32 = any(tensor.dtype == torch.float32 for tensor in tensors)
+    if policy == "FP32" or (policy == "PROMOTE" and has_float32):
+        dtype = torch.float32
+    else:
+        dtype = torch.get_autocast_dtype(NAME)
+    return operator(*cast(args, dtype), **cast(kwargs, dtype))
 
 
 @cache
@@ -122,8 +92,8 @@ def register() -> tuple[torch.library.Library, ...]:
     library = torch.library.Library("aten", "IMPL")
     others = torch.library.Library("_", "IMPL")
     others.fallback(torch.library.fallthrough_kernel, KEY)
-    for name, policy in POLICIES.items():
-        for operator in list_operators(name):
+    for policy in POLICIES:
+        for operator in list_operators(policy):
             full_name = operator._schema.name.removeprefix("aten::")
             if operator._schema.overload_name:
                 full_name += f".{operator._schema.overload_name}"
@@ -131,11 +101,11 @@ def register() -> tuple[torch.library.Library, ...]:
     return library, others
 
 
-def make_kernel(operator: Any, policy: Policy) -> Callable[..., Any]:
+def make_kernel(operator: Any, policy: str) -> Callable[..., Any]:
     """Return an operator that follows a policy."""
 
     def kernel(*args: Any, **kwargs: Any) -> Any:
         with torch._C._ExcludeDispatchKeyGuard(KEYS):
-            return policy(operator, args, kwargs)
+            return run_cast(policy, operator, args, kwargs)
 
     return kernel

@@ -20,16 +20,16 @@ from framebench.devices.simulation.torch_device import is_on_gpu, replaced
 
 MODULES = "bitsandbytes.nn.modules"
 FUNCTIONS = "bitsandbytes.functional"
-# attributes of `Params4bit` that others read
-ATTRIBUTES = (
-    "blocksize",
-    "compress_statistics",
-    "quant_type",
-    "quant_state",
-    "quant_storage",
-    "bnb_quantized",
-    "module",
-)
+# attributes of `Params4bit` that others read, with their defaults
+ATTRIBUTES = {
+    "quant_state": None,
+    "blocksize": 64,
+    "compress_statistics": True,
+    "quant_type": "fp4",
+    "quant_storage": torch.uint8,
+    "module": None,
+    "bnb_quantized": False,
+}
 
 
 @contextmanager
@@ -55,39 +55,25 @@ class Parameter4Bit:
     """
 
     def __new__(
-        cls,
-        data: Tensor | None = None,
-        requires_grad: bool = False,
-        quant_state: Any = None,
-        blocksize: int | None = None,
-        compress_statistics: bool = True,
-        quant_type: str = "fp4",
-        quant_storage: torch.dtype = torch.uint8,
-        module: Any = None,
-        bnb_quantized: bool = False,
-        **_: Any,
+        cls, data: Tensor | None = None, requires_grad: bool = False, **attributes: Any
     ) -> Any:
         """Return the parameter."""
-        parameter: Any = nn.Parameter(torch.empty(0) if data is None else data, requires_grad)
-        parameter.quant_state = quant_state
-        parameter.blocksize = blocksize or 64
-        parameter.compress_statistics = compress_statistics
-        parameter.quant_type = quant_type
-        parameter.quant_storage = quant_storage
-        parameter.module = module
-        parameter.bnb_quantized = bnb_quantized
-        parameter.become_on_device = partial(quantize, parameter)
+        parameter = nn.Parameter(torch.empty(0) if data is None else data, requires_grad)
+        for name, default in ATTRIBUTES.items():
+            value = attributes.get(name)
+            setattr(parameter, name, default if value is None else value)
+        parameter.become_on_device = partial(quantize, parameter)  # type: ignore[attr-defined]
         return parameter
 
 
-def quantize(before: Any, moved: Tensor) -> nn.Parameter:
+def quantize(before: Any, moved: Tensor) -> Any:
     """Return a weight that has moved, quantized if it is on the device (`Params4bit._quantize`)."""
     values = {name: getattr(before, name) for name in ATTRIBUTES}
     if not is_on_gpu(moved):
-        return Parameter4Bit(moved, before.requires_grad, **values)  # type: ignore[no-any-return]
+        return Parameter4Bit(moved, before.requires_grad, **values)
     if before.bnb_quantized:
-        values["quant_state"].to(moved.device)
-        return Parameter4Bit(moved, before.requires_grad, **values)  # type: ignore[no-any-return]
+        before.quant_state.to(moved.device)
+        return Parameter4Bit(moved, before.requires_grad, **values)
     packed, state = sys.modules[FUNCTIONS].quantize_4bit(
         moved.contiguous(),
         blocksize=before.blocksize,
@@ -98,7 +84,7 @@ def quantize(before: Any, moved: Tensor) -> nn.Parameter:
     if before.module is not None:
         before.module.quant_state = state
     values |= {"quant_state": state, "bnb_quantized": True}
-    return Parameter4Bit(packed, before.requires_grad, **values)  # type: ignore[no-any-return]
+    return Parameter4Bit(packed, before.requires_grad, **values)
 
 
 def get_paged(*shape: int, dtype: torch.dtype = torch.float32, device: Any = None) -> Any:

@@ -53,10 +53,15 @@ def workspace(
         out_shape = (*out_shape[:2], 1, *out_shape[2:])
         stride, padding, dilation = (1, *stride), (0, *padding), (1, *dilation)
     axes = values.dim() - 2
+
+    def per_axis(numbers: Sequence[int]) -> tuple[int, ...]:
+        """Return a number for each axis; one may stand for all."""
+        return tuple(map(int, numbers if len(numbers) == axes else [*numbers] * axes))
+
     order = convolution_layout(values, weight)
-    x, filters, y = (
-        make_operand(shape, order) for shape in (values.shape, weight.shape, out_shape)
-    )
+    x = make_operand(values.shape, order)
+    filters = make_operand(weight.shape, order)
+    y = make_operand(out_shape, order)
     # which is the gradient of a convolution's input, and its own gradient the convolution
     if transposed:
         kind = {"forward": "data", "data": "forward"}.get(kind, kind)
@@ -67,9 +72,9 @@ def workspace(
         x=x,
         weight=filters,
         y=y,
-        padding=per_axis(padding, axes),
-        stride=per_axis(stride, axes),
-        dilation=per_axis(dilation, axes),
+        padding=per_axis(padding),
+        stride=per_axis(stride),
+        dilation=per_axis(dilation),
         tf32=torch.backends.cudnn.allow_tf32,
         deterministic=torch.backends.cudnn.deterministic
         or torch.are_deterministic_algorithms_enabled(),
@@ -83,17 +88,11 @@ def is_asked_of_cudnn(values: Tensor, weight: Tensor, groups: int, gpu: Gpu) -> 
 
     In benchmark mode algorithms are measured.
     """
-    if (
-        not gpu.description
-        or gpu.release < ASKED_SINCE
-        or torch.backends.cudnn.benchmark
-        or not cudnn.library()
-    ):
+    can_be_asked = gpu.description and gpu.release >= ASKED_SINCE and cudnn.library()
+    if not can_be_asked or torch.backends.cudnn.benchmark or values.dim() not in (3, 4, 5):
         return False
-    has_known_type = (
-        values.dtype == weight.dtype and str(values.dtype).removeprefix("torch.") in cudnn.TYPES
-    )
-    return values.dim() in (3, 4, 5) and has_known_type and takes_workspace(values, groups)
+    is_known_type = str(values.dtype).removeprefix("torch.") in cudnn.TYPES
+    return is_known_type and values.dtype == weight.dtype and takes_workspace(values, groups)
 
 
 def takes_workspace(values: Tensor, groups: int) -> bool:
@@ -117,11 +116,6 @@ def is_workspace_known(operator: str, args: Sequence[Any], gpu: Gpu) -> bool | N
     if not takes_workspace(values, groups):
         return None
     return is_asked_of_cudnn(values, weight, groups, gpu)
-
-
-def per_axis(values: Sequence[int], axes: int) -> tuple[int, ...]:
-    """Return a number for each axis; one may stand for all."""
-    return tuple(map(int, values if len(values) == axes else [*values] * axes))
 
 
 def make_operand(shape: Sequence[int], order: torch.memory_format) -> Operand:

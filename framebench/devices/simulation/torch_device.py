@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import contextlib
 import itertools
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from functools import cache
 from typing import Any, TypeGuard
 
@@ -37,19 +37,19 @@ def is_on_gpu(value: object) -> TypeGuard[Tensor]:
     return isinstance(value, Tensor) and value.device.type == NAME
 
 
+def do_nothing(*_: Any, **__: Any) -> None:
+    """Return at once: the work of the device is done when it is asked for."""
+
+
 class Event:
     """An event that has always happened already."""
 
+    record = wait = synchronize = do_nothing
+
     def __init__(self, *_: Any, **__: Any) -> None: ...
-
-    def record(self, *_: Any) -> None: ...
-
-    def wait(self, *_: Any) -> None: ...
 
     def query(self) -> bool:
         return True
-
-    def synchronize(self) -> None: ...
 
     def elapsed_time(self, _: Any) -> float:
         return 0.0
@@ -61,18 +61,13 @@ class GpuStream:
     """
 
     numbers = itertools.count(DEFAULT_STREAM)
+    wait_stream = wait_event = synchronize = do_nothing
 
     def __init__(self, *_: Any, **__: Any) -> None:
         self.number = next(self.numbers)
 
-    def wait_stream(self, _: Any) -> None: ...
-
-    def wait_event(self, _: Any) -> None: ...
-
     def record_event(self, event: Any = None) -> Any:
         return event or Event()
-
-    def synchronize(self) -> None: ...
 
 
 class Backend:
@@ -83,6 +78,7 @@ class Backend:
 
     Stream, Event = GpuStream, Event
     _initialized = True
+    manual_seed_all = set_rng_state = synchronize = set_device = do_nothing
 
     def __init__(self) -> None:
         self.current = GpuStream()  # the first one, which is the default
@@ -103,15 +99,11 @@ class Backend:
     def _is_in_bad_fork(self) -> bool:
         return False
 
-    def manual_seed_all(self, _: int) -> None: ...
-
     def get_amp_supported_dtype(self) -> list[torch.dtype]:
         return [torch.float16, torch.bfloat16]
 
     def get_rng_state(self, *_: Any) -> Tensor:
         return torch.empty(16, dtype=torch.uint8)
-
-    def set_rng_state(self, *_: Any) -> None: ...
 
     def device(self, *_: Any) -> contextlib.AbstractContextManager[None]:
         return contextlib.nullcontext()
@@ -135,10 +127,6 @@ class Backend:
     def current_stream(self, *_: Any) -> GpuStream:
         return self.current
 
-    def synchronize(self, *_: Any) -> None: ...
-
-    def set_device(self, *_: Any) -> None: ...
-
     def empty_cache(self) -> None:
         if self.allocator:
             self.allocator.empty_cache()
@@ -153,15 +141,6 @@ def register_backend() -> Backend:
     backend = Backend()
     backend_registration._setup_privateuseone_for_python_backend(NAME, backend_module=backend)
     return backend
-
-
-def autocast_here(init: Callable[..., None]) -> Callable[..., None]:
-    """Return an `__init__` by which `torch.autocast("cuda")` is meant for this device."""
-
-    def init_here(self: Any, device_type: str, *args: Any, **kwargs: Any) -> None:
-        init(self, NAME if device_type == "cuda" else device_type, *args, **kwargs)
-
-    return init_here
 
 
 def convolution_layout(values: Tensor, weight: Tensor, _: Any = None) -> torch.memory_format:
@@ -194,12 +173,18 @@ def pose_as_gpu(allocator: Allocator) -> Iterator[torch.device]:
     backend = register_backend()
     lists = [*_foreach_utils._foreach_supported_types, FakeTensor, nn.Parameter]
     autocast = torch.amp.autocast_mode.autocast
+    init = autocast.__init__
+
+    def autocast_here(self: Any, device_type: str, *args: Any, **kwargs: Any) -> None:
+        # `torch.autocast("cuda")` is meant for this device
+        init(self, NAME if device_type == "cuda" else device_type, *args, **kwargs)
+
     replacements = [
         (backend, "allocator", allocator),
         (nn.Module, "_apply", convert_module),
         (_foreach_utils, "_foreach_supported_types", lists),
         (optimizers, "_foreach_supported_types", lists),
-        (autocast, "__init__", autocast_here(autocast.__init__)),
+        (autocast, "__init__", autocast_here),
         (torch._C, "_conv_determine_backend_memory_format", convolution_layout),
     ]
     replacements += [(torch.cuda, name, getattr(backend, name)) for name in OF_CUDA]

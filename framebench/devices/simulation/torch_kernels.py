@@ -62,6 +62,8 @@ def order_results(operator: str, results: Results, args: Args, gpu: Gpu) -> Requ
     """Return results in the order in which the kernel asks for them, with its requests between
     them.
     """
+    if operator == "native_dropout":  # the mask comes first (`dropout_cuda` in Dropout.cu)
+        return reversed(results)
     if operator in AROUND_RESULTS:
         return AROUND_RESULTS[operator](results, args, gpu)
     return results
@@ -110,13 +112,14 @@ def flash_backward(args: Args, _: Gpu) -> Iterator[int]:
     """
     gradient, query, key, _, out = args[:5]
     batch, heads, length, width = query.shape
+    temporaries = copy_unless_contiguous(gradient.transpose(1, 2))
+    temporaries += copy_unless_contiguous(out.transpose(1, 2))
     rows = batch * heads * round_up(length, 128)
-    temporaries = copy_unless_contiguous(gradient.transpose(1, 2)) + copy_unless_contiguous(
-        out.transpose(1, 2)
-    )
-    temporaries += [rows * FLOAT, rows * round_up(width, 32 if width <= 128 else 64) * FLOAT]
+    padded_width = round_up(width, 32 if width <= 128 else 64)
+    temporaries += [rows * FLOAT, rows * padded_width * FLOAT]
     if key.shape[1] != heads:
-        temporaries += 2 * [batch * key.shape[2] * heads * width * key.element_size()]
+        expanded = batch * key.shape[2] * heads * width * key.element_size()
+        temporaries += [expanded, expanded]
     return take_and_return(*temporaries)
 
 
@@ -163,19 +166,24 @@ def efficient_workspace(query: Tensor, key: Tensor, value: Tensor, gpu: Gpu) -> 
     not fit into registers, for keys and values.
     """
     batch, heads, length, width = query.shape
-    half = query.dtype != torch.float32
     value_width = value.shape[-1]
     widest = max(width, value_width)
-    roomy = gpu.capability in ((8, 0), (8, 7), (9, 0), (10, 0))  # shared memory of 128 KiB and more
-    rows = 128 if widest > 64 and roomy else 64
-    columns = 128 if half and 64 < widest <= 128 and roomy else 64
+    is_half = query.dtype != torch.float32
+    rows = columns = 64  # of a tile
+    if gpu.capability in ((8, 0), (8, 7), (9, 0), (10, 0)):  # shared memory of 128 KiB and more
+        if widest > 64:
+            rows = 128
+        if is_half and 64 < widest <= 128:
+            columns = 128
     elements = 0
-    if half or gpu.capability >= (7, 0):  # which accumulate in float32
-        tile = rows * columns + 16 // FLOAT
-        elements += ceil(length / rows) * ceil(width / columns) * tile
-    if half and widest > rows:
-        splits = max(1, min(ceil(key.shape[2] / columns), 200 // (batch * heads)))
-        elements += splits * columns * (round_up(width, rows) + round_up(value_width, rows))
+    if is_half or gpu.capability >= (7, 0):  # which accumulate in float32
+        tiles = ceil(length / rows) * ceil(width / columns)
+        elements += tiles * (rows * columns + 16 // FLOAT)
+    if is_half and widest > rows:
+        blocks_of_keys = ceil(key.shape[2] / columns)
+        splits = max(1, min(blocks_of_keys, 200 // (batch * heads)))
+        padded_width = round_up(width, rows) + round_up(value_width, rows)
+        elements += splits * columns * padded_width
     return batch * heads * round_up(elements, 4) * FLOAT
 
 
@@ -233,19 +241,17 @@ def gemm_4bit(results: Results, args: Args, _: Gpu) -> Requests:
     yield -unpacked
 
 
-def dropout(results: Results, _: Args, __: Gpu) -> Requests:
-    """Return the mask before the result (`dropout_cuda` in ATen/native/cuda/Dropout.cu)."""
-    return reversed(results)
-
-
 def copy_two_inputs(args: Args, _: Gpu) -> Iterator[int]:
     """Return the requests of contiguous copies of the first two inputs.
 
     See layer_norm_kernel.cu, and `host_softmax` and `host_softmax_backward` in
     ATen/native/cuda/SoftMax.cu.
     """
-    inputs = [arg for arg in args[:2] if isinstance(arg, Tensor)]
-    return take_and_return(*(size for tensor in inputs for size in copy_unless_contiguous(tensor)))
+    copies = []
+    for arg in args[:2]:
+        if isinstance(arg, Tensor):
+            copies += copy_unless_contiguous(arg)
+    return take_and_return(*copies)
 
 
 def softmax_backward(args: Args, gpu: Gpu) -> Iterator[int]:
@@ -263,7 +269,6 @@ AROUND_RESULTS: dict[str, Callable[[Results, Args, Gpu], Requests]] = {
     "convolution_backward": convolution_backward,
     "embedding_dense_backward": torch_sums.embedding_backward,
     "gemm_4bit": gemm_4bit,
-    "native_dropout": dropout,
 }
 TEMPORARIES: dict[str, Callable[[Args, Gpu], Iterable[int]]] = {
     "mm": copy_operands,

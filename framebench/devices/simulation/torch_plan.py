@@ -1,26 +1,22 @@
-"""Predict what a PyTorch case needs on a GPU, in PyTorch's environment.
-
-    python -m framebench.devices.simulation.torch_plan CASE DEVICE [FILE]
+"""Predict what a PyTorch case needs on a GPU, in PyTorch's environment (`torch_server`).
 
 The adapter's own step is simulated (`torch_simulate`): its modules, autograd and optimizers are
 those of the installed release. What a GPU decides is in our rules, which were read in the sources
-of one release; where releases are known to differ, `torch_gpu.Gpu` has the rule of each. The last
-line that is printed is the answer. FILE gets the timeline, for https://pytorch.org/memory_viz.
+of one release; where releases are known to differ, `torch_gpu.Gpu` has the rule of each.
 """
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import ExitStack
+from dataclasses import replace
 from functools import partial
-from pathlib import Path
 
 import torch
 
 from framebench.adapters.torch.fake import FakeAdapter
 from framebench.adapters.torch.quantized import import_package
-from framebench.devices.catalog import Device, find
+from framebench.devices.catalog import Device
 from framebench.devices.plans.answer import ASKED, CONVOLUTIONS, NOT_ASKED, Answer, LineBuffers
 from framebench.devices.simulation import cudnn
 from framebench.devices.simulation.blocks import OutOfMemory, Settings
@@ -28,15 +24,12 @@ from framebench.devices.simulation.torch_convolutions import describe_gpu
 from framebench.devices.simulation.torch_device import replaced
 from framebench.devices.simulation.torch_gpu import RULES_OF_RELEASE
 from framebench.devices.simulation.torch_kernels import NOT_HELD, WITHOUT_CUDNN
-from framebench.devices.simulation.torch_release import read_release
-from framebench.devices.simulation.torch_simulate import Simulation, simulate
+from framebench.devices.simulation.torch_simulate import Simulation, read_release, simulate
 from framebench.models.spec import USER_MODEL
 from framebench.ranks.sharding import find_fullest_rank
 from framebench.suite.case import Case
-from framebench.suite.hypothetical import parse_any_batch
 from framebench.suite.user_file import describe_fault, find_line
 
-STEPS = 3
 MOST_BUFFERS = 12  # that are named of what holds memory at the peak
 OUTSIDE = {  # by the switch
     "pool_off": "without its pool PyTorch asks the driver for each tensor, and the driver's "
@@ -87,11 +80,15 @@ def settings_of(case: Case, device: Device) -> Settings:
 
 def step_of(case: Case) -> Callable[[torch.device], Callable[[], None]]:
     """Return a function that builds the case on a device and returns its step."""
-    strategies = {part.how for part in case.parts}
 
     def make(where: torch.device) -> Callable[[], None]:
         adapter = FakeAdapter(case, where)
-        with allow_offloading(adapter) if "optimizer_offload" in strategies else nullcontext():
+        with ExitStack() as stack:
+            if any(part.how == "optimizer_offload" for part in case.parts):
+                # torchao's optimizer on the host knows two kinds of devices
+                offload = import_package(adapter, "torchao.optim.cpu_offload")
+                devices = replaced(offload, "get_available_devices", lambda: ["cpu", "cuda"])
+                stack.enter_context(devices)
             adapter.build()
 
         def step() -> None:
@@ -103,22 +100,10 @@ def step_of(case: Case) -> Callable[[torch.device], Callable[[], None]]:
     return make
 
 
-def allow_offloading(adapter: FakeAdapter) -> AbstractContextManager[None]:
-    """Tell torchao's optimizer on the host that there is a GPU: it knows two kinds of devices."""
-    offload = import_package(adapter, "torchao.optim.cpu_offload")
-    return replaced(offload, "get_available_devices", lambda: ["cpu", "cuda"])
-
-
-def plan(case: Case, device: Device, timeline: Path | None = None) -> Answer:
-    """Return what a case needs.
-
-    Args:
-        case: What is simulated.
-        device: A GPU of the catalog.
-        timeline: A file for PyTorch's memory viewer.
-    """
+def plan(case: Case, device: Device) -> Answer:
+    """Return what a case needs on a GPU of the catalog."""
     release = read_release()
-    answer = simulate_case(case, device, release, timeline)
+    answer = simulate_case(case, device, release)
     answer.versions["torch"] = torch.__version__.partition("+")[0]
     cudnn_version = cudnn.version() if describe_gpu(device) else None
     if cudnn_version:
@@ -126,17 +111,16 @@ def plan(case: Case, device: Device, timeline: Path | None = None) -> Answer:
     if release != RULES_OF_RELEASE:
         answer.notes = [OTHER_RELEASE.format(*RULES_OF_RELEASE)]
     if answer.outcome == "planned":
-        chosen_by_cudnn = NOT_HELD[0].format(cudnn_version) if cudnn_version else WITHOUT_CUDNN
-        # of what has neither attention nor convolutions nothing is chosen
-        answer.not_held = (chosen_by_cudnn, *NOT_HELD[1:]) if answer.flags else NOT_HELD[1:]
+        by_cudnn, *not_held = NOT_HELD
+        if answer.flags:  # of what has neither attention nor convolutions cuDNN chooses nothing
+            not_held.insert(0, by_cudnn.format(cudnn_version) if cudnn_version else WITHOUT_CUDNN)
         if case.ranks > 1:
-            answer.not_held = (*answer.not_held, OF_COLLECTIVES)
+            not_held.append(OF_COLLECTIVES)
+        answer.not_held = not_held
     return answer
 
 
-def simulate_case(
-    case: Case, device: Device, release: tuple[int, int], timeline: Path | None
-) -> Answer:
+def simulate_case(case: Case, device: Device, release: tuple[int, int]) -> Answer:
     """Return outcome, reason and sizes. What is no fault of a user's file is raised."""
     obstacle = explain_missing_simulation(case)
     if obstacle:
@@ -146,7 +130,6 @@ def simulate_case(
         simulate,
         step_of(case),
         device,
-        steps=STEPS,
         release=release,
         rank=find_fullest_rank(case) if case.ranks > 1 else 0,
         ranks=case.ranks,
@@ -154,8 +137,7 @@ def simulate_case(
     try:
         simulation = run(settings=settings)
     except OutOfMemory as error:
-        unlimited = Settings(None, settings.expandable_segments)
-        simulation = run(settings=unlimited)
+        simulation = run(settings=replace(settings, limit=None))
         reason = (
             f"does not fit: needs {simulation.reserved / 2**30:.1f} GiB, and a tensor of "
             f"{error.requested:,} bytes was refused"
@@ -165,13 +147,6 @@ def simulate_case(
         if case.workload == USER_MODEL and find_line(error, case.user_file):
             return Answer("failed", describe_fault(error, case.user_file))
         raise
-    if timeline:
-        simulation.snapshot(timeline)
-    return describe(simulation)
-
-
-def describe(simulation: Simulation) -> Answer:
-    """Return the sizes of a simulation."""
     parts = {
         "allocated": simulation.allocated,
         "reserved": simulation.reserved,
@@ -181,9 +156,8 @@ def describe(simulation: Simulation) -> Answer:
         parts[kind.replace(" ", "_")] = size
     largest = []
     for held in simulation.holders[:MOST_BUFFERS]:
-        largest.append(
-            LineBuffers(held.bytes, f"{held.line} ({held.kind})", held.shape, held.tensors)
-        )
+        line = f"{held.line} ({held.kind})"
+        largest.append(LineBuffers(held.bytes, line, held.shape, held.tensors))
     return Answer(
         "planned",
         peak_bytes=simulation.reserved,
@@ -203,9 +177,3 @@ def list_flags(simulation: Simulation) -> dict[str, str]:
     if simulation.convolutions:
         flags[CONVOLUTIONS] = NOT_ASKED if simulation.convolutions[False] else ASKED
     return flags
-
-
-if __name__ == "__main__":
-    print(
-        plan(parse_any_batch(sys.argv[1]), find(sys.argv[2]), *map(Path, sys.argv[3:4])).to_json()
-    )

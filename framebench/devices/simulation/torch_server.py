@@ -22,7 +22,7 @@ from typing import NoReturn, TextIO
 import torch._decomp
 import torch._refs  # noqa: F401  (the first fake tensor of each case would import it)
 
-from framebench.devices.catalog import Device, find
+from framebench.devices.catalog import find
 from framebench.devices.plans.answer import Answer, describe_end, parse_answer
 from framebench.devices.simulation.torch_plan import plan
 from framebench.models.spec import USER_MODEL, load_workload
@@ -42,16 +42,16 @@ def serve() -> None:
         import_packages(user_file)
     for line in sys.stdin:
         case_id, device_name = line.split()
-        answer = plan_in_fork(case_id, find(device_name))
+        answer = plan_in_fork(case_id, device_name)
         print(answer.to_json(), file=answers, flush=True)
 
 
-def plan_in_fork(case_id: str, device: Device) -> Answer:
+def plan_in_fork(case_id: str, device_name: str) -> Answer:
     """Plan a case in a forked process; how that ended, if it gave no answer."""
     with tempfile.TemporaryFile("w+") as printed, tempfile.TemporaryFile("w+") as errors:
         child = os.fork()
         if child == 0:
-            answer_and_exit(case_id, device, printed, errors)
+            answer_and_exit(case_id, device_name, printed, errors)
         code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
         printed.seek(0)
         try:
@@ -61,30 +61,25 @@ def plan_in_fork(case_id: str, device: Device) -> Answer:
             return Answer("failed", describe_end(code, errors.read()))
 
 
-def answer_and_exit(case_id: str, device: Device, printed: TextIO, errors: TextIO) -> NoReturn:
+def answer_and_exit(case_id: str, device_name: str, printed: TextIO, errors: TextIO) -> NoReturn:
     """Plan a case, print the answer, and end the process without unwinding what it inherited."""
-    end_with_server()
-    os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
-    os.dup2(errors.fileno(), 1)  # a user's file may print
-    os.dup2(errors.fileno(), 2)
     code = 1
     try:
-        print(plan(Case.from_id(case_id), device).to_json(), file=printed, flush=True)
+        if sys.platform == "linux":  # the kernel kills this process when the server dies
+            ctypes.CDLL(None).prctl(SET_DEATH_SIGNAL, signal.SIGKILL)
+        # a user's file may read, print, and print without end
+        resource.setrlimit(resource.RLIMIT_FSIZE, (MOST_PRINTED_BYTES, MOST_PRINTED_BYTES))
+        os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
+        os.dup2(errors.fileno(), 1)
+        os.dup2(errors.fileno(), 2)
+        answer = plan(Case.from_id(case_id), find(device_name))
+        print(answer.to_json(), file=printed, flush=True)
         code = 0
     except BaseException:
         traceback.print_exc()
     finally:
         sys.stderr.flush()
         os._exit(code)
-
-
-def end_with_server() -> None:
-    """Have the kernel kill this process when the server dies, on Linux, and bound what it prints:
-    a user's file may print without end.
-    """
-    if sys.platform == "linux":
-        ctypes.CDLL(None).prctl(SET_DEATH_SIGNAL, signal.SIGKILL)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (MOST_PRINTED_BYTES, MOST_PRINTED_BYTES))
 
 
 if __name__ == "__main__":

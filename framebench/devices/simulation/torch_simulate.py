@@ -24,7 +24,7 @@ import pickle
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -50,6 +50,7 @@ from framebench.devices.simulation.torch_snapshot import make_snapshot
 from framebench.devices.simulation.torch_watch import Life, Watch
 
 Step = Callable[[], object]
+CURRENT: list[Gpu] = []  # the GPU of the simulation that runs
 KINDS = (
     "weights",
     "gradients",
@@ -82,13 +83,12 @@ class Simulation:
     between_steps: int  # in use when the last step began
     by_step: list[int]  # the most in use in each step
     kinds: dict[str, int]  # what was in use at the peak of the last step
-    peak_phase: str
     kernels: Counter[str]  # of attention, by how often
     convolutions: Counter[bool]  # by whether their workspaces are known; depthwise ones take none
     holders: list[LineTensors]  # at that peak, most bytes first
     allocator: Allocator
-    labels: dict[int, str] = field(repr=False, default_factory=dict)  # the operator of an event
-    ranks: int = 1  # that shared the step, of which this is one
+    labels: dict[int, str]  # the operator of an event
+    ranks: int  # that shared the step, of which this is one
 
     @property
     def kind(self) -> Kind:
@@ -134,7 +134,10 @@ class Simulation:
         path.write_bytes(pickle.dumps(make_snapshot(self.allocator, self.labels)))
 
 
-CURRENT: list[Gpu] = []  # the GPU of the simulation that runs
+def read_release() -> tuple[int, int]:
+    """Return the release of the PyTorch that runs, such as (2, 13)."""
+    major, minor = torch.__version__.split(".")[:2]
+    return int(major), int(minor)
 
 
 @cache
@@ -156,10 +159,16 @@ def simulated_gpu(
     """Make tensors fake in here, and follow those on the device."""
     watch = Watch(gpu, Allocator(settings), is_distributed)
     clear_cache = torch.clear_autocast_cache
+    resize = torch.UntypedStorage.resize_
 
     def clear_both_caches() -> None:
         torch_autocast.CAST.clear()
         clear_cache()
+
+    def resize_and_follow(storage: torch.UntypedStorage, size: int) -> torch.UntypedStorage:
+        resize(storage, size)  # which no mode sees
+        watch.resize(storage)
+        return storage
 
     with ExitStack() as stack:
         where = stack.enter_context(pose_as_gpu(watch.allocator))
@@ -175,22 +184,10 @@ def simulated_gpu(
         # torch.tensor(1.0, device=gpu) makes its number on the host and moves it where modes see it
         stack.callback(torch._C._set_only_lift_cpu_tensors, torch._C._only_lift_cpu_tensors())
         torch._C._set_only_lift_cpu_tensors(True)
-        stack.enter_context(replaced(torch.UntypedStorage, "resize_", make_resize(watch)))
+        stack.enter_context(replaced(torch.UntypedStorage, "resize_", resize_and_follow))
         stack.enter_context(watch)
         stack.enter_context(EagerOnGpu())
         yield where, watch
-
-
-def make_resize(watch: Watch) -> Callable[[torch.UntypedStorage, int], torch.UntypedStorage]:
-    """Return `torch.UntypedStorage.resize_`, which no mode sees, for a watch to follow."""
-    resize = torch.UntypedStorage.resize_
-
-    def resize_and_follow(storage: torch.UntypedStorage, size: int) -> torch.UntypedStorage:
-        resize(storage, size)
-        watch.resize(storage)
-        return storage
-
-    return resize_and_follow
 
 
 def simulate(
@@ -237,6 +234,10 @@ def simulate(
         limit = settings or Settings(limit=device.memory_bytes)
         where, watch = stack.enter_context(simulated_gpu(gpu, limit, ranks > 1))
         stats = watch.allocator.stats
+
+        def mark_gradient(weight: Tensor) -> None:
+            watch.mark([weight.grad], "gradients")
+
         with follow_phases(watch):
             step = make_step(where)
             models, optimizers = find_models_and_optimizers()
@@ -245,7 +246,11 @@ def simulate(
             mark_states(watch, optimizers)
             for life in watch.lives:
                 life.kind = life.kind or "inputs"
-            handles = mark_gradients(watch, models)
+            handles = []
+            for weight in {weight for model in models for weight in model.parameters()}:
+                if weight.requires_grad and is_on_gpu(weight):
+                    # what a weight has after autograd has accumulated into it
+                    handles.append(weight.register_post_accumulate_grad_hook(mark_gradient))
             for _ in range(steps):
                 watch.phase = "forward"
                 first_event = len(watch.allocator.trace)
@@ -258,9 +263,21 @@ def simulate(
         peak_event = find_peak(watch.lives, first_event, len(watch.allocator.trace))
         if watch.refused:
             raise watch.refused
-        simulation = summarize(watch, by_step, between_steps, peak_event, device)
-        simulation.ranks = ranks
-        return simulation
+        kinds, holders = summarize(watch, peak_event)
+        return Simulation(
+            device=device,
+            allocated=by_step[-1],
+            reserved=stats.reserved_peak,
+            between_steps=between_steps,
+            by_step=by_step,
+            kinds=kinds,
+            kernels=watch.kernels,
+            convolutions=watch.convolutions,
+            holders=holders,
+            allocator=watch.allocator,
+            labels=watch.labels,
+            ranks=ranks,
+        )
 
 
 def find_models_and_optimizers() -> tuple[list[nn.Module], list[torch.optim.Optimizer]]:
@@ -280,23 +297,6 @@ def mark_states(watch: Watch, optimizers: Iterable[torch.optim.Optimizer]) -> No
     """Mark the tensors that optimizers hold between steps."""
     for optimizer in optimizers:
         watch.mark(tree_leaves(list(optimizer.state.values())), "optimizer states")
-
-
-def mark_gradients(watch: Watch, models: Iterable[nn.Module]) -> list[Any]:
-    """Mark what a weight has after autograd has accumulated into it.
-
-    Return the handles of the hooks.
-    """
-
-    def mark(weight: Tensor) -> None:
-        watch.mark([weight.grad], "gradients")
-
-    weights = {weight for model in models for weight in model.parameters()}
-    return [
-        weight.register_post_accumulate_grad_hook(mark)
-        for weight in weights
-        if weight.requires_grad and is_on_gpu(weight)
-    ]
 
 
 @contextmanager
@@ -337,32 +337,18 @@ def find_peak(lives: list[Life], first: int, last: int) -> int:
     return peak_event
 
 
-def summarize(
-    watch: Watch, by_step: list[int], between_steps: int, peak_event: int, device: Device
-) -> Simulation:
-    """Return what was in use at the peak, by kind and by line."""
+def summarize(watch: Watch, peak_event: int) -> tuple[dict[str, int], list[LineTensors]]:
+    """Return the bytes in use at the peak by kind, and what each line holds, most bytes first."""
     kinds = dict.fromkeys(KINDS, 0)
     groups: defaultdict[tuple[str, str, str], list[int]] = defaultdict(list)
-    alive = [life for life in watch.lives if life.is_alive_at(peak_event)]
-    for life in alive:
-        # what is no weight, gradient or state was made for later in the forward pass, or for now
-        # elsewhere
-        kind = life.kind or ("activations" if life.phase == "forward" else "temporaries")
-        kinds[kind] += life.block_size
-        groups[f"{life.line} {life.operator}".strip(), life.shape, kind].append(life.block_size)
+    for life in watch.lives:
+        if life.is_alive_at(peak_event):
+            # what is no weight, gradient or state was made for later in the forward pass, or for
+            # now elsewhere
+            kind = life.kind or ("activations" if life.phase == "forward" else "temporaries")
+            kinds[kind] += life.block_size
+            line = f"{life.line} {life.operator}".strip()
+            groups[line, life.shape, kind].append(life.block_size)
     holders = [LineTensors(*group, sum(sizes), len(sizes)) for group, sizes in groups.items()]
     holders.sort(key=lambda holder: -holder.bytes)
-    return Simulation(
-        device=device,
-        allocated=by_step[-1],
-        reserved=watch.allocator.stats.reserved_peak,
-        between_steps=between_steps,
-        by_step=by_step,
-        kinds=kinds,
-        peak_phase=max(alive, key=lambda life: life.born).phase,
-        kernels=watch.kernels,
-        convolutions=watch.convolutions,
-        holders=holders,
-        allocator=watch.allocator,
-        labels=watch.labels,
-    )
+    return kinds, holders

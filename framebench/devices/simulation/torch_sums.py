@@ -35,21 +35,18 @@ def sum_columns(args: tuple[Any, ...], gpu: Gpu) -> list[int]:
     values: Tensor = args[0]
     summed = (args[1] if len(args) > 1 else None) or ()  # without dimensions all are summed
     rank = values.dim()
-    dims = {dim % rank for dim in summed} if rank else set()
-    is_leading = dims and dims == set(range(len(dims))) and len(dims) < rank
+    dims = sorted(dim % rank for dim in summed) if rank else []
+    count = len(dims)
+    is_leading = 0 < count < rank and dims == list(range(count))
     if not is_leading or not values.is_contiguous():
         return []
-    rows = prod(values.shape[: len(dims)])
-    columns = prod(values.shape[len(dims) :])
-    size = partial_sum_bytes(values) * count_partial_sums(rows, columns, gpu)
-    return [size, -size] if size else []
-
-
-def partial_sum_bytes(values: Tensor) -> int:
-    """Return the bytes of one partial sum: at least float32; int64 for integers and booleans."""
+    width = LONG  # integers and booleans are added up as int64, the others at least in float32
     if values.is_floating_point() or values.is_complex():
-        return max(FLOAT, values.element_size())
-    return LONG
+        width = max(FLOAT, values.element_size())
+    rows = prod(values.shape[:count])
+    columns = prod(values.shape[count:])
+    size = width * count_partial_sums(rows, columns, gpu)
+    return [size, -size] if size else []
 
 
 def count_partial_sums(rows: int, columns: int, gpu: Gpu) -> int:

@@ -1,84 +1,85 @@
-"""What strategies are predicted to save on a device: a table for each workload and scenario at its
-base batch.
+"""What strategies are predicted to save on a device, and their largest batches: tables for each
+workload, scenario and size, of the pinned releases.
 """
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 
 from framebench.analysis.rendering import Table, format_mib
-from framebench.devices.catalog import Device
+from framebench.devices.catalog import Device, find
+from framebench.devices.fit.fitting import FitAssessment
+from framebench.devices.needs import context_of
 from framebench.devices.plans.planned import Planned, code_of, workspaces_of
-from framebench.devices.tables.table import describe_share, group_by_reason, group_pinned
+from framebench.devices.tables.table import (
+    describe_errors,
+    describe_share,
+    group_by_reason,
+    group_pinned,
+)
 from framebench.strategies.registry import list_strategies
-from framebench.suite.case import Case
+from framebench.strategies.strategy import FRAMEWORKS
 
-FEWEST = 3  # strategies that make a table
+FEWEST = 3  # strategies that make a table, and batches of a strategy that make a row
+# whose memory the columns of the largest batches have
+GPUS = {"24 GB": "l4-24gb", "40 GB": "a100-40gb", "80 GB": "h100-80gb"}
 TWO = (
     "PyTorch: the most in use in a simulated step, and what the allocator has taken from the GPU "
-    "by then. JAX: XLA's own "
-    "plan. They count different things: compare within a column. "
+    "by then. JAX: XLA's own plan. They count different things: compare within a column. "
 )
 Peaks = Mapping[tuple[str, str], Planned]  # by framework and strategy
 
 
-def tables(predictions: Sequence[Planned], device: Device) -> Iterator[Table]:
-    """Yield tables of the pinned releases, where enough strategies were predicted."""
+def tabulate_savings(predictions: Sequence[Planned], device: Device) -> Iterator[Table]:
+    """Yield a table of each group at its base batch, where enough strategies were predicted."""
+    is_gpu = device.kind == "gpu"  # PyTorch is not simulated for TPUs
     for (workload, scenario, size), group in group_pinned(predictions, device).items():
-        batch = group[0][0].spec.preset(size).base
-        peaks = {
-            (case.framework, case.strategy): planned
-            for case, planned in group
-            if case.batch == batch
-        }
+        first, _ = group[0]
+        batch = first.spec.preset(size).base
+        peaks = {}
+        reasons = {}
+        for case, planned in group:
+            if case.batch == batch:
+                peaks[case.framework, case.strategy] = planned
+                if not planned.has_answer and case.support.supported:
+                    reason = planned.reason or planned.outcome
+                    reasons[f"{case.framework} {case.strategy}"] = reason
         answered = {strategy for (_, strategy), planned in peaks.items() if planned.has_answer}
-        strategies = [name for name in list_strategies(scenario) if name in answered]
-        if len(strategies) >= FEWEST:
-            what = f"{workload} {scenario}, batch {batch}, size {size}, on one {device.title}"
-            baseline = group[0][0].stage.baseline
-            yield make_table(f"What strategies save: {what}", peaks, strategies, baseline, device)
-
-
-def make_table(
-    title: str, peaks: Peaks, strategies: Sequence[str], baseline: str, device: Device
-) -> Table:
-    """Return a row for each strategy, and columns for each framework that is planned for the
-    device.
-    """
-    jax_head = ["JAX planned", f"x {baseline}"]
-    reasons = {}
-    for (framework, strategy), planned in sorted(peaks.items()):
-        if not planned.has_answer and Case.from_id(planned.case).support.supported:
-            reasons[f"{framework} {strategy}"] = planned.reason or planned.outcome
-    rows: list[tuple[str, ...]] = []
-    if device.kind == "tpu":  # for which PyTorch is not simulated
-        head = ["strategy", *jax_head]
-        read = "XLA's own plan. "
-        for strategy in strategies:
-            rows.append((strategy, *make_cells(peaks, "jax", strategy, baseline, device)))
-    else:
-        head = ["strategy", "PyTorch allocated", f"x {baseline}", "reserved", *jax_head]
-        read = TWO
-        for strategy in strategies:
-            torch_cells = make_cells(peaks, "torch", strategy, baseline, device)
-            simulated = peaks.get(("torch", strategy))
-            reserved = format_mib(simulated.peak_bytes) if simulated else "-"
-            rows.append(
-                (
-                    strategy,
-                    *torch_cells,
-                    reserved,
-                    *make_cells(peaks, "jax", strategy, baseline, device),
-                )
-            )
-    caption = (
-        f"MiB, of {format_mib(device.memory_bytes)}. Predicted, not measured. {read}x {baseline} = "
-        f"over the same column's {baseline}. "
-    )
-    if device.kind == "gpu":
-        caption += f"{workspaces_of(peaks.values())} "
-    caption += code_of(planned.origin.commit for planned in peaks.values())
-    return Table.of_text(title, caption, head, rows, left=1, notes=tuple(group_by_reason(reasons)))
+        if len(answered.intersection(list_strategies(scenario))) < FEWEST:
+            continue
+        ratio = f"x {first.stage.baseline}"
+        head = ["strategy"]
+        source = "XLA's own plan. "
+        if is_gpu:
+            head += ["PyTorch allocated", ratio, "reserved"]
+            source = TWO
+        head += ["JAX planned", ratio]
+        rows = []
+        for strategy in list_strategies(scenario):
+            if strategy in answered:
+                cells = [strategy]
+                if is_gpu:
+                    simulated = peaks.get(("torch", strategy))
+                    reserved = format_mib(simulated.peak_bytes) if simulated else "-"
+                    cells += make_cells(peaks, "torch", strategy, first.stage.baseline, device)
+                    cells.append(reserved)
+                cells += make_cells(peaks, "jax", strategy, first.stage.baseline, device)
+                rows.append(cells)
+        caption = (
+            f"MiB, of {format_mib(device.memory_bytes)}. Predicted, not measured. "
+            f"{source}{ratio} = over the same column's {first.stage.baseline}. "
+        )
+        if is_gpu:
+            caption += f"{workspaces_of(peaks.values())} "
+        title = (
+            f"What strategies save: {workload} {scenario}, batch {batch}, size {size}, on one "
+            f"{device.title}"
+        )
+        notes = group_by_reason(dict(sorted(reasons.items())))
+        caption += code_of(planned.origin.commit for planned in peaks.values())
+        yield Table.of_text(title, caption, head, rows, left=1, notes=tuple(notes))
 
 
 def make_cells(
@@ -86,13 +87,71 @@ def make_cells(
 ) -> tuple[str, str]:
     """Return a framework's peak of a strategy, and how it is to the baseline's."""
     planned = peaks.get((framework, strategy))
-    if planned is None:
-        return "-", "-"
-    size = planned.used_bytes
+    size = planned.used_bytes if planned else None
+    if planned and planned.outcome == "refused":
+        return describe_share(planned, device), "-"
     if size is None:
-        return describe_share(planned, device) if planned.outcome == "refused" else "-", "-"
+        return "-", "-"
     text = format_mib(size)
     if size > device.memory_bytes:
         text = f"does not fit: would take {text} MiB"
     base = peaks.get((framework, baseline))
     return text, f"{size / base.used_bytes:.2f}" if base and base.used_bytes else "-"
+
+
+def tabulate_batches(predictions: Sequence[Planned], device: Device) -> Iterator[Table]:
+    """Yield a table of the largest batches that fit in three GPUs' memory, among those planned.
+
+    Args:
+        predictions: Any.
+        device: Whose kernels were planned.
+    """
+    memories = {name: find(gpu).memory_bytes for name, gpu in GPUS.items()}
+    least, most = context_of(device)
+    for (workload, scenario, size), group in group_pinned(predictions, device).items():
+        # by framework and strategy, then by batch
+        assessments: defaultdict[tuple[str, str], dict[int, FitAssessment]] = defaultdict(dict)
+        for case, planned in group:
+            if planned.has_answer:
+                assessment = FitAssessment(case, planned, device)
+                assessments[case.framework, case.strategy][case.batch] = assessment
+        rows = []
+        shown = []
+        for framework in FRAMEWORKS:
+            for strategy in list_strategies(scenario):
+                by_batch = assessments[framework, strategy]
+                if len(by_batch) >= FEWEST:
+                    largest = [find_largest(by_batch, memory) for memory in memories.values()]
+                    batches = ", ".join(map(str, sorted(by_batch)))
+                    rows.append((framework, strategy, batches, *largest))
+                    shown += [assessment.planned for assessment in by_batch.values()]
+        if rows:
+            caption = (
+                "Predicted, not measured. The largest of the batches planned that fits for certain "
+                "in the memory that such GPUs leave a program "
+                f"({', '.join(f'{format_mib(memory)} MiB' for memory in memories.values())}), with "
+                f"the kernels of one {device.title}. The answer allows for a CUDA context of up to "
+                f"{format_mib(most)} MiB ({format_mib(least)} at the least), and for the errors "
+                f"that predictions had ({describe_errors(shown)}). '... or more': no larger one "
+                f"was planned. {workspaces_of(shown)} "
+                f"{code_of(planned.origin.commit for planned in shown)}"
+            )
+            title = (
+                f"Largest batch that fits: {workload} {scenario}, size {size}, as on one "
+                f"{device.title}"
+            )
+            head = ("framework", "strategy", "batches planned", *GPUS)
+            yield Table.of_text(title, caption, head, rows, left=3)
+
+
+def find_largest(assessments: Mapping[int, FitAssessment], memory: int) -> str:
+    """Return the largest of these batches that fits for certain in so many bytes."""
+    fitting = [
+        batch
+        for batch, assessment in assessments.items()
+        if replace(assessment, budget=memory).fits
+    ]
+    if not fitting:
+        return f"below {min(assessments)}"
+    largest = max(fitting)
+    return f"{largest}" if largest < max(assessments) else f"{largest} or more"

@@ -4,21 +4,16 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict
+
+import pandas as pd
 
 from framebench.analysis.needs import format_needs
 from framebench.analysis.rendering import DETAIL, ESSENTIAL, Table, TableColumn, format_mib
 from framebench.devices.catalog import BY_NAME, DEVICES, Device
-from framebench.devices.needs import (
-    INTERVALS,
-    TITLES,
-    ErrorInterval,
-    Kind,
-    context_of,
-    describe_error,
-)
-from framebench.devices.plans.planned import Planned
+from framebench.devices.needs import INTERVALS, TITLES, ErrorInterval, Kind, context_of
+from framebench.devices.plans.planned import Planned, find_needs
 from framebench.devices.plans.version import is_current
-from framebench.devices.tables.frame import find_needs
 from framebench.models import spec
 from framebench.records.pins import find_pinned_version
 from framebench.records.record import parse_case
@@ -33,16 +28,8 @@ def tabulate_devices(devices: Sequence[Device] = DEVICES) -> Table:
     rows = []
     for device in devices:
         capability = device.capability or device.topology
-        rows.append(
-            (
-                device.name,
-                device.title,
-                f"{device.gib:,.2f}",
-                capability,
-                str(device.cores),
-                device.source,
-            )
-        )
+        figures = (f"{device.gib:,.2f}", capability, str(device.cores), device.source)
+        rows.append((device.name, device.title, *figures))
     return Table.of_text(
         "Devices that cases are planned for",
         "Memory is what a program can have. No GPU is needed here: `framebench predict CASE "
@@ -54,45 +41,42 @@ def tabulate_devices(devices: Sequence[Device] = DEVICES) -> Table:
 
 def tabulate_errors(intervals: Mapping[Kind, ErrorInterval] = INTERVALS) -> Table:
     """Return a table of how far each kind of prediction was off."""
-    rows = []
-    for kind, interval in intervals.items():
-        rows.append(
-            (
-                TITLES[kind],
-                str(interval.rows),
-                str(interval.families),
-                f"{interval.median:.1%}",
-                f"{interval.low:+.1%}",
-                f"{interval.high:+.1%}",
-            )
-        )
-    return Table.of_text(
+    data = pd.DataFrame({TITLES[kind]: asdict(error) for kind, error in intervals.items()}).T
+    return Table(
         "Errors by kind of prediction",
         "measured / predicted - 1. rows: measured peaks. low, high: nine of ten rows of each "
         "family are not below, and not above. median: of absolute errors. Computed by "
         "studies/prediction_errors.",
-        ("prediction", "rows", "families", "median", "low", "high"),
-        rows,
+        data.rename_axis("prediction").reset_index(),
+        {
+            "prediction": TableColumn("prediction"),
+            "rows": TableColumn("rows", ".0f"),
+            "families": TableColumn("families", ".0f"),
+            "median": TableColumn("median", ".1%"),
+            "low": TableColumn("low", "+.1%"),
+            "high": TableColumn("high", "+.1%"),
+        },
         left=1,
     )
 
 
 def count_cached(predictions: Iterable[Planned], title: str = "Cached predictions") -> Table | None:
     """Return a table of how many predictions are cached by device and release; None without any."""
-    cached: Counter[tuple[str, str]] = Counter()
-    older: Counter[tuple[str, str]] = Counter()  # of an earlier version of the planners
+    cached: Counter[tuple[int, str, str]] = Counter()  # by place in the catalog, and release
+    older: Counter[tuple[int, str, str]] = Counter()  # of an earlier version of the planners
+    names = list(BY_NAME)
     for planned in predictions:
         # a user's file is planned each time
         if Case.from_id(planned.case).workload != spec.USER_MODEL:
-            place = planned.device, f"{planned.framework} {planned.framework_version}"
+            release = f"{planned.framework} {planned.framework_version}"
+            place = names.index(planned.device), planned.device, release
             cached[place] += 1
             older[place] += not is_reusable(planned)
     if not cached:
         return None
-    names = list(BY_NAME)
     rows = []
-    for place in sorted(cached, key=lambda place: (names.index(place[0]), place[1])):
-        rows.append((*place, str(cached[place]), str(older[place])))
+    for place, count in sorted(cached.items()):
+        rows.append((*place[1:], str(count), str(older[place])))
     caption = (
         f"{older.total()} of {cached.total()} were made by an older version of the planners. "
         "`framebench predict CASES --device NAME` recomputes such a prediction."
@@ -119,9 +103,8 @@ def group_pinned(
     """
     groups = defaultdict(list)
     for planned in predictions:
-        if planned.device == device.name and planned.framework_version == find_pinned_version(
-            planned.framework
-        ):
+        is_pinned = planned.framework_version == find_pinned_version(planned.framework)
+        if planned.device == device.name and is_pinned:
             case = Case.from_id(planned.case)
             if case.ranks == 1:
                 groups[case.workload, case.scenario, case.size].append((case, planned))
@@ -191,13 +174,10 @@ def describe_share(planned: Planned, device: Device) -> str:
     """Return which share of the device's memory the case needs, and that it does not fit if even
     the prediction is more.
     """
-    if planned.outcome == "refused":
-        return (
-            f"does not fit: would take {format_mib(planned.needs_bytes)} MiB"
-            if planned.needs_bytes
-            else "does not fit"
-        )
     needs = find_needs(planned)
+    if planned.outcome == "refused":
+        would_take = f": would take {format_mib(planned.needs_bytes)} MiB"
+        return f"does not fit{would_take if planned.needs_bytes else ''}"
     if planned.peak_bytes is None or needs is None:
         return "-"
     share = f"{needs / device.memory_bytes:.1%}"
@@ -216,8 +196,12 @@ def describe_reserved(planned: Planned) -> str:
 
 def describe_errors(predictions: Iterable[Planned]) -> str:
     """Return the error of each kind of prediction that is among these."""
-    kinds = sorted({planned.kind for planned in predictions if planned.has_answer})
-    return "; ".join(describe_error(kind) for kind in kinds)
+    errors = []
+    for kind in sorted({planned.kind for planned in predictions if planned.has_answer}):
+        interval = INTERVALS[kind]
+        error = f"{interval.describe()}, by {interval.rows} measured peaks"
+        errors.append(f"{TITLES[kind]}: {error}")
+    return "; ".join(errors)
 
 
 def describe_context(device: Device) -> str:

@@ -14,9 +14,11 @@ from typing import Any, NamedTuple
 
 from framebench.adapters.jax.hlo import HloBuffer, Instruction, parse_assignment, parse_instructions
 from framebench.devices.plans.answer import LineBuffers
-from framebench.devices.xla.sources import Sources
 
 MOST_HOLDERS = 12
+LIBRARY = "site-packages"
+TABLE = re.compile(r"^(FileNames|FileLocations|StackFrames)\n((?:\d+ .*\n)+)", re.M)
+ENTRY = re.compile(r"^(\d+) (.*)$", re.M)
 
 
 class Placed(NamedTuple):
@@ -50,20 +52,21 @@ def largest(folder: Path) -> list[LineBuffers]:
         return []
     text = program.read_text()
     computations, _ = parse_instructions(text)
-    by_name = {
-        instruction.name: instruction
-        for computation in computations.values()
-        for instruction in computation
-    }
-    arguments = {name for name, instruction in by_name.items() if instruction.opcode == "parameter"}
+    by_name: dict[str, Instruction] = {}
+    for instructions in computations.values():
+        by_name |= {instruction.name: instruction for instruction in instructions}
     sources = Sources(text, computations)
     buffers, _ = parse_assignment(plan.read_text(), loops=True)
     groups: defaultdict[tuple[str, str], list[int]] = defaultdict(list)
-    for placed in choose_disjoint(buffers, arguments):
+    for placed in choose_disjoint(buffers, by_name):
         instruction = by_name.get(placed.instruction)
         if instruction:
-            line = find_source(instruction, sources)
-            groups[line, find_shape(instruction, placed.part)].append(placed.buffer.size)
+            shapes = re.findall(r"\w+\[[\d,]*\]", instruction.result)
+            place = int(placed.part.partition(",")[0] or 0)  # in the tuple
+            shape = shapes[place] if place < len(shapes) else ""
+            if instruction.opcode == "parameter":  # arguments are of many shapes
+                shape = ""
+            groups[sources.describe(instruction), shape].append(placed.buffer.size)
     holders = [
         LineBuffers(sum(sizes), line, shape, len(sizes)) for (line, shape), sizes in groups.items()
     ]
@@ -71,7 +74,9 @@ def largest(folder: Path) -> list[LineBuffers]:
     return holders[:MOST_HOLDERS]
 
 
-def choose_disjoint(buffers: dict[str, dict[str, HloBuffer]], arguments: set[str]) -> list[Placed]:
+def choose_disjoint(
+    buffers: dict[str, dict[str, HloBuffer]], by_name: dict[str, Instruction]
+) -> list[Placed]:
     """Return the largest of those that lie in one place, an argument before what is written over
     it.
 
@@ -79,38 +84,80 @@ def choose_disjoint(buffers: dict[str, dict[str, HloBuffer]], arguments: set[str
     """
     candidates = []
     for name, positions in buffers.items():
-        candidates += [Placed(name, index, buffer) for index, buffer in positions.items()]
-    candidates.sort(key=lambda placed: (-placed.buffer.size, placed.instruction not in arguments))
+        is_argument = name in by_name and by_name[name].opcode == "parameter"
+        for part, buffer in positions.items():
+            candidates.append((-buffer.size, not is_argument, Placed(name, part, buffer)))
+    candidates.sort(key=lambda candidate: candidate[:2])
     taken: defaultdict[int, list[tuple[int, int]]] = defaultdict(list)  # ranges by allocation
     chosen = []
-    for placed in candidates:
+    for *_, placed in candidates:
         allocation, start = placed.buffer.place
         end = start + placed.buffer.size
-        if all(
-            end <= other_start or start >= other_end for other_start, other_end in taken[allocation]
-        ):
+        if all(end <= begin or start >= stop for begin, stop in taken[allocation]):
             taken[allocation].append((start, end))
             chosen.append(placed)
     return chosen
 
 
-def find_source(instruction: Instruction, sources: Sources) -> str:
-    """Return a line of ours; of an argument the tree that it is from; else what the compiler calls
-    it.
-    """
-    if instruction.opcode == "parameter":
-        tree = re.match(r"\w+", instruction.op_name)
-        if tree:
-            return f"argument {tree[0]}"
-    return sources.line(instruction) or instruction.op_name or f"(compiler) {instruction.opcode}"
+class Sources:
+    """Which line of the source an instruction comes from, by the tables of files, places and
+    callers before the instructions of a program's text.
 
-
-def find_shape(instruction: Instruction, index: str) -> str:
-    """Return the shape of the part of a tuple at an index; nothing of arguments, which are of many
-    shapes.
+    Older releases of XLA write file and line with each instruction instead.
     """
-    shapes = re.findall(r"\w+\[[\d,]*\]", instruction.result)
-    place = int(index.partition(",")[0] or 0)
-    if instruction.opcode == "parameter" or place >= len(shapes):
+
+    def __init__(self, text: str, computations: dict[str, list[Instruction]]) -> None:
+        self.computations = computations
+        tables = {name: dict(ENTRY.findall(rows)) for name, rows in TABLE.findall(text)}
+        self.files = tables.get("FileNames", {})
+        self.places = tables.get("FileLocations", {})
+        self.frames = tables.get("StackFrames", {})
+        # the text counts callers from one, or from nought, where one is nobody
+        self.shift = parse_row(self.frames.get("1", "")).get("parent_frame_id", 0)
+
+    def describe(self, instruction: Instruction) -> str:
+        """Return a line of ours; of an argument the tree that it is from; else what the compiler
+        calls it.
+
+        A line such as `models/transformer/flax_model.py:57` is the innermost one that is no
+        library's; of a fusion, that of the last operation in it that has one.
+        """
+        if instruction.opcode == "parameter":
+            tree = re.match(r"\w+", instruction.op_name)
+            if tree:
+                return f"argument {tree[0]}"
+        fused = []
+        for called in instruction.list_called("calls"):
+            fused += self.computations.get(called, [])
+        for candidate in (instruction, *reversed(fused)):
+            line = self.find_line(candidate.attributes)
+            if line:
+                return line
+        return instruction.op_name or f"(compiler) {instruction.opcode}"
+
+    def find_line(self, attributes: str) -> str:
+        """Return the line of an instruction itself; empty if it has none but a library's."""
+        old = re.search(r'source_file="([^"]*)" source_line=(\d+)', attributes)
+        if old:
+            return "" if LIBRARY in old[1] else f"{shorten(old[1])}:{old[2]}"
+        number = re.search(r"stack_frame_id=(\d+)", attributes)
+        key = number[1] if number else ""
+        while key in self.frames:
+            frame = parse_row(self.frames[key])
+            place = parse_row(self.places.get(str(frame["file_location_id"]), ""))
+            file = self.files.get(str(place.get("file_name_id")), LIBRARY).strip('"')
+            if LIBRARY not in file:
+                return f"{shorten(file)}:{place['line']}"
+            key = str(frame.get("parent_frame_id", 0) - self.shift)
         return ""
-    return str(shapes[place])
+
+
+def parse_row(row: str) -> dict[str, int]:
+    """Return the numbers of a row by their names."""
+    return {name: int(number) for name, number in re.findall(r"(\w+)=(\d+)", row)}
+
+
+def shorten(file: str) -> str:
+    """Return the path from the package on; a user's file by its name."""
+    _, package, inside = file.rpartition("/framebench/")
+    return inside if package else file.rpartition("/")[2]

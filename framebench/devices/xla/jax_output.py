@@ -4,39 +4,32 @@ meanwhile.
 
 from __future__ import annotations
 
+import json
 import os
 import sys
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import NoReturn, Protocol
+from typing import Any, NoReturn
 
 import jax
 
 from framebench.devices.xla.jax_older import help_jax
 
 
-class HasFlags(Protocol):
-    """An answer that names the flags by which it was made."""
-
-    flags: dict[str, str]
-
-    def to_json(self) -> str: ...
-
-
-def print_answer(make: Callable[[], HasFlags]) -> NoReturn:
+def print_answer(make: Callable[[], dict[str, Any]]) -> NoReturn:
     """Print an answer as JSON, and nothing else; then end the process.
 
-    JAX runs on the CPU meanwhile, helped where its release needs it: the answer has the flags that
-    are set for it.
+    JAX runs on the CPU meanwhile, helped where its release needs it: the `flags` of the answer have
+    those that are set for it.
     """
     jax.config.update("jax_platforms", "cpu")
     flags = help_jax()
     stdout = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)  # whatever a library prints
     answer = make()
-    answer.flags = {**answer.flags, **flags}
-    print(answer.to_json(), file=stdout, flush=True)
+    answer["flags"] |= flags
+    print(json.dumps(answer), file=stdout, flush=True)
     os._exit(0)  # threads of the compiler's would go on
 
 

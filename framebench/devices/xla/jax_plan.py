@@ -14,8 +14,10 @@ import sys
 import tempfile
 from collections.abc import Sequence
 from contextlib import suppress
+from dataclasses import asdict
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
+from typing import Any
 
 from jax.errors import JaxRuntimeError
 
@@ -74,7 +76,6 @@ def explain_missing_plan(case: Case) -> str | None:
     for part in case.parts:
         if part.how.startswith("sharded") and part.options.get("processes"):
             return "over processes the program is that of the same strategy in one process"
-    for part in case.parts:
         if part.how in UNPLANNED:
             return UNPLANNED[part.how]
     return None
@@ -197,9 +198,9 @@ def read_versions(packages: Sequence[str]) -> dict[str, str]:
     return versions
 
 
-def main() -> Answer:
+def main() -> dict[str, Any]:
     """Plan the case and the device that the command line names."""
-    return plan(Case.from_id(sys.argv[1]), find(sys.argv[2]))
+    return asdict(plan(Case.from_id(sys.argv[1]), find(sys.argv[2])))
 
 
 if __name__ == "__main__":

@@ -25,9 +25,8 @@ from framebench.analysis.results import Results
 from framebench.analysis.statistics import PEAK
 from framebench.analysis.tables import is_on_gpu, select_in_use
 from framebench.devices.catalog import BY_NAME, DEVICES
-from framebench.devices.plans.planned import Planned
+from framebench.devices.plans.planned import Planned, find_needs
 from framebench.devices.plans.store import every
-from framebench.devices.tables.frame import find_needs
 from framebench.models import spec
 from framebench.publish.site.links import get_case_link, get_machine_folder, get_prediction_link
 from framebench.publish.site.machine import Machine

@@ -12,9 +12,8 @@ from pathlib import Path
 from framebench.analysis.rendering import format_mib
 from framebench.devices.catalog import BY_NAME, DEVICES, Device
 from framebench.devices.documents import of_device
-from framebench.devices.plans.planned import Planned
+from framebench.devices.plans.planned import Planned, find_needs
 from framebench.devices.plans.store import every
-from framebench.devices.tables.frame import find_needs
 from framebench.devices.tables.table import (
     describe_reserved,
     describe_share,

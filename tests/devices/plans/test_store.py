@@ -1,4 +1,4 @@
-"""Predictions as lines of a file: what is told is read back as it was, and no line is lost."""
+"""Predictions as lines of a file: what was written is read as it was, and no line is lost."""
 
 from __future__ import annotations
 
@@ -8,100 +8,105 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
+from pydantic import ValidationError
 
-from framebench.devices.plans import store
-from framebench.devices.plans.planned import Buffer, Planned
+from framebench.devices.plans import store, version
+from framebench.devices.plans.answer import LineBuffers
+from framebench.devices.plans.planned import Planned
 from framebench.devices.plans.store import PlannedWarning
-from tests.devices.fake_predictions import CASE, MIB, origin, planned
+from framebench.devices.plans.version import is_current
+from tests.devices.fake_predictions import CASE, MIB, origin, planned, unplanned
 from tests.processes import framebench
 
 OTHERS = [CASE.replace("b1", f"b{batch}") for batch in range(2, 10)]
 
 
-def test_a_prediction_survives_the_round_trip(tmp_path: Path) -> None:
-    result = planned(
-        largest=(Buffer(bytes=MIB, line="flax_model.py:12", shape="f32[8]"),),
-        not_held=("the context",),
-    )
-    path = store.write(tmp_path, result)
+def test_a_newer_prediction_replaces_the_older(tmp_path: Path) -> None:
+    store.write(tmp_path, unplanned("refused", needs_bytes=90))
+    newer = planned(largest=(LineBuffers(MIB, "flax_model.py:12", "f32[8]", 1),))
+    path = store.write(tmp_path, newer)
     assert path == tmp_path / "planned/h100-80gb/jax-0.10.2.jsonl"
-    assert store.read(path) == {CASE: result}
-    assert list(store.every(tmp_path)) == [result]
+    assert store.read(path) == {CASE: newer}
+    assert list(store.every(tmp_path)) == [newer]
 
 
 def test_own_predictions_are_published_on_request(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert store.choose_writable_folder(tmp_path) == tmp_path, (
-        "a folder that was named takes its answers itself"
-    )
+    assert store.choose_writable_folder(tmp_path) == tmp_path, "a named folder is written to"
     assert store.publish(tmp_path, lambda _: True) == []
     monkeypatch.setattr(store, "PUBLISHED", tmp_path)
+    own = store.choose_writable_folder(tmp_path)
+    mine, rest = planned(peak_bytes=11 * MIB), planned(case=OTHERS[0])
     store.write(tmp_path, planned())
-    mine, rest = (
-        planned(
-            peak_bytes=11 * MIB,
-            parts=planned().parts | {"temporaries": planned().parts["temporaries"] - MIB},
-        ),
-        planned(case=OTHERS[0]),
-    )
-    for one in (mine, rest):
-        store.write(store.choose_writable_folder(tmp_path), one)
+    store.write(own, mine)
+    store.write(own, rest)
     assert list(store.every(tmp_path)) == [planned()]
     assert store.publish(tmp_path, lambda one: one.case == CASE) == [mine]
     assert list(store.every(tmp_path)) == [mine]
-    assert list(store.every(store.choose_writable_folder(tmp_path))) == [rest]
+    assert list(store.every(own)) == [rest]
 
 
-def test_what_a_framework_lacks_is_not_published(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nor what failed, a file of one's own, or what older code has made."""
+def test_only_answers_of_the_suites_cases_are_published(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Neither of what the framework lacks, nor what failed or older code has made."""
     rules: list[Callable[[Planned], bool]] = []
     monkeypatch.setattr(store, "publish", lambda _, chosen: rules.append(chosen) or [])
     assert framebench("dev", "publish").returncode == 0
-    (chosen,) = rules
-    assert chosen(planned())
-    lacking = planned(
-        case=CASE.replace("fp32", "compile"),
-        outcome="not planned",
-        reason="always so",
-        peak_bytes=None,
-        source=None,
-        parts={},
-    )
-    assert not chosen(lacking)
-    assert not chosen(lacking.model_copy(update={"case": CASE, "outcome": "failed"}))
-    assert not chosen(planned(origin=origin(code="old")))
-
-
-def test_a_newer_prediction_replaces_the_older(tmp_path: Path) -> None:
-    store.write(tmp_path, planned())
-    store.write(
-        tmp_path,
-        refused := planned(
-            outcome="refused", reason="needs 90 GiB", peak_bytes=None, parts={}, needs_bytes=90
-        ),
-    )
-    assert list(store.every(tmp_path)) == [refused]
+    (is_chosen,) = rules
+    assert is_chosen(planned())
+    assert not is_chosen(unplanned("not planned", case=CASE.replace("fp32", "compile")))
+    assert not is_chosen(unplanned("failed"))
+    assert not is_chosen(planned(origin=origin(code="old")))
 
 
 def test_concurrent_writers_lose_nothing(tmp_path: Path) -> None:
+    predictions = [planned(case=case) for case in (CASE, *OTHERS)]
     with ThreadPoolExecutor(8) as pool:
-        list(pool.map(lambda case: store.write(tmp_path, planned(case=case)), [CASE, *OTHERS]))
+        list(pool.map(lambda one: store.write(tmp_path, one), predictions))
     assert {one.case for one in store.every(tmp_path)} == {CASE, *OTHERS}
 
 
 def test_a_damaged_line_is_named_and_preserved(tmp_path: Path) -> None:
     path = store.write(tmp_path, planned())
-    path.write_text(path.read_text() + '{"case": "a"}\nnot JSON\n')
-    with pytest.warns(PlannedWarning) as warned:
+    damaged = ['{"case": "a"}', "not JSON"]
+    path.write_text("\n".join([path.read_text().strip(), *damaged]))
+    with pytest.warns(PlannedWarning, match=r"skipped line \d of .*jax-0.10.2.jsonl: ") as warned:
         assert list(store.read(path)) == [CASE]
-    assert [str(w.message).partition(" of ")[0] for w in warned] == [
-        "skipped line 2",
-        "skipped line 3",
-    ]
-    assert "jax-0.10.2.jsonl: " in str(warned[0].message)
+    assert len(warned) == 2
     store.write(tmp_path, planned(case=OTHERS[0]))
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         assert list(store.read(path)) == [CASE, OTHERS[0]]
-    assert {'{"case": "a"}', "not JSON"} <= set(path.read_text().splitlines())
+    assert set(damaged) <= set(path.read_text().splitlines())
+
+
+def test_what_was_not_planned_has_a_reason_and_no_peak() -> None:
+    with pytest.raises(ValidationError, match="not planned, and no reason"):
+        unplanned("not planned", reason=None)
+    with pytest.raises(ValidationError, match="refused, with the peak"):
+        unplanned("refused", peak_bytes=1)
+
+
+@pytest.mark.parametrize(
+    ("case", "kind"),
+    [
+        ("transformer/torch/train/fp32/b8/full", "torch"),
+        ("transformer/torch/train/fsdp/b8x8/full", "torch, ranks"),
+        ("transformer/jax/train/fsdp/b8x8/full", "jax"),
+        ("unet3d/torch/train/fp32/b4/full", "torch, convolutions without workspaces"),
+    ],
+)
+def test_the_error_is_that_of_the_kind_of_prediction(case: str, kind: str) -> None:
+    assert planned(case=case, framework=case.split("/")[1]).kind == kind
+
+
+@pytest.mark.parametrize(
+    ("planner_version", "current"),
+    [(1, {"1", "4dbafa85deb35cd4"}), (2, {"2"}), (12, {"12"})],
+)
+def test_a_hash_of_sources_counts_as_version_1(
+    monkeypatch: pytest.MonkeyPatch, planner_version: int, current: set[str]
+) -> None:
+    monkeypatch.setattr(version, "PLANNER_VERSION", planner_version)
+    codes = ("1", "2", "12", "4dbafa85deb35cd4")
+    assert {code for code in codes if is_current(code)} == current

@@ -1,31 +1,29 @@
 """Steps as a training repository writes them, simulated by the public library.
 
-Printed as JSON, by the name of the function.
+Printed as JSON, by name.
 """
 
 from __future__ import annotations
 
 import json
-import pickle
-import tempfile
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import torch
 from torch import nn
+from torchao.optim import AdamW8bit
 
 from framebench.devices import DoesNotFit, simulate
-from framebench.devices.simulation.torch_simulate import Simulation
 
 WIDTH = 1024
 ROWS = 64
+Step = Callable[[], object]
 
 
-def make_linear_step(device: torch.device) -> Callable[[], None]:
-    """One linear layer without a bias and AdamW; the loss is read as a logger does."""
+def make_linear_step(device: torch.device, optimizer_type: Any = torch.optim.AdamW) -> Step:
+    """One linear layer without a bias; the loss is read as a logger does."""
     model = nn.Linear(WIDTH, WIDTH, bias=False).to(device)
-    optimizer = torch.optim.AdamW(model.parameters())
+    optimizer = optimizer_type(model.parameters())
     batch = torch.randn(ROWS, WIDTH, device=device)
     losses: list[float] = []
 
@@ -39,7 +37,12 @@ def make_linear_step(device: torch.device) -> Callable[[], None]:
     return step
 
 
-def make_converted_step(device: torch.device) -> Callable[[], None]:
+def make_quantized_step(device: torch.device) -> Step:
+    """Adam with states of 8 bits, whose update torchao compiles."""
+    return make_linear_step(device, AdamW8bit)
+
+
+def make_converted_step(device: torch.device) -> Step:
     """A convolution whose weights are converted after they were made, as `model()` of many does."""
     model = nn.Sequential(nn.Conv2d(3, 64, 3), nn.ReLU(), nn.Conv2d(64, 64, 3, bias=False))
     model = model.to(device).to(torch.bfloat16).to(memory_format=torch.channels_last)
@@ -47,7 +50,7 @@ def make_converted_step(device: torch.device) -> Callable[[], None]:
     return lambda: model(batch).float().mean().backward()
 
 
-def make_scaled_step(device: torch.device) -> Callable[[], None]:
+def make_scaled_step(device: torch.device) -> Step:
     """Mixed precision by hand: autocast, a scaler, clipping."""
     model = nn.Linear(WIDTH, WIDTH).to(device)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
@@ -67,7 +70,7 @@ def make_scaled_step(device: torch.device) -> Callable[[], None]:
     return step
 
 
-def make_resampled_step(device: torch.device) -> Callable[[], None]:
+def make_resampled_step(device: torch.device) -> Step:
     """Weights that are drawn until all are within bounds, as a truncated normal distribution is."""
     weights = torch.randn(WIDTH, device=device)
     while (weights.abs() > 2).any():
@@ -76,27 +79,32 @@ def make_resampled_step(device: torch.device) -> Callable[[], None]:
     return lambda: weights.square().sum().backward()
 
 
-def make_deciding_step(device: torch.device) -> Callable[[], None]:
-    """A step that makes another matrix if any number of its batch is positive."""
+def make_deciding_step(device: torch.device) -> Step:
+    """A step that checks its batch by numbers, and makes a matrix if one of them is positive."""
     batch = torch.randn(ROWS, device=device)
     matrices: list[torch.Tensor] = []
 
     def step() -> None:
         matrices.clear()
+        if batch.max() > 100:
+            raise ValueError("too large")
+        if not (batch < 100).all():
+            raise ValueError("too large")
+        assert (batch < 100).all()
         if (batch > 0).any():
             matrices.append(torch.zeros(WIDTH, WIDTH, device=device))
 
     return step
 
 
-def make_compiled_step(device: torch.device) -> Callable[[], None]:
+def make_compiled_step(device: torch.device) -> Step:
     """A model that is compiled."""
     model = torch.compile(nn.Linear(WIDTH, WIDTH).to(device))
     batch = torch.randn(ROWS, WIDTH, device=device)
     return lambda: model(batch).sum().backward()
 
 
-def make_decorated_step(device: torch.device) -> Callable[[], None]:
+def make_decorated_step(device: torch.device) -> Step:
     """A function that is compiled and never called, as packages have some."""
 
     @torch.compile(dynamic=False)
@@ -107,94 +115,30 @@ def make_decorated_step(device: torch.device) -> Callable[[], None]:
     return lambda: (batch * 2).sum().backward()
 
 
-def make_quantized_step(device: torch.device) -> Callable[[], None]:
-    """Adam with states of 8 bits, whose update torchao compiles."""
-    from torchao.optim import AdamW8bit
-
-    model = nn.Linear(WIDTH, WIDTH, bias=False).to(device)
-    optimizer = AdamW8bit(model.parameters())
-    batch = torch.randn(ROWS, WIDTH, device=device)
-
-    def step() -> None:
-        optimizer.zero_grad()
-        model(batch).square().mean().backward()
-        optimizer.step()
-
-    return step
-
-
-def make_checked_step(device: torch.device) -> Callable[[], None]:
-    """A step that checks its batch by numbers."""
-    batch = torch.randn(ROWS, WIDTH, device=device, requires_grad=True)
-
-    def step() -> None:
-        if batch.max() > 100:
-            raise ValueError("too large")
-        if not (batch < 100).all():
-            raise ValueError("too large")
-        assert (batch < 100).all()
-        (batch * 2).sum().backward()
-
-    return step
-
-
-def describe(simulation: Simulation) -> dict[str, Any]:
-    """Return what a test looks at."""
-    return {
-        "allocated": simulation.allocated,
-        "reserved": simulation.reserved,
-        "needs": simulation.needs,
-        "kinds": simulation.kinds,
-        "timeline": simulation.timeline,
-        "holders": [holder._asdict() for holder in simulation.holders],
-        "kind": simulation.kind,
-    }
-
-
-def read_snapshot(simulation: Simulation) -> list[str]:
-    """Return the keys of the file for PyTorch's memory viewer."""
-    with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / "snapshot.pickle"
-        simulation.snapshot(path)
-        return sorted(pickle.loads(path.read_bytes()))
-
-
-def describe_compiled() -> str:
-    """Return how the simulation of a compiled step ends."""
+def describe(make_step: Callable[[torch.device], Step], **options: Any) -> dict[str, Any] | str:
+    """Return what a test looks at, or why the step is not simulated."""
     try:
-        simulate(make_compiled_step, "a100-40gb")
-    except NotImplementedError as error:
+        simulation = simulate(make_step, "a100-40gb", **options)
+    except (DoesNotFit, NotImplementedError) as error:
         return str(error)
-    return "simulated"
+    fields = ("allocated", "reserved", "needs", "kinds", "timeline", "kind")
+    answer = {name: getattr(simulation, name) for name in fields}
+    return answer | {"holders": [holder._asdict() for holder in simulation.holders]}
 
 
-def describe_refusal() -> str:
-    """Return how a step ends that does not fit."""
-    try:
-        simulate(make_linear_step, "a100-40gb", limit=4 << 20)
-    except DoesNotFit as error:
-        return f"{type(error).__name__}: {error}"
-    return "fits"
-
-
-linear = simulate(make_linear_step, "a100-40gb")
 print(
     json.dumps(
         {
-            "linear": describe(linear),
-            "expandable": describe(
-                simulate(make_linear_step, "a100-40gb", expandable_segments=True)
-            ),
-            "converted": describe(simulate(make_converted_step, "h100-80gb")),
-            "scaled": describe(simulate(make_scaled_step, "t4-16gb")),
-            "resampled": describe(simulate(make_resampled_step, "l4-24gb")),
-            "deciding": describe(simulate(make_deciding_step, "l4-24gb")),
-            "checked": describe(simulate(make_checked_step, "l4-24gb")),
-            "decorated": describe(simulate(make_decorated_step, "l4-24gb")),
-            "quantized": describe(simulate(make_quantized_step, "l4-24gb")),
-            "compiled": describe_compiled(),
-            "snapshot": read_snapshot(linear),
-            "refusal": describe_refusal(),
+            "linear": describe(make_linear_step),
+            "expandable": describe(make_linear_step, expandable_segments=True),
+            "too large": describe(make_linear_step, limit=4 << 20),
+            "converted": describe(make_converted_step),
+            "scaled": describe(make_scaled_step),
+            "resampled": describe(make_resampled_step),
+            "deciding": describe(make_deciding_step),
+            "decorated": describe(make_decorated_step),
+            "quantized": describe(make_quantized_step),
+            "compiled": describe(make_compiled_step),
         }
     )
 )

@@ -16,16 +16,22 @@ WIDTH = 4096
 ROWS = 2048
 
 
-def make_qlora_step(device: torch.device, double: bool = True) -> Callable[[], None]:
-    """Weights of 4 bits that stay as they are, and a trained matrix of low rank next to them."""
-    base = bitsandbytes.nn.Linear4bit(
+def make_linear(device: torch.device, double: bool) -> nn.Module:
+    """Return a layer with weights of 4 bits."""
+    layer = bitsandbytes.nn.Linear4bit(
         WIDTH,
         WIDTH,
         bias=False,
         compute_dtype=torch.bfloat16,
         compress_statistics=double,
         quant_type="nf4",
-    ).to(device)
+    )
+    return layer.to(device)  # type: ignore[no-any-return]
+
+
+def make_qlora_step(device: torch.device, double: bool = True) -> Callable[[], None]:
+    """Weights of 4 bits that stay as they are, and a trained matrix of low rank next to them."""
+    base = make_linear(device, double)
     down = nn.Linear(WIDTH, 16, bias=False).to(device, torch.bfloat16)
     up = nn.Linear(16, WIDTH, bias=False).to(device, torch.bfloat16)
     optimizer = torch.optim.AdamW([*down.parameters(), *up.parameters()])
@@ -42,16 +48,9 @@ def make_qlora_step(device: torch.device, double: bool = True) -> Callable[[], N
 
 def make_forward_pass(device: torch.device) -> Callable[[], None]:
     """A single matmul by a weight of 4 bits, whose operands are small."""
-    base = bitsandbytes.nn.Linear4bit(
-        WIDTH, WIDTH, bias=False, compute_dtype=torch.bfloat16, quant_type="nf4"
-    ).to(device)
+    base = make_linear(device, double=True)
     batch = torch.zeros(16, WIDTH, dtype=torch.bfloat16, device=device)
-
-    def step() -> None:
-        with torch.no_grad():
-            base(batch)
-
-    return step
+    return torch.no_grad()(lambda: base(batch))
 
 
 def make_step_of(optimizer_class: type, device: torch.device) -> Callable[[], None]:
@@ -72,7 +71,6 @@ STEPS = {
     "qlora": make_qlora_step,
     "single": partial(make_qlora_step, double=False),
     "forward": make_forward_pass,
-    "adam": partial(make_step_of, bitsandbytes.optim.AdamW),
     "adam8bit": partial(make_step_of, bitsandbytes.optim.AdamW8bit),
     "paged": partial(make_step_of, bitsandbytes.optim.PagedAdamW8bit),
 }

@@ -5,7 +5,6 @@ from __future__ import annotations
 import random
 
 from framebench.devices.simulation.addresses import CHUNK, TOP, Addresses
-from framebench.devices.simulation.allocator import Allocator
 
 MIB = 2**20
 
@@ -26,13 +25,11 @@ def test_a_later_segment_lies_lower_unless_a_chunk_has_room() -> None:
     ]
 
 
-def test_freed_ranges_are_reused() -> None:
+def test_freed_ranges_join_their_neighbours() -> None:
     addresses = Addresses()
     first, second, third = (addresses.take(size * MIB) for size in (64, 32, 96))
-    addresses.give_back(first, 64 * MIB)
-    addresses.give_back(third, 96 * MIB)
-    assert addresses.free == [(third, 96 * MIB), (first, 64 * MIB)]
-    addresses.give_back(second, 32 * MIB)
+    for address, size in ((first, 64), (third, 96), (second, 32)):
+        addresses.give_back(address, size * MIB)
     assert addresses.free == [(third, 192 * MIB)]
     assert addresses.take(160 * MIB) == third
 
@@ -46,32 +43,9 @@ def test_no_two_ranges_overlap() -> None:
         else:
             size = 2 * MIB * chance.randint(1, 40)
             taken[addresses.take(size)] = size
-    ranges = sorted([*taken.items(), *addresses.free])
-    assert all(
-        address + size <= other
-        for (address, size), (other, _) in zip(ranges, ranges[1:], strict=False)
-    )
-    assert sum(size for _, size in ranges) == TOP - addresses.lowest, "none is lost"
+    end = addresses.lowest
+    for address, size in sorted([*taken.items(), *addresses.free]):
+        assert address == end, "side by side"
+        end = address + size
+    assert end == TOP, "none is lost"
     assert addresses.lowest % CHUNK == 0
-
-
-def test_of_equal_free_blocks_that_of_the_later_segment_is_used_first() -> None:
-    """What was found on a card: the order decides which of two segments stays whole."""
-    pool = Allocator()
-    first, second = pool.malloc(40 * MIB), pool.malloc(40 * MIB)
-    lower = min(first.address, second.address)
-    assert lower == second.address
-    pool.free(first)
-    pool.free(second)
-    assert pool.malloc(12 * MIB).address == lower
-    assert pool.malloc(40 * MIB).address == first.address
-
-
-def test_a_freed_segment_is_replaced_in_place() -> None:
-    pool = Allocator()
-    first, second = pool.malloc(40 * MIB), pool.malloc(40 * MIB)
-    lowest = pool.addresses.lowest
-    pool.free(first)
-    pool.empty_cache()
-    assert pool.malloc(40 * MIB).address > second.address
-    assert pool.addresses.lowest == lowest

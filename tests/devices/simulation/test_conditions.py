@@ -17,7 +17,6 @@ from framebench.devices.simulation.conditions import find_answer
         ("assert x", True),
         ("assert not x", False),
         ("if x:\n    y = 1", None),
-        ("while x:\n    y = 1", None),
         ("y = x", None),
     ],
 )

@@ -1,12 +1,9 @@
-"""Workspaces of convolutions by cuDNN's own heuristics: what it is asked, and a card's peaks that
+"""Workspaces of convolutions by cuDNN's own heuristics: what it is asked, and a GPU's peaks that
 depend on the answer.
 """
 
 from __future__ import annotations
 
-import json
-import os
-import subprocess
 from pathlib import Path
 
 import pytest
@@ -17,12 +14,7 @@ from framebench.engine.environments import Environment
 from tests.processes import ROOT, run_inside
 
 PROGRAMS = Path(__file__).parent / "programs"
-MEASURED = (
-    pytest.param("unet3d/torch/train/checkpoint/b2/full", marks=pytest.mark.all_cases),
-    pytest.param("unet3d/torch/train/fp32/b2/full", marks=pytest.mark.all_cases),
-    "resnet50/torch/train/checkpoint/b64/full",
-)
-WITH_CUDNN = environments.describe("torch", "2.12.1")  # a build for cards
+WITH_CUDNN = environments.describe("torch", "2.12.1")  # a build for GPUs
 
 
 def test_each_gradient_has_its_workspace_before_the_next_is_there(
@@ -39,31 +31,23 @@ def test_each_gradient_has_its_workspace_before_the_next_is_there(
     not environments.built(WITH_CUDNN),
     reason="no environment here has cuDNN: framebench setup torch==2.12.1",
 )
-@pytest.mark.parametrize("case", MEASURED)
+@pytest.mark.parametrize(
+    "case",
+    [
+        pytest.param("unet3d/torch/train/checkpoint/b2/full", marks=pytest.mark.all_cases),
+        pytest.param("unet3d/torch/train/fp32/b2/full", marks=pytest.mark.all_cases),
+        "resnet50/torch/train/checkpoint/b64/full",
+    ],
+)
 def test_reserved_peaks_agree_with_a_gpu(case: str) -> None:
     """An H200's, whose release of cuDNN is one older.
 
     Without the workspaces the first two are 13 % and more too low.
     """
-    (measured,) = {
-        r.peaks["allocator.reserved"]
-        for r in Results(ROOT / "results").get_records("nvidia-h200")
-        if r.case == case
-    }
-    assert planned(case) == pytest.approx(measured, rel=0.02)
-
-
-def planned(case: str) -> int:
-    module = "framebench.devices.simulation.torch_plan"
-    command = [str(WITH_CUDNN.python), "-P", "-m", module, case, "h200-141gb"]
-    variables = (
-        os.environ
-        | WITH_CUDNN.variables()
-        | {"PYTHONPATH": environments.import_path(), "CUDA_VISIBLE_DEVICES": ""}
-    )
-    done = subprocess.run(
-        command, env=variables, capture_output=True, text=True, timeout=600, check=True
-    )
-    result = json.loads(done.stdout.splitlines()[-1])
-    assert result["versions"]["cudnn"]
-    return int(result["peak_bytes"])
+    records = Results(ROOT / "results").get_records("nvidia-h200")
+    (measured,) = {r.peaks["allocator.reserved"] for r in records if r.case == case}
+    place = f"{case}@h200-141gb"
+    answers = run_inside(WITH_CUDNN, PROGRAMS / "torch_plans.py", place)
+    assert isinstance(answers, dict)
+    assert answers[place]["versions"]["cudnn"]
+    assert answers[place]["peak_bytes"] == pytest.approx(measured, rel=0.02)

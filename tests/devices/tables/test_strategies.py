@@ -1,90 +1,85 @@
-"""Tables of what strategies are predicted to save."""
+"""Tables of what strategies are predicted to save, and of the largest batches that fit."""
 
 from __future__ import annotations
 
+import pytest
+
 from framebench.devices.catalog import find
+from framebench.devices.needs import context_of
 from framebench.devices.plans.planned import Planned
-from framebench.devices.tables.strategies import tables
+from framebench.devices.tables.strategies import GPUS, tabulate_batches, tabulate_savings
 from framebench.records.pins import find_pinned_version
-from tests.devices.fake_predictions import MIB, planned
+from tests.devices.fake_predictions import MIB, allow_error, compiled, simulated, unplanned
 
 H100 = find("h100-80gb")
+RELEASES = {name: find_pinned_version(name) for name in ("torch", "jax")}
 
 
-def simulated(strategy: str, size: int | None, batch: int = 8, **fields: object) -> Planned:
-    parts = {} if size is None else {"allocated": size * MIB}
-    reserved = size and (size + 100) * MIB
-    result = {
-        "outcome": "planned",
-        "peak_bytes": reserved,
-        "parts": parts,
-        "source": "allocator.simulated",
-    } | fields
-    case = f"transformer/torch/train/{strategy}/b{batch}/full"
-    return planned(
-        case=case, framework="torch", framework_version=find_pinned_version("torch"), **result
+def predict_none(framework: str, strategy: str, outcome: str, **fields: object) -> Planned:
+    return unplanned(
+        outcome,
+        case=f"transformer/{framework}/train/{strategy}/b8/full",
+        framework=framework,
+        framework_version=RELEASES[framework],
+        **fields,
     )
 
 
-def plan(strategy: str, size: int, version: str = "") -> Planned:
-    parts = {"arguments": size * MIB, "outputs": 0, "temporaries": 0, "aliased": 0}
-    case = f"transformer/jax/train/{strategy}/b8/full"
-    return planned(
-        case=case,
-        framework_version=version or find_pinned_version("jax"),
-        peak_bytes=size * MIB,
-        parts=parts,
-    )
+def predict_batches(gib_each: float, batches: tuple[int, ...], strategy: str) -> list[Planned]:
+    return [simulated(strategy, 1024 * gib_each * batch, batch) for batch in batches]
 
 
 def test_each_framework_has_a_column_of_its_own_and_a_ratio_to_its_own_baseline() -> None:
     every = [
         simulated("fp32", 1000),
         simulated("checkpoint", 500),
-        plan("fp32", 2000),
-        plan("checkpoint", 500),
-        simulated("compile", None, outcome="not planned", reason="a compiler decides"),
-        simulated("fp32", 7, batch=4),
-        plan("checkpoint", 1, version="0.0.1"),
         simulated("accumulate", 400),
-        planned(
-            case="transformer/jax/train/compile/b8/full",
-            framework_version=find_pinned_version("jax"),
-            peak_bytes=None,
-            outcome="not planned",
-            reason="always so",
-            source=None,
-            parts={},
-        ),
+        compiled("fp32", 2000),
+        compiled("checkpoint", 500),
+        predict_none("torch", "compile", "not planned", reason="a compiler decides"),
+        # of another batch, of another release, and of what JAX has no such strategy for
+        simulated("fp32", 7, batch=4),
+        compiled("checkpoint", 1, version="0.0.1"),
+        predict_none("jax", "compile", "not planned"),
     ]
-    (table,) = tables(every, H100)
-    rows = [tuple(row) for row in table.data.to_numpy()]
-    assert rows == [
+    (table,) = tabulate_savings(every, H100)
+    assert table.rows == (
         ("fp32", "1,000.0", "1.00", "1,100.0", "2,000.0", "1.00"),
         ("checkpoint", "500.0", "0.50", "600.0", "500.0", "0.25"),
         ("accumulate", "400.0", "0.40", "500.0", "-", "-"),
-    ], "no row without a number"
-    assert table.notes == ("not predicted: torch compile: a compiler decides",), (
-        "JAX has no such strategy: docs/strategies.md"
     )
+    assert table.notes == ("not predicted: torch compile: a compiler decides",)
     assert "batch 8, size full, on one NVIDIA H100" in table.title
 
 
 def test_a_plan_beyond_the_devices_memory_does_not_fit() -> None:
     """XLA plans it all the same; a simulation refuses it."""
-    needs = {"outcome": "refused", "reason": "does not fit", "needs_bytes": 90_000 * MIB}
-    (table,) = tables(
-        [
-            plan("fp32", 50_000),
-            plan("long", 100_000),
-            simulated("long", None, **needs),
-            plan("scan", 1),
-        ],
-        H100,
-    )
+    refused = predict_none("torch", "long", "refused", needs_bytes=90_000 * MIB)
+    plans = [compiled("fp32", 50_000), compiled("long", 100_000), compiled("scan", 1)]
+    (table,) = tabulate_savings([*plans, refused], H100)
     (row,) = [row for row in table.rows if row[0] == "long"]
-    assert row[1::3] == (
-        "does not fit: would take 90,000.0 MiB",
-        "does not fit: would take 100,000.0 MiB",
+    assert row[1] == "does not fit: would take 90,000.0 MiB"
+    assert row[4:] == ("does not fit: would take 100,000.0 MiB", "2.00")
+
+
+def test_the_largest_batch_that_fits_in_each_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    allow_error(monkeypatch, 0.1)
+    predictions = predict_batches(2, (8, 16, 32, 64), "fp32")
+    predictions += predict_batches(8, (4, 8, 16), "checkpoint")
+    predictions += predict_batches(1, (8, 16), "accumulate")  # too few for a row
+    (table,) = tabulate_batches(predictions, H100)
+    assert table.rows == (
+        ("torch", "fp32", "8, 16, 32, 64", "8", "16", "32"),
+        ("torch", "checkpoint", "4, 8, 16", "below 4", "4", "8"),
     )
-    assert row[-1] == "2.00"
+
+
+def test_a_certain_batch_includes_error_and_context(monkeypatch: pytest.MonkeyPatch) -> None:
+    allow_error(monkeypatch, 0.1)
+    memory = find(GPUS["24 GB"]).memory_bytes
+    # of which `simulated` reserves 100 MiB next to what is in use
+    most = (memory - context_of(H100)[1]) / 1.1 / MIB - 100
+    small = predict_batches(1, (1, 2), "fp32")
+    for mib, answer in ((most - 1, "4 or more"), (most + 1, "2")):
+        (table,) = tabulate_batches([*small, simulated("fp32", mib, batch=4)], H100)
+        assert table.rows[0][3] == answer

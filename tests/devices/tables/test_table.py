@@ -1,27 +1,36 @@
-"""Tables of predictions: what fits, what does not, and releases side by side."""
+"""Tables of predictions: what fits, what does not, and how many are cached."""
 
 from __future__ import annotations
 
+import pytest
+
 from framebench.devices.catalog import find
-from framebench.devices.tables import table
-from tests.devices.fake_predictions import MIB, PARTS, planned
-
-H100 = find("h100-80gb")
-
-
-def larger(count: int) -> dict[str, object]:
-    return {"peak_bytes": (12 + count) * MIB, "parts": PARTS | {"temporaries": (7 + count) * MIB}}
+from framebench.devices.plans.planned import Planned
+from framebench.devices.tables.table import count_cached, describe_share
+from tests.devices.fake_predictions import CASE, MIB, origin, planned, unplanned
 
 
-def test_a_peak_above_the_memory_does_not_fit() -> None:
-    small, huge = planned(), planned(**larger(100 * 1024))
-    assert table.describe_share(small, H100) == "1.7%", "the context alone"
-    assert table.describe_share(huge, H100).endswith("does not fit")
-    refused = planned(
-        outcome="refused", reason="x", peak_bytes=None, parts={}, needs_bytes=90 * 2**30
+@pytest.mark.parametrize(
+    ("prediction", "share"),
+    [
+        (planned(), "1.7%"),  # the context alone
+        (planned(peak_bytes=100 * 2**30), "138.7%: does not fit"),
+        (unplanned("refused", needs_bytes=92_160 * MIB), "does not fit: would take 92,160.0 MiB"),
+        (unplanned("failed"), "-"),
+    ],
+)
+def test_a_peak_above_the_memory_does_not_fit(prediction: Planned, share: str) -> None:
+    assert describe_share(prediction, find("h100-80gb")) == share
+
+
+def test_predictions_of_an_older_version_are_counted() -> None:
+    older = planned(case=CASE.replace("fp32", "checkpoint"), origin=origin(code="0"))
+    gone = planned(case="transformer/jax/train/once_there/b1/tiny")
+    table = count_cached([planned(), older, gone, planned(device="a100-40gb")])
+    assert table
+    assert table.rows == (
+        ("h100-80gb", "jax 0.10.2", "3", "2"),
+        ("a100-40gb", "jax 0.10.2", "1", "0"),
     )
-    assert table.describe_share(refused, H100) == "does not fit: would take 92,160.0 MiB"
-    assert (
-        table.describe_share(planned(outcome="failed", reason="x", peak_bytes=None, parts={}), H100)
-        == "-"
-    )
+    assert "2 of 4 were made by an older version" in table.caption
+    assert count_cached([]) is None

@@ -25,31 +25,30 @@ from framebench.suite.hypothetical import parse_any_batch
 
 
 def attend(_: Any, query: Tensor, key: Tensor, value: Tensor, *others: Any, **__: Any) -> Tensor:
-    """`others`: the mask, of which there is none, dropout and whether the mask is causal."""
-    mask, *rest = others
-    assert mask is None
-    out: Tensor = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu(
-        query, key, value, *rest
-    )[0]
+    """Attend by a CPU's kernel, whose cases have no mask."""
+    _mask, dropout, is_causal = others
+    attend_on_cpu = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu
+    out: Tensor = attend_on_cpu(query, key, value, dropout, is_causal)[0]
     return out
 
 
-def both(case_id: str) -> dict[str, int]:
+CHOICES_OF_A_CPU = (
+    (torch_attention, "attend", attend),
+    (optimizers, "_get_foreach_kernels_supported_devices", list),
+    (torch_kernels, "MATMULS", set()),
+    (torch_kernels, "TEMPORARIES", {}),
+    # on tensors without numbers autograd makes each sum of gradients anew, and `predict` counts it
+    (Watch, "may_overwrite", lambda *_: False),
+)
+counts = {}
+for case_id in sys.argv[1:]:
     case = parse_any_batch(case_id)
     with ExitStack() as stack:
-        stack.enter_context(replaced(torch_attention, "attend", attend))
-        stack.enter_context(replaced(optimizers, "_get_foreach_kernels_supported_devices", list))
-        stack.enter_context(replaced(torch_kernels, "MATMULS", set()))
-        stack.enter_context(replaced(torch_kernels, "TEMPORARIES", {}))
-        # on tensors without numbers autograd makes each sum of gradients anew, and `predict` counts
-        # it
-        stack.enter_context(replaced(Watch, "may_overwrite", lambda *_: False))
+        for choice in CHOICES_OF_A_CPU:
+            stack.enter_context(replaced(*choice))
         found = simulate(step_of(case), find("h100-80gb"), steps=2, settings=Settings())
-    weights = sum(p.trainable for p in case.spec.params(case.config))
-    return predict_step_bytes(case) | {
+    counts[case_id] = predict_step_bytes(case) | {
         "simulated": found.allocator.stats.requested_peak,
-        "weights": weights,
+        "weights": sum(param.trainable for param in case.spec.params(case.config)),
     }
-
-
-print(json.dumps({case: both(case) for case in sys.argv[1:]}))
+print(json.dumps(counts))

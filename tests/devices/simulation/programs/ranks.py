@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from functools import partial
-from typing import Any
 
 import torch
 from torch import nn
@@ -14,7 +13,6 @@ from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
 from torch.nn.parallel import DistributedDataParallel
 
 from framebench.devices import simulate
-from framebench.devices.simulation.torch_simulate import Simulation
 
 LAYERS = 4
 WIDTH = 2048
@@ -66,28 +64,16 @@ def make_plain_step(device: torch.device) -> Callable[[], None]:
     return finish_step(make_layers(device), device)
 
 
-def describe(simulation: Simulation) -> dict[str, Any]:
-    """Return what a test looks at."""
-    return {
-        "allocated": simulation.allocated,
-        "reserved": simulation.reserved,
-        "between_steps": simulation.between_steps,
-        "kinds": simulation.kinds,
-    }
-
-
 STEPS = {
-    "plain": (make_plain_step, 1),
-    "sharded": (make_sharded_step, RANKS),
-    "kept": (partial(make_sharded_step, reshard=False), RANKS),
-    "replicated": (make_replicated_step, RANKS),
-    "narrow": (partial(make_sharded_step, narrow=True), RANKS),
+    "plain": make_plain_step,
+    "sharded": make_sharded_step,
+    "kept": partial(make_sharded_step, reshard=False),
+    "replicated": make_replicated_step,
+    "narrow": partial(make_sharded_step, narrow=True),
 }
-print(
-    json.dumps(
-        {
-            name: describe(simulate(make_step, "h100-80gb", ranks=ranks))
-            for name, (make_step, ranks) in STEPS.items()
-        }
-    )
-)
+answers = {}
+for name, make_step in STEPS.items():
+    simulation = simulate(make_step, "h100-80gb", ranks=1 if name == "plain" else RANKS)
+    fields = ("allocated", "between_steps", "kinds")
+    answers[name] = {field: getattr(simulation, field) for field in fields}
+print(json.dumps(answers))

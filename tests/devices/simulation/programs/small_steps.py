@@ -1,13 +1,12 @@
-"""Small steps on simulated cards: figures by the name of the function below. Printed as JSON."""
+"""Small steps on simulated GPUs: figures by the name of the step. Printed as JSON."""
 
 from __future__ import annotations
 
-import dataclasses
 import json
 import pickle
 import tempfile
 from collections.abc import Callable
-from contextlib import ExitStack
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -20,151 +19,63 @@ from torch.utils.checkpoint import checkpoint
 
 from framebench.devices.catalog import find
 from framebench.devices.simulation import torch_attention
-from framebench.devices.simulation.blocks import OutOfMemory, Settings
 from framebench.devices.simulation.torch_device import replaced
 from framebench.devices.simulation.torch_gpu import Gpu
-from framebench.devices.simulation.torch_simulate import Simulation, simulate
+from framebench.devices.simulation.torch_simulate import simulate
 from framebench.devices.simulation.torch_watch import Watch
 
-FOUND: dict[str, Any] = {}
 MIB = 1 << 20
-A100, H100, RTX = find("a100-40gb"), find("h100-80gb"), find("rtx3060-12gb")
-Made = Callable[[torch.device], Callable[[], object]]
+A100, H100 = find("a100-40gb"), find("h100-80gb")
+Step = Callable[[], object]
 
 
-def found(function: Callable[[], Any]) -> Callable[[], Any]:
-    FOUND[function.__name__] = function()
-    return function
-
-
-def result(simulation: Simulation) -> dict[str, Any]:
-    fields = ("allocated", "reserved", "between_steps", "by_step", "kinds", "peak_phase", "kernels")
-    return {name: getattr(simulation, name) for name in fields}
-
-
-def mlp(optimizer: str = "Adam", wrong: bool = False, **options: Any) -> Made:
+def make_mlp(device: torch.device) -> Step:
     """Three layers without biases: 1024 x 2048, 2048 x 512, 512 x 512."""
+    widths = ((1024, 2048), (2048, 512), (512, 512))
+    model = nn.Sequential(*(nn.Linear(i, o, bias=False) for i, o in widths)).to(device)
+    optimizer = torch.optim.Adam(model.parameters())
+    x = torch.empty(8, 1024).to(device)
 
-    def make(device: torch.device) -> Callable[[], None]:
-        widths = ((1024, 2048), (2048, 512), (512, 512))
-        model = nn.Sequential(*(nn.Linear(i, o, bias=False) for i, o in widths)).to(device)
-        chosen = getattr(torch.optim, optimizer)(model.parameters(), **options)
-        x = torch.empty(8, 1024).to(device)
+    def step() -> None:
+        optimizer.zero_grad()
+        model(x).sum().backward()
+        optimizer.step()
 
-        def step() -> None:
-            chosen.zero_grad()
-            model(x).sum().backward()
-            chosen.step()
-
-        return step
-
-    return make
+    return step
 
 
-@found
-def adam() -> Any:
-    return result(simulate(mlp(), A100))
-
-
-@found
-def adam_without_lists() -> Any:
-    """As if the choice of CUDA had been forgotten."""
-    with replaced(optimizers, "_get_foreach_kernels_supported_devices", lambda: []):
-        return result(simulate(mlp(), A100))
-
-
-@found
-def adam_fused() -> Any:
-    return result(simulate(mlp(fused=True), A100))
-
-
-@found
-def adam_on_hopper() -> Any:
-    return result(simulate(mlp(), H100))
-
-
-@found
-def adam_without_workspaces() -> Any:
-    return result(simulate(mlp(), A100, blas_takes=False))
-
-
-@found
-def momentum() -> Any:
-    return result(simulate(mlp("SGD", momentum=0.9, lr=0.1), A100))
-
-
-@found
-def grown() -> Any:
-    return result(simulate(mlp(), A100, settings=Settings(expandable_segments=True)))
-
-
-BATCH, HEADS, LENGTH, WIDTH = 2, 4, 256, 64
-
-
-def attention(dtype: torch.dtype, dropout: float = 0.0, trains: bool = True) -> Made:
+def make_attention(dtype: torch.dtype, trains: bool = True) -> Callable[[torch.device], Step]:
     """Queries, keys and values are leaves."""
 
-    def make(device: torch.device) -> Callable[[], None]:
-        shape = BATCH, HEADS, LENGTH, WIDTH
-        q, k, v = (
-            torch.empty(shape, dtype=dtype, device=device).requires_grad_(trains) for _ in range(3)
-        )
+    def make(device: torch.device) -> Step:
+        tensors = [torch.empty(2, 4, 256, 64, dtype=dtype, device=device) for _ in range(3)]
 
-        def step() -> None:
-            q.grad = k.grad = v.grad = None
-            out = F.scaled_dot_product_attention(q, k, v, is_causal=True, dropout_p=dropout)
-            if trains:
-                out.backward(torch.empty_like(out))
+        def train() -> None:
+            for tensor in tensors:
+                tensor.requires_grad_().grad = None
+            out = F.scaled_dot_product_attention(*tensors, is_causal=True)
+            out.backward(torch.empty_like(out))
 
-        return step
+        @torch.inference_mode()
+        def infer() -> None:
+            F.scaled_dot_product_attention(*tensors, is_causal=True)
+
+        return train if trains else infer
 
     return make
 
 
-@found
-def attention_single() -> Any:
-    return result(simulate(attention(torch.float32), A100))
-
-
-@found
-def attention_half() -> Any:
-    return result(simulate(attention(torch.bfloat16), A100))
-
-
-@found
-def attention_hopper() -> Any:
-    return result(simulate(attention(torch.bfloat16), H100))
-
-
-@found
-def attention_wrong() -> Any:
-    """As if the kernel of a CPU had been taken."""
-    with replaced(torch_attention, "choose_kernel", lambda call, gpu: "math"):
-        return result(simulate(attention(torch.float32), A100))
-
-
-@found
-def attention_in_inference() -> Any:
-    def make(device: torch.device) -> Callable[[], None]:
-        step = attention(torch.bfloat16, trains=False)(device)
-        return torch.inference_mode()(step)
-
-    return result(simulate(make, A100))
-
-
-def layers(
-    run: Callable[[nn.Module, Tensor], Tensor], context: Callable[[], Any] = ExitStack
-) -> Made:
+def make_layer(in_autocast: bool) -> Callable[[torch.device], Step]:
     """A layer of 512 x 512 that is used twice, on 256 rows."""
 
-    def make(device: torch.device) -> Callable[[], None]:
+    def make(device: torch.device) -> Step:
         layer = nn.Linear(512, 512, bias=False).to(device)
         x = torch.empty(256, 512, device=device)
 
         def step() -> None:
             layer.weight.grad = None
-            with context():
-                loss = run(layer, x).sum()
+            with torch.autocast("cuda", torch.bfloat16) if in_autocast else nullcontext():
+                loss = layer(layer(x)).sum()
             loss.backward()
 
         return step
@@ -172,85 +83,95 @@ def layers(
     return make
 
 
-@found
-def twice() -> Any:
-    return result(simulate(layers(lambda layer, x: layer(layer(x))), A100))
+def make_elementwise(run: Callable[[Tensor], Tensor]) -> Callable[[torch.device], Step]:
+    """A weight of 4 MiB, and the gradient of what is computed of it."""
 
-
-@found
-def twice_in_autocast() -> Any:
-    context = lambda: torch.autocast("cuda", torch.bfloat16)  # noqa: E731
-    return result(simulate(layers(lambda layer, x: layer(layer(x)), context), A100))
-
-
-@found
-def normed_in_autocast() -> Any:
-    """`layer_norm` is in CUDA's list of float32, and not in that of CPUs."""
-    dtypes: list[str] = []
-
-    def run(layer: nn.Module, x: Tensor) -> Tensor:
-        out = F.layer_norm(layer(x), (512,))
-        dtypes.append(str(out.dtype))
-        return out
-
-    simulate(layers(run, lambda: torch.autocast("cuda", torch.bfloat16)), A100, steps=1)
-    return dtypes
-
-
-@found
-def dropped() -> Any:
-    def make(device: torch.device) -> Callable[[], None]:
+    def make(device: torch.device) -> Step:
         weight = nn.Parameter(torch.empty(MIB, device=device))
 
         def step() -> None:
             weight.grad = None
-            F.dropout(weight, 0.5).sum().backward()
+            run(weight).backward()
 
         return step
-
-    return result(simulate(make, A100))
-
-
-def branches(recomputes: bool) -> Made:
-    """Two gradients of 4 MiB meet, in the backward pass or in what it computes again."""
-
-    def make(device: torch.device) -> Callable[[], None]:
-        weight = nn.Parameter(torch.empty(MIB, device=device))
-
-        def step() -> None:
-            weight.grad = None
-            hidden = weight.exp()
-            ((hidden * 2).sum() + (hidden * 3).sum()).backward()
-
-        def again() -> None:
-            weight.grad = None
-            checkpoint(
-                lambda w: (w.mul(2) + w.mul(3)).exp(), weight, use_reentrant=False
-            ).sum().backward()
-
-        return again if recomputes else step
 
     return make
 
 
-@found
-def summed() -> Any:
-    return result(simulate(branches(False), A100))
+def drop(weight: Tensor) -> Tensor:
+    return F.dropout(weight, 0.5).sum()
 
 
-@found
-def summed_apart() -> Any:
-    with replaced(Watch, "may_overwrite", lambda *_: False):
-        return result(simulate(branches(False), A100))
+def branch(weight: Tensor) -> Tensor:
+    """Two gradients meet in the backward pass."""
+    hidden = weight.exp()
+    return (hidden * 2).sum() + (hidden * 3).sum()
 
 
-@found
-def summed_again() -> Any:
-    return result(simulate(branches(True), A100))
+def recompute(weight: Tensor) -> Tensor:
+    """Two products are added up in what the backward pass computes again."""
+    return checkpoint(lambda w: (w.mul(2) + w.mul(3)).exp(), weight, use_reentrant=False).sum()
 
 
-@found
-def in_order() -> Any:
+def save_on_host(weight: Tensor) -> Tensor:
+    with torch.autograd.graph.save_on_cpu():
+        return weight.exp().exp().exp().sum()
+
+
+def make_biased(device: torch.device) -> Step:
+    layer = nn.Linear(64, 64).to(device).requires_grad_(False)
+    x = torch.empty(64, 64, device=device)
+    return lambda: layer(x)
+
+
+def forget_lists() -> list[str]:
+    """The devices with updates over lists, as if that of CUDA had been forgotten."""
+    return []
+
+
+# by name: the step, the GPU, options of the simulation
+STEPS: dict[str, tuple[Callable[[torch.device], Step], Any, dict[str, Any]]] = {
+    "adam": (make_mlp, A100, {}),
+    "adam without workspaces": (make_mlp, A100, {"blas_takes": False}),
+    "attention in float32": (make_attention(torch.float32), A100, {}),
+    "attention in bfloat16": (make_attention(torch.bfloat16), A100, {}),
+    "attention on Hopper": (make_attention(torch.bfloat16), H100, {}),
+    "attention in inference": (make_attention(torch.bfloat16, trains=False), A100, {}),
+    "layer": (make_layer(in_autocast=False), A100, {}),
+    "layer in autocast": (make_layer(in_autocast=True), A100, {}),
+    "dropout": (make_elementwise(drop), A100, {}),
+    "sum of gradients": (make_elementwise(branch), A100, {}),
+    "sum of the program": (make_elementwise(recompute), A100, {}),
+    "saved on the host": (make_elementwise(save_on_host), A100, {}),
+    "bias": (make_biased, A100, {"release": (2, 13)}),
+    "bias, PyTorch 2.6": (make_biased, A100, {"release": (2, 6)}),
+}
+# by name: the step, and what is replaced by something wrong
+PLANTED: dict[str, tuple[str, Any, str, Any]] = {
+    "adam without lists": (
+        "adam",
+        optimizers,
+        "_get_foreach_kernels_supported_devices",
+        forget_lists,
+    ),
+    "wrong attention": (
+        "attention in float32",
+        torch_attention,
+        "choose_kernel",
+        lambda call, gpu: "math",
+    ),
+    "sum made apart": ("sum of gradients", Watch, "may_overwrite", lambda *_: False),
+}
+
+
+def run_step(name: str) -> dict[str, Any]:
+    make, device, options = STEPS[name]
+    simulation = simulate(make, device, **options)
+    fields = ("allocated", "reserved", "between_steps", "by_step", "kinds", "kernels")
+    return {name: getattr(simulation, name) for name in fields}
+
+
+def request_in_order() -> dict[str, Any]:
     """Bytes that are asked for: of a model that moves, children's weights first and a shared one
     once; of dropout, the mask.
     """
@@ -265,104 +186,37 @@ def in_order() -> Any:
 
     followed: list[bool] = []
 
-    def make(device: torch.device) -> Callable[[], None]:
+    def make(device: torch.device) -> Step:
         model = Outer()
         optimizer = torch.optim.SGD(model.parameters())
         model.to(device)
-        followed.append(
-            optimizer.param_groups[0]["params"][1] is model.head.weight is model.inner.weight
-        )
+        weights = (optimizer.param_groups[0]["params"][1], model.head.weight)
+        followed.extend(weight is model.inner.weight for weight in weights)
         x = torch.empty(64, 64, device=device)
         return lambda: F.dropout(model.head(x).relu(), 0.5)
 
-    asked = simulate(make, A100, steps=1).allocator.trace
-    return {
-        "asked": [event.size for event in asked if event.action == "alloc"],
-        "followed": followed,
-    }
+    trace = simulate(make, A100, steps=1).allocator.trace
+    asked = [event.size for event in trace if event.action == "alloc"]
+    return {"asked": asked, "followed": followed}
 
 
-@found
-def recomputed() -> Any:
-    def run(layer: nn.Module, x: Tensor) -> Tensor:
-        return checkpoint(lambda y: layer(layer(y)).relu(), layer(x), use_reentrant=False)
-
-    return result(simulate(layers(run), A100))
-
-
-@found
-def scaled() -> Any:
-    """The optimizer steps, as no gradient is found infinite."""
-
-    def make(device: torch.device) -> Callable[[], None]:
-        model = nn.Linear(512, 512, bias=False).to(device)
-        optimizer, scaler = torch.optim.Adam(model.parameters()), torch.amp.GradScaler(device.type)
-        x = torch.empty(4, 512, device=device)
-
-        def step() -> None:
-            optimizer.zero_grad()
-            scaler.scale(model(x).sum()).backward()
-            scaler.step(optimizer)
-            scaler.update()
-
-        return step
-
-    return result(simulate(make, A100))
-
-
-@found
-def on_the_host() -> Any:
-    """Saved tensors leave the device; the host's are not counted."""
-
-    def make(device: torch.device) -> Callable[[], None]:
-        weight = nn.Parameter(torch.empty(MIB, device=device))
-
-        def step() -> None:
-            weight.grad = None
-            with torch.autograd.graph.save_on_cpu():
-                loss = weight.exp().exp().exp().sum()
-            loss.backward()
-
-        return step
-
-    return result(simulate(make, A100))
-
-
-@found
-def layouts() -> Any:
-    """A convolution's output and gradients are channels last if one operand is."""
-    orders = []
-
-    def make(device: torch.device) -> Callable[[], None]:
-        x, w = torch.empty(2, 16, 8, 8, device=device), torch.empty(32, 16, 3, 3, device=device)
-
-        def step() -> None:
-            for one, other in ((x, w), (x.to(memory_format=torch.channels_last), w)):
-                y = F.conv2d(one, other)
-                orders.append(y.is_contiguous(memory_format=torch.channels_last))
-
-        return step
-
-    simulate(make, A100, steps=1)
-    return orders
-
-
-@found
-def numbers() -> Any:
-    """What a program reads: of what it has written itself the number, else a made-up one."""
+def read_in_step() -> list[Any]:
+    """What a step reads: numbers, made up unless it wrote them itself; orders; types."""
     read: list[Any] = []
 
-    def make(device: torch.device) -> Callable[[], None]:
+    def make(device: torch.device) -> Step:
+        x, w = torch.empty(2, 16, 8, 8, device=device), torch.empty(32, 16, 3, 3, device=device)
+        last = x.to(memory_format=torch.channels_last)
+
         def step() -> None:
             given = torch.tensor([2.0, 3.0], device=device)
-            read.extend(
-                (
-                    torch.tensor(5.0).item(),
-                    given.sum().item(),
-                    bool((given > 0).all()),
-                    int(given.argmax()),
-                )
-            )
+            read.extend([torch.tensor(5.0).item(), given.sum().item()])
+            read.extend([bool((given > 0).all()), int(given.argmax())])
+            for values in (x, last):
+                out = F.conv2d(values, w)
+                read.append(out.is_contiguous(memory_format=torch.channels_last))
+            with torch.autocast("cuda", torch.bfloat16):
+                read.append(str(F.layer_norm(x, (8,)).dtype))
 
         return step
 
@@ -370,118 +224,48 @@ def numbers() -> Any:
     return read
 
 
-@found
-def too_large() -> Any:
-    def make(device: torch.device) -> Callable[[], None]:
-        return lambda: torch.empty(13 << 30, dtype=torch.uint8, device=device)
-
-    try:
-        simulate(make, RTX)
-    except OutOfMemory as error:
-        return str(error)
-
-
-@found
-def held() -> Any:
-    """The lines that hold most at the peak."""
-    holders = simulate(mlp(), A100).holders
-    return [
-        [
-            one.line.rpartition("/")[2].split(":")[0],
-            one.line.split()[-1],
-            one.shape,
-            one.kind,
-            one.tensors,
-        ]
-        for one in holders
-    ]
-
-
-@found
-def viewed() -> Any:
+def view_snapshot() -> dict[str, Any]:
     """What PyTorch's own tools read of the snapshot."""
-    simulation = simulate(mlp(), A100, steps=2)
+    simulation = simulate(make_mlp, A100, steps=2)
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / "snapshot.pickle"
         simulation.snapshot(file)
         snapshot = pickle.loads(file.read_bytes())
-    text = _memory_viz.segsum(snapshot) + _memory_viz.trace(snapshot)
-    total = sum(segment["total_size"] for segment in snapshot["segments"])
-    page = _memory_viz.trace_plot(snapshot)
     return {
-        "total": total,
+        "total": sum(segment["total_size"] for segment in snapshot["segments"]),
         "reserved": simulation.reserved,
-        "text": text,
-        "is_page": "<script" in page,
+        "text": _memory_viz.segsum(snapshot) + _memory_viz.trace(snapshot),
+        "page": _memory_viz.trace_plot(snapshot)[:100],
     }
 
 
-@found
-def kernels() -> Any:
-    """The choice, by dtype, width, mask, dropout, and what else is said; on cards of several
-    generations and releases.
-    """
-
-    def choose(
-        dtype: torch.dtype,
-        capability: tuple[int, int],
-        release: tuple[int, int] = (2, 13),
-        width: int = 64,
-        mask: bool = False,
-        grad: bool = True,
-        heads: int = 4,
-        **more: Any,
-    ) -> str:
-        tensors = [
-            torch.empty(2, heads, 128, width, dtype=dtype, device="meta", requires_grad=grad)
-        ]
-        tensors += [
-            torch.empty(2, 4, 128, width, dtype=dtype, device="meta", requires_grad=grad)
-            for _ in range(2)
-        ]
-        bias = torch.empty(128, 128, dtype=dtype, device="meta") if mask else None
-        options = {"dropout": 0.0, "causal": False, "grouped": heads != 4} | more
-        return torch_attention.choose_kernel(
-            torch_attention.Call(*tensors, bias, **options), Gpu(capability, release)
+def choose_kernels() -> list[str]:
+    """The kernel of attention for each call in `attention_calls.json`."""
+    chosen = []
+    for call in json.loads(Path(__file__).with_name("attention_calls.json").read_text()):
+        options = {"dtype": getattr(torch, call["dtype"]), "device": "meta"}
+        query = torch.empty(2, call.get("heads", 4), 128, call.get("width", 64), **options)
+        key = torch.empty(2, 4, 128, call.get("width", 64), **options)
+        tensors = [t.requires_grad_(call.get("trains", True)) for t in (query, key, key.clone())]
+        mask = torch.empty(128, 128, **options) if call.get("mask") else None
+        is_grouped = "heads" in call
+        asked = torch_attention.Call(
+            *tensors, mask, call.get("dropout", 0.0), causal=False, grouped=is_grouped
         )
-
-    half, bfloat, single, double = torch.float16, torch.bfloat16, torch.float32, torch.float64
-    return {
-        "single on an A100": choose(single, (8, 0)),
-        "half on an A100": choose(bfloat, (8, 0)),
-        "half with a mask": choose(bfloat, (8, 0), mask=True),
-        "half on an H100": choose(bfloat, (9, 0)),
-        "half on an H100, 2.6": choose(bfloat, (9, 0), (2, 6)),
-        "half on an H100, 2.9": choose(bfloat, (9, 0), (2, 9)),
-        "half on an H100, 2.10": choose(bfloat, (9, 0), (2, 10)),
-        "half on an H100, dropout 0.1": choose(bfloat, (9, 0), dropout=0.1),
-        "half on an H100, dropout 1/8": choose(bfloat, (9, 0), dropout=0.125),
-        "half on a V100": choose(half, (7, 0)),
-        "bfloat on a V100": choose(bfloat, (7, 0)),
-        "double": choose(double, (9, 0)),
-        "single, width 66": choose(single, (8, 0), width=66),
-        "half, width 66": choose(bfloat, (8, 0), width=66),
-        "half, width 208 on an RTX 4090": choose(bfloat, (8, 9), width=208),
-        "half, width 208 without gradients": choose(bfloat, (8, 9), width=208, grad=False),
-        "half, width 264": choose(bfloat, (8, 0), width=264),
-        "single, grouped, 2.13": choose(single, (8, 0), heads=8),
-        "single, grouped, 2.6": choose(single, (8, 0), (2, 6), heads=8),
-    }
+        gpu = Gpu(tuple(call["gpu"]), tuple(call.get("release", (2, 13))))
+        chosen.append(torch_attention.choose_kernel(asked, gpu))
+    return chosen
 
 
-@found
-def releases() -> Any:
-    """A product with a bias: the workspace of cuBLASLt is kept, or taken anew by older releases."""
-
-    def make(device: torch.device) -> Callable[[], None]:
-        layer = nn.Linear(64, 64).to(device).requires_grad_(False)
-        x = torch.empty(64, 64, device=device)
-        return lambda: layer(x)
-
-    return {
-        str(release): simulate(make, A100, release=release).between_steps
-        for release in ((2, 6), (2, 13))
-    }
-
-
-print(json.dumps(FOUND, default=dataclasses.asdict))
+found: dict[str, Any] = {name: run_step(name) for name in STEPS}
+for name, (step, owner, attribute, value) in PLANTED.items():
+    with replaced(owner, attribute, value):
+        found[name] = run_step(step)
+for function in (
+    request_in_order,
+    read_in_step,
+    view_snapshot,
+    choose_kernels,
+):
+    found[function.__name__] = function()
+print(json.dumps(found))

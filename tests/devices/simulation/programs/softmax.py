@@ -1,4 +1,4 @@
-"""How many blocks of a softmax's size a backward pass asks for on a simulated card, by the order of
+"""How many blocks of a softmax's size a backward pass asks for on a simulated GPU, by the order of
 the gradient's numbers. Printed as JSON.
 """
 
@@ -14,11 +14,13 @@ SHAPE = (2, 3, 64, 64, 64)
 SIZE = 4 * 2 * 3 * 64**3
 
 
-def requests(contiguous: bool) -> int:
+def count_requests(is_contiguous: bool) -> int:
     def make(device: torch.device) -> Callable[[], None]:
         values = torch.empty(SHAPE, device=device, requires_grad=True)
-        made = torch.empty(SHAPE if contiguous else (2, 64, 64, 64, 3), device=device)
-        weights = made if contiguous else made.movedim(-1, 1)
+        if is_contiguous:
+            weights = torch.empty(SHAPE, device=device)
+        else:
+            weights = torch.empty(2, 64, 64, 64, 3, device=device).movedim(-1, 1)
 
         def step() -> None:
             values.grad = None
@@ -27,7 +29,7 @@ def requests(contiguous: bool) -> int:
         return step
 
     trace = simulate(make, find("h100-80gb"), steps=1).allocator.trace
-    return sum(one.action == "alloc" and one.size == SIZE for one in trace)
+    return sum(event.action == "alloc" and event.size == SIZE for event in trace)
 
 
-print(json.dumps({"contiguous": requests(True), "permuted": requests(False)}))
+print(json.dumps({"contiguous": count_requests(True), "permuted": count_requests(False)}))

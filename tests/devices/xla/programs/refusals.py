@@ -6,5 +6,4 @@ from dataclasses import asdict
 
 from framebench.devices.xla.jax_plan import explain_error
 
-if __name__ == "__main__":
-    print(json.dumps([asdict(explain_error(error)) for error in sys.argv[1:]]))
+print(json.dumps([asdict(explain_error(error)) for error in sys.argv[1:]]))
