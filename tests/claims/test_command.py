@@ -13,24 +13,11 @@ from typer.testing import CliRunner
 from framebench.analysis.results import Results
 from framebench.claims.registry import REGISTRY
 from framebench.claims.run import find_missing
-from framebench.claims.show import name_origin
 from framebench.claims.store import MachineResults
 from framebench.cli.shared import app
 from framebench.engine import runner
 from framebench.suite.case import Case
 from tests.claims.claim_records import EAGER, put, put_blocks, put_both
-
-
-@pytest.mark.parametrize(
-    ("record", "origin"),
-    [
-        ("records/m/torch-2.13.0.jsonl:17", "torch-2.13.0"),
-        ("claims/zen5-2core.jsonl:3", "zen5-2core"),
-        ("planned/h100-80gb/jax-0.10.2.jsonl", "jax-0.10.2.jsonl"),
-    ],
-)
-def test_the_table_names_the_release_or_program_of_a_record(record: str, origin: str) -> None:
-    assert name_origin(record) == origin
 
 
 def test_what_is_missing_is_collected_once(results: Path) -> None:
