@@ -18,17 +18,20 @@ from framebench.adapters.torch import (
 from framebench.adapters.torch.adapter import TorchAdapter
 from framebench.suite.case import Case
 
-SWITCHES: dict[str, Switch] = {
-    **common.switch,
-    **precision.switch,
-    **checkpoint.switch,
-    **steps.switch,
-    **offload.switch,
-    **memory.switch,
-    **quantized.switch,
-    **scenarios.switch,
-    **generation.switch,
-}
+MODULES = (
+    common,
+    precision,
+    checkpoint,
+    steps,
+    offload,
+    memory,
+    quantized,
+    scenarios,
+    generation,
+)
+SWITCHES: dict[str, Switch] = {}
+for module in MODULES:
+    SWITCHES |= module.switch
 
 
 def switches_of(case: Case) -> dict[str, Switch]:

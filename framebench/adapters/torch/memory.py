@@ -19,7 +19,6 @@ from framebench.adapters.proof import (
     check,
     equal_to,
     expect,
-    other_than,
 )
 from framebench.adapters.torch.adapter import TorchAdapter
 from framebench.adapters.torch.user_optimizer import CombinedOptimizer, list_inner, list_parts
@@ -248,28 +247,28 @@ def memory_fraction(run: TorchAdapter, share: float = 0.8) -> Proof:
     if run.torch_device.type == "cuda":
         torch.cuda.set_per_process_memory_fraction(share)
 
-    def try_to_allocate(size: int) -> str:
-        """Return the error if so many bytes cannot be had; empty if they can."""
+    def is_refused(size: int) -> bool:
+        """Return whether so many bytes cannot be had."""
         try:
             torch.empty(size, dtype=torch.uint8, device=run.torch_device)
-            return ""
-        except torch.cuda.OutOfMemoryError as error:
-            return str(error)[:200]
+        except torch.cuda.OutOfMemoryError:
+            return True
         finally:
             torch.cuda.empty_cache()
+        return False
 
     def ask_for_more(_: Evidence) -> Evidence:
         """Ask for a little more than the share, and for as much without the share."""
         torch.cuda.empty_cache()
         total = torch.cuda.mem_get_info()[1]
         size = int((share + 0.02) * total) - torch.cuda.memory_reserved()
-        with_share = try_to_allocate(size)
+        refused = is_refused(size)
         torch.cuda.set_per_process_memory_fraction(1.0)
-        without = try_to_allocate(size)
+        refused_without = is_refused(size)
         torch.cuda.set_per_process_memory_fraction(share)
-        return {"bytes_asked": size, "refused": with_share, "refused_without": without}
+        return {"bytes_asked": size, "refused": refused, "refused_without": refused_without}
 
-    return expect(refused=other_than(""), refused_without="").counting(ask_for_more)
+    return expect(refused=True, refused_without=False).counting(ask_for_more)
 
 
 def _free_a_segment() -> None:

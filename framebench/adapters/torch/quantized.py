@@ -88,23 +88,22 @@ def adamw_8bit_bnb(run: TorchAdapter) -> Proof:
         settings = (o.lr, o.betas, o.eps, o.weight_decay)
         return optimizers.AdamW8bit(params, *settings, min_8bit_size=LEAST, **options)
 
-    def read_moment(kind: str, number: int, weight: str, state: dict[str, Any]) -> State:
-        values = state[f"state{number}"]
-        tensors = [values]
-        if f"absmax{number}" in state:
-            scales = state[f"absmax{number}"]
-            table = state[f"qmap{number}"]
-            tensors += [scales, table]
-            values = functional.dequantize_blockwise(
-                values, absmax=scales, code=table, blocksize=BLOCK
-            )
-        return State(kind, weight, to_numpy(values), unique_bytes(tensors))
-
     def read_moments(_: Iterator[State]) -> Iterator[State]:
-        names = {p: name for name, p in run.model.named_parameters()}
-        for p, state in run.optimizer.state.items():
-            yield read_moment("first moment", 1, names[p], state)
-            yield read_moment("second moment", 2, names[p], state)
+        for name, p in run.model.named_parameters():
+            state = run.optimizer.state.get(p, {})
+            for number, kind in ((1, "first moment"), (2, "second moment")):
+                if not state:
+                    continue
+                values = state[f"state{number}"]
+                tensors = [values]
+                if f"absmax{number}" in state:
+                    scales = state[f"absmax{number}"]
+                    table = state[f"qmap{number}"]
+                    tensors += [scales, table]
+                    values = functional.dequantize_blockwise(
+                        values, absmax=scales, code=table, blocksize=BLOCK
+                    )
+                yield State(kind, name, to_numpy(values), unique_bytes(tensors))
 
     run.recipe.optimizer = make
     run.readings.states = read_moments

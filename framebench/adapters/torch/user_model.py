@@ -61,8 +61,12 @@ NORMS = nn.modules.batchnorm._BatchNorm
 @cache
 def user() -> UserFile:
     """Import the user's file. Raises Fault."""
-    facts: dict[str, Any] = load_workload(USER_MODEL).facts  # type: ignore[attr-defined]
-    return UserFile(facts["file"], torch.manual_seed)
+    return UserFile(read_facts()["file"], torch.manual_seed)
+
+
+def read_facts() -> dict[str, Any]:
+    """Return what is known of the file so far."""
+    return load_workload(USER_MODEL).facts  # type: ignore[attr-defined, no-any-return]
 
 
 class Body(nn.Module):
@@ -131,9 +135,8 @@ def blocks_of(model: Any) -> list[nn.Module]:
 
 def find_blocks(model: nn.Module) -> list[nn.Module]:
     """Return the model's blocks, as a survey has chosen them if there was one. Raises Fault."""
-    facts: dict[str, Any] = load_workload(USER_MODEL).facts  # type: ignore[attr-defined]
     modules = dict(model.named_modules())
-    chosen: list[str] = facts.get("blocks", [])
+    chosen: list[str] = read_facts().get("blocks", [])
     if chosen and all(name in modules for name in chosen):
         return [modules[name] for name in chosen]
     return user_blocks.find_blocks(model, user(), ACCESS)
