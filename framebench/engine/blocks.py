@@ -25,7 +25,7 @@ from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
-from framebench.engine import mathematics, recording, references, runner
+from framebench.engine import mathematics, recording, references, runner, unfinished
 from framebench.engine import page_cache as pages
 from framebench.engine.capacity import Capacity, fits, read_free_memory
 from framebench.engine.environments import Environment
@@ -33,6 +33,7 @@ from framebench.engine.groups import Group
 from framebench.engine.recording import Context
 from framebench.engine.runner import RESULTS, CaseOutcome, MemoryProcess, Options
 from framebench.engine.timed_process import ReferenceMatmul, TimedProcess, Variant
+from framebench.engine.unfinished import UnfinishedRecord
 from framebench.instruments import nvml
 from framebench.records import provenance, store
 from framebench.records.record import Record, Turns
@@ -174,6 +175,7 @@ def measure_group(group: Group, run: Run, number: int = 0) -> None:
     What an interrupted session has of it is not measured again.
     """
     name = f"{run.id}/{group.name}/{number}"
+    finish_interrupted_block(group, name, run)
     remaining, part = find_remaining(group, name, run)
     remaining = drop_wrong_mathematics(remaining, run)
     while remaining:
@@ -185,8 +187,43 @@ def measure_group(group: Group, run: Run, number: int = 0) -> None:
             part += 1
             timed += run_block(f"{name}.{part}", [variant], 1, run).timed
         part += 1
+        unfinished_file = unfinished.find_file(run.results, name)
+        unfinished.write(map(make_unfinished_record, timed), unfinished_file)
         finish_block(timed, run)
+        unfinished.remove(unfinished_file)
         remaining = outcome.not_started + waiting
+
+
+def make_unfinished_record(timed: TimedVariant) -> UnfinishedRecord:
+    """Return what is kept of a variant until its memory is measured."""
+    environment = timed.variant.environment.name
+    return UnfinishedRecord(environment=environment, record=timed.record)
+
+
+def finish_interrupted_block(group: Group, name: str, run: Run) -> None:
+    """Write the records of a block whose rounds were over when its session was interrupted."""
+    file = unfinished.find_file(run.results, name)
+    timed = []
+    for one in unfinished.read(file):
+        for variant in dict.fromkeys([*group.always, *group.others]):
+            if is_unfinished(one, variant, run):
+                timed.append(TimedVariant(variant, one.record))
+    finish_block(timed, run)
+    unfinished.remove(file)
+
+
+def is_unfinished(one: UnfinishedRecord, variant: Variant, run: Run) -> bool:
+    """Say whether a record is of this variant, and was not written before the interruption."""
+    record = one.record
+    if (record.case, one.environment) != (variant.case.id, variant.environment.name):
+        return False
+    if record.provenance.planted != variant.planted_differences:
+        return False
+    turns = record.turns_taken
+    for other in run.records(variant):
+        if other.turns and (other.turns.block, other.turns.arm) == (turns.block, turns.arm):
+            return False
+    return True
 
 
 def find_remaining(group: Group, name: str, run: Run) -> tuple[list[Variant], int]:
@@ -258,7 +295,8 @@ class TimedVariant:
 
     variant: Variant
     record: Record
-    resident_bytes: int  # the most that the process held
+    # the most that the process held; unknown of a block that was interrupted
+    resident_bytes: int | None = None
 
 
 @dataclass
@@ -523,9 +561,11 @@ def count_memory_processes(timed: list[TimedVariant], run: Run) -> int:
     """Return how many processes for the memory may be alive at once: one for each core, or one if
     memory is scarce.
     """
-    largest = max((each.resident_bytes for each in timed), default=0)
+    sizes = [each.resident_bytes for each in timed if each.resident_bytes is not None]
+    if len(sizes) < len(timed):
+        return 1
     at_once = len(run.options.list_cores())
-    return at_once if fits([largest], read_free_memory(), at_once) else 1
+    return at_once if fits([max(sizes, default=0)], read_free_memory(), at_once) else 1
 
 
 def record_unsupported(case: Case, run: Run, environment: Environment) -> Record:

@@ -37,21 +37,14 @@ class InterruptingListener(Listener):
 
 
 @pytest.mark.parametrize(
-    ("moment", "timed"),
-    [
-        ({"records": 2}, {"fp32": 2, "checkpoint": 1, "accumulate": 2}),
-        ({"phases": 6}, {"fp32": 1, "checkpoint": 1, "accumulate": 1}),
-    ],
-    ids=["after two records", "in the rounds"],
+    "moment",
+    [{"records": 1}, {"records": 2}, {"phases": 6}],
+    ids=["after a record", "after two records", "in the rounds"],
 )
-def test_resumed_session_repeats_nothing_that_has_a_record(
-    moment: dict[str, int],
-    timed: dict[str, int],
-    fake_worker: Environment,
-    results: Path,
-    event_log: Path,
+def test_resumed_session_repeats_nothing_that_is_done(
+    moment: dict[str, int], fake_worker: Environment, results: Path, event_log: Path
 ) -> None:
-    """What has none is timed again, next to its baseline."""
+    """Interrupted in the rounds a block begins again; after them memory and records are missing."""
     listener = InterruptingListener(**moment)
     with pytest.raises(KeyboardInterrupt), run(results, listener=listener) as opened:
         measure([group(fake_worker, CASES[:3])], opened)
@@ -63,7 +56,9 @@ def test_resumed_session_repeats_nothing_that_has_a_record(
     records = list(store.read_all(results))
     assert all(record in records for record in earlier)
     assert {record.parsed for record in records if record.peaks} == set(CASES[:3])
-    assert Counter(read_strategies(event_log, "finish")) == timed
+    assert len(records) == 3
+    assert len(read_strategies(event_log, "finish")) == 3, "a block's rounds are finished once"
+    assert not (results / ".unfinished").exists()
 
 
 def test_added_case_is_measured_with_its_baseline(
@@ -94,3 +89,18 @@ def test_each_release_of_a_framework_has_blocks_of_its_own(fake_worker: Environm
     older = group(fake_worker, CASES[:1])
     newer = group(replace(fake_worker, version="1"), CASES[:1])
     assert older.name != newer.name
+
+
+@pytest.mark.parametrize("damage", ["", "{", '{"environment": "torch-0"}\n', "cut off"])
+def test_block_whose_unfinished_records_are_damaged_is_measured_again(
+    damage: str, fake_worker: Environment, results: Path
+) -> None:
+    with pytest.raises(KeyboardInterrupt), run(results, listener=InterruptingListener(1)) as opened:
+        measure([group(fake_worker, CASES[:2])], opened)
+    (file,) = (results / ".unfinished").iterdir()
+    file.write_text(file.read_text()[:-9] if damage == "cut off" else damage)
+    with run(results) as opened:
+        measure([group(fake_worker, CASES[:2])], opened)
+    records = list(store.read_all(results))
+    assert {record.parsed for record in records} == set(CASES[:2])
+    assert all(record.peaks or record.parsed == CASES[0] for record in records)
