@@ -16,6 +16,8 @@ from typing import Annotated, Any
 
 import typer
 
+from framebench.analysis.reports.verdicts import format_value
+
 MOST_BISECTED = 3  # each takes several installations
 LABEL = "regression"
 Row = dict[str, Any]  # a row of `framebench versions newest --json`
@@ -43,18 +45,9 @@ def main(
 
 def find_release(framework: str, pinned: str, newest: str, row: Row) -> str:
     """Return what a bisection says of the release in which the case's peak changed."""
-    command = [
-        "framebench.cli",
-        "versions",
-        "bisect",
-        pinned,
-        newest,
-        row["case"],
-        "--framework",
-        framework,
-        "--json",
-    ]
-    done = subprocess.run([sys.executable, "-m", *command], capture_output=True, text=True)
+    question = ["--framework", framework, pinned, newest, row["case"], "--json"]
+    command = [sys.executable, "-m", "framebench.cli", "versions", "bisect", *question]
+    done = subprocess.run(command, capture_output=True, text=True)
     try:
         answer: str = json.loads(done.stdout)["answer"]
     except ValueError:
@@ -72,13 +65,15 @@ def make_body(row: Row, release: str) -> str:
     """Return what an issue says of a regression: versions, values, interval, and the release that
     it began with.
     """
+    change = f"{row['ratio'] - 1:+.1%}" if row["ratio"] else "changed"
     lines = [
-        f"`{row['case']}`: {row['quantity']} {describe_change(row)} from {row['base']} to "
-        f"{row['change']}.",
+        f"`{row['case']}`: {row['quantity']} {change} from {row['base']} to {row['change']}.",
         "",
-        f"- {row['base']}: {format_value(row['base_value'], row['unit'])}",
-        f"- {row['change']}: {format_value(row['change_value'], row['unit'])}",
     ]
+    for side in ("base", "change"):
+        value = row[f"{side}_value"]
+        text = "-" if value is None else format_value(value, row["unit"])
+        lines.append(f"- {row[side]}: {text}")
     if row["low"] is not None:
         lines.append(f"- 95 % interval of the ratio: {row['low']:.3f} to {row['high']:.3f}")
     if row["instrument"]:
@@ -92,36 +87,10 @@ def make_body(row: Row, release: str) -> str:
     return "\n".join(lines)
 
 
-def describe_change(row: Row) -> str:
-    """Return the change in per cent, where there is a ratio."""
-    return f"{row['ratio'] - 1:+.1%}" if row["ratio"] else "changed"
-
-
-def format_value(value: float | None, unit: str) -> str:
-    """Return bytes as MiB and seconds as milliseconds."""
-    if value is None:
-        return "-"
-    if unit == "bytes":
-        return f"{value / 2**20:,.2f} MiB"
-    if unit == "s":
-        return f"{value * 1000:,.2f} ms"
-    return f"{value:,.4g} {unit}"
-
-
 def report(title: str, body: str) -> None:
     """Comment on the open issue with this title, or open one."""
-    listing = run_gh(
-        "issue",
-        "list",
-        "--state",
-        "open",
-        "--label",
-        LABEL,
-        "--limit",
-        "500",
-        "--json",
-        "number,title",
-    )
+    query = ["--state", "open", "--label", LABEL, "--limit", "500", "--json", "number,title"]
+    listing = run_gh("issue", "list", *query)
     for issue in json.loads(listing or "[]"):
         if issue["title"] == title:
             run_gh("issue", "comment", str(issue["number"]), "--body", body)

@@ -389,6 +389,11 @@ def parse_bytes(text: str) -> int:
     return byte_count
 
 
+BUDGET_HELP = "Memory for tensors and workspaces, such as 1GiB. Default: all that --device has."
+Budget = Annotated[int | None, typer.Option(parser=parse_bytes, metavar="SIZE", help=BUDGET_HELP)]
+NO_BUDGET = "how much memory? --budget 16GiB, or --device a100-40gb for one that is not here"
+
+
 def echo(text: object = "") -> None:
     """Print a text on stdout, its control characters escaped."""
     typer.echo(escape_control(str(text)))

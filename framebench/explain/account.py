@@ -80,9 +80,15 @@ def group_holders(values: Iterable[Value]) -> list[dict[str, Any]]:
         operators: Counter[str] = Counter()  # bytes
         for value in members:
             operators[value.by] += value.size
-        holder: dict[str, Any] = {"kind": kind, "layer": layer, "phase": phase}
-        holder |= {"bytes": operators.total(), "tensors": len(members)}
-        holder["by"] = [name for name, _ in operators.most_common() if name]
-        holders.append(holder)
+        holders.append(
+            {
+                "kind": kind,
+                "layer": layer,
+                "phase": phase,
+                "bytes": operators.total(),
+                "tensors": len(members),
+                "by": [name for name, _ in operators.most_common() if name],
+            }
+        )
     holders.sort(key=lambda holder: (-holder["bytes"], holder["kind"], holder["layer"]))
     return holders

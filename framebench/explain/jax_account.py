@@ -67,6 +67,7 @@ def explain_step(adapter: JaxAdapter) -> dict[str, Any]:
         (plan,) = Path(folder).glob("*after_optimizations-buffer-assignment.txt")
         computations, entry = parse_instructions(hlo.read_text())
         positions, allocations = parse_assignment(plan.read_text())
+    # the entry has no caller that would pass arguments on
     walk = ProgramWalk(computations, positions, adapter.case.stage.trains)
     result = walk.walk(entry, [])
     walk.account.events += 1  # the end of the step, until which its results are alive
@@ -93,6 +94,7 @@ def compile_step(adapter: JaxAdapter, folder: str) -> StepProgram:
 
     It has the names of modules in it, which change neither the program nor its plan.
     """
+    # shapes alone: the weights are not there twice
     model = adapter.make_abstract(adapter.config, adapter.recipe.training)
     with modules_named(model):
         program = adapter.make_program(adapter.take_apart(model).graph)

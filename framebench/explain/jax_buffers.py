@@ -75,6 +75,7 @@ class ProgramWalk:
         if instruction.opcode == "while":
             (body,) = instruction.list_called("body")
             (condition,) = instruction.list_called("condition")
+            # the condition is computed before the body, by what the loop carries
             self.walk(condition, operands)
             # a loop that never turns results in what it is given
             return merge(operands[0], self.walk(body, operands))
@@ -97,6 +98,7 @@ class ProgramWalk:
             for buffers in positions.values():
                 for buffer in buffers:
                     buffer.died = self.account.events + 1
+                    # a loop reads in the phases of its instructions, not in its own
                     if instruction.opcode not in CALLERS:
                         buffer.read_in.add(self.account.phase)
 
@@ -198,6 +200,7 @@ def end_overwritten(buffers: list[HloBuffer]) -> None:
     for new in sorted(buffers, key=lambda buffer: buffer.born):
         allocation, start = new.place
         end = start + new.size
+        # what has ended before cannot be overwritten
         alive = [old for old in alive_by_allocation[allocation] if old.died > new.born]
         for old in alive:
             old_start = old.place[1]

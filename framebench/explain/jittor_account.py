@@ -154,6 +154,7 @@ def explain_step(adapter: JittorAdapter) -> dict[str, Any]:
     """Make one more step, run the graph that it leaves, and return its account, as fields of an
     `Explanation`.
     """
+    # what the steps before have left to compute is none of this step's
     adapter.release()
     adapter.synchronize()
     gc.collect()

@@ -49,6 +49,7 @@ class Explanation(Part):
     @model_validator(mode="after")
     def check_sums(self) -> Explanation:
         """Raise ValueError unless the holders sum to the peak, and the timeline reaches it."""
+        # a value that is counted twice, or not at all, shows here
         highest = max(moment.bytes for moment in self.timeline)
         held = sum(holder.bytes for holder in self.holders)
         if not highest == self.peak.bytes == held:

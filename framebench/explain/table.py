@@ -59,8 +59,10 @@ def load_causes(results: Path) -> Callable[[str, str, str], str | None]:
         increases = Counter(stored[case, change].kinds)  # bytes by kind
         increases.subtract(stored[case, base].kinds)
         least = SLIGHT * max(map(abs, increases.values()))
-        ordered = sorted(increases.items(), key=lambda pair: -abs(pair[1]))
-        notable = [f"{kind} {size / MIB:+,.1f} MiB" for kind, size in ordered if abs(size) > least]
+        notable = []
+        for kind in sorted(increases, key=lambda kind: -abs(increases[kind])):
+            if abs(increases[kind]) > least:
+                notable.append(f"{kind} {increases[kind] / MIB:+,.1f} MiB")
         return ", ".join(notable) or "the same of every kind"
 
     return describe_cause

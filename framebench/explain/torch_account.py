@@ -54,6 +54,7 @@ class StorageAccount(Storages):
         self.names = {parameter: name for name, parameter in self.model.named_parameters()}
         self.is_updating = False
         self.account.enter_phase("forward")
+        # two tensors may share a storage: the first label is the more telling one
         for kind, layer, tensor in list_tensors(adapter):
             if self.find_value(tensor) is None:
                 self.add(tensor, Value(kind, layer, "before"))
@@ -138,6 +139,7 @@ class StorageAccount(Storages):
             return "(optimizer)" if self.is_updating else "(loss)"
         if node.name() == ACCUMULATE_GRAD:
             return self.find_layer_of_parameter(node)
+        # the node has the number of the forward operator that it belongs to
         place = bisect_right(self.entered, node._sequence_nr(), key=lambda note: note[0])
         return self.entered[place - 1][1]
 
@@ -170,6 +172,7 @@ class StorageAccount(Storages):
     def save(self, tensor: Tensor) -> Tensor:
         """Label a tensor that autograd saves, and return what it is to keep."""
         value = self.find_value(tensor)
+        # a parameter or an input that is saved is there anyway
         if value and value.kind == "temporary":
             value.kind = "saved for backward"
         return tensor.detach()  # the tensor itself would hold the node that holds it

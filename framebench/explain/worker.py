@@ -27,6 +27,7 @@ def explain(case_id: str) -> dict[str, Any]:
     adapter.build()
     measure_peaks(adapter)  # the first step makes the optimizer's states, and is no steady one
     measured = measure_peaks(adapter)
+    # the account slows the step down and may hold tensors longer: it measures nothing
     account = module.explain_step(adapter)
     return {
         "case": case.id,

@@ -43,7 +43,13 @@ from framebench.suite.case import Case
 CONFIG = ROOT / "asv.releases.json"
 KNOWN = REQUIREMENTS / "releases.csv"  # with the day on which each was released
 MIB = 2**20
-AUTHOR = {"NAME": "framebench", "EMAIL": "framebench@localhost"}
+# git's own variables: the same author gives the same commits
+AUTHOR = {
+    "GIT_AUTHOR_NAME": "framebench",
+    "GIT_AUTHOR_EMAIL": "framebench@localhost",
+    "GIT_COMMITTER_NAME": "framebench",
+    "GIT_COMMITTER_EMAIL": "framebench@localhost",
+}
 LIST_BENCHMARKS = (
     "import sys\nfrom asv_runner.discovery import list_benchmarks\n"
     "list_benchmarks(sys.argv[1], sys.stdout)"
@@ -206,10 +212,13 @@ def place_in_time(framework: str, measured: set[str]) -> list[Release]:
     versions = sorted({*days, *measured}, key=Version)
     start, *_, end = (place for place, version in enumerate(versions) if version in measured)
     placed: list[Release] = []
-    last = min(days.values(), default=date(2020, 1, 1))
+    day = min(days.values(), default=date(2020, 1, 1))
     for version in versions[start : end + 1]:
-        last = max(last, days.get(version, last + timedelta(days=bool(placed))))
-        placed.append(Release(last, framework, version))
+        if version in days:
+            day = max(day, days[version])
+        elif placed:
+            day += timedelta(days=1)
+        placed.append(Release(day, framework, version))
     return placed
 
 
@@ -218,18 +227,15 @@ def write_repository(releases: list[Release], where: Path) -> dict[Release, str]
 
     The same releases give the same hashes: author and dates are fixed.
     """
+    # a release whose day became known moves: the commits are written again
     shutil.rmtree(where, ignore_errors=True)
     where.mkdir(parents=True)
     git(where, "init", "--quiet", "--initial-branch=releases")
     hashes = {}
     for number, release in enumerate(releases):
-        variables = {}
-        for role in ("AUTHOR", "COMMITTER"):
-            # a second apart where several share a day: asv sorts by these
-            moment = release.moment + timedelta(seconds=number)
-            variables[f"GIT_{role}_DATE"] = moment.isoformat()
-            for name, value in AUTHOR.items():
-                variables[f"GIT_{role}_{name}"] = value
+        # a second apart where several share a day: asv sorts by these
+        moment = (release.moment + timedelta(seconds=number)).isoformat()
+        variables = AUTHOR | {"GIT_AUTHOR_DATE": moment, "GIT_COMMITTER_DATE": moment}
         message = f"{release.framework} {release.version}"
         git(where, "commit", "--quiet", "--allow-empty", "--message", message, **variables)
         git(where, "tag", release.tag)
@@ -347,6 +353,7 @@ def publish(config_file: Path = CONFIG) -> list[Regression]:
     """Run `asv publish`. Return the regressions that it lists. Raises NoHistoryError."""
     command = [sys.executable, "-m", "asv", "publish", "--no-pull", "--config", str(config_file)]
     run_program(command)
+    # asv numbers commits, and names them by tags
     html = Path(load_config(config_file).html_dir)
     revisions = json.loads((html / "index.json").read_text())["tags"]
     tags = {revision: tag for tag, revision in revisions.items()}

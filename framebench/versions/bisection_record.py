@@ -56,6 +56,7 @@ class ReleaseResult(Part):
         noise = max(self.noise, base.noise)
         if change is None:
             return None
+        # noise hides what is smaller than itself, and nothing that is larger
         if abs(change) > max(minimum, noise):
             return True
         return False if noise <= minimum else None

@@ -42,11 +42,15 @@ def make_table(bisection: Bisection) -> Table:
     runs, and the answer.
     """
     results = sorted(bisection.tried, key=lambda result: Version(result.release))
+    # changes are told against the oldest that runs, as the search does
     base = next((result for result in results if result.values), None)
     rows = [make_row(result, base, bisection) for result in results]
-    device = f" on one {bisection.device}" if bisection.device else ""
-    how = "planned, not measured" if bisection.device else "median over fresh processes"
-    answer = f"{bisection.answer[0].upper()}{bisection.answer[1:]}"
+    title = f"Releases of {bisection.framework}: {bisection.case}"
+    how = "median over fresh processes"
+    if bisection.device:
+        title += f" on one {bisection.device}"
+        how = "planned, not measured"
+    answer = bisection.answer[:1].upper() + bisection.answer[1:]
     caption = (
         f"{answer}. peak: {how}. A release has changed if it differs from the oldest that "
         "runs by more than "
@@ -56,7 +60,6 @@ def make_table(bisection: Bisection) -> Table:
         "verified is stepped over."
     )
     columns = COLUMNS | {"release": TableColumn(bisection.framework)}
-    title = f"Releases of {bisection.framework}: {bisection.case}{device}"
     return Table(title, caption, pd.DataFrame(rows, columns=list(columns)), columns, left=1)
 
 

@@ -493,12 +493,8 @@ def publish(
     except history.NoHistoryError as error:
         fail(str(error), 1)
     say(f"{len(written)} releases from {written[0].tag} to {written[-1].tag}")
-    say(f"{len(regressions)} regressions" if regressions else "no regression")
-    last_step = ""
+    say(f"{len(regressions)} regressions")
     for found in regressions:
-        step = f"{found.before} to {found.after}, on {found.machine}:"
-        if step != last_step:
-            say(step)
-            last_step = step
-        say(f"  {found.change:+.1%} {found.benchmark}")
+        step = f"{found.before} to {found.after}, on {found.machine}"
+        say(f"{step}: {found.change:+.1%} {found.benchmark}")
     say(f"asv --config {file.name} preview shows it")

@@ -102,6 +102,7 @@ def measure(
     groups = []
     statuses: list[str] = []
     for case in cases:
+        # every other release is compared with the oldest
         base, *others = [Variant(case, environment) for environment in ready.values()]
         groups.append(Group(f"versions/{case.id}", (base,), tuple(others)))
     with Run(session, options, results, progress) as run:

@@ -112,10 +112,7 @@ class NewestVerdict:
 
 def describe_current(pair: ReleasePair) -> NewestVerdict:
     """Return the verdict where there is nothing to measure."""
-    than = "is the newest release"
-    if pair.newest != pair.pinned:
-        than = f"is newer than {pair.newest}, the last release in the index"
-    answer = f"{pair.framework} {pair.pinned}, the pinned version, {than}"
+    answer = f"{pair.framework} {pair.pinned} is pinned, and the index has no newer release"
     return NewestVerdict(pair, "current", answer)
 
 
@@ -138,6 +135,7 @@ class PairBench:
         written.
         """
         problems = []
+        # without the pinned release nothing can be compared: its SetupError ends the command
         pinned = environments.ensure(pair.framework, pair.pinned, say)
         self.warm(pinned)
         with ExitStack() as stack:

@@ -43,10 +43,11 @@ def resolve(framework: str, version: str) -> dict[str, str]:
     current = read_pins(find_pinned_versions(framework)[find_pinned_version(framework)])
     others = {name: pinned for name, pinned in current.items() if not name.startswith(framework)}
     requested = [f"{releases.PACKAGE.get(framework, framework)}=={version}"]
+    # the others are what a user's own installation would bring
     for name in others:
         if name in NEEDS[framework] or name in ALSO_NEEDED or name.startswith("onednn"):
             requested.append(name)
-    try:
+    try:  # the fewer packages differ, the more a difference is the framework's
         return ask_pip(requested, others)
     except SetupError:
         return ask_pip(requested, {"numpy": others["numpy"]})

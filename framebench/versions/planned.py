@@ -89,6 +89,7 @@ def compare_releases(
     if not selectors:
         fail("which cases? name some, such as 'transformer/jax/train/{fp32,checkpoint}/b8/full'", 2)
     with err.status(f"{base} and {change}: {device}"):
+        # cached plans of either release are reused
         base_plans = planned_for(selectors, device, results, say, base)
         change_plans = planned_for(selectors, device, results, say, change)
     minimum = PEAK.minimum if threshold is None else threshold
@@ -131,6 +132,7 @@ def compare_plans(base: Planned, change: Planned, minimum: float) -> dict[str, A
     """Compare two releases' plans of one case, in bytes; `why` says why a release has none."""
     both = (base, change)
     why = "; ".join(f"{plan.framework_version}: {plan.reason}" for plan in both if plan.reason)
+    # workspaces would be taken for a growth of the plan
     has_cudnn = {"cudnn" in plan.origin.versions for plan in both}
     if not why and len(has_cudnn) > 1:
         why = ONE_CUDNN

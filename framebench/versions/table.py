@@ -67,23 +67,26 @@ def make_table(
     def sort_key(row: QuantityComparison) -> tuple[int, float]:
         return VERDICTS.index(row.verdict), -(row.ratio or 0)
 
-    machines = {row.machine for row in rows}
     shown = sorted((row for row in rows if row.verdict not in folded), key=sort_key)
     columns = dict(COLUMNS)
-    if len(machines) == 1:
+    machine = ""
+    if len({row.machine for row in rows}) == 1:  # the title has it
+        machine = rows[0].machine
         del columns["machine"]
     instruments = sorted({row.instrument for row in rows if row.instrument})
-    peaks = f"Peaks by {', '.join(instruments)}. " if instruments else ""
+    peaks = ""
+    if instruments:
+        peaks = f"Peaks by {', '.join(instruments)}. "
     return Table(
         make_title(rows[0].base, rows[0].change),
         f"Memory and times together: {count_verdicts(rows)}. {peaks}{RULE} "
         f"{describe_conditions(rows)}",
         pd.DataFrame([make_row(row) for row in shown], columns=list(COLUMNS)),
         columns,
-        left=2 if len(machines) == 1 else 3,
+        left=2 if machine else 3,
         # each note once, in their order
         notes=tuple(dict.fromkeys(list_notes(rows, shown, find_cause, folded))),
-        machine=rows[0].machine if len(machines) == 1 else "",
+        machine=machine,
     )
 
 
@@ -126,13 +129,18 @@ def list_notes(
             if cause:
                 yield f"{row.case}, {row.quantity}, by framebench explain: {cause}"
     for verdict in folded:
-        hidden = [row for row in rows if row.verdict == verdict]
-        if hidden:
-            counts = Counter(row.quantity for row in hidden)
-            counted = ", ".join(f"{quantity} of {count}" for quantity, count in counts.items())
-            reasons = sorted({row.reason for row in hidden if row.reason in EXPLAINED})
-            why = f" ({'; '.join(reasons)})" if reasons else ""
-            yield f"{verdict}, not shown: {counted}{why}"
+        counts: Counter[str] = Counter()
+        reasons = set()
+        for row in rows:
+            if row.verdict == verdict:
+                counts[row.quantity] += 1
+                if row.reason in EXPLAINED:
+                    reasons.add(row.reason)
+        if counts:
+            note = ", ".join(f"{quantity} of {count}" for quantity, count in counts.items())
+            if reasons:
+                note += f" ({'; '.join(sorted(reasons))})"
+            yield f"{verdict}, not shown: {note}"
 
 
 def describe_conditions(rows: Iterable[QuantityComparison]) -> str:
@@ -156,10 +164,13 @@ def describe_conditions(rows: Iterable[QuantityComparison]) -> str:
             commits.add((origin.commit or "unknown")[:10])
             loads += [load for load in (origin.load_before, origin.load_after) if load is not None]
             days.append(origin.measured_at.date().isoformat())
-    load = f"load {min(loads):.1f} to {max(loads):.1f}" if loads else "load unknown"
-    others = f"also different: {', '.join(sorted(packages))}; " if packages else ""
-    first_day, last_day = min(days), max(days)
-    measured = first_day if first_day == last_day else f"{first_day} to {last_day}"
+    load = "load unknown"
+    if loads:
+        load = f"load {min(loads):.1f} to {max(loads):.1f}"
+    others = ""
+    if packages:
+        others = f"also different: {', '.join(sorted(packages))}; "
+    measured = " to ".join(sorted({min(days), max(days)}))  # one day, or the first and the last
     return (
         f"Machine {', '.join(sorted(machines))}, threads {', '.join(sorted(threads))}; {load}; "
         f"{others}measured {measured} at {', '.join(sorted(commits))}."
@@ -176,9 +187,10 @@ def list_package_changes(records: CaseRecords) -> Iterator[str]:
     for name in (old.keys() & new.keys()) - {framework}:
         if old[name] != new[name]:
             yield f"{name} {old[name]} and {new[name]}"
-    labels = [versions.get(framework, "").partition("+")[2] or "none" for versions in (old, new)]
-    if labels[0] != labels[1]:
-        yield f"{framework}'s build, {' and '.join(labels)}"
+    old_build = old.get(framework, "").partition("+")[2] or "none"
+    new_build = new.get(framework, "").partition("+")[2] or "none"
+    if old_build != new_build:
+        yield f"{framework}'s build, {old_build} and {new_build}"
 
 
 def describe_changes(rows: Sequence[QuantityComparison]) -> str:

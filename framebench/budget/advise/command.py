@@ -12,7 +12,9 @@ import typer
 
 from framebench.cli.shared import (
     BUDGET,
+    NO_BUDGET,
     AsJson,
+    Budget,
     Machine,
     Parts,
     Results,
@@ -22,7 +24,6 @@ from framebench.cli.shared import (
     fail,
     find_answering_machines,
     out,
-    parse_bytes,
     parse_selector,
     say,
 )
@@ -42,8 +43,6 @@ CASES_HELP = (
     "Such as transformer/*/train/*/b4/cpu. Without a batch, the largest that fits; with "
     "--device the usual one."
 )
-BUDGET_HELP = "Memory for tensors and workspaces, such as 1GiB. Default: all that --device has."
-NO_BUDGET = "how much memory? --budget 16GiB, or --device a100-40gb for one that is not here"
 UNDESCRIBED = (1024, None, None, 50304)  # sequence, width, layers and vocabulary by default
 FACTORS = {"": 1, "k": 1e3, "K": 1e3, "M": 1e6, "B": 1e9}
 
@@ -61,7 +60,7 @@ def parse_count(text: str) -> float:
 
 @app.command(rich_help_panel=BUDGET)
 def advise(
-    budget: Annotated[str | None, typer.Option(help=BUDGET_HELP)] = None,
+    budget: Budget = None,
     selector: Annotated[
         str, typer.Argument(metavar="CASES", help=CASES_HELP)
     ] = "transformer/*/train",
@@ -105,7 +104,6 @@ def advise(
 
     Measured where there are records, else predicted.
     """
-    budget_bytes = parse_bytes(budget) if budget else None
     if (device or ranks) and (current or machine or parameters):
         fail(
             "--device and --ranks predict this suite's own models: leave --from, --machine and "
@@ -117,11 +115,11 @@ def advise(
 
         if ranks or selectors.asks_for_ranks(selector):
             cases = match_cases(selector, ranks)
-            raise typer.Exit(fit_on_device(cases, {}, device, budget_bytes, results, as_json))
+            raise typer.Exit(fit_on_device(cases, {}, device, budget, results, as_json))
         raise typer.Exit(
-            advise_on_device(parse_selector(selector), device, budget_bytes, results, as_json)
+            advise_on_device(parse_selector(selector), device, budget, results, as_json)
         )
-    if budget_bytes is None:
+    if budget is None:
         fail(NO_BUDGET, 2)
     named = parse_selector(selector)
     workload, scenario = named.workload or "transformer", named.scenario or "train"
@@ -131,7 +129,7 @@ def advise(
     )
     if ranks is not None:
         if named.strategy or not named.batch:
-            example = f"'{workload}/*/{scenario}/*/b8' --budget {budget} --ranks {ranks}"
+            example = f"'{workload}/*/{scenario}/*/b8' --budget 1GiB --ranks {ranks}"
             fail(
                 "--ranks looks among all strategies over ranks, and needs the batch that is "
                 f"shared: framebench advise {example}",
@@ -145,7 +143,7 @@ def advise(
                 named.batch,
                 size,
                 ranks,
-                budget_bytes,
+                budget,
                 results,
                 as_json,
             )
@@ -173,7 +171,7 @@ def advise(
     if strategies and current:
         strategies |= {current}
     question = Question(
-        workload, scenario, budget_bytes, frameworks, named.batch, size, shape, sort, strategies
+        workload, scenario, budget, frameworks, named.batch, size, shape, sort, strategies
     )
     raise typer.Exit(answer_from_records(question, current, machine, results, every, as_json))
 

@@ -108,10 +108,7 @@ def list_candidate_notes(candidates: Sequence[Candidate]) -> Iterator[str]:
     """Yield how a peak was predicted, and why a strategy computes something else."""
     for c in candidates:
         if c.peak.kind == "predicted":
-            tried = ""
-            if c.judge == "search":
-                tried = f"; that it {'fits' if c.fits else 'does not fit'} was tried"
-            yield f"{c.name} b{c.case.batch}: predicted, {c.peak.method}{tried}"
+            yield f"{c.name} b{c.case.batch}: predicted, {c.peak.method}"
         if not c.case.same_mathematics:
             yield f"{c.name}: {BATCH_NORM if c.case.plan.same_loss else c.case.plan.summary}"
 
@@ -254,8 +251,7 @@ def make_candidate_json(candidate: Candidate) -> dict[str, Any]:
     a record or a prediction.
     """
     case, peak, evidence = candidate.case, candidate.peak, candidate.evidence
-    speed = candidate.speed
-    return {
+    fields: dict[str, Any] = {
         "case": case.id,
         "framework": case.framework,
         "framework_version": evidence.framework_version,
@@ -273,8 +269,14 @@ def make_candidate_json(candidate: Candidate) -> dict[str, Any]:
         "fits": candidate.fits,
         "judged_by": candidate.judge,
         "same_mathematics": case.same_mathematics,
-        "throughput": speed.throughput if speed else None,
-        "unit": speed.unit if speed else None,
-        "speed_measured_at": speed.case if speed else None,
-        "calibration": speed.calibration if speed else None,
+        "throughput": None,
     }
+    speed = candidate.speed
+    if speed:
+        fields |= {
+            "throughput": speed.throughput,
+            "unit": speed.unit,
+            "speed_measured_at": speed.case,
+            "calibration": speed.calibration,
+        }
+    return fields

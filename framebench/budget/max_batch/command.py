@@ -13,7 +13,9 @@ from framebench.budget.max_batch import measure, on_device, oom_recovery
 from framebench.cli.shared import (
     BUDGET,
     MOST_S,
+    NO_BUDGET,
     AsJson,
+    Budget,
     Env,
     FileScenario,
     FileStrategies,
@@ -44,7 +46,6 @@ from framebench.user_file.opening import open_model
 CASES_HELP = (
     "such as transformer/*/train/checkpoint, by default the baseline of training; or your own file"
 )
-BUDGET_HELP = "Memory for tensors and workspaces, such as 1GiB. Default: all that --device has."
 MINUTES_HELP = "For each search, after which no other batch is tried."
 FIRST_BATCH = 8  # at which a file is looked into
 TimeLimit = Annotated[float, typer.Option(min=0.01, max=MOST_S, help="Seconds for each process.")]
@@ -52,7 +53,7 @@ TimeLimit = Annotated[float, typer.Option(min=0.01, max=MOST_S, help="Seconds fo
 
 @app.command("max-batch", rich_help_panel=BUDGET)
 def max_batch_(
-    budget: Annotated[str | None, typer.Option(help=BUDGET_HELP)] = None,
+    budget: Budget = None,
     selector: Annotated[str, typer.Argument(metavar="CASES", help=CASES_HELP)] = "",
     scenario: FileScenario = "train",
     strategies: FileStrategies = None,
@@ -74,14 +75,13 @@ def max_batch_(
     What this machine has found before is answered at once.
     """
     named_strategies = strategies.split(",") if strategies else []
-    budget_bytes = parse_bytes(budget) if budget else None
     if device is not None:  # predictions alone, without a limit to enforce
         fits_nothing = search_on_device(
-            selector, scenario, named_strategies, device, budget_bytes, results, env, as_json
+            selector, scenario, named_strategies, device, budget, results, env, as_json
         )
         raise typer.Exit(fits_nothing)
-    if budget_bytes is None:
-        fail("how much memory? --budget 16GiB, or --device a100-40gb for one that is not here", 2)
+    if budget is None:
+        fail(NO_BUDGET, 2)
     fits: list[Fit] = []
 
     def search(case: Case, environment: Environment, folder: Path) -> None:
@@ -89,7 +89,7 @@ def max_batch_(
         with err.status(case.id) as status:
             fit = measure.search_largest_batch(
                 smallest,
-                budget_bytes,
+                budget,
                 environment,
                 max_batch,
                 runner.Options(time_limit_s=time_limit),
@@ -126,7 +126,7 @@ def max_batch_(
             # another interpreter may have other releases than what was saved
             saved = None
             if not again and env is None:
-                saved = measure.find_saved(case, budget_bytes, max_batch, results)
+                saved = measure.find_saved(case, budget, max_batch, results)
             if saved:
                 measured_at = f"{saved.provenance.measured_at:%Y-%m-%d %H:%M} UTC"
                 say(f"{case.id}: measured {measured_at}; --again measures anew")
@@ -203,7 +203,14 @@ def choose_cases(selector: str) -> list[Case]:
 
 @app.command(rich_help_panel=BUDGET)
 def evaluate(
-    budget: Annotated[str, typer.Option(help="Memory for tensors and workspaces, such as 300MiB.")],
+    budget: Annotated[
+        int,
+        typer.Option(
+            parser=parse_bytes,
+            metavar="SIZE",
+            help="Memory for tensors and workspaces, such as 300MiB.",
+        ),
+    ],
     selector: Annotated[
         str,
         typer.Argument(
@@ -221,15 +228,14 @@ def evaluate(
     The batch is halved when memory runs out, and no sample is lost.
     """
     case = find_evaluated_case(selector)
-    budget_bytes = parse_bytes(budget)
     options = runner.Options(time_limit_s=time_limit)
     with measuring(results), err.status(case.id) as status:
         environment = environments.ensure(case.framework, say=say)
         evaluation = oom_recovery.evaluate_in(
-            environment, case, samples, budget_bytes, options, status.update
+            environment, case, samples, budget, options, status.update
         )
     if as_json:
-        answer = {"case": case.id, "budget_bytes": budget_bytes, **evaluation.as_dict()}
+        answer = {"case": case.id, "budget_bytes": budget, **evaluation.as_dict()}
         echo(json.dumps(answer, indent=1))
     else:
         for line in oom_recovery.describe_evaluation(evaluation):

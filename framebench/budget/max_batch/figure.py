@@ -96,7 +96,7 @@ def draw_largest(search_rows: pd.DataFrame) -> Figure | None:
         legend=False,
     )
     for place, row in enumerate(rows.iterate_rows(ranked)):
-        end = (max(row.largest, 1), place)
+        end = (max(row.largest, 1), place)  # a logarithmic axis has no 0
         grid.ax.annotate(row.answer, end, (4, 0), textcoords="offset points", va="center", size=7)
     grid.ax.set_xscale("log", base=2)
     grid.ax.xaxis.set_major_formatter(page.PLAIN)

@@ -18,7 +18,6 @@ from framebench.budget.max_batch.order import Order
 from framebench.budget.max_batch.probes import Progress, first_line, ignore_phase, run_order
 from framebench.engine.environments import Environment
 from framebench.engine.runner import Options
-from framebench.records.search import MIB
 from framebench.suite.case import Case
 from framebench.suite.protocol import BatchReport
 
@@ -45,7 +44,6 @@ class Evaluation:
     twice: int = 0  # samples whose loss arrived again
     batches: Counter[int] = field(default_factory=Counter)  # size -> how many were finished
     recoveries: list[Recovery] = field(default_factory=list)
-    peaks: dict[str, int] = field(default_factory=dict)  # of the steps that finished, by instrument
     limited: bool = False
     failure: str = ""
 
@@ -74,8 +72,6 @@ class Evaluation:
             self.twice += len(losses.keys() & self.losses.keys())
             self.losses |= losses
             self.batches[batch] += 1
-            for name, peak in report["peaks"].items():
-                self.peaks[name] = max(peak, self.peaks.get(name, 0))
         elif "ran_out" in report:
             reason = first_line(report["ran_out"])
             self.recoveries.append(Recovery(first, batch, "in the process", reason))
@@ -91,7 +87,6 @@ class Evaluation:
             "loss_mean": self.total / len(self.losses) if self.losses else None,
             "batches": self.batches,
             "recoveries": [vars(recovery) for recovery in self.recoveries],
-            "peaks": self.peaks,
             "limited": self.limited,
             "failure": self.failure or None,
         }
@@ -140,14 +135,10 @@ def describe_evaluation(evaluation: Evaluation) -> Iterator[str]:
         f"samples done {done} of {evaluation.samples}, lost {evaluation.lost}, done twice "
         f"{evaluation.twice}"
     )
-    batches = [f"{count} of {size}" for size, count in evaluation.batches.items()]
-    yield f"batches: {', '.join(batches) or 'none was finished'}"
     yield f"memory ran out {len(evaluation.recoveries)} times"
     for recovery in evaluation.recoveries:
         attempt = f"at sample {recovery.first} with batch {recovery.batch}"
         yield f"  {attempt}, recovered {recovery.how}: {recovery.reason}"
-    for name, peak in evaluation.peaks.items():
-        yield f"peak of a finished batch: {peak / MIB:.1f} MiB ({name})"
     if done:
         yield f"loss: mean {evaluation.total / done:.6f}, sum {evaluation.total:.6f}"
     if not evaluation.limited and not evaluation.failure:

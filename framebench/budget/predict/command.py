@@ -84,8 +84,12 @@ def predict(
     scenario: FileScenario = "train",
     strategies: FileStrategies = None,
     budget: Annotated[
-        str | None,
-        typer.Option(help="Of a file of your own: also run it under this limit, such as 4GiB."),
+        int | None,
+        typer.Option(
+            parser=parse_bytes,
+            metavar="SIZE",
+            help="Of a file of your own: also run it under this limit, such as 4GiB.",
+        ),
     ] = None,
     env: Env = None,
     results: Results = runner.RESULTS,
@@ -103,13 +107,12 @@ def predict(
         if ranks:
             fail("--ranks takes the suite's cases, not a file", 2)
         named = strategies.split(",") if strategies else []
-        budget_bytes = parse_bytes(budget) if budget else None
         try:
             if device is not None:
                 model = trial.inspect_file(Path(case), batch, scenario=scenario)
                 on_device.predict_file(model, named, device, results, env, as_json)
                 return
-            predictions = predict_file(Path(case), scenario, named, batch, budget_bytes, env)
+            predictions = predict_file(Path(case), scenario, named, batch, budget, env)
         except Fault as error:
             fail(str(error), 2)
         show(predictions, as_json)
