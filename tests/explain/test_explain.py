@@ -38,7 +38,7 @@ def explain_case(case_id: str) -> Explanation:
 def test_the_timeline_and_the_peak_follow_from_births_and_deaths() -> None:
     values = [
         Value("x", "a", "forward", "mul", size=10, born=0, died=3),
-        Value("x", "b", "forward", "mul", size=5, born=1, died=9),
+        Value("x", "b", "forward", "mul", size=5, born=1, died=8),
         Value("y", "a", "forward", "mul", size=7, born=2, died=3),
         Value("x", "a", "forward", "add", size=1, born=2, died=9),
     ]
@@ -48,6 +48,7 @@ def test_the_timeline_and_the_peak_follow_from_births_and_deaths() -> None:
         (1, 15, "forward"),
         (2, 23, "forward"),
         (3, 6, "backward"),
+        (8, 1, "backward"),
     ]
     assert account["peak"] == {"event": 2, "bytes": 23, "phase": "forward"}
     holders = [
