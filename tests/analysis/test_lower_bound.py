@@ -90,6 +90,15 @@ def test_saving_strategies_lower_the_bound() -> None:
     assert len(set(totals)) == len(totals)
 
 
+def test_an_optimizer_in_the_backward_pass_needs_the_gradients_of_a_layer_at_a_time() -> None:
+    cases = ("checkpoint", "checkpoint+optimizer_in_backward")
+    usual, in_backward = (
+        lower_bound.compute_lower_bound(parse(f"transformer/torch/train/{case}/b1/cpu")).gradients
+        for case in cases
+    )
+    assert 0 < 10 * in_backward < usual
+
+
 def test_adafactor_keeps_a_number_for_each_row_and_column() -> None:
     """Of a Transformer of 2 layers of width 16, 16 tokens and a vocabulary of 64."""
     rows_and_columns = (64 + 16) + (16 + 16) + 2 * ((48 + 16) + (16 + 16) + 2 * (64 + 16))

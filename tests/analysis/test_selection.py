@@ -49,8 +49,9 @@ def test_the_newest_record_counts_and_the_times_of_all() -> None:
 
 def test_the_peak_is_of_the_newest_record_that_has_one() -> None:
     records = make_blocks()
-    (case,) = select_cases(reversed(records))
-    assert case == Measured(records[2], records[0], tuple(records))
+    older = change_origin(records[0], measured_at="2025-01-01T00:00:00Z")
+    (case,) = select_cases([*reversed(records), older])
+    assert case == Measured(records[2], records[0], (older, *records))
 
 
 def test_blocks_of_an_older_protocol_do_not_count() -> None:
