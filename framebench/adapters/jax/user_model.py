@@ -28,7 +28,6 @@ from framebench.models import flax_weights
 from framebench.models.flax_blocks import Remat, recompute_nothing
 from framebench.models.spec import SEED, USER_MODEL, load_workload
 from framebench.suite.trees import call_with, has_axis_of, list_arrays, map_tree
-from framebench.suite.user_file import Fault
 
 ARRAYS = jax.Array | np.ndarray
 HOLDERS = (nnx.List, nnx.Dict)  # modules that cannot be called
@@ -112,9 +111,9 @@ def make_plain_model() -> nnx.Module:
         weights, apply = model
         return FunctionModel(weights, apply)
     if not isinstance(model, nnx.Module):
-        where = user().locate("model")
         expected = "a flax.nnx.Module, a flax.linen.Module or (weights, apply)"
-        raise Fault(f"{where}: model() must return {expected}, not {describe_type(model)}")
+        made = describe_type(model)
+        raise user().fault("model", f"model() must return {expected}, not {made}")
     return model
 
 
@@ -181,9 +180,9 @@ def optimizer() -> optax.GradientTransformation:
     init = getattr(made, "init", None)
     update = getattr(made, "update", None)
     if not callable(init) or not callable(update):
-        where = user().locate("optimizer")
         expected = "an optax.GradientTransformation, or an object with its init and update"
-        raise Fault(f"{where}: optimizer() must return {expected}, not {describe_type(made)}")
+        returned = describe_type(made)
+        raise user().fault("optimizer", f"optimizer() must return {expected}, not {returned}")
     return optax.GradientTransformation(init, update)  # as of optax.MultiSteps
 
 
@@ -195,10 +194,11 @@ def read_leaves(model: nnx.Module) -> Iterator[tuple[str, nnx.Variable, np.ndarr
     for path, variable in nnx.to_flat_state(nnx.state(model)):
         if not isinstance(variable, nnx.Param | nnx.BatchStat | nnx.RngState):
             name = ".".join(map(str, path))
-            raise Fault(
-                f"{user().locate('model')}: the model has {name}, a variable of the kind "
-                f"{describe_type(variable)}, and only nnx.Param, nnx.BatchStat and states of "
-                f"random numbers are supported: what else a step changes cannot be followed"
+            raise user().fault(
+                "model",
+                f"the model has {name}, a variable of the kind {describe_type(variable)}, and only "
+                "nnx.Param, nnx.BatchStat and states of random numbers are supported: what else a "
+                "step changes cannot be followed",
             )
     for module, path, variable in flax_weights.iterate_leaves(model):
         layout = flax_weights.find_converter(module, str(path[-1]))
@@ -283,9 +283,8 @@ def list_params(model: nnx.Module) -> list[tuple[str, list[int], bool]]:
     for name, variable, array in read_leaves(model):
         params.append((name, list(array.shape), isinstance(variable, nnx.Param)))
     if len({name for name, _, _ in params}) < len(params):
-        where = user().locate("model")
         reason = "two weights of one layer would have one name; kernel, scale and embedding are one"
-        raise Fault(f"{where}: {reason}")
+        raise user().fault("model", reason)
     return params
 
 

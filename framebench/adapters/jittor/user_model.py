@@ -19,7 +19,6 @@ from framebench.adapters.jittor.adapter import JittorAdapter, copy_weights
 from framebench.adapters.user_functions import UserFile, describe_type, see_nothing
 from framebench.models.spec import USER_MODEL, load_workload
 from framebench.suite.trees import map_tree
-from framebench.suite.user_file import Fault
 
 
 def count_weights(module: Module) -> int:
@@ -85,9 +84,8 @@ def make_plain_model() -> Module:
     """Return the file's model in training mode. Raises Fault."""
     model = user().make_model(Module)
     if not isinstance(model, Module):
-        where = user().locate("model")
         made = describe_type(model)
-        raise Fault(f"{where}: model() must return a jittor.Module, and it returned {made}")
+        raise user().fault("model", f"model() must return a jittor.Module, and it returned {made}")
     return model.train()  # Jittor's dropout begins in evaluation mode
 
 
@@ -109,18 +107,16 @@ def loss(output: Any, target: Any) -> Var:
 def optimizer(parameters: list[Var]) -> jt.optim.Optimizer:
     """Return the file's optimizer. Raises Fault."""
     made = user().get("optimizer")(parameters)
-    where = user().locate("optimizer")
     if not isinstance(made, jt.optim.Optimizer):
-        expected = "a jittor.optim.Optimizer, and it returned"
-        raise Fault(f"{where}: optimizer(parameters) must return {expected} {describe_type(made)}")
-    (first, *others) = made.param_groups
-    if others:
-        unsupported = "an optimizer with several groups of parameters"
-        raise Fault(f"{where}: {unsupported} is not supported in Jittor")
-    if list(map(id, first["params"])) != list(map(id, parameters)):
-        expected = "all parameters, in the order in which it was given them"
-        raise Fault(f"{where}: the optimizer must have {expected}")
-    return made
+        returned = describe_type(made)
+        problem = f"optimizer(parameters) must return a jittor.optim.Optimizer, not {returned}"
+    elif len(made.param_groups) > 1:
+        problem = "an optimizer with several groups of parameters is not supported in Jittor"
+    elif list(map(id, made.param_groups[0]["params"])) != list(map(id, parameters)):
+        problem = "the optimizer must have all parameters, in the order in which it was given them"
+    else:
+        return made
+    raise user().fault("optimizer", problem)
 
 
 def weights() -> dict[str, np.ndarray]:
@@ -148,7 +144,7 @@ def facts(size: int) -> dict[str, Any]:
     named_params = [(name, p) for name, p in model.named_parameters() if p.dtype.is_float()]
     trained = [p for _, p in named_params if not p.is_stop_grad()]
     if not trained:
-        raise Fault(f"{user().locate('model')}: no weight of the model asks for a gradient")
+        raise user().fault("model", "no weight of the model asks for a gradient")
     modules = list(model.named_modules())
     names = {id(module): name for name, module in modules}
     described = user_blocks.describe_model(find_blocks(model), names, inputs, targets)
