@@ -95,9 +95,8 @@ class Session:
             session = cls(**json.loads(store.read_bytes(file)))
         except (store.BadRecord, ValueError, TypeError, RecursionError):
             return None
-        is_same_run = (session.code, session.selector) == (code, selector)
         is_id = isinstance(session.id, str) and ID.fullmatch(session.id)
-        return session if is_same_run and is_id else None
+        return session if is_id else None
 
     def path(self, results: Path, state: str = "session") -> Path:
         """Return its own file, which other commands leave alone."""

@@ -60,6 +60,7 @@ def test_missing_tensors_and_values_that_are_not_finite_are_wrong() -> None:
     del observed.tensors["gradient"]["ln_f.bias"]
     reason = compare_with_reference(observed).reason
     assert reason == "no gradient of 1 tensors, such as ln_f.bias"
+    observed = observe_right()
     observed.values["loss_1"] = float("nan")
     outcome = compare_with_reference(observed)
     assert (outcome.passed, outcome.worst, outcome.error) == (False, "loss_1", None)

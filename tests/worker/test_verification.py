@@ -350,6 +350,7 @@ def test_only_the_size_of_a_tensor_without_digits_is_compared() -> None:
         ([3.0, 2.0, 1.0], 0),
         ([3.0, 2.0, 2.0, 1.0, 1.0], 2),  # every other step does nothing
         ([3.0, 2.0, 1.0, 1.0, 1.0, 1.0], 1),  # none does, from the fourth on
+        ([3.0, 3.0, 2.0], 1),  # the first one
         ([3.0, 3.0, 3.0], 2),  # none does
         # a minimum: the last digit alone moves
         ([3.0, 2.0, 1.0, 1.0 - 2**-24, 1.0 - 2**-24, 1.0 - 2**-23, 1.0 - 2**-23], 0),
