@@ -13,6 +13,7 @@ from framebench.suite.protocol import Reference
 from framebench.suite.tensors import summarize_all
 from framebench.user_file import checks
 from framebench.user_file.reference import GROWN, UNDETERMINED, find_moved
+from framebench.user_model.mathematics import choose_small_batch
 from framebench.user_model.measure import list_remarks
 from framebench.worker.observe import Observed
 from framebench.worker.verification import must_move
@@ -73,11 +74,28 @@ def test_weights_without_a_gradient_are_counted(
 ) -> None:
     params = [("head", [8], True), ("body", [8], True), ("frozen", [8], False)]
     observed = observe(head=1.0)
+    # decay moves a weight without a gradient, too
+    observed.tensors["weight"] = observe(head=1.0, body=1.0).tensors["weight"]
     observed.tensors["first moment"] = observe(**moments).tensors["gradient"]
     counts = checks.count_without_gradient(params, observed)
     assert counts == {"weights": 2, "first": 1, "ever": never}
     (told,) = list_remarks({"without_gradient": counts})
     assert told.startswith(remark)
+
+
+@pytest.mark.parametrize(
+    ("strategies", "batch", "small"),
+    [
+        (["fp32"], 8, 2),  # with one sample nothing shows that samples are mixed up
+        (["fp32"], 1, 1),
+        (["fp32", "accumulate"], 16, 4),
+    ],
+)
+def test_float64_is_computed_at_the_smallest_part_of_the_batch(
+    strategies: list[str], batch: int, small: int
+) -> None:
+    cases = [Case("transformer", "torch", "train", name, batch) for name in strategies]
+    assert choose_small_batch(cases) == small
 
 
 @pytest.mark.parametrize(
