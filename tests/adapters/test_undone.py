@@ -1,4 +1,4 @@
-"""Proofs in JAX and Jittor say no where the strategy is undone, and yes where nobody touches it."""
+"""Proofs say no where the strategy is undone, and yes where nobody touches it."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from tests.processes import run_inside
 pytestmark = pytest.mark.slow
 
 PROGRAMS = Path(__file__).parent / "programs"
+TABLES = ("jax", "jittor", "torch", pytest.param("torch_compiled", marks=pytest.mark.all_cases))
 # nobody undoes these but XLA:CPU
 UNDONE_BY_XLA = ("transformer/jax/train/amp_bf16/b4/tiny", "transformer/jax/eval/bf16/b4/tiny")
 
 
-@pytest.mark.parametrize("framework", ["jax", "jittor"])
-def test_undone_strategies_are_not_proven(
-    framework: str, environment: dict[str, Environment]
-) -> None:
-    proven, refuted = judge_undone(environment[framework], read_sabotages(framework))
+@pytest.mark.parametrize("table", TABLES)
+def test_undone_strategies_are_not_proven(table: str, environment: dict[str, Environment]) -> None:
+    framework, _, _ = table.partition("_")
+    proven, refuted = judge_undone(environment[framework], read_sabotages(table))
     assert proven == {}
     assert refuted
 
@@ -32,13 +32,24 @@ def test_strategies_that_xla_undoes_are_not_proven(environment: dict[str, Enviro
 
 
 @pytest.mark.all_cases
-@pytest.mark.parametrize("framework", ["jax", "jittor"])
-def test_untouched_strategies_are_proven(
-    framework: str, environment: dict[str, Environment]
-) -> None:
-    proven, refuted = judge_untouched(environment[framework], read_untouched(framework))
+@pytest.mark.parametrize("table", TABLES)
+def test_untouched_strategies_are_proven(table: str, environment: dict[str, Environment]) -> None:
+    framework, _, _ = table.partition("_")
+    proven, refuted = judge_untouched(environment[framework], read_untouched(table))
     assert proven
     assert refuted == {}
+
+
+def test_rounding_decides_whether_pytorchs_fp32_and_tf32_are_proven(
+    environment: dict[str, Environment],
+) -> None:
+    """For each set of operators that round: whether fp32 is proven, and whether tf32 is."""
+    assert run_inside(environment["torch"], PROGRAMS / "undone_rounding.py") == {
+        "": [True, False],
+        "mm": [False, False],
+        "convolution": [False, False],
+        "mm convolution": [False, True],
+    }
 
 
 def test_precision_is_proven_by_what_the_device_rounds_and_stores(
