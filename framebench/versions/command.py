@@ -382,6 +382,7 @@ def newest(
     keep: Annotated[
         bool, typer.Option("--keep", help="Keep the environments that were made for it.")
     ] = False,
+    device: TargetDevice = None,
     results: Results = runner.RESULTS,
     as_json: AsJson = False,
 ) -> None:
@@ -393,15 +394,22 @@ def newest(
     could be judged. Nothing is measured where the pinned version is the newest one. Without a
     profile the cases are those of `versions run`. An interrupted comparison goes on where it
     stopped.
+
+    With --device: compare what both releases plan for training at full size on a device that is
+    not here. Plans have no noise. Jittor has none.
     """
     # these import pandas
     from framebench.versions import newest as search
+    from framebench.versions import planned
     from framebench.versions.accepted import MalformedEntry, read_accepted
     from framebench.versions.table import make_table
 
     names = dict.fromkeys(frameworks or FRAMEWORKS)  # each once, in their order
     pairs = [search.ReleasePair.of(name) for name in names]
     minimum = parse_share(threshold)
+    if device is not None:
+        codes = {planned.compare_newest(pair, device, results, minimum, as_json) for pair in pairs}
+        raise typer.Exit(1 if 1 in codes else max(codes))
     try:
         accepted = read_accepted()
     except MalformedEntry as error:

@@ -33,6 +33,8 @@ STANDING = (
     "transformer/*/train/checkpoint",
     "resnet50/*/eval/no_grad",
 )
+# what releases are compared by on a device that is not here: training at sizes for a GPU
+PLANNED = "*/*/train/{fp32,checkpoint}//full"
 
 
 def choose_versions(framework: str, named: list[str] | None = None) -> list[str]:
@@ -71,9 +73,7 @@ def select_cases(
         cases += of_profile
     else:
         for selector in STANDING:
-            for case in select(selector):
-                if case.batch == case.spec.preset(case.size).base:
-                    cases.append(case)
+            cases += select_base_batch(selector)
     # each once, in their order
     selected = [case for case in dict.fromkeys(cases) if case.framework == framework]
     if not selected:
@@ -82,6 +82,11 @@ def select_cases(
             f"{', '.join(selectors or [])}"
         )
     return selected
+
+
+def select_base_batch(selector: str) -> list[Case]:
+    """Return the cases of a selector at the batch by which strategies are compared."""
+    return [case for case in select(selector) if case.batch == case.spec.preset(case.size).base]
 
 
 def measure(

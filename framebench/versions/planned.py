@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -16,8 +16,10 @@ import pandas as pd
 from framebench.analysis.rendering import ESSENTIAL, MIB, Table, TableColumn
 from framebench.analysis.statistics import NONE, PEAK
 from framebench.cli.shared import echo, err, fail, out, say
+from framebench.devices import catalog
 from framebench.devices.plans.planned import Planned
-from framebench.devices.plans.planning import planned_for
+from framebench.devices.plans.planning import ensure_environment, planned_for
+from framebench.engine.environments import SetupError
 from framebench.versions.bisection_record import ReleaseResult
 from framebench.versions.judge import (
     IMPROVEMENT,
@@ -25,6 +27,8 @@ from framebench.versions.judge import (
     UnknownVersion,
     parse_pair,
 )
+from framebench.versions.measure import PLANNED, select_base_batch
+from framebench.versions.newest import ReleasePair, describe_current
 
 NO_PLAN = "no plan"
 ONE_CUDNN = (
@@ -65,6 +69,35 @@ class PlanBench:
             reason=plan.reason,
             versions=plan.origin.versions,
         )
+
+
+def compare_newest(
+    pair: ReleasePair, device: str, results: Path, threshold: float | None, as_json: bool
+) -> int:
+    """Print what a framework's newest release plans for its training, against the pinned one.
+
+    The newest whose planner can be installed counts. Returns the exit code: 1 also where none can
+    be. Raises UnknownDevice.
+    """
+    if pair.framework not in HOW:
+        say(f"{pair.framework} has no plans for a device that is not here")
+        return 0
+    if pair.is_current:
+        say(describe_current(pair).answer)
+        return 0
+    cases = []
+    for case in select_base_batch(PLANNED):
+        if case.framework == pair.framework:
+            cases.append(case.id)
+    for version in (pair.newest, *pair.older):
+        try:
+            ensure_environment(pair.framework, catalog.find(device), version, say)
+        except SetupError as error:
+            say(f"{pair.framework} {version} cannot be installed: {str(error).splitlines()[0]}")
+        else:
+            releases = replace(pair, newest=version).releases
+            return compare_releases(*releases, cases, device, results, threshold, as_json)
+    return 1
 
 
 def compare_releases(

@@ -18,7 +18,7 @@ from framebench.records import provenance
 from framebench.records.pins import find_pinned_version
 from framebench.records.record import Record
 from framebench.strategies.strategy import FRAMEWORKS
-from framebench.versions import newest
+from framebench.versions import newest, planned
 from framebench.versions.accepted import AcceptedRegression
 from framebench.versions.newest import ReleasePair, judge_newest
 from tests.processes import framebench
@@ -235,6 +235,31 @@ def test_the_next_lower_release_is_measured_where_the_newest_cannot_be_installed
     (answer,) = json.loads(done.stdout)
     assert (answer["outcome"], answer["newest"], done.returncode) == ("same", "99.0.1", 0)
     assert "99.0.2 cannot be installed" in answer["answer"]
+
+
+def test_plans_are_compared_with_the_newest_release_that_can_be_installed(
+    index: Index, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    index["jax"] += ["99.0.1", "99.0.2"]
+    compared = []
+
+    def ensure_environment(framework: str, device: object, version: str, say: object) -> None:
+        if version == "99.0.2":
+            raise SetupError("pip ended with exit code 1")
+
+    def compare(base: str, change: str, cases: list[str], device: str, *_: object) -> int:
+        compared.append((base, change, device, {case.split("/")[1] for case in cases}))
+        return 1
+
+    monkeypatch.setattr(planned, "ensure_environment", ensure_environment)
+    monkeypatch.setattr(planned, "compare_releases", compare)
+    words = ("versions", "newest", "jax", "jittor", "--device", "h100-80gb")
+    done = framebench(*words, "--results", str(tmp_path))
+    pinned = f"jax=={find_pinned_version('jax')}"
+    assert compared == [(pinned, "jax==99.0.1", "h100-80gb", {"jax"})]
+    assert done.returncode == 1
+    assert "99.0.2 cannot be installed" in done.stderr
+    assert "jittor has no plans" in done.stderr
 
 
 def test_an_index_that_does_not_answer_is_no_pass(
