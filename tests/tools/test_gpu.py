@@ -39,6 +39,7 @@ def rehearsed(
     environment: dict[str, Environment], tmp_path_factory: pytest.TempPathFactory
 ) -> Path:
     """Return the results of a rehearsal."""
+    pytest.importorskip("sphinx", reason="Sphinx is not installed: `make test-site` installs it")
     folder = tmp_path_factory.mktemp("gpu-session")
     (folder / "list.csv").write_text(SHORT)
     command = ["tools/gpu.sh", "--rehearse", "--results", str(folder / "results")]
