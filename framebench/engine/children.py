@@ -17,7 +17,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import IO, Any, NamedTuple
 
 import psutil
@@ -30,6 +30,7 @@ LISTEN_S = 1.0  # to what is still in a pipe once its writer is dead
 MOST_ROUNDS = 20  # of killing: a process may start others while it is looked for
 LIBC = ctypes.CDLL(None) if sys.platform == "linux" else None
 PR_SET_PDEATHSIG = 1  # of <sys/prctl.h>
+PR_SET_CHILD_SUBREAPER = 36
 MARK = "FRAMEBENCH_CHILD"  # variable by which all that a child has started is known
 
 
@@ -141,38 +142,73 @@ def die_with_parent() -> None:
         LIBC.prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
+def adopt_orphans() -> None:
+    """Have the kernel give this process the orphans among its descendants.
+
+    It would never find them otherwise: a daemon may have another process group and an empty
+    environment. Linux only.
+    """
+    if LIBC is not None:
+        LIBC.prctl(PR_SET_CHILD_SUBREAPER, 1)
+
+
 class Children:
     """The children of this process that run now, each the leader of a session of its own.
 
-    What they start ends with them, in whichever session it is: it inherits the mark of its child.
+    What they start ends with them, whatever it does to be left alone.
     """
 
     def __init__(self) -> None:
+        self.lock = threading.Lock()  # planners are started by several threads
         self.marks: dict[int, str] = {}  # by process id
+        self.others: set[int] = set()  # what were children before the first of these came
 
     def start(
-        self, command: Sequence[str], variables: Mapping[str, str], **streams: Any
+        self,
+        command: Sequence[str],
+        variables: Mapping[str, str],
+        purpose: str = "",
+        **streams: Any,
     ) -> subprocess.Popen[bytes]:
         """Start a program with these variables, and a mark by which its descendants are known.
 
-        It ends when this process does, however that ends. Raises OSError.
+        The mark begins with the `purpose`. The program ends when this process does, however that
+        ends. Raises OSError.
         """
-        mark = secrets.token_hex(8)
-        process = subprocess.Popen(
-            command,
-            env={**variables, MARK: mark},
-            start_new_session=True,
-            preexec_fn=die_with_parent,
-            **streams,
-        )
-        self.marks[process.pid] = mark
+        mark = purpose + secrets.token_hex(8)
+        with self.lock:
+            if not self.marks:
+                adopt_orphans()
+                self.others = {child.pid for child in psutil.Process().children()}
+            process = subprocess.Popen(
+                command,
+                env={**variables, MARK: mark},
+                start_new_session=True,
+                preexec_fn=die_with_parent,
+                **streams,
+            )
+            self.marks[process.pid] = mark
         return process
 
     def end(self, process: subprocess.Popen[bytes]) -> None:
         """Kill a program, if it is still alive, and all that it has started."""
         kill_group(process.pid)
         process.wait()
-        kill_marked(self.marks.pop(process.pid))
+        with self.lock:
+            mark = self.marks.pop(process.pid)
+            kill_marked(mark)
+            if not self.marks:  # else nobody can tell whose child an orphan was
+                kill_all(self.list_orphans)
+
+    def list_orphans(self) -> list[psutil.Process]:
+        """Return the children that this process has not started: they are in another session."""
+        session = os.getsid(0)
+        orphans = []
+        for child in psutil.Process().children():
+            with contextlib.suppress(ProcessLookupError):
+                if child.pid not in self.others and os.getsid(child.pid) != session:
+                    orphans.append(child)
+        return orphans
 
     def kill(self) -> None:
         """Kill all, for the threads that wait for them: this process is about to end."""
@@ -226,20 +262,29 @@ def kill_group(leader: int) -> None:
 
 
 def kill_marked(mark: str) -> None:
-    """Kill every process that has inherited a mark, and those that it has started meanwhile."""
+    """Kill every process that has inherited a mark that begins so, in whichever group it is."""
+
+    def list_marked() -> list[psutil.Process]:
+        return [process for process in psutil.process_iter() if read_mark(process).startswith(mark)]
+
+    kill_all(list_marked)
+
+
+def kill_all(list_processes: Callable[[], list[psutil.Process]]) -> None:
+    """Kill these processes, and those that they have started meanwhile."""
     for _ in range(MOST_ROUNDS):
-        marked = [process for process in psutil.process_iter() if read_mark(process) == mark]
-        if not marked:
+        found = list_processes()
+        if not found:
             return
-        for process in marked:
+        for process in found:
             with contextlib.suppress(psutil.Error):
                 process.kill()
-        psutil.wait_procs(marked, timeout=LISTEN_S)
+        psutil.wait_procs(found, timeout=LISTEN_S)
 
 
-def read_mark(process: psutil.Process) -> str | None:
-    """Return the mark that a process has inherited; None if it is dead, or another user's."""
+def read_mark(process: psutil.Process) -> str:
+    """Return the mark that a process has inherited; empty if it is dead, or another user's."""
     try:
-        return process.environ().get(MARK)
+        return process.environ().get(MARK, "")
     except (psutil.Error, OSError):
-        return None
+        return ""

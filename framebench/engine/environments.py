@@ -272,7 +272,7 @@ def install(environment: Environment, where: Path, say: Say, *choices: list[str]
 
     An interrupted build leaves nothing that could be mistaken for a whole one. Raises SetupError.
     """
-    shutil.rmtree(where, ignore_errors=True)
+    remove_unfinished(where)
     shell(where, [sys.executable, "-m", "venv", str(where)], say)
     pip = [str(environment.python), "-m", "pip", "install", "--quiet", "--no-compile"]
     for number, arguments in enumerate(choices, 1):
@@ -347,6 +347,7 @@ def shell(
         process = children.CHILDREN.start(
             command,
             {**os.environ, **(variables or {})},
+            purpose=name_builds(where),
             stdout=out,
             stderr=out,
             stdin=subprocess.DEVNULL,
@@ -364,6 +365,20 @@ def shell(
         raise SetupError(
             f"{command[0]} ended with exit code {process.returncode}; the end of {log}:\n{tail}"
         )
+
+
+def name_builds(where: Path) -> str:
+    """Return what the marks of all set-up commands for this folder begin with."""
+    return f"build {where} "
+
+
+def remove_unfinished(where: Path) -> None:
+    """Remove what an interrupted build has left of an environment, whose lock is held.
+
+    A set-up that was killed may have left a compiler, which would write into the new environment.
+    """
+    children.kill_marked(name_builds(where))
+    shutil.rmtree(where, ignore_errors=True)
 
 
 def read_end(log: Path) -> str:

@@ -4,12 +4,15 @@ are spent.
 
 from __future__ import annotations
 
+import hashlib
+import os
 import re
 import shutil
 import signal
 import subprocess
 import sys
 import time
+import zipfile
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -17,7 +20,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from framebench.engine import environments
+from framebench.engine import children, environments
 from framebench.engine.environments import Environment, SetupError
 from framebench.engine.runner import Options
 from framebench.models.spec import UnknownName
@@ -216,3 +219,50 @@ def test_what_a_set_up_has_started_ends_with_it(how: signal.Signals, tmp_path: P
     assert b"Traceback" not in printed
     _, alive = psutil.wait_procs([psutil.Process(pid)] if psutil.pid_exists(pid) else [], 30)
     assert alive == []
+
+
+def test_pip_refuses_an_archive_with_another_hash(
+    own_cache: Path, own_pins: Path, tmp_path: Path
+) -> None:
+    wheel = tmp_path / "nothing-1.0-py3-none-any.whl"
+    with zipfile.ZipFile(wheel, "w") as archive:
+        archive.writestr("nothing.py", "")
+        archive.writestr("nothing-1.0.dist-info/METADATA", "Name: nothing\nVersion: 1.0\n")
+        archive.writestr("nothing-1.0.dist-info/WHEEL", "Wheel-Version: 1.0\nTag: py3-none-any\n")
+        archive.writestr("nothing-1.0.dist-info/RECORD", "")
+    line = f"nothing @ {wheel.as_uri()} --hash=sha256:"
+    (own_pins / "torch.txt").write_text(f"{line}{'0' * 64}\n")
+    with pytest.raises(SetupError, match="DO NOT MATCH THE HASHES"):
+        environments.ensure("torch")
+    right = hashlib.sha256(wheel.read_bytes()).hexdigest()
+    (own_pins / "torch.txt").write_text(f"{line}{right}\n")
+    assert environments.built(environments.ensure("torch"))
+
+
+def test_what_a_killed_set_up_has_left_ends_before_the_environment_is_built_anew(
+    own_cache: Path, own_pins: Path
+) -> None:
+    """Such as a compiler, which would go on to write into the new one."""
+    where = environments.describe("torch").python.parent.parent
+    mark = f"{environments.name_builds(where)}0123"
+    another = f"{environments.name_builds(where.with_name('another'))}0123"
+    left = []
+    for of_build in (mark, another):
+        variables = {**os.environ, children.MARK: of_build}
+        left.append(subprocess.Popen(["sleep", "600"], env=variables, start_new_session=True))
+    try:
+        environments.ensure("torch")
+        left[0].wait(30)
+        assert left[1].poll() is None, "that of another environment goes on"
+    finally:
+        for process in left:
+            process.kill()
+            process.wait()
+
+
+def test_each_environment_has_a_log_of_its_own(tmp_path: Path) -> None:
+    names = ("torch-2.13.0-abc", "torch-2.13.1-abc", "torch-2.13.0-judge-abc")
+    for name in names:
+        with pytest.raises(SetupError, match=name) as raised:
+            environments.shell(tmp_path / name, ["sh", "-c", f"echo {name}; exit 1"], print)
+        assert sum(other in str(raised.value).split("\n", 1)[1] for other in names) == 1

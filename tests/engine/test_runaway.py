@@ -4,10 +4,14 @@ nothing hangs, and nothing is left.
 
 from __future__ import annotations
 
+import contextlib
+import gc
 import json
 import resource
+import subprocess
 import sys
 import time
+import warnings
 from pathlib import Path
 
 import psutil
@@ -34,7 +38,27 @@ def sleep_in_child():
             time.sleep(600)
         os._exit(0)
 """
-CHILDREN = pytest.mark.parametrize("how", [FORK, DAEMON], ids=["fork", "daemon"])
+EMPTY = """
+def sleep_in_child():
+    import subprocess
+    if os.fork() == 0:
+        os.setsid()
+        command = [sys.executable, "-c", "import time; time.sleep(600)", __file__]
+        subprocess.Popen(command, env={}, start_new_session=True)
+        os._exit(0)
+"""
+EXECUTED = """
+def sleep_in_child():
+    if os.fork() == 0:
+        os.setsid()
+        command = [sys.executable, "-c", "import time; time.sleep(600)", __file__]
+        os.execve(sys.executable, command, {})
+"""
+CHILDREN = pytest.mark.parametrize(
+    "how",
+    [FORK, DAEMON, EMPTY, EXECUTED],
+    ids=["fork", "daemon", "daemon without its environment", "another program"],
+)
 FLOOD = """
 def flood(stream):
     while True:
@@ -79,9 +103,10 @@ def list_left(folder: Path) -> list[psutil.Process]:
     [
         (f"print('{RESULT}', flush=True)", "ok"),
         (f"print('{RESULT}', flush=True); time.sleep(600)", "ok"),
+        ("sys.exit(3)", "crashed"),
         ("time.sleep(600)", "timeout"),
     ],
-    ids=["says its result", "stays after its result", "hangs"],
+    ids=["says its result", "stays after its result", "ends without", "hangs"],
 )
 def test_what_a_worker_leaves_behind_neither_delays_nor_outlives_it(
     how: str, end: str, status: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -138,6 +163,63 @@ def test_a_daemon_with_its_environment_ends_with_its_own_worker_alone(tmp_path: 
     assert list_left(tmp_path / "other") == []
 
 
+def test_an_orphan_is_left_alone_while_another_worker_may_need_it(tmp_path: Path) -> None:
+    """Nobody can tell whose it is: it ends with the last of them."""
+    for name in ("one", "other"):
+        (tmp_path / name).mkdir()
+    program = f"{EMPTY}\nsleep_in_child()\nprint('{RESULT}', flush=True)\ntime.sleep(600)\n"
+    workers = []
+    for name in ("one", "other"):
+        environment = make_environment(program, tmp_path / name)
+        workers.append(Worker(environment, "worker", {}, {}))
+    for worker in workers:
+        assert worker.receive(lambda phase: None, 60.0)
+    workers[0].kill()
+    assert len(list_left(tmp_path / "other")) == 2
+    workers[1].kill()
+    assert list_left(tmp_path / "one") == list_left(tmp_path / "other") == []
+
+
+@pytest.mark.parametrize("stream", ["sys.stdout.buffer", "sys.stderr.buffer"])
+def test_a_module_that_prints_without_end_takes_no_memory(
+    stream: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(children, "ANSWER_BYTES", 2**22)
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    environment = make_environment(f"{FLOOD}\nflood({stream})\n", tmp_path)
+    with pytest.raises(SetupError, match="no end"):
+        environments.run_module(environment, "module", limit_s=3.0)
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 100 * 2**10  # KiB
+
+
+def test_the_children_of_the_process_itself_are_no_orphans(tmp_path: Path) -> None:
+    own = subprocess.Popen(["sleep", "600"], start_new_session=True)
+    try:
+        assert run_program(f"print('{RESULT}', flush=True)\n", tmp_path).status == "ok"
+        assert own.poll() is None
+    finally:
+        own.kill()
+        own.wait()
+
+
+@pytest.mark.parametrize(
+    "end", [f"print('{RESULT}', flush=True)", "sys.exit(3)", "time.sleep(600)"]
+)
+def test_no_pipe_of_a_child_is_left_open(end: str, tmp_path: Path) -> None:
+    """Python would warn of it, and with PYTHONWARNINGS=error print a traceback."""
+    environment = make_environment(f"{end}\n", tmp_path)
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        for is_live in (False, True):
+            worker = Worker(environment, "worker", {}, {}, live=is_live)
+            worker.end(lambda phase: None, 3.0)
+        del worker
+        with contextlib.suppress(SetupError):
+            environments.run_module(environment, "module", limit_s=3.0)
+        gc.collect()
+    assert [str(warning.message) for warning in caught] == []
+
+
 @pytest.mark.parametrize("stream", ["sys.stdout.buffer", "sys.stderr.buffer"])
 def test_a_worker_that_prints_without_end_takes_neither_disk_nor_memory(
     stream: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -152,9 +234,10 @@ def test_a_worker_that_prints_without_end_takes_neither_disk_nor_memory(
     assert sum(path.stat().st_size for path in tmp_path.rglob("*")) < 2**20
 
 
-def test_a_reason_without_end_is_cut_off(tmp_path: Path) -> None:
+@pytest.mark.parametrize("field", ["message", "blamed", "type"])
+def test_a_reason_without_end_is_cut_off(field: str, tmp_path: Path) -> None:
     """A record must have room for it, and be readable afterwards."""
-    error = {"type": "ValueError", "message": "MANY", "oom": False}
+    error = {"type": "ValueError", "message": "m", "oom": False, field: "MANY"}
     line = repr(json.dumps({"error": error})).replace("MANY", "' + 'x' * 2_000_000 + '")
     outcome = run_program(f"print({line}, flush=True)\n", tmp_path)
     assert outcome.status == "crashed"
@@ -169,15 +252,33 @@ def test_the_log_is_what_was_printed_last(tmp_path: Path) -> None:
     assert len(outcome.log.splitlines()) == 25
 
 
-@pytest.mark.parametrize("line", ["5", "{}", "[" * 100_000, "words"], ids=lambda line: line[:8])
+@pytest.mark.parametrize(
+    "line", ["5", "null", "[]", "[" * 100_000, "{}", '"phase"', "NaN"], ids=lambda line: line[:8]
+)
 def test_a_line_that_is_no_message_is_an_error_of_the_worker(line: str, tmp_path: Path) -> None:
     outcome = run_program(f"print('{line}', flush=True)\ntime.sleep(600)\n", tmp_path)
     assert outcome.status == "crashed"
     assert "not a message" in (outcome.reason or "")
 
 
-@pytest.mark.parametrize("limit", ["inf", "nan", "0"])
-def test_a_time_limit_without_an_end_is_refused(limit: str) -> None:
-    done = framebench("run", "transformer/torch/train/fp32/b4/tiny", "--time-limit", limit)
+@pytest.mark.parametrize(
+    ("command", "limit"),
+    [
+        ("run CASE", "1e300"),
+        ("run CASE", "nan"),
+        ("run CASE", "0"),
+        ("plan CASE", "inf"),
+        ("try FILE", "inf"),
+        ("max-batch CASE --budget 1GiB", "inf"),
+        ("claims B19 --run", "inf"),
+        ("versions run CASE", "inf"),
+    ],
+)
+def test_a_time_limit_without_an_end_is_refused(command: str, limit: str, tmp_path: Path) -> None:
+    file = tmp_path / "model.py"
+    file.write_text("import torch\n")
+    named = {"CASE": "transformer/torch/train/fp32/b4/tiny", "FILE": str(file)}
+    words = [named.get(word, word) for word in command.split()]
+    done = framebench(*words, "--time-limit", limit)
     assert done.returncode == 2
     assert "--time-limit" in done.stderr
