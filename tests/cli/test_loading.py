@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+
 from typer.main import get_command
 
 from framebench.cli.__main__ import COMMANDS
@@ -15,3 +18,14 @@ def test_each_command_is_added_by_the_module_that_the_table_names() -> None:
     assert {name: function.__module__ for name, function in functions.items()} == {
         name: COMMANDS[name][0] for name in functions
     }
+
+
+def test_the_help_imports_no_library_that_takes_long() -> None:
+    program = (
+        "import sys; from framebench.cli.__main__ import load_commands; load_commands([]); "
+        "print(*sys.modules)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True
+    )
+    assert {"pandas", "matplotlib", "scipy", "jinja2"}.isdisjoint(done.stdout.split())

@@ -173,3 +173,23 @@ def test_records_have_the_rights_that_the_user_gives_files(umask: int, tmp_path:
     finally:
         os.umask(before)
     assert (tmp_path / NAME).stat().st_mode & 0o777 == 0o666 & ~umask
+
+
+def test_data_is_never_code() -> None:
+    """No pickle is read, no eval, no shell: what comes from files is parsed as JSON."""
+    allowed = {
+        # runs the script that the user names, as Python does
+        "framebench/growth/script.py": "exec(",
+        # copies an object in memory, which was in no file
+        "framebench/suite/trees.py": "pickle.",
+    }
+    forbidden = re.compile(
+        r"\bpickle\.(?!dumps\()|\bfrom pickle\b|\b(marshal|shelve)\b|(?<![\w.])(eval|exec)\((?!\))"
+        r"|shell=True|os\.system|yaml\.load\("
+    )
+    found = {}
+    for folder in ("framebench", "analysis", "benchmarks"):
+        for source in (ROOT / folder).rglob("*.py"):
+            for match in forbidden.finditer(source.read_text()):
+                found[source.relative_to(ROOT).as_posix()] = match[0]
+    assert found == allowed

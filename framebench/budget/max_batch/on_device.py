@@ -12,7 +12,6 @@ from pathlib import Path
 
 from framebench.cli.shared import say
 from framebench.devices.catalog import find
-from framebench.devices.fit import advice
 from framebench.devices.plans import planning
 from framebench.devices.show import plan_with_progress, show_predictions
 from framebench.engine import runner
@@ -67,6 +66,8 @@ def fit_file(
         env: The interpreter that has the file's packages, if not the pinned one.
         as_json: Whether to print JSON.
     """
+    from framebench.devices.fit import advice  # imports pandas
+
     find(device_name)  # refuses an unknown one before anything is built
     with prepare(model, strategies, env) as question:
         cases = question.cases
