@@ -2,7 +2,7 @@
 
 `deciding` and `informational` list measurements. An entry that names no workload or framework
 stands for one measurement in each of them in which its cases exist. Of those in `deciding` the ones
-of another framework than the source is about are informational.
+of another framework than the row's place is about are informational.
 """
 
 from __future__ import annotations
@@ -39,6 +39,7 @@ FOLDER = Path(__file__).parent / "sources"
 PLACES = FOLDER / "places.csv"
 # the frameworks that an article is about, whose comparisons decide
 ABOUT = {"A": ("jittor",), "B": ("torch", "jittor"), "C": ("torch",)}
+FIRST_CHAPTER_OF_B = ("一", "1.")  # its title names PyTorch alone
 PLANNED_FRAMEWORKS = ("torch", "jax")  # whose cases can be planned for a GPU that is not here
 
 # The smallest departures that matter: bytes by 1 %, as everywhere
@@ -133,7 +134,9 @@ def read_claim(fields: dict[str, Any], places: dict[str, Place]) -> Claim:
     """Return the claim that a `[[claim]]` describes."""
     made = dict(fields)
     expect = made.pop("expect", None)  # of all measurements that do not say otherwise
-    about = set(ABOUT.get(fields["id"][0], FRAMEWORKS))
+    name = f"{fields['id']} {fields.get('part', '')}".strip()
+    place = places.get(name)
+    about = find_frameworks(fields["id"][0], place)
     deciding: list[Measurement] = []
     informational: list[Measurement] = []
     # an article on Jittor is neither confirmed nor refuted by JAX
@@ -149,8 +152,14 @@ def read_claim(fields: dict[str, Any], places: dict[str, Place]) -> Claim:
     made["advice"] = tuple(Advice(**one) for one in fields.get("advice", ()))
     made["needs"] = Needs(**fields.get("needs", {}))
     made["absent"] = tuple(fields.get("absent", ()))
-    name = f"{fields['id']} {fields.get('part', '')}".strip()
-    return Claim(**made, place=places.get(name))
+    return Claim(**made, place=place)
+
+
+def find_frameworks(source: str, place: Place | None) -> set[str]:
+    """Return the frameworks that the place of a row is about."""
+    if source == "B" and place is not None and place.section.startswith(FIRST_CHAPTER_OF_B):
+        return {"torch"}
+    return set(ABOUT.get(source, FRAMEWORKS))
 
 
 def make_measurements(**fields: Any) -> tuple[Measurement, ...]:

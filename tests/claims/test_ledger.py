@@ -18,6 +18,7 @@ from framebench.claims.rule import Verdict
 from framebench.claims.store import MachineResults
 from framebench.claims.wording import NO_ADVICE
 from framebench.records.record import Rank
+from framebench.strategies.strategy import FRAMEWORKS
 from framebench.suite.protocol import VERSION
 from framebench.suite.result import StrategyEffect
 from tests import sample_records
@@ -320,11 +321,20 @@ def test_claims_about_a_gpu_are_not_measured_on_one_without_records(results: Pat
         assert judge(results, claim).verdict == "not measured"
 
 
-def test_frameworks_that_an_article_is_not_about_are_only_shown() -> None:
-    (claim,) = REGISTRY.chosen(["A8"])
+@pytest.mark.parametrize(
+    ("name", "about"),
+    [
+        ("A8", {"jittor"}),
+        ("B2 memory", {"torch"}),  # of the first chapter, which is PyTorch's
+        ("B9 memory", {"torch", "jittor"}),
+    ],
+)
+def test_frameworks_that_a_place_is_not_about_are_only_shown(name: str, about: set[str]) -> None:
+    (claim,) = REGISTRY.chosen([name])
     deciding = {ref.framework for one in claim.deciding for ref in one.measure.refs}
     shown = {ref.framework for one in claim.informational for ref in one.measure.refs}
-    assert (deciding, shown) == ({"jittor"}, {"torch", "jax"})
+    assert deciding == about
+    assert shown >= set(FRAMEWORKS) - about
 
 
 def test_the_ledger_is_a_data_frame() -> None:
