@@ -168,8 +168,10 @@ def judge_claim(claim: Claim, machine: MachineResults, lines: Sequence[Line]) ->
 def suggest_command(claim: Claim, lines: Sequence[Line], verdict: Verdict, size: str) -> str:
     """Return how to measure what is missing here.
 
-    Empty where nothing is, or was tried in vain.
+    Empty where nothing is, was tried in vain, or would decide nothing for what the suite lacks.
     """
+    if claim.needs.lacking:
+        return ""
     missing = [line for line in lines if line.decides and line.verdict == NOT_MEASURED]
     if all(line.was_tried for line in missing) and (missing or verdict != NOT_MEASURED):
         return ""

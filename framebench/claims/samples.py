@@ -169,6 +169,7 @@ QUANTITIES = {
     "kept": make_evidence("saved_bytes"),  # for the backward pass
     "alive": make_count("bytes alive between two steps", lambda record: record.live_bytes),
     "parameters": make_count("parameters over those of the plain model", read_parameters),
+    "verified": make_count("steps that pass verification", lambda record: record.verified),
     "half precision": make_count("variables in half precision", read_half_precision),
     "refused": make_count("allocations above the cap that are refused", read_refused),
     "unused": Quantity("share of what is reserved that no tensor uses", estimate_unused),

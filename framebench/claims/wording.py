@@ -138,6 +138,10 @@ def describe_devices(lines: Sequence[Line], claim: Claim) -> list[str]:
             verdict = describe_verdict(alike, claim)
             if is_named:
                 said.append(f"{verdict} ({', '.join(line.label for line in alike)})")
+            elif alike[0].verdict == "smaller than claimed":
+                # by how much is what a reader asks next
+                numbers = format_range(list_values(alike), alike[0].form)
+                said.append(f"{len(alike)} {verdict} ({numbers})")
             else:
                 said.append(f"{len(alike)} {verdict}")
         device = name_device(several[0])

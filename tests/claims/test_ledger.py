@@ -221,6 +221,15 @@ def test_comparisons_that_disagree_are_mixed_and_counted(results: Path) -> None:
     assert entry.recommendation == NO_ADVICE
 
 
+def test_comparisons_below_a_stated_size_are_counted_with_their_range(results: Path) -> None:
+    for workload, peak in (("transformer", 50), ("resnet50", 70), ("unet3d", 80)):
+        put_both(results, peak, workload)
+    entry = judge(results, make_claim(HALF | EVERYWHERE))
+    assert entry.judged == (
+        "mixed (on a CPU: 1 confirmed, 2 smaller than claimed (-30.0 to -20.0 %))"
+    )
+
+
 def test_the_number_is_that_of_decided_comparisons_and_advice_has_all(results: Path) -> None:
     put_both(results, 80)
     put_both(results, 60, "resnet50")
