@@ -59,14 +59,14 @@ def make_command(environment: Environment, module: str, *arguments: str) -> list
 def list_variables(environment: Environment) -> dict[str, str]:
     """Return the variables of a planner.
 
-    NVIDIA's libraries are named where the environment that has cuDNN is built: PyTorch in any
-    environment can ask it.
+    NVIDIA's libraries are named where the environment that has cuDNN is built, unless the user
+    names others: PyTorch in any environment can ask them.
     """
     variables = {name: value for name, value in os.environ.items() if name not in FLAGS}
     variables |= environment.variables() | WITHOUT_DEVICE
     variables["PYTHONPATH"] = environments.import_path()
     with_cudnn = environments.describe("torch", package=WITH_CUDNN)
-    if environments.built(with_cudnn):
+    if cudnn.FOLDER_VARIABLE not in os.environ and environments.built(with_cudnn):
         folders = with_cudnn.python.parent.parent.glob("lib/python*/site-packages/nvidia")
         for folder in folders:
             variables[cudnn.FOLDER_VARIABLE] = str(folder)
