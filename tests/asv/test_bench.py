@@ -158,7 +158,7 @@ def test_a_bench_with_a_failed_setup_names_the_command_and_goes_on_once_repaired
 
     told = " ".join((failed.stdout + failed.stderr).split())
     assert failed.returncode != 0
-    assert "jittor could not be set up: the jittor environment needs a C++ compiler" in told
+    assert "jittor could not be set up: the jittor environment needs g++" in told
     assert "`framebench setup jittor`" in told
     assert repaired.returncode == 0, repaired.stdout + repaired.stderr
     records = clone.records()

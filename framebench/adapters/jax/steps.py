@@ -133,8 +133,9 @@ def accumulate(run: JaxAdapter) -> Proof:
         micro_batch = (batch // run.micro_batches, *x.shape[1:])
         micro_steps = 0
         for loop in find_loops(run, run.micro_batches):
-            shapes = [variable.aval.shape for variable in loop.invars]
-            if (run.micro_batches, *micro_batch) in shapes:
+            # by type too: a loop over as many layers may have activations of that shape
+            arrays = {(variable.aval.shape, variable.aval.dtype) for variable in loop.invars}
+            if ((run.micro_batches, *micro_batch), x.dtype) in arrays:
                 micro_steps += run.micro_batches
         return {
             "micro_steps": micro_steps,
