@@ -37,13 +37,14 @@ def load(
     *,
     versions: Literal["one", "all"] = "one",
 ) -> pd.DataFrame:
-    """What one machine measured as a tidy DataFrame: one row per case.
+    """Return what one machine measured as a tidy DataFrame: one row per case.
 
     `results` is the folder of the records, by default `folder()`. `machine` is by default this one
-    if it has records, or else the one with the most; a line on standard error says so if that is
-    not the one with the most. `versions`: "one" has of each framework the
-    pinned version, or the one measured last; "all" has a row for each version of a case. Records of
-    older protocols than the machine's newest are left out.
+    (FRAMEBENCH_MACHINE, or the host's name) if it has records, or else the one with the most. If
+    this machine is chosen although another has more records, a line on standard error names it,
+    unless FRAMEBENCH_MACHINE is set. `versions`: "one" has of each framework the pinned version, or
+    the one measured last; "all" has a row for each version of a case. Records of older protocols
+    than the machine's newest are left out.
 
     docs/data.md has the columns (`framebench.analysis.frames.COLUMNS`): name, dtype, unit, meaning.
     Bytes, seconds and their ratios are float64, NaN where there is none; texts are `str`,

@@ -175,7 +175,10 @@ def factored(adapter: Adapter) -> Proof:
 
 
 def expect_buffers_unchanged(is_training: Callable[[], bool]) -> Proof:
-    """Return a proof that evaluation changes no statistic, unless a model in training mode does."""
+    """Return a proof that a step changes no running statistic, which training mode alone may.
+
+    `is_training` says whether the step evaluates in training mode; there the proof holds anyway.
+    """
 
     def are_unchanged(evidence: Evidence) -> bool:
         return bool(evidence["buffers_changed"] == 0 or is_training())

@@ -134,8 +134,9 @@ def prefetch(prepared: Iterator[tuple[Any, ...]], put: Put) -> Iterator[Any]:
     waiting: queue.Queue[tuple[Any, BaseException | None]] = queue.Queue(maxsize=1)
 
     def work() -> None:
-        # Linux pins threads, and a new one inherits the core of its maker: there it would only take
-        # turns with the step. The step's own thread stays where the timing worker was pinned.
+        # On Linux an affinity belongs to a thread, and a new thread inherits that of its starter.
+        # On the core of the step it would only take turns with the step. The thread of the step
+        # stays on the core to which the timing worker was pinned.
         if hasattr(os, "sched_setaffinity"):
             os.sched_setaffinity(threading.get_native_id(), range(os.cpu_count() or 1))
         try:

@@ -131,9 +131,10 @@ class Blocks:
         return compare_blocks(logs, pool_spreads(others))
 
     def compare_cases(self, base: str, candidate: str) -> Ratio | None:
-        """Return the ratio of two cases by their ids.
+        """Return the step time of the case `candidate` over that of the case `base`, by their ids.
 
-        The records must be of one machine and of one version of each framework.
+        The records must be of one machine and of one version of each framework. Returns None if
+        the two cases share no block.
         """
         sides = []
         for case in (base, candidate):

@@ -85,7 +85,11 @@ def select_cases(all_records: Iterable[Record]) -> list[Measured]:
 
 
 def select_case(case_records: list[Record]) -> Measured:
-    """Return what counts of one case's records: the newest decides whether there are numbers."""
+    """Return what counts of one case's records.
+
+    The newest decides whether there are numbers: if it failed, there are none. Otherwise peaks are
+    those of the newest ok record that has any, and times those of every ok record that was timed.
+    """
     ordered = sorted(case_records, key=get_measurement_time)
     # a case that no longer runs has no numbers, whatever it once had
     newest = ordered[-1]

@@ -139,7 +139,11 @@ def select_quick(group: pd.DataFrame) -> pd.DataFrame:
 
 
 def make_strategy_table(group: pd.DataFrame, addition: str = "") -> Table:
-    """Return framework x strategy of one question, with an addition to its title."""
+    """Return the table of one workload, scenario, batch and size: a row per framework and strategy.
+
+    A column of SHARES is there only if one of its values is WORTH_SHOWING. Every row whose status
+    is not ok has a note with the reason. `addition` is appended to the title.
+    """
     first = group.iloc[0]
     notes = []
     for row in group[group["status"] != "ok"].itertuples():

@@ -44,13 +44,16 @@ def apply(
 # asv prints a unit that it does not know with every digit and without its name, and "bytes" in
 # powers of 1000. Peaks are in MiB here, as in all tables.
 def print_mib(human_value: Callable[..., str]) -> Callable[..., str]:
-    """Wrap asv's printing of a value: a peak has one decimal and its unit."""
+    """Wrap asv's printing of a value: a peak in MiB has one decimal, and its unit without a space.
+
+    `asv compare` splits its lines at spaces.
+    """
 
     @wraps(human_value)
     def print_value(value: Any, unit: str, err: float | None = None) -> str:
         is_number = isinstance(value, (int, float)) and value == value  # NaN is not itself
         if unit == "MiB" and is_number:
-            return f"{value:.1f}MiB"  # without a space, at which `asv compare` would split it
+            return f"{value:.1f}MiB"
         return human_value(value, unit, err=err)
 
     return print_value

@@ -164,12 +164,19 @@ def find_sign(effect: Effect, target: Target) -> Sign:
 def summarize(verdicts: Collection[Verdict], may: bool = False) -> Verdict:
     """Return the verdict on a claim from those on its deciding measurements.
 
-    Measurements whose precondition is not met do not count. What all decided ones say is said of
-    the claim. Where two say different things, it is no effect or opposite if some show no effect
-    and the others the opposite, and otherwise mixed. A measurement that is smaller or none agrees
-    with every one that is less than claimed, and the claim is then smaller or none. Where as many
-    are undecided or missing as are decided, the claim is undecided, or not measured if nothing was.
-    A claim that something `may` be is confirmed by one that shows it.
+    Measurements whose precondition is not met do not count; if none is met, the claim is not
+    testable here. If no listing of those that count runs, the claim says so. Otherwise, the first
+    that applies:
+
+    - A claim that something `may` be is confirmed by one measurement that shows it.
+    - Decided measurements disagree: the claim is no effect or opposite if each shows no effect or
+      the opposite, and otherwise mixed.
+    - At least as many are undecided or missing as are decided: the claim is undecided, or not
+      measured if nothing was.
+    - What all decided measurements say is said of the claim.
+
+    A measurement that is smaller or none agrees with every other that is less than claimed. If
+    those others say a single thing, they count as smaller or none, too.
     """
     counted = [verdict for verdict in verdicts if verdict != UNMET]
     if verdicts and not counted:

@@ -307,7 +307,11 @@ def warm(environment: Environment, profile: str, say: Say = lambda _: None) -> N
 
 
 def cold(environment: Environment, profile: str) -> bool:
-    """Say whether kernels of a profile's cases may still have to be compiled."""
+    """Say whether kernels of a profile's cases may still have to be compiled.
+
+    Only Jittor compiles kernels ahead, in an environment that is built here. A larger profile has
+    the kernels of the smaller ones. A profile without kernels of its own needs those of `quick`.
+    """
     if environment.framework != "jittor" or environment.installed:
         return False
     growing = ("first", "quick", "standard")  # each has the kernels of those before it

@@ -166,9 +166,13 @@ class TimedProcess:
         return message
 
     def finish(self, core: int | None = None) -> None:
-        """Tell the worker to verify what was timed, on this core."""
+        """Read the worker's peak of resident memory, then tell it to verify what was timed.
+
+        It verifies on `core`, or without one, or where processes are not pinned, wherever it runs.
+        """
         assert self.worker
         self.working_since = time.monotonic()
+        # the process is gone once it has answered
         self.resident_bytes = self.read_resident_peak()
         command: Command = {"finish": True}
         if core is not None and self.options.adapt_to(self.variant.environment).pin:

@@ -264,7 +264,10 @@ def find_origin(thing: Any) -> str:
 
 
 def find_caller(frame: FrameType | None) -> str:
-    """Return the line that led to this frame."""
+    """Return the line that tells most, of this frame and of those that called it.
+
+    `choose_line` says which that is. At most MOST_CALLERS frames are looked at.
+    """
     lines: list[tuple[str, int]] = []
     while frame is not None and len(lines) < MOST_CALLERS:
         lines.append((frame.f_code.co_filename, frame.f_lineno))
@@ -331,7 +334,8 @@ def describe_holder(things: list[Any], tracker: StorageTracker) -> str:
     """Return what refers to leaked objects, such as ``held by `kept`, list of 36, in leak``.
 
     Only the object in the middle of `things` is looked at: the last may still be in use by a step.
-    What that object keeps alive follows, if anything is known.
+    One of its holders is described, if possible one that has a name. What the object keeps alive
+    follows, if anything is known. Returns an empty text if nothing is found.
     """
     middle = things[len(things) // 2]
     holders = []

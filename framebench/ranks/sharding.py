@@ -128,15 +128,18 @@ def count_longest_axis(shapes: Shapes, ranks: int) -> int:
 
 
 def count_even_parts(shapes: Shapes, ranks: int) -> int:
-    """Count as DeepSpeed's stages 1 and 2 do: all tensors in a row, cut into equal parts of an even
-    length.
+    """Count the weights of one rank's part under DeepSpeed's stages 1 and 2.
+
+    They lay all tensors end to end in one row, and cut it into equal parts of an even length.
     """
     return 2 * divide_up(count_all(shapes, ranks), 2 * ranks)
 
 
 def count_padded_row(shapes: Shapes, ranks: int) -> int:
-    """Count the weights of DeepSpeed's stages 1 and 2, which are views of the row, whose end is
-    padded.
+    """Count the weights that each rank holds under DeepSpeed's stages 1 and 2: all of them.
+
+    They are views of one row of all tensors. Its end is padded, so that the ranks' parts are equal
+    (`count_even_parts`).
     """
     return ranks * count_even_parts(shapes, ranks)
 

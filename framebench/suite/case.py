@@ -167,7 +167,7 @@ class Case:
 
     @property
     def golden_key(self) -> str:
-        """Return the name of the case's reference values.
+        """Return the name of the reference values in their workload, such as `cpu/train/b4/m2`.
 
         Micro-batches have values of their own only where the samples of a batch influence each
         other. Ranks that normalise alone are micro-batches too.

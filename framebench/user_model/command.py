@@ -302,7 +302,7 @@ def measure(
 
     try:
         survey_s = time.monotonic() - began
-        with expect_durations(cases, where, blocks, options, survey_s) as run.listener, run:
+        with make_progress(cases, where, blocks, options, survey_s) as run.listener, run:
             run.check_mathematics = Float64Checks(variants, survey["held"])
             take_first_look(variants, run, survey["held"], show_first)
             if options.rounds:
@@ -333,18 +333,19 @@ def report_slow_cases(cases: list[Case]) -> None:
         say(f"in the first block alone: {', '.join(reasons)}: {first_reason}")
 
 
-def expect_durations(
+def make_progress(
     cases: list[Case],
     where: Path,
     blocks: int,
     options: runner.Options,
     survey_s: float,
 ) -> CaseProgress:
-    """Return the progress bar, with a guess of what each case takes.
+    """Return a progress bar that guesses how long each case takes.
 
-    Where it was never measured a process of a strategy takes about as long as the one that surveyed
-    the baseline. What is compiled has a second one. They are built next to each other, and what is
-    built takes its turns in little time.
+    The guess is for cases that this machine never measured: a strategy's process takes as long as
+    the survey of the baseline did, `survey_s` seconds. A compiled case is timed in a second
+    process, whose first compilation takes COMPILER_S. Building a process takes most of its time,
+    and as many are built at once as there are cores.
     """
     guesses = {}
     for case in cases:

@@ -294,7 +294,8 @@ def derive_tensor_tolerance(response: float, floor: float) -> float:
 def list_negligible(tensors: Summaries) -> set[str]:
     """Return the names of the weights whose gradient is nothing but rounding.
 
-    It may be that of the first step, or as it is in the moments after the second.
+    These are the weights whose norm is above 0, but below NEGLIGIBLE of the norm of all weights
+    together, in the gradients of the first step or in the optimizer's moments after the second.
     """
     names = set()
     for kind in ("gradient", "momentum", "first moment"):

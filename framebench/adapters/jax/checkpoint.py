@@ -97,12 +97,17 @@ def trace_without_checkpoints(run: JaxAdapter) -> Any:
 
 @switch
 def checkpoint(run: JaxAdapter, every: int = 1) -> Proof:
-    """Recompute blocks, and prove it by products of the executable.
+    """Recompute blocks, and prove it by counting products (matmuls and convolutions).
 
-    They are compared with those requested, and with those of a step without checkpointing. The
-    compiler may merge a recomputation with the original; the strategy is then off, whatever the
-    program says. It also turns a few products into something else (outer ones of a single sample):
-    then the executables are compared.
+    The proof asks for two things. The step requests more products than one without checkpointing.
+    And the executable has all of them: the compiler may merge a recomputation with the original,
+    and the strategy is then off, whatever the program says. A product that is missing from the
+    executable without checkpointing as well was not merged, but turned into something else, as the
+    outer products of a single sample are.
+
+    Args:
+        run: The adapter of the case.
+        every: 1 checkpoints each block, 2 every second one.
     """
     stacked = every == 1 and can_stack_layers(run)
     chosen = checkpoint_blocks(run, every, stacked)
@@ -110,10 +115,10 @@ def checkpoint(run: JaxAdapter, every: int = 1) -> Proof:
     def count_products(observed: Evidence) -> Evidence:
         plain = trace_without_checkpoints(run)
         products_without = len(find_products(plain.jaxpr))
-        merged = 0  # products that were requested and are not in the executable
+        merged = 0  # products that were requested and are missing from the executable
         if not run.recipe.eager:
             merged = observed["products"] - sum(observed["compiled_products"].values())
-        if merged > 0:  # some of them may be missing from the plain executable, too
+        if merged > 0:  # what is missing from the plain executable, too, was not merged
             compiled = plain.lower().compile(dict(run.recipe.compiler_options))
             merged -= products_without - count_compiled_products(compiled).total()
         return {
@@ -134,7 +139,9 @@ def count_traced_reductions(*jaxprs: ClosedJaxpr) -> int:
 
 @switch
 def checkpoint_dots(run: JaxAdapter, batched: bool = True) -> Proof:
-    """Save products and recompute the rest; attention, too, unless `batched` matmuls are saved.
+    """Save products (matmuls and convolutions) and recompute the rest.
+
+    Matmuls with an axis of a batch, as attention's are, are saved only if `batched`.
 
     The executable has the plain step's products and more reductions, those of the norms.
     (Element-wise operations prove nothing: the compiler repeats them as it likes.)

@@ -388,8 +388,9 @@ class TorchAdapter(Adapter):
     def output_rows(self) -> Tensor:
         """Return the last output as one tensor.
 
-        Where a user's model returns several, each row has the numbers of all of them for one
-        sample. Tensors with another number of rows than the longest are left out.
+        Where a user's model returns several, the result is in float64, and each row has the numbers
+        of all of them for one sample. Left out are integers, scalars, and tensors with another
+        number of rows than the longest.
         """
         if isinstance(self.output, Tensor):
             return self.output.detach()

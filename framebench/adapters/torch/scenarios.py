@@ -11,6 +11,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from framebench.adapters import common
 from framebench.adapters.base import Switch, Switches
 from framebench.adapters.loading import Loader, expect_loader
 from framebench.adapters.proof import (
@@ -18,7 +19,6 @@ from framebench.adapters.proof import (
     Proof,
     above,
     below,
-    check,
     equal_to,
     expect,
     if_counted,
@@ -34,21 +34,12 @@ NOTHING_KEPT = expect(graph_nodes=0, saved_tensors=if_counted(0))
 GRAPH_KEPT = expect(graph_nodes=above("blocks"), saved_tensors=if_counted(above("blocks")))
 
 
-def expect_buffers_unchanged(run: TorchAdapter) -> Proof:
-    """Return a proof that evaluation leaves every buffer as it was, but in training mode."""
-
-    def are_unchanged(e: Evidence) -> bool:
-        return e["buffers_changed"] == 0 or not run.recipe.evaluates
-
-    return check(are_unchanged, "buffers stay as they were")
-
-
 def make_mode_switch(context: Callable[[], Any], proof: Proof) -> Switch:
     """Return the switch of evaluation under a context of autograd."""
 
     def apply_mode(run: TorchAdapter) -> Proof:
         run.recipe.contexts.append(context)
-        return proof & expect_buffers_unchanged(run)
+        return proof & common.expect_buffers_unchanged(lambda: not run.recipe.evaluates)
 
     return apply_mode
 
@@ -63,7 +54,7 @@ switch["grad"] = make_mode_switch(torch.enable_grad, GRAPH_KEPT)
 def frozen_weights(run: TorchAdapter) -> Proof:
     """Ask for no gradient of any weight, with gradients left on."""
     run.recipe.on_model.append(lambda model: model.requires_grad_(False))
-    return NOTHING_KEPT & expect_buffers_unchanged(run)
+    return NOTHING_KEPT & common.expect_buffers_unchanged(lambda: not run.recipe.evaluates)
 
 
 @switch

@@ -118,7 +118,10 @@ def describe_optimizer(optimizer: Optimizer) -> str:
 
 
 def set_options(optimizer: Optimizer, options: dict[str, Any]) -> None:
-    """Set options in all groups of an optimizer. Raises DoesNotApply if it has none of them."""
+    """Set options in all groups of an optimizer, and of the optimizers inside it.
+
+    Raises DoesNotApply at the first option that none of them has; those before it are then set.
+    """
     optimizers = [optimizer, *list_inner(optimizer)]
     for name, value in options.items():
         groups = []
@@ -131,8 +134,9 @@ def set_options(optimizer: Optimizer, options: dict[str, Any]) -> None:
             raise DoesNotApply(f"your optimizer, {kind}, has no option {name}")
         for group in groups:
             group[name] = value
-            if EXCLUSIVE.get(name) in group:
-                group[EXCLUSIVE[name]] = False
+            excluded = EXCLUSIVE.get(name)
+            if excluded in group:  # some optimizers have one of the two options only
+                group[excluded] = False
 
 
 def has_hooks(optimizer: Optimizer) -> bool:

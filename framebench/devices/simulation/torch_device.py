@@ -167,8 +167,12 @@ def replaced(owner: Any, name: str, value: Any) -> Iterator[None]:
 
 @contextlib.contextmanager
 def pose_as_gpu(allocator: Allocator) -> Iterator[torch.device]:
-    """Let modules of fake tensors move between devices, and lists of them be updated as CUDA's
-    are.
+    """Make PyTorch treat the simulated device as it treats CUDA, and yield that device.
+
+    While it lasts modules of fake tensors move to the device and lists of them are updated
+    together, `autocast("cuda")` is for it, convolutions choose their memory layout as on CUDA, and
+    what OF_CUDA names of `torch.cuda` is the device's own. The current stream, and that the cache
+    is emptied, reach `allocator`.
     """
     backend = register_backend()
     lists = [*_foreach_utils._foreach_supported_types, FakeTensor, nn.Parameter]

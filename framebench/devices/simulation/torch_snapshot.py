@@ -12,8 +12,12 @@ from framebench.devices.simulation.blocks import Block
 
 
 def make_snapshot(allocator: Allocator, labels: dict[int, str]) -> dict[str, Any]:
-    """Return what `torch.cuda.memory._snapshot` returns: segments with their blocks, and the
-    trace.
+    """Return what `torch.cuda.memory._snapshot` returns: segments with their blocks, and the trace.
+
+    Args:
+        allocator: The simulated allocator, whose trace lists each allocation and release.
+        labels: The name of an operator by the place in the trace where it begins. It names every
+            allocation up to the place of the next label.
     """
     label = ""
     entries = []
