@@ -19,9 +19,15 @@ from tests.processes import THREADS, at_first, served
 HERE = Environment("none", "0", Path(sys.executable))
 ABOUT_ITSELF = """
 import builtins, json, os, sys
-is_left = hasattr(builtins, "left")
-print(json.dumps([sys.argv[1:], os.getcwd(), os.environ["TOLD"], __name__, is_left]))
-builtins.left = True
+found = {
+    "arguments": sys.argv[1:],
+    "folder": os.getcwd(),
+    "variable": os.environ["TOLD"],
+    "name": __name__,
+    "sees_the_last_program": hasattr(builtins, "left_behind"),
+}
+builtins.left_behind = True
+print(json.dumps(found))
 """
 
 
@@ -30,13 +36,16 @@ def test_it_has_its_arguments_folder_and_variables_and_finds_nothing_left(
     told: str, tmp_path: Path
 ) -> None:
     (tmp_path / "program.py").write_text(ABOUT_ITSELF)
-    done = served(
-        HERE, [str(tmp_path / "program.py"), "a b"], {**os.environ, "TOLD": told}, tmp_path, {}
-    )
-    assert (done.returncode, json.loads(done.stdout)) == (
-        0,
-        [["a b"], str(tmp_path), told, "__main__", False],
-    )
+    command = [str(tmp_path / "program.py"), "a b"]
+    done = served(HERE, command, {**os.environ, "TOLD": told}, tmp_path, {})
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout) == {
+        "arguments": ["a b"],
+        "folder": str(tmp_path),
+        "variable": told,
+        "name": "__main__",
+        "sees_the_last_program": False,
+    }
 
 
 def test_a_module_comes_from_its_own_path(tmp_path: Path) -> None:

@@ -13,21 +13,25 @@ from tests.processes import ROOT
 MODULE = re.compile(r"framebench(\.\w+)+")
 
 
-def texts(source: str) -> Iterator[str]:
-    """Return every string literal of a module but its parts of f-strings."""
+def list_string_literals(source: str) -> Iterator[str]:
+    """Yield the string literals in the source of a module, and the fixed parts of its f-strings."""
     for node in ast.walk(ast.parse(source)):
         if isinstance(node, ast.Constant) and isinstance(node.value, str):
             yield node.value
 
 
-def test_every_module_named_in_a_text_exists() -> None:
+def is_module(name: str) -> bool:
+    """Return whether there is a module or a package of this name, such as `framebench.worker`."""
+    path = ROOT / name.replace(".", "/")
+    return path.is_dir() or path.with_suffix(".py").exists()
+
+
+def test_every_module_named_in_a_string_exists() -> None:
     named = set()
     for file in (ROOT / "framebench").rglob("*.py"):
-        named |= {text for text in texts(file.read_text()) if MODULE.fullmatch(text)}
+        for literal in list_string_literals(file.read_text()):
+            if MODULE.fullmatch(literal):
+                named.add(literal)
     assert "framebench.worker.worker" in named
-    paths = {name: ROOT / name.replace(".", "/") for name in named}
-    assert [
-        name
-        for name, path in paths.items()
-        if not (path.is_dir() or path.with_suffix(".py").exists())
-    ] == []
+    missing = {name for name in named if not is_module(name)}
+    assert missing == set()

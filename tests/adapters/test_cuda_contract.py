@@ -70,15 +70,26 @@ def test_a_turn_reads_energy_and_a_device_with_a_queue_makes_synced_steps_too(
 ) -> None:
     answers: dict[str, Any] = {"turn": {"wall_s": 1.0, "device_s": None}, "synced": 1.5}
     orders: list[dict[str, int]] = []
+
+    def answer(*_: object) -> dict[str, Any]:
+        """Answer the last order, as a worker does."""
+        return {name: answers[name] for name in orders[-1]}
+
     timed = TimedProcess(Variant(CASE, environments.describe("torch")), Options(), Path(), print)
-    timed.worker = SimpleNamespace(  # type: ignore[assignment]
-        send=orders.append, receive=lambda *_: {name: answers[name] for name in orders[-1]}
-    )
-    timed.expected_turn_s, timed.steps, timed.queues = 1.0, steps, queues
+    timed.worker = SimpleNamespace(send=orders.append, receive=answer)  # type: ignore[assignment]
+    timed.expected_turn_s = 1.0
+    timed.steps = steps
+    timed.queues = queues
+
     timed.turn(0, 0.0)
-    assert timed.joules == 350.0
-    assert orders == [{"turn": steps}] + [{"synced": synced}] * bool(synced)
-    assert timed.synced_s == [1.5] * bool(synced)
+
+    assert timed.joules == 350.0  # between the two readings of `fake_gpu.py`
+    if synced:
+        assert orders == [{"turn": steps}, {"synced": synced}]
+        assert timed.synced_s == [answers["synced"]]
+    else:
+        assert orders == [{"turn": steps}]
+        assert timed.synced_s == []
 
 
 @pytest.mark.parametrize(

@@ -89,11 +89,12 @@ def test_advice_is_ranked_by_the_speeds_of_the_machine_that_timed_most() -> None
 
 def test_speeds_of_a_cpu_rank_nothing_for_a_gpu() -> None:
     on_gpu = make_rows("here", ("fp32", MIB // 2, 0.1), ("checkpoint", MIB // 4, 0.1), hardware=GPU)
-    untimed = [replace(row, throughput=None) for row in on_gpu]
+    untimed_on_gpu = [replace(row, throughput=None) for row in on_gpu]
+    timed_on_cpu = OTHER
 
-    fitting = advise([untimed, OTHER], QUESTION).fitting
+    fitting = advise([untimed_on_gpu, timed_on_cpu], QUESTION).fitting
 
-    assert {option.throughput for option in fitting} == {0}
+    assert {option.throughput for option in fitting} == {0}  # 0: no speed is known
 
 
 def rank_strategies(table: pd.DataFrame) -> list[Any]:

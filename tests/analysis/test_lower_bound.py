@@ -53,14 +53,20 @@ def test_every_weight_belongs_to_one_layer(workload: spec.Workload) -> None:
 
 
 def test_a_block_with_plain_attention_saves_what_korthikanti_says() -> None:
-    """s b h (34 + 5 a s / h) bytes in 16 bits, less what dropout adds."""
+    """A layer saves s b h (34 + 5 a s / h) bytes in 16 bits, here less what dropout adds.
+
+    https://arxiv.org/abs/2205.05198, section 4.1; s is the length, b the batch (1 here), h the
+    width, a the number of heads.
+    """
     config = spec.load_workload("transformer").config("full")
     s, h, a = config.length, config.width, config.heads
-    masks = 2 * s * h + a * s * s
-    repeated_scores = 2 * a * s * s
-    expected = s * h * (34 + 5 * a * s // h) - masks - repeated_scores
+    with_dropout = s * h * (34 + 5 * a * s // h)
+    masks = 2 * s * h + a * s * s  # a byte for each element
+    repeated_scores = 2 * a * s * s  # the output of attention's dropout
     layers = declare_layers("transformer", "full", {"attention_plain": {}})
-    assert 2 * sum(layer.elements for layer in layers if layer.block == "blocks.0") == expected
+    elements = sum(layer.elements for layer in layers if layer.block == "blocks.0")
+    bytes_in_16_bits = 2 * elements
+    assert bytes_in_16_bits == with_dropout - masks - repeated_scores
 
 
 def test_resnet50_has_the_outputs_that_he_et_al_count() -> None:

@@ -85,8 +85,12 @@ def put_both(results: Path, peak: float, workload: str = "transformer", **change
 
 def put_blocks(results: Path, ratios: Sequence[float]) -> None:
     """Add blocks in which the compiled step takes so many times the eager one's seconds."""
-    eager = [[1.0 + 0.001 * (i % 3)] * 8 for i in range(len(ratios))]
-    compiled = [[ratio * s for s in seconds] for ratio, seconds in zip(ratios, eager)]
+    eager: list[list[float]] = []  # seconds of each step, by block
+    compiled: list[list[float]] = []
+    for block, ratio in enumerate(ratios):
+        seconds = 1.0 + 0.001 * (block % 3)  # blocks differ a little, as measured ones do
+        eager.append([seconds] * 8)
+        compiled.append([ratio * seconds] * 8)
     for made in blocks([(parse(EAGER), eager), (parse(COMPILED), compiled)]):
         made = made.model_copy(update=RIGHT)
         store.append(made, store.find_file(results, "m", "torch-2.13.0"))

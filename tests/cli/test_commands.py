@@ -31,14 +31,14 @@ B2 = (TRAIN, Case("unet3d", "torch", "train", "fp32", 4))  # cases of a claim
 
 
 def planted(results: Path, machine: str, version: str = "1", **changes: Any) -> None:
-    """One record."""
+    """Write one record of this machine and version of PyTorch."""
     origin = provenance(machine=machine, versions={"torch": version}, protocol=VERSION)
     record = made("fp32", 100, 1.0).model_copy(update={"provenance": origin, **changes})
     store.append(record, store.find_file(results, machine, f"torch-{version}"))
 
 
 def published(results: Path, machine: str, cases: tuple[Case, ...] = B2) -> None:
-    """Real records, under this name."""
+    """Copy the published records of these cases, as if this machine had measured them."""
     file = store.find_file(results, machine, "torch-2.13.0")
     for fields in load_fields(store.find_file(RESULTS, MACHINE, "torch-2.13.0")):
         if fields["case"] in [case.id for case in cases]:
@@ -50,16 +50,19 @@ def published(results: Path, machine: str, cases: tuple[Case, ...] = B2) -> None
 def test_documented_examples_have_their_exit_codes(
     code: int, command: str, results: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As they are printed; what measures has a folder of its own, since another process may be
-    measuring.
+    """Each command runs as the page prints it, but `run` into a folder of its own, since another
+    process may be measuring.
     """
 
-    def interrupted(*_: object) -> None:
+    def interrupt(*_: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(run.installed, "ready", interrupted)
+    # the page's `framebench run` is the example of an interruption
+    monkeypatch.setattr(run.installed, "ready", interrupt)
     words = shlex.split(command)
-    done = framebench(*words, *(["--results", str(results)] if words[0] == "run" else []))
+    if words[0] == "run":
+        words += ["--results", str(results)]
+    done = framebench(*words)
     assert done.returncode == code, done.stderr
     assert "Traceback" not in done.stderr
 
@@ -109,16 +112,20 @@ def test_this_machine_answers_before_the_published_one(
     monkeypatch.setenv("FRAMEBENCH_MACHINE", "here")
     planted(results, "here")
     published(results, "published")
-    own = framebench("show", "transformer/torch/train/fp32", "--results", str(results))
+    where = ("--results", str(results))
+
+    own = framebench("show", "transformer/torch/train/fp32", *where)
     assert "transformer/torch/train/fp32/b4/tiny" in own.stdout
     assert "machine here; --machine takes the records of another: published" in own.stderr
-    other = framebench("show", "unet3d/torch/train/checkpoint", "--results", str(results))
+
+    other = framebench("show", "unet3d/torch/train/checkpoint", *where)
     assert TRAIN.id in other.stdout
     assert "machine published; --machine takes the records of another: here" in other.stderr
-    assert (
-        framebench("show", TRAIN.id, "--machine", "here", "--results", str(results)).returncode == 1
-    )
-    everybody = framebench("show", "--machine", "all", "--results", str(results)).stdout
+
+    missing = framebench("show", TRAIN.id, "--machine", "here", *where)
+    assert missing.returncode == 1
+
+    everybody = framebench("show", "--machine", "all", *where).stdout
     assert "  here, 1\n" in everybody
     assert "  published, 2.13.0" in everybody
 
@@ -126,19 +133,27 @@ def test_this_machine_answers_before_the_published_one(
 def test_comparing_two_cases_does_not_change_advice(
     results: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Two records of this machine stand beside the published ones and hide none of them."""
+    """Two records of this machine are read next to the published ones, and hide none of them."""
     monkeypatch.setenv("FRAMEBENCH_MACHINE", "here")
     shutil.copytree(RESULTS / "records" / MACHINE, results / "records" / MACHINE)
-    asked = ("advise", "transformer/*/train/*/b4", "--budget", "1GiB", "--json")
-    advised = json.loads(framebench(*asked, "--results", str(results)).stdout)
+    question = ("advise", "transformer/*/train/*/b4", "--budget", "1GiB", "--json")
+
+    def list_offers() -> list[dict[str, Any]]:
+        done = framebench(*question, "--results", str(results))
+        offers: list[dict[str, Any]] = json.loads(done.stdout)["fitting"]
+        return offers
+
+    def list_advice(offers: list[dict[str, Any]]) -> list[list[Any]]:
+        names = ("case", "peak_bytes", "throughput", "fits", "judged_by")
+        return [[offer[name] for name in names] for offer in offers]
+
+    before = list_offers()
     for strategy in ("fp32", "checkpoint"):
         published(results, "here", (Case("transformer", "torch", "train", strategy, 4),))
-    again = json.loads(framebench(*asked, "--results", str(results)).stdout)
-    names = ("case", "peak_bytes", "throughput", "fits", "judged_by")
-    assert [[offer[n] for n in names] for offer in again["fitting"]] == [
-        [offer[n] for n in names] for offer in advised["fitting"]
-    ]
-    assert {offer["machine"] for offer in again["fitting"]} == {"here", MACHINE}
+    after = list_offers()
+
+    assert list_advice(after) == list_advice(before)
+    assert {offer["machine"] for offer in after} == {"here", MACHINE}
 
 
 def test_an_empty_selector_is_refused() -> None:

@@ -1,6 +1,9 @@
-"""Against a real Slurm that the test starts: whatever happens to jobs, nodes and the controller,
-every block is measured, and on one node, by itself. `make test-slurm`; skipped, with the reason,
-where there is no Slurm and none can be installed.
+"""Runs on Slurm: whatever happens to jobs, nodes and the controller, every block is measured, and
+on one node, by itself.
+
+Tests marked `slurm` start a real Slurm (`make test-slurm`). They are skipped, with the reason,
+where there is none and none can be installed. The others need none: some put scripts in the place
+of its commands.
 """
 
 from __future__ import annotations
@@ -178,11 +181,15 @@ def test_a_controller_that_is_away_has_not_lost_its_jobs(
 ) -> None:
     messages: list[str] = []
     mark = UNIT.mark(provenance.name_code())
-    script = (
-        "echo >> calls; case $(wc -l < calls) in 1) exit 1;; [23]) echo '7|None';; *) touch "
-        f"results/{mark};; esac"
-    )
-    results = play_slurm(squeue=script, sbatch="touch submitted; exit 1")
+    squeue = f"""
+echo >> calls
+case $(wc -l < calls) in
+    1) exit 1 ;;  # the controller does not answer
+    2 | 3) echo '7|None' ;;  # job 7 runs: its id, and no reason to wait
+    *) touch results/{mark} ;;  # it is no longer listed, and its unit is done
+esac
+"""
+    results = play_slurm(squeue=squeue, sbatch="touch submitted; exit 1")
     jobs = Jobs(results, say=messages.append, poll_s=0.01)
     jobs.write_ids({mark: "7"})
     assert slurm.measure([UNIT], jobs, ["torch"]) == []

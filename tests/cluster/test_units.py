@@ -14,7 +14,7 @@ import pytest
 from framebench.cli import run
 from framebench.cluster.units import NODES, RunRequest, make_units
 from framebench.engine import environments
-from framebench.engine.groups import make_groups
+from framebench.engine.groups import Group, make_groups
 from framebench.engine.runner import Options, explain_unsupported
 from framebench.records import store
 from framebench.strategies.strategy import FRAMEWORKS
@@ -41,18 +41,26 @@ def select_supported(cases: list[Case]) -> list[Case]:
 def test_units_have_each_case_once_and_the_same_variants_as_the_whole() -> None:
     cases = [case for case in list_profile_cases("tiny") if case.workload == "transformer"]
     ready = {name: environments.describe(name) for name in FRAMEWORKS}
-    units = [unit for unit in make_units(RunRequest((), "tiny", blocks=2), cases) if unit.block]
-    in_units = [case for unit in units for case in select(unit.selectors[0])]
-    assert sorted(in_units) == sorted(cases)
-    groups = make_groups(select_supported(cases), ready)
-    for unit in units:
-        own = select_supported(select(unit.selectors[0]))
-        frameworks = {case.framework for case in own}
+    all_units = make_units(RunRequest((), "tiny", blocks=2), cases)
+    units_of_second_block = [unit for unit in all_units if unit.block == 1]
+
+    cases_of_units: list[Case] = []
+    groups_of_units: list[Group] = []
+    for unit in units_of_second_block:
+        unit_cases = select(unit.selectors[0])
+        cases_of_units += unit_cases
+        supported = select_supported(unit_cases)
+        frameworks = {case.framework for case in supported}
         if unit.beside_torch:
             frameworks.add("torch")
-        for group in make_groups(own, {name: ready[name] for name in frameworks}):
-            groups.remove(group)
-    assert not groups
+        unit_environments = {name: ready[name] for name in frameworks}
+        groups_of_units += make_groups(supported, unit_environments)
+
+    assert sorted(cases_of_units) == sorted(cases)
+    groups = make_groups(select_supported(cases), ready)
+    assert len(groups_of_units) == len(groups)
+    for group in groups:
+        assert group in groups_of_units
 
 
 def test_a_unit_command_keeps_all_options(monkeypatch: pytest.MonkeyPatch, results: Path) -> None:

@@ -25,6 +25,11 @@ def read_strategies(event_log: Path, event: str) -> list[str]:
     return [words[1] for words in read_events(event_log, event)]
 
 
+def read_processes(event_log: Path, event: str) -> list[str]:
+    """Return the process that each event took place in, in the order of the log."""
+    return [words[2] for words in read_events(event_log, event)]
+
+
 def read_cores(event_log: Path, event: str) -> list[str]:
     """Return the core that each event took place on, in the order of the log."""
     return [words[3] for words in read_events(event_log, event)]

@@ -20,17 +20,19 @@ from tests.engine.fake_blocks import CASES, by_strategy, group, read_strategies,
 def test_memory_limits_how_many_processes_are_alive(
     fake_worker: Environment, results: Path, event_log: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(TimedProcess, "read_resident_peak", lambda process: 2**30)
-    free_bytes = int(3.2 * 2**30 / capacity.HOST_SHARE)
+    process_bytes = 2**30
+    monkeypatch.setattr(TimedProcess, "read_resident_peak", lambda process: process_bytes)
+    # three of the four variants may be alive, and the fourth has a block of its own
+    free_bytes = int(3.2 * process_bytes / capacity.HOST_SHARE)
     monkeypatch.setattr(capacity, "read_free_memory", lambda: free_bytes)
     with run(results) as opened:
         measure([group(fake_worker)], opened)
     strategies_by_block: dict[str, list[str]] = defaultdict(list)
     for record in store.read_all(results):
         strategies_by_block[record.turns_taken.block].append(record.parsed.strategy)
-    first, second = (sorted(strategies) for _, strategies in sorted(strategies_by_block.items()))
-    assert first == ["accumulate", "checkpoint", "fp32"]
-    assert second == ["amp_bf16", "fp32"]
+    first, second = sorted(strategies_by_block)
+    assert sorted(strategies_by_block[first]) == ["accumulate", "checkpoint", "fp32"]
+    assert sorted(strategies_by_block[second]) == ["amp_bf16", "fp32"]
     assert read_strategies(event_log, "memory").count("fp32") == 1
 
 

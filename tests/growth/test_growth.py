@@ -114,13 +114,14 @@ def test_a_leak_is_found_to_the_byte_and_named_with_its_line(
 @pytest.mark.all_cases
 @pytest.mark.slow
 def test_a_list_of_losses_is_named_with_its_graph(results: Path) -> None:
-    """Each holds its forward pass: what it saved has no object in Python, but storages."""
+    """Each loss keeps its forward pass. C++ holds what that saved, so it is seen as storages."""
     code, growth = read_growth("torch", results, LOSSES)
     assert (code, growth["verdict"]) == (1, "grows")
     (kept,) = (row for row in growth["kept"] if row["what"] == "torch.Tensor float32[]")
     assert kept["note"].startswith("held by `kept`, list of ")
     assert "with a graph of " in kept["note"]
     saved = sum(row["bytes_per_step"] for row in growth["kept"] if row["kind"] == "storage")
+    # not to the byte: malloc also has the nodes of the graph, rounds up, and reuses what was freed
     assert 0.5 * saved < growth["bytes_per_step"]["host.malloc"]["value"] < 2 * saved
 
 

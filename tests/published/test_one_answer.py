@@ -89,20 +89,21 @@ def test_what_the_baseline_needs_is_one_number_everywhere(workload: str, framewo
 
 @pytest.mark.parametrize(("workload", "framework"), JOBS)
 def test_the_strategy_that_needs_least_is_one_everywhere(workload: str, framework: str) -> None:
-    advised = ask_advise(workload, framework, UNLIMITED).fitting[0]
-    strategy, needs = advised.case.strategy, advised.peak.needs
+    leanest = ask_advise(workload, framework, UNLIMITED).fitting[0]
+    strategy = leanest.case.strategy
+    needs = leanest.peak.needs
 
     answered = find_answer(workload, framework)
-    (marked,) = [row for row in list_form_rows(workload, framework) if row["least"]]
+    assert (answered["strategy"], answered["least"]) == (strategy, needs)
+
+    (in_form,) = [row for row in list_form_rows(workload, framework) if row["least"]]
+    assert (in_form["strategy"], in_form["needs"]) == (strategy, round_up(needs))
+
     title = load_workload(workload).title
     lines = describe_training(load_table(), MACHINE).lines
-    (line,) = [line for line in lines if line[2:].startswith(title)]
-    said = re.search(rf"{get_title(framework)} needs ([\d,]+) MiB with `([^`]+)`", line)
-
-    assert said
-    assert (answered["strategy"], answered["least"]) == (strategy, needs)
-    assert (marked["strategy"], marked["needs"]) == (strategy, round_up(needs))
-    assert (said[2], int(said[1].replace(",", ""))) == (strategy, math.ceil(needs / MIB))
+    (line,) = [line for line in lines if line.startswith(f"- {title}")]
+    sentence = f"{get_title(framework)} needs {math.ceil(needs / MIB):,} MiB with `{strategy}`"
+    assert sentence in line
 
 
 @pytest.mark.parametrize("budget", [150 * MIB, 152 * MIB])
@@ -110,14 +111,16 @@ def test_a_small_transformer_fits_a_budget_everywhere_or_nowhere(budget: int) ->
     df = load_table()
     job = df[df["usable"] & df["same_mathematics"] & ~df["only_for_claims"]]
     job = job.query("workload == 'transformer' and scenario == 'train' and batch == 4")
-    job = job[(job["size"] == "cpu") & (job["needs_bytes"] <= budget)]
+    fitting = job[(job["size"] == "cpu") & (job["needs_bytes"] <= budget)]
     for framework in FRAMEWORKS:
-        fitting = set(job["strategy"][job["framework"] == framework])
-        advised = {c.case.strategy for c in ask_advise("transformer", framework, budget).fitting}
+        in_table = set(fitting["strategy"][fitting["framework"] == framework])
+        advice = ask_advise("transformer", framework, budget)
+        advised = {candidate.case.strategy for candidate in advice.fitting}
         form = list_form_rows("transformer", framework)
         in_form = {row["strategy"] for row in form if row["needs"] <= budget / MIB}
-        assert advised == in_form == fitting
-    assert job.empty == (budget == 150 * MIB)
+        assert advised == in_form == in_table
+    # the leanest strategy lies between the two budgets
+    assert fitting.empty == (budget == 150 * MIB)
 
 
 def test_the_form_compares_a_budget_with_what_is_needed() -> None:

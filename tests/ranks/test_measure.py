@@ -139,12 +139,14 @@ def test_processes_know_where_they_meet() -> None:
     ],
 )
 def test_an_undone_sharding_is_not_proven(name: str, tmp_path: Path) -> None:
+    """The step stays right without the sharding, so only the proof can tell."""
     case = parse(f"transformer/{name}/b4x2/tiny")
     environment = environments.of_case(case)
     command = [str(environment.python)]
     if case.framework == "torch":
         command += ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
     orders = Options().make_task(case, "time").as_dict() | {"core": None}
+    # the usual worker, but it takes the sharding out first
     command += ["-m", "tests.engine.undivided", json.dumps(orders)]
     variables = {
         **environment.variables(),

@@ -62,17 +62,18 @@ HOSTILE: dict[str, Plant] = {
     "one line": plant_one_line,
     "many lines": plant_many_lines,
 }
+# {strange} stands for the stranger's folder, {into} for a new one
 READING = (
-    "show",
-    "show --json",
-    "answer",
-    "report",
-    f"report {CASE.id}",
-    "advise transformer/torch --budget 1GiB",
-    "claims list",
-    "plan transformer/torch/train/fp32/b4/tiny",
-    "check-results RESULTS",
-    "collect RESULTS",
+    "show --results {strange}",
+    "show --json --results {strange}",
+    "answer --results {strange}",
+    "report --results {strange}",
+    f"report {CASE.id} --results {{strange}}",
+    "advise transformer/torch --budget 1GiB --results {strange}",
+    "claims list --results {strange}",
+    "plan transformer/torch/train/fp32/b4/tiny --results {strange}",
+    "check-results {strange}",
+    "collect {strange} --results {into}",
 )
 
 
@@ -116,11 +117,8 @@ def test_commands_that_read_pass_over_hostile_files(
 ) -> None:
     HOSTILE[kind](place(strange))
     before = list_content(strange)
-    words = [str(strange) if word == "RESULTS" else word for word in command.split()]
-    if str(strange) not in words:
-        words += ["--results", str(strange)]
-    elif "collect" in words:
-        words += ["--results", str(tmp_path / "into")]
+    into = tmp_path / "into"
+    words = [word.format(strange=strange, into=into) for word in command.split()]
     done = framebench(*words)
     assert "Traceback" not in done.stderr
     assert done.returncode in (0, 1)
@@ -179,7 +177,7 @@ def test_data_is_never_code() -> None:
     """No pickle is read, no eval, no shell: what comes from files is parsed as JSON."""
     allowed = {
         # runs the script that the user names, as Python does
-        "framebench/growth/script.py": "exec(",
+        "framebench/growth/worker.py": "exec(",
         # copies an object in memory, which was in no file
         "framebench/suite/trees.py": "pickle.",
     }

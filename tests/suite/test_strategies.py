@@ -74,13 +74,14 @@ def test_every_strategy_has_a_case_somewhere_and_every_variant_is_declared() -> 
 
 
 @pytest.mark.parametrize("framework", FRAMEWORKS)
-def test_every_supported_case_is_measured_below_or_needs_a_gpu(framework: str) -> None:
-    """No silent gap: a strategy without a small case would be tested nowhere."""
+def test_no_supported_strategy_is_without_a_test(framework: str) -> None:
+    """Tests verify the small cases of `list_supported`; what needs a GPU is left to a GPU."""
     covered = {(case.scenario, case.strategy) for case in list_supported(framework)}
     for case in list_cases():
         if case.framework == framework and case.support.gpu:
             covered.add((case.scenario, case.strategy))
     for case in list_cases():
+        # combinations of strategies are pairs, which test_pairs.py has
         is_single = (case.scenario, case.strategy) in STRATEGIES
         if case.framework == framework and is_single and case.support.supported:
             assert (case.scenario, case.strategy) in covered, case.id

@@ -105,18 +105,26 @@ def test_a_list_has_samples_where_its_entries_are_no_whole_batches(
 
 def test_a_detection_batch_is_cut_between_images() -> None:
     images = np.arange(N)[:, None] * np.ones(3)
-    targets = [{"boxes": np.full((k, 4), k)} for k in range(N)]
+    targets = [{"boxes": np.full((k, 4), k)} for k in range(N)]  # image k has k boxes
     parts = split((images, targets), 4, N)
-    assert [len(x) for x, _ in parts] == [2] * 4
-    assert [len(y) for _, y in parts] == [2] * 4
-    assert [target["boxes"].shape[0] for _, y in parts for target in y] == list(range(N))
+    boxes_of_images = []
+    for part_images, part_targets in parts:
+        assert len(part_images) == len(part_targets) == N // 4
+        for target in part_targets:
+            boxes_of_images.append(len(target["boxes"]))
+    assert boxes_of_images == list(range(N))
 
 
 def test_what_has_no_axis_of_samples_goes_with_each_part() -> None:
-    mask, table = np.ones((7, 7)), np.ones((4 * N, 2))
-    parts = split({"x": np.zeros((N, 2)), "mask": mask, "table": table}, 2, N)
-    assert all(part["mask"] is mask and part["table"] is table for part in parts)
-    assert [len(part["x"]) for part in parts] == [N // 2] * 2
+    mask = np.ones((7, 7))
+    table = np.ones((4 * N, 2))
+    batch = {"x": np.zeros((N, 2)), "mask": mask, "table": table}
+    parts = split(batch, 2, N)
+    assert len(parts) == 2
+    for part in parts:
+        assert len(part["x"]) == N // 2
+        assert part["mask"] is mask
+        assert part["table"] is table
 
 
 @pytest.mark.parametrize(

@@ -37,12 +37,23 @@ def search(values: Callable[[int], tuple[float, ...]], minimum: float = 0.01) ->
 def test_the_first_release_that_changed_is_named_in_few_measurements(
     where: int, after: float
 ) -> None:
-    found = search(lambda i: (after,) * 2 if i >= where else (100.0,) * 2)
-    assert (found.outcome, found.first) == ("found", RELEASES[where])
+    before = 100.0
+
+    def measure_twice(release: int) -> tuple[float, float]:
+        value = after if release >= where else before
+        return value, value
+
+    found = search(measure_twice)
+
+    assert found.outcome == "found"
+    assert found.first == RELEASES[where]
     assert found.last_unchanged == RELEASES[where - 1]
+    change = after / before - 1
+    assert f"{change:+.1%} against {RELEASES[where - 1]}" in found.answer
+
     tried = [result.release for result in found.tried]
-    assert len(tried) == len(set(tried)) <= 6
-    assert f"{after / 100 - 1:+.1%} against {RELEASES[where - 1]}" in found.answer
+    assert len(tried) == len(set(tried)), "each release once"
+    assert len(tried) <= 6  # both ends, then log2 of the 12 releases, rounded up
 
 
 def test_nothing_changed() -> None:

@@ -42,17 +42,27 @@ class NumpyAdapter:
     def step(self) -> None:
         self.steps += 1
         gradient = self.rng.standard_normal(self.weight.shape, np.float32)
-        lr = self.optimizer.lr
         if self.optimizer.name == "sgd":
-            self.first = self.optimizer.momentum * self.first + gradient
-            self.weight -= np.float32(lr) * self.first
-            return
+            self.step_sgd(gradient)
+        else:
+            self.step_adamw(gradient)
+
+    def step_sgd(self, gradient: np.ndarray) -> None:
+        """Take a step of SGD, whose momentum is `first`."""
+        self.first = self.optimizer.momentum * self.first + gradient
+        self.weight -= np.float32(self.optimizer.lr) * self.first
+
+    def step_adamw(self, gradient: np.ndarray) -> None:
+        """Take a step of AdamW (Algorithm 2 of https://arxiv.org/abs/1711.05101)."""
+        lr = self.optimizer.lr
         beta1, beta2 = self.optimizer.betas
         self.first = beta1 * self.first + (1 - beta1) * gradient
         self.second = beta2 * self.second + (1 - beta2) * gradient**2
-        root = np.sqrt(self.second / (1 - beta2**self.steps)) + self.optimizer.eps
+        first_correction = 1 - beta1**self.steps
+        second_correction = 1 - beta2**self.steps
+        root = np.sqrt(self.second / second_correction) + self.optimizer.eps
         self.weight -= np.float32(lr * self.optimizer.weight_decay) * self.weight
-        self.weight -= np.float32(lr / (1 - beta1**self.steps)) * self.first / root
+        self.weight -= np.float32(lr / first_correction) * self.first / root
 
     def states(self) -> Iterator[State]:
         for kind, array in zip(self.optimizer.states, (self.first, self.second)):

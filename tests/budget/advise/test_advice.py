@@ -55,14 +55,21 @@ def test_what_is_offered_fits_and_nothing_faster_is_left_out(
 ) -> None:
     advice = asked(records, replace(QUESTION, budget=budget, batch=batch))
 
-    offered = {(c.case.id, c.peak.value, c.throughput) for c in advice.fitting + advice.changed}
     for candidate in advice.candidates:
         assert candidate.fits == (candidate.peak.needs <= budget)
         assert not find_strategy("train", candidate.case.strategy).only_for_claims
+
     speeds = [candidate.throughput for candidate in advice.fitting]
     assert speeds == sorted(speeds, reverse=True)
-    assert all(candidate.case.same_mathematics for candidate in advice.fitting)
-    assert not any(candidate.case.same_mathematics for candidate in advice.changed)
+
+    for candidate in advice.fitting:
+        assert candidate.case.same_mathematics
+    for candidate in advice.changed:
+        assert not candidate.case.same_mathematics
+
+    offered = set()
+    for candidate in advice.fitting + advice.changed:
+        offered.add((candidate.case.id, candidate.peak.value, candidate.throughput))
     for row in rows(records):
         needs = math.ceil((row.step_bytes or 0) * MARGIN)
         if row.batch == batch and needs <= budget and not row.only_for_claims:

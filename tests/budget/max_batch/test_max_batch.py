@@ -56,12 +56,19 @@ def probe_up_to(largest: int) -> Callable[[int], Probe]:
 def test_the_search_finds_any_threshold(threshold: int, unit: int, most: int) -> None:
     search = BatchSearch(probe_up_to(threshold), unit, most).run()
 
-    largest = most // unit * unit
-    assert search.fits == min(threshold // unit * unit, largest)
-    assert search.fails == (0 if search.fits == largest else search.fits + unit)
+    largest = most // unit * unit  # batches are multiples of `unit`
+    fitting = threshold // unit * unit
+    assert search.fits == min(fitting, largest)
+    first_that_fails = 0 if search.fits == largest else search.fits + unit
+    assert search.fails == first_that_fails  # 0: none fails
+
     tried = [probe.batch for probe in search.probes]
-    assert len(tried) == len(set(tried)) <= 2 * math.log2(max(2, most / unit)) + 2
-    assert all(batch % unit == 0 and batch <= most for batch in tried)
+    assert len(tried) == len(set(tried)), "each batch once"
+    # it doubles up to the threshold, then halves the interval
+    assert len(tried) <= 2 * math.log2(max(2, most / unit)) + 2
+    for batch in tried:
+        assert batch % unit == 0
+        assert batch <= most
 
 
 @given(

@@ -37,14 +37,18 @@ def test_own_predictions_are_published_on_request(
     assert store.publish(tmp_path, lambda _: True) == []
     monkeypatch.setattr(store, "PUBLISHED", tmp_path)
     own = store.choose_writable_folder(tmp_path)
-    mine, rest = planned(peak_bytes=11 * MIB), planned(case=OTHERS[0])
-    store.write(tmp_path, planned())
-    store.write(own, mine)
-    store.write(own, rest)
-    assert list(store.every(tmp_path)) == [planned()]
-    assert store.publish(tmp_path, lambda one: one.case == CASE) == [mine]
-    assert list(store.every(tmp_path)) == [mine]
-    assert list(store.every(own)) == [rest]
+    published_before = planned()
+    newer = planned(peak_bytes=11 * MIB)  # of the same case
+    of_another_case = planned(case=OTHERS[0])
+    store.write(tmp_path, published_before)
+    store.write(own, newer)
+    store.write(own, of_another_case)
+    assert list(store.every(tmp_path)) == [published_before]
+
+    assert store.publish(tmp_path, lambda one: one.case == CASE) == [newer]
+
+    assert list(store.every(tmp_path)) == [newer]
+    assert list(store.every(own)) == [of_another_case]
 
 
 def test_only_answers_of_the_suites_cases_are_published(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -18,14 +18,35 @@ weight = torch.empty(8, 3, 3, 8, device="meta").movedim(-1, 1).expand(8, 8, 3, 3
 results = {"input": values, "weight": weight, "bias": torch.empty(8, device="meta")}
 
 
-def order_requests(*wanted: bool) -> list[str]:
-    asked = [result if is_asked else None for result, is_asked in zip(results.values(), wanted)]
-    arguments = (values, values, weight, [8], [1, 1], [1, 1], [1, 1], False, [0, 0], 1, wanted)
+def order_requests(*output_mask: bool) -> list[str]:
+    """Return what is requested in order, if `output_mask` asks for these gradients.
+
+    They are those of input, weight and bias, as in `torch.ops.aten.convolution_backward`.
+    """
+    gradients = []
+    for result, is_asked in zip(results.values(), output_mask):
+        gradients.append(result if is_asked else None)
+    arguments = (
+        values,  # gradient of the output
+        values,
+        weight,
+        [8],  # bias sizes
+        [1, 1],  # stride
+        [1, 1],  # padding
+        [1, 1],  # dilation
+        False,  # transposed
+        [0, 0],  # output padding
+        1,  # groups
+        output_mask,
+    )
+    gpu = Gpu((9, 0))
     names = {id(result): name for name, result in results.items()}
     requests = []
-    for one in torch_kernels.order_results("convolution_backward", asked, arguments, Gpu((9, 0))):
-        if one is not None:
-            requests.append(f"{one:+}" if isinstance(one, int) else names[id(one)])
+    for one in torch_kernels.order_results("convolution_backward", gradients, arguments, gpu):
+        if isinstance(one, int):
+            requests.append(f"{one:+}")
+        elif one is not None:
+            requests.append(names[id(one)])
     return requests
 
 
