@@ -165,8 +165,9 @@ def summarize(verdicts: Collection[Verdict], may: bool = False) -> Verdict:
     """Return the verdict on a claim from those on its deciding measurements.
 
     Measurements whose precondition is not met do not count; if none is met, the claim is not
-    testable here. If no listing of those that count runs, the claim says so. Otherwise, the first
-    that applies:
+    testable here. If no listing of those that count runs, the claim says so. A measurement that is
+    smaller or none agrees with every other that is less than claimed: if those others say a single
+    thing, they count as smaller or none, too. Then, the first that applies:
 
     - A claim that something `may` be is confirmed by one measurement that shows it.
     - Decided measurements disagree: the claim is no effect or opposite if each shows no effect or
@@ -174,9 +175,6 @@ def summarize(verdicts: Collection[Verdict], may: bool = False) -> Verdict:
     - At least as many are undecided or missing as are decided: the claim is undecided, or not
       measured if nothing was.
     - What all decided measurements say is said of the claim.
-
-    A measurement that is smaller or none agrees with every other that is less than claimed. If
-    those others say a single thing, they count as smaller or none, too.
     """
     counted = [verdict for verdict in verdicts if verdict != UNMET]
     if verdicts and not counted:

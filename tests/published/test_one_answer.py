@@ -101,7 +101,7 @@ def test_the_strategy_that_needs_least_is_one_everywhere(workload: str, framewor
 
     title = load_workload(workload).title
     lines = describe_training(load_table(), MACHINE).lines
-    (line,) = [line for line in lines if line.startswith(f"- {title}")]
+    (line,) = [line for line in lines if line.startswith(f"**{title}**")]
     sentence = f"{get_title(framework)} needs {math.ceil(needs / MIB):,} MiB with `{strategy}`"
     assert sentence in line
 
