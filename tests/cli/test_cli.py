@@ -259,15 +259,3 @@ def test_calibration_passes_and_is_recorded(
     known = found.provenance.calibration
     assert known
     assert known.passed == all(f["passed"] for f in findings if f["figure"] is not None)
-
-
-@pytest.mark.parametrize("sent", [signal.SIGTERM, signal.SIGINT])
-def test_signals_interrupt_a_measurement(
-    sent: signal.Signals, results: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    before = signal.getsignal(signal.SIGTERM)
-    with pytest.raises(SystemExit) as ended, shared.measuring(results, lambda: "; so much is kept"):
-        signal.raise_signal(sent)
-    assert ended.value.code == 130
-    assert "interrupted; so much is kept" in capsys.readouterr().err
-    assert signal.getsignal(signal.SIGTERM) == before
