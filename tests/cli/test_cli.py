@@ -178,7 +178,7 @@ def test_an_interrupted_run_is_resumed(results: Path, tmp_path: Path) -> None:
         str(fake_environment("engine/failing_worker.py", tmp_path).python),
     )
     command = [sys.executable, "-m", "framebench.cli", "run", selector, *options]
-    slowly = {**os.environ, "LINGER": "0.3"}
+    slowly = {**os.environ, "LINGER": "1.0"}
     process = subprocess.Popen(
         command, cwd=ROOT, env=slowly, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True
     )
