@@ -134,8 +134,8 @@ def accumulate(run: JaxAdapter) -> Proof:
         micro_steps = 0
         for loop in find_loops(run, run.micro_batches):
             # by type too: a loop over as many layers may have activations of that shape
-            arrays = {(variable.aval.shape, variable.aval.dtype) for variable in loop.invars}
-            if ((run.micro_batches, *micro_batch), x.dtype) in arrays:
+            operands = {(variable.aval.shape, variable.aval.dtype) for variable in loop.invars}
+            if ((run.micro_batches, *micro_batch), x.dtype) in operands:
                 micro_steps += run.micro_batches
         return {
             "micro_steps": micro_steps,
