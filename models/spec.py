@@ -14,6 +14,7 @@ import importlib
 import json
 import math
 import os
+import re
 import zlib
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -33,6 +34,15 @@ MODEL_FILES = {"torch": "torch_model.py", "jax": "flax_model.py", "jittor": "jit
 USER_MODEL = "own"  # the workload of a user's file: user_model.py
 SEED = 2024
 STREAM_BATCHES = 8  # in a stream of sequences or of images
+# A size that a number of parameters describes, such as 1.3B, and what else is known of the model:
+# 1.3B-s2048-l24 has sequences of 2,048 tokens and 24 layers.
+DESCRIBED = re.compile(
+    r"(?P<count>\d+(?:\.\d+)?)(?P<unit>[MB])(?:-s(?P<sequence>[1-9]\d*))?"
+    r"(?:-w(?P<width>[1-9]\d*))?(?:-l(?P<layers>[1-9]\d*))?(?:-v(?P<vocabulary>[1-9]\d*))?"
+)
+DESCRIBED_BATCHES = (1, 2, 4, 8)
+SEQUENCE = 1024  # tokens of a described model, where nothing else is said
+VOCABULARY = 50304
 # The biases of norms before a ReLU are around SHIFT times the norm's scale, and OFF_SHARE of them
 # around its negative: most channels are on, some off, and few values lie near zero. There rounding
 # decides whether a ReLU lets a gradient through, and what one framework lets through and another
@@ -187,10 +197,31 @@ class Workload:
         object.__setattr__(self, "benchmark", benchmark)
 
     def preset(self, size: str) -> Preset:
-        """Return a size. Raises UnknownName, with the valid sizes."""
-        if size not in self.sizes:
+        """Return a size, declared or described. Raises UnknownName, with the valid sizes."""
+        if size in self.sizes:
+            return self.sizes[size]
+        described = self.describe(size)
+        if described is None:
             raise UnknownName(f"{self.name} has no size {size!r}; sizes: {', '.join(self.sizes)}")
-        return self.sizes[size]
+        return described
+
+    def describe(self, size: str) -> Preset | None:
+        """Return the size that a name such as 1.3B describes, or None if it describes none.
+
+        Raises ValueError where no model comes close to so many parameters.
+        """
+        matched = DESCRIBED.fullmatch(size)
+        if self.described is None or matched is None:
+            return None
+        width, layers = matched["width"], matched["layers"]
+        config = self.described(
+            float(matched["count"]) * (1e9 if matched["unit"] == "B" else 1e6),
+            int(matched["sequence"] or SEQUENCE),
+            int(width) if width else None,
+            int(layers) if layers else None,
+            int(matched["vocabulary"] or VOCABULARY),
+        )
+        return Preset(config, DESCRIBED_BATCHES, base=DESCRIBED_BATCHES[0])
 
     def config(self, size: str, variant: str = "") -> Any:
         """Return the configuration of a size, changed as the variant says. Raises UnknownName."""

@@ -367,7 +367,9 @@ def parse_selector(selector: str | None) -> Parts:
 
 
 def is_size(text: str) -> bool:
-    """Return whether any workload has a size of this name."""
+    """Return whether any workload has a size of this name, declared or described."""
+    if spec.DESCRIBED.fullmatch(text):
+        return True
     return any(text in spec.load_workload(name).sizes for name in spec.list_workloads())
 
 

@@ -9,8 +9,8 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from framebench.models import spec
-from framebench.suite.case import DEFAULT_SIZE, Case, UnknownCase
-from framebench.suite.selectors import parse
+from framebench.suite.case import BATCH, DEFAULT_SIZE, FULL_SIZE, Case, UnknownCase
+from framebench.suite.selectors import PARTS, parse, select
 
 LARGEST_BATCH = 2**16  # samples: of a larger one the inputs alone take minutes to make
 
@@ -34,6 +34,9 @@ def parse_any_batch(case_id: str) -> Case:
     Raises UnknownCase.
     """
     case_id = add_default_size(case_id)
+    described = select_described(case_id)
+    if len(described) == 1:
+        return described[0]
     try:
         return parse(case_id)
     except UnknownCase:
@@ -51,6 +54,56 @@ def parse_any_batch(case_id: str) -> Case:
     preset = case.spec.sizes.get(case.size)
     declared_id = replace(case, batch=preset.base).id if preset else case.id
     return replace(parse(declared_id), batch=case.batch)
+
+
+def name_described(
+    parameters: float, sequence: int, width: int | None, layers: int | None, vocabulary: int
+) -> str:
+    """Return the name of the size that these numbers describe, such as 1.3B-s2048."""
+    unit, one = ("B", 1e9) if parameters >= 1e9 else ("M", 1e6)
+    count = f"{parameters / one:.6f}".rstrip("0").rstrip(".")  # without an exponent
+    name = f"{count}{unit}"
+    if sequence != spec.SEQUENCE:
+        name += f"-s{sequence}"
+    if width:
+        name += f"-w{width}"
+    if layers:
+        name += f"-l{layers}"
+    if vocabulary != spec.VOCABULARY:
+        name += f"-v{vocabulary}"
+    return name
+
+
+def select_described(selector: str) -> list[Case]:
+    """Return the cases of a selector whose size is described, such as `.../b1/1.3B`, at any batch.
+
+    They have the strategies of the size `full`; without a batch it is 1. None are returned where
+    the size is no such name. Raises UnknownCase.
+    """
+    parts = selector.strip("/").split("/")
+    if len(parts) != len(PARTS) or spec.DESCRIBED.fullmatch(parts[-1]) is None:
+        return []
+    *named, batch, size = parts
+    cases = []
+    for case in select("/".join([*named, "*", FULL_SIZE])):
+        check_described(case.workload, size)
+        matched = BATCH.fullmatch(batch)
+        cases.append(replace(case, batch=int(matched["batch"]) if matched else 1, size=size))
+    return list(dict.fromkeys(cases))
+
+
+def check_described(workload: str, size: str) -> None:
+    """Check that a workload has models of this described size. Raises UnknownCase."""
+    try:
+        described = spec.load_workload(workload).describe(size)
+    except ValueError as error:
+        raise UnknownCase(str(error)) from None
+    if described is None:
+        able = [name for name in spec.list_workloads() if spec.load_workload(name).described]
+        raise UnknownCase(
+            f"{workload} cannot be described by its parameters alone; choose from: "
+            f"{', '.join(able)}"
+        )
 
 
 def add_default_size(case_id: str) -> str:

@@ -35,6 +35,7 @@ from framebench.strategies.registry import SCENARIOS, find_baseline, list_used
 from framebench.strategies.strategy import FRAMEWORKS
 from framebench.suite import selectors
 from framebench.suite.case import DEFAULT_SIZE, UnknownCase
+from framebench.suite.hypothetical import check_described, name_described
 
 if TYPE_CHECKING:
     from framebench.budget.advise.advice import Question
@@ -43,7 +44,12 @@ CASES_HELP = (
     "Such as transformer/*/train/*/b4/cpu. Without a batch, the largest that fits; with "
     "--device the usual one."
 )
-UNDESCRIBED = (1024, None, None, 50304)  # sequence, width, layers and vocabulary by default
+UNDESCRIBED = (
+    spec.SEQUENCE,
+    None,
+    None,
+    spec.VOCABULARY,
+)  # sequence, width, layers and vocabulary by default
 FACTORS = {"": 1, "k": 1e3, "K": 1e3, "M": 1e6, "B": 1e9}
 
 
@@ -76,10 +82,14 @@ def advise(
             help="Describe a model by its parameters, such as 124M.",
         ),
     ] = None,
-    sequence: Annotated[int, typer.Option(min=1, help="Tokens per sequence of that model.")] = 1024,
+    sequence: Annotated[
+        int, typer.Option(min=1, help="Tokens per sequence of that model.")
+    ] = spec.SEQUENCE,
     width: Annotated[int | None, typer.Option(min=1, help="Width of that model.")] = None,
     layers: Annotated[int | None, typer.Option(min=1, help="Layers of that model.")] = None,
-    vocabulary: Annotated[int, typer.Option(min=1, help="Vocabulary of that model.")] = 50304,
+    vocabulary: Annotated[
+        int, typer.Option(min=1, help="Vocabulary of that model.")
+    ] = spec.VOCABULARY,
     device: TargetDevice = None,
     ranks: Annotated[
         int | None,
@@ -104,21 +114,22 @@ def advise(
 
     Measured where there are records, else predicted.
     """
-    if (device or ranks) and (current or machine or parameters):
-        fail(
-            "--device and --ranks predict this suite's own models: leave --from, --machine and "
-            "--parameters out; sizes full, full-350m and full-1b are larger Transformers",
-            2,
-        )
+    if (device or ranks) and (current or machine):
+        fail("--device and --ranks ask predictions alone: leave --from and --machine out", 2)
+    if ranks and parameters:
+        example = f"'transformer/torch/train/fsdp/b8/1.3B' --ranks {ranks} --device h100-80gb"
+        fail(f"--ranks takes the size in the case: framebench predict {example}", 2)
     if device is not None:
         from framebench.devices.fit.advice import advise_on_device, fit_on_device
 
         if ranks or selectors.asks_for_ranks(selector):
             cases = match_cases(selector, ranks)
             raise typer.Exit(fit_on_device(cases, {}, device, budget, results, as_json))
-        raise typer.Exit(
-            advise_on_device(parse_selector(selector), device, budget, results, as_json)
-        )
+        asked = parse_selector(selector)
+        if parameters:
+            described = name_described(parameters, sequence, width, layers, vocabulary)
+            asked = describe_question(asked, described)
+        raise typer.Exit(advise_on_device(asked, device, budget, results, as_json))
     if budget is None:
         fail(NO_BUDGET, 2)
     named = parse_selector(selector)
@@ -174,6 +185,23 @@ def advise(
         workload, scenario, budget, frameworks, named.batch, size, shape, sort, strategies
     )
     raise typer.Exit(answer_from_records(question, current, machine, results, every, as_json))
+
+
+def describe_question(question: Parts, size: str) -> Parts:
+    """Return the question about a model of a described size. Raises UnknownCase."""
+    if question.size:
+        fail(f"--parameters describe another size than {question.size}: leave one of them out", 2)
+    workload = question.workload or "transformer"
+    check_described(workload, size)
+    batch = question.batch or spec.load_workload(workload).preset(size).base
+    config = spec.load_workload(workload).config(size)
+    say(f"{size}: taken for {describe_shape(config)}")
+    return question._replace(workload=workload, size=size, batch=batch)
+
+
+def describe_shape(shape: Any) -> str:
+    """Return the numbers of a model's configuration in words."""
+    return ", ".join(f"{name} {value:,}" for name, value in asdict(shape).items() if value)
 
 
 def resolve_names(named: Parts) -> tuple[tuple[str, ...], frozenset[str] | None]:
@@ -261,8 +289,7 @@ def answer_from_records(
     for table in show.make_tables(advice, every):
         table.terminal(out)
     if question.shape is not None:
-        values = [f"{name} {value:,}" for name, value in asdict(question.shape).items() if value]
-        say(f"{question.size}: taken for {', '.join(values)}")
+        say(f"{question.size}: taken for {describe_shape(question.shape)}")
     for note in show.list_notes(advice, changes, every):
         print_sentence(note)
     return not advice.fitting

@@ -38,7 +38,7 @@ from framebench.records.search import Fit
 from framebench.strategies.registry import find_baseline
 from framebench.suite import selectors
 from framebench.suite.case import DEFAULT_SIZE, FULL_SIZE, Case
-from framebench.suite.hypothetical import LARGEST_BATCH
+from framebench.suite.hypothetical import LARGEST_BATCH, check_described
 from framebench.suite.user_file import Fault
 from framebench.user_file import trial
 from framebench.user_file.opening import open_model
@@ -163,7 +163,11 @@ def search_on_device(
         from framebench.devices.fit.advice import advise_on_device
 
         named = parse_selector(selector)
-        (case, *_) = choose_cases(selector)
+        declared = selector
+        if named.size and spec.DESCRIBED.fullmatch(named.size):
+            check_described(named.workload or "", named.size)
+            declared = selector.replace(named.size, FULL_SIZE)
+        (case, *_) = choose_cases(declared)
         question = named._replace(
             strategy=named.strategy or case.stage.baseline, size=named.size or FULL_SIZE
         )

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from framebench.analysis.needs import format_needs
-from framebench.analysis.rendering import DETAIL, ESSENTIAL, Table, TableColumn, format_mib
+from framebench.analysis.rendering import DETAIL, ESSENTIAL, MIB, Table, TableColumn, format_mib
 from framebench.cli.shared import Parts, echo, out, say
 from framebench.devices.catalog import GIB, Device, find
 from framebench.devices.fit.fitting import FitAssessment, PredictedBatchSearch
@@ -31,6 +31,7 @@ from framebench.models.spec import USER_MODEL, load_workload
 from framebench.strategies.registry import list_used
 from framebench.strategies.strategy import TITLES
 from framebench.suite.case import DEFAULT_SIZE, FULL_SIZE, Case, UnknownCase
+from framebench.suite.hypothetical import select_described
 from framebench.suite.selectors import select
 
 FEW_GPUS = "jax: what its plans may be off by rests on a few cases of one H200; see docs/devices.md"
@@ -38,6 +39,14 @@ INCOMPLETE = (
     "with `to` or `or more`: the search ended after several plans. The first number fits for "
     "certain, and what is beyond the second is not certain to; a batch that is named, as in "
     ".../b512/full, is planned by itself"
+)
+# that save weights, gradients or optimizer states, and are suggested where nothing usual fits
+SAVERS = (
+    "adamw_8bit",
+    "optimizer_in_backward",
+    "optimizer_offload",
+    "checkpoint+adamw_8bit",
+    "checkpoint+optimizer_in_backward",
 )
 HEAD = (
     "framework",
@@ -64,27 +73,47 @@ def advise_on_device(
     framework = question.framework or "*"
     scenario = question.scenario or "train"
     strategy = question.strategy or "*"
-    sizes = load_workload(workload).sizes
     size, batch = question.size, question.batch
-    if size is None and FULL_SIZE in sizes:
+    if size is None and FULL_SIZE in load_workload(workload).sizes:
         size = FULL_SIZE
-        batch = batch or sizes[FULL_SIZE].base
+        batch = batch or load_workload(workload).preset(size).base
     size = size or DEFAULT_SIZE
     named = f"{workload}/{framework}/{scenario}/{strategy}"
     cases, left_out = choose_candidates(f"{named}/*/{size}", batch, device, strategy == "*")
-    if strategy == "*":
+    if strategy == "*" and scenario == "train":
         say(
             "using the usual strategies; name others, such as {offload,adamw_8bit}: `framebench "
             "list --strategies` has all"
         )
     if batch is not None:
-        return fit_on_device(cases, left_out, device_name, budget, results, as_json)
+        nothing_fits = fit_on_device(cases, left_out, device_name, budget, results, as_json)
+        if nothing_fits and strategy == "*":
+            suggest_savers(f"{workload}/{framework}/{scenario}", batch, size, device, budget)
+        return nothing_fits
+    usual_batch = cases[0].spec.preset(size).base
     say(
-        f"Looking for the largest batch of each of {len(cases)} strategies, which takes several "
-        "plans each. Cached plans are reused. At one batch: framebench advise "
-        f"'{named}/b{sizes[size].base}/{size}' --device {device_name}"
+        f"Looking for the largest batch ({len(cases)} cases), which takes several plans each. "
+        "Cached plans are reused. At one batch: framebench advise "
+        f"'{named}/b{usual_batch}/{size}' --device {device_name}"
     )
     return search_on_device(cases, left_out, device_name, budget, results, as_json)
+
+
+def suggest_savers(named: str, batch: int, size: str, device: Device, budget: int | None) -> None:
+    """Name the command that asks about strategies beyond the usual ones, if there are any."""
+    savers = []
+    for name in SAVERS:
+        try:
+            choose_candidates(f"{named}/{name}/*/{size}", batch, device, only_usual=False)
+        except UnknownCase:
+            continue
+        savers.append(name)
+    if savers:
+        limit = f" --budget {budget / MIB:.0f}MiB" if budget else ""
+        say(
+            "None of the usual strategies fits for certain. These save more: framebench advise "
+            f"'{named}/{{{','.join(savers)}}}/b{batch}/{size}' --device {device.name}{limit}"
+        )
 
 
 def choose_candidates(
@@ -92,16 +121,18 @@ def choose_candidates(
 ) -> tuple[list[Case], dict[str, str]]:
     """Return the selected cases at a batch, or at their smallest, and why others are left out.
 
-    The usual ones are those of the quick profile, and combinations of them; of others nothing is
-    said. Raises UnknownCase.
+    The usual ones are those of the quick profile, and combinations of them, or all of a scenario
+    that has none there; of others nothing is said. Raises UnknownCase.
     """
     cases = []
     left_out = {}
-    named = [replace(case, batch=batch or case.plan.micro_batches) for case in select(selector)]
-    for case in dict.fromkeys(named):
-        is_usual = all(part.quick for part in case.parts)
-        if only_usual and not (is_usual and case.strategy in list_used(case.scenario)):
-            continue
+    selected = select_described(selector) or select(selector)
+    named = [replace(case, batch=batch or case.plan.micro_batches) for case in selected]
+    candidates = list(dict.fromkeys(named))
+    if only_usual:
+        used = [case for case in candidates if case.strategy in list_used(case.scenario)]
+        candidates = [case for case in used if all(part.quick for part in case.parts)] or used
+    for case in candidates:
         obstacle = explain_unpredictable_on_device(case, device)
         if obstacle:
             left_out[case.id] = obstacle

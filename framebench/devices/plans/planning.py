@@ -56,6 +56,9 @@ def cases_of(selector: str) -> list[Case]:
         for choice in braces[1].split(","):
             cases += cases_of(selector.replace(braces[0], choice, 1))
         return list(dict.fromkeys(cases))
+    described = hypothetical.select_described(selector)
+    if described:
+        return described
     try:
         return select(selector, ranks=True)
     except UnknownCase:

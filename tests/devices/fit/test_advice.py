@@ -5,6 +5,7 @@ what a mistake is told.
 from __future__ import annotations
 
 import json
+import shlex
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -86,6 +87,45 @@ def test_accumulation_over_batch_norm_is_not_counted_as_a_saving(predict: Predic
     assert [offer["case"].split("/")[3] for offer in offers] == ["fp32", "accumulate"]
 
 
+def test_a_described_size_is_asked_like_a_declared_one(predict: Predict) -> None:
+    asked = predict(lambda case: GIB)
+    by_option = framebench("advise", "transformer/torch/train", "--parameters", "1.3B", *GPU)
+    by_name = framebench("advise", "transformer/torch/train/*/b1/1.3B", *GPU)
+    assert by_option.stdout == by_name.stdout
+    assert {(case.batch, case.size) for case in asked} == {(1, "1.3B")}
+    assert asked[0].spec.parameter_count(asked[0].config) == pytest.approx(1.3e9, rel=0.1)
+    assert "layers 24" in by_option.stderr
+
+    asked.clear()
+    long = "--parameters", "350M", "--sequence", "2048", "--layers", "24"
+    framebench("advise", "transformer/torch/train/fp32/b2", *long, *GPU)
+    assert [(case.size, case.config.length) for case in asked] == [("350M-s2048-l24", 2048)]
+
+
+def test_a_scenario_without_usual_strategies_is_asked_about_all(predict: Predict) -> None:
+    asked = predict(lambda case: GIB)
+    done = framebench("advise", "transformer/torch/finetune/*/b1/7B", *GPU)
+    assert done.returncode == 0, done.stderr
+    assert {"half", "lora"} <= {case.strategy for case in asked}
+
+
+def test_the_largest_batch_of_a_described_size_is_searched(predict: Predict) -> None:
+    asked = predict(lambda case: GIB * case.batch)
+    offers = list_offers("max-batch", "transformer/torch/train/fp32/*/350M", *GPU)
+    assert offers[0]["case"].startswith("transformer/torch/train/fp32/b3")
+    assert {case.size for case in asked} == {"350M"}
+
+
+def test_strategies_that_save_more_are_suggested_if_nothing_usual_fits(predict: Predict) -> None:
+    predict(lambda case: (20 if "adamw_8bit" in case.strategy else 90) * GIB)
+    tight = framebench("advise", "transformer/torch/train/*/b1/7B", *GPU)
+    assert tight.returncode == 1
+    command = tight.stderr.partition("These save more: framebench ")[2]
+    suggested = framebench(*shlex.split(command))
+    assert suggested.returncode == 0, suggested.stderr
+    assert "checkpoint+adamw_8bit" in suggested.stdout
+
+
 def test_what_needs_least_is_named_if_nothing_fits(predict: Predict) -> None:
     predict(lambda case: (90 if case.strategy == "checkpoint" else 100) * GIB)
     done = framebench("advise", "transformer/torch/train/*/b8/full", *GPU)
@@ -116,6 +156,11 @@ def test_max_batch_searches_the_baseline_by_default(predict: Predict) -> None:
         (["advise", "transformer/torch/train", "--device", "a100"], "the nearest is a100-"),
         (["advise", "transformer/torch/train"], "--budget 16GiB, or --device"),
         (["max-batch", "transformer/torch/train/fp32/b8", *GPU], "leave b8 out"),
+        (["max-batch", "resnet50/torch/train/fp32/*/1B", *GPU], "choose from: transformer"),
+        (["advise", "unet3d", "--parameters", "1B", *GPU], "choose from: transformer"),
+        (["advise", "--parameters", "10", *GPU], "the closest has"),
+        (["advise", "transformer/*/train/*/b4/full", "--parameters", "1B", *GPU], "leave one"),
+        (["advise", "--parameters", "1B", "--ranks", "8", *GPU], "framebench predict"),
     ],
 )
 def test_invalid_arguments_end_with_a_hint(arguments: list[str], message: str) -> None:
