@@ -16,6 +16,9 @@ from typing import Any
 import pytest
 from filelock import FileLock
 
+# what the command prints into a pipe is as wide as a table may be, unless a test says otherwise
+os.environ.setdefault("COLUMNS", "200")
+
 from framebench.cli.__main__ import COMMANDS, load_commands
 from framebench.engine import children, environments, runner
 from framebench.engine.environments import Environment

@@ -172,6 +172,8 @@ class Table:
         hidden = [column.heading for name, column in self.shown.items() if name not in chosen]
         if hidden:
             say(f"No room in {console.width} columns for: {', '.join(hidden)}", "italic")
+            if not console.is_terminal:
+                say("More columns: COLUMNS=200 framebench ..., or --json", "italic")
         if self.caption:
             say(self.caption, "dim italic")
         for note in self.notes[:NOTES]:
@@ -226,20 +228,41 @@ def find_minimum_width(table: Table, name: str) -> int:
     return least
 
 
+def choose_widths(table: Table, names: Sequence[str], width: int) -> dict[str, int]:
+    """Return the characters of each column: no word is broken, and few columns are folded.
+
+    What is left of the width goes to the columns that lack least. Nothing is returned where the
+    columns do not fit even so, since rich then shares the width out by itself.
+    """
+    left = width - count_least_characters(table, names)
+    if left < 0:
+        return {}
+    widths = {name: find_minimum_width(table, name) for name in names}
+    lacking = {}
+    for name in names:
+        longest = max(map(len, table.texts[name]), default=0)
+        lacking[name] = max(0, longest - widths[name])
+    for name in sorted(names, key=lambda name: lacking[name]):
+        more = min(lacking[name], left)
+        widths[name] += more
+        left -= more
+    return widths
+
+
 def make_grid(table: Table, names: Sequence[str], width: int) -> Grid:
-    """Return the grid of these columns. Where space is short, rich folds cells of several words."""
-    has_room = count_least_characters(table, names) <= width
+    """Return the grid of these columns. Where space is short, cells of several words are folded."""
     labels = list(table.shown)[: table.left]
+    widths = choose_widths(table, names, width)
     grid = Grid()
     for name in names:
-        least = find_minimum_width(table, name)
         longest = max(map(len, table.texts[name]), default=0)
+        least = find_minimum_width(table, name)
         heading = fill(table.shown[name].heading, max(least, longest), break_long_words=False)
         grid.add_column(
             Text(heading),
             justify="left" if name in labels else "right",
             overflow="fold",
-            no_wrap=has_room and longest <= least,
+            width=widths.get(name),
         )
     for cells in zip(*(table.texts[name] for name in names)):
         grid.add_row(*map(Text, cells))

@@ -58,8 +58,10 @@ READ = "Read what was measured"
 BUDGET = "Within a budget of memory"
 UPKEEP = "This machine, and the suite"
 MACHINES = "Many machines"
-# a pipe or a file has no width of its own: tables must not be folded to 80 columns there
-out = SafeConsole(width=None if sys.stdout.isatty() else 200)
+# of a table in a pipe or a file, which have no width of their own; $COLUMNS names another
+PIPED_COLUMNS = 100
+has_width = sys.stdout.isatty() or "COLUMNS" in os.environ
+out = SafeConsole(width=None if has_width else PIPED_COLUMNS)
 err = SafeConsole(stderr=True)
 LEAST = 2**20 // 10  # bytes: less holds no model, and is 0.0 MiB in the tables
 UNITS = {
