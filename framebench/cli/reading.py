@@ -164,9 +164,21 @@ def find_records(
     def select_named(records: list[Record]) -> list[Record]:
         return [record for record in records if named is None or record.case in named]
 
-    machines = find_machines(
-        folder, machine, lambda name: any(select_named(folder.get_records(name)))
-    )
+    def count_answers(name: str) -> tuple[int, int]:
+        """Return how many of the named cases a machine has times of, and has any record of."""
+        records = select_named(folder.get_records(name))
+        timed = {record.case for record in records if record.step_s}
+        return len(timed), len({record.case for record in records})
+
+    # without cases every machine answers
+    best = max(folder.machines, key=count_answers, default="") if selectors else ""
+    here = provenance.read_machine_name()
+
+    def is_answering(name: str) -> bool:
+        """Say whether the machine is this one, with records of the cases, or has most of them."""
+        return name in (here, best) and any(select_named(folder.get_records(name)))
+
+    machines = find_machines(folder, machine, is_answering if selectors else lambda name: True)
     records = [r for r in select_named(folder.records) if r.provenance.machine in machines]
     if not records:
         fail(

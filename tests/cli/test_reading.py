@@ -6,6 +6,7 @@ import json
 import re
 import shutil
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -19,7 +20,7 @@ from framebench.records import store
 from framebench.records.provenance import read_machine_name
 from framebench.suite.case import Case
 from framebench.suite.selectors import select
-from tests.fake_records import RIGHT, record
+from tests.fake_records import RIGHT, provenance, record
 from tests.processes import fake_environment, framebench, plain_user
 from tests.record_files import list_files, load_fields, plant
 from tests.sample_records import MACHINE, RESULTS
@@ -170,6 +171,25 @@ COMMANDS = (
     "report --html --to TO",
     "claims",
 )
+
+
+def test_the_machine_that_answers_most_of_a_question_is_read(tmp_path: Path) -> None:
+    fp32 = Case.from_id(CASE)
+    checkpoint = replace(fp32, strategy="checkpoint")
+    others = [replace(fp32, batch=8), Case.from_id("transformer/torch/eval/no_grad/b4/tiny")]
+    measured = {"widest": [fp32, *others], "asked": [fp32, checkpoint]}
+    for name, cases in measured.items():
+        file = store.find_file(tmp_path, name, "torch-1")
+        for case in cases:
+            where = provenance(machine=name)
+            store.append(record(case, peaks={"host.rss": 2**20}, provenance=where, **RIGHT), file)
+
+    both = framebench("show", "transformer/*/train/*/b4", "--results", str(tmp_path))
+    every = framebench("show", "--results", str(tmp_path))
+
+    assert "checkpoint" in both.stdout
+    assert "machine asked; --machine takes the records of another: widest" in both.stderr
+    assert "machine widest;" in every.stderr
 
 
 def plant_machine(results: Path, content: str, name: str = "other") -> None:
