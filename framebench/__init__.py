@@ -42,9 +42,9 @@ def load(
     `results` is the folder of the records, by default `folder()`. `machine` is by default this one
     (FRAMEBENCH_MACHINE, or the host's name) if it has records, or else the one with the most. If
     this machine is chosen although another has more records, a line on standard error names it,
-    unless FRAMEBENCH_MACHINE is set. `versions`: "one" has of each framework the pinned version, or
-    the one measured last; "all" has a row for each version of a case. Records of older protocols
-    than the machine's newest are left out.
+    unless FRAMEBENCH_MACHINE is set. "all" has the rows of every machine. `versions`: "one" has of
+    each framework the pinned version, or the one measured last; "all" has a row for each version of
+    a case. Records of older protocols than the machine's newest are left out.
 
     docs/data.md has the columns (`framebench.analysis.frames.COLUMNS`): name, dtype, unit, meaning.
     Bytes, seconds and their ratios are float64, NaN where there is none; texts are `str`,
@@ -56,8 +56,11 @@ def load(
     ValueError for other `versions`.
     """
     from framebench.analysis.results import Results
+    from framebench.records.provenance import ALL
 
     found = Results(folder() if results is None else Path(results))
+    if machine == ALL:
+        return found.join_tables(versions)
     chosen = found.choose_machine(machine)
     is_named = machine is not None or "FRAMEBENCH_MACHINE" in os.environ
     if not is_named and chosen != found.machines[0]:

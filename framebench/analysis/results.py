@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
+
+import pandas as pd
 
 from framebench.analysis import answers, frames
 from framebench.analysis.searches import Searches, load_searches
@@ -13,9 +15,6 @@ from framebench.analysis.selection import select_records
 from framebench.records import provenance, store
 from framebench.records.lines import count_lines
 from framebench.records.record import Record
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 
 class NoRecords(LookupError):
@@ -175,3 +174,12 @@ class Results:
             self._tables[name, versions] = frames.make_frame(records, self.searches)
         # a copy, since a notebook may change what it gets
         return self._tables[name, versions].copy()
+
+    def join_tables(self, versions: Literal["one", "all"] = "one") -> pd.DataFrame:
+        """Return the tables of all machines as one. Raises NoRecords."""
+        self.choose_machine()
+        tables = [self.table(name, versions) for name in self.machines]
+        joined = pd.concat(tables, ignore_index=True)
+        # categories that differ become text, which has no order
+        joined["framework_version"] = frames.order_releases(joined["framework_version"])
+        return joined

@@ -147,9 +147,10 @@ def make_answer(entry: Entry, device: str = "") -> Table:
     lines.sort(key=lambda line: (not line.counts, not line.set_aside, line.device == "cpu"))
     rows = [make_line_row(line)[:-1] for line in lines[:FEW_LINES]]
     hidden = len(entry.lines) - len(rows)
+    more = f"{hidden} more lines and the remarks" if hidden else "The remarks"
     return Table.of_text(
         describe_answer(entry, device),
-        f"{hidden} more lines and the remarks: framebench claims '{entry.name}' --all.",
+        f"{more}: framebench claims '{entry.name}' --all.",
         HEAD_OF_LINES[:-1],
         rows,
         machine=entry.machine,

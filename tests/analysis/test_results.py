@@ -74,6 +74,18 @@ def test_by_default_a_case_has_one_row_of_one_version() -> None:
         assert len(framebench.load(RESULTS, machine, versions="all")) >= len(table)
 
 
+def test_the_rows_of_all_machines_are_those_of_each() -> None:
+    every = framebench.load(RESULTS, "all")
+
+    assert set(every["machine"]) == set(framebench.machines(RESULTS))
+    for machine, rows in every.groupby("machine"):
+        own = framebench.load(RESULTS, str(machine))
+        assert list(rows["case"]) == list(own["case"])
+        assert rows["time_ratio"].reset_index(drop=True).equals(own["time_ratio"])
+    documented = {column.name: column.dtype for column in frames.COLUMNS}
+    assert {name: str(dtype) for name, dtype in every.dtypes.items()} == documented
+
+
 def test_usable_rows_are_verified_and_proven() -> None:
     table = pd.concat(framebench.load(RESULTS, machine) for machine in (MACHINE, OTHER))
     usable = table[table["usable"]]
