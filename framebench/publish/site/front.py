@@ -79,6 +79,8 @@ def make_script(machines: Sequence[Machine], predictions: pd.DataFrame) -> str:
         "PLACES": list_places(machines, groups),
         "GROUPS": groups,
         "QUESTIONS": list_questions(predictions),
+        "SIZES": describe_sizes(),
+        "DESCRIBED": list_described(),
     }
     lines = ['"use strict";']
     for name, value in data.items():
@@ -247,6 +249,24 @@ def list_predicted_groups(predictions: pd.DataFrame) -> list[Group]:
             }
         )
     return sorted(groups, key=lambda group: -len(group["rows"]))
+
+
+def describe_sizes() -> dict[str, str]:
+    """Return what the form calls a size, by workload and size: its number of parameters too."""
+    sizes = {}
+    for name in spec.list_workloads():
+        workload = spec.load_workload(name)
+        for size, preset in workload.sizes.items():
+            count = workload.parameter_count(preset.config)
+            number = f"{count / 1e6:,.1f} M" if count >= 1e6 else f"{count / 1e3:,.0f} k"
+            sizes[f"{get_title(name)}/{size}"] = f"{size}: {number} parameters"
+    return sizes
+
+
+def list_described() -> list[str]:
+    """Return the titles of the workloads that a number of parameters describes."""
+    names = [name for name in spec.list_workloads() if spec.load_workload(name).described]
+    return [get_title(name) for name in names]
 
 
 def list_questions(predictions: pd.DataFrame) -> list[Group]:

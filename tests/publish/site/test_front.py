@@ -162,6 +162,25 @@ def test_a_question_without_a_prediction_gets_the_command(first: Path, tab: Any)
 
 @needs_sphinx
 @in_a_browser
+def test_a_size_of_the_readers_own_is_answered_or_gets_the_command(first: Path, tab: Any) -> None:
+    own = tab.locator("input[name=own]")
+    tab.goto(first.as_uri())
+    ask(tab, place=H100, workload="Transformer", size="full", scenario="Training", batch="8")
+    own.fill("2.7b")
+    command = f"framebench advise 'transformer/*/train/*/b8/2.7B' --device {H100}"
+    assert tab.locator("#said code").inner_text() == command
+    assert "own=2.7b" in tab.evaluate("location.href")
+
+    own.fill("full")
+    assert "predicted cases fit" in message(tab), "it names no number of parameters"
+    assert "124.5 M parameters" in tab.locator("select[name=size]").inner_text()
+    ask(tab, workload="ResNet-50")
+    assert not own.is_visible()
+    assert not tab.errors
+
+
+@needs_sphinx
+@in_a_browser
 def test_without_scripts_the_answer_is_there(first: Path, browser: Any) -> None:
     page = browser.new_page(java_script_enabled=False)
     page.goto(first.as_uri())

@@ -1,6 +1,7 @@
 "use strict";
 // The form of the first page: a question from lists, its answer, and a chart to point at. `data.js` has the data:
-// PLACES, the GROUPS of rows that are compared, and the QUESTIONS that can be asked of a device.
+// PLACES, the GROUPS of rows that are compared, the QUESTIONS that can be asked of a device, the SIZES by name,
+// and which workloads a number of parameters describes (DESCRIBED).
 // Which strategy needs least was decided there; here only what a budget leaves out, and what is the fastest of the rest.
 
 const FRAMEWORKS = ["PyTorch", "JAX", "Jittor"];
@@ -23,7 +24,7 @@ function made(name, attributes = {}, ...children) {
 // ---- the question: each list offers what there is of the lists before it
 
 function asked() {
-  return Object.fromEntries([...LISTS, "budget"].map((name) => [name, form.elements[name].value]));
+  return Object.fromEntries([...LISTS, "own", "budget"].map((name) => [name, form.elements[name].value]));
 }
 
 function offerPlaces(chosen) {
@@ -35,6 +36,11 @@ function offerPlaces(chosen) {
   form.elements.place.replaceChildren(...groups.filter((group) => group.children.length));
 }
 
+// A number of parameters as `framebench advise` takes it for a size, such as 2.7B; undefined for anything else
+function readOwn(text) {
+  return /^\d+(\.\d+)?[MB]$/.exec((text || "").replace(/\s/g, "").toUpperCase())?.[0];
+}
+
 // What can be asked: of a machine what it measured, of a device everything, whether it was predicted or not
 function offer(wanted) {
   const place = PLACES.find((one) => one.name === wanted.place) || PLACES[0];
@@ -43,11 +49,19 @@ function offer(wanted) {
   let left = place.kind === "measured" ? groups : [...groups, ...QUESTIONS];
   for (const name of LISTS.slice(1)) {
     const values = [...new Set(left.map((one) => one[name]))];
-    const chosen = values.includes(wanted[name]) ? wanted[name] : values[0];
-    form.elements[name].replaceChildren(...values.map((value) => new Option(value, value, false, value === chosen)));
+    const wish = (name === "size" && readOwn(wanted.own)) || wanted[name];
+    const chosen = values.includes(wish) ? wish : values.includes(wanted[name]) ? wanted[name] : values[0];
+    const title = (value) => (name === "size" && SIZES[`${left[0].workload}/${value}`]) || value;
+    form.elements[name].replaceChildren(...values.map((value) => new Option(title(value), value, false, value === chosen)));
     left = left.filter((one) => one[name] === chosen);
   }
-  return { place, group: left.find((one) => one.rows), question: left.find((one) => one.cases) };
+  const group = left.find((one) => one.rows);
+  const question = left.find((one) => one.cases);
+  const isDescribed = place.kind === "predicted" && DESCRIBED.includes(left[0].workload);
+  document.getElementById("own").hidden = !isDescribed;
+  const own = isDescribed ? readOwn(wanted.own) : undefined;
+  if (!own || own === left[0].size) return { place, group, question };
+  return { place, question: { cases: question.cases.replace(/[^/]+$/, own) } }; // nothing is published of this size
 }
 
 // ---- the answer
@@ -249,6 +263,7 @@ function changed() {
 function start() {
   const wanted = Object.fromEntries(new URLSearchParams(location.hash.slice(1)));
   form.elements.budget.value = wanted.budget || "";
+  form.elements.own.value = wanted.own || "";
   document.getElementById("explorer").hidden = false;
   document.getElementById("still").hidden = true;
   draw(wanted);
