@@ -54,8 +54,8 @@ def describe_for_device(entry: Entry, device: str) -> str:
         return f"On {device}: not known: {unknown}."
     if entry.transfers_to_gpu:
         return (
-            f"On {device}: {entry.judged}, {entry.measured} (not measured there, but it holds on "
-            f"every device: {entry.why})."
+            f"On {device}: {entry.judged}, {entry.measured} (not measured there; it should hold "
+            f"on every device: {entry.why})."
         )
     return f"On {device}: not known. {' '.join(map(describe, groups))}"
 

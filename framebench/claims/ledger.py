@@ -108,7 +108,7 @@ def make_entry(
     for measurement in claim.measurements:
         if applies(measurement, size):
             own_lines.append(make_line(claim, measurement, machine, size))
-    lines = let_gpus_decide(claim, add_gpu_lines(claim, own_lines, gpus))
+    lines = let_gpus_decide(add_gpu_lines(claim, own_lines, gpus))
     verdict = judge_claim(claim, machine, lines)
     numbers = wording.with_numbers(lines)
     value, low, high = wording.span(wording.select_alike(verdict, numbers))

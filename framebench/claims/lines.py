@@ -242,14 +242,13 @@ def find_cpu_flags(origins: Sequence[Provenance]) -> frozenset[str] | None:
     return frozenset.intersection(*flags)
 
 
-def let_gpus_decide(claim: Claim, lines: Sequence[Line]) -> list[Line]:
-    """Return the lines with a CPU's set aside where its result does not hold on a GPU.
+def let_gpus_decide(lines: Sequence[Line]) -> list[Line]:
+    """Return the lines with those of a CPU set aside where a GPU's line has a number.
 
-    That needs a GPU's line with a number that decides, measured or planned, be it undecided.
+    The GPU's may be measured or planned, and be undecided: articles speak of a GPU's memory, and a
+    CPU would only seem to answer for it.
     """
-    # a GPU that cannot tell has spoken too: a CPU would only seem to answer for it
-    has_gpu = any(line.counts and line.device == "gpu" and line.value is not None for line in lines)
-    if claim.transfers_to_gpu or not has_gpu:
+    if not any(line.counts and line.device == "gpu" and line.value is not None for line in lines):
         return list(lines)
     changed = []
     for line in lines:

@@ -88,8 +88,8 @@ def describe_numbers(verdict: Verdict, lines: Sequence[Line]) -> str:
 def qualify(verdict: Verdict, lines: Sequence[Line], claim: Claim) -> str:
     """Return what restricts a verdict, for the brackets behind it.
 
-    That is what it means for this claim, what the comparisons on each device say where not all say
-    the same, and that it is a CPU's result or a plan's alone.
+    That is what it means for this claim and the devices that say so, or what the comparisons on
+    each device say where not all say the same.
     """
     if verdict == UNMET:
         return shorten_unmet(claim, lines)
@@ -98,27 +98,21 @@ def qualify(verdict: Verdict, lines: Sequence[Line], claim: Claim) -> str:
     if verdict not in MEASURED or not numbers:
         return ""
     parts = [claim.means.get("any") or claim.means.get(verdict, "")]
-    devices = {name_device(line) for line in numbers}
     if verdict == "undecided" or len({line.verdict for line in counted}) > 1:
         parts += describe_devices(counted, claim)
         aside = [line for line in lines if line.set_aside and line.verdict in MEASURED]
         if verdict == "undecided":  # a reader wonders why, where a CPU's numbers are plain
             parts += [f"{text}, which do not decide" for text in describe_devices(aside, claim)]
-    elif devices == {"planned for a GPU"}:
-        parts.append("planned")
-    elif not claim.transfers_to_gpu and devices <= {"on a CPU", ""}:
-        parts.append("on a CPU")
+    else:
+        parts.append(" and ".join(dict.fromkeys(map(name_device, numbers))))  # each once
     return "; ".join(filter(None, parts))
 
 
 def name_device(line: Line) -> str:
-    """Return `on a CPU`, `on a GPU` or `planned for a GPU`; empty of a program.
-
-    A program's comparisons have names of their own.
-    """
+    """Return `on a CPU`, `on a GPU` or `planned for a GPU`."""
     if line.planned:
         return "planned for a GPU"
-    return f"on a {line.device.upper()}" if line.cases else ""
+    return f"on a {line.device.upper()}"
 
 
 def describe_devices(lines: Sequence[Line], claim: Claim) -> list[str]:
@@ -144,8 +138,7 @@ def describe_devices(lines: Sequence[Line], claim: Claim) -> list[str]:
                 said.append(f"{len(alike)} {verdict} ({numbers})")
             else:
                 said.append(f"{len(alike)} {verdict}")
-        device = name_device(several[0])
-        texts.append(f"{device}: {', '.join(said)}" if device else ", ".join(said))
+        texts.append(f"{name_device(several[0])}: {', '.join(said)}")
     return texts
 
 

@@ -47,7 +47,7 @@ def test_a_gpu_without_a_name_answers_for_no_other(entry: Entry, device: str) ->
 
 def test_a_result_that_holds_everywhere_answers_for_every_device(entry: Entry) -> None:
     answer = describe_for_device(replace(entry, transfers_to_gpu=True), "a100")
-    assert "holds on every device" in answer
+    assert "should hold on every device" in answer
 
 
 def test_what_was_not_tested_is_not_known_on_any_device(entry: Entry) -> None:

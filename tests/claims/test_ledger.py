@@ -14,7 +14,7 @@ from framebench.claims.ledger import ledger
 from framebench.claims.lines import add_gpu_lines, make_line
 from framebench.claims.needs import Needs
 from framebench.claims.registry import REGISTRY
-from framebench.claims.rule import Verdict
+from framebench.claims.rule import MEASURED, Verdict
 from framebench.claims.store import MachineResults
 from framebench.claims.wording import NO_ADVICE
 from framebench.records.record import Rank
@@ -34,6 +34,7 @@ from tests.claims.claim_records import (
     put_blocks,
     put_both,
 )
+from tests.processes import ROOT
 
 HALF = {"expect": {"direction": -1, "minimum": 0.01, "value": 0.5}}
 EVERYWHERE = {"workloads": []}
@@ -259,22 +260,20 @@ def test_advice_is_withheld_if_a_comparison_is_missing(results: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("transfers", "planned", "judged"),
+    ("planned", "judged"),
     [
-        (True, 150, "mixed (on a CPU: 1 confirmed; planned for a GPU: 1 opposite)"),
-        (False, 150, "opposite (planned)"),
-        (False, 50, "confirmed (planned)"),
-        (False, None, "confirmed (on a CPU)"),
+        (150, "opposite (planned for a GPU)"),
+        (50, "confirmed (planned for a GPU)"),
+        (None, "confirmed (on a CPU)"),
     ],
 )
-def test_a_gpu_decides_what_a_cpu_cannot_tell_for_it(
-    results: Path, transfers: bool, planned: int | None, judged: str
+def test_a_gpus_number_decides_in_place_of_a_cpus(
+    results: Path, planned: int | None, judged: str
 ) -> None:
     put_both(results, 80)
     plans = make_plans(results, fp32=100, compile=planned) if planned else {}
     comparisons = ({}, PLANNED) if planned else ({},)
-    claim = make_claim(*comparisons, transfers_to_gpu=transfers)
-    entry = judge(results, claim, plans)
+    entry = judge(results, make_claim(*comparisons), plans)
     assert entry.judged == judged
     assert entry.lines[0].value == 0.8, "the CPU's number is shown"
 
@@ -283,7 +282,7 @@ def test_a_plan_within_its_error_leaves_the_claim_undecided_though_a_cpu_is_not(
     results: Path,
 ) -> None:
     put_both(results, 80)
-    claim = make_claim({}, PLANNED, transfers_to_gpu=False)
+    claim = make_claim({}, PLANNED)
     entry = judge(results, claim, make_plans(results, fp32=100, compile=100))
     assert entry.verdict == "undecided"
     assert "on a CPU: 1 confirmed, which do not decide" in entry.qualifier
@@ -306,6 +305,14 @@ def test_a_gpu_is_judged_by_reserved_memory(results: Path) -> None:
         put(results, case, origin={"hardware": GPU}, peaks=peaks)
     (line,) = judge(results, make_claim()).lines
     assert line.number == "-30.0 % reserved; allocated: -75.0 %"
+
+
+def test_every_verdict_that_was_measured_names_its_device() -> None:
+    """Of the committed results, whose claims are of all kinds."""
+    devices = re.compile("on a CPU|on a GPU|planned for a GPU")
+    for entry in ledger(Results(ROOT / "results"), "xeon-2core"):
+        if entry.verdict in MEASURED:
+            assert devices.search(entry.qualifier), entry.name
 
 
 def test_a_gpus_measurement_replaces_the_plan_of_the_same_two_cases(results: Path) -> None:
