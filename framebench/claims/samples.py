@@ -166,7 +166,8 @@ QUANTITIES = {
     "reserved": RESERVED,
     "added": ADDED,
     "time": TIME,
-    "kept": make_evidence("saved_bytes"),  # for the backward pass
+    # for the backward pass, without weights; older records, which count these in, have no number
+    "kept": make_evidence("activation_bytes"),
     "alive": make_count("bytes alive between two steps", lambda record: record.live_bytes),
     "parameters": make_count("parameters over those of the plain model", read_parameters),
     "verified": make_count("steps that pass verification", lambda record: record.verified),
