@@ -1,9 +1,10 @@
 """Article C, a `torch.autograd.Function` that saves its input needlessly, and the repaired one.
 
 Each is called under `no_grad` and with gradients, with an input that is held anyway and with one
-that nobody else holds (`passing`); and what is left after the backward pass is told. After the
-article are `Wasteful`, which saves four tensors, and `Placebo`, which computes the same and saves
-nothing. The profiler's events of the allocator tell bytes.
+that nobody else holds (`passing`). What is left is told after the backward pass, and after calls
+without one whose results nobody holds, as in a test phase. After the article are `Wasteful`, which
+saves four tensors, and `Placebo`, which computes the same and saves nothing. The profiler's events
+of the allocator tell bytes.
 """
 
 import json
@@ -80,6 +81,12 @@ def run_backward(rule, leaf, retain_graph):
     return result
 
 
+def call_without_backward(rule, leaf):
+    """Call a Function with gradients eight times, as a test does that forgets `no_grad`."""
+    for _ in range(8):
+        rule.apply(leaf * 1)
+
+
 found = {}
 article = {"custom": CustomFunc, "optimized": OptimizedFunc}
 for mode, context in (("eval", torch.no_grad), ("training", torch.enable_grad)):
@@ -99,4 +106,5 @@ for name, rule in article.items():
         found[f"{name}_{word}"] = measure(
             lambda f=rule, keep=retained: run_backward(f, leaf, retain_graph=keep)
         )[1]
+    found[f"{name}_left_by_calls"] = measure(lambda f=rule: call_without_backward(f, leaf))[1]
 print(json.dumps(found))

@@ -20,7 +20,7 @@ from pathlib import Path
 from framebench.claims.claim import Claim
 
 SYNONYMS = Path(__file__).parent / "synonyms.toml"
-MOST = 12  # claims that a query finds
+MOST = 15  # claims that a query finds
 LEAST = 1e-9  # below it nothing is shared
 NEAR = 0.55  # of the best claim's score: what is below is not shown
 CIRCUMSTANCES = 0.5  # weight of a term that is not in the statement itself

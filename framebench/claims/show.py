@@ -15,7 +15,7 @@ from framebench.claims.ledger import Entry, ledger
 from framebench.claims.lines import Line
 from framebench.claims.rule import MEASURED, NOT_MEASURED
 from framebench.claims.store import device_of
-from framebench.claims.wording import with_numbers
+from framebench.claims.wording import select_alike, with_numbers
 from framebench.records import store
 from framebench.suite.case import FULL_SIZE, Case
 
@@ -101,9 +101,12 @@ def describe_machines(entries: Sequence[Entry]) -> str:
 
 
 def describe_cases(entry: Entry) -> str:
-    """Return which cases decided: `jittor: resnet50 b8, b16/cpu; torch: unet3d b4/full planned`."""
+    """Return what the number is of: `jittor: resnet50 b8, b16/cpu; torch: unet3d b4/full planned`.
+
+    What is undecided next to decided comparisons is not in the number, and not listed.
+    """
     batches: dict[tuple[str, str, str], set[int]] = {}
-    for line in with_numbers(entry.lines):
+    for line in select_alike(entry.verdict, with_numbers(entry.lines)):
         place = " planned" if line.planned else ""
         if line.on_other_gpu:
             place = f" on {line.other_machine}"

@@ -44,13 +44,17 @@ def list_values(lines: Iterable[Line]) -> list[float]:
 def select_alike(verdict: Verdict, lines: Sequence[Line]) -> list[Line]:
     """Return the lines whose numbers are summed up: those on one scale, with an interval if any.
 
-    Of a decided verdict these are the decided ones: the others are named with their own numbers.
+    Of a decided verdict these are the lines that say so: the others are named with their own
+    numbers. Where lines disagree, it is all of them.
     """
     # a median of per cents and of counts would be nothing
     alike = [line for line in lines if line.form == lines[0].form]
+    if verdict in DISAGREE:
+        return alike
     decided = [line for line in alike if line.verdict in DECIDED]
     if verdict in DECIDED and decided:
-        alike = decided
+        saying_so = [line for line in decided if line.verdict == verdict]
+        alike = saying_so or decided
     bounded = [line for line in alike if line.is_bounded]
     return bounded or alike
 
@@ -70,16 +74,16 @@ def span(lines: Sequence[Line]) -> tuple[float | None, float | None, float | Non
 def describe_numbers(verdict: Verdict, lines: Sequence[Line]) -> str:
     """Return the number of the lines behind a verdict with its interval.
 
-    Of lines that disagree, or have no intervals, the least and the most alone: a value between them
-    is nobody's.
+    Of lines that disagree, have no intervals or are of several metrics, the least and the most
+    alone: a value between them is nobody's.
     """
     alike = select_alike(verdict, lines)
     if not alike:
         return "-"
     form = alike[0].form
     value, low, high = span(alike)
-    if verdict in DISAGREE:
-        return format_range(list_values(line for line in lines if line.form == form), form)
+    if verdict in DISAGREE or len({line.metric for line in alike}) > 1:
+        return format_range(list_values(alike), form)
     if len(alike) > 1 and low is None:
         return f"{format_range(list_values(alike), form)} (single draws: no interval)"
     return format_effect(value, low, high, form)
@@ -104,7 +108,7 @@ def qualify(verdict: Verdict, lines: Sequence[Line], claim: Claim) -> str:
         if verdict == "undecided":  # a reader wonders why, where a CPU's numbers are plain
             parts += [f"{text}, which do not decide" for text in describe_devices(aside, claim)]
     else:
-        parts.append(" and ".join(dict.fromkeys(map(name_device, numbers))))  # each once
+        parts.append(" and ".join(sorted(set(map(name_device, numbers)))))
     return "; ".join(filter(None, parts))
 
 

@@ -15,6 +15,7 @@ from framebench.claims.lines import add_gpu_lines, make_line
 from framebench.claims.needs import Needs
 from framebench.claims.registry import REGISTRY
 from framebench.claims.rule import MEASURED, Verdict
+from framebench.claims.show import describe_cases
 from framebench.claims.store import MachineResults
 from framebench.claims.wording import NO_ADVICE
 from framebench.records.record import Rank
@@ -231,6 +232,20 @@ def test_comparisons_below_a_stated_size_are_counted_with_their_range(results: P
     )
 
 
+def test_what_may_be_has_the_number_of_those_that_show_it(results: Path) -> None:
+    for workload, peak in (("transformer", 80), ("resnet50", 120), ("unet3d", 100)):
+        put_both(results, peak, workload)
+    entry = judge(results, make_claim(EVERYWHERE, may=True))
+    assert (entry.verdict, entry.value) == ("confirmed", 0.8)
+
+
+def test_numbers_of_two_metrics_have_a_range_and_no_median(results: Path) -> None:
+    put(results, EAGER, live_bytes=50 * MIB)
+    put(results, COMPILED, 80, live_bytes=50 * MIB)
+    entry = judge(results, make_claim({}, {"quantity": "added", "label": "added"}))
+    assert entry.measured == "-40.0 to -20.0 %"
+
+
 def test_the_number_is_that_of_decided_comparisons_and_advice_has_all(results: Path) -> None:
     put_both(results, 80)
     put_both(results, 60, "resnet50")
@@ -240,6 +255,7 @@ def test_the_number_is_that_of_decided_comparisons_and_advice_has_all(results: P
     assert entry.verdict == "confirmed"
     assert (entry.value, entry.low, entry.high) == pytest.approx((0.7, 0.6, 0.8))
     assert "1 open (no effect or confirmed)" in entry.qualifier
+    assert describe_cases(entry) == "torch: resnet50 b4/tiny, transformer b4/tiny"
     assert entry.recommendation == "Compile: -0.5 to -40.0 %. (2 of 3 compared.)"
 
 

@@ -30,7 +30,7 @@ INEXACT = {
         "no_norm_updated",
         "no_norm_frozen",
     },
-    "torch_compile": {"operators", "kernels"},
+    "torch_compile": {"operators", "kernels", "operators_of_matmuls", "kernels_of_matmuls"},
     "torch_half_autocast": {"most", "most_alone"},
     "torch_batch_norm_3d": {"plain", "normed"},
 }
