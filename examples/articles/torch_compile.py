@@ -13,7 +13,10 @@ import torch._inductor.config
 from torch._dynamo.backends.common import aot_autograd
 from torch._inductor.utils import run_and_get_code
 
-VIEWS = ("view", "permute", "transpose", "t", "expand", "unsqueeze", "squeeze", "slice", "select")
+VIEWS = (
+    *("view", "unsafe_view", "permute", "transpose", "t", "expand", "unsqueeze", "squeeze"),
+    *("slice", "select", "split", "detach", "alias"),
+)
 # a call of a generated kernel, of a library's, or of an operator that is not compiled
 KERNEL = re.compile(
     r"^ +(?:buf\d+ = )?(?:cpp_fused\w*|extern_kernels\.\w+|aten\.\w+|torch\.ops\.[\w.]+)\(", re.M
