@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import queue
 import tempfile
 import threading
@@ -14,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from framebench.adapters.proof import Evidence, Proof, expect
+from framebench.instruments import cores
 from framebench.models.spec import SEED, STREAM_BATCHES
 from framebench.suite.case import Case
 
@@ -127,18 +127,15 @@ def _map_to_file(images: np.ndarray) -> np.memmap:
 
 
 def prefetch(prepared: Iterator[tuple[Any, ...]], put: Put) -> Iterator[Any]:
-    """Yield batches that a thread, which may use every core, prepares one ahead.
+    """Yield batches that a thread prepares one ahead, on any core that the process was given.
 
     What it raises is raised by the step that waits for its batch.
     """
     waiting: queue.Queue[tuple[Any, BaseException | None]] = queue.Queue(maxsize=1)
 
     def work() -> None:
-        # On Linux an affinity belongs to a thread, and a new thread inherits that of its starter.
-        # On the core of the step it would only take turns with the step. The thread of the step
-        # stays on the core to which the timing worker was pinned.
-        if hasattr(os, "sched_setaffinity"):
-            os.sched_setaffinity(threading.get_native_id(), range(os.cpu_count() or 1))
+        # On the core to which the timing worker is pinned it would take turns with the step.
+        cores.use_all_cores()
         try:
             for batch in prepared:
                 waiting.put((batch, None))

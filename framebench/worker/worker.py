@@ -27,7 +27,7 @@ from typing import Any, NoReturn, TextIO
 
 from framebench import adapters
 from framebench.adapters.base import Adapter
-from framebench.instruments import limits
+from framebench.instruments import cores, limits
 from framebench.instruments.counters import Counter
 from framebench.instruments.host import HostPeak
 from framebench.models.spec import USER_MODEL, load_workload
@@ -75,7 +75,7 @@ def run(task: Task, emit: Emit, commands: Commands) -> dict[str, Any]:
     """
     first_core = task.core if task.built_on is None else task.built_on
     if first_core is not None:
-        os.sched_setaffinity(0, {first_core})
+        cores.pin(first_core)
     # opened before the framework is imported: threads that begin after this are counted too
     counter = Counter.open() if task.part == "time" else None
     case = parse(task.case)
@@ -162,7 +162,7 @@ def measure_time(
     timing = Timing(adapter, counter, task.spin)
     timing.losses.append(adapter.loss())
     if task.built_on is not None and task.core is not None:
-        move_threads({task.core})
+        cores.pin(task.core)
     ready = Ready(
         step_s=step_s, verification=to_json(verification), queues=adapter.device() != "cpu"
     )
@@ -219,7 +219,7 @@ def take_turns(timing: Timing, emit: Emit, commands: Commands) -> float:
         waited += time.perf_counter() - idle_since
         if "finish" in command:
             if "core" in command:
-                move_threads({command["core"]})
+                cores.pin(command["core"])
             return waited
         if "turn" in command:
             emit({"turn": timing.turn(command["turn"])})
@@ -336,15 +336,6 @@ def limit_user_model(case: Case) -> None:
     limit = case.spec.facts.get("limit")  # type: ignore[attr-defined]
     if limit is not None and limits.read_gpu_memory() is None:
         limits.limit_growth(limit)
-
-
-def move_threads(cores: set[int]) -> None:
-    """Pin every thread of this process to these cores; do nothing if there are none."""
-    if not cores:
-        return
-    for thread in Path("/proc/self/task").iterdir():
-        with contextlib.suppress(OSError):  # it has ended
-            os.sched_setaffinity(int(thread.name), cores)
 
 
 def serve(carry_out: CarryOut) -> NoReturn:
