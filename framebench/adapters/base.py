@@ -31,7 +31,7 @@ from framebench.instruments import host, limits
 from framebench.models.spec import USER_MODEL
 from framebench.suite.case import Case
 from framebench.suite.result import StrategyEffect
-from framebench.suite.trees import split
+from framebench.suite.trees import is_array, select_rows, split
 
 Switch = Callable[..., Proof]
 Batch = tuple[Any, Any]  # inputs and targets, as the framework takes them
@@ -446,6 +446,35 @@ class Adapter(ABC):
     @abstractmethod
     def device(self) -> str:
         """Return `cpu`, or the accelerator's name."""
+
+
+def join_output(
+    output: Any, is_floating: Callable[[Any], bool], to_numpy: Callable[[Any], np.ndarray]
+) -> np.ndarray:
+    """Return a model's output in float64.
+
+    Of several arrays all numbers of a sample are in one row (see `select_rows`). Raises TypeError
+    if the output has no array.
+    """
+    if is_array(output):
+        return widen(to_numpy(output))
+    selected = select_rows(output, is_floating)
+    if not selected:
+        raise TypeError(f"the output, {type(output).__name__}, has no array that could be verified")
+    rows = selected[0].shape[0] if selected[0].shape else 1  # all have as many
+    columns = []
+    for array in selected:
+        wide = widen(to_numpy(array))
+        # without rows, as of a detector that found nothing, NumPy cannot infer the columns
+        columns.append(wide.reshape(rows, wide.size // max(rows, 1)))
+    return np.concatenate(columns, 1)
+
+
+def widen(array: np.ndarray) -> np.ndarray:
+    """Return numbers in float64; of complex ones real and imaginary parts on a last axis."""
+    if np.iscomplexobj(array):
+        array = np.stack([array.real, array.imag], -1)
+    return array.astype(np.float64)
 
 
 def find_length_strategy(case: Case) -> str:

@@ -174,6 +174,21 @@ def count_samples(inputs: Any) -> int:
     return 0
 
 
+def select_rows(output: Any, is_floating: Callable[[Any], bool]) -> list[Any]:
+    """Return the arrays of a model's output that have a row of numbers for each sample.
+
+    They are floating-point, or of any type where none is. Left out are scalars, unless there is
+    nothing else, and arrays with fewer rows than the longest.
+    """
+    arrays = list(iterate_arrays(output))
+    with_rows = [array for array in arrays if len(array.shape)]
+    if not with_rows:
+        return arrays
+    numbers = [array for array in with_rows if is_floating(array)] or with_rows
+    rows = max(array.shape[0] for array in numbers)
+    return [array for array in numbers if array.shape[0] == rows]
+
+
 def has_axis_of(node: Any, samples: int) -> bool:
     """Return whether something is an array with so many samples along its first axis."""
     return is_array(node) and tuple(node.shape)[:1] == (samples,)

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 
-from framebench.adapters.base import Adapter
+from framebench.adapters.base import Adapter, join_output
 from framebench.models.spec import Workload
 from framebench.suite.case import Case
 
+FLOATS = np.array([[1.5, 2.5], [3.5, 4.5]], np.float32)
+INTEGERS = np.array([[1, 2], [3, 4]])
 CASE = Case("transformer", "torch", "train", "fp32", 4, "tiny")
 
 
@@ -22,3 +25,35 @@ def test_a_row_whose_function_is_missing_says_where_to_add_it(
     Bare.__abstractmethods__ = frozenset()
     with pytest.raises(LookupError, match=r"'fp32', and no function in framebench/adapters/torch"):
         Bare(CASE, {}).build()  # type: ignore[abstract]
+
+
+# a model's output by the numbers that are compared: those with a row for each of two samples
+OUTPUTS = {
+    "one array": (FLOATS, FLOATS),
+    "integers alone": (INTEGERS, INTEGERS),
+    "several arrays": ((FLOATS, FLOATS[:, :1]), [[1.5, 2.5, 1.5], [3.5, 4.5, 3.5]]),
+    "floating point before integers": ({"a": INTEGERS, "b": FLOATS}, FLOATS),
+    "integers in a tuple": ((INTEGERS, INTEGERS > 1), [[1, 2, 0, 1], [3, 4, 1, 1]]),
+    "a scalar next to rows": ((np.float64(7), FLOATS), FLOATS),
+    "scalars alone": ({"loss": np.float64(7), "other": np.int64(2)}, [[7, 2]]),
+    "complex numbers in a tuple": ((FLOATS[:, 0] + 2j,), [[1.5, 2], [3.5, 2]]),
+    "an array of fewer rows": ((FLOATS, FLOATS[:1]), FLOATS),
+    "no samples": ((FLOATS[:0], FLOATS[:0]), np.empty((0, 0))),
+}
+
+
+def is_floating(array: np.ndarray) -> bool:
+    return bool(np.issubdtype(array.dtype, np.floating))
+
+
+@pytest.mark.parametrize("kind", OUTPUTS)
+def test_every_output_of_a_model_can_be_compared(kind: str) -> None:
+    output, expected = OUTPUTS[kind]
+    joined = join_output(output, is_floating, np.asarray)
+    assert joined.dtype == np.float64
+    assert np.array_equal(joined, expected)
+
+
+def test_an_output_without_an_array_is_named() -> None:
+    with pytest.raises(TypeError, match="the output, str, has no array"):
+        join_output("text", is_floating, np.asarray)

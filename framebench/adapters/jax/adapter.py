@@ -27,7 +27,15 @@ from jax.extend.backend import get_backend
 from jax.extend.core import ClosedJaxpr
 from jax.sharding import SingleDeviceSharding
 
-from framebench.adapters.base import Adapter, Batch, Evidence, State, Switch, find_length_strategy
+from framebench.adapters.base import (
+    Adapter,
+    Batch,
+    Evidence,
+    State,
+    Switch,
+    find_length_strategy,
+    join_output,
+)
 from framebench.adapters.jax.accumulation import Gradient, Tree, average_over_micro_batches
 from framebench.adapters.jax.parts import JaxRecipe
 from framebench.adapters.jax.program import (
@@ -114,7 +122,7 @@ class JaxAdapter(Adapter):
     def __init__(self, case: Case, switches: Mapping[str, Switch]) -> None:
         super().__init__(case, switches)
         self.constants: dict[str, Tree] = {}  # what a step reads and never changes
-        self.kept: Any = None  # the residuals of an evaluation that keeps its graph
+        self.residuals: Any = None  # the residuals of an evaluation that keeps its graph
         steps = {"eval": self.eval_step, "varlen": self.stream_step, "pair": self.pair_step}
         self.recipe = JaxRecipe(
             self.ledger,
@@ -393,7 +401,7 @@ class JaxAdapter(Adapter):
     def eval_step(self) -> None:
         """Compute the logits of the batch."""
         self.release()
-        self.output, stats, self.kept = self.program(*self.list_arguments())
+        self.output, stats, self.residuals = self.program(*self.list_arguments())
         self.stats = stats or self.stats
 
     def stream_step(self) -> None:
@@ -411,7 +419,7 @@ class JaxAdapter(Adapter):
 
     def release(self) -> None:
         self.output = None
-        self.kept = None
+        self.residuals = None
 
     def synchronize(self) -> None:
         jax.block_until_ready((self.output, self.params))
@@ -424,7 +432,7 @@ class JaxAdapter(Adapter):
     def logits(self) -> np.ndarray:
         if self.case.scenario == "generate":
             return self.recipe.read_logits()
-        logits = join_outputs(self.output, self.recipe.to_numpy).astype(np.float64)
+        logits = join_output(self.output, is_floating, self.recipe.to_numpy)
         input_axes = np.ndim(next(iterate_arrays(self.inputs[0])))
         if logits.ndim > 3 and logits.ndim == input_axes:  # of volumes: JAX has channels last
             return np.moveaxis(logits, -1, 1)
@@ -456,7 +464,7 @@ class JaxAdapter(Adapter):
             changed += not np.array_equal(before, after)
         return {
             **count_in_program(self.program, self.list_jaxprs()),
-            "residuals": len(jax.tree.leaves(self.kept)),
+            "residuals": len(jax.tree.leaves(self.residuals)),
             "weight_dtypes": count_dtypes((self.params, self.constants["frozen"])),
             "state_dtypes": count_dtypes(self.optimizer_state),
             "buffers": len(stats_before),
@@ -531,7 +539,7 @@ class JaxAdapter(Adapter):
 
         These are batches to come and other models.
         """
-        planned = find_addresses((self.list_arguments(), self.output, self.kept, self.inputs))
+        planned = find_addresses((self.list_arguments(), self.output, self.residuals, self.inputs))
         if self.recipe.calls > 1:  # the plan has a part of the batch
             planned -= find_addresses(self.inputs)
         others = [a for a in jax.live_arrays() if find_addresses(a).isdisjoint(planned)]
@@ -572,17 +580,6 @@ class JaxAdapter(Adapter):
         return "cpu" if device.platform == "cpu" else device.device_kind
 
 
-def join_outputs(output: Any, to_numpy: Callable[[Any], np.ndarray]) -> np.ndarray:
-    """Return a model's output as one array.
-
-    Of several arrays it has all numbers of a sample in one row.
-    """
-    if isinstance(output, jax.Array):
-        return to_numpy(output)
-    arrays = []
-    for array in iterate_arrays(output):
-        if array.ndim and jnp.issubdtype(array.dtype, jnp.floating):
-            arrays.append(to_numpy(array))
-    rows = max(map(len, arrays))
-    per_sample = [a.reshape(rows, -1) for a in arrays if len(a) == rows]
-    return np.concatenate(per_sample, 1)
+def is_floating(array: Any) -> bool:
+    """Return whether something is an array of floating-point numbers."""
+    return isinstance(array, jax.Array) and jnp.issubdtype(array.dtype, jnp.floating)

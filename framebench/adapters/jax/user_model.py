@@ -21,7 +21,7 @@ from flax.nnx import bridge
 from jax import Array
 
 from framebench.adapters import user_blocks
-from framebench.adapters.jax.adapter import JaxAdapter
+from framebench.adapters.jax.adapter import JaxAdapter, is_floating
 from framebench.adapters.jax.states import list_keys
 from framebench.adapters.user_functions import UserFile, describe_type, see_nothing
 from framebench.models import flax_weights
@@ -63,9 +63,9 @@ def user() -> UserFile:
 def route_class(block: type) -> type:
     """Return the same class of blocks, whose calls go through their attribute `remat`."""
 
-    def call(self: Any, *args: Any, **named: Any) -> Any:
+    def call(self: Any, *args: Any, **kwargs: Any) -> Any:
         run_block = self.remat(self.number, block.__call__)
-        return run_block(self, *args, **named)
+        return run_block(self, *args, **kwargs)
 
     return type(block.__name__, (block,), {"__call__": call})
 
@@ -90,11 +90,6 @@ def build(
         if variable.shape == ():
             variable.set_metadata(on_set_value=remove_axes)
     return model
-
-
-def is_floating(array: Any) -> bool:
-    """Return whether something is an array of floating-point numbers."""
-    return isinstance(array, jax.Array) and jnp.issubdtype(array.dtype, jnp.floating)
 
 
 def remove_axes(_: nnx.Variable, value: Any) -> Any:
@@ -129,9 +124,9 @@ class FunctionModel(nnx.Module):
             params[name] = nnx.Param(array)
         self.weights = nnx.Dict(params)
 
-    def __call__(self, *inputs: Any, **named: Any) -> Any:
+    def __call__(self, *inputs: Any, **kwargs: Any) -> Any:
         values = [variable[...] for variable in self.weights.values()]
-        return self.apply(jax.tree.unflatten(self.form, values), *inputs, **named)
+        return self.apply(jax.tree.unflatten(self.form, values), *inputs, **kwargs)
 
 
 class LinenModel(nnx.Module):
@@ -145,8 +140,8 @@ class LinenModel(nnx.Module):
         as_nnx = bridge.ToNNX(module, rngs=nnx.Rngs(SEED))
         self.inner = call_with(partial(bridge.lazy_init, as_nnx), x)
 
-    def __call__(self, *inputs: Any, **named: Any) -> Any:
-        return self.inner(*inputs, **named, mutable=["batch_stats"])
+    def __call__(self, *inputs: Any, **kwargs: Any) -> Any:
+        return self.inner(*inputs, **kwargs, mutable=["batch_stats"])
 
 
 def draws() -> dict[str, Any]:
@@ -174,15 +169,15 @@ def loss(output: Any, target: Array) -> Array:
 
 def optimizer() -> optax.GradientTransformation:
     """Return the file's optimizer. Raises Fault."""
-    made = user().get("optimizer")()
-    if isinstance(made, optax.GradientTransformation):
-        return made
-    init = getattr(made, "init", None)
-    update = getattr(made, "update", None)
+    returned = user().get("optimizer")()
+    if isinstance(returned, optax.GradientTransformation):
+        return returned
+    init = getattr(returned, "init", None)
+    update = getattr(returned, "update", None)
     if not callable(init) or not callable(update):
         expected = "an optax.GradientTransformation, or an object with its init and update"
-        returned = describe_type(made)
-        raise user().fault("optimizer", f"optimizer() must return {expected}, not {returned}")
+        kind = describe_type(returned)
+        raise user().fault("optimizer", f"optimizer() must return {expected}, not {kind}")
     return optax.GradientTransformation(init, update)  # as of optax.MultiSteps
 
 

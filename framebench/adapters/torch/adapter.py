@@ -18,6 +18,7 @@ from framebench.adapters.base import (
     State,
     Switch,
     find_length_strategy,
+    join_output,
 )
 from framebench.adapters.holders import find_holders, iterate_globals
 from framebench.adapters.parts import Hooks, Options
@@ -156,9 +157,9 @@ class TorchAdapter(Adapter):
             on_model=Hooks(self.ledger),
         )
 
-    def call_model(self, *xs: Any, **named: Any) -> Tensor:
+    def call_model(self, *xs: Any, **kwargs: Any) -> Tensor:
         """Make a forward pass of the model: `recipe.forward` unless a strategy replaces it."""
-        output: Tensor = self.model(*xs, **named)
+        output: Tensor = self.model(*xs, **kwargs)
         return output
 
     def compute_loss(self, x: Any, y: Any) -> Tensor:
@@ -382,25 +383,10 @@ class TorchAdapter(Adapter):
     def logits(self) -> np.ndarray:
         if self.case.scenario == "generate":
             return self.readings.read_logits()
-        rows = self.readings.rows_of_ranks(self.output_rows())
-        return rows.to("cpu", torch.float64).numpy()
-
-    def output_rows(self) -> Tensor:
-        """Return the last output as one tensor.
-
-        Where a user's model returns several, the result is in float64, and each row has the numbers
-        of all of them for one sample. Left out are integers, scalars, and tensors with another
-        number of rows than the longest.
-        """
-        if isinstance(self.output, Tensor):
-            return self.output.detach()
-        tensors = [t.detach() for t in iterate_arrays(self.output) if t.is_floating_point()]
-        rows = max(len(tensor) if tensor.ndim else 1 for tensor in tensors)
-        columns = []
-        for tensor in tensors:
-            if tensor.ndim and len(tensor) == rows:
-                columns.append(tensor.reshape(rows, -1).double())
-        return torch.cat(columns, 1)
+        output = self.output
+        if isinstance(output, Tensor):
+            output = self.readings.rows_of_ranks(output.detach())
+        return join_output(output, torch.is_floating_point, to_numpy)
 
     def weights(self) -> Iterator[tuple[str, np.ndarray]]:
         with self.readings.gather_weights():
