@@ -164,9 +164,12 @@ def test_an_interrupted_run_says_whether_records_were_written(
     assert len(done.stderr.splitlines()) == 1
 
 
-def test_an_interrupted_run_is_resumed(results: Path, tmp_path: Path) -> None:
-    """Ctrl-C in the second block: its workers die, the first one's record stays, and the next run
-    measures only the rest, whatever another command measured in between.
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_an_interrupted_run_is_resumed(
+    number: signal.Signals, results: Path, tmp_path: Path
+) -> None:
+    """In the second block: its workers die, the first one's record stays, and the next run measures
+    only the rest, whatever another command measured in between.
     """
     selector = "transformer/torch/eval/no_grad/*/tiny"
     options = (
@@ -184,10 +187,11 @@ def test_an_interrupted_run_is_resumed(results: Path, tmp_path: Path) -> None:
     )
     while not list(store.read_all(results)) and process.poll() is None:
         time.sleep(0.02)
-    process.send_signal(signal.SIGINT)
+    process.send_signal(number)
     _, message = process.communicate()
     assert process.returncode == 130, message
     assert "goes on from there" in message
+    assert "Traceback" not in message
     (first,) = store.read_all(results)
     other = framebench("run", CASE, *options)
     assert other.returncode == 0, other.stderr

@@ -60,6 +60,22 @@ def read_log(results: Path, node: str) -> list[str]:
     return file.read_text().splitlines() if file.exists() else []
 
 
+def find_overlap(log: list[str]) -> str:
+    """Return the line of a node's log by which two units ran there at once; empty if none did.
+
+    A unit that ends did not share the node if it was the last one that began. One that was killed
+    has no end.
+    """
+    running = ""
+    for line in log:
+        event, unit = line.split(": ", 1)
+        if event.endswith(" began"):
+            running = unit
+        elif unit != running:
+            return line
+    return ""
+
+
 def count_began(results: Path) -> int:
     """Return how many units began on both nodes."""
     lines = [*read_log(results, "n1"), *read_log(results, "n2")]
@@ -107,6 +123,14 @@ def test_nothing_is_lost_when_jobs_nodes_and_the_controller_fail(
         assert record.provenance.calibration
     assert sum(len(cases) == 2 for cases in variants.values()) >= UNITS
     assert nodes == {"n1", "n2"}
+    for node in nodes:
+        assert find_overlap(read_log(results, node)) == ""
+
+
+def test_units_that_share_a_node_are_found() -> None:
+    killed = ["1 began: a", "2 began: b", "3 ended with 0: b"]
+    assert find_overlap(killed) == ""
+    assert find_overlap(["1 began: a", "2 began: b", "3 ended with 0: a"]) == "3 ended with 0: a"
 
 
 @pytest.mark.slurm
