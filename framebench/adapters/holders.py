@@ -67,16 +67,16 @@ def walk_objects(root: Any, closed: set[int]) -> Iterator[Any]:
 
     The walk does not enter objects whose id is in `closed`.
     """
-    seen = {id(root)}
+    visited = {id(root)}
     pending = [root]
-    while pending and len(seen) < MOST:
+    while pending and len(visited) < MOST:
         one = pending.pop()
         yield one
         if isinstance(one, ATOMS):
             continue
         for other in gc.get_referents(one):
-            if id(other) not in seen and id(other) not in closed and may_enter(other):
-                seen.add(id(other))
+            if id(other) not in visited and id(other) not in closed and may_enter(other):
+                visited.add(id(other))
                 pending.append(other)
 
 

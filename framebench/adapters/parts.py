@@ -158,7 +158,7 @@ class Hooks(Generic[P]):
         """Add a function of the acting strategy."""
         self.hooks.append((self.ledger.acting, hook))
 
-    def __call__(self, *args: P.args, **named: P.kwargs) -> None:
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> None:
         for strategy, hook in self.hooks:
             with self.ledger.acting_as(strategy):
-                hook(*args, **named)
+                hook(*args, **kwargs)

@@ -24,18 +24,21 @@ def find_blocks(model: Any, user: UserFile, access: ModuleAccess) -> list[Any]:
 
     Raises Fault if `blocks` names none, or something that is no module of the model.
     """
-    named = getattr(user.module, "blocks", None)
-    if named is None:
-        levels = list_levels(model, access)
-        return max(levels, key=lambda blocks: sum(map(access.size, blocks)), default=[])
+
+    def count_weights(blocks: list[Any]) -> int:
+        return sum(access.size(block) for block in blocks)
+
+    chosen = getattr(user.module, "blocks", None)  # classes, or a function that lists modules
+    if chosen is None:
+        return max(list_levels(model, access), key=count_weights, default=[])
     modules = access.modules(model)
-    classes = named if isinstance(named, tuple) else (named,)
+    classes = chosen if isinstance(chosen, tuple) else (chosen,)
     if all(isinstance(one, type) for one in classes):
         blocks = [module for module in modules if isinstance(module, classes)]
     else:
-        blocks = list(named(model))
-    identities = {id(module) for module in modules}
-    if not blocks or any(id(block) not in identities for block in blocks):
+        blocks = list(chosen(model))
+    module_ids = {id(module) for module in modules}
+    if not blocks or any(id(block) not in module_ids for block in blocks):
         raise user.fault(
             "blocks", "blocks must be classes, or a function that lists modules of the model"
         )
@@ -43,25 +46,35 @@ def find_blocks(model: Any, user: UserFile, access: ModuleAccess) -> list[Any]:
 
 
 def list_levels(model: Any, access: ModuleAccess) -> list[list[Any]]:
-    """Return the modules of each class that repeats.
+    """Return, by class, the modules of each class that repeats.
 
-    Only modules with modules inside count. Containers count only where nothing else repeats.
+    Only modules with weights and with modules inside count. Containers, such as an `nn.Sequential`,
+    count only where nothing else repeats.
     """
-    by_class: dict[type, list[Any]] = {}
+    modules_by_class: dict[type, list[Any]] = {}
     for module in access.modules(model):
         has_modules = len(access.modules(module)) > 1
         if module is not model and has_modules and access.size(module):
-            by_class.setdefault(type(module), []).append(module)
-    repeated: dict[type, list[Any]] = {}
-    for cls, modules in by_class.items():
-        inside: set[int] = set()  # the modules that lie in others of the class
-        for module in modules:
-            inside.update(id(part) for part in access.modules(module) if part is not module)
-        blocks = [module for module in modules if id(module) not in inside]
-        if len(blocks) > 1:
-            repeated[cls] = blocks
-    others = {cls: blocks for cls, blocks in repeated.items() if cls not in access.containers}
-    return list((others or repeated).values())
+            modules_by_class.setdefault(type(module), []).append(module)
+    levels: list[list[Any]] = []
+    levels_of_containers: list[list[Any]] = []
+    for module_class, modules in modules_by_class.items():
+        outermost = select_outermost(modules, access)
+        if len(outermost) < 2:
+            continue
+        if module_class in access.containers:
+            levels_of_containers.append(outermost)
+        else:
+            levels.append(outermost)
+    return levels or levels_of_containers
+
+
+def select_outermost(modules: list[Any], access: ModuleAccess) -> list[Any]:
+    """Return the modules that lie in no other one of these."""
+    inside: set[int] = set()
+    for module in modules:
+        inside.update(id(part) for part in access.modules(module) if part is not module)
+    return [module for module in modules if id(module) not in inside]
 
 
 def describe_model(

@@ -202,7 +202,7 @@ def open_session(results: Path, selector: str, keep: bool = False) -> Iterator[S
     session: Session | None = None
 
     def describe_kept() -> str:
-        if session is not None and session.kept(results):
+        if session is not None and session.has_results(results):
             return "; what was measured is kept, and the same command goes on from there"
         return "; nothing was measured yet"
 

@@ -236,7 +236,7 @@ def find_remaining(group: Group, name: str, run: Run) -> tuple[list[Variant], in
     last_part = -1
     number = name.rpartition("/")[2]
     # two variants of a group may be equal: both must have a record in the same part
-    for variant, wanted in Counter([*group.always, *group.others]).items():
+    for variant, needed in Counter([*group.always, *group.others]).items():
         records_by_part: Counter[str] = Counter()
         for record in run.records(variant):
             if record.turns is None:
@@ -247,7 +247,7 @@ def find_remaining(group: Group, name: str, run: Run) -> tuple[list[Variant], in
             # without times any group's block of this number counts, since nothing is compared
             if block == name or (run.without_times and block.rpartition("/")[2] == number):
                 records_by_part[record.turns.block] += 1
-        if max(records_by_part.values(), default=0) < wanted:
+        if max(records_by_part.values(), default=0) < needed:
             remaining.append(variant)
     return remaining, last_part + 1
 

@@ -47,7 +47,7 @@ class LogTail:
     def __init__(self, pipe: IO[bytes], most_bytes: int = LOG_BYTES) -> None:
         self.pipe = pipe
         self.most_bytes = most_bytes
-        self.kept = bytearray()
+        self.last_bytes = bytearray()
         self.lock = threading.Lock()
         self.thread = threading.Thread(target=self.read, daemon=True)
         self.thread.start()
@@ -59,8 +59,8 @@ class LogTail:
             if not piece:
                 return
             with self.lock:
-                self.kept += piece
-                del self.kept[: -self.most_bytes]
+                self.last_bytes += piece
+                del self.last_bytes[: -self.most_bytes]
 
     def close(self) -> None:
         """Read what is still in the pipe, and close it, unless a process that escaped holds it."""
@@ -71,7 +71,7 @@ class LogTail:
     def text(self, lines: int | None = None) -> str:
         """Return the last lines, or all that is kept of them."""
         with self.lock:
-            printed = self.kept.decode(errors="replace")
+            printed = self.last_bytes.decode(errors="replace")
         if lines is None:
             return printed
         return "\n".join(printed.splitlines()[-lines:])
@@ -273,13 +273,13 @@ def kill_marked(mark: str) -> None:
 def kill_all(list_processes: Callable[[], list[psutil.Process]]) -> None:
     """Kill these processes, and those that they have started meanwhile."""
     for _ in range(MOST_ROUNDS):
-        found = list_processes()
-        if not found:
+        processes = list_processes()
+        if not processes:
             return
-        for process in found:
+        for process in processes:
             with contextlib.suppress(psutil.Error):
                 process.kill()
-        psutil.wait_procs(found, timeout=LISTEN_S)
+        psutil.wait_procs(processes, timeout=LISTEN_S)
 
 
 def read_mark(process: psutil.Process) -> str:

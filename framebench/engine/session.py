@@ -103,15 +103,17 @@ class Session:
         key = json.dumps([self.code, self.selector])
         return results / f".{state}-{hashlib.sha256(key.encode()).hexdigest()[:12]}.json"
 
-    def kept(self, results: Path) -> bool:
-        """Say whether it has written anything: a record of its own, or a probe of the claims since
-        it began.
-        """
+    def has_results(self, results: Path) -> bool:
+        """Say whether it has written a record, or an answer to a claim since it began."""
         began = self.path(results).stat().st_mtime
-        probed = store.list_answer_files(results / "claims")
-        if any(os.stat(file).st_mtime >= began for file in probed):
+
+        def is_newer(file: str) -> bool:
+            return os.stat(file).st_mtime >= began
+
+        if any(map(is_newer, store.list_answer_files(results / "claims"))):
             return True
-        changed = [file for file in store.list_files(results) if os.stat(file).st_mtime >= began]
+        # a file of records may be new by another session's alone
+        changed = filter(is_newer, store.list_files(results))
         return any(store.read_session(file, self.id) for file in changed)
 
     def close(self, results: Path, keep: bool = False) -> None:

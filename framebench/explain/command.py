@@ -110,13 +110,13 @@ def explain_cases(
             )
         other = hypothetical.parse_any_batch(other_id) if other_id else case
         questions.append((other, other_version or None))
-    found = []
+    case_environments = []
     for case, version in questions:  # all are checked before one runs
         measure.check_explainable(case)
-        found.append(releases.find_environment(case.framework, version))
+        case_environments.append(releases.find_environment(case.framework, version))
     explanations = []
     # one after the other: two processes would share the machine's memory
-    for (case, version), environment in zip(questions, found):
+    for (case, version), environment in zip(questions, case_environments):
         with measuring(results), err.status(case.id):
             # it may be of a version that is not pinned, which a bisection has left here
             if not environments.built(environment):

@@ -85,20 +85,23 @@ class GraphArrays(StorageTracker):
         """Return each array once. Nothing is waited for: that would end what is kept."""
         graph = jt.dump_all_graphs()
         nodes = [str(node) for node in graph.nodes_info]
-        held_by_python = {read_number(node) for node in graph.hold_vars}
+        numbers_in_python = {read_number(node) for node in graph.hold_vars}
         arrays: dict[str, LiveStorage] = {}  # by address: views share an array
-        for node, makers, users in zip(nodes, graph.inputs, graph.outputs):
+        for place, node in enumerate(nodes):
             variable = VARIABLE.match(node)
-            if variable is None or read_number(node) in held_by_python:
+            if variable is None or read_number(node) in numbers_in_python:
                 continue
             address = variable["address"]
             if int(address, 16) == 0 or address in arrays:  # 0: it has no memory yet
                 continue
-            operators = [f"of {name}" for name in name_operators(nodes, makers)]
-            operators += [f"for {name}" for name in name_operators(nodes, users)]
+            maker = find_operator(nodes, graph.inputs[place])
+            user = find_operator(nodes, graph.outputs[place])
             shape = [int(number) for number in variable["shape"].split(",") if number]
-            # such as `float32[4, 8] of matmul`, which made it, or `for matmul`, which waits for it
-            what = " ".join([f"{variable['dtype']}{shape}", *operators[:1]])
+            what = f"{variable['dtype']}{shape}"  # such as `float32[4, 8]`
+            if maker:
+                what += f" of {maker}"
+            elif user:
+                what += f" for {user}"
             size = math.prod(shape) * WIDTHS.get(variable["dtype"], 4)
             arrays[address] = LiveStorage(what, "the graph of operations", size)
         return list(arrays.values())
@@ -109,7 +112,10 @@ def read_number(node: str) -> str:
     return node.partition("(")[2].partition(":")[0]
 
 
-def name_operators(nodes: list[str], places: list[int]) -> list[str]:
-    """Return the names of the operators at these places of the graph."""
-    matches = [OPERATOR.match(nodes[place]) for place in places]
-    return [match["name"] for match in matches if match]
+def find_operator(nodes: list[str], places: list[int]) -> str:
+    """Return the name of the first operator at these places of the graph; empty without one."""
+    for place in places:
+        operator = OPERATOR.match(nodes[place])
+        if operator:
+            return operator["name"]
+    return ""

@@ -223,10 +223,17 @@ def list_recent_objects() -> list[Any]:
     # of a graph, which `list_graphs` measures: the count itself makes objects of its nodes
     node_types = {kind for kind in types if hasattr(kind, "next_functions")}
     traced_types = types - tensor_types - node_types - PLAIN
-    made = {id(thing): thing for thing in met if type(thing) in traced_types and is_of_steps(thing)}
-    tensors = list({id(thing): thing for thing in met if type(thing) in tensor_types}.values())
-    del tracked, referents, untracked, met  # they would be taken for holders of tensors
-    return [*made.values(), *select_held(tensors)]
+    made: dict[int, Any] = {}  # by identity: many things are met several times
+    tensors: dict[int, Any] = {}
+    for thing in met:
+        if type(thing) in tensor_types:
+            tensors[id(thing)] = thing
+        elif type(thing) in traced_types and is_of_steps(thing):
+            made[id(thing)] = thing
+    all_tensors = list(tensors.values())
+    # they would be taken for holders of tensors
+    del tracked, referents, untracked, met, tensors, thing
+    return [*made.values(), *select_held(all_tensors)]
 
 
 def is_of_steps(thing: Any) -> bool:

@@ -26,8 +26,8 @@ class MarkedStep:
         self.function = function
         self.end = end
 
-    def __call__(self, *arguments: Any, **named: Any) -> Any:
-        result = self.function(*arguments, **named)
+    def __call__(self, *arguments: Any, **kwargs: Any) -> Any:
+        result = self.function(*arguments, **kwargs)
         self.end(result)
         return result
 

@@ -95,8 +95,8 @@ def advise(
         except Unpredicted as error:
             unpredicted[case] = str(error)
         else:
-            kept = searches.find_untracked(case) or 0
-            needs = compute_needs(prediction.peak_bytes, kept)
+            untracked_bytes = searches.find_untracked(case) or 0
+            needs = compute_needs(prediction.peak_bytes, untracked_bytes)
             offers.append(RankOffer(case, prediction, needs))
     offers.sort(key=lambda offer: offer.needs)
     fitting = [offer for offer in offers if offer.needs <= budget]

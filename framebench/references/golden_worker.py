@@ -47,9 +47,9 @@ def compute_reference(case: Case) -> dict[str, Any]:
 
 def main() -> None:
     """Add the next keys to the file."""
-    workload, framework, size, file, *known_keys = sys.argv[1:]
+    workload, framework, size, file, *finished_keys = sys.argv[1:]
     cases = select_cases(workload, framework, size)
-    missing = [key for key in cases if key not in known_keys]
+    missing = [key for key in cases if key not in finished_keys]
     for key in missing[:AT_ONCE]:
         reference = compute_reference(cases[key])
         with open(file, "a") as opened:

@@ -223,19 +223,12 @@ def combine_support(framework: str, parts: tuple[Strategy, ...]) -> Support:
         reasons = [f"{name}: {one.why}" for name, one in support.items() if isinstance(one, kind)]
         if reasons:
             return kind("; ".join(reasons))
+    conflict = explain_conflict(support)
+    if conflict:
+        return Unsupported(conflict)
     env: dict[str, str] = {}
-    part_by_variable: dict[str, str] = {}
-    part_by_package: dict[str, str] = {}
-    for name, one in support.items():
-        for variable, value in one.env.items():
-            first = part_by_variable.setdefault(variable, name)
-            if env.setdefault(variable, value) != value:
-                return Unsupported(f"{first} and {name} each set {variable}")
-        if one.package:
-            part_by_package[one.package] = name
-    if len(part_by_package) > 1:
-        names = " and ".join(part_by_package.values())
-        return Unsupported(f"{names} need environments of their own")
+    for one in support.values():
+        env |= one.env
     is_emulated = any(isinstance(one, Emulated) for one in support.values())
     kind_of_whole = Emulated if is_emulated else Native
     return kind_of_whole(
@@ -243,8 +236,27 @@ def combine_support(framework: str, parts: tuple[Strategy, ...]) -> Support:
         gpu=any(one.gpu for one in support.values()),
         env=env,
         undone_on_cpu=join_once(one.undone_on_cpu for one in support.values()),
-        package="".join(part_by_package),  # one, or none
+        package=join_once(one.package for one in support.values()),  # one, or none
     )
+
+
+def explain_conflict(support: Mapping[str, Support]) -> str:
+    """Return why parts cannot share a process, by their support; empty if they can.
+
+    A variable of the environment has one value, and an environment has one extra package.
+    """
+    values: dict[str, tuple[str, str]] = {}  # by variable: its value, and the part that sets it
+    part_by_package: dict[str, str] = {}
+    for name, one in support.items():
+        for variable, value in one.env.items():
+            first_value, first_part = values.setdefault(variable, (value, name))
+            if first_value != value:
+                return f"{first_part} and {name} each set {variable}"
+        if one.package:
+            part_by_package[one.package] = name
+    if len(part_by_package) > 1:
+        return f"{' and '.join(part_by_package.values())} need environments of their own"
+    return ""
 
 
 def join_once(texts: Iterable[str]) -> str:

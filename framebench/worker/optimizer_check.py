@@ -81,18 +81,26 @@ class OptimizerCheck:
     def record_weight_update(
         self, optimizer: Optimizer, name: str, states: dict[str, np.ndarray]
     ) -> None:
-        """Add one update to the expected change of one weight, chunk by chunk."""
-        initial = self.initial_weights[name].reshape(-1)
-        unchanged = np.zeros_like(self.initial_weights[name], np.float32)
-        # a view, which is written below
-        change = self.expected_change.setdefault(name, unchanged).reshape(-1)
+        """Add one update to the expected change of one weight, chunk by chunk.
+
+        Args:
+            optimizer: See `compute_update`.
+            name: The weight's.
+            states: By kind, its states after the update.
+        """
+        initial = self.initial_weights[name]
+        if name not in self.expected_change:
+            self.expected_change[name] = np.zeros_like(initial, np.float32)
+        # `reshape` returns views: to write into `change` is to write into `expected_change`
+        change = self.expected_change[name].reshape(-1)
+        initial = initial.reshape(-1)
         flat_states = {kind: array.reshape(-1) for kind, array in states.items()}
         for start in range(0, initial.size, CHUNK):
             chunk = slice(start, start + CHUNK)
-            weight = initial[chunk] + change[chunk].astype(np.float64)
+            before = initial[chunk] + change[chunk].astype(np.float64)
             states_of_chunk = {kind: array[chunk] for kind, array in flat_states.items()}
-            updated = compute_update(optimizer, self.steps, weight, states_of_chunk)
-            change[chunk] = updated - initial[chunk]
+            after = compute_update(optimizer, self.steps, before, states_of_chunk)
+            change[chunk] = after - initial[chunk]
 
     def compute_errors(self, adapter: Adapter) -> dict[str, float]:
         """Return the relative error of each weight's change, by name.

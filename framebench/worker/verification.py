@@ -338,18 +338,24 @@ def describe_wrong_state_bytes(case: Case, observed: Observed) -> str:
 
 
 def compute_state_bytes(case: Case, observed: Observed) -> int:
-    """Return the expected bytes of the optimizer's states, by the textbook's formula.
+    """Return the expected bytes of the states of all weights that have a gradient."""
+    shapes = {param.name: param.shape for param in case.spec.params(case.config)}
+    size = 0
+    for name in observed.tensors["gradient"]:
+        if name in shapes:  # a gradient of another tensor is reported by `describe_mismatches`
+            size += compute_weight_state_bytes(case, shapes[name])
+    return size
+
+
+def compute_weight_state_bytes(case: Case, shape: tuple[int, ...]) -> int:
+    """Return the expected bytes of the states of a weight of this shape, by the textbook's formula.
 
     States are as wide as the weights. These are float32, or float16 with Jittor's `amp_level` 4 to
     6. A strategy may also keep moments in bfloat16 or in 8 bits.
     """
-    shapes = {param.name: param.shape for param in case.spec.params(case.config)}
-    # a gradient of an unknown tensor is reported by `describe_mismatches`
-    trained = [shapes[name] for name in observed.tensors["gradient"] if name in shapes]
     if any(part.precision == "8-bit moments" for part in case.plan.parts):
-        moment_bytes = sum(count_moment_bytes(math.prod(shape)) for shape in trained)
-        return len(case.optimizer.states) * moment_bytes
-    numbers = sum(case.optimizer.count_state_numbers(shape) for shape in trained)
+        return len(case.optimizer.states) * count_moment_bytes(math.prod(shape))
+    numbers = case.optimizer.count_state_numbers(shape)
     if case.plan.precision == "bf16 moment":
         return 3 * numbers  # the mean of a first moment in 2 bytes and a second in 4
     if case.plan.precision == "fp16" and case.framework == "jittor":
@@ -473,19 +479,21 @@ def must_move(case: Case, reference: Reference | None, losses: list[float]) -> b
 
 
 def count_unmoved(losses: list[float]) -> int:
-    """Return how many steps left the loss as it was next to a step that moved it visibly.
+    """Return how many steps left the loss as it was, though the step before or after moved it.
 
-    Near a minimum losses repeat while their neighbours hardly move. Where no loss moves at all,
-    every step counts.
+    Near a minimum losses repeat, but then the steps before and after hardly move them either. If no
+    step moves the loss visibly, every step that leaves it as it was counts.
     """
     values = np.array(losses)
     changes = np.abs(np.diff(values))
-    moved = changes > SHOWN_FROM * find_narrowest_roundoff(losses) * np.abs(values[:-1])
-    is_near = moved.copy()
-    is_near[1:] |= moved[:-1]
-    is_near[:-1] |= moved[1:]
-    counts = is_near if moved.any() else np.ones_like(moved)
-    return int(np.sum((changes == 0) & counts))
+    is_visible = changes > SHOWN_FROM * find_narrowest_roundoff(losses) * np.abs(values[:-1])
+    is_unmoved = changes == 0
+    if is_visible.any():
+        neighbour_is_visible = np.zeros_like(is_visible)
+        neighbour_is_visible[1:] |= is_visible[:-1]
+        neighbour_is_visible[:-1] |= is_visible[1:]
+        is_unmoved &= neighbour_is_visible
+    return int(is_unmoved.sum())
 
 
 def find_narrowest_roundoff(losses: list[float]) -> float:

@@ -31,6 +31,9 @@ def average_over_micro_batches(gradient: Gradient, count: int, samples: int) -> 
         # what has no axis of samples, such as a mask for all of them, is whole in each micro-batch
         return whole if part is None else part
 
+    def add_share(mean: Array, of_part: Array) -> Array:
+        return mean + of_part / count
+
     def average_gradient(
         params: Tree, stats: Tree, constants: Tree, x: Tree, y: Tree
     ) -> tuple[tuple[Array, Tree], Tree]:
@@ -38,14 +41,16 @@ def average_over_micro_batches(gradient: Gradient, count: int, samples: int) -> 
             mean_loss, stats, mean_grads = carry
             micro_x, micro_y = jax.tree.map(choose, (x, y), parts)
             (loss, stats), grads = gradient(params, stats, constants, micro_x, micro_y)
-            mean_loss = mean_loss + loss / count
-            mean_grads = jax.tree.map(lambda mean, grad: mean + grad / count, mean_grads, grads)
+            mean_loss = add_share(mean_loss, loss)
+            mean_grads = jax.tree.map(add_share, mean_grads, grads)
             return (mean_loss, stats, mean_grads), None
 
         no_loss = jnp.zeros((), jnp.result_type(*jax.tree.leaves(params)))
-        start = (no_loss, stats, jax.tree.map(jnp.zeros_like, params))
+        no_grads = jax.tree.map(jnp.zeros_like, params)
+        start = (no_loss, stats, no_grads)
         micro_batches = jax.tree.map(split_array, (x, y))
-        (loss, stats, grads), _ = lax.scan(add_micro_batch, start, micro_batches)
-        return (loss, stats), grads
+        # lax.scan compiles the step of one micro-batch, and loops over them
+        (mean_loss, stats, mean_grads), _ = lax.scan(add_micro_batch, start, micro_batches)
+        return (mean_loss, stats), mean_grads
 
     return average_gradient

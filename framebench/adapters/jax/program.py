@@ -139,8 +139,8 @@ def count_plan_bytes(compiled: Any) -> int:
     """Return what one run of an executable needs by XLA's plan."""
     # XLA's own `peak_memory_in_bytes` leaves temporaries out on the CPU
     plan = compiled.memory_analysis()
-    given_and_made = plan.argument_size_in_bytes + plan.output_size_in_bytes
-    return given_and_made + plan.temp_size_in_bytes - plan.alias_size_in_bytes
+    arguments_and_results = plan.argument_size_in_bytes + plan.output_size_in_bytes
+    return arguments_and_results + plan.temp_size_in_bytes - plan.alias_size_in_bytes
 
 
 def walk_equations(*jaxprs: Jaxpr | ClosedJaxpr) -> Iterator[Any]:

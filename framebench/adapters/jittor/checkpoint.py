@@ -48,7 +48,7 @@ class Checkpoint(jt.Function):
 
     def execute(self, *args: Var) -> Var:
         """Run the block, and keep its activations and random numbers."""
-        self.kept = [x.detach() for x in args[: self.activations]]
+        self.saved_inputs = [x.detach() for x in args[: self.activations]]
         random = jt.random
 
         def draw_and_keep(*args: Any, **options: Any) -> Var:
@@ -56,18 +56,18 @@ class Checkpoint(jt.Function):
             return self.drawn[-1]
 
         with jt.no_grad(), replace_random(draw_and_keep):
-            return self.block(*self.kept)
+            return self.block(*self.saved_inputs)
 
     def grad(self, upstream: Var) -> list[Var]:
         """Run the block again, and return the gradients of activations and parameters."""
-        inputs = [x.detach().start_grad() for x in self.kept]
-        kept_numbers = iter(self.drawn)
+        inputs = [x.detach().start_grad() for x in self.saved_inputs]
+        drawn_numbers = iter(self.drawn)
 
-        def draw_kept(*_: Any, **options: Any) -> Var:
-            return next(kept_numbers)
+        def redraw(*_: Any, **options: Any) -> Var:
+            return next(drawn_numbers)
 
         norms = [each for each in self.block.modules() if isinstance(each, nn.BatchNorm)]
-        with frozen_statistics(norms), replace_random(draw_kept):
+        with frozen_statistics(norms), replace_random(redraw):
             output = self.block(*inputs)
         # The derivative of sum(output * upstream) is the vector-Jacobian product. Being lazy,
         # Jittor never computes the sum.
@@ -90,11 +90,11 @@ def checkpoint(run: JittorAdapter, every: int = 1) -> Proof:
         chosen[:] = run.model_module.blocks_of(model)[::every]
         chosen_ids = {id(block) for block in chosen}
 
-        def recompute_block(block: Module, *xs: Any, **named: Any) -> Any:
+        def recompute_block(block: Module, *xs: Any, **kwargs: Any) -> Any:
             # no Function takes arguments by keyword
-            if id(block) in chosen_ids and not named:
+            if id(block) in chosen_ids and not kwargs:
                 return run_checkpointed(block, *xs)
-            return Module.__call__(block, *xs, **named)
+            return Module.__call__(block, *xs, **kwargs)
 
         model.block_runner = recompute_block
 

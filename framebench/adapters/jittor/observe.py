@@ -69,11 +69,11 @@ class ExecutionCounter:
     def wrap_execute(self, execute: Callable[..., Any], name: str) -> Callable[..., Any]:
         """Return the same execution of a module, counted."""
 
-        def count_and_execute(*xs: Any, **named: Any) -> Any:
+        def count_and_execute(*xs: Any, **kwargs: Any) -> Any:
             self.executions[name] += 1
             if name == "forward_passes":
-                self.samples.add(count_samples((xs, named)))
-            return execute(*xs, **named)
+                self.samples.add(count_samples((xs, kwargs)))
+            return execute(*xs, **kwargs)
 
         return count_and_execute
 

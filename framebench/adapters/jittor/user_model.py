@@ -51,16 +51,16 @@ class BlockBody(Module):
         self.block = block
         self.plain = block.execute
 
-    def execute(self, *args: Any, **named: Any) -> Any:
+    def execute(self, *args: Any, **kwargs: Any) -> Any:
         """Run the block."""
-        return self.plain(*args, **named)
+        return self.plain(*args, **kwargs)
 
 
 def build(config: Any) -> Module:
     """Return the file's model, whose blocks are run by way of `block_runner`. Raises Fault."""
 
-    def run_block(block: Module, *args: Any, **named: Any) -> Any:
-        return block(*args, **named)
+    def run_block(block: Module, *args: Any, **kwargs: Any) -> Any:
+        return block(*args, **kwargs)
 
     model = make_plain_model()
     model.block_runner = run_block
@@ -73,8 +73,8 @@ def route_block(model: Module, block: Module) -> BlockBody:
     """Have a block run by the model's `block_runner`, and return what that is to run."""
     body = BlockBody(block)
 
-    def execute(*args: Any, **named: Any) -> Any:
-        return model.block_runner(body, *args, **named)
+    def execute(*args: Any, **kwargs: Any) -> Any:
+        return model.block_runner(body, *args, **kwargs)
 
     block.execute = execute
     return body

@@ -34,13 +34,13 @@ def drop_cache(arguments: Any) -> Any:
     checkpoints by itself.
     """
     if isinstance(arguments, Mapping):
-        named = dict(zip(arguments, drop_cache(arguments.values())))
-        return named | {"use_cache": False} if "use_cache" in named else named
-    kept = []
+        keywords = dict(zip(arguments, drop_cache(arguments.values())))
+        return keywords | {"use_cache": False} if "use_cache" in keywords else keywords
+    values = []
     for value in arguments:
         is_cache = hasattr(value, "get_seq_length") and hasattr(value, "update")
-        kept.append(None if is_cache else value)
-    return kept
+        values.append(None if is_cache else value)
+    return values
 
 
 def _observe_without(run: TorchAdapter) -> Evidence:
@@ -49,8 +49,8 @@ def _observe_without(run: TorchAdapter) -> Evidence:
     Proofs need it since a user's blocks may run several times in a pass, or for a gradient in it.
     """
 
-    def run_plainly(block: nn.Module, *xs: Any, **named: Any) -> Any:
-        return block(*xs, **named)
+    def run_plainly(block: nn.Module, *xs: Any, **kwargs: Any) -> Any:
+        return block(*xs, **kwargs)
 
     model: Any = run.model
     block_runner = model.block_runner
@@ -70,10 +70,10 @@ def checkpoint(run: TorchAdapter, every: int = 1) -> Proof:
         for block in run.model_module.blocks_of(model)[::every]:
             chosen[block] = _list_batch_norms(block)
 
-    def run_block(block: nn.Module, *xs: Any, **named: Any) -> Any:
+    def run_block(block: nn.Module, *xs: Any, **kwargs: Any) -> Any:
         if block not in chosen:
-            return block(*xs, **named)
-        options = drop_cache(named)
+            return block(*xs, **kwargs)
+        options = drop_cache(kwargs)
         norms = chosen[block]
         if norms and not is_compiled:  # the compiler repeats no update of running statistics
             options["context_fn"] = lambda: (nullcontext(), frozen_statistics(norms))
@@ -128,12 +128,12 @@ def checkpoint_dots(run: TorchAdapter, batched: bool = True) -> Proof:
     names = SAVED_MATMULS + BATCHED_MATMULS if batched else SAVED_MATMULS
     saved = [getattr(torch.ops.aten, name).default for name in names]
 
-    def run_block(block: nn.Module, *xs: Any, **named: Any) -> Any:
+    def run_block(block: nn.Module, *xs: Any, **kwargs: Any) -> Any:
         def make_contexts() -> tuple[Any, Any]:
             forward, again = create_selective_checkpoint_contexts(saved)
             return forward, _recomputing(again, _list_batch_norms(block))
 
-        options = {"use_reentrant": False, "context_fn": make_contexts} | drop_cache(named)
+        options = {"use_reentrant": False, "context_fn": make_contexts} | drop_cache(kwargs)
         return recompute(block, *drop_cache(xs), **options)
 
     def count_attention() -> int:

@@ -112,8 +112,8 @@ def keep_grads(run: TorchAdapter) -> Proof:
         trained = run.list_trained()
         before = [p.grad for p in trained]
         run.one_step()
-        kept = sum(p.grad is old is not None for p, old in zip(trained, before))
-        return {"gradients_kept": kept, "weights_trained": len(trained)}
+        kept_count = sum(p.grad is old is not None for p, old in zip(trained, before))
+        return {"gradients_kept": kept_count, "weights_trained": len(trained)}
 
     return expect(gradients_kept=equal_to("weights_trained")).counting(count_kept)
 

@@ -33,13 +33,13 @@ CHANNELS_LAST = {4: torch.channels_last, 5: torch.channels_last_3d}  # by the nu
 
 def iterate_graph(output: Tensor) -> Iterator[Any]:
     """Yield the nodes of the autograd graph that an output keeps alive."""
-    seen = set()
+    visited = set()
     pending: list[Any] = [output.grad_fn]
     while pending:
         node = pending.pop()
-        if node is None or node in seen:
+        if node is None or node in visited:
             continue
-        seen.add(node)
+        visited.add(node)
         pending += [following for following, _ in node.next_functions]
         yield node
 

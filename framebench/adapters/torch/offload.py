@@ -161,13 +161,16 @@ def _count_overlapping_copies(events: list[Any]) -> Evidence:
     The names are those of CUPTI's records.
     """
     on_device = [event for event in events if event.device_type == DeviceType.CUDA]
-    kernels = [event for event in on_device if not event.name.startswith(("Memcpy", "Memset"))]
-    computing = {event.device_resource_id for event in kernels}
-    names = [event.name for event in on_device if event.device_resource_id not in computing]
-    return {
-        "copies_beside_to_host": sum(name.startswith("Memcpy DtoH") for name in names),
-        "copies_beside_to_device": sum(name.startswith("Memcpy HtoD") for name in names),
-    }
+    streams_with_kernels = set()
+    for event in on_device:
+        if not event.name.startswith(("Memcpy", "Memset")):
+            streams_with_kernels.add(event.device_resource_id)
+    to_host = to_device = 0
+    for event in on_device:
+        if event.device_resource_id not in streams_with_kernels:
+            to_host += event.name.startswith("Memcpy DtoH")
+            to_device += event.name.startswith("Memcpy HtoD")
+    return {"copies_beside_to_host": to_host, "copies_beside_to_device": to_device}
 
 
 @switch

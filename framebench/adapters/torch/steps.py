@@ -107,8 +107,8 @@ def compile(run: TorchAdapter, mode: str | None = None, budget: float = 1.0) -> 
             names = [event.name for event in record_events(run)]
             counted["graph_launches"] = names.count("cudaGraphLaunch")
         elif mode == "max-autotune":
-            tried = [n for name, n in counters["inductor"].items() if name.startswith(SELECTION)]
-            counted["kernels_tried"] = sum(tried)
+            trials = [n for name, n in counters["inductor"].items() if name.startswith(SELECTION)]
+            counted["kernels_tried"] = sum(trials)
         return counted
 
     def is_whole(e: Evidence) -> bool:

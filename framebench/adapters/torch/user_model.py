@@ -77,8 +77,8 @@ class Body(nn.Module):
         self.block = block
         self.plain = block.forward
 
-    def forward(self, *args: Any, **named: Any) -> Any:
-        return self.plain(*args, **named)
+    def forward(self, *args: Any, **kwargs: Any) -> Any:
+        return self.plain(*args, **kwargs)
 
 
 def build(config: Any) -> nn.Module:
@@ -90,15 +90,15 @@ def build(config: Any) -> nn.Module:
     return model
 
 
-def call_block(block: nn.Module, *args: Any, **named: Any) -> Any:
+def call_block(block: nn.Module, *args: Any, **kwargs: Any) -> Any:
     """Run a block as it is."""
-    return block(*args, **named)
+    return block(*args, **kwargs)
 
 
 def route_block(model: Any, block: nn.Module) -> Body:
     """Have a block run by the model's `block_runner`, and return what it computes."""
     body = Body(block)
-    block.forward = lambda *args, **named: model.block_runner(body, *args, **named)
+    block.forward = lambda *args, **kwargs: model.block_runner(body, *args, **kwargs)
     return body
 
 
@@ -176,8 +176,8 @@ def measure_left(model: nn.Module, inputs: Any, blocks: list[nn.Module]) -> int:
     running = [outside]  # what the present module saves goes into the last one
     alive: list[Tensor] = []  # so that no storage is freed, and its number given to another
 
-    def enter(block: nn.Module, args: Any, named: Any) -> None:
-        tensors = list(iterate_arrays((args, named)))
+    def enter(block: nn.Module, args: Any, kwargs: Any) -> None:
+        tensors = list(iterate_arrays((args, kwargs)))
         alive.extend(tensors)
         outside.update(find_storages(tensors))
         running.append(inside[block])
