@@ -168,7 +168,7 @@ class CanonicalNames:
         return find_sources(tuple(path), self.names)
 
     def is_transposed(self, path: Sequence[Any]) -> bool:
-        """Say whether Flax has the canonical matrix's rows as columns."""
+        """Return whether Flax has the canonical matrix's rows as columns."""
         return self.restorers[make_key(path)] is transpose_linear
 
     def unload(self, path: Sequence[Any], value: np.ndarray) -> Iterator[tuple[str, np.ndarray]]:

@@ -326,7 +326,7 @@ class Workload:
         return ()
 
     def may_draw(self) -> bool:
-        """Say whether a step may draw random numbers."""
+        """Return whether a step may draw random numbers."""
         return False
 
     def draws_differently(self, plan: Any) -> bool:
@@ -344,7 +344,7 @@ class Workload:
         return None
 
     def can_measure(self, plan: Any) -> bool:
-        """Say whether a strategy may be measured of this workload, at any batch and size."""
+        """Return whether a strategy may be measured of this workload, at any batch and size."""
         return False
 
     @cached_property

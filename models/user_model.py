@@ -138,15 +138,15 @@ class UserWorkload(Workload):
         return None
 
     def can_measure(self, plan: Any) -> bool:
-        """Say whether a strategy is one for users' models."""
+        """Return whether a strategy is one for users' models."""
         return is_general(plan)
 
     def may_draw(self) -> bool:
-        """Say whether a step may draw random numbers."""
+        """Return whether a step may draw random numbers."""
         return bool(self.facts.get("random", True))
 
     def draws_differently(self, plan: Any) -> bool:
-        """Say whether a step draws random numbers, and with this strategy others.
+        """Return whether a step draws random numbers, and with this strategy others.
 
         Micro-batches draw one after the other, another memory format place by place, a lower
         precision numbers of its own, and Jittor's kernels in the order in which they are fused.
@@ -260,7 +260,7 @@ DONE_BY_STEP = {"accumulate", "amp_bf16", "amp_fp16", "keep_grads", *CALLS_THE_O
 
 
 def is_general(plan: Any) -> bool:
-    """Say whether a strategy (`framebench.strategies.strategy.Strategy`) is for users' models."""
+    """Return whether a strategy, a `strategies.strategy.Strategy`, is for users' models."""
     return list_switches(plan) <= GENERAL
 
 

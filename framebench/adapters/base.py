@@ -40,7 +40,10 @@ UNSEEN = "what no object of Python shows"
 
 
 class Switches(dict[str, Switch]):
-    """Switches by the name in a row's `how`. As a decorator it enters a function by its name."""
+    """Hold a framework's switches by the name in a row's `how`.
+
+    Used as a decorator, it enters a function by the function's name.
+    """
 
     def __call__(self, function: Switch) -> Switch:
         self[function.__name__] = function
@@ -48,7 +51,7 @@ class Switches(dict[str, Switch]):
 
 
 class Stopwatch(Protocol):
-    """A stopwatch on the device."""
+    """Measure time by the clock of the device."""
 
     def start(self) -> None:
         """Begin when the device has finished what is queued now."""
@@ -165,14 +168,15 @@ class Adapter(ABC):
     def seed(self) -> None:
         """Seed the generators that a user's step draws from.
 
-        The seed depends on the number of steps since the first weights alone.
+        The seed depends only on the number of steps since the weights were last put back, so that a
+        repeated step draws the same numbers.
         """
 
     def disable_randomness(self) -> AbstractContextManager[Any]:
         """Return the context in which steps are verified.
 
-        Steps of a strategy that draws random numbers in another order than the baseline
-        (`deterministic`) draw none in it.
+        In it, a strategy that would draw random numbers in another order than the baseline
+        (`deterministic`) draws none.
         """
         return nullcontext()
 
@@ -181,7 +185,7 @@ class Adapter(ABC):
         return False
 
     def find_narrow_result(self) -> str:
-        """Run one more step in float64 and name its first operation whose result is narrower.
+        """Run one more step in float64 and name its first operation with a narrower result.
 
         Empty if there is none.
         """
@@ -220,7 +224,7 @@ class Adapter(ABC):
             self.collections[f"generation {info['generation']}"] += 1
 
     def judge_effect(self) -> StrategyEffect:
-        """Observe one more step, and ask every part of the strategy for its proof."""
+        """Observe one more step, and let the proof of each part of the strategy judge it."""
         return judge_parts(self.proofs, self.observe())
 
     inputs: Batch  # set by make()
@@ -283,7 +287,7 @@ class Adapter(ABC):
     def can_restore(self) -> bool:
         """Whether `restore` works for this case.
 
-        It does not where weights are packed into codes, where a step makes its own models, and
+        It does not work where weights are packed into codes, where a step makes its own models, and
         where several ranks share the weights.
         """
         is_packed = self.case.plan.precision.startswith("int8")
@@ -292,9 +296,10 @@ class Adapter(ABC):
 
     @abstractmethod
     def observe(self) -> Evidence:
-        """Run one more step and count what the framework can count in it.
+        """Run one more step and return counts of what it did.
 
-        Such as executions of blocks, matmuls by dtype, and tensors saved for the backward pass.
+        Examples are executions of blocks, matmuls by type, and tensors saved for the backward pass.
+        Which counts there are depends on the framework.
         """
 
     @abstractmethod
@@ -309,9 +314,9 @@ class Adapter(ABC):
         """Return how many numbers the parameters of the built model have."""
 
     def count_batched_matmuls(self) -> int:
-        """Return how many batched matmuls, as attention's are, a step has.
+        """Return how many batched matmuls a step has, such as those of attention.
 
-        It is 0 in a framework none of whose strategies depends on them.
+        It is 0 in a framework where no strategy depends on them.
         """
         return 0
 
@@ -326,21 +331,20 @@ class Adapter(ABC):
         """
 
     def untracked_bytes(self) -> dict[str, int]:
-        """Return the host memory that a user's program holds next to `live_bytes`, by holder.
+        """Return the host memory of a user's program that `live_bytes` leaves out, by its holder.
 
-        It holds the bytes between two steps in globals, closures and attributes, or had allocated
-        them before the first step in a way that no object of Python shows (`UNSEEN`). What
-        libraries take in steps is not the program's: see `library_bytes`. The suite's own cases
-        hold nothing.
+        It is held between two steps in globals, closures and attributes, or was allocated before
+        the first step in a way that no Python object shows (`UNSEEN`). What libraries allocate in
+        steps is not the program's: see `library_bytes`. The suite's own cases hold nothing.
         """
         holders, _ = self.measure_untracked()
         return holders
 
     def library_bytes(self) -> int:
-        """Return the bytes that a user's steps have left in memory and no object of Python shows.
+        """Return the bytes that libraries of kernels have allocated in a user's steps and keep.
 
-        Libraries of kernels keep them for their next calls: MKL packs matrices into them, oneDNN
-        holds generated code and reordered weights. How many there are depends on the processor, so
+        No Python object shows them. MKL keeps buffers into which it packs matrices, oneDNN
+        generated code and reordered weights. How many bytes there are depends on the processor, so
         they are in no peak of a steady step.
         """
         _, libraries = self.measure_untracked()
@@ -358,7 +362,7 @@ class Adapter(ABC):
         return holders, max(0, all_unseen - unseen)
 
     def can_read_malloc(self) -> bool:
-        """Return whether malloc's large blocks tell what a user's program takes.
+        """Return whether malloc's large blocks show what a user's program allocates.
 
         They do on a CPU, in a framework where only tensors take large blocks.
         """
@@ -366,10 +370,10 @@ class Adapter(ABC):
         return self.is_user_model and is_read and self.device() == "cpu"
 
     def unseen_bytes(self, named: Mapping[str, int]) -> int:
-        """Return the bytes in malloc's large blocks that nothing known explains.
+        """Return the bytes in malloc's large blocks that neither `live_bytes` nor `named` explains.
 
-        They were taken since the user's file was imported. It may be less than 0, since a tensor of
-        `live_bytes` that lies in a hole between small blocks is in no large block.
+        Only blocks allocated since the user's file was imported count. The result may be negative:
+        a tensor of `live_bytes` that lies in a hole between small blocks is in no large block.
         """
         if not self.can_read_malloc():
             return 0
@@ -384,7 +388,7 @@ class Adapter(ABC):
         return 0
 
     def named_untracked_bytes(self) -> dict[str, int]:
-        """Return those of `untracked_bytes` that Python's objects show."""
+        """Return the part of `untracked_bytes` that Python objects hold."""
         return find_holders(iterate_globals(self.case.user_file), find_array_storage, ())
 
     def reset_peak(self) -> None:
@@ -399,7 +403,7 @@ class Adapter(ABC):
         return {}
 
     def find_known_fault(self) -> str | None:
-        """Return the framework's fault by which the case must be wrong on this machine, if any."""
+        """Return the framework's fault that makes this case wrong on this machine, if any."""
         return None
 
     def make_stopwatch(self) -> Stopwatch | None:
@@ -413,9 +417,10 @@ class Adapter(ABC):
         """
 
     def limit_memory(self, budget: int | None) -> bool:
-        """Let tensors and workspaces take `budget` bytes from now on (None: all there is).
+        """Allow tensors and workspaces `budget` more bytes; None removes the limit.
 
-        Return whether anything enforces that; where nothing does, the measured peak decides alone.
+        Return whether the limit is enforced. Where it is not, only the measured peak tells whether
+        the case fits.
         """
         if self.device() != "cpu":
             return False

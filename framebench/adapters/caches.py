@@ -21,7 +21,10 @@ KeysAndValues = tuple[Any, Any]  # of shape (batch, heads, tokens, width / heads
 
 
 class StaticCache:
-    """Keys and values of each layer in arrays as long as the sequence, made by `make_empty`."""
+    """Keep keys and values of each layer in arrays as long as the sequence.
+
+    They are made by `make_empty`.
+    """
 
     def __init__(self, layers: int, make_empty: Callable[[], Any]) -> None:
         self.layers = [(make_empty(), make_empty()) for _ in range(layers)]
@@ -88,7 +91,7 @@ class TokenGenerator(ABC):
         return logits.numpy()
 
     def wait_for(self, *arrays: Any) -> None:
-        """Compute these and the cache now, in a framework that would put it off."""
+        """Compute these arrays and the cache now, where the framework is lazy."""
 
     def list_cached(self) -> list[Any]:
         """Return every array of keys or values."""

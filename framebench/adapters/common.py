@@ -27,7 +27,10 @@ switch = Switches()
 
 @switch
 def variant(adapter: Adapter) -> Proof:
-    """Prove that the variant's model was built, whose configuration the case has already."""
+    """Prove that the variant's model was built.
+
+    The case already has the variant's configuration.
+    """
     workload, case = adapter.workload, adapter.case
     declared = workload.parameter_count(case.config)
 
@@ -117,7 +120,7 @@ def loading(adapter: Adapter, mode: str) -> Proof:
 def stream(adapter: Adapter) -> Proof:
     """Prove that the batches of `varlen` have as many shapes as the strategy says.
 
-    The adapter's `make` has asked the workload for such a stream.
+    The adapter's `make` has already asked the workload for such a stream.
     """
 
     def count_shapes(_: Evidence) -> Evidence:
@@ -142,9 +145,9 @@ def stream(adapter: Adapter) -> Proof:
 
 @switch
 def factored(adapter: Adapter) -> Proof:
-    """Prove that Adafactor keeps fewer numbers for its second moments than the weights have.
+    """Prove that Adafactor stores fewer numbers for its second moments than the weights have.
 
-    The case has Adafactor for its optimizer already.
+    The case already has Adafactor as its optimizer.
     """
 
     def count_numbers(_: Evidence) -> Evidence:
@@ -175,9 +178,10 @@ def factored(adapter: Adapter) -> Proof:
 
 
 def expect_buffers_unchanged(is_training: Callable[[], bool]) -> Proof:
-    """Return a proof that a step changes no running statistic, which training mode alone may.
+    """Return a proof that a step changes no running statistic.
 
-    `is_training` says whether the step evaluates in training mode; there the proof holds anyway.
+    The proof also holds where `is_training` returns True: evaluation in training mode may change
+    them.
     """
 
     def are_unchanged(evidence: Evidence) -> bool:
@@ -187,9 +191,10 @@ def expect_buffers_unchanged(is_training: Callable[[], bool]) -> Proof:
 
 
 def expect_buffers_changed(adapter: Adapter, displace: Callable[[], object]) -> Proof:
-    """Return a proof that every running statistic moves, once `displace` has moved them away.
+    """Return a proof that a step changes every running statistic.
 
-    Under one batch again and again they would come to rest.
+    `displace` first moves them away from their values, since under the same batch they would
+    converge and then stay.
     """
 
     def count_changed(_: Evidence) -> Evidence:
@@ -205,7 +210,8 @@ def expect_trained(
 ) -> Proof:
     """Return a proof that the weights with these prefixes are trained, and no others.
 
-    `find_trained` names those that were trained, whose number is entered as `key`.
+    `find_trained` returns the names of the weights that were trained. Their number is the
+    evidence's entry `key`.
     """
 
     def count_weights(_: Evidence) -> Evidence:

@@ -34,7 +34,7 @@ def find_holders(
     excluded: Iterable[int],
     others: Iterable[Any] = (),
 ) -> dict[str, int]:
-    """Return the bytes that are reached from each root, by its name.
+    """Return the bytes that can be reached from each root, by the root's name.
 
     Each storage counts once, for the first root that leads to it.
 

@@ -23,11 +23,11 @@ THREADED = ("prefetch", "pinned")  # modes in which a thread prepares the batche
 
 
 class Loader:
-    """`STREAM` batches in a fixed order, over and over.
+    """Yield the `STREAM_BATCHES` batches of raw images in a fixed order, over and over.
 
     The modes are `iterator`, `whole`, `whole_every_step`, `memmap`, `prefetch`, `pinned` and
-    `reused` (see the rows of `strategies/scenarios.toml`). With `pinned` the thread calls
-    `put` too, and the step takes what `put` returned through `arrive`.
+    `reused` (see the rows of `strategies/scenarios.toml`). With `pinned` the thread calls `put`
+    too, and the step takes what `put` returned through `arrive`.
     """
 
     def __init__(self, case: Case, mode: str, put: Put, arrive: Put | None = None) -> None:
@@ -63,7 +63,7 @@ class Loader:
         return prefetch(batches, self.arrive) if self.arrive else batches
 
     def put_every_batch(self) -> list[Any]:
-        """Prepare all batches."""
+        """Return all batches, prepared and put on the device."""
         return [self.put(*self.prepare_batch(i)) for i in range(STREAM_BATCHES)]
 
     def next(self) -> Any:

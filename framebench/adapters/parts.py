@@ -20,7 +20,7 @@ P = ParamSpec("P")
 
 
 class Ledger:
-    """Which strategies have set, wrapped or claimed which part.
+    """Record which strategy has set, wrapped or claimed which part.
 
     While no strategy acts, as in a proof or a test, everything may be set.
     """
@@ -82,7 +82,7 @@ class Ledger:
         self.changes[part].append((change, self.acting))
 
     def finish(self) -> None:
-        """Put the waiting wrappers on, in the order of the strategies: all switches have run."""
+        """Apply the recorded wrappers in the order of the strategies: all switches have run."""
         pending = self.pending or []
         self.pending = None
         for apply in pending:
@@ -91,7 +91,7 @@ class Ledger:
 
 @dataclass
 class Parts:
-    """The base of a framework's parts, which have a typed field each."""
+    """Base class of a framework's parts, which are its typed fields."""
 
     ledger: Ledger
 

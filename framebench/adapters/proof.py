@@ -66,7 +66,7 @@ class Relation:
 
 
 def quote(value: Any) -> str:
-    """Return a value in words; a text in quotes, as the empty one would not be seen."""
+    """Return a value in words; a text in quotes, so that an empty one can be seen."""
     return repr(value) if isinstance(value, str) else str(value)
 
 
@@ -197,14 +197,17 @@ def expect(counts: Mapping[str, Any] | None = None, /, **more: Any) -> Proof:
 
 
 def check(function: Callable[[Evidence], bool], reason: str) -> Proof:
-    """Return a proof that a function of the evidence is true, as a sentence says."""
+    """Return a proof that a function of the evidence returns True.
+
+    `reason` is a sentence that is true then.
+    """
     return Proof((Check(function, reason),))
 
 
 def judge_parts(proofs: Mapping[str, Proof], evidence: Evidence) -> StrategyEffect:
-    """Judge every part of a strategy: the whole was on if each of them was.
+    """Judge every part of a strategy: the whole was on if each part was.
 
-    The proofs of later parts see what those of earlier ones have counted.
+    The evidence that an earlier part's proof has added can be read by later ones.
     """
     is_combined = len(proofs) > 1
     proven = {}

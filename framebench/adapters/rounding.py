@@ -41,7 +41,7 @@ def measure_error(multiply: Multiply, left: Shape, right: Shape, terms: int) -> 
 
 
 def some_are_rounded(evidence: Evidence) -> bool:
-    """Return whether matmuls or convolutions are rounded."""
+    """Return whether matmuls, convolutions, or both are rounded."""
     errors = evidence["error_of_a_product"], evidence["error_of_a_convolution"]
     return bool(max(errors) >= LIMIT)
 

@@ -41,12 +41,12 @@ def describe_type(instance: Any) -> str:
 
 
 def see_nothing(adapter: Any, *_: Any) -> str:
-    """Return nothing, where a framework does not tell which operation has done something."""
+    """Return an empty text, in a framework that does not tell which operation did something."""
     return ""
 
 
 def unwrap_loss(value: Any) -> Any:
-    """Return the loss next to which a tuple or a dictionary has what is only logged."""
+    """Return the loss in a tuple or dictionary whose other values are only logged."""
     if isinstance(value, tuple | list) and value:
         return value[0]
     return value.get("loss", value) if isinstance(value, Mapping) else value
@@ -92,7 +92,7 @@ class UserFile:
         return f"{self.file}:{list_definitions(self.file).get(name, 1)}"
 
     def get(self, name: str) -> Any:
-        """Return what the file calls by this name. Raises Fault if there is nothing."""
+        """Return the file's object of this name. Raises Fault if there is none."""
         if name not in self:
             raise Fault(f"{self.file} has no `{name}`; docs/try.md says what the file needs")
         return getattr(self.module, name)

@@ -142,7 +142,7 @@ def check_origin(file: Path, record: Record) -> Iterator[str]:
 
 
 def check_status(record: Record) -> Iterator[str]:
-    """Yield numbers without a verification that passed, and a failure without a reason."""
+    """Yield numbers whose verification did not pass, and failures without a reason."""
     if record.status == "ok" and not record.verified:
         yield "ok, but nothing was verified"
     if record.status == "ok" and record.effect is None:
@@ -295,7 +295,7 @@ def check_blocks(records: dict[str, Record]) -> Iterator[str]:
 
 
 def list_differences(records: Sequence[Record]) -> Iterator[str]:
-    """Yield in what the records of a block differ and must not."""
+    """Yield the names of what should be the same in all records of a block, and is not."""
     values: dict[str, set[object]] = defaultdict(set)
     reference_s: dict[int, float] = {}  # by round: all records have the one matmul's time
     for record in records:
@@ -327,9 +327,7 @@ def find_copies(records: dict[str, Record]) -> Iterator[str]:
 
 
 def list_notes(records: Sequence[Record]) -> Iterator[str]:
-    """Yield what is no reason to refuse the records, with the number of those that it is true
-    of.
-    """
+    """Yield remarks that are no reason to refuse records, with the number of records of each."""
     counts: Counter[str] = Counter()
     for record in records:
         origin, calibration = record.provenance, record.provenance.calibration

@@ -28,7 +28,7 @@ REPEATS = 5
 
 
 def measure_memory(adapter: Adapter) -> dict[str, float]:
-    """Return the errors of each instrument relative to the known size.
+    """Return the errors of each instrument for a tensor of KNOWN_BYTES, relative to that size.
 
     `bias` is the median error, `spread` the largest minus the smallest.
     """

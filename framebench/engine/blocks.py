@@ -88,14 +88,14 @@ class Run:
 
     @property
     def without_times(self) -> bool:
-        """Say whether only results and memory are measured, which a loaded machine does not
+        """Return whether only results and memory are measured, which a loaded machine does not
         change.
         """
         return not self.options.rounds
 
     @property
     def compiles_alone(self) -> bool:
-        """Say whether nothing may be built while another process compiles.
+        """Return whether nothing may be built while another process compiles.
 
         That is so where the time of the first step is recorded.
         """
@@ -213,7 +213,7 @@ def finish_interrupted_block(group: Group, name: str, run: Run) -> None:
 
 
 def is_unfinished(one: UnfinishedRecord, variant: Variant, run: Run) -> bool:
-    """Say whether a record is of this variant, and was not written before the interruption."""
+    """Return whether a record is of this variant, and was not written before the interruption."""
     record = one.record
     if (record.case, one.environment) != (variant.case.id, variant.environment.name):
         return False
@@ -301,7 +301,7 @@ class TimedVariant:
 
 @dataclass
 class BlockOutcome:
-    """What became of the variants of a block."""
+    """The variants of a block by what became of them."""
 
     timed: list[TimedVariant]
     not_started: list[Variant]  # there was no memory for them
@@ -389,7 +389,10 @@ def start_processes(
 def must_wait(
     variant: Variant, batch: list[TimedProcess], processes: list[TimedProcess], run: Run
 ) -> bool:
-    """Say whether a variant must not be built next to those in `batch`, which are being built."""
+    """Return whether a variant must not be built next to those of `batch`.
+
+    These are being built now.
+    """
     compiles = batch[0].is_cold or not run.get_scratch(variant).exists()
     if compiles and run.compiles_alone:
         return True
@@ -399,7 +402,7 @@ def must_wait(
 def waits_for_reference(
     case: Case, batch: list[TimedProcess], processes: list[TimedProcess], run: Run
 ) -> bool:
-    """Say whether a case is to be verified against one in `batch`, which is being built."""
+    """Return whether a case is to be verified against one in `batch`, which is being built."""
     is_built_now = any(process.variant.case.golden_key == case.golden_key for process in batch)
     return (
         is_built_now
@@ -545,7 +548,7 @@ def finish_block(timed: list[TimedVariant], run: Run) -> None:
 
 
 def needs_memory(timed: TimedVariant, run: Run) -> bool:
-    """Say whether the variant came out right, and no other block of the session has its peaks."""
+    """Return whether the variant came out right, and the session has no peaks of it yet."""
     if timed.record.status != "ok" or not run.options.memory:
         return False
     if run.options.peaks_each_block:

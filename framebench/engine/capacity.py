@@ -38,7 +38,7 @@ class Capacity:
         self.taken_on_gpu.append(taken)
 
     def fits_more(self, alive: list[TimedProcess], more: int = 1) -> bool:
-        """Say whether so many more processes, each as large as the largest alive, would fit."""
+        """Return whether so many more processes, each as large as the largest alive, would fit."""
         taken_on_host = [process.read_resident_peak() for process in alive]
         if not fits(taken_on_host, self.free_on_host, more):
             return False
@@ -48,8 +48,9 @@ class Capacity:
 
 
 def fits(taken: list[int], free: int, more: int = 1, share: float = HOST_SHARE) -> bool:
-    """Say whether these and so many more, each as large as the largest, take no more than a share
-    of what is free. All in bytes.
+    """Return whether `more` processes, each as large as the largest, fit into a share of `free`.
+
+    `taken` has what each process takes now. All in bytes.
     """
     return sum(taken) + more * max(taken, default=0) <= share * free
 

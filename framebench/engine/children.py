@@ -35,7 +35,7 @@ MARK = "FRAMEBENCH_CHILD"  # variable by which all that a child has started is k
 
 
 class TooLong(Exception):
-    """A line has no end."""
+    """Raised for a line that is longer than may be read."""
 
 
 class LogTail:
@@ -69,7 +69,7 @@ class LogTail:
             self.pipe.close()
 
     def text(self, lines: int | None = None) -> str:
-        """Return the last lines, or all that is kept of them."""
+        """Return the last `lines` lines, or all that is in memory."""
         with self.lock:
             printed = self.last_bytes.decode(errors="replace")
         if lines is None:

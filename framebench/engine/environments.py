@@ -82,8 +82,9 @@ class Environment:
 
     @property
     def uses_gpu(self) -> bool:
-        """Say whether it launches to a GPU here: the pinned builds of PyTorch and JAX are for the
-        CPU.
+        """Return whether it runs on a GPU here.
+
+        The pinned builds of PyTorch and JAX are for the CPU.
         """
         return bool(nvml.list_gpus()) and (self.installed or self.framework == "jittor")
 
@@ -177,7 +178,7 @@ def location(framework: str, version: str, package: str = "") -> Path:
 
 
 def name_folder(framework: str, version: str, package: str) -> str:
-    """Return what the name of an environment's folder begins with."""
+    """Return the beginning of the name of an environment's folder."""
     return "-".join(filter(None, [framework, version, package]))
 
 
@@ -207,7 +208,7 @@ def of_case(case: Case, usual: Environment | None = None, say: Say = lambda _: N
 
 
 def built(environment: Environment) -> bool:
-    """Say whether an environment is there, and whole."""
+    """Return whether an environment is there, and whole."""
     return (environment.folder / ".complete").exists()
 
 
@@ -307,7 +308,7 @@ def warm(environment: Environment, profile: str, say: Say = lambda _: None) -> N
 
 
 def cold(environment: Environment, profile: str) -> bool:
-    """Say whether kernels of a profile's cases may still have to be compiled.
+    """Return whether kernels of a profile's cases may still have to be compiled.
 
     Only Jittor compiles kernels ahead, in an environment that is built here. A larger profile has
     the kernels of the smaller ones. A profile without kernels of its own needs those of `quick`.
@@ -372,7 +373,7 @@ def shell(
 
 
 def name_builds(where: Path) -> str:
-    """Return what the marks of all set-up commands for this folder begin with."""
+    """Return the beginning of the marks of all set-up commands for this folder."""
     return f"build {where} "
 
 

@@ -43,7 +43,7 @@ ENOUGH_S = 1.0  # of timed steps for an energy per step: the counter moves every
 
 @dataclass(frozen=True)
 class Context:
-    """What a record tells of the circumstances in which a case was measured."""
+    """Hold the circumstances in which a case was measured."""
 
     case: Case
     environment: Environment
@@ -226,7 +226,7 @@ def join_verification(
 
 
 def present(values: Iterable[Number | None]) -> list[Number]:
-    """Return the values that exist."""
+    """Return the values that are not None."""
     return [value for value in values if value is not None]
 
 
@@ -245,7 +245,7 @@ def allocator_bytes(memory: MemoryResult, device_peaks: dict[str, int]) -> dict[
 
 
 def describe_worst(verification: Verification) -> str:
-    """Say in words what failed."""
+    """Describe in words what failed."""
     again = verification.again
     if again is not None and not again.passed:
         failed = list(describe_failed_tensors(again.tensors)) or ["the loss differs"]
@@ -281,7 +281,7 @@ def describe_failed_tensors(tensors: dict[str, TensorComparison]) -> Iterator[st
 
 
 def format_error(error: float | None) -> str:
-    """Return an error as it is printed; None is one that was not finite."""
+    """Return an error as it is printed; None stands for an error that was not finite."""
     return "None" if error is None else f"{error:.1e}"
 
 

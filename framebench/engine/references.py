@@ -20,7 +20,7 @@ from framebench.suite.result import Verification
 
 
 def needs_reference(case: Case) -> bool:
-    """Say whether golden.json lacks the case's values."""
+    """Return whether golden.json lacks the case's values."""
     return case.golden_key not in case.spec.golden
 
 
@@ -80,7 +80,7 @@ def make_reference(case: str, verification: Verification) -> Reference:
 
 
 def computes_values(case: Case, key: str) -> bool:
-    """Say whether a case computes the values of this key in strict float32."""
+    """Return whether a case computes the values of this key in strict float32."""
     return case.golden_key == key and case.plan.precision == "fp32"
 
 

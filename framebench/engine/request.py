@@ -11,7 +11,7 @@ from framebench.engine.session import Session
 
 @dataclass(frozen=True)
 class RunRequest:
-    """What `framebench run` is asked for, as its options say; results do not count."""
+    """Hold the options of `framebench run`, without the results folder."""
 
     selectors: tuple[str, ...]
     profile: str | None = None
@@ -24,10 +24,10 @@ class RunRequest:
 
     @property
     def named(self) -> str:
-        """Return what tells the session from others.
+        """Return the text that identifies the session of this request.
 
-        Options belong to it: what was measured with other threads or under a limit does not stand
-        for what is asked now.
+        Options belong to it: what was measured with other threads or under another limit is not
+        resumed.
         """
         parts = [*self.selectors, self.profile or ""]
         if self.env:

@@ -152,7 +152,7 @@ class CaseOutcome:
 
     @property
     def is_right(self) -> bool:
-        """Say whether the worker came to its end and its result is right."""
+        """Return whether the worker came to its end and its result is right."""
         return self.status == "ok" and self.result.passed
 
 
@@ -259,7 +259,7 @@ def explain_slowness(case: Case) -> str | None:
 
 
 def is_expected_failure(record: Record) -> bool:
-    """Say whether a case without numbers could have had none on this machine.
+    """Return whether a case without numbers could have had none on this machine.
 
     Either the processor has no units for it, or the framework computes it wrong by itself.
     """

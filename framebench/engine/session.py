@@ -99,12 +99,12 @@ class Session:
         return session if is_id else None
 
     def path(self, results: Path, state: str = "session") -> Path:
-        """Return its own file, which other commands leave alone."""
+        """Return the session's file, which other commands leave alone."""
         key = json.dumps([self.code, self.selector])
         return results / f".{state}-{hashlib.sha256(key.encode()).hexdigest()[:12]}.json"
 
     def has_results(self, results: Path) -> bool:
-        """Say whether it has written a record, or an answer to a claim since it began."""
+        """Return whether it has written a record, or an answer to a claim since it began."""
         began = self.path(results).stat().st_mtime
 
         def is_newer(file: str) -> bool:

@@ -180,14 +180,15 @@ class Worker:
 
 
 def make_protocol_error(fault: str) -> Message:
-    """Return the error of a worker whose messages are none."""
+    """Return the error of a worker that prints something other than messages."""
     return {"error": {"type": "Protocol", "message": fault, "oom": False}}
 
 
 def parse_message(line: bytes) -> Message:
     """Return the message in a line.
 
-    What is no message is an error; a last line that was cut off by death is empty.
+    A line that is no message becomes an error. A last line that the worker's death has cut off is
+    empty.
     """
     try:
         message: Message = json.loads(line)
@@ -253,8 +254,9 @@ def signal_name(number: int) -> str:
 
 
 def oom_kills() -> int:
-    """Return how often the kernel has killed for want of memory, as far as it says: only whether
-    this grows matters.
+    """Return how often the kernel has killed processes for want of memory, as far as it tells.
+
+    Only whether the number grows matters.
     """
     kills = 0
     for counter in OOM_COUNTERS:

@@ -120,7 +120,7 @@ class TimedProcess:
 
     @property
     def ready(self) -> bool:
-        """Say whether it is alive."""
+        """Return whether it is alive."""
         return self.outcome is None
 
     def receive(self, name: Literal["ready", "turn", "synced"], limit_s: float) -> Message | None:
@@ -252,4 +252,4 @@ class ReferenceMatmul:
 
 
 def ignore_phase(phase: str) -> None:
-    """Take no notice of what the reference process does."""
+    """Ignore what the reference process does."""

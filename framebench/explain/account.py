@@ -25,7 +25,7 @@ class Moment(NamedTuple):
 
 @dataclass
 class Account:
-    """Every value of one step, and the phases that the step went through.
+    """Collect every value of one step, and the phases that the step went through.
 
     Events are counted from 0. What one is, each framework's account says.
     """
@@ -45,8 +45,10 @@ class Account:
             self.phases.append((self.events, phase))
 
     def as_dict(self) -> dict[str, Any]:
-        """Return the moments at which the bytes in use or the phase may change, in order, the
-        highest of them, and what is alive there, as fields of an `Explanation`.
+        """Return timeline, peak and holders, as fields of an `Explanation`.
+
+        The timeline has the moments at which the bytes in use or the phase may change, in order.
+        The holders are alive at the peak.
         """
         changes: Counter[int] = Counter()
         for value in self.values:

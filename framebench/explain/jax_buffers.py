@@ -14,8 +14,7 @@ CALLERS = ("while", "call", "conditional")  # what they read is read by the inst
 
 
 class ProgramWalk:
-    """Goes through a program in the order in which it runs, and notes when each buffer is filled
-    and last read.
+    """Walk through a program as it runs, and note when each buffer is filled and last read.
 
     A loop's body is walked once; what the loop carries is alive until its end.
     """
@@ -182,7 +181,7 @@ def pass_on(instruction: Instruction, operands: list[Positions]) -> Positions:
 
 
 def merge(*parts: Positions) -> Positions:
-    """Return where a result may lie that is one of several."""
+    """Return the places of a result that comes from one of several branches."""
     merged: Positions = defaultdict(list)
     for part in parts:
         for index, buffers in part.items():

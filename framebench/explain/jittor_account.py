@@ -216,6 +216,6 @@ def replay_blocks(account: Account, alive: dict[int, Value], origins: Origins) -
 
 
 def split_rows(numbers: list[int], width: int) -> Iterator[list[int]]:
-    """Yield the rows of a table that is laid out in one list."""
+    """Yield the rows of a table that the probe returns as one flat list."""
     for start in range(0, len(numbers), width):
         yield numbers[start : start + width]

@@ -47,14 +47,14 @@ FRAMEBENCH = str(ROOT / "framebench")
 
 
 class Program(NamedTuple):
-    """A program that was compiled."""
+    """Describe a program that was compiled."""
 
     function: str
     called_from: str  # file:line
 
 
 class LiveStorage(NamedTuple):
-    """Memory of a tensor."""
+    """Describe the memory of a tensor that is alive."""
 
     what: str
     made_at: str  # file:line, or what holds it
@@ -62,7 +62,7 @@ class LiveStorage(NamedTuple):
 
 
 class Source(NamedTuple):
-    """What things that are alike have in common."""
+    """Name what leaked things have in common: kind, description, and the line that made them."""
 
     kind: str
     what: str
@@ -70,7 +70,7 @@ class Source(NamedTuple):
 
 
 class GrowingName(NamedTuple):
-    """A variable that holds a graph of operations."""
+    """Describe a variable that holds a graph of operations."""
 
     variable: str
     written_at: str  # file:line, where it got its last value

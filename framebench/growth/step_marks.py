@@ -20,7 +20,7 @@ WORDS_OF_STEPS = ("train", "step", "update")  # in the name of a function that m
 
 
 class MarkedStep:
-    """A function of a script, of which each call is a step."""
+    """Wrap a function of a script, of which each call is a step."""
 
     def __init__(self, function: Callable[..., Any], end: Callable[[Any], None]) -> None:
         self.function = function

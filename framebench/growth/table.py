@@ -82,11 +82,10 @@ def estimate_slopes(growth: Growth) -> dict[str, Slope]:
 
 
 def judge(growth: Growth) -> Verdict:
-    """Return whether memory grows, which it does if one instrument says so, and does not if all of
-    them say so.
+    """Return whether memory grows: one instrument that shows it is enough.
 
-    Each instrument sees what others do not. What steps were seen to leave behind must be seen by
-    one of them, or nothing is decided.
+    It does not grow if all instruments show that. Each instrument sees what others do not. What
+    steps were seen to leave behind must be seen by one of them, or nothing is decided.
     """
     verdicts = [slope.judge(SENSITIVITY[name]) for name, slope in estimate_slopes(growth).items()]
     if "grows" in verdicts:

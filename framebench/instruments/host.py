@@ -80,7 +80,7 @@ class HostPeak:
 
     @staticmethod
     def is_available() -> bool:
-        """Say whether the kernel lets this process reset its high-water mark."""
+        """Return whether the kernel lets this process reset its high-water mark."""
         return _CLEAR.exists() and os.access(_CLEAR, os.W_OK)
 
     def start(self, collect: bool = True) -> None:

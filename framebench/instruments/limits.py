@@ -53,7 +53,7 @@ def limit_growth(more: int | None) -> None:
 
 
 def is_enforced() -> bool:
-    """Say whether Linux limits the memory of this process, by a limit of ours or by `ulimit`."""
+    """Return whether Linux limits the memory of this process, by a limit of ours or by `ulimit`."""
     import resource
 
     for kind in (resource.RLIMIT_DATA, resource.RLIMIT_AS):
@@ -64,7 +64,7 @@ def is_enforced() -> bool:
 
 
 def is_out_of_memory(error: BaseException, limited: bool) -> bool:
-    """Say whether an exception means that memory ran out.
+    """Return whether an exception means that memory ran out.
 
     `limited`: whether Linux enforced a limit when it was raised.
     """

@@ -21,5 +21,5 @@ class Value:
     died: float = NEVER
 
     def is_alive(self, event: int) -> bool:
-        """Say whether the memory is held at an event."""
+        """Return whether the memory is held at an event."""
         return self.born <= event < self.died

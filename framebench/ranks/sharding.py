@@ -32,7 +32,7 @@ PARTS = (
 
 @dataclass(frozen=True)
 class Formula:
-    """Bytes of one rank, of a strategy that shards parameters, gradients or states."""
+    """Compute the bytes of one rank by a published formula of sharded training."""
 
     name: str
     whole: int  # per parameter, on every rank
@@ -53,8 +53,9 @@ class Formula:
 
 @dataclass(frozen=True)
 class HeldStates:
-    """What a rank holds under a strategy: the rule for each part, and the formula that is published
-    for it.
+    """Describe what a rank holds under a strategy: a rule for each part, and a formula.
+
+    The formula is the published one.
     """
 
     formula: Formula

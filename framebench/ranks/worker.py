@@ -173,11 +173,11 @@ def join_verified(answers: list[dict[str, Any]]) -> dict[str, Any]:
 
 
 def say_nothing(message: Message) -> None:
-    """Emit no message."""
+    """Emit no message, in all ranks but the first."""
 
 
 def carry_out(orders: dict[str, Any], emit: Emit) -> dict[str, Any]:
-    """Measure what the orders say, and return the result in the first rank; the others end here."""
+    """Measure what the orders say, and return the result in the first rank; others exit."""
     answer = run(Task.from_dict(orders), emit)
     if not IS_FIRST:
         sys.stderr.flush()

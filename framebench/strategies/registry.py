@@ -71,7 +71,7 @@ def make_support(settings: dict[str, Any]) -> Support:
 
 
 def freeze(value: Any) -> Any:
-    """Return a value of TOML whose lists are tuples, as the fields of frozen classes are."""
+    """Return a value of TOML with tuples for its lists: fields of frozen classes are hashable."""
     if isinstance(value, dict):
         return {name: freeze(entry) for name, entry in value.items()}
     return tuple(value) if isinstance(value, list) else value

@@ -31,7 +31,7 @@ class Support:
 
     @property
     def supported(self) -> bool:
-        """Say whether the framework can do it."""
+        """Return whether the framework can do it."""
         return not isinstance(self, Unsupported)
 
     @property
@@ -57,7 +57,7 @@ class AlwaysOn(Support):
 
 
 class Unsupported(Support):
-    """Cannot be done, and `why` says why."""
+    """The framework cannot do it, and `why` says why."""
 
 
 def use_everywhere(support: Support) -> dict[str, Support]:
@@ -67,7 +67,7 @@ def use_everywhere(support: Support) -> dict[str, Support]:
 
 @dataclass(frozen=True)
 class Scenario:
-    """What one step does, and which strategy the others are compared with."""
+    """A kind of step, and the strategy that others are compared with in it."""
 
     name: str
     summary: str
@@ -79,11 +79,11 @@ class Scenario:
 
     @property
     def trains(self) -> bool:
-        """Say whether a step updates weights."""
+        """Return whether a step updates weights."""
         return self.observes == "training"
 
     def suits(self, workload: Workload) -> bool:
-        """Say whether the workload has this scenario."""
+        """Return whether the workload has this scenario."""
         if self.declared and getattr(workload, self.declared) is None:
             return False
         return self.workloads is None or workload.name in self.workloads
@@ -133,11 +133,11 @@ class Strategy:
 
     @property
     def same_loss(self) -> bool:
-        """Say whether it must leave the loss what the baseline's is."""
+        """Return whether it must leave the loss what the baseline's is."""
         return not (self.variant or self.mathematics)
 
     def suits(self, workload: Workload) -> bool:
-        """Say whether it is for this workload."""
+        """Return whether it is for this workload."""
         if self.variant and self.variant not in workload.variants:
             return False
         return self.workloads is None or workload.name in self.workloads

@@ -111,7 +111,7 @@ class Case:
 
     @property
     def is_known(self) -> bool:
-        """Say whether this version has its scenario, strategy, workload and size together.
+        """Return whether this version has its scenario, strategy, workload and size together.
 
         An archived record may be of a case that is not known. It has a name, a stage and a plan,
         and no more.
@@ -157,7 +157,7 @@ class Case:
 
     @property
     def normalises_alone(self) -> bool:
-        """Say whether in training each rank normalises over its own part of the batch.
+        """Return whether in training each rank normalises over its own part of the batch.
 
         Processes of PyTorch do. A program of JAX is one for all devices, and normalises over the
         whole batch.
@@ -188,13 +188,16 @@ class Case:
 
     @property
     def same_mathematics(self) -> bool:
-        """Say whether it computes what its scenario's baseline does: the same references hold."""
+        """Return whether it computes what its scenario's baseline does.
+
+        Then the same references hold.
+        """
         baseline = replace(self, strategy=self.stage.baseline, ranks=1)
         return self.is_known and self.golden_key == baseline.golden_key
 
     @property
     def is_deterministic(self) -> bool:
-        """Say whether it is verified with randomness disabled.
+        """Return whether it is verified with randomness disabled.
 
         That is so where the strategy draws random numbers in another order than the baseline.
         """
@@ -272,7 +275,7 @@ def _is_known(case: Case) -> bool:
 
 
 def is_declared(case: Case) -> bool:
-    """Say whether the workload has the scenario and the strategy at all, at this batch.
+    """Return whether the workload has the scenario and the strategy at all, at this batch.
 
     What changes the mathematics exists at one batch only, since it has references of its own.
     """

@@ -74,7 +74,7 @@ class Task:
 
 
 class Command(TypedDict, total=False):
-    """What a live worker is told to do: one of the first three."""
+    """An order for a live worker: it has one of the first three keys."""
 
     turn: int  # so many steps
     synced: int  # so many, waited for one by one
@@ -91,7 +91,7 @@ class Ready(TypedDict):
 
 
 class Turn(TypedDict):
-    """What one step of a turn took."""
+    """The measurements of one step of a turn: means over the turn's steps."""
 
     wall_s: float
     cpu_s: NotRequired[float]  # the reference process does not report it

@@ -39,7 +39,7 @@ class TensorComparison:
 
 @dataclass(frozen=True)
 class Mathematics:
-    """What a strategy's step gave in float64, next to the reference (`worker/mathematics.py`)."""
+    """The comparison of a strategy's float64 step with the reference (`worker/mathematics.py`)."""
 
     case: str  # what was computed: the same strategy, as a rule at the size `tiny`
     # if not, `reason` says why, and the measured step alone was checked, in its own precision
@@ -110,7 +110,7 @@ class StrategyEffect:
 
 @dataclass(frozen=True)
 class Origin:
-    """What a case was measured with, and how long it took to begin."""
+    """The versions, device and core of a measurement, and how long it took to begin."""
 
     versions: dict[str, str]
     device: str
@@ -122,7 +122,7 @@ class Origin:
 
 @dataclass(frozen=True)
 class TimeResult:
-    """What the process for the time finds out besides the turns, which it reports one by one."""
+    """The results of the process for the time, without its turns, which it reports one by one."""
 
     first_step_s: float | None = None
     # of the first step on a device, where programs are compiled and tuned: the memory process finds
@@ -173,7 +173,7 @@ class Result:
 
     @property
     def passed(self) -> bool:
-        """Say whether nothing was found to be wrong."""
+        """Return whether nothing was found to be wrong."""
         return self.verification is None or self.verification.passed
 
 

@@ -121,7 +121,10 @@ def suggest(valid: Sequence[str], text: str, between: str = ", ") -> str:
 
 
 def asks_for_ranks(selector: str) -> bool:
-    """Say whether it names, rightly or wrongly, a strategy over ranks, or a number of ranks."""
+    """Return whether a selector names a strategy over ranks, or a number of ranks.
+
+    Either may be wrong.
+    """
     parts = dict(zip(PARTS, selector.strip("/").split("/")))
     over_ranks = {strategy for _, strategy in OVER_RANKS}
     has_strategy = not over_ranks.isdisjoint(parts.get("strategy", "").split("+"))

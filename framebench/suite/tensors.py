@@ -33,7 +33,8 @@ def draw_vectors() -> np.ndarray:
 def summarize(name: str, array: np.ndarray) -> Summary:
     """Return norm and projections, in float64.
 
-    The window on the random numbers begins where the tensor's name and the chunk say.
+    Chunks of the tensor are projected on windows of fixed random numbers. Where a window begins
+    follows from the tensor's name and the chunk.
     """
     flat = view_as_real(array).reshape(-1)
     square = 0.0

@@ -24,7 +24,7 @@ def is_array(node: Any) -> bool:
 
 
 def never(node: Any) -> bool:
-    """Return False: no container of a tree is a leaf."""
+    """Return False, as the default of `is_leaf`: every container is walked into."""
     return False
 
 
@@ -214,9 +214,10 @@ def is_list_of_samples(node: Any, samples: int) -> bool:
 
 
 def is_opaque(node: Any) -> bool:
-    """Return whether something is no container whose arrays can be cut one by one.
+    """Return whether something has arrays that cannot be cut one by one.
 
-    These are objects of packages, and PyTorch's packed sequences, whose arrays refer to another.
+    These are objects of packages, and PyTorch's packed sequences, in which one array refers to
+    another.
     """
     containers = PLAIN + (Mapping, list, tuple)
     is_container = isinstance(node, containers) or is_dataclass(node) or is_array(node)

@@ -28,11 +28,11 @@ LONGEST = 500  # letters of a message
 
 
 class Fault(Exception):
-    """The user's file is at fault; the message says where."""
+    """Raised for a mistake in the user's file; the message says where it is."""
 
 
 class DoesNotApply(Exception):
-    """What the file has cannot be used in this way; the message says why."""
+    """Raised where something in the user's file cannot be used in this way, with the reason."""
 
 
 def load_file(file: str) -> ModuleType:

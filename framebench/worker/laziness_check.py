@@ -23,7 +23,7 @@ SHORTEST_S = 5e-3  # to read a result from a device takes less
 
 
 def describe_late_result(adapter: Adapter) -> str:
-    """Say that a step is not done when its clock stops; empty if it is done.
+    """Describe that a step is not done when its clock stops; empty if it is done.
 
     Then reading its result takes longer than the step.
     """
@@ -46,7 +46,7 @@ def describe_late_result(adapter: Adapter) -> str:
 
 
 def describe_other_losses(adapter: Adapter, losses: list[float], allowed: float) -> str:
-    """Say how the next steps' losses differ from those that they gave the first time.
+    """Describe how the next steps' losses differ from those that they gave the first time.
 
     Empty if they do not. `allowed` is relative. A step that does its work only once in so many
     steps is noticed, since it does it in other ones now.
@@ -60,7 +60,7 @@ def describe_other_losses(adapter: Adapter, losses: list[float], allowed: float)
 
 
 def describe_ignored_inputs(adapter: Adapter) -> str:
-    """Say that other inputs give the same loss, in a step without an update; empty if not."""
+    """Describe that other inputs give the same loss, in a step without an update; empty if not."""
     loss = adapter.loss()
     # an adapter has one of them, or both
     before = {name: vars(adapter)[name] for name in ("inputs", "stream") if name in vars(adapter)}

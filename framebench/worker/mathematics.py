@@ -170,7 +170,7 @@ def load_float64_adapter(case: Case) -> Adapter:
 
 
 def explain_uncheckable(case: Case) -> str:
-    """Say why the case is not computed in float64. Empty if it is."""
+    """Return why the case is not computed in float64; empty if it is."""
     for part in case.plan.parts:
         if part.precision in QUANTIZED:
             return f"{part.name} {QUANTIZED[part.precision]}"

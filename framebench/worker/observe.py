@@ -19,7 +19,7 @@ RETAINED = 0.9  # share of a running statistic that one forward pass leaves: 1 -
 
 @dataclass
 class Observed:
-    """What the first steps of a case gave.
+    """The observations of the first steps of a case.
 
     The kinds of tensors are gradient, weight (its change), buffer (its change), each of the
     optimizer's states, and output.

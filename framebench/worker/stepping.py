@@ -45,7 +45,7 @@ def make_timed_step(adapter: Adapter) -> float:
 
 
 class Reading(NamedTuple):
-    """What the instruments read over some steps together."""
+    """The readings of the instruments over some steps together."""
 
     wall_s: float = 0.0
     cpu_s: float = 0.0
@@ -104,9 +104,9 @@ class Timing:
         }
 
     def synced(self, steps: int) -> float:
-        """Return the mean seconds of so many steps that are each waited for.
+        """Return the mean seconds of a step where each of so many steps is waited for.
 
-        Next to those of `turn` they show what launching costs on a device.
+        Less the seconds of `turn`, it is what launching a step costs on a device.
         """
         return sum(make_timed_step(self.adapter) for _ in range(steps)) / steps
 

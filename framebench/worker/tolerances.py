@@ -138,7 +138,7 @@ class PerturbedCase(Case):
 
 @dataclass(frozen=True)
 class ObservedSteps:
-    """What the canonical first steps gave, its tolerances, and the seconds of all steps so far."""
+    """The observations of the canonical first steps, their tolerances, and all steps' seconds."""
 
     seconds: list[float]
     observed: Observed
@@ -173,12 +173,11 @@ def observe_steps(adapter: Adapter) -> ObservedSteps:
 
 
 def observe_more(adapter: Adapter, first: ObservedSteps) -> ObservedSteps:
-    """Repeat the perturbed steps until there are RUNS_BEFORE_WRONG, or RUNS slow ones, and widen
-    the tolerances.
+    """Repeat the perturbed steps until there are RUNS_BEFORE_WRONG, and widen the tolerances.
 
-    The adapter must be one that can go back to its first weights. It makes its canonical steps
-    again afterwards, so that the steps which follow continue from there; what was observed stays
-    what it was.
+    If steps are slow there are only RUNS. The adapter must be one that can go back to its first
+    weights. It makes its canonical steps again afterwards, so that the steps which follow continue
+    from there; what was observed stays what it was.
     """
     perturbation = PERTURBATION[find_precision(adapter.case)]
     runs = RUNS if first.seconds[-1] > SLOW_S else RUNS_BEFORE_WRONG

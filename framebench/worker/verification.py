@@ -304,7 +304,7 @@ def summarize(tensor_errors: list[TensorError]) -> TensorComparison:
 
 
 def describe_mismatches(observed: Summaries, expected: Summaries) -> str:
-    """Say which tensors exist and should not, or should and do not.
+    """Describe which tensors exist and should not, or should and do not.
 
     Empty if all are as expected.
     """
@@ -324,7 +324,7 @@ def describe_mismatches(observed: Summaries, expected: Summaries) -> str:
 
 
 def describe_wrong_state_bytes(case: Case, observed: Observed) -> str:
-    """Say by how much the optimizer's states differ in size from the textbook's.
+    """Describe by how much the optimizer's states differ in size from the textbook's.
 
     Empty if they do not.
     """
@@ -467,7 +467,7 @@ def compare_again(
 
 
 def must_move(case: Case, reference: Reference | None, losses: list[float]) -> bool:
-    """Say whether an update must change the loss.
+    """Return whether an update must change the loss.
 
     A user's learning rate may be so small that an update moves the loss by less than `SHOWN_FROM`
     roundoffs. Then the weights alone tell that they were updated.
@@ -524,7 +524,10 @@ def describe_unrepeated(
 
 
 def describe_missing_outputs(adapter: Adapter) -> str:
-    """Say how many of the steps so far gave no output as the first one did. Empty where all did."""
+    """Describe how many of the steps so far gave no output as the first one did.
+
+    Empty if all did.
+    """
     counts = adapter.outputs_per_step
     steps = counts.total()
     alike = next(iter(counts.values()), 0)  # the first step's count comes first

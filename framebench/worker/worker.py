@@ -208,10 +208,9 @@ def warm_up(adapter: Adapter, task: Task, step_s: float) -> float:
 
 
 def take_turns(timing: Timing, emit: Emit, commands: Commands) -> float:
-    """Carry out commands until one says that timing is over, and return the seconds spent waiting
-    for them.
+    """Carry out commands until one ends the timing, and return the seconds spent waiting for them.
 
-    Raises Abandoned if the commands end without that.
+    Raises Abandoned if the commands end before.
     """
     waited = 0.0
     idle_since = time.perf_counter()
@@ -230,9 +229,7 @@ def take_turns(timing: Timing, emit: Emit, commands: Commands) -> float:
 
 
 def measure_memory(adapter: Adapter, task: Task, emit: Emit) -> MemoryResult:
-    """Read the peaks of the first (cold) step and of steady steps by every instrument that exists
-    here.
-    """
+    """Return the peaks of the first (cold) step and of steady steps, by instrument, in bytes."""
     emit({"phase": "first step"})
     cold = measure_peaks(adapter)
     start = time.perf_counter()
@@ -397,7 +394,7 @@ def read_orders() -> Iterator[Command]:
 
 
 def describe_failure(error: BaseException) -> Failure:
-    """Return an error as the parent gets it."""
+    """Return an error as the message that the parent gets."""
     cause = _cause_of(error)
     return {
         "type": type(cause).__name__,

@@ -90,7 +90,7 @@ def make_optimizer(o: Optimizer, **options: Any) -> optax.GradientTransformation
 
 
 class ModelParts(NamedTuple):
-    """A model taken apart, its arrays in nested dictionaries."""
+    """Hold the arrays of a model in nested dictionaries, by what a step does with them."""
 
     graph: nnx.GraphDef
     params: Tree  # what is trained
@@ -235,7 +235,7 @@ class JaxAdapter(Adapter):
         return model
 
     def take_apart(self, model: nnx.Module) -> ModelParts:
-        """Return a model's arrays by what becomes of them."""
+        """Return a model's arrays, separated by what a step does with them."""
 
         def is_trained(path: tuple[Any, ...], _: Any) -> bool:
             return self.recipe.is_trained(flax_weights.name_leaf(path))
@@ -253,7 +253,10 @@ class JaxAdapter(Adapter):
         return x, y
 
     def place(self, what: str, tree: Tree) -> Tree:
-        """Put arrays on the device, or on several as the strategy divides `what` they are."""
+        """Put arrays on the device, or divide them among several devices.
+
+        `what` they are, such as `params`, tells the strategy how to divide them.
+        """
         sharding = self.recipe.sharding
         if sharding is None:
             return jax.device_put(tree)
@@ -362,7 +365,7 @@ class JaxAdapter(Adapter):
         return step
 
     def constrain(self, what: str, tree: Tree) -> Tree:
-        """Inside the step, have results lie where the arguments did, over several devices."""
+        """Keep results, inside the compiled step, on the devices where its arguments are."""
         sharding = self.recipe.sharding
         if sharding is None:
             return tree
@@ -490,7 +493,10 @@ class JaxAdapter(Adapter):
         return count_batched_matmuls(*self.list_jaxprs())
 
     def trace_with(self, **changes: Any) -> Any:
-        """Trace the same training step with some parts of the recipe changed, to compare with."""
+        """Return the trace of the same training step with some parts of the recipe changed.
+
+        Proofs compare it with the step that was measured.
+        """
         other = copy.copy(self)
         other.recipe = replace(self.recipe, **changes)
         parts = other.take_apart(other.make_abstract(self.config, self.recipe.training))
@@ -537,7 +543,7 @@ class JaxAdapter(Adapter):
     def count_unplanned_bytes(self) -> int:
         """Return the bytes of the arrays that are alive during a step but not in its plan.
 
-        These are batches to come and other models.
+        These are the batches of later steps, and other models.
         """
         planned = find_addresses((self.list_arguments(), self.output, self.residuals, self.inputs))
         if self.recipe.calls > 1:  # the plan has a part of the batch

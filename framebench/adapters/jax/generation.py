@@ -68,7 +68,7 @@ class CacheWriter:
 
 
 class JaxGenerator:
-    """The step of `generate`: every token after the prompt, which was read before."""
+    """Make the step of `generate`: every token after the prompt, which was read before."""
 
     def __init__(self, run: JaxAdapter, cached: bool) -> None:
         self.run = run
@@ -187,9 +187,9 @@ class JaxGenerator:
 
 
 def set_generator(run: JaxAdapter, cached: bool) -> Proof:
-    """Set the parts of a generator, and return what is expected of both kinds.
+    """Set the parts of a generator, and return the proof that both kinds of cache share.
 
-    The cache is given to each call, to be written over.
+    The cache is donated to each call, which writes its result over it.
     """
     generator = JaxGenerator(run, cached)
     if generator.writer:

@@ -26,7 +26,7 @@ OTHER_MEMORY = re.compile(r"thread-local|constant|color [1-9]")
 
 @dataclass(eq=False)
 class HloBuffer(Value):
-    """A value of the program, with its place and the phases in which it is read."""
+    """Describe a buffer of the program: its place, and the phases in which it is read."""
 
     place: tuple[int, int] = (0, 0)  # allocation, offset
     read_in: set[str] = field(default_factory=set)
@@ -38,7 +38,7 @@ Positions = dict[str, list[HloBuffer]]
 
 @dataclass
 class Instruction:
-    """One instruction of a scheduled program."""
+    """Describe one instruction of a scheduled program."""
 
     name: str
     opcode: str

@@ -29,7 +29,7 @@ switch = Switches()
 
 @switch
 def no_donate(run: JaxAdapter) -> Proof:
-    """Keep the arrays that go into a step: its executable writes no result over them."""
+    """Compile the step without donation: its results are not written over its arguments."""
     run.recipe.jit_options["donate_argnums"] = ()
     return expect(arguments_deleted=0, aliased_bytes=0)
 
@@ -73,9 +73,9 @@ def train_once(run: JaxAdapter) -> Evidence:
 
 @switch
 def after_training(run: JaxAdapter, cleared: bool) -> Proof:
-    """Train another model for one step first.
+    """Train another model for one step first, and drop it.
 
-    Cleared, the collector runs as well, and JAX drops its caches.
+    With `cleared`, Python's collector runs too, and JAX drops its caches.
     """
     training: Evidence = {}
 

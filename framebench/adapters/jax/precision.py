@@ -41,9 +41,9 @@ def measure_errors(run: JaxAdapter) -> Evidence:
 
 
 def is_float32(evidence: Evidence) -> bool:
-    """Return whether nothing but float32 was requested, nor is in what the compiler made of it.
+    """Return whether only float32 was requested, and the compiler made only float32 of it.
 
-    The compiler leaves nothing of an eager step.
+    An eager step has no compiled program to look at.
     """
     dtypes: set[str] = set()
     for counted in ("operands", "compiled_operands", "weight_dtypes", "state_dtypes"):

@@ -96,7 +96,8 @@ class StepProgram:
 def find_last_shape(arguments: tuple[Any, ...]) -> tuple[int, ...]:
     """Return the shape of the last argument.
 
-    If that is a tree of several arrays, or of none, it is the shape of the first array from there.
+    For an argument that is a tree of several arrays, or of none, it is the shape of the first array
+    from there on.
     """
     first_array = jax.tree.leaves((arguments[-1], arguments[-2:]))[0]
     shape: tuple[int, ...] = first_array.shape
@@ -104,7 +105,7 @@ def find_last_shape(arguments: tuple[Any, ...]) -> tuple[int, ...]:
 
 
 def count_bytes(arrays: list[Array]) -> int:
-    """Return the bytes of these arrays on the device that holds most of them."""
+    """Return the bytes of these arrays on the device that has most of them."""
     return max(count_bytes_by_device(arrays).values(), default=0)
 
 

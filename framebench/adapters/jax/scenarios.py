@@ -251,9 +251,10 @@ Gelu = Callable[[Array], Array]
 
 
 def expect_rules(run: JaxAdapter, gelu: Gelu, rules: int, saved: Any) -> Proof:
-    """Return a proof of how many rules written by hand the forward pass has.
+    """Return a proof of what derivative rules the model's GELU uses.
 
-    It is also of how many arrays of the input's size one GELU saves for its backward pass.
+    `rules` is the number of hand-written rules in the forward pass, `saved` the number of arrays of
+    the input's size that one GELU saves for its backward pass.
     """
 
     def make_backward(x: Array) -> Any:
@@ -275,13 +276,13 @@ def expect_rules(run: JaxAdapter, gelu: Gelu, rules: int, saved: Any) -> Proof:
 
 @switch
 def built_in(run: JaxAdapter) -> Proof:
-    """Prove that JAX's own GELU runs, which is no rule written by hand."""
+    """Prove that JAX's own GELU runs, and no hand-written rule."""
     return expect_rules(run, run.model_module.exact_gelu, rules=0, saved=above(0))
 
 
 @switch
 def custom_rule(run: JaxAdapter, lean: bool) -> Proof:
-    """Derive GELU by a rule written by hand; a `lean` one saves its input alone."""
+    """Use a hand-written derivative of GELU; a `lean` one saves only its input."""
     gelu = run.model_module.lean_gelu if lean else run.model_module.wasteful_gelu
     run.recipe.model_options["gelu"] = gelu
     if lean:

@@ -90,8 +90,8 @@ class ShapedAdapter(JaxAdapter):
     def count_unplanned_bytes(self) -> int:
         """Return the bytes on one device that are alive during the step but not in its plan.
 
-        That is what of the batch the program is not given; where the step has several calls, the
-        batch and its parts.
+        In a step of one call these are the inputs that the program does not take. In a step of
+        several calls they are the batch and its parts.
         """
         if self.recipe.calls > 1:
             _, *others = self.cut_batch(self.inputs, self.recipe.calls)

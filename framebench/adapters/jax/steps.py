@@ -186,7 +186,7 @@ def multi_steps(run: JaxAdapter) -> Proof:
 
 @switch
 def scan(run: JaxAdapter) -> Proof:
-    """Loop over identical layers."""
+    """Loop over identical layers in the compiled program."""
     stack_layers(run)
 
     def count_loops_and_products(_: Evidence) -> Evidence:
@@ -245,7 +245,7 @@ def no_jit(run: JaxAdapter) -> Proof:
 
 @switch
 def sdpa(run: JaxAdapter, backend: str) -> Proof:
-    """Compute attention by cuDNN, of the table's kernels the only one that JAX can choose."""
+    """Compute attention by cuDNN, the only kernel in the table that JAX can choose."""
     assert backend == "CUDNN_ATTENTION"
     attend = partial(jax.nn.dot_product_attention, is_causal=True, implementation="cudnn")
     run.recipe.model_options["attend"] = attend

@@ -240,7 +240,7 @@ def explain_uncut(inputs: Any, size: int) -> str:
 
 
 def facts(size: int) -> dict[str, Any]:
-    """Return what the harness must know of the file's model without importing JAX.
+    """Return what the parent must know of the file's model, since it does not import JAX.
 
     `size` is the number of samples in a batch. Raises Fault.
     """
@@ -289,7 +289,7 @@ def has_optimizer() -> bool:
 
 
 def gradient_of(adapter: JaxAdapter) -> tuple[float, list[tuple[str, np.ndarray]]]:
-    """Return the loss of the adapter's inputs, and the gradients as no optimizer has had them."""
+    """Return the loss of the adapter's inputs, and the gradients as they enter an optimizer."""
     compiled = jax.jit(adapter.make_gradient(adapter.graph))
     model = (adapter.params, adapter.stats, adapter.constants)
     (loss_array, _), grads = compiled(*model, *adapter.inputs)

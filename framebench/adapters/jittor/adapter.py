@@ -212,7 +212,7 @@ class JittorAdapter(Adapter):
         return [map_tree(lambda var: var.stop_grad(), part) for part in micro_batches]
 
     def eval_step(self) -> None:
-        """Ask for the logits. Without a `synchronize` after it the step is never computed."""
+        """Request the logits. They are computed by the `synchronize` that follows."""
         self.release()
         with jt.flag_scope(no_grad=int(not self.recipe.keeps_graph)):
             self.output = call_with(self.model, self.inputs[0])
@@ -330,7 +330,7 @@ class JittorAdapter(Adapter):
         }
 
     def copy_running_statistics(self) -> list[np.ndarray]:
-        """Return copies of the model's running statistics; none where a step makes its models."""
+        """Return copies of the running statistics; none where the step makes its own models."""
         if self.case.scenario == "pair":
             return []
         weights = copy_weights(self.model)

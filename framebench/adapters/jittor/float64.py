@@ -223,9 +223,9 @@ def refuse_erfinv(x: Any) -> Var:
 
 @contextmanager
 def refuse_float32() -> Iterator[None]:
-    """Look for float32 in the step that is built in this context. Raises NoFloat64.
+    """Raise NoFloat64 if the step that is built in this context has a float32 variable.
 
-    What is waited for within the step is gone afterwards, so it is looked at before.
+    Variables that are waited for within the step are gone at its end, so they are checked before.
     """
     with ExitStack() as stack:
         for owner in (jt, Var):
@@ -235,7 +235,7 @@ def refuse_float32() -> Iterator[None]:
 
 
 def wrap_sync(sync: Function) -> Function:
-    """Return the same wait after a look at what it computes."""
+    """Return the same wait, preceded by a check of what it computes."""
 
     def check_and_sync(*arguments: Any, **options: Any) -> Any:
         check_graph()
@@ -245,10 +245,7 @@ def wrap_sync(sync: Function) -> Function:
 
 
 def check_graph() -> None:
-    """Look at what is not yet computed. Raises NoFloat64.
-
-    Every variable of it that holds floating-point numbers must be float64.
-    """
+    """Raise NoFloat64 if the waiting graph has a floating-point variable that is not float64."""
     graph = jt.dump_all_graphs()
     # `binary.add` of the node `Op(35:1:1:1:i2:o1:s0:g1,binary.add->36)`
     operators = [re.sub(r"^Op\([^,]*,|->.*$", "", node) for node in graph.nodes_info]

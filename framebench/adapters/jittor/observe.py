@@ -67,7 +67,7 @@ class ExecutionCounter:
                 del module.execute  # uncovers the class's own
 
     def wrap_execute(self, execute: Callable[..., Any], name: str) -> Callable[..., Any]:
-        """Return the same execution of a module, counted."""
+        """Return a module's `execute` that also counts its calls."""
 
         def count_and_execute(*xs: Any, **kwargs: Any) -> Any:
             self.executions[name] += 1

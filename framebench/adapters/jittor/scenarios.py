@@ -195,7 +195,7 @@ def count_weight_bytes(run: JittorAdapter, prefixes: tuple[str, ...] = ("",)) ->
 def run_pair(
     run: JittorAdapter, models: Callable[[], Iterator[Module]], expected_bytes: int
 ) -> Proof:
-    """Take the models of a pair, and prove how many bytes are in use while each of them works.
+    """Set the models of a pair, and return a proof of the bytes in use while each of them runs.
 
     Args:
         run: The adapter of the case.
@@ -287,7 +287,7 @@ def count_saved_arrays(gelu: Callable[[Var], Var]) -> int:
 
 
 def use_gelu(run: JittorAdapter, gelu: Callable[[Var], Var], arrays: int) -> Proof:
-    """Use this GELU, and return a proof that it runs in each block and keeps so many arrays."""
+    """Use this GELU, and return a proof that it runs in each block and saves `arrays` arrays."""
     calls = 0
 
     def count_and_run(x: Var) -> Var:
@@ -313,6 +313,6 @@ def built_in(run: JittorAdapter) -> Proof:
 
 @switch
 def custom_rule(run: JittorAdapter, lean: bool) -> Proof:
-    """Derive GELU by a rule written by hand; a `lean` one keeps its input alone."""
+    """Use a hand-written derivative of GELU; a `lean` one saves only its input."""
     gelu = JittorLeanGelu.apply if lean else JittorWastefulGelu.apply
     return use_gelu(run, gelu, arrays=1 if lean else 5)

@@ -41,9 +41,9 @@ def user() -> UserFile:
 
 
 class BlockBody(Module):
-    """A block as it computes.
+    """Run what a block computes.
 
-    The block itself, where the model calls it, asks `block_runner` how to run this.
+    The block itself, when the model calls it, passes this module to the model's `block_runner`.
     """
 
     def __init__(self, block: Module) -> None:
@@ -138,7 +138,10 @@ def split_batch(batch: tuple[Any, Any], parts: int, size: int) -> list[tuple[Any
 
 
 def facts(size: int) -> dict[str, Any]:
-    """Return what the harness must know of the model without Jittor. Raises Fault."""
+    """Return what the parent must know of the file's model, since it does not import Jittor.
+
+    `size` is the number of samples in a batch. Raises Fault.
+    """
     model = make_plain_model()
     inputs, targets = batch(size)
     named_params = [(name, p) for name, p in model.named_parameters() if p.dtype.is_float()]
@@ -165,7 +168,7 @@ def facts(size: int) -> dict[str, Any]:
 
 
 def gradient_of(adapter: JittorAdapter) -> tuple[float, list[tuple[str, np.ndarray]]]:
-    """Return the loss of the adapter's inputs, and the gradients as no optimizer has had them."""
+    """Return the loss of the adapter's inputs, and the gradients as they enter an optimizer."""
     params = {name: p for name, p in adapter.model.named_parameters() if not p.is_stop_grad()}
     loss_var = adapter.recipe.loss(*adapter.inputs)
     grads = jt.grad(loss_var, list(params.values()))

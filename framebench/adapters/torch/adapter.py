@@ -208,7 +208,7 @@ class TorchAdapter(Adapter):
     def canonical(self, config: Any) -> dict[str, np.ndarray]:
         """Return the weights that a model of this configuration starts with.
 
-        Those of the case itself may be perturbed, to measure tolerances.
+        The weights of the case itself may be perturbed, to measure tolerances.
         """
         if config == self.config:
             return self.case.weights
@@ -245,7 +245,7 @@ class TorchAdapter(Adapter):
         return target.double() if self.float64 and target.is_floating_point() else target
 
     def context(self) -> contextlib.ExitStack:
-        """Enter the contexts of a forward pass, and return what leaves them."""
+        """Enter the contexts of a forward pass, and return the stack that leaves them."""
         stack = contextlib.ExitStack()
         for enter in self.recipe.contexts:
             stack.enter_context(enter())
@@ -501,7 +501,7 @@ class TorchAdapter(Adapter):
         return list_arrays(self.stream if self.case.scenario == "varlen" else self.inputs)
 
     def lasting_tensors(self) -> list[Tensor]:
-        """Return what is there before a step as after it: weights, buffers, inputs."""
+        """Return the tensors that exist before and after each step: weights, buffers, inputs."""
         return [*self.parameters(), *self.buffers(), *self.input_tensors()]
 
     def known_tensors(self) -> list[Tensor]:

@@ -46,7 +46,7 @@ def drop_cache(arguments: Any) -> Any:
 def _observe_without(run: TorchAdapter) -> Evidence:
     """Observe a step whose blocks are not recomputed.
 
-    Proofs need it since a user's blocks may run several times in a pass, or for a gradient in it.
+    Proofs compare with it, since a user's blocks may run several times in a forward pass anyway.
     """
 
     def run_plainly(block: nn.Module, *xs: Any, **kwargs: Any) -> Any:
@@ -137,7 +137,7 @@ def checkpoint_dots(run: TorchAdapter, batched: bool = True) -> Proof:
         return recompute(block, *drop_cache(xs), **options)
 
     def count_attention() -> int:
-        """Return the matmuls of attention in one forward pass."""
+        """Return how many matmuls attention makes in one forward pass."""
         with torch.no_grad(), run.context(), Observed([], []) as observed:
             call_with(run.model, run.inputs[0])
         return sum(observed.operators[name] for name in BATCHED_MATMULS)

@@ -95,7 +95,7 @@ class _EngineOptimizer:
         return {"gradients": self.gradients, **parts}
 
     def measure_extra_bytes(self) -> int:
-        """Return the bytes of parts that no tensor known to the adapter refers to."""
+        """Return the bytes of the engine's parts that are in no tensor the adapter knows."""
         parts = self.measure_parts()
         return parts.get("copy of the weights", 0) + parts["gradient buckets"]
 

@@ -29,7 +29,7 @@ class FakeAdapter(TorchAdapter):
         self.torch_device = torch.device(device)
 
     def canonical(self, config: Any) -> dict[str, np.ndarray]:
-        """Return no weights: fake ones have no numbers."""
+        """Return no weights: fake tensors have no numbers."""
         return {}
 
     def load(self, config: Any, weights: dict[str, np.ndarray]) -> nn.Module:

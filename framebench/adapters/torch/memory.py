@@ -108,7 +108,7 @@ def keep_grads(run: TorchAdapter) -> Proof:
     run.recipe.zero_grad_options["set_to_none"] = False
 
     def count_kept(_: Evidence) -> Evidence:
-        """Count the gradients that lie in the very tensors where the last step's were."""
+        """Count the gradients that are the same tensors as those of the step before."""
         trained = run.list_trained()
         before = [p.grad for p in trained]
         run.one_step()
@@ -146,7 +146,7 @@ def foreach(run: TorchAdapter) -> Proof:
 
 
 def count_on_lists(observed: Evidence) -> int:
-    """Return how many operators of a step work on lists of tensors."""
+    """Return how many operators of a step take lists of tensors."""
     return sum(name.startswith("_foreach_") for name in observed["operators"])
 
 
@@ -202,7 +202,7 @@ def empty_cache(run: TorchAdapter, every: int = 1) -> Proof:
 
 @switch
 def pool_off(run: TorchAdapter) -> Proof:
-    """Prove that the pool counts nothing, and yet the weights are on the GPU."""
+    """Prove that the pool counts no bytes although the weights are on the GPU."""
 
     def count_bytes(_: Evidence) -> Evidence:
         return {
@@ -216,7 +216,7 @@ def pool_off(run: TorchAdapter) -> Proof:
 
 @switch
 def expandable_segments(run: TorchAdapter) -> Proof:
-    """Prove by what the allocator says of each segment that it has taken."""
+    """Prove that the allocator reports its segments as expandable."""
 
     def count_segments(_: Evidence) -> Evidence:
         segments = torch.cuda.memory._snapshot()["segments"]
@@ -229,7 +229,7 @@ def expandable_segments(run: TorchAdapter) -> Proof:
 
 @switch
 def malloc_async(run: TorchAdapter) -> Proof:
-    """Prove that the driver counts the bytes of its pool, and the native allocator no segments."""
+    """Prove that the driver counts its pool's bytes, and the native allocator has no segments."""
 
     def count_segments(_: Evidence) -> Evidence:
         stats = torch.cuda.memory_stats()
@@ -248,7 +248,7 @@ def memory_fraction(run: TorchAdapter, share: float = 0.8) -> Proof:
         torch.cuda.set_per_process_memory_fraction(share)
 
     def is_refused(size: int) -> bool:
-        """Return whether so many bytes cannot be had."""
+        """Return whether an allocation of so many bytes fails."""
         try:
             torch.empty(size, dtype=torch.uint8, device=run.torch_device)
         except torch.cuda.OutOfMemoryError:
@@ -272,7 +272,10 @@ def memory_fraction(run: TorchAdapter, share: float = 0.8) -> Proof:
 
 
 def _free_a_segment() -> None:
-    """Make sure of a free segment: a step may leave something in each of its own."""
+    """Leave a segment of the pool free.
+
+    A small model's step may leave something in each segment of its own.
+    """
     torch.empty(SPARE, dtype=torch.uint8, device="cuda")
 
 
@@ -283,7 +286,7 @@ def _count_freed_segments() -> int:
 
 @switch
 def after_training(run: TorchAdapter, cleared: bool) -> Proof:
-    """Train another model for one step first, whose memory the allocator may keep."""
+    """Train another model for one step first; the allocator may keep its memory."""
     left: Evidence = {}
 
     def train() -> None:

@@ -30,7 +30,7 @@ MEANS = {
 
 
 class MeansForDraws(TorchDispatchMode):
-    """A context in which operators return the mean of what they would draw."""
+    """Context in which random operators return the mean of what they would draw."""
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         """Run an operator, and replace random numbers in its result."""
@@ -79,7 +79,7 @@ def find_mean(operator: str, arguments: dict[str, Any]) -> float | Tensor | None
 
 
 class WidenedCasts(TorchFunctionMode):
-    """A context in which casts to float32 are casts to float64.
+    """Context in which casts to float32 become casts to float64.
 
     People write `logits.float()` to leave a lower precision before a loss, not to come from a
     higher one.
@@ -99,7 +99,7 @@ def _widen(argument: Any) -> Any:
 
 
 class NarrowResults(TorchDispatchMode):
-    """A context that keeps the name of the first operation with a result narrower than float64.
+    """Context that notes the name of the first operation with a result narrower than float64.
 
     A scalar may be narrow: PyTorch keeps counts of steps, for instance, in float32.
     """

@@ -65,8 +65,8 @@ def unique_bytes(tensors: Iterable[Tensor]) -> int:
 def plain_tensors(tensor: Any) -> list[Tensor]:
     """Return the plain dense tensors that a tensor consists of.
 
-    These are codes and scales of one in 8 bits, values and indices of a sparse one, and the local
-    part of one that is divided among ranks.
+    A tensor in 8 bits consists of codes and scales, a sparse one of indices and values. Of one that
+    is divided among ranks this is the local part.
     """
     local = tensor.detach().to_local() if hasattr(tensor, "to_local") else tensor
     if local.layout == torch.sparse_coo:
@@ -104,7 +104,7 @@ def count_dtypes(tensors: Iterable[Tensor]) -> Evidence:
 
 
 class Observed(TorchDispatchMode):
-    """A context that counts what one step does.
+    """Context that counts what one eager step does.
 
     Args:
         models: the trained model first; executions of their blocks and forward passes count.

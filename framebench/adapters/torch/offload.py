@@ -101,7 +101,7 @@ class _StreamedSaving(torch.autograd.graph.saved_tensors_hooks):
         return moved
 
     def unpack(self, saved: Tensor | _MovedTensor) -> Tensor:
-        """Return a tensor on the device, and let those before it set out."""
+        """Return a tensor on the device, and begin to copy back those that are needed next."""
         if isinstance(saved, Tensor):
             return saved
         if saved.back is not None:
@@ -197,7 +197,10 @@ def optimizer_offload(run: TorchAdapter) -> Proof:
                     on_host.copy_(p)
 
     def find_least() -> int:
-        """Return how many numbers a weight that goes must have: none if no weight is large."""
+        """Return the size, in numbers, from which a weight's state goes to the host.
+
+        It is 0 if no weight is large, so that a small model shows the strategy too.
+        """
         is_any_large = any(p.numel() >= LEAST for p in run.parameters())
         return LEAST if is_any_large else 0
 

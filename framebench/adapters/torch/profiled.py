@@ -35,7 +35,7 @@ MATRIX = ("addmm", "mm", "bmm")
 
 
 class Profiled:
-    """A context that counts what one step does.
+    """Context that counts what one compiled step does.
 
     Args:
         model: what the step calls for a forward pass, compiled or not. Without it passes are not
@@ -118,7 +118,7 @@ class Profiled:
         }
 
     def list_events(self, name: str) -> list[Any]:
-        """Return the events whose name begins so."""
+        """Return the events whose name begins with this text."""
         return [event for event in self.events if event.name.startswith(name)]
 
     def count_matmuls(self) -> Evidence:
@@ -171,12 +171,12 @@ def iterate_parents(event: Any) -> Iterator[Any]:
 
 
 def is_within(event: Any, name: str) -> bool:
-    """Return whether an event lies in one whose name begins so."""
+    """Return whether an event lies in another one whose name begins with this text."""
     return any(parent.name.startswith(name) for parent in iterate_parents(event))
 
 
 def count_within(events: list[Any], name: str) -> int:
-    """Return how many events lie in one whose name begins so."""
+    """Return how many events lie in another one whose name begins with this text."""
     return sum(is_within(event, name) for event in events)
 
 
@@ -195,8 +195,9 @@ def read_order(convolution: Any) -> str:
 def count_recomputed(matmuls: list[Any]) -> int:
     """Return how many matmuls of the forward pass the backward pass repeats.
 
-    A repeated convolution or attention is told by its name. A matrix product has two derivatives,
-    so those in the backward pass beyond twice the forward pass's are repeated ones.
+    A repeated convolution or attention has the name of the forward operator. A matrix product has
+    two derivatives, so what the backward pass has beyond twice the forward pass's products is
+    repeated.
     """
     by_name = forward = backward = 0
     for matmul in matmuls:

@@ -50,7 +50,7 @@ def begin(ranks: int) -> None:
 
 
 def gathered(run: TorchAdapter, readings: dict[str, Any]) -> list[dict[str, Any]]:
-    """Return what each rank has read and holds, in their order; every rank must call it."""
+    """Return the readings and holdings of each rank, in their order; every rank must call it."""
     return gather_from_ranks(readings | {"held": measure_held_bytes(run)})
 
 
@@ -100,7 +100,7 @@ def count_collectives(operators: dict[str, int]) -> dict[str, int]:
 
 
 def count_share(run: TorchAdapter, observed: Evidence) -> Evidence:
-    """Return what a rank holds and sends, and what the whole model has, in bytes."""
+    """Return the bytes that a rank holds and sends, and those of the whole model."""
     return {
         "held": measure_held_bytes(run),
         "collectives": count_collectives(observed["operators"]),
@@ -305,7 +305,7 @@ def deepspeed(run: TorchAdapter, stage: int) -> Proof:
         return {"gradients_at_most": run.optimizer.gradients_at_most}
 
     def compare_from(first: int) -> Any:
-        """Return the relation to the whole of what stages divide from this one on."""
+        """Return the relation to the whole model of what is divided from this stage of ZeRO on."""
         return below if stage >= first else at_least
 
     proof = expect(

@@ -138,7 +138,10 @@ def distill(run: TorchAdapter) -> Proof:
 
 
 def _keep_both(run: TorchAdapter, make: Callable[..., list[nn.Module]], shared: bool) -> Proof:
-    """Keep the two models in memory that `make` returns of the pair; with one trunk if shared."""
+    """Keep two models in memory: those that `make` returns of the pair.
+
+    With `shared` they have one trunk.
+    """
 
     def attach() -> None:
         pair = [run.load(run.config, weights) for weights in run.host_weights]
@@ -237,7 +240,7 @@ Marks = tuple[torch.cuda.Event, torch.cuda.Event]  # at start and end
 
 
 def make_marks() -> Marks:
-    """Return two events that tell the time."""
+    """Return two events that record the time on the device."""
     return torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
 
 
@@ -392,7 +395,7 @@ class WastefulGelu(torch.autograd.Function):
 
 @switch
 def custom_rule(run: TorchAdapter, lean: bool) -> Proof:
-    """Give the model a GELU with a backward pass of its own."""
+    """Give the model a GELU with a hand-written backward pass."""
     rule = LeanGelu if lean else WastefulGelu
     run.recipe.model_options["gelu"] = rule.apply
 

@@ -162,15 +162,19 @@ def choose_blocks(model: nn.Module, inputs: Any) -> list[nn.Module]:
 
 
 def find_best_level(model: nn.Module, inputs: Any, levels: list[list[Any]]) -> list[Any]:
-    """Return the blocks of the level that leaves least saved for the backward pass.
+    """Return the level whose recomputation leaves the fewest bytes saved for the backward pass.
 
-    A forward pass of the model is made for each level. The inputs are those of the file's batch.
+    Makes a forward pass of the model for each level, with the inputs of the file's batch.
     """
     return min(levels, key=partial(measure_left, model, inputs))
 
 
 def measure_left(model: nn.Module, inputs: Any, blocks: list[nn.Module]) -> int:
-    """Return the bytes that are saved at the fullest moment if these blocks are recomputed."""
+    """Return the bytes that are saved at the fullest moment if these blocks are recomputed.
+
+    These are the inputs of all blocks, what is saved outside blocks, and what the largest block
+    saves while it is recomputed.
+    """
     outside: Storages = {}
     inside: dict[nn.Module, Storages] = {block: {} for block in blocks}
     running = [outside]  # what the present module saves goes into the last one
@@ -264,7 +268,7 @@ def optimizer(parameters: Iterable[nn.Parameter], **options: Any) -> torch.optim
 
 
 def find_full_rate(group: dict[str, Any]) -> Any:
-    """Return the rate that a schedule multiplies, or that of `OneCycleLR` at its height."""
+    """Return the learning rate that a schedule multiplies, or the highest of `OneCycleLR`."""
     return group.get("max_lr", group["initial_lr"])
 
 
@@ -312,7 +316,10 @@ def split_batch(batch: tuple[Any, Any], parts: int, size: int) -> list[tuple[Any
 
 
 def facts(size: int) -> dict[str, Any]:
-    """Return what the harness must know of the model without PyTorch. Raises Fault."""
+    """Return what the parent must know of the file's model, since it does not import PyTorch.
+
+    `size` is the number of samples in a batch. Raises Fault.
+    """
     model = make_plain_model()
     inputs, targets = user().make_batch(size, Tensor, "tensor")
     parameters = dict(model.named_parameters())
@@ -441,7 +448,7 @@ def record_outputs(adapter: Any) -> list[tuple[str, Tensor]]:
 
 
 def first_random(adapter: Any) -> str:
-    """Return where a second forward pass differs first; empty if nowhere."""
+    """Return the first module whose output differs in a second forward pass; empty if none does."""
     for (name, a), (_, b) in zip(record_outputs(adapter), record_outputs(adapter)):
         if not torch.equal(a, b):
             return f"first in the output of {name}"
@@ -449,7 +456,7 @@ def first_random(adapter: Any) -> str:
 
 
 def first_infinite(adapter: Any) -> str:
-    """Return the first module that gives infinity or no number; empty if there is none."""
+    """Return the first module whose output is infinite or NaN; empty if there is none."""
     for name, output in record_outputs(adapter):
         if not output.isfinite().all():
             return f"first in the output of {name}"

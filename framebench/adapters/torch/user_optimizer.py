@@ -102,13 +102,13 @@ def list_inner(holder: Any) -> list[Optimizer]:
 
 
 def list_parts(optimizer: Any) -> list[Any]:
-    """Return the optimizers that step one after the other; of a single one itself."""
+    """Return the optimizers of a combined one, in the order of their steps, or the single one."""
     is_combined = isinstance(optimizer, CombinedOptimizer) and not optimizer.wrapper
     return optimizer.combined_optimizers if is_combined else [optimizer]
 
 
 def describe_optimizer(optimizer: Optimizer) -> str:
-    """Return an optimizer's class, and what it is around."""
+    """Return an optimizer's class, and the optimizers that it wraps."""
     parts = list_parts(optimizer)
     if len(parts) > 1:
         return " and ".join(map(describe_optimizer, parts)) + ", which step together"
@@ -167,12 +167,12 @@ def needs_closure(optimizer: Any) -> bool:
 
 
 def makes_passes(optimizer: Optimizer) -> bool:
-    """Return whether an optimizer's step calls a closure, in one way or the other."""
+    """Return whether an optimizer's step calls a closure."""
     return needs_closure(optimizer) or asks_for_closure(optimizer)
 
 
 def iterate_states(optimizer: Any, with_inner: bool) -> Iterator[tuple[nn.Parameter, Any]]:
-    """Yield each weight with the state that an optimizer has of it, also those inside it."""
+    """Yield each weight with its optimizer state, also of optimizers inside this one."""
     optimizers = [optimizer, *(list_inner(optimizer) if with_inner else ())]
     yielded = set()
     for one in optimizers:
