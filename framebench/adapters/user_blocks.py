@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -82,6 +82,8 @@ def describe_model(
     names: Mapping[int, str],
     inputs: Any,
     targets: Any,
+    batch_norms: Sequence[str],
+    has_convolutions: bool,
 ) -> dict[str, Any]:
     """Return the facts of a user's model that are read the same way in every framework.
 
@@ -90,6 +92,8 @@ def describe_model(
         names: The name of each of its modules, by `id`.
         inputs: Those of the file's batch.
         targets: Likewise; there may be none.
+        batch_norms: The names of its modules that couple the samples of a batch.
+        has_convolutions: Whether it has convolutions that may be 2-D.
     """
     classes = {type(block).__name__ for block in blocks}
     first_input = list_arrays(inputs)[0]
@@ -97,6 +101,8 @@ def describe_model(
     return {
         "blocks": [names[id(block)] for block in blocks],
         "block": ", ".join(sorted(classes)),
+        "couples": list(batch_norms[:1]),  # one is enough for a message
+        "images": len(first_input.shape) == 4 and has_convolutions,
         "input": list(first_input.shape),
         "target": list(target_arrays[0].shape) if target_arrays else [],
     }

@@ -249,10 +249,14 @@ def facts(size: int) -> dict[str, Any]:
     params = list_params(model)
     # by the path of a module, such as `blocks.0.attention`
     modules = {".".join(map(str, path)): module for path, module in nnx.iter_modules(model)}
-    names = {id(module): name for name, module in modules.items()}
-    described = user_blocks.describe_model(find_blocks(model), names, inputs, targets)
-    batch_norms = [name for name, each in modules.items() if isinstance(each, nnx.BatchNorm)]
-    has_convolutions = any(isinstance(each, nnx.Conv) for each in modules.values())
+    described = user_blocks.describe_model(
+        find_blocks(model),
+        {id(module): name for name, module in modules.items()},
+        inputs,
+        targets,
+        batch_norms=[name for name, each in modules.items() if isinstance(each, nnx.BatchNorm)],
+        has_convolutions=any(isinstance(each, nnx.Conv) for each in modules.values()),
+    )
     # what a Linen module or a function does inside cannot be seen from here
     may_drop = any(isinstance(each, nnx.Dropout | LinenModel) for each in modules.values())
     has_random_state = any(nnx.state(model, nnx.RngState))
@@ -261,8 +265,6 @@ def facts(size: int) -> dict[str, Any]:
         "uncut": explain_uncut(inputs, size),
         "params": params,
         "parameters": sum(math.prod(shape) for _, shape, is_trained in params if is_trained),
-        "couples": batch_norms[:1],
-        "images": len(described["input"]) == 4 and has_convolutions,
         "draws": has_random_state and may_drop,
         "linen": isinstance(model, LinenModel | FunctionModel),
         "optimizer": "of the file" if has_optimizer() else "SGD",

@@ -300,6 +300,8 @@ class JittorAdapter(Adapter):
         self.synchronize()
 
     def observe(self) -> Evidence:
+        # The graph is one for the process: what an earlier case left in cycles would count too.
+        gc.collect()
         self.synchronize()
         statistics_before = self.copy_running_statistics()
         load_probe().reset_peak()

@@ -149,10 +149,14 @@ def facts(size: int) -> dict[str, Any]:
     if not trained:
         raise user().fault("model", "no weight of the model asks for a gradient")
     modules = list(model.named_modules())
-    names = {id(module): name for name, module in modules}
-    described = user_blocks.describe_model(find_blocks(model), names, inputs, targets)
-    batch_norms = [name for name, module in modules if isinstance(module, nn.BatchNorm)]
-    has_convolutions = any(isinstance(module, nn.Conv) for _, module in modules)
+    described = user_blocks.describe_model(
+        find_blocks(model),
+        {id(module): name for name, module in modules},
+        inputs,
+        targets,
+        batch_norms=[name for name, module in modules if isinstance(module, nn.BatchNorm)],
+        has_convolutions=any(isinstance(module, nn.Conv) for _, module in modules),
+    )
     optimizer_name = "SGD"
     if "optimizer" in user():
         optimizer_name = type(optimizer(trained)).__name__
@@ -161,8 +165,6 @@ def facts(size: int) -> dict[str, Any]:
         "uncut": user().explain_uncut(inputs, size),
         "params": [(name, list(p.shape), not p.is_stop_grad()) for name, p in named_params],
         "parameters": sum(p.numel() for p in trained),
-        "couples": batch_norms[:1],
-        "images": len(described["input"]) == 4 and has_convolutions,
         "optimizer": optimizer_name,
     }
 

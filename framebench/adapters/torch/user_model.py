@@ -322,6 +322,31 @@ def facts(size: int) -> dict[str, Any]:
     """
     model = make_plain_model()
     inputs, targets = user().make_batch(size, Tensor, "tensor")
+    weights_described = describe_weights(model)
+    modules = dict(model.named_modules())
+    described = user_blocks.describe_model(
+        choose_blocks(model, inputs),
+        {id(module): name for name, module in modules.items()},
+        inputs,
+        targets,
+        batch_norms=list_names(model, NORMS),
+        has_convolutions=bool(list_names(model, nn.Conv2d)),
+    )
+    return {
+        **described,
+        **weights_described,
+        **_describe_optimizer(model),
+        "levels": [type(level[0]).__name__ for level in list_levels(model)],
+        "uncut": user().explain_uncut(inputs, size),
+        "convolutions": bool(list_names(model, nn.modules.conv._ConvNd)),
+        "own_step": has_step(),
+        "compiled": any(is_compiled(module) for module in modules.values()),
+        "sparse": [name for name, m in modules.items() if getattr(m, "sparse", 0) is True][:1],
+    }
+
+
+def describe_weights(model: nn.Module) -> dict[str, Any]:
+    """Return what `facts` has of a model's weights. Raises Fault if none is trained."""
     parameters = dict(model.named_parameters())
     with_tied = dict(model.named_parameters(remove_duplicate=False))
     trained = {name for name, p in with_tied.items() if p.requires_grad}
@@ -331,26 +356,11 @@ def facts(size: int) -> dict[str, Any]:
     for name, tensor in list_state(model):
         if tensor.is_floating_point() or tensor.is_complex():
             numbers.append((name, list(tensor.shape), name in trained))
-    modules = dict(model.named_modules())
-    names = {id(module): name for name, module in modules.items()}
-    blocks = choose_blocks(model, inputs)
-    described = user_blocks.describe_model(blocks, names, inputs, targets)
-    is_image = len(described["input"]) == 4
     return {
-        **described,
-        "levels": [type(level[0]).__name__ for level in list_levels(model)],
-        "uncut": user().explain_uncut(inputs, size),
         "params": numbers,
         "tied": sorted(with_tied.keys() - parameters.keys()),
         "parameters": _count_weights(model),
-        "couples": list_names(model, NORMS)[:1],
-        "convolutions": bool(list_names(model, nn.modules.conv._ConvNd)),
-        "images": is_image and bool(list_names(model, nn.Conv2d)),
-        **_describe_optimizer(model),
-        "own_step": has_step(),
         "complex": [name for name, p in parameters.items() if p.is_complex()][:1],
-        "compiled": any(is_compiled(module) for module in modules.values()),
-        "sparse": [name for name, m in modules.items() if getattr(m, "sparse", 0) is True][:1],
     }
 
 

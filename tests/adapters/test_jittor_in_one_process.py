@@ -1,0 +1,27 @@
+"""Cases of Jittor that are judged one after another: its graph is one for the whole process."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from framebench.engine.environments import Environment
+from tests.processes import quickly, run_inside
+
+PROGRAM = Path(__file__).parent / "programs/jittor_after_another.py"
+CASES = (
+    "transformer/jittor/eval/grad/b4/tiny",
+    "transformer/jittor/eval/no_grad/b4/tiny",
+    "transformer/jittor/train/chunked_loss/b4/tiny",
+    "transformer/jittor/train/fp32/b4/tiny",
+    "transformer/jittor/train/accumulate/b4/tiny",
+)
+
+
+@pytest.mark.slow
+def test_a_case_is_judged_without_what_the_one_before_left_behind(
+    environment: dict[str, Environment],
+) -> None:
+    reasons = run_inside(environment["jittor"], PROGRAM, *CASES, variables=quickly())
+    assert reasons == dict.fromkeys(CASES)
