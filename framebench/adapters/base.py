@@ -252,6 +252,15 @@ class Adapter(ABC):
     def put(self, x: Any, y: Any) -> Batch:
         """Return a canonical batch on the device, in the framework's layout and precision."""
 
+    def put_inputs(self) -> None:
+        """Put the case's batch on the device as `inputs`, or those of `varlen` as `stream`."""
+        if self.case.scenario == "varlen":
+            lengths = find_length_strategy(self.case)
+            batches = self.workload.make_stream(self.config, self.case.batch, lengths)
+            self.stream = [self.put(x, y) for x, y in batches]
+        else:
+            self.inputs = self.put(*self.workload.make_batch(self.config, self.case.batch))
+
     @abstractmethod
     def one_step(self) -> None:
         """Do what `step` does, without its seeds, counts and hooks."""

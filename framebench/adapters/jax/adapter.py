@@ -33,7 +33,6 @@ from framebench.adapters.base import (
     Evidence,
     State,
     Switch,
-    find_length_strategy,
     join_output,
 )
 from framebench.adapters.jax.accumulation import Gradient, Tree, average_over_micro_batches
@@ -153,13 +152,9 @@ class JaxAdapter(Adapter):
             self.constants["draws"] = self.place("draws", self.model_module.draws())
         self.place_model(parts)
         self.weight_count = sum(a.size for a in jax.tree.leaves((parts.params, parts.frozen)))
-        if self.case.scenario == "varlen":
-            lengths = find_length_strategy(self.case)
-            stream = self.workload.make_stream(self.config, self.case.batch, lengths)
-            self.stream = [self.put(x, y) for x, y in stream]
+        self.put_inputs()
+        if self.case.scenario == "varlen":  # the program is traced with the largest batch
             self.inputs = max(self.stream, key=lambda batch: batch[0].size)
-        else:
-            self.inputs = self.put(*self.workload.make_batch(self.config, self.case.batch))
         self.program = self.make_program(parts.graph)
         self.release()
 

@@ -17,7 +17,7 @@ import jittor_utils
 import numpy as np
 from jittor import Module, Var
 
-from framebench.adapters.base import Adapter, Batch, Evidence, State, Switch, find_length_strategy
+from framebench.adapters.base import Adapter, Batch, Evidence, State, Switch
 from framebench.adapters.jittor import deterministic, float64
 from framebench.adapters.jittor.observe import ExecutionCounter, count_kernels
 from framebench.adapters.jittor.parts import JittorRecipe
@@ -113,12 +113,7 @@ class JittorAdapter(Adapter):
         if self.float64:
             self.widen()
         self.release()
-        if self.case.scenario == "varlen":
-            lengths = find_length_strategy(self.case)
-            batches = self.workload.make_stream(self.config, self.case.batch, lengths)
-            self.stream = [self.put(x, y) for x, y in batches]
-        else:
-            self.inputs = self.put(*self.workload.make_batch(self.config, self.case.batch))
+        self.put_inputs()
         if self.case.scenario == "pair":
             self.host_weights = (self.case.weights, self.workload.make_other_weights(self.config))
             return

@@ -17,7 +17,6 @@ from framebench.adapters.base import (
     Evidence,
     State,
     Switch,
-    find_length_strategy,
     join_output,
 )
 from framebench.adapters.holders import find_holders, iterate_globals
@@ -188,12 +187,7 @@ class TorchAdapter(Adapter):
             if self.recipe.block_runner:
                 self.model.block_runner = self.recipe.block_runner  # type: ignore[assignment]
             self.recipe.on_model(self.model)
-        if self.case.scenario == "varlen":
-            lengths = find_length_strategy(self.case)
-            batches = self.workload.make_stream(self.config, self.case.batch, lengths)
-            self.stream = [self.put(x, y) for x, y in batches]
-        else:
-            self.inputs = self.put(*self.workload.make_batch(self.config, self.case.batch))
+        self.put_inputs()
         if self.case.stage.trains:
             self.make_optimizer()
             self.begins_with_gradient = self.is_user_model and asks_for_closure(self.optimizer)
