@@ -23,7 +23,7 @@ from framebench.engine.environments import Environment
 from framebench.models.spec import load_workload
 from framebench.records.pins import find_pinned_version
 from framebench.records.provenance import PACKAGE
-from framebench.suite.tensors import measure_max_error
+from framebench.suite.tensors import NORM, measure_max_error
 
 MAKERS = ("torch", "jax")
 AGREEMENT = 1e-7  # between two independent float64 implementations, relative
@@ -182,7 +182,7 @@ def find_rounding(references: References) -> list[str]:
     names: list[str] = []
     for reference in references.values():
         gradients = reference["tensors"].get("gradient", {})
-        largest = max((summary[0] for summary in gradients.values()), default=0.0)
+        largest = max((summary[NORM] for summary in gradients.values()), default=0.0)
         for name, (norm, *_) in gradients.items():
             if 0 < norm < NOTHING * largest and name not in names:
                 names.append(name)

@@ -21,6 +21,7 @@ CHUNK = 1 << 20  # numbers that are projected at once
 PLACES = 1 << 18  # where a window on the random numbers may begin
 
 Summary = tuple[float, ...]  # norm, projections
+NORM = 0  # the place of the norm in a summary
 Summaries = dict[str, dict[str, Summary]]  # kind -> tensor -> summary
 
 
@@ -85,10 +86,10 @@ def measure_errors(observed: Summary, reference: Summary) -> tuple[float, float]
     weight, must be zero: else the error is infinite.
     """
     apart = np.abs(np.subtract(observed, reference))
-    norm = reference[0]
+    norm = reference[NORM]
     if norm == 0:
         return (float("inf"), float("inf")) if apart.any() else (0.0, 0.0)
-    return float(apart[0] / norm), float(np.sqrt(np.mean(apart[1:] ** 2)) / norm)
+    return float(apart[NORM] / norm), float(np.sqrt(np.mean(apart[1:] ** 2)) / norm)
 
 
 def measure_max_error(observed: Summary, reference: Summary) -> float:

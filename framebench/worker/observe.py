@@ -10,7 +10,7 @@ import numpy as np
 from framebench.adapters.base import Adapter
 from framebench.models.spec import STREAM_BATCHES
 from framebench.suite.protocol import LOSS_STEPS
-from framebench.suite.tensors import Summaries, summarize_all, summarize_logits
+from framebench.suite.tensors import NORM, Summaries, summarize_all, summarize_logits
 from framebench.worker.optimizer_check import OptimizerCheck
 from framebench.worker.stepping import make_timed_step
 
@@ -69,7 +69,7 @@ def _train(adapter: Adapter, before: dict[str, np.ndarray]) -> tuple[list[float]
     gradient = summarize_all(read_gradients(adapter))
     if not gradient:  # where the optimizer keeps no gradient, the first update stands for it
         gradient = measure_changes(adapter, before, 1)["weight"]
-    norms = [summary[0] for summary in gradient.values()]
+    norms = [summary[NORM] for summary in gradient.values()]
     values = {"loss_0": adapter.loss(), "grad_norm": float(np.linalg.norm(norms))}
     optimizer_check = OptimizerCheck(adapter, before)
     for _ in range(LOSS_STEPS):
@@ -98,7 +98,7 @@ def _evaluate(adapter: Adapter) -> tuple[list[float], Observed]:
 def observe_output(adapter: Adapter, tensors: Summaries | None = None) -> Observed:
     """Return loss and logits of the last step, next to other tensors that were observed."""
     logits = summarize_logits(adapter.logits())
-    values = {"loss": adapter.loss(), "logits_norm": logits["logits"][0]}
+    values = {"loss": adapter.loss(), "logits_norm": logits["logits"][NORM]}
     return Observed(values, {"output": logits, **(tensors or {})})
 
 

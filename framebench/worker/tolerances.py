@@ -26,7 +26,7 @@ from framebench import adapters
 from framebench.adapters.base import Adapter
 from framebench.models.spec import USER_MODEL
 from framebench.suite.case import Case
-from framebench.suite.tensors import Summaries, measure_distance, name_family
+from framebench.suite.tensors import NORM, Summaries, measure_distance, name_family
 from framebench.worker.observe import Observed, make_first_steps, restart
 
 # Relative size of the perturbation of each weight, by the precision of the strategy. Its unit
@@ -299,9 +299,9 @@ def list_negligible(tensors: Summaries) -> set[str]:
     names = set()
     for kind in ("gradient", "momentum", "first moment"):
         summaries = tensors.get(kind, {})
-        total = math.hypot(*(summary[0] for summary in summaries.values()))
+        total = math.hypot(*(summary[NORM] for summary in summaries.values()))
         for name, summary in summaries.items():
-            if 0 < summary[0] < NEGLIGIBLE * total:
+            if 0 < summary[NORM] < NEGLIGIBLE * total:
                 names.add(name)
     return names
 
@@ -326,8 +326,8 @@ def find_largest_responses(
         largest.setdefault(group, 0.0)
         for response in responses:
             moved = 0.0
-            if summary[0] and name in response.get(kind, {}):
-                moved = measure_distance(response[kind][name], summary) / summary[0]
+            if summary[NORM] and name in response.get(kind, {}):
+                moved = measure_distance(response[kind][name], summary) / summary[NORM]
             if math.isfinite(moved):
                 largest[group] = max(largest[group], moved)
     return largest

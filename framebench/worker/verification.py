@@ -20,7 +20,7 @@ from framebench.strategies.quantized import count_moment_bytes
 from framebench.suite.case import Case
 from framebench.suite.protocol import LOSS_STEPS, Reference
 from framebench.suite.result import Again, TensorComparison, Verification
-from framebench.suite.tensors import Summaries, Summary, measure_errors, measure_max_error
+from framebench.suite.tensors import NORM, Summaries, Summary, measure_errors, measure_max_error
 from framebench.worker.laziness_check import (
     describe_ignored_inputs,
     describe_late_result,
@@ -227,8 +227,8 @@ def list_tensor_errors(
     other tensors.
     """
     norm_error, projection_error = measure_errors(observed, expected)
-    observed_norm = observed[0]
-    expected_norm = expected[0]
+    observed_norm = observed[NORM]
+    expected_norm = expected[NORM]
     if storage_loss is not None:
         if expected_norm:
             tolerance = max(tolerance, FACTOR * storage_loss / expected_norm)
@@ -259,10 +259,10 @@ def compute_allowed_error(
     own, so it may also be off by as much as a tensor of the usual size may.
     """
     tolerance = tolerances.of_tensor(kind, name)
-    norm = expected[name][0]
+    norm = expected[name][NORM]
     if tolerance <= NO_SIZE or not norm:
         return tolerance
-    usual = math.hypot(*(summary[0] for summary in expected.values())) / len(expected) ** 0.5
+    usual = math.hypot(*(summary[NORM] for summary in expected.values())) / len(expected) ** 0.5
     return max(tolerance, tolerances.least * usual / norm)
 
 
