@@ -124,14 +124,13 @@ class LeakWatch:
     def finish(self) -> list[dict[str, Any]]:
         """Return what there is more of than halfway, by kind, the most bytes first.
 
-        These are fields of `framebench.growth.record.Kept`.
+        Each row has the fields of `framebench.growth.record.Leftover`.
         """
         groups = group_things(self.programs, self.tracker)
-        graph_rows = list_grown_graphs(self.graphs, self.tracker.list_graphs())
+        rows = list_grown_graphs(self.graphs, self.tracker.list_graphs())
         self.tracker.__exit__(None, None, None)
         new = {source: things[self.counted[source] :] for source, things in groups.items()}
         groups.clear()  # its lists would be taken for holders of what is in them
-        rows = graph_rows
         for source, things in new.items():
             if len(things) >= REGULAR * HALF:
                 rows.append(make_row(source, things, self.tracker))

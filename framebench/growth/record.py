@@ -1,4 +1,4 @@
-"""What memory did from step to step, as `framebench grow CASE --json` prints it."""
+"""How memory changed from step to step, as `framebench grow CASE --json` prints it."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from typing import Literal
 from framebench.records.record import Part
 
 
-class Kept(Part):
-    """What the watched steps left behind, of one kind and from one place."""
+class Leftover(Part):
+    """The things of one kind and from one place that the watched steps left behind."""
 
     # of Python; of a tensor in PyTorch; of a program; of operations, for a backward pass
     kind: Literal["object", "storage", "compilation", "graph"]
@@ -28,6 +28,6 @@ class Growth(Part):
     bytes: dict[str, tuple[int, ...]]  # by instrument, after each step
     counts: dict[str, tuple[int, ...]]  # arrays, programs, variables, operations
     watched: int  # steps that `kept` is about
-    kept: tuple[Kept, ...]  # of each kind those with most bytes, which come first
+    kept: tuple[Leftover, ...]  # of each kind those with most bytes, which come first
     versions: dict[str, str]
     device: str

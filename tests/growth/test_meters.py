@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from framebench.growth import meters, table
-from framebench.growth.record import Kept
+from framebench.growth.record import Leftover
 from tests.growth.test_table import FLAT, STEPS, make_growth
 
 MIB = 2**20
@@ -60,7 +60,9 @@ def test_memory_of_child_processes_is_counted() -> None:
 def test_leaked_objects_must_agree_with_the_readings(
     kept: int | None, shared: object, verdict: str
 ) -> None:
-    row = Kept(kind="storage", what="zeros", made_at="step.py:7", per_step=1.0, bytes_per_step=kept)
+    row = Leftover(
+        kind="storage", what="zeros", made_at="step.py:7", per_step=1.0, bytes_per_step=kept
+    )
     growth = make_growth(host_malloc=FLAT, host_shared=shared).model_copy(update={"kept": (row,)})
     assert table.judge(growth) == verdict
     notes = table.tabulate_slopes(growth).notes
