@@ -34,9 +34,9 @@ PLAIN = {
     type,
 }  # too many, too small, or made by looking
 
-FOREIGN = tuple(
-    str(Path(sysconfig.get_paths()[name]).resolve()) for name in ("stdlib", "purelib", "platlib")
-)
+LIBRARIES = [sysconfig.get_paths()[name] for name in ("stdlib", "purelib", "platlib")]
+# as Python knows them, and without links: a virtual environment may be reached by a link
+FOREIGN = (*LIBRARIES, *(str(Path(folder).resolve()) for folder in LIBRARIES))
 THIS_FILE = Path(__file__)
 CALLER = "step_marks.py"  # calls a script's own function, in whose name things are made
 # what looks on is no leak

@@ -10,15 +10,25 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from framebench.growth.leak_report import HALF, ROOT, choose_line
 
 PROGRAM = Path(__file__).parent / "programs" / "leak_report_kept.py"
 
 
-def test_leaked_objects_are_named_with_size_line_and_holder() -> None:
+@pytest.mark.parametrize("is_linked", [False, True], ids=["as it is", "by a link"])
+def test_leaked_objects_are_named_with_size_line_and_holder(
+    is_linked: bool, tmp_path: Path
+) -> None:
+    """Also where the environment is reached by a link, and numpy's files with it."""
+    environment = Path(sys.prefix)
+    if is_linked:
+        environment = tmp_path / "environment"
+        environment.symlink_to(sys.prefix)
     variables = os.environ | {"PYTHONPATH": str(ROOT)}
     done = subprocess.run(
-        [sys.executable, "-P", str(PROGRAM)],
+        [str(environment / "bin" / "python"), "-P", str(PROGRAM)],
         env=variables,
         capture_output=True,
         text=True,
