@@ -1,9 +1,9 @@
 """The parts of an adapter that strategies set, and a ledger of who has set which.
 
-A framework's parts are dataclasses of `Parts`. While a strategy's switch runs, or a hook that it
-left (`Hooks`), setting a part makes it that strategy's own. Another strategy that sets it raises
-IncompatibleStrategies. To build on what is there, a switch calls `wrap`: its function gets the part
-as it is once all switches have run, so no order of strategies loses a wrapper.
+A framework's parts are dataclasses of `AdapterParts`. While a strategy's switch runs, or a hook
+that it left (`Hooks`), setting a part makes it that strategy's own. Another strategy that sets it
+raises IncompatibleStrategies. To build on what is there, a switch calls `wrap`: its function gets
+the part as it is once all switches have run, so no order of strategies loses a wrapper.
 """
 
 from __future__ import annotations
@@ -90,7 +90,7 @@ class Ledger:
 
 
 @dataclass
-class Parts:
+class AdapterParts:
     """Base class of a framework's parts, which are its typed fields."""
 
     ledger: Ledger
@@ -123,7 +123,7 @@ class Parts:
         self.ledger.wrap(part, apply)
 
 
-class Options(dict[str, Any]):
+class PartOptions(dict[str, Any]):
     """Named arguments, each a part of its own."""
 
     def __init__(self, ledger: Ledger, name: str) -> None:

@@ -20,7 +20,7 @@ from framebench.records.record import Provenance
 NAMED_BY = {"claims": 1, "fits": 2}
 
 
-class Answer(BaseModel):
+class SavedAnswer(BaseModel):
     """A search or the result of a probe: whatever it says, it says where that was found."""
 
     model_config = ConfigDict(extra="allow")
@@ -69,16 +69,16 @@ def add_answers(
     return AnswerCounts(added, already_present)
 
 
-def read_answers(folder: Path) -> Iterator[tuple[Path, Answer]]:
+def read_answers(folder: Path) -> Iterator[tuple[Path, SavedAnswer]]:
     """Yield each readable answer below a folder with its file, of today's layout and the older."""
     for file in store.list_answer_files(folder):
-        for _, answer in store.parse_file(Answer, file):
-            if isinstance(answer, Answer):
+        for _, answer in store.parse_file(SavedAnswer, file):
+            if isinstance(answer, SavedAnswer):
                 yield Path(file), answer
             else:
                 warnings.warn(f"skipped {answer}", store.RecordWarning, stacklevel=2)
     for file in store.list_answer_files(folder, ".json"):
         try:
-            yield Path(file), store.read_model(Answer, file)
+            yield Path(file), store.read_model(SavedAnswer, file)
         except store.BadRecord as error:
             warnings.warn(f"skipped {error}", store.RecordWarning, stacklevel=2)

@@ -28,7 +28,7 @@ LOG = "units.log"  # of each GPU: what its units printed
 
 
 @dataclass(frozen=True)
-class Gpu:
+class AssignedGpu:
     """A GPU as CUDA_VISIBLE_DEVICES names it, and the cores that its units may use."""
 
     name: str
@@ -40,7 +40,7 @@ class Gpu:
         return f"gpu-{self.name}"
 
 
-def list_gpus() -> list[Gpu]:
+def list_gpus() -> list[AssignedGpu]:
     """Return the GPUs of CUDA_VISIBLE_DEVICES, or all that the driver shows, with their cores.
 
     Raises SetupError where there is none.
@@ -59,12 +59,14 @@ def list_gpus() -> list[Gpu]:
     gpus = []
     for number, name in enumerate(names):
         share = cores[number :: len(names)]
-        gpus.append(Gpu(name, frozenset(share or cores)))  # fewer cores than GPUs: all share them
+        gpus.append(
+            AssignedGpu(name, frozenset(share or cores))
+        )  # fewer cores than GPUs: all share them
     return gpus
 
 
 def measure(
-    units: Sequence[RunRequest], gpus: Sequence[Gpu], results: Path, say: Say
+    units: Sequence[RunRequest], gpus: Sequence[AssignedGpu], results: Path, say: Say
 ) -> list[RunRequest]:
     """Measure the units that are left, each on the next GPU that is free. Return those not done."""
     code = provenance.name_code()
@@ -73,7 +75,7 @@ def measure(
         waiting.put(unit)
     say(f"{waiting.qsize()} units on {len(gpus)} GPUs: {', '.join(gpu.name for gpu in gpus)}")
 
-    def work(gpu: Gpu) -> None:
+    def work(gpu: AssignedGpu) -> None:
         while True:
             try:
                 unit = waiting.get_nowait()
@@ -93,7 +95,7 @@ def measure(
     return select_unfinished(units, results, code)
 
 
-def run_unit(unit: RunRequest, gpu: Gpu, results: Path) -> int:
+def run_unit(unit: RunRequest, gpu: AssignedGpu, results: Path) -> int:
     """Run one unit on one GPU, and return its exit code. What it prints goes to a log."""
     folder = results / NODES / gpu.folder
     folder.mkdir(parents=True, exist_ok=True)

@@ -65,7 +65,7 @@ class Samples:
 
 
 @dataclass(frozen=True)
-class Verdict:
+class CaseVerdict:
     """The status of a record, its reason, and the verification that goes into it."""
 
     status: Status
@@ -193,21 +193,23 @@ def describe_memory(
     )
 
 
-def judge(outcome: CaseOutcome, mathematics: Mathematics | None, part: str, case: Case) -> Verdict:
+def judge(
+    outcome: CaseOutcome, mathematics: Mathematics | None, part: str, case: Case
+) -> CaseVerdict:
     """Return the status that follows from how a process ended, what it verified, and what float64
     says.
     """
     verification = join_verification(outcome.result.verification, mathematics)
     if verification is not None and not verification.passed:
         reasons = filter(None, [verification.reason, describe_worst(verification)])
-        return Verdict("wrong", "; ".join(dict.fromkeys(reasons)), verification)
+        return CaseVerdict("wrong", "; ".join(dict.fromkeys(reasons)), verification)
     reason = outcome.reason
     if outcome.status not in ("ok", "unsupported"):
         reason = f"{part} worker: {reason}"
     slow = explain_slowness(case) if outcome.status == "timeout" else None
     if slow:
         reason = f"{reason}; {slow}"
-    return Verdict(outcome.status, reason, verification)
+    return CaseVerdict(outcome.status, reason, verification)
 
 
 def join_verification(

@@ -10,7 +10,7 @@ from framebench.explain.account import Moment
 from framebench.records.record import Part
 
 
-class Peak(Part):
+class FullestMoment(Part):
     """The fullest moment of the step."""
 
     event: int
@@ -41,7 +41,7 @@ class Explanation(Part):
     measured: dict[str, int]
     plan: dict[str, int] = Field(default={})  # JAX: bytes that the executable reserves, by purpose
     timeline: tuple[Moment, ...]
-    peak: Peak
+    peak: FullestMoment
     holders: tuple[LayerMemory, ...]
     versions: dict[str, str]
     device: str

@@ -9,7 +9,7 @@ from typing import Any
 import jax
 import jax.monitoring
 
-from framebench.growth.leak_report import Program, StorageTracker, find_caller
+from framebench.growth.leak_report import CompiledProgram, StorageTracker, find_caller
 from framebench.growth.meters import Meter
 
 
@@ -22,7 +22,7 @@ def make_byte_meters() -> dict[str, Meter]:
     return {"allocator.live": read_live}
 
 
-def make_count_meters(programs: list[Program]) -> dict[str, Meter]:
+def make_count_meters(programs: list[CompiledProgram]) -> dict[str, Meter]:
     """Return the meters of what else can pile up, by name."""
 
     def count_arrays() -> int:
@@ -31,14 +31,14 @@ def make_count_meters(programs: list[Program]) -> dict[str, Meter]:
     return {"arrays": count_arrays, "compiled programs": partial(len, programs)}
 
 
-def watch_compilations() -> list[Program]:
+def watch_compilations() -> list[CompiledProgram]:
     """Return a list that grows by one program whenever JAX compiles."""
-    programs: list[Program] = []
+    programs: list[CompiledProgram] = []
 
     def add_program(event: str, duration_secs: float, **details: Any) -> None:
         if event.endswith("/backend_compile_duration"):
             name = str(details.get("fun_name", ""))
-            programs.append(Program(name, find_caller(sys._getframe(1))))
+            programs.append(CompiledProgram(name, find_caller(sys._getframe(1))))
 
     jax.monitoring.register_event_duration_secs_listener(add_program)
     return programs

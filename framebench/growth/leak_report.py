@@ -46,7 +46,7 @@ ROOT = THIS_FILE.parents[2]
 FRAMEBENCH = str(ROOT / "framebench")
 
 
-class Program(NamedTuple):
+class CompiledProgram(NamedTuple):
     """Describe a program that was compiled."""
 
     function: str
@@ -108,7 +108,7 @@ class LeakWatch:
     `tracker` knows the memory of tensors, and `programs` grows whenever the framework compiles.
     """
 
-    def __init__(self, tracker: StorageTracker, programs: list[Program]) -> None:
+    def __init__(self, tracker: StorageTracker, programs: list[CompiledProgram]) -> None:
         self.tracker = tracker
         self.programs = programs
         self.counted: Counter[Source] = Counter()  # things after the first half
@@ -165,7 +165,9 @@ def list_grown_graphs(
     return rows
 
 
-def group_things(programs: list[Program], tracker: StorageTracker) -> dict[Source, list[Any]]:
+def group_things(
+    programs: list[CompiledProgram], tracker: StorageTracker
+) -> dict[Source, list[Any]]:
     """Return programs, objects, and the bytes of storages by their source, each in the order in
     which they were made.
     """

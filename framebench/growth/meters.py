@@ -87,7 +87,7 @@ def read_own_bytes(process: str) -> int:
     return 1024 * kib
 
 
-class Readings:
+class MeterReadings:
     """What each meter reads after each step.
 
     The memory for it is taken before the first, so that it is no growth.

@@ -21,9 +21,9 @@ from torch.utils._pytree import tree_leaves
 
 from framebench.adapters.torch.observe import count_graph_nodes
 from framebench.growth.leak_report import (
+    CompiledProgram,
     GrowingName,
     LiveStorage,
-    Program,
     StorageTracker,
     find_caller,
     has_storage,
@@ -54,7 +54,7 @@ def make_byte_meters() -> dict[str, Meter]:
     return meters
 
 
-def make_count_meters(programs: list[Program]) -> dict[str, Meter]:
+def make_count_meters(programs: list[CompiledProgram]) -> dict[str, Meter]:
     """Return the meters of what else can pile up, by name."""
 
     def count_programs() -> int:
@@ -63,7 +63,7 @@ def make_count_meters(programs: list[Program]) -> dict[str, Meter]:
     return {"compiled programs": count_programs}
 
 
-def watch_compilations() -> list[Program]:
+def watch_compilations() -> list[CompiledProgram]:
     """Return no programs: Dynamo counts graphs, and names none."""
     return []
 

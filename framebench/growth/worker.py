@@ -27,8 +27,8 @@ from typing import Any
 
 from framebench import adapters
 from framebench.adapters.base import Adapter
-from framebench.growth.leak_report import HALF, LeakWatch, Program
-from framebench.growth.meters import Readings, make_host_meters
+from framebench.growth.leak_report import HALF, CompiledProgram, LeakWatch
+from framebench.growth.meters import MeterReadings, make_host_meters
 from framebench.growth.step_marks import MARK, MarkedStep, choose_functions, parse_marked
 from framebench.suite.hypothetical import parse_any_batch
 from framebench.suite.user_file import Fault, describe_fault, load_file
@@ -49,10 +49,10 @@ class StepFollower:
 
     def __init__(self, steps: int, counters: ModuleType) -> None:
         self.counters = counters
-        self.programs: list[Program] = counters.watch_compilations()
+        self.programs: list[CompiledProgram] = counters.watch_compilations()
         self.bytes = counters.make_byte_meters() | make_host_meters()
         self.counts = counters.make_count_meters(self.programs)
-        self.readings = Readings(self.bytes | self.counts, steps)
+        self.readings = MeterReadings(self.bytes | self.counts, steps)
         self.leaks: list[dict[str, Any]] = []
         self.steps_made = 0
         self.first_watched = WARM_UP + steps

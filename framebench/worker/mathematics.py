@@ -87,14 +87,14 @@ class Baseline:
     def compute_reference(self, deterministic: bool) -> tuple[Reference, Tolerances]:
         """Return the observed baseline and the tolerances that perturbed weights give it.
 
-        Raises NarrowResults.
+        Raises NarrowModel.
         """
         adapter = load_float64_adapter(self.case)
         adapter.deterministic = deterministic
         adapter.build()
         narrow = adapter.find_narrow_result()
         if narrow:
-            raise NarrowResults(f"{narrow} has a result narrower than float64 whatever it is given")
+            raise NarrowModel(f"{narrow} has a result narrower than float64 whatever it is given")
         responses = [observe_perturbed(adapter, seed, PERTURBATION)[1] for seed in range(RUNS)]
         restart(adapter)
         observed = make_first_steps(adapter)[1]
@@ -105,7 +105,7 @@ class Baseline:
         return reference, tolerances
 
 
-class NarrowResults(Exception):
+class NarrowModel(Exception):
     """The model rounds to a narrower type by itself: float64 would show no more than float32."""
 
 
@@ -145,7 +145,7 @@ def check_in_float64(
         if limits.is_out_of_memory(error, limits.is_enforced()):
             raise
         message = " ".join(str(error).split())[:300]
-        if not isinstance(error, NarrowResults):
+        if not isinstance(error, NarrowModel):
             message = f"{type(error).__name__}: {message}"
         return make_uncomputed(case, f"the step does not run in float64: {message}")
     observed.tensors = drop_local_buffers(case, observed.tensors)

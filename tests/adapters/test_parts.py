@@ -9,12 +9,12 @@ from dataclasses import dataclass
 
 import pytest
 
-from framebench.adapters.parts import Hooks, Ledger, Options, Parts
+from framebench.adapters.parts import AdapterParts, Hooks, Ledger, PartOptions
 from framebench.strategies.strategy import IncompatibleStrategies
 
 
 @dataclass
-class Step(Parts):
+class Step(AdapterParts):
     loss_scale: float = 1.0
     optimizer: Callable[[], str] = lambda: "plain"
 
@@ -94,7 +94,7 @@ def test_a_hook_sets_parts_in_its_strategys_name_and_drops_no_wrapper() -> None:
 
 
 def test_options_conflict_by_their_key() -> None:
-    options = Options(ledger := Ledger(), "model option")
+    options = PartOptions(ledger := Ledger(), "model option")
     with ledger.acting_as("one"):
         options["attend"] = 1
     with ledger.acting_as("other"):

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from framebench.cluster import gpus
-from framebench.cluster.gpus import Gpu
+from framebench.cluster.gpus import AssignedGpu
 from framebench.cluster.units import NODES
 from framebench.engine.environments import SetupError
 from framebench.engine.request import RunRequest
@@ -18,7 +18,7 @@ from framebench.records import store
 from tests.processes import fake_environment, framebench
 
 UNITS = [RunRequest(("transformer/torch/train/fp32/b4/tiny",), block=block) for block in range(6)]
-GPUS = [Gpu("0", frozenset({0})), Gpu("1", frozenset({0}))]
+GPUS = [AssignedGpu("0", frozenset({0})), AssignedGpu("1", frozenset({0}))]
 
 
 def test_each_gpu_measures_one_unit_at_a_time(
@@ -28,7 +28,7 @@ def test_each_gpu_measures_one_unit_at_a_time(
     busy: Counter[str] = Counter()
     at_once: list[int] = []
 
-    def run_unit(unit: RunRequest, gpu: Gpu, results: Path) -> int:
+    def run_unit(unit: RunRequest, gpu: AssignedGpu, results: Path) -> int:
         assert not busy[gpu.name]
         busy[gpu.name] += 1
         at_once.append(busy.total())
@@ -49,7 +49,7 @@ def test_after_an_interruption_no_other_unit_begins(
     """The other GPU ends the unit that it is at."""
     begun: list[str] = []
 
-    def run_unit(unit: RunRequest, gpu: Gpu, results: Path) -> int:
+    def run_unit(unit: RunRequest, gpu: AssignedGpu, results: Path) -> int:
         begun.append(gpu.name)
         if gpu.name == "0":
             time.sleep(0.1)  # until the other one is at work

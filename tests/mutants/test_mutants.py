@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from framebench.engine.environments import Environment
-from framebench.engine.recording import Verdict
+from framebench.engine.recording import CaseVerdict
 from framebench.records.provenance import ROOT
 from framebench.strategies.strategy import FRAMEWORKS
 from framebench.suite.result import Again, Mathematics, Verification
@@ -138,7 +138,7 @@ def test_the_largest_error_is_given_in_tolerances(
     mathematics: Mathematics | None,
     expected: tuple[str, float | None],
 ) -> None:
-    found = find_largest_error(Verdict("wrong", "reason", verification), mathematics)
+    found = find_largest_error(CaseVerdict("wrong", "reason", verification), mathematics)
     assert found == pytest.approx(expected)
 
 

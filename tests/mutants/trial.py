@@ -21,7 +21,7 @@ from typing import Any
 
 from framebench.engine import environments
 from framebench.engine.mathematics import find_representative, read_lines
-from framebench.engine.recording import Verdict, judge
+from framebench.engine.recording import CaseVerdict, judge
 from framebench.engine.runner import DEFAULT_OPTIONS, CaseOutcome, make_worker_variables
 from framebench.records.provenance import ROOT
 from framebench.records.record import read_result
@@ -188,7 +188,7 @@ def read_outcome(done: subprocess.CompletedProcess[str]) -> CaseOutcome:
 
 
 def find_largest_error(
-    verdict: Verdict, mathematics: Mathematics | None
+    verdict: CaseVerdict, mathematics: Mathematics | None
 ) -> tuple[str, float | None]:
     """Return what was furthest off or why it is wrong, and the error over its tolerance.
 

@@ -47,7 +47,7 @@ from framebench.adapters.jax.program import (
     walk_equations,
 )
 from framebench.adapters.jax.states import list_keys, read_states
-from framebench.adapters.parts import Options
+from framebench.adapters.parts import PartOptions
 from framebench.models import flax_weights
 from framebench.models.spec import USER_MODEL, Optimizer, load_workload
 from framebench.suite.case import Case
@@ -129,9 +129,9 @@ class JaxAdapter(Adapter):
             optimizer=make_optimizer(case.optimizer),
             loss=lambda logits, x, y, constants: self.model_module.loss(logits, y),
             training=case.stage.trains,
-            model_options=Options(self.ledger, "model option"),
-            jit_options=Options(self.ledger, "option of jax.jit"),
-            compiler_options=Options(self.ledger, "compiler option"),
+            model_options=PartOptions(self.ledger, "model option"),
+            jit_options=PartOptions(self.ledger, "option of jax.jit"),
+            compiler_options=PartOptions(self.ledger, "compiler option"),
         )
         if case.stage.trains:
             self.recipe.jit_options["donate_argnums"] = (0, 1, 2)

@@ -13,7 +13,7 @@ from jax import Array
 from jax.sharding import Sharding
 
 from framebench.adapters.jax.accumulation import Tree
-from framebench.adapters.parts import Options, Parts
+from framebench.adapters.parts import AdapterParts, PartOptions
 
 
 def refuse_unset(*_: Any) -> Any:
@@ -22,16 +22,16 @@ def refuse_unset(*_: Any) -> Any:
 
 
 @dataclass
-class JaxRecipe(Parts):
+class JaxRecipe(AdapterParts):
     """How a case is built, and what its step does."""
 
     step: Callable[[], None]  # the whole of it
     optimizer: optax.GradientTransformation
     loss: Callable[[Any, Array, Array, Tree], Array]  # of (the model's output, x, y, constants)
     training: bool  # the mode of batch norm
-    model_options: Options  # of the model's build()
-    jit_options: Options
-    compiler_options: Options
+    model_options: PartOptions  # of the model's build()
+    jit_options: PartOptions
+    compiler_options: PartOptions
     # `generate`: the program of one token, its arguments, and the logits of all tokens
     decoder: Callable[[nnx.GraphDef], Callable[..., Any]] = refuse_unset
     decoder_arguments: Callable[[], tuple[Any, ...]] = refuse_unset

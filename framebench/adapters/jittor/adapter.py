@@ -22,7 +22,7 @@ from framebench.adapters.jittor import deterministic, float64
 from framebench.adapters.jittor.observe import ExecutionCounter, count_kernels
 from framebench.adapters.jittor.parts import JittorRecipe
 from framebench.adapters.jittor.probe import load_probe, watch_pool
-from framebench.adapters.parts import Hooks, Options
+from framebench.adapters.parts import Hooks, PartOptions
 from framebench.instruments import host
 from framebench.models.spec import SEED, USER_MODEL, Optimizer, load_workload
 from framebench.suite.case import Case
@@ -102,7 +102,7 @@ class JittorAdapter(Adapter):
             loss=lambda x, y: self.model_module.loss(call_with(self.model, x), y),
             evaluates=not case.stage.trains,
             keeps_graph=case.stage.trains,
-            build_options=Options(self.ledger, "model option"),
+            build_options=PartOptions(self.ledger, "model option"),
             on_model=Hooks(self.ledger),
         )
         # modules whose executions are counted, by their name in the evidence

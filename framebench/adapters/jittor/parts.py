@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from jittor import Module, Var
 
-from framebench.adapters.parts import Hooks, Options, Parts
+from framebench.adapters.parts import AdapterParts, Hooks, PartOptions
 
 
 def refuse_unset() -> Any:
@@ -18,14 +18,14 @@ def refuse_unset() -> Any:
 
 
 @dataclass
-class JittorRecipe(Parts):
+class JittorRecipe(AdapterParts):
     """How a case is built, and what its step does."""
 
     step: Callable[[], None]  # the whole of it
     loss: Callable[[Var, Var], Var]  # of inputs and targets
     evaluates: bool  # the mode of batch norm
     keeps_graph: bool
-    build_options: Options  # of the model
+    build_options: PartOptions  # of the model
     on_model: Hooks[[Module]]  # what is done to the model once it has its weights
     dtype: str = "float32"  # of weights and inputs
     keeps_pool: bool = False  # whether the pool stays as it is while memory is measured

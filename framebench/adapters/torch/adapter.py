@@ -20,7 +20,7 @@ from framebench.adapters.base import (
     join_output,
 )
 from framebench.adapters.holders import find_holders, iterate_globals
-from framebench.adapters.parts import Hooks, Options
+from framebench.adapters.parts import Hooks, PartOptions
 from framebench.adapters.torch.device import (
     COUNTERS,
     FUSED,
@@ -36,13 +36,13 @@ from framebench.adapters.torch.known_faults import find_known_fault
 from framebench.adapters.torch.modes import MeansForDraws, NarrowResults, WidenedCasts
 from framebench.adapters.torch.observe import (
     BATCHED_MATMULS,
-    Observed,
+    StepCounter,
     count_dtypes,
     count_graph_nodes,
     list_addresses,
     unique_bytes,
 )
-from framebench.adapters.torch.parts import Process, Readings, Recipe
+from framebench.adapters.torch.parts import Process, Readings, TorchRecipe
 from framebench.adapters.torch.profiled import Profiled
 from framebench.adapters.torch.untracked import (
     find_storages,
@@ -129,7 +129,7 @@ class TorchAdapter(Adapter):
         )
         self.process = Process(self.ledger, attention=tuple(FUSED))
 
-    def make_recipe(self) -> Recipe:
+    def make_recipe(self) -> TorchRecipe:
         """Return the parts of a case to which no strategy has done anything."""
         steps = {
             "eval": self.eval_step,
@@ -139,7 +139,7 @@ class TorchAdapter(Adapter):
         trains_by_file = self.is_user_model and self.case.scenario == "train"
         if trains_by_file and self.model_module.has_step():
             steps["train"] = self.file_step
-        return Recipe(
+        return TorchRecipe(
             self.ledger,
             step=steps.get(self.case.scenario, self.train_step),
             forward=self.call_model,
@@ -150,9 +150,9 @@ class TorchAdapter(Adapter):
             scaler=torch.amp.GradScaler(self.torch_device.type, enabled=False),
             evaluates=not self.case.stage.trains,
             models=self.list_models,
-            model_options=Options(self.ledger, "model option"),
-            optimizer_options=Options(self.ledger, "optimizer option"),
-            zero_grad_options=Options(self.ledger, "zero_grad option"),
+            model_options=PartOptions(self.ledger, "model option"),
+            optimizer_options=PartOptions(self.ledger, "optimizer option"),
+            zero_grad_options=PartOptions(self.ledger, "zero_grad option"),
             on_model=Hooks(self.ledger),
         )
 
@@ -431,11 +431,11 @@ class TorchAdapter(Adapter):
 
     def observe(self) -> Evidence:
         blocks = self.blocks()
-        observer: Observed | Profiled
+        observer: StepCounter | Profiled
         if not self.readings.uses_profiler:
             # a user's model may save what its file keeps elsewhere
             lasting = list_all_tensors() if self.is_user_model else self.lasting_tensors()
-            observer = Observed(self.models_in_memory, blocks, lasting)
+            observer = StepCounter(self.models_in_memory, blocks, lasting)
         elif not self.readings.counts_passes:
             observer = Profiled(None, len(blocks))
         elif isinstance(self.recipe.forward, nn.Module):

@@ -15,7 +15,7 @@ from framebench.adapters.base import Switches
 from framebench.adapters.batch_norm import frozen_statistics
 from framebench.adapters.proof import Evidence, Proof, above, at_least, equal_to, expect
 from framebench.adapters.torch.adapter import TorchAdapter
-from framebench.adapters.torch.observe import BATCHED_MATMULS, Observed
+from framebench.adapters.torch.observe import BATCHED_MATMULS, StepCounter
 from framebench.suite.trees import call_with
 from framebench.suite.user_file import DoesNotApply
 
@@ -138,7 +138,7 @@ def checkpoint_dots(run: TorchAdapter, batched: bool = True) -> Proof:
 
     def count_attention() -> int:
         """Return how many matmuls attention makes in one forward pass."""
-        with torch.no_grad(), run.context(), Observed([], []) as observed:
+        with torch.no_grad(), run.context(), StepCounter([], []) as observed:
             call_with(run.model, run.inputs[0])
         return sum(observed.operators[name] for name in BATCHED_MATMULS)
 

@@ -9,7 +9,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from framebench.adapters.torch.observe import Observed
+from framebench.adapters.torch.observe import StepCounter
 from framebench.suite.case import Case
 
 # Relative error of a gradient that is wrong; rounding to bfloat16 makes a thirtieth of it.
@@ -106,6 +106,6 @@ def list_names(model: nn.Module, kind: Any) -> list[str]:
 
 def interpolates(adapter: Any) -> bool:
     """Run one more step, in which nothing is compiled, and return whether it interpolates."""
-    with torch.compiler.set_stance("force_eager"), Observed([], []) as observed:
+    with torch.compiler.set_stance("force_eager"), StepCounter([], []) as observed:
         adapter.one_step()
     return any(name.startswith("upsample") for name in observed.operators)

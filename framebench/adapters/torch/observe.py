@@ -103,7 +103,7 @@ def count_dtypes(tensors: Iterable[Tensor]) -> Evidence:
     return dict(Counter(name_dtype(tensor.dtype) for tensor in tensors))
 
 
-class Observed(TorchDispatchMode):
+class StepCounter(TorchDispatchMode):
     """Context that counts what one eager step does.
 
     Args:
@@ -162,7 +162,7 @@ class Observed(TorchDispatchMode):
         finally:
             super().__exit__(None, None, None)
 
-    def __enter__(self) -> Observed:
+    def __enter__(self) -> StepCounter:
         self.stack = contextlib.ExitStack()
         handles: list[Any] = []
         for model in self.models:

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from framebench.adapters.base import State
-from framebench.adapters.parts import Hooks, Options, Parts
+from framebench.adapters.parts import AdapterParts, Hooks, PartOptions
 
 T = TypeVar("T")
 
@@ -23,7 +23,7 @@ def return_unchanged(value: T) -> T:
 
 
 @dataclass
-class Recipe(Parts):
+class TorchRecipe(AdapterParts):
     """How a case is built, and what its step does."""
 
     step: Callable[[], None]  # the whole of it
@@ -34,9 +34,9 @@ class Recipe(Parts):
     scaler: torch.amp.GradScaler
     evaluates: bool  # whether the model is in evaluation mode, which batch norm depends on
     models: Callable[[], Iterable[nn.Module]]  # `pair`: yields the two, one after the other
-    model_options: Options
-    optimizer_options: Options
-    zero_grad_options: Options
+    model_options: PartOptions
+    optimizer_options: PartOptions
+    zero_grad_options: PartOptions
     on_model: Hooks[[Any]]  # called with the workload's model once it has its weights
     block_runner: Callable[..., Any] | None = None  # the model's own if None
     dtype: torch.dtype = torch.float32  # of weights and inputs
@@ -48,7 +48,7 @@ class Recipe(Parts):
 
 
 @dataclass
-class Readings(Parts):
+class Readings(AdapterParts):
     """How a case is read between two steps."""
 
     read_logits: Callable[[], np.ndarray]  # `generate`: of all tokens after the prompt
@@ -66,7 +66,7 @@ class Readings(Parts):
 
 
 @dataclass
-class Process(Parts):
+class Process(AdapterParts):
     """Settings of the whole process, made when the model is."""
 
     attention: tuple[str, ...]  # kernels that scaled_dot_product_attention may choose from

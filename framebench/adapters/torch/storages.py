@@ -1,7 +1,7 @@
 """Count the bytes of the storages that a step makes, from their birth to their death.
 
 `explain/torch_account.py` has a subclass of `Storages` that labels each storage. Other trackers
-serve other purposes: `observe.Observed` counts what one forward pass saves,
+serve other purposes: `observe.StepCounter` counts what one forward pass saves,
 `growth/torch_counters.py` names the operator and line of what stays alive between steps, and
 `devices/simulation/torch_watch.py` gives each storage a block of a simulated allocator.
 """

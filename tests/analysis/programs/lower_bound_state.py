@@ -7,7 +7,7 @@ import warnings
 from torch import Tensor
 
 from framebench import adapters
-from framebench.adapters.torch.observe import Observed, unique_bytes
+from framebench.adapters.torch.observe import StepCounter, unique_bytes
 from framebench.suite.selectors import parse
 
 
@@ -16,7 +16,7 @@ def read_states(case_id: str) -> dict[str, int]:
     run = adapters.load(parse(case_id))
     run.build()
     run.step()
-    observed = Observed([], [])
+    observed = StepCounter([], [])
     with observed:
         run.one_step()
     params = list(run.model.parameters())
