@@ -104,18 +104,18 @@ def make_record(
         **describe_memory(result, outcome.device_peaks, times.cold_peaks),
         first_step_s=times.first_step_s if has_first_step else None,
         step_s=[turn["wall_s"] for turn in samples.turns],
-        device_step_s=present(turn.get("device_s") for turn in samples.turns),
+        device_step_s=drop_missing(turn.get("device_s") for turn in samples.turns),
         synced_step_s=samples.synced_s,
         energy_j_per_step=energy_j_per_step,
         cpu_s_per_step=times.cpu_s_per_step,
-        instructions=present(turn.get("instructions") for turn in samples.turns),
+        instructions=drop_missing(turn.get("instructions") for turn in samples.turns),
         shares=times.shares,
         turns=turns,
-        spent_s=spent_seconds(part, outcome),
+        spent_s=split_seconds(part, outcome),
         verification=verdict.verification,
         effect=result.effect,
         log_tail=outcome.log or None,
-        provenance=make_provenance(context, result.origin, started=True, gpu=gpu_states()),
+        provenance=make_provenance(context, result.origin, started=True, gpu=describe_gpu_states()),
     )
 
 
@@ -151,21 +151,21 @@ def add_memory(record: Record, outcome: CaseOutcome) -> Record:
         update={
             "measured_at": datetime.now(UTC),
             "load_after": read_load_average(),
-            "gpu": gpu_states(record.provenance.gpu.get("before"), outcome.device_note),
+            "gpu": describe_gpu_states(record.provenance.gpu.get("before"), outcome.device_note),
         }
     )
-    return change(
+    return replace_fields(
         record,
         status=verdict.status,
         reason=record.reason if verdict.status == "ok" else verdict.reason,
         **describe_memory(outcome.result, outcome.device_peaks, record.cold_peaks),
-        spent_s=join_seconds(record.spent_s, spent_seconds("memory", outcome)),
+        spent_s=join_seconds(record.spent_s, split_seconds("memory", outcome)),
         log_tail=record.log_tail or outcome.log or None,
         provenance=origin,
     )
 
 
-def change(record: Record, **fields: Any) -> Record:
+def replace_fields(record: Record, **fields: Any) -> Record:
     """Return the record with other values in these fields, checked as those of any record."""
     return Record(**{**dict(record), **fields})
 
@@ -189,7 +189,7 @@ def describe_memory(
         live_bytes=memory.live_bytes,
         elsewhere=memory.elsewhere,
         library_bytes=memory.library_bytes,
-        allocator=allocator_bytes(memory, device_peaks),
+        allocator=describe_allocator(memory, device_peaks),
     )
 
 
@@ -227,12 +227,12 @@ def join_verification(
     return replace(measured, mathematics=mathematics) if measured else None
 
 
-def present(values: Iterable[Number | None]) -> list[Number]:
+def drop_missing(values: Iterable[Number | None]) -> list[Number]:
     """Return the values that are not None."""
     return [value for value in values if value is not None]
 
 
-def allocator_bytes(memory: MemoryResult, device_peaks: dict[str, int]) -> dict[str, int]:
+def describe_allocator(memory: MemoryResult, device_peaks: dict[str, int]) -> dict[str, int]:
     """Return the allocator's counters, and the bytes of the process that are not in its pool at its
     largest.
 
@@ -240,7 +240,8 @@ def allocator_bytes(memory: MemoryResult, device_peaks: dict[str, int]) -> dict[
     known.
     """
     counters = dict(memory.allocator)
-    pools = present(peaks.get("allocator.reserved") for peaks in (memory.peaks, memory.cold_peaks))
+    peaks_by_step = (memory.peaks, memory.cold_peaks)
+    pools = drop_missing(peaks.get("allocator.reserved") for peaks in peaks_by_step)
     if pools and device_peaks and max(device_peaks.values()) >= max(pools):
         counters["context_bytes"] = max(device_peaks.values()) - max(pools)
     return counters
@@ -287,7 +288,7 @@ def format_error(error: float | None) -> str:
     return "None" if error is None else f"{error:.1e}"
 
 
-def spent_seconds(part: str, outcome: CaseOutcome) -> dict[str, float]:
+def split_seconds(part: str, outcome: CaseOutcome) -> dict[str, float]:
     """Return where a process's time went: its import, build and work, and `harness`: everything
     else.
 
@@ -358,7 +359,9 @@ def describe_hardware() -> dict[str, Any]:
     return hardware
 
 
-def gpu_states(before: dict[str, Any] | None = None, note: str | None = None) -> dict[str, Any]:
+def describe_gpu_states(
+    before: dict[str, Any] | None = None, note: str | None = None
+) -> dict[str, Any]:
     """Return the GPU's state before and after the case, and why a figure of it is missing.
 
     Empty without a GPU.

@@ -69,7 +69,7 @@ class Worker:
         self.reports: list[BatchReport] = []
         self.expired_s: float | None = None  # the limit at which it was killed
         self.is_gone = False
-        self.kills_before = oom_kills()
+        self.kills_before = count_oom_kills()
         paths = {"PYTHONPATH": import_path(variables.get("PYTHONPATH"))}
         self.process = CHILDREN.start(
             [str(environment.python), "-P", "-m", module, json.dumps(orders)],
@@ -158,7 +158,7 @@ class Worker:
         Raises SetupError where it crashed in an environment that is damaged: no fault of its case.
         """
         self.kill()
-        outcome = classify(self, oom_killed=oom_kills() > self.kills_before)
+        outcome = classify(self, oom_killed=count_oom_kills() > self.kills_before)
         if outcome.reason is not None:  # which a record must have room for
             outcome.reason = outcome.reason[:LONGEST_REASON]
         damage = find_damage(self.environment) if outcome.status == "crashed" else None
@@ -214,7 +214,7 @@ def classify(worker: Worker, oom_killed: bool) -> Outcome:
             "timeout", f"no end after {worker.expired_s:g} s, during {worker.phase}", log=log
         )
     code = worker.process.returncode
-    ended_by = signal_name(-code) if code < 0 else f"exit code {code}"
+    ended_by = name_signal(-code) if code < 0 else f"exit code {code}"
     killed_by_kernel = oom_killed and code == -signal.SIGKILL
     if killed_by_kernel or limits.OUT_OF_MEMORY.search(log):
         return Outcome("oom", f"memory ran out during {worker.phase}, ended by {ended_by}", log=log)
@@ -248,12 +248,12 @@ def describe_compiler_error(log: str, already_said: str = "") -> str:
     return ""
 
 
-def signal_name(number: int) -> str:
+def name_signal(number: int) -> str:
     """Return a signal's name. Most of the real-time signals have none."""
     return signal.Signals(number).name if number in set(signal.Signals) else f"signal {number}"
 
 
-def oom_kills() -> int:
+def count_oom_kills() -> int:
     """Return how often the kernel has killed processes for want of memory, as far as it tells.
 
     Only whether the number grows matters.

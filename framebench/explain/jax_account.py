@@ -96,7 +96,7 @@ def compile_step(adapter: JaxAdapter, folder: str) -> StepProgram:
     """
     # shapes alone: the weights are not there twice
     model = adapter.make_abstract(adapter.config, adapter.recipe.training)
-    with modules_named(model):
+    with name_modules(model):
         program = adapter.make_program(adapter.take_apart(model).graph)
         program.options = {**program.options, "xla_dump_to": folder}
         program.prepare(*adapter.list_arguments())
@@ -104,7 +104,7 @@ def compile_step(adapter: JaxAdapter, folder: str) -> StepProgram:
 
 
 @contextmanager
-def modules_named(model: nnx.Module) -> Iterator[None]:
+def name_modules(model: nnx.Module) -> Iterator[None]:
     """Let the names of operations that are traced in here tell the path of their module."""
     modules: list[tuple[Any, Any]] = list(nnx.iter_modules(model))
     with ExitStack() as stack:

@@ -36,7 +36,7 @@ Notes = list[tuple[int, str]]  # the number of the next node, and what was enter
 
 
 @contextmanager
-def entered(notes: Notes, name: str) -> Iterator[None]:
+def note_entry(notes: Notes, name: str) -> Iterator[None]:
     """Note that something is entered here, and that what is around it goes on afterwards."""
     _, around = notes[-1]
     notes.append((load_probe().node(), name))
@@ -71,7 +71,7 @@ class Origins:
         def call(module: Any, *arguments: Any, **options: Any) -> Any:
             # one without a name counts as the module around it
             name = self.names.get(id(module), self.layers[-1][1])
-            with entered(self.layers, name or "(model)"):
+            with note_entry(self.layers, name or "(model)"):
                 return original_call(module, *arguments, **options)
 
         jt.Module.__call__ = call
@@ -82,15 +82,15 @@ class Origins:
                 if all(phase != "backward" for _, phase in self.phases):
                     # what is made from now on is looked up in what was made before
                     load_probe().backward()
-                with entered(self.phases, "backward"):
+                with note_entry(self.phases, "backward"):
                     backward(*arguments)
                 for group in optimizer.param_groups:
                     for parameter, gradient in zip(group["params"], group["grads"]):
-                        _, layer = self.labels.get(node_number(parameter), ("", ""))
-                        self.gradients[node_number(gradient)] = layer
+                        _, layer = self.labels.get(read_node_number(parameter), ("", ""))
+                        self.gradients[read_node_number(gradient)] = layer
 
             def run_update(*arguments: Any) -> None:
-                with entered(self.phases, "optimizer"):
+                with note_entry(self.phases, "optimizer"):
                     step(*arguments)
 
             # set on the object, so that deleting them brings the methods of the class back
@@ -123,7 +123,7 @@ class Origins:
         return Value("temporary", layer or "(loss)", phase)
 
 
-def node_number(variable: Var) -> int:
+def read_node_number(variable: Var) -> int:
     """Return the number of a variable in the graph."""
     matched = re.match(r"Var\((\d+)", variable.debug_msg())
     assert matched
@@ -139,14 +139,14 @@ def label_variables(adapter: JittorAdapter) -> dict[int, tuple[str, str]]:
     for name, parameter in adapter.model.named_parameters():
         layers[id(parameter)] = name.rpartition(".")[0]
         kind = "buffer" if name.endswith(RUNNING) else "parameter"
-        labels[node_number(parameter)] = (kind, layers[id(parameter)])
+        labels[read_node_number(parameter)] = (kind, layers[id(parameter)])
     optimizer = getattr(adapter, "optimizer", None)
     for group in getattr(optimizer, "param_groups", []):
         for key, kind in STATES.items():
             for parameter, variable in zip(group["params"], group.get(key) or []):
-                labels[node_number(variable)] = (kind, layers.get(id(parameter), ""))
+                labels[read_node_number(variable)] = (kind, layers.get(id(parameter), ""))
     for variable in iterate_arrays(adapter.inputs):
-        labels[node_number(variable)] = ("input", "")
+        labels[read_node_number(variable)] = ("input", "")
     return labels
 
 
@@ -177,7 +177,7 @@ def explain_step(adapter: JittorAdapter) -> dict[str, Any]:
         if node in made and kind in ("parameter", "buffer", "optimizer state"):
             made[node].kind = f"new {kind}"
             made[node].layer = layer
-    output = node_number(adapter.output)
+    output = read_node_number(adapter.output)
     if output in made:
         made[output].kind = "output"
     if not adapter.case.stage.trains:

@@ -145,7 +145,7 @@ class StorageAccount(Storages):
 
     def find_layer_of_parameter(self, node: Any) -> str:
         """Return the module of the parameter whose gradient this node writes."""
-        return module_of(self.names.get(node.variable, ""))
+        return find_module_of(self.names.get(node.variable, ""))
 
     def enter_module(self, name: str, *_: Any) -> None:
         """Note that a module begins to run."""
@@ -186,12 +186,12 @@ def list_tensors(adapter: TorchAdapter) -> Iterator[tuple[str, str, Tensor]]:
     """
     layers = {}  # by parameter
     for name, parameter in adapter.model.named_parameters():
-        layers[parameter] = module_of(name)
+        layers[parameter] = find_module_of(name)
         yield "parameter", layers[parameter], parameter
         if parameter.grad is not None:
             yield "gradient", layers[parameter], parameter.grad
     for name, buffer in adapter.model.named_buffers():
-        yield "buffer", module_of(name), buffer
+        yield "buffer", find_module_of(name), buffer
     if adapter.case.stage.trains:
         for parameter, state in adapter.optimizer.state.items():
             for tensor in state.values():
@@ -204,7 +204,7 @@ def list_tensors(adapter: TorchAdapter) -> Iterator[tuple[str, str, Tensor]]:
             yield "other", "", thing
 
 
-def module_of(parameter: str) -> str:
+def find_module_of(parameter: str) -> str:
     """Return the path of the module that has this parameter."""
     return parameter.rpartition(".")[0] or "(model)"
 

@@ -187,7 +187,7 @@ def make_row(source: Source, things: list[Any], tracker: StorageTracker) -> dict
     size: int | None = None  # of programs nothing is known
     note = ""
     if source.kind == "object":
-        size = total_size(things)
+        size = measure_size(things)
         note = describe_holder(things, tracker)
     elif source.kind == "storage":
         size = sum(things)
@@ -329,7 +329,7 @@ def is_array(thing: Any) -> bool:
     return all(hasattr(type(thing), name) for name in ("shape", "dtype", "nbytes"))
 
 
-def total_size(things: list[Any]) -> int | None:
+def measure_size(things: list[Any]) -> int | None:
     """Return the bytes of objects, of arrays with their elements; None for PyTorch's tensors, whose
     storages have them.
     """

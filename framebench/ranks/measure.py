@@ -44,7 +44,7 @@ def measure(case: Case, environment: Environment, run: Run) -> Record:
             memory = run_part("memory", variant, run, Path(scratch))
             record = recording.add_memory(record, memory)
             if record.status == "ok":
-                record = recording.change(record, **describe_ranks(variant, memory))
+                record = recording.replace_fields(record, **describe_ranks(variant, memory))
     run.write(record, variant)
     return record
 

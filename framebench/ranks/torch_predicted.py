@@ -20,7 +20,7 @@ from torch.distributed.tensor import DTensor
 
 from framebench.adapters.torch import ranks_private as private
 from framebench.adapters.torch.fake import FakeAdapter
-from framebench.adapters.torch.ranks import every_rank
+from framebench.adapters.torch.ranks import make_mesh_of_ranks
 from framebench.adapters.torch.ranks_private import Gone as Gone
 from framebench.adapters.torch.storages import Storages
 from framebench.ranks.sharding import find_fullest_rank
@@ -45,7 +45,7 @@ def predict_rank_bytes(case: Case) -> dict[str, Any]:
     rank = find_fullest_rank(case)
     private.join_fake_group(rank, case.ranks)
     private.share_empty_chunks()
-    every_rank("cpu")
+    make_mesh_of_ranks("cpu")
     is_sharded = any(part.how == "fsdp" for part in case.parts)
     with FakeTensorMode():
         peak, parts = track_sharded(case) if is_sharded else count_storages(case)

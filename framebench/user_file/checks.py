@@ -136,7 +136,7 @@ def compute_gradient(adapter: Adapter, batch: Batch, restore: bool = True) -> Ob
     if restore:
         adapter.restore()
     with adapter.disable_randomness():
-        loss, gradient = adapter.model_module.gradient_of(adapter)
+        loss, gradient = adapter.model_module.compute_gradient(adapter)
     return Observed({"loss_0": loss}, {"gradient": summarize_all(gradient)})
 
 
@@ -145,7 +145,7 @@ def draws_in_python(adapter: Adapter) -> bool:
     adapter.restore()
     adapter.seed()
     before = random.getstate(), pickle.dumps(np.random.get_state())
-    adapter.model_module.gradient_of(adapter)
+    adapter.model_module.compute_gradient(adapter)
     return (random.getstate(), pickle.dumps(np.random.get_state())) != before
 
 

@@ -38,7 +38,7 @@ def make_first_steps(adapter: Adapter) -> tuple[list[float], Observed]:
         with adapter.disable_randomness():
             return _evaluate(adapter)
     # read before randomness is disabled: a user's random weights would be their mean then
-    before = _canonical_weights(adapter)
+    before = _make_canonical_weights(adapter)
     with adapter.disable_randomness():
         return _train(adapter, before)
 
@@ -51,7 +51,7 @@ def restart(adapter: Adapter) -> None:
     adapter.restored_at = adapter.steps
 
 
-def _canonical_weights(adapter: Adapter) -> dict[str, np.ndarray]:
+def _make_canonical_weights(adapter: Adapter) -> dict[str, np.ndarray]:
     """Return the weights and buffers that the case begins with, a teacher's among them."""
     weights = dict(adapter.case.weights)
     if adapter.teacher:

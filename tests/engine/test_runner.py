@@ -159,9 +159,9 @@ def test_kill_by_the_kernel_is_out_of_memory(
     counter = tmp_path / "vmstat"
     counter.write_text("pgfault 7\noom_kill 2\n")
     monkeypatch.setattr(supervisor, "OOM_COUNTERS", (tmp_path / "missing", counter))
-    assert supervisor.oom_kills() == 2
+    assert supervisor.count_oom_kills() == 2
     counts = count(2)  # one more whenever it is asked: when a worker starts, and when it is dead
-    monkeypatch.setattr(supervisor, "oom_kills", lambda: next(counts))
+    monkeypatch.setattr(supervisor, "count_oom_kills", lambda: next(counts))
     monkeypatch.setattr(blocks, "check_mathematics", lambda variants, run: None)
     monkeypatch.setenv("FAKE_FAILURE", "kill")
     record = alone(CASE, "s", fake_worker, Options(), results)

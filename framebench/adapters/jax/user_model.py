@@ -290,7 +290,7 @@ def has_optimizer() -> bool:
     return "optimizer" in user() and bool(optimizer())
 
 
-def gradient_of(adapter: JaxAdapter) -> tuple[float, list[tuple[str, np.ndarray]]]:
+def compute_gradient(adapter: JaxAdapter) -> tuple[float, list[tuple[str, np.ndarray]]]:
     """Return the loss of the adapter's inputs, and the gradients as they enter an optimizer."""
     compiled = jax.jit(adapter.make_gradient(adapter.graph))
     model = (adapter.params, adapter.stats, adapter.constants)

@@ -169,7 +169,7 @@ def facts(size: int) -> dict[str, Any]:
     }
 
 
-def gradient_of(adapter: JittorAdapter) -> tuple[float, list[tuple[str, np.ndarray]]]:
+def compute_gradient(adapter: JittorAdapter) -> tuple[float, list[tuple[str, np.ndarray]]]:
     """Return the loss of the adapter's inputs, and the gradients as they enter an optimizer."""
     params = {name: p for name, p in adapter.model.named_parameters() if not p.is_stop_grad()}
     loss_var = adapter.recipe.loss(*adapter.inputs)

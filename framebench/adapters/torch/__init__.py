@@ -34,7 +34,7 @@ for module in MODULES:
     SWITCHES |= module.switch
 
 
-def switches_of(case: Case) -> dict[str, Switch]:
+def find_switches(case: Case) -> dict[str, Switch]:
     """Return the switches that the case can need, by the name in a row's `how`."""
     if case.ranks == 1:
         return SWITCHES
@@ -51,4 +51,4 @@ def import_the_rest() -> None:
 
 def make(case: Case) -> TorchAdapter:
     """Return the adapter of the case."""
-    return TorchAdapter(case, switches_of(case))
+    return TorchAdapter(case, find_switches(case))

@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from framebench.adapters.torch import switches_of
+from framebench.adapters.torch import find_switches
 from framebench.adapters.torch.adapter import TorchAdapter
 from framebench.suite.case import Case
 
@@ -25,7 +25,7 @@ class FakeAdapter(TorchAdapter):
     """
 
     def __init__(self, case: Case, device: torch.device | str = "cpu") -> None:
-        super().__init__(case, switches_of(case))
+        super().__init__(case, find_switches(case))
         self.torch_device = torch.device(device)
 
     def canonical(self, config: Any) -> dict[str, np.ndarray]:

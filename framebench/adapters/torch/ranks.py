@@ -121,7 +121,7 @@ def gather_from_ranks(value: Any) -> list[Any]:
 
 
 @cache
-def every_rank(device: str) -> DeviceMesh:
+def make_mesh_of_ranks(device: str) -> DeviceMesh:
     """Return the mesh of all ranks in a row.
 
     It cannot be made under fake tensors, since a mesh looks up its own place.
@@ -246,7 +246,7 @@ def fsdp(run: TorchAdapter, reshard: bool, sync: bool = True) -> Proof:
     divide_batch(run)
 
     def attach(model: nn.Module) -> None:
-        mesh = every_rank(run.torch_device.type)
+        mesh = make_mesh_of_ranks(run.torch_device.type)
         for block in run.model_module.blocks_of(model):
             fully_shard(block, mesh=mesh, reshard_after_forward=reshard)
         by_default = reshard and trains

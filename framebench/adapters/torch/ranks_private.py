@@ -41,7 +41,7 @@ class Gone(Exception):
 
 
 @contextmanager
-def needing(what: str) -> Iterator[None]:
+def require(what: str) -> Iterator[None]:
     """Raise Gone where what is used in this context is not as it was."""
     try:
         yield
@@ -55,7 +55,7 @@ def join_fake_group(rank: int, ranks: int, backend: str = "fake") -> None:
     Collectives return at once, and move nothing. `backend`: such as `cpu:fake,gpu:fake`, for a
     device that PyTorch does not have itself.
     """
-    with needing("fake process group (torch.testing._internal.distributed.fake_pg)"):
+    with require("fake process group (torch.testing._internal.distributed.fake_pg)"):
         from torch.testing._internal.distributed.fake_pg import FakeStore
 
         store = FakeStore()
@@ -72,7 +72,7 @@ def track_step(
 
     PyTorch's tracker begins with what model and optimizer hold before the step.
     """
-    with needing("torch.distributed._tools.fsdp2_mem_tracker.FSDPMemTracker"):
+    with require("torch.distributed._tools.fsdp2_mem_tracker.FSDPMemTracker"):
         from torch.distributed._tools.fsdp2_mem_tracker import FSDPMemTracker
 
         tracker: Any = FSDPMemTracker(model, optimizer)
@@ -82,7 +82,7 @@ def track_step(
     (snapshot,) = tracker.get_tracker_snapshot("peak").values()  # one device
     # the keys are an enumeration, but for the total
     sizes = {getattr(key, "value", key): size for key, size in snapshot.items()}
-    with needing(f"FSDPMemTracker that counts {', '.join(PARTS)}"):
+    with require(f"FSDPMemTracker that counts {', '.join(PARTS)}"):
         total = int(sizes.pop("Total"))
         parts = {PARTS[name]: size for name, size in sizes.items() if size}
     return total, parts
@@ -110,7 +110,7 @@ def replicate(model: nn.Module, **options: Any) -> nn.Module:
 
     Nothing is compared between ranks, and every reduction is done at once.
     """
-    with needing("nn.parallel.DistributedDataParallel(init_sync=...).reducer"):
+    with require("nn.parallel.DistributedDataParallel(init_sync=...).reducer"):
         replica = nn.parallel.DistributedDataParallel(model, init_sync=False, **options)
         reduce_at_once(replica)
     return replica
@@ -135,7 +135,7 @@ def measure_bucket_bytes(replica: nn.Module) -> int:
 
     Raises Gone.
     """
-    with needing("DistributedDataParallel._get_ddp_logging_data() with bucket_sizes"):
+    with require("DistributedDataParallel._get_ddp_logging_data() with bucket_sizes"):
         data = replica._get_ddp_logging_data()  # type: ignore[operator]
         sizes = data.get("rebuilt_bucket_sizes") or data["bucket_sizes"]
         total = sum(int(size) for size in sizes.split(","))

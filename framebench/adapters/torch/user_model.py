@@ -407,7 +407,7 @@ def run_step(model: nn.Module, batch: tuple[Any, Any], optimizer: Any) -> Tensor
     return loss_of_step.detach().reshape(())
 
 
-def gradient_of(adapter: Any) -> tuple[float, list[tuple[str, np.ndarray]]]:
+def compute_gradient(adapter: Any) -> tuple[float, list[tuple[str, np.ndarray]]]:
     """Return the loss of the adapter's inputs, and the gradients of a backward pass."""
     adapter.seed()
     value = adapter.backward_pass().item()
@@ -434,7 +434,7 @@ def changed_by_blocks(adapter: Any) -> bool:
         return buffers
 
     before = [buffer.clone() for buffer in list_buffers()]
-    gradient_of(adapter)
+    compute_gradient(adapter)
     return not all(map(torch.equal, before, list_buffers()))
 
 
