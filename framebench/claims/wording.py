@@ -101,13 +101,14 @@ def qualify(verdict: Verdict, lines: Sequence[Line], claim: Claim) -> str:
     numbers = with_numbers(lines)
     if verdict not in MEASURED or not numbers:
         return ""
-    parts = [claim.means.get("any") or claim.means.get(verdict, "")]
+    parts = [claim.means.get("any", "")]
     if verdict == "undecided" or len({line.verdict for line in counted}) > 1:
         parts += describe_devices(counted, claim)
         aside = [line for line in lines if line.set_aside and line.verdict in MEASURED]
         if verdict == "undecided":  # a reader wonders why, where a CPU's numbers are plain
             parts += [f"{text}, which do not decide" for text in describe_devices(aside, claim)]
     else:
+        parts.append(claim.means.get(verdict, ""))
         parts.append(" and ".join(sorted(set(map(name_device, numbers)))))
     return "; ".join(filter(None, parts))
 
