@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import pandas as pd
 
+from framebench.analysis.needs import format_whole_needs
 from framebench.analysis.rendering import ESSENTIAL, Table, TableColumn, read_columns
 from framebench.analysis.tables import (
     describe_base,
@@ -20,15 +21,16 @@ from framebench.analysis.tables import (
 DEPENDS = 0.05  # a share of the baseline's peak that moves by more from batch to batch is noted
 ROW = ["framework", "strategy"]
 QUANTITIES = read_columns("batches")
-SHORT_QUANTITIES = read_columns("batches, in short")  # of the table that stands among prose
+# of the table that stands among prose
+SHORT_QUANTITIES = read_columns("batches, in short", needs_bytes=format_whole_needs)
 
 
 def make_batch_tables(df: pd.DataFrame) -> Iterator[Table]:
     """Yield two tables for each machine, workload, scenario and size with several batches.
 
     Their rows are framework x strategy. The columns of the first are the peak over the baseline's,
-    the throughput over the baseline's, and the peak at each batch. The second, in short, has peak
-    and throughput of the quick profile's strategies.
+    the throughput over the baseline's, and the peak at each batch. The second, in short, has what a
+    job needs and the throughput, of the quick profile's strategies.
     """
     for _, group in df.groupby(["machine", "workload", "scenario", "size"], sort=False):
         several = select_several(group)
@@ -43,7 +45,10 @@ def make_batch_tables(df: pd.DataFrame) -> Iterator[Table]:
         yield spread_batches(several, QUANTITIES, "", caption, notes)
         short = select_quick(several)
         if not short["baseline"].all():
-            caption = f"Throughput in {join_values(short['unit'])}/s. {describe_briefly(short)}"
+            caption = (
+                "needs: the peak, what the process keeps next to it, and 5 %. Throughput in "
+                f"{join_values(short['unit'])}/s. {describe_briefly(short)}"
+            )
             yield spread_batches(short, SHORT_QUANTITIES, ", in short", caption)
 
 

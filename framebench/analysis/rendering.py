@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -217,9 +218,12 @@ def count_least_characters(table: Table, names: Sequence[str]) -> int:
 def find_minimum_width(table: Table, name: str) -> int:
     """Return the width of a column that breaks no word but long ones of code.
 
-    A cell of one word, such as the id of a case, is never broken.
+    A cell of one word, such as the id of a case, is never broken. One of details is folded once at
+    most: without room for it the column is left out.
     """
     least = 1
+    if table.shown[name].priority == DETAIL:
+        least = math.ceil(max(map(len, table.texts[name]), default=1) / 2)
     for text in (table.shown[name].heading, *table.texts[name]):
         longest = max(map(len, text.split()), default=0)
         if " " in text.strip():

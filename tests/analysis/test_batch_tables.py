@@ -40,8 +40,8 @@ def test_each_strategy_is_compared_with_the_baseline_of_its_batch() -> None:
         "torch checkpoint depends on the batch: 50% at batch 4, 40% at batch "
         "8 of the baseline's peak",
     )
-    assert short.head[2:4] == ("b4: peak MiB", "b8: peak MiB")
-    assert short.caption.startswith("Throughput in tokens/s.")
+    assert short.head[2:4] == ("b4: needs MiB", "b8: needs MiB")
+    assert "Throughput in tokens/s." in short.caption
 
 
 def test_baselines_alone_make_no_table() -> None:

@@ -25,6 +25,7 @@ NAMES = {"compiler.plan": "planned", "allocator.simulated": "simulated"}
 
 def tabulate_devices(devices: Sequence[Device] = DEVICES) -> Table:
     """Return a table of devices and what is assumed of them."""
+    sources = TableColumn("figures from", priority=DETAIL)
     rows = []
     for device in devices:
         capability = device.capability or device.topology
@@ -34,7 +35,7 @@ def tabulate_devices(devices: Sequence[Device] = DEVICES) -> Table:
         "Devices that cases are planned for",
         "Memory is what a program can have. No GPU is needed here: `framebench predict CASE "
         "--device NAME`.",
-        ("name", "device", "GiB", "capability", "cores", "figures from"),
+        ("name", "device", "GiB", "capability", "cores", sources),
         rows,
     )
 
