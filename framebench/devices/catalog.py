@@ -78,10 +78,19 @@ DEVICES = tuple(BY_NAME.values())
 
 
 def find(name: str) -> Device:
-    """Return the device of this name, in lower or upper case. Raises UnknownDevice."""
+    """Return the device of this name, in lower or upper case. Raises UnknownDevice.
+
+    The memory may be left out where it says no more, as in rtx4090, and so may the word tpu.
+    """
     name_in_catalog = name.lower()
     if name_in_catalog in BY_NAME:
         return BY_NAME[name_in_catalog]
+    shorter = []
+    for known in BY_NAME:
+        if name_in_catalog in (known.rpartition("-")[0], known.removeprefix("tpu-")):
+            shorter.append(known)
+    if len(shorter) == 1:
+        return BY_NAME[shorter[0]]
     nearest = get_close_matches(name_in_catalog, BY_NAME, 1, cutoff=0.4)
     nearest += [known for known in BY_NAME if name_in_catalog in known]
     hint = f"; the nearest is {nearest[0]}" if nearest else ""

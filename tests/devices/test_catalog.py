@@ -15,10 +15,17 @@ from framebench.devices.catalog import DEVICES, UnknownDevice, find
 def test_a_device_is_found_by_name() -> None:
     assert find("h100-80gb").memory_bytes == 84942979072
     assert find("H100-80GB") is find("h100-80gb")
+    assert find("rtx4090") is find("rtx4090-24gb")
+    assert find("v5e") is find("tpu-v5e")
 
 
 @pytest.mark.parametrize(
-    ("asked", "nearest"), [("h100", "h100-80gb"), ("rtx4090", "rtx4090-24gb"), ("v5e", "tpu-v5e")]
+    ("asked", "nearest"),
+    [
+        ("a100", "a100-80gb"),
+        ("rtx-4090", "rtx4090-24gb"),
+        ("tpu-v5", "tpu-v5p"),
+    ],
 )
 def test_an_unknown_device_names_the_nearest_and_all(asked: str, nearest: str) -> None:
     with pytest.raises(

@@ -168,7 +168,7 @@ def test_predict_plans_combinations_and_not_what_a_file_compiles(
 @pytest.mark.parametrize(
     ("code", "options", "device", "message"),
     [
-        (TORCH, (), "rtx4090", "rtx4090-24gb"),
+        (TORCH, (), "a100", "a100-80gb"),
         (
             TORCH.replace("torch.randn(n, WIDTH), ", ""),
             (),

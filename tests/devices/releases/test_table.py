@@ -68,8 +68,8 @@ def test_the_release_is_named_by_its_plan(results: Path) -> None:
         (f"versions compare jittor==1 jittor==2 {CASE} --device h100-80gb", "of jax and torch"),
         ("versions compare jax==0.9.1 jax==0.9.2 --device h100-80gb", "which cases?"),
         (
-            f"versions compare jax==0.9.1 jax==0.9.2 {CASE} --device h100",
-            "the nearest is h100-80gb",
+            f"versions compare jax==0.9.1 jax==0.9.2 {CASE} --device a100",
+            "the nearest is a100-80gb",
         ),
         ("report --device tpu-v5e", "predict first: framebench predict CASES --device tpu-v5e"),
     ],
