@@ -228,7 +228,7 @@ def show_assessments(
 
 def write_sentence(assessments: Sequence[FitAssessment], batch: int | None) -> str:
     """Return how many strategies fit, and the best of each framework that computes what the
-    baseline does.
+    baseline does, or of all where none does.
 
     Frameworks are not compared, since XLA's plan and a simulation of PyTorch count differently.
 
@@ -242,12 +242,15 @@ def write_sentence(assessments: Sequence[FitAssessment], batch: int | None) -> s
         f"{len(fitting)} of {len(assessments)} strategies fit {describe_model(first.case)} on one "
         f"{first.device.title} for certain."
     )
+    known = [assessment for assessment in fitting or assessments if assessment.bytes is not None]
+    same = [assessment for assessment in known if assessment.case.same_mathematics]
     best: dict[str, FitAssessment] = {}
-    for assessment in fitting or assessments:
-        if assessment.bytes is not None and assessment.case.same_mathematics:
-            best.setdefault(TITLES[assessment.case.framework], assessment)
+    for assessment in same or known:  # such as fine-tuning, where all but the whole is another step
+        best.setdefault(TITLES[assessment.case.framework], assessment)
     for title, assessment in best.items():
         strategy = assessment.case.strategy
+        if not same:
+            strategy += " (other mathematics)"
         if fitting and batch is None:
             sentence += (
                 f" {title} fits the largest batch with {strategy}: {describe_batch(assessment)}."

@@ -108,6 +108,10 @@ def test_a_scenario_without_usual_strategies_is_asked_about_all(predict: Predict
     assert done.returncode == 0, done.stderr
     assert {"half", "lora"} <= {case.strategy for case in asked}
 
+    predict(lambda case: (4 if case.strategy == "lora" else 90) * GIB)
+    tight = framebench("advise", "transformer/torch/finetune/*/b1/7B", *GPU)
+    assert "PyTorch needs least with lora (other mathematics): " in tight.stdout
+
 
 def test_the_largest_batch_of_a_described_size_is_searched(predict: Predict) -> None:
     asked = predict(lambda case: GIB * case.batch)
