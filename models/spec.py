@@ -190,6 +190,8 @@ class Workload:
     without_golden: tuple[str, ...] = ()  # sizes too large for float64 references
     # framework -> which slow path is written differently
     rewrites: Mapping[str, str] = field(default_factory=dict)
+    # of a user's model: what `own.json` holds (`user_model.py`); empty for the suite's workloads
+    facts: dict[str, Any] = field(default_factory=dict, hash=False)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "title", self.title or self.name)

@@ -13,7 +13,7 @@ import importlib
 import json
 import os
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 from types import ModuleType
@@ -32,10 +32,8 @@ UNKNOWN_OPTIMIZER = Optimizer("own", lr=0.0)  # where it has: nothing is known o
 class UserWorkload(Workload):
     """The workload of a user's file. A size is the file's name.
 
-    `facts` are what `own.json` holds. Without them nothing is known of the model.
+    Without `facts` nothing is known of the model.
     """
-
-    facts: dict[str, Any] = field(default_factory=dict, hash=False)
 
     def preset(self, size: str) -> Preset:
         """Return the one size there is, at the file's batch."""

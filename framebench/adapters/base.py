@@ -27,6 +27,7 @@ from framebench.adapters.holders import find_array_storage, find_holders, iterat
 from framebench.adapters.loading import Loader
 from framebench.adapters.parts import Hooks, Ledger
 from framebench.adapters.proof import Evidence, Proof, judge_parts
+from framebench.adapters.user_functions import UserFile
 from framebench.instruments import host, limits
 from framebench.models.spec import USER_MODEL
 from framebench.suite.case import Case
@@ -208,10 +209,8 @@ class Adapter(ABC):
         if parts == 1:
             return [batch]
         if self.is_user_model:
-            micro_batches: list[Batch] = self.model_module.split_batch(
-                batch, parts, self.case.batch
-            )
-            return micro_batches
+            user_file: UserFile = self.model_module.user()
+            return user_file.split_batch(batch, parts, self.case.batch)
         inputs, targets = batch
         return list(zip(split(inputs, parts), split(targets, parts), strict=True))
 

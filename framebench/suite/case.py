@@ -97,7 +97,7 @@ class Case:
     @property
     def user_file(self) -> str:
         """Return the file of a user's model."""
-        return str(self.spec.facts["file"])  # type: ignore[attr-defined]
+        return str(self.spec.facts["file"])
 
     @property
     def stage(self) -> Scenario:

@@ -174,7 +174,7 @@ def describe_failure(model: UserModel, outcome: Outcome) -> str:
     """Return why the baseline could not be run, in a sentence that begins with the file."""
     reason = outcome.reason or "it ended without a word"
     if outcome.status == "oom":
-        budget = load_workload(USER_MODEL).facts.get("budget")  # type: ignore[attr-defined]
+        budget = load_workload(USER_MODEL).facts.get("budget")
         within = f" within the budget of {budget / 2**20:,.1f} MiB" if budget else ""
         name = f"{model.file.name} with a batch of {model.batch}"
         return f"{name} does not fit{within}: {reason}; try a smaller --batch"

@@ -24,7 +24,6 @@ import numpy as np
 
 from framebench import adapters
 from framebench.adapters.base import Adapter
-from framebench.models.spec import USER_MODEL
 from framebench.suite.case import Case
 from framebench.suite.tensors import NORM, Summaries, measure_distance, name_family
 from framebench.worker.observe import Observed, make_first_steps, restart
@@ -213,10 +212,9 @@ def find_precision(case: Case) -> str:
     It is the strategy's, but for a user's file that casts to a narrower type by itself.
     """
     precision = case.plan.precision
-    if case.workload != USER_MODEL or precision != "fp32":
-        return precision
-    casts_itself = case.spec.facts.get("narrow")  # type: ignore[attr-defined]
-    return "bf16" if casts_itself else precision
+    if precision == "fp32" and case.spec.facts.get("narrow"):
+        return "bf16"
+    return precision
 
 
 def observe_perturbed(

@@ -328,9 +328,7 @@ def limit_memory(task: Task) -> None:
 
 def limit_user_model(case: Case) -> None:
     """Limit what a user's file allocates to the memory that was free when it was first tried."""
-    if case.workload != USER_MODEL:
-        return
-    limit = case.spec.facts.get("limit")  # type: ignore[attr-defined]
+    limit = case.spec.facts.get("limit")
     if limit is not None and limits.read_gpu_memory() is None:
         limits.limit_growth(limit)
 
@@ -415,7 +413,7 @@ def _find_blame(error: BaseException) -> str:
     """Return where in the user's file the error came from; empty if it did not come from there."""
     if isinstance(error, Fault):
         return str(error)
-    file = load_workload(USER_MODEL).facts.get("file", "")  # type: ignore[attr-defined]
+    file = load_workload(USER_MODEL).facts.get("file", "")
     if not file or not find_line(error, file):
         return ""
     return describe_fault(error, file)

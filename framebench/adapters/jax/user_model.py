@@ -54,9 +54,8 @@ ACCESS = user_blocks.ModuleAccess(
 @cache
 def user() -> UserFile:
     """Return the user's file, imported. Raises Fault."""
-    facts: dict[str, Any] = load_workload(USER_MODEL).facts  # type: ignore[attr-defined]
     # JAX has no global seed: keys are the file's own
-    return UserFile(facts["file"], lambda seed: None)
+    return UserFile(load_workload(USER_MODEL).facts["file"], lambda seed: None)
 
 
 @cache
@@ -219,11 +218,6 @@ def batch(size: int) -> tuple[Any, Any]:
     """Return inputs and targets in NumPy arrays. Raises Fault."""
     x, y = user().make_batch(size, ARRAYS, "array")
     return map_tree(np.asarray, x), map_tree(np.asarray, y)
-
-
-def split_batch(batch: tuple[Any, Any], parts: int, size: int) -> list[tuple[Any, Any]]:
-    """Return the micro-batches of a batch of `size` samples. Raises Fault."""
-    return user().split_batch(batch, parts, size)
 
 
 def explain_uncut(inputs: Any, size: int) -> str:

@@ -36,8 +36,7 @@ ACCESS = user_blocks.ModuleAccess(
 @cache
 def user() -> UserFile:
     """Return the user's file, imported. Raises Fault."""
-    facts: dict[str, Any] = load_workload(USER_MODEL).facts  # type: ignore[attr-defined]
-    return UserFile(facts["file"], jt.set_global_seed)
+    return UserFile(load_workload(USER_MODEL).facts["file"], jt.set_global_seed)
 
 
 class BlockBody(Module):
@@ -130,11 +129,6 @@ def batch(size: int) -> tuple[Any, Any]:
     jt.sync_all(True)
     x, y = user().make_batch(size, Var, "Var")
     return map_tree(Var.numpy, x), map_tree(Var.numpy, y)
-
-
-def split_batch(batch: tuple[Any, Any], parts: int, size: int) -> list[tuple[Any, Any]]:
-    """Return the micro-batches of a batch of `size` samples. Raises Fault."""
-    return user().split_batch(batch, parts, size)
 
 
 def facts(size: int) -> dict[str, Any]:

@@ -69,8 +69,7 @@ def fp32(run: TorchAdapter) -> Proof:
 
     A user's file may cast operands by itself: then weights and states tell that nothing else does.
     """
-    spec: Any = run.case.spec
-    if run.is_user_model and spec.facts.get("narrow"):
+    if run.case.spec.facts.get("narrow"):
         return expect(weight_dtypes=only_real("float32"), state_dtypes=no_real_but("float32"))
     return expect_float32(run, rounding.EXACT)
 

@@ -60,13 +60,8 @@ NORMS = nn.modules.batchnorm._BatchNorm
 
 @cache
 def user() -> UserFile:
-    """Import the user's file. Raises Fault."""
-    return UserFile(read_facts()["file"], torch.manual_seed)
-
-
-def read_facts() -> dict[str, Any]:
-    """Return what is known of the file so far."""
-    return load_workload(USER_MODEL).facts  # type: ignore[attr-defined, no-any-return]
+    """Return the user's file, imported. Raises Fault."""
+    return UserFile(load_workload(USER_MODEL).facts["file"], torch.manual_seed)
 
 
 class Body(nn.Module):
@@ -136,7 +131,7 @@ def blocks_of(model: Any) -> list[nn.Module]:
 def find_blocks(model: nn.Module) -> list[nn.Module]:
     """Return the model's blocks, as a survey has chosen them if there was one. Raises Fault."""
     modules = dict(model.named_modules())
-    chosen: list[str] = read_facts().get("blocks", [])
+    chosen: list[str] = load_workload(USER_MODEL).facts.get("blocks", [])
     if chosen and all(name in modules for name in chosen):
         return [modules[name] for name in chosen]
     return user_blocks.find_blocks(model, user(), ACCESS)
@@ -308,11 +303,6 @@ def to_canonical(tensor: Tensor) -> np.ndarray | Tensor:
     if tensor.layout != torch.strided or tensor.is_nested:
         return tensor.detach()
     return to_wide_array(tensor)
-
-
-def split_batch(batch: tuple[Any, Any], parts: int, size: int) -> list[tuple[Any, Any]]:
-    """Return the micro-batches of a batch of `size` samples. Raises Fault."""
-    return user().split_batch(batch, parts, size)
 
 
 def facts(size: int) -> dict[str, Any]:

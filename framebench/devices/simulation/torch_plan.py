@@ -54,7 +54,7 @@ def explain_missing_simulation(case: Case) -> str | None:
         return f"{case.support.package} is not followed on fake tensors"
     if "execution" in axes or axes.get("pair", "").startswith("scripted"):
         return "only eager execution is simulated: a compiler decides anew what is kept"
-    if case.workload == USER_MODEL and case.spec.facts.get("compiled"):  # type: ignore[attr-defined]
+    if case.workload == USER_MODEL and case.spec.facts.get("compiled"):
         return (
             "the file compiles its model, and only eager execution is simulated: a compiler "
             "decides anew what is kept. Without torch.compile in model() its eager step is"

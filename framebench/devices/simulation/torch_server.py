@@ -37,7 +37,7 @@ MOST_PRINTED_BYTES = 2**26  # by one case
 def serve() -> None:
     """Answer each line of standard input until it ends."""
     answers = reserve_stdout()
-    user_file = load_workload(USER_MODEL).facts.get("file")  # type: ignore[attr-defined]
+    user_file = load_workload(USER_MODEL).facts.get("file")
     if user_file:
         import_packages(user_file)
     for line in sys.stdin:
