@@ -19,6 +19,24 @@ class ModuleAccess:
     containers: tuple[type, ...]  # classes of modules that only hold others
 
 
+def call_block(block: Any, *args: Any, **kwargs: Any) -> Any:
+    """Run a block as it is: the model's `block_runner` unless a strategy replaces it."""
+    return block(*args, **kwargs)
+
+
+def make_routed_call(model: Any, body: Any) -> Callable[..., Any]:
+    """Return the function that takes the place of a block's own forward function.
+
+    It has the model's `block_runner` run `body`, which computes what the block did. The runner is
+    looked up at each call, since a strategy may set it later.
+    """
+
+    def run_by_model(*args: Any, **kwargs: Any) -> Any:
+        return model.block_runner(body, *args, **kwargs)
+
+    return run_by_model
+
+
 def find_blocks(model: Any, user: UserFile, access: ModuleAccess) -> list[Any]:
     """Return the blocks that the file names in `blocks`, or the repeated class of most weights.
 

@@ -57,12 +57,8 @@ class BlockBody(Module):
 
 def build(config: Any) -> Module:
     """Return the file's model, whose blocks are run by way of `block_runner`. Raises Fault."""
-
-    def run_block(block: Module, *args: Any, **kwargs: Any) -> Any:
-        return block(*args, **kwargs)
-
     model = make_plain_model()
-    model.block_runner = run_block
+    model.block_runner = user_blocks.call_block
     # in a tuple, since a module takes those in a list for its own
     model.bodies = tuple(route_block(model, block) for block in find_blocks(model))
     return model
@@ -71,11 +67,7 @@ def build(config: Any) -> Module:
 def route_block(model: Module, block: Module) -> BlockBody:
     """Have a block run by the model's `block_runner`, and return what that is to run."""
     body = BlockBody(block)
-
-    def execute(*args: Any, **kwargs: Any) -> Any:
-        return model.block_runner(body, *args, **kwargs)
-
-    block.execute = execute
+    block.execute = user_blocks.make_routed_call(model, body)
     return body
 
 

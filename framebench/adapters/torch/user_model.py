@@ -64,8 +64,11 @@ def user() -> UserFile:
     return UserFile(load_workload(USER_MODEL).facts["file"], torch.manual_seed)
 
 
-class Body(nn.Module):
-    """Compute what a block does. The block itself, called by the model, goes by `block_runner`."""
+class BlockBody(nn.Module):
+    """Run what a block computes.
+
+    The block itself, when the model calls it, passes this module to the model's `block_runner`.
+    """
 
     def __init__(self, block: nn.Module) -> None:
         super().__init__()
@@ -79,21 +82,16 @@ class Body(nn.Module):
 def build(config: Any) -> nn.Module:
     """Return the file's model, whose blocks are run by way of `block_runner`. Raises Fault."""
     model: Any = make_plain_model()
-    model.block_runner = call_block
+    model.block_runner = user_blocks.call_block
     # a tuple, which a module does not take for modules of its own
     model.bodies = tuple(route_block(model, block) for block in find_blocks(model))
     return model
 
 
-def call_block(block: nn.Module, *args: Any, **kwargs: Any) -> Any:
-    """Run a block as it is."""
-    return block(*args, **kwargs)
-
-
-def route_block(model: Any, block: nn.Module) -> Body:
-    """Have a block run by the model's `block_runner`, and return what it computes."""
-    body = Body(block)
-    block.forward = lambda *args, **kwargs: model.block_runner(body, *args, **kwargs)
+def route_block(model: Any, block: nn.Module) -> BlockBody:
+    """Have a block run by the model's `block_runner`, and return what that is to run."""
+    body = BlockBody(block)
+    block.forward = user_blocks.make_routed_call(model, body)
     return body
 
 
