@@ -140,7 +140,7 @@ def check_compiler() -> Requirement:
     no longer has.
     """
     what = "CUDA: nvcc for jittor"
-    path = environments.nvcc() or shutil.which("nvcc")
+    path = environments.find_nvcc() or shutil.which("nvcc")
     if not path:
         detail = (
             "no nvcc on the path or in /usr/local/cuda: Jittor compiles its kernels with it "

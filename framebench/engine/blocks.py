@@ -88,8 +88,9 @@ class Run:
 
     @property
     def without_times(self) -> bool:
-        """Return whether only results and memory are measured, which a loaded machine does not
-        change.
+        """Return whether only results and memory are measured.
+
+        A loaded machine does not change these.
         """
         return not self.options.rounds
 
@@ -227,8 +228,7 @@ def is_unfinished(one: UnfinishedRecord, variant: Variant, run: Run) -> bool:
 
 
 def find_remaining(group: Group, name: str, run: Run) -> tuple[list[Variant], int]:
-    """Return the variants that the session has not measured in a block, and the number of the
-    block's next part.
+    """Return the variants that a block still lacks, and the number of the block's next part.
 
     `name` is `SESSION/GROUP/NUMBER`; records have `.PART` behind it.
     """
@@ -427,8 +427,7 @@ def find_reference(case: Case, run: Run, processes: list[TimedProcess]) -> Refer
 
 
 def take_turns(processes: list[TimedProcess], seed: int, run: Run) -> ReferenceMatmul | None:
-    """Go through the rounds: in each the reference matmul, then every live variant, in random
-    order.
+    """Go through the rounds: in each the reference matmul, then live variants in random order.
 
     Return None where no process is alive or no times are measured.
     """
@@ -449,8 +448,9 @@ def take_turns(processes: list[TimedProcess], seed: int, run: Run) -> ReferenceM
 
 
 def verify_timed_steps(processes: list[TimedProcess], run: Run) -> None:
-    """Have the live processes verify what was timed, each on a core of its own, and wait for
-    their results.
+    """Have the live processes verify what was timed, each on a core of its own.
+
+    Waits for their results.
     """
     alive = [process for process in processes if process.ready]
     cores = run.options.list_cores()
@@ -561,8 +561,9 @@ def needs_memory(timed: TimedVariant, run: Run) -> bool:
 
 
 def count_memory_processes(timed: list[TimedVariant], run: Run) -> int:
-    """Return how many processes for the memory may be alive at once: one for each core, or one if
-    memory is scarce.
+    """Return how many processes for the memory may be alive at once.
+
+    That is one for each core, or one if memory is scarce.
     """
     sizes = [each.resident_bytes for each in timed if each.resident_bytes is not None]
     if len(sizes) < len(timed):
@@ -572,10 +573,7 @@ def count_memory_processes(timed: list[TimedVariant], run: Run) -> int:
 
 
 def record_unsupported(case: Case, run: Run, environment: Environment) -> Record:
-    """Return the record that says why this machine cannot measure a case.
-
-    It is written once in a session.
-    """
+    """Return the record that says why this machine cannot measure a case, written once a session."""
     variant = Variant(case, environment)
     earlier = run.records(variant)
     if earlier:

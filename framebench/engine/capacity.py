@@ -17,7 +17,7 @@ CGROUP = Path("/sys/fs/cgroup")
 
 
 class Capacity:
-    """The memory that was free before any variant was alive, and what each took since, in bytes."""
+    """The memory in bytes that was free before any variant was alive, and that each took since."""
 
     def __init__(self) -> None:
         self.free_on_host = read_free_memory()

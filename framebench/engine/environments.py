@@ -90,22 +90,22 @@ class Environment:
 
     def variables(self) -> dict[str, str]:
         """Return the variables that must be set before the framework is imported."""
-        variables = self.of_framework()
+        variables = self.list_framework_variables()
         if not self.installed:
             # ours are installed without byte code: where none may be written, every process
             # compiles thousands of sources
             variables["PYTHONDONTWRITEBYTECODE"] = ""
         return variables
 
-    def of_framework(self) -> dict[str, str]:
-        """Return the variables that the framework looks at."""
+    def list_framework_variables(self) -> dict[str, str]:
+        """Return the variables that the framework itself reads."""
         if self.framework == "jax":
             return {"XLA_PYTHON_CLIENT_PREALLOCATE": "false"}
         if self.framework == "jittor":
             # with rewrite_op each process writes the sources of its kernels, compiled long ago or
             # not, and another process that reads one just then finds it empty and ends
             variables = {
-                "nvcc_path": nvcc(),
+                "nvcc_path": find_nvcc(),
                 "log_silent": "1",
                 "FIX_TORCH_ERROR": "0",
                 "rewrite_op": "0",
@@ -131,13 +131,12 @@ class Environment:
         return {}
 
 
-def nvcc() -> str:
-    """Return the CUDA compiler that Jittor is to build with: what its own variable says, or one
-    that is found.
+def find_nvcc() -> str:
+    """Return the CUDA compiler that Jittor is to build with; empty without a GPU or a compiler.
 
-    Best is one next to the toolkit's libraries, where Jittor looks for them (some images have a
-    script of that name on the path, elsewhere). Empty without a GPU or without a compiler, which
-    keeps Jittor on the CPU.
+    It is what Jittor's own variable says, or one that is found. Best is one next to the toolkit's
+    libraries, where Jittor looks for them (some images have a script of that name on the path,
+    elsewhere). An empty path keeps Jittor on the CPU.
     """
     if not nvml.list_gpus():
         return ""
@@ -151,7 +150,7 @@ def nvcc() -> str:
     return next((str(path) for path in compilers if path.exists()), "")
 
 
-def requirement_file(framework: str, version: str, package: str = "") -> Path:
+def find_requirement_file(framework: str, version: str, package: str = "") -> Path:
     """Return the requirements file of a version.
 
     Raises SetupError, with the versions that have one.
@@ -166,12 +165,12 @@ def requirement_file(framework: str, version: str, package: str = "") -> Path:
     return files[version]
 
 
-def location(framework: str, version: str, package: str = "") -> Path:
+def find_location(framework: str, version: str, package: str = "") -> Path:
     """Return the folder of this environment, built or not.
 
     It is named by the pins alone: what is installed does not change with the archives' hashes.
     """
-    pins = remove_hashes(requirement_file(framework, version, package).read_text())
+    pins = remove_hashes(find_requirement_file(framework, version, package).read_text())
     key = (pins + sys.version + platform.machine()).encode()
     digest = hashlib.sha256(key).hexdigest()[:10]
     return cache() / "envs" / f"{name_folder(framework, version, package)}-{digest}"
@@ -185,7 +184,7 @@ def name_folder(framework: str, version: str, package: str) -> str:
 def describe(framework: str, version: str | None = None, package: str = "") -> Environment:
     """Return the environment as it is or will be, without building it."""
     version = version or find_pinned_version(framework)
-    return describe_folder(location(framework, version, package), framework, version, package)
+    return describe_folder(find_location(framework, version, package), framework, version, package)
 
 
 def describe_folder(where: Path, framework: str, version: str, package: str) -> Environment:
@@ -195,11 +194,10 @@ def describe_folder(where: Path, framework: str, version: str, package: str) -> 
 
 
 def of_case(case: Case, usual: Environment | None = None, say: Say = lambda _: None) -> Environment:
-    """Return the environment that has what the case needs, the `usual` one of its framework as a
-    rule.
+    """Return the environment that has what the case needs.
 
-    One for a case that needs another package is built now if it is not there yet, unless an
-    interpreter was named. Raises SetupError.
+    As a rule that is the `usual` one of its framework. One for a case that needs another package is
+    built now if it is not there yet, unless an interpreter was named. Raises SetupError.
     """
     was_named = usual is not None and usual.installed
     if case.support.package and not was_named:
@@ -261,7 +259,9 @@ def check_tools(framework: str) -> None:
 
 def build(environment: Environment, where: Path, say: Say) -> None:
     """Install the pinned packages of an environment. Raises SetupError."""
-    requirements = requirement_file(environment.framework, environment.version, environment.package)
+    requirements = find_requirement_file(
+        environment.framework, environment.version, environment.package
+    )
     package = f" and {environment.package}" if environment.package else ""
     say(f"installing {environment.framework} {environment.version}{package} (once per machine)")
     install(environment, where, say, ["-r", str(requirements)])
@@ -419,7 +419,9 @@ def find_missing_package(environment: Environment, listings: list[Path]) -> str 
     The folders of the lists are named `<package>-<version>.dist-info`.
     """
     try:
-        file = requirement_file(environment.framework, environment.version, environment.package)
+        file = find_requirement_file(
+            environment.framework, environment.version, environment.package
+        )
     except SetupError:  # a release without pins
         return None
     present = {canonicalize_name(listing.parent.name.partition("-")[0]) for listing in listings}

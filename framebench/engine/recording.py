@@ -120,8 +120,9 @@ def make_record(
 
 
 def make_wrong_record(context: Context, mathematics: Mathematics) -> Record:
-    """Return the record of a case whose mathematics is wrong in float64: no process has to measure
-    it.
+    """Return the record of a case whose mathematics is wrong in float64.
+
+    No process has to measure it.
     """
     verdict = judge(CaseOutcome(), mathematics, "time", context.case)
     return Record(
@@ -196,9 +197,7 @@ def describe_memory(
 def judge(
     outcome: CaseOutcome, mathematics: Mathematics | None, part: str, case: Case
 ) -> CaseVerdict:
-    """Return the status that follows from how a process ended, what it verified, and what float64
-    says.
-    """
+    """Return the status of a case, by how its process ended, its verification and float64."""
     verification = join_verification(outcome.result.verification, mathematics)
     if verification is not None and not verification.passed:
         reasons = filter(None, [verification.reason, describe_worst(verification)])
@@ -233,11 +232,10 @@ def drop_missing(values: Iterable[Number | None]) -> list[Number]:
 
 
 def describe_allocator(memory: MemoryResult, device_peaks: dict[str, int]) -> dict[str, int]:
-    """Return the allocator's counters, and the bytes of the process that are not in its pool at its
-    largest.
+    """Return the allocator's counters, with the bytes of the process outside of the pool.
 
-    The latter are the CUDA context, kernels, and libraries' own workspaces, where both sizes are
-    known.
+    These are the CUDA context, kernels, and libraries' own workspaces at the largest moment, where
+    both sizes are known.
     """
     counters = dict(memory.allocator)
     peaks_by_step = (memory.peaks, memory.cold_peaks)

@@ -38,9 +38,7 @@ class RunRequest:
         return " ".join([*parts, str(self.options)])
 
     def arguments(self) -> list[str]:
-        """Return the command line without the program and the results folder; what has its default
-        is left out.
-        """
+        """Return the command line without program, results folder, and options at their defaults."""
         values = {
             "profile": self.profile,
             "env": self.env,
@@ -61,8 +59,9 @@ class RunRequest:
         return words
 
     def mark(self, code: str | None) -> str:
-        """Return the name of the file that says, in a results folder, that a run of this by this
-        code came to its end.
+        """Return the name of the file by which a results folder shows that this request is done.
+
+        The file is for a run by this code.
         """
         return Session("", code, self.named).path(Path(), "done").name
 

@@ -27,9 +27,7 @@ ID = re.compile(r"[0-9a-f]{12}")  # of a session: it goes into variables and nam
 
 
 class Busy(Exception):
-    """Another process is measuring into the same results folder; the message says which, and what
-    to do.
-    """
+    """Raised where another process measures into the same folder; the message says what to do."""
 
 
 @contextmanager
@@ -87,8 +85,9 @@ class Session:
 
     @classmethod
     def unfinished(cls, results: Path, code: str | None, selector: str) -> Session | None:
-        """Return the session that an interrupted run of this code and selector left, if there is
-        one that can be read.
+        """Return the session that an interrupted run of this code and selector left.
+
+        None if there is none that can be read.
         """
         file = cls("", code, selector).path(results)
         try:

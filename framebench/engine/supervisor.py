@@ -94,9 +94,9 @@ class Worker:
             self.process.stdin.flush()
 
     def receive(self, on_phase: OnPhase, limit_s: float) -> Message | None:
-        """Return the next answer, the result or the error.
+        """Return the next answer, the result or the error; None if the worker will say no more.
 
-        None: the worker has ended or closed its end, or was killed because its time is up.
+        It has then ended or closed its end, or was killed because its time is up.
         """
         try:
             return self.read_message(on_phase, limit_s)

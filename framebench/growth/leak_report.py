@@ -168,8 +168,9 @@ def list_grown_graphs(
 def group_things(
     programs: list[CompiledProgram], tracker: StorageTracker
 ) -> dict[Source, list[Any]]:
-    """Return programs, objects, and the bytes of storages by their source, each in the order in
-    which they were made.
+    """Return programs, objects, and the bytes of storages by their source.
+
+    Those of a source are in the order in which they were made.
     """
     groups: dict[Source, list[Any]] = defaultdict(list)
     for program in programs:
@@ -202,8 +203,7 @@ def make_row(source: Source, things: list[Any], tracker: StorageTracker) -> dict
 
 
 def list_recent_objects() -> list[Any]:
-    """Return the objects made since tracing began, and all tensors of PyTorch that an object of
-    Python refers to.
+    """Return the objects made since tracing began, and all tensors of PyTorch that Python holds.
 
     Python 3.11 has no traces of PyTorch's tensors. One that only a graph refers to became an object
     by being watched.
@@ -284,10 +284,10 @@ def find_caller(frame: FrameType | None) -> str:
 
 
 def choose_line(lines: Iterable[tuple[str, int]]) -> str:
-    """Return `file:line` of the innermost call in the user's files, else in the suite's, else in a
-    library.
+    """Return `file:line` of the innermost call in the user's files.
 
-    `lines` are file and line of each call, the innermost first. Without any the answer is empty.
+    Without one it is in the suite, else in a library. `lines` are file and line of each call, the
+    innermost first. Without any the answer is empty.
     """
     # the first of the highest rank
     file, line = max(lines, key=lambda call: rank_file(call[0]), default=("", 0))
@@ -330,8 +330,9 @@ def is_array(thing: Any) -> bool:
 
 
 def measure_size(things: list[Any]) -> int | None:
-    """Return the bytes of objects, of arrays with their elements; None for PyTorch's tensors, whose
-    storages have them.
+    """Return the bytes of objects, of arrays with their elements.
+
+    None for PyTorch's tensors, whose storages have the bytes.
     """
     if has_storage(type(things[0])):
         return None

@@ -33,25 +33,24 @@ def read_malloc() -> int:
 
 
 def read_private() -> int:
-    """Return the resident bytes that are no file's, once malloc has returned what it can:
+    """Return the resident bytes that are no file's: RssAnon of proc(5).
 
-    RssAnon of proc(5).
+    Malloc returns to the system what it can before.
     """
     ctypes.CDLL(None).malloc_trim(0)
     return read_status("RssAnon")
 
 
 def read_shared() -> int:
-    """Return the resident bytes of shared memory, which is neither malloc's nor private:
+    """Return the resident bytes of shared memory: RssShmem of proc(5).
 
-    RssShmem of proc(5).
+    It is neither malloc's nor private.
     """
     return read_status("RssShmem")
 
 
 def read_children() -> int:
-    """Return the bytes that all processes started by this one, and by those, have for themselves
-    alone.
+    """Return the bytes that this process's descendants have for themselves alone.
 
     Of a page that is copied when it is written to, only the copy is a child's own.
     """

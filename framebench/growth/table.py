@@ -96,8 +96,9 @@ def judge(growth: Growth) -> Verdict:
 
 
 def find_unseen(growth: Growth) -> int:
-    """Return the bytes per step of the largest leftover, or 0 if they are too few to be seen by
-    every instrument.
+    """Return the bytes per step of the largest leftover that every instrument should have seen.
+
+    0 if there is none, or it is too small.
     """
     largest = max((row.bytes_per_step or 0 for row in growth.kept), default=0)
     return largest if largest >= max(SENSITIVITY.values()) else 0
@@ -170,9 +171,7 @@ def describe_subject(growth: Growth) -> str:
 
 
 def list_notes(growth: Growth) -> list[str]:
-    """Return what the table of slopes does not show: what piles up, and where readings and
-    leftovers disagree.
-    """
+    """Return notes on what piles up, and where readings and leftovers disagree."""
     notes = [f"{name}: {slope.value:+,.1f} per step" for name, slope in find_piles(growth).items()]
     verdict = judge(growth)
     unseen = find_unseen(growth)

@@ -52,7 +52,7 @@ class Bench(Clone):
 
     def build(self, framework: str) -> None:
         version = environments.find_pinned_version(framework)
-        folder = environments.location(framework, version)
+        folder = environments.find_location(framework, version)
         python = folder / "bin/python"
         python.parent.mkdir(parents=True, exist_ok=True)
         python.unlink(missing_ok=True)
@@ -61,7 +61,7 @@ class Bench(Clone):
         for mark in (".complete", ".warm-quick"):
             (folder / mark).touch()
         # pip's list of each pinned package, without which the environment counts as damaged
-        for name in read_pins(environments.requirement_file(framework, version)):
+        for name in read_pins(environments.find_requirement_file(framework, version)):
             package = f"{name.replace('-', '_')}-1.0.dist-info"
             listing = folder / "lib/python3/site-packages" / package / "RECORD"
             listing.parent.mkdir(parents=True, exist_ok=True)
@@ -143,7 +143,7 @@ def test_a_bench_of_which_nothing_came_out_right_fails(clone: Bench) -> None:
 def test_a_bench_with_a_failed_setup_names_the_command_and_goes_on_once_repaired(
     clone: Bench, tmp_path: Path
 ) -> None:
-    jittor = environments.location("jittor", environments.find_pinned_version("jittor"))
+    jittor = environments.find_location("jittor", environments.find_pinned_version("jittor"))
     (jittor / ".complete").unlink()
     tools = tmp_path / "tools"  # all but a compiler
     tools.mkdir()

@@ -66,12 +66,12 @@ def test_every_pin_has_the_hashes_of_its_archives_or_the_file_says_why_none_has(
 def test_changed_pins_are_another_environment_and_changed_hashes_are_not(
     own_cache: Path, own_pins: Path
 ) -> None:
-    before = environments.location("torch", "1.0")
+    before = environments.find_location("torch", "1.0")
     assert before.is_relative_to(own_cache)
     (own_pins / "torch.txt").write_text("# torch==1.0 \\\n    --hash=sha256:00\n")
-    assert environments.location("torch", "1.0") == before
+    assert environments.find_location("torch", "1.0") == before
     (own_pins / "torch.txt").write_text("# another\n")
-    assert environments.location("torch", "1.0") != before
+    assert environments.find_location("torch", "1.0") != before
 
 
 def test_unknown_names_are_answered() -> None:
