@@ -1,5 +1,4 @@
-"""What a maintainer asks of results that somebody sends in: are they consistent, and could they
-have been measured?
+"""Check results that somebody sends in: are they consistent, and could they have been measured?
 
 The files are a stranger's. They are opened only if they are regular files of a limited size and
 where records lie, and parsed as JSON against the schema; nothing in them is executed, and no name

@@ -1,11 +1,10 @@
-"""Records of several results folders in one: each once, none lost, and equal machines under one
-name.
+"""Put the records of several results folders into one: each once, none lost.
 
-Also those of older versions of framebench, which had a file for each record. Searches for the
-largest batch and the results of probes are collected with them. The same records
-collected again change nothing. Two records of one measurement with different
-contents are a conflict: what was there stays, and the other is kept in `conflicts/`, which no table
-reads.
+Equal machines get one name. Results of older versions of framebench, which had a file for each
+record, are taken too. Searches for the largest batch and the results of probes are collected with
+the records. The same records collected again change nothing. Two records of one measurement with
+different contents are a conflict: what was there stays, and the other is kept in `conflicts/`,
+which no table reads.
 """
 
 from __future__ import annotations
@@ -48,9 +47,7 @@ class CollectionReport:
 
 
 class Collection:
-    """The folder that records are added to: each measurement in it, and what machines are called
-    there.
-    """
+    """The folder that records are added to, with its measurements and the names of its machines."""
 
     def __init__(self, root: Path, name: str | None) -> None:
         self.root = root
@@ -206,8 +203,9 @@ def rename_machine(record: Record, name: str) -> Record:
 
 
 def make_key(record: Record) -> Key:
-    """Return what two records of one measurement share, on whichever machine of the kind and under
-    whichever name.
+    """Return what two records of one measurement share.
+
+    The name of the machine is no part of it, nor which one of its kind it is.
     """
     origin, turns = record.provenance, record.turns
     block = (turns.block, turns.arm) if turns else ()

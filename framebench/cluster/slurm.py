@@ -251,8 +251,9 @@ class Job(submitit.helpers.Checkpointable):
     env: str | None = None
 
     def __call__(self) -> int:
-        """Run the command and return its exit code. A machine without a calibration is calibrated
-        first.
+        """Run the command and return its exit code.
+
+        A machine without a calibration is calibrated first.
         """
         node = os.environ.get("SLURMD_NODENAME") or platform.node()
         node_folder = self.results / NODES / node

@@ -53,8 +53,9 @@ def check_machine(env: str | None = None) -> list[Finding]:
 
 
 def calibrate(say: environments.Say, env: str | None) -> list[Finding]:
-    """Return how wrong measurements made here and now may be: known sizes and lengths go through
-    the whole harness.
+    """Return how wrong measurements made here and now may be.
+
+    Known sizes and lengths go through the whole harness.
     """
     findings = measure_interference()  # before this command works itself
     if env:
@@ -107,9 +108,7 @@ def measure_interference() -> list[Finding]:
 
 
 def save(findings: list[Finding], results: Path) -> Path:
-    """Write the findings next to the records: every later record of this machine carries the
-    summary.
-    """
+    """Write the findings next to the records; each later record of this machine has the summary."""
     path = find_calibration_file(results)
     path.parent.mkdir(parents=True, exist_ok=True)
     failed = [finding.check for finding in findings if not finding.passed]

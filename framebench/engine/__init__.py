@@ -1,3 +1,4 @@
-"""Everything that runs in the parent process: it builds environments, starts workers, and writes
-records.
+"""Everything that runs in the parent process.
+
+It builds environments, starts workers, and writes records.
 """

@@ -573,7 +573,10 @@ def count_memory_processes(timed: list[TimedVariant], run: Run) -> int:
 
 
 def record_unsupported(case: Case, run: Run, environment: Environment) -> Record:
-    """Return the record that says why this machine cannot measure a case, written once a session."""
+    """Return the record that says why this machine cannot measure a case.
+
+    It is written once in a session.
+    """
     variant = Variant(case, environment)
     earlier = run.records(variant)
     if earlier:

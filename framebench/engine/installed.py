@@ -1,5 +1,4 @@
-"""`--env installed`, or `--env /path/to/python`: an interpreter that already has a framework, used
-as it is.
+"""Use an interpreter that already has a framework: `--env installed`, or `--env /path/to/python`.
 
 Nothing is installed or changed there; its versions may be older or newer than the pins, and go into
 every record. The packages of the control environment may lie in the same interpreter: workers

@@ -1,5 +1,4 @@
-"""Have the mathematics of strategies checked in float64, once per code, environment and kind of
-processor.
+"""Have strategies checked in float64, once per code, environment and kind of processor.
 
 A process of its own computes the same strategy at the smallest size (`worker/mathematics.py`). That
 stands for every batch and size of the strategy, so it is kept in the cache until the code changes.

@@ -56,9 +56,7 @@ class Context:
 
 @dataclass(frozen=True)
 class Samples:
-    """The times of a process's turns, and of the steps after them that were waited for one by
-    one.
-    """
+    """The times of a process's turns, and of later steps that were waited for one by one."""
 
     turns: list[Turn]
     synced_s: list[float]
@@ -287,10 +285,9 @@ def format_error(error: float | None) -> str:
 
 
 def split_seconds(part: str, outcome: CaseOutcome) -> dict[str, float]:
-    """Return where a process's time went: its import, build and work, and `harness`: everything
-    else.
+    """Return the seconds of a process by purpose: import, build, work, and `harness` for the rest.
 
-    What it waited for its turns is in none of them.
+    Seconds in which it waited for its turns are in none of them.
     """
     parts: dict[str, float] = {}
     origin = outcome.result.origin
@@ -348,8 +345,9 @@ def make_provenance(
 
 
 def describe_hardware() -> dict[str, Any]:
-    """Return what a record tells of the machine: also its GPUs, though no worker came as far as its
-    device.
+    """Return what a record tells of the machine.
+
+    Its GPUs are among it, even if no worker got as far as using one.
     """
     hardware = dict(provenance.describe_hardware())
     if nvml.list_gpus():

@@ -38,7 +38,10 @@ class RunRequest:
         return " ".join([*parts, str(self.options)])
 
     def arguments(self) -> list[str]:
-        """Return the command line without program, results folder, and options at their defaults."""
+        """Return the command line, without program and results folder.
+
+        Options that have their default are left out.
+        """
         values = {
             "profile": self.profile,
             "env": self.env,

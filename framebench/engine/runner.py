@@ -269,9 +269,7 @@ def is_expected_failure(record: Record) -> bool:
 
 
 def limit_time(case: Case, options: Options) -> Options:
-    """Return the options with the profile's shorter time limit where the processor is slow at the
-    case.
-    """
+    """Return the options, with the profile's shorter time limit on a processor slow at the case."""
     if options.profile is None or not explain_slowness(case):
         return options
     slow_limit_s = profiles.find_profile(options.profile).slow_limit_s

@@ -1,9 +1,8 @@
-"""Who measures now, and which runs were interrupted: two files in the results folder that know
-nothing of each other.
+"""Keep who measures now, and which runs were interrupted, in two files of the results folder.
 
-The lock is held by whoever starts workers that measure; the kernel takes it back however its holder
-ends. A session is one run of the suite: its file lies there until the run comes to its end, so that
-the next run of the same code and selection goes on with it.
+The files know nothing of each other. The lock is held by whoever starts workers that measure; the
+kernel takes it back however its holder ends. A session is one run of the suite: its file lies there
+until the run comes to its end, so that the next run of the same code and selection goes on with it.
 """
 
 from __future__ import annotations

@@ -106,8 +106,9 @@ class Worker:
             return None
 
     def read_message(self, on_phase: OnPhase, limit_s: float) -> Message | None:
-        """Take in what the worker reports on the way, and return its next answer, its result or its
-        error. Raises TimeoutError.
+        """Return the worker's next answer, result or error, and note what it reports on the way.
+
+        Raises TimeoutError.
         """
         deadline = time.monotonic() + limit_s
         while True:

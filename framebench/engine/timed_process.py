@@ -196,9 +196,7 @@ class TimedProcess:
         return Samples(self.turns, self.synced_s)
 
     def read_resident_peak(self) -> int:
-        """Return the most bytes of resident memory that the process held; 0 where it is gone, or
-        no Linux.
-        """
+        """Return the peak of resident memory in bytes; 0 if the process is gone or not on Linux."""
         if self.worker is not None:
             with contextlib.suppress(OSError):
                 status = Path(f"/proc/{self.worker.process.pid}/status").read_text()

@@ -1,5 +1,4 @@
-"""Every value of one step, from which follow the timeline of its memory, the peak, and what holds
-it.
+"""Collect every value of one step: from these follow the memory's timeline, its peak and holders.
 
 The frameworks' own accounts (`<framework>_account.py`) fill it inside their environments: standard
 library only.

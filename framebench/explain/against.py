@@ -1,6 +1,4 @@
-"""Two explained steps against each other: what one holds more of at its fullest moment, to the
-byte.
-"""
+"""Compare two explained steps: what one holds more of at its fullest moment, to the byte."""
 
 from __future__ import annotations
 
@@ -34,8 +32,9 @@ class PeakPair(NamedTuple):
 
 
 def choose_peaks(base: Explanation, change: Explanation) -> PeakPair:
-    """Return the peaks by the first instrument that measured both steps; two instruments are never
-    subtracted.
+    """Return the peaks by the first instrument that measured both steps.
+
+    Peaks of two instruments are never subtracted.
     """
     for instrument in INSTRUMENTS:
         if instrument in base.measured and instrument in change.measured:
@@ -44,11 +43,10 @@ def choose_peaks(base: Explanation, change: Explanation) -> PeakPair:
 
 
 def list_differences(base: Explanation, change: Explanation) -> pd.DataFrame:
-    """Return the bytes by layer and kind, the largest difference first; all sum to that of the
-    peaks.
+    """Return the differences in bytes by layer and kind, the largest first.
 
-    Layers that differ in a number only are one. The last row is what was measured and no layer
-    explains.
+    All sum to the difference of the peaks. Layers that differ in a number only are one. The last
+    row is what was measured and no layer explains.
     """
     columns = {}
     # what one step alone holds is 0 of the other
@@ -69,8 +67,9 @@ def list_differences(base: Explanation, change: Explanation) -> pd.DataFrame:
 
 
 def make_table(base: Explanation, change: Explanation) -> Table:
-    """Return the table of the largest differences, the rest, what is unexplained, and the sum, in
-    bytes.
+    """Return the table of differences in bytes.
+
+    It has the largest ones, the rest, what is unexplained, and the sum.
     """
     rows = list_differences(base, change)
     parts = [rows[:-1][:LARGEST]]

@@ -34,8 +34,7 @@ NOTE = (
 
 
 def figures(results: Results, _machines: Iterable[str]) -> Iterator[FigureRequest]:
-    """Yield a figure for each workload, scenario, strategy and batch that several frameworks
-    explain.
+    """Yield a figure for each case but for its framework, where several frameworks explain it.
 
     Of each framework it has the newest release.
     """
@@ -54,9 +53,7 @@ def find_question(explanation: Explanation) -> tuple[str, ...]:
 
 
 def tabulate_moments(explanations: Iterable[Explanation]) -> pd.DataFrame:
-    """Return a row for each moment: where in the step it is, in %, and the MiB in use from then
-    on.
-    """
+    """Return a row for each moment: its place in the step in %, and the MiB in use from then on."""
     tables = []
     for explanation in explanations:
         case = parse_case(explanation.case)
@@ -102,9 +99,7 @@ def draw_frameworks(moments: pd.DataFrame) -> Figure:
 
 
 def thin_out(moments: pd.DataFrame) -> pd.DataFrame:
-    """Return the fullest moment in each half per cent of the step: a picture has no room for
-    thousands.
-    """
+    """Return the fullest moment in each half per cent of the step: a picture has no more points."""
     fullest = moments.groupby((2 * moments["at"]).astype(int))["mib"].idxmax()
     return moments.loc[fullest]
 

@@ -1,5 +1,4 @@
-"""JAX's account of one step, from the compiler's plan: each buffer of the executable, when it is
-filled and last read.
+"""Account for one step of JAX by the compiler's plan: when each buffer is filled and last read.
 
 XLA reserves the whole plan (arguments, outputs, one block for all temporaries) before the first
 instruction. The account says what the plan is needed for. It is read from two texts that XLA dumps:
@@ -141,9 +140,7 @@ def label_argument(buffer: HloBuffer, op_name: str) -> None:
 
 
 def label_temporaries(buffers: list[HloBuffer]) -> None:
-    """Label what is neither argument nor result by the phase that makes it and those that read
-    it.
-    """
+    """Label buffers that are neither argument nor result, by the phases that make and read them."""
     for buffer in buffers:
         if buffer.kind != "temporary":
             continue

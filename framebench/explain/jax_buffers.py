@@ -68,9 +68,7 @@ class ProgramWalk:
         return pass_on(instruction, operands) | inner | filled
 
     def walk_called(self, instruction: Instruction, operands: list[Positions]) -> Positions:
-        """Walk through what a loop, a call or a branch runs, and return where its result may
-        lie.
-        """
+        """Walk through what a loop, a call or a branch runs, and return its result's places."""
         if instruction.opcode == "while":
             (body,) = instruction.list_called("body")
             (condition,) = instruction.list_called("condition")
@@ -102,8 +100,9 @@ class ProgramWalk:
                         buffer.read_in.add(self.account.phase)
 
     def find_name(self, instruction: Instruction) -> str:
-        """Return the name of the operation; of several that are fused, that of the last one which
-        has a name.
+        """Return the name of the operation.
+
+        Of several that are fused, it is that of the last one which has a name.
         """
         if instruction.op_name:
             return instruction.op_name
@@ -130,9 +129,7 @@ class ProgramWalk:
         return "(compiler)"
 
     def find_phase(self, instruction: Instruction) -> str:
-        """Return the phase that an instruction belongs to, by the transformations that its name
-        tells.
-        """
+        """Return the phase of an instruction, by the transformations in its name."""
         name = self.find_name(instruction)
         if not name:
             return self.account.phase
@@ -158,9 +155,7 @@ class ProgramWalk:
 
 
 def pass_on(instruction: Instruction, operands: list[Positions]) -> Positions:
-    """Return the buffers that the result of an alias has from its operands; nothing for other
-    instructions.
-    """
+    """Return the buffers that an alias passes on from its operands; none for other opcodes."""
     if instruction.opcode not in ALIASES:
         return {}
     passed: Positions = {}

@@ -1,9 +1,8 @@
-"""Jittor's account of one step: every block that its variables take from the pool and give back,
-and who made them.
+"""Account for one step of Jittor: every block that variables take from the pool and give back.
 
-The allocator of `jittor_probe.cc` notes them; Jittor's own stack traces do not work in Python 3.11.
-Nodes of the graph are numbered in the order in which they are made, and computed only later, when
-the graph runs. So notes of the number at which a module, the backward pass and the update were
+The allocator of `jittor_probe.cc` notes the blocks; Jittor's own stack traces do not work in Python
+3.11. Nodes of the graph are numbered in the order in which they are made, and computed only later,
+when the graph runs. So notes of the number at which a module, the backward pass and the update were
 entered and left tell where a variable is from.
 """
 
@@ -131,9 +130,7 @@ def read_node_number(variable: Var) -> int:
 
 
 def label_variables(adapter: JittorAdapter) -> dict[int, tuple[str, str]]:
-    """Return kind and layer of the variables that model, optimizer and inputs refer to now, by
-    node.
-    """
+    """Return kind and layer of the variables of model, optimizer and inputs, by node."""
     labels = {}
     layers = {}  # by the id of a parameter
     for name, parameter in adapter.model.named_parameters():
@@ -151,9 +148,7 @@ def label_variables(adapter: JittorAdapter) -> dict[int, tuple[str, str]]:
 
 
 def explain_step(adapter: JittorAdapter) -> dict[str, Any]:
-    """Make one more step, run the graph that it leaves, and return its account, as fields of an
-    `Explanation`.
-    """
+    """Make one more step, run its graph, and return its account as fields of an `Explanation`."""
     # what the steps before have left to compute is none of this step's
     adapter.release()
     adapter.synchronize()

@@ -42,11 +42,11 @@ def select_newest(explanations: Sequence[Explanation]) -> list[Explanation]:
 
 
 def load_causes(results: Path) -> Callable[[str, str, str], str | None]:
-    """Return a function of a case and two releases, such as `jax==0.9.2`, that says why the peak
-    changed.
+    """Return a function that says why a case's peak changed from one release to another.
 
-    An example is `saved for backward +10.0 MiB, gradient -2.0 MiB`; the largest difference comes
-    first, and slight ones are left out. None unless the case was explained in both releases.
+    Releases are such as `jax==0.9.2`. A cause is such as `saved for backward +10.0 MiB, gradient
+    -2.0 MiB`; the largest difference comes first, and slight ones are left out. None unless the
+    case was explained in both releases.
     """
     stored = {
         (explained.case, explained.release): explained for explained in load_explanations(results)
@@ -120,9 +120,7 @@ def tabulate_layers(explanation: Explanation) -> Table:
 
 
 def fold_numbers(layer: str) -> str:
-    """Return the layer with `*` for each number, so that `blocks.0.fc1` and `blocks.1.fc1` are
-    one.
-    """
+    """Return the layer with `*` for each number: `blocks.0.fc1` and `blocks.1.fc1` are one."""
     return re.sub(r"\d+", "*", layer)
 
 
@@ -138,8 +136,9 @@ def count_bytes(holders: Sequence[LayerMemory]) -> int:
 
 
 def advise_no_grad(explanation: Explanation) -> str:
-    """Return a hint for an evaluation that keeps what only a backward pass would need; empty if it
-    keeps nothing.
+    """Return a hint for an evaluation that keeps what only a backward pass needs.
+
+    Empty if it keeps nothing.
     """
     saved = explanation.kinds.get("saved for backward", 0)
     if not saved or Case.from_id(explanation.case).scenario != "eval":

@@ -10,8 +10,9 @@ from framebench.explain import against, table
 
 
 def make_tables(results: Results) -> list[Table]:
-    """Return each case's newest step by kind and by layer, and how the two newest versions of a
-    case differ.
+    """Return tables of each case's newest step, and of what changed between versions.
+
+    Of each case the two newest versions are compared.
     """
     explanations = table.load_explanations(results.root)
     newest = table.select_newest(explanations)

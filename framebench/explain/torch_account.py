@@ -1,5 +1,4 @@
-"""PyTorch's account of one step: every storage that an operator makes, from its birth to its death,
-and who made it.
+"""Account for one step of PyTorch: every storage that an operator makes, from birth to death.
 
 What kernels allocate inside themselves is not seen (oneDNN's reordered copies, unfolded volumes),
 nor what fusion by torch.compile leaves out. The layer of a backward operator is that of the forward
@@ -112,9 +111,7 @@ class StorageAccount(Storages):
         self.values.pop(key).died = self.account.events
 
     def note_result(self, tensor: Tensor, operator: str) -> None:
-        """Add a result of an operator, unless its storage has been there before; label it if it is
-        a gradient.
-        """
+        """Add a result of an operator, unless its storage is known; label a gradient."""
         node: Any = torch._C._current_autograd_node()  # None outside of the backward pass
         if node is not None and not self.is_updating:
             self.account.enter_phase("backward")
@@ -130,9 +127,7 @@ class StorageAccount(Storages):
             value.layer = self.find_layer_of_parameter(node)
 
     def find_layer(self, node: Any) -> str:
-        """Return the module that runs, or the one whose forward pass made this node of the backward
-        pass.
-        """
+        """Return the module that runs, or whose forward pass made this backward node."""
         if self.path:
             return self.path[-1]
         if node is None:
@@ -179,10 +174,9 @@ class StorageAccount(Storages):
 
 
 def list_tensors(adapter: TorchAdapter) -> Iterator[tuple[str, str, Tensor]]:
-    """Yield kind, layer and every tensor that there is between two steps. Those that nobody named
-    come last.
+    """Yield kind, layer and tensor of every tensor that there is between two steps.
 
-    A tensor may be there more than once; its first label counts.
+    Those that nobody named come last. A tensor may be there more than once; its first label counts.
     """
     layers = {}  # by parameter
     for name, parameter in adapter.model.named_parameters():

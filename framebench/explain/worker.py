@@ -18,8 +18,9 @@ from framebench.worker.worker import measure_peaks, reserve_stdout
 
 
 def explain(case_id: str) -> dict[str, Any]:
-    """Return the framework's account of the third step, and the peak of the second, which ran
-    without the account.
+    """Return the framework's account of the third step, and the peak of the second.
+
+    The second step runs without the account.
     """
     case = parse_any_batch(case_id)
     module = importlib.import_module(f"framebench.explain.{case.framework}_account")

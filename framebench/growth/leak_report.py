@@ -1,5 +1,6 @@
-"""Name what steps leave behind: programs, objects and storages, with the line that made them and
-what holds them.
+"""Name what steps leave behind: programs, objects and storages.
+
+Each comes with the line that made it and with what holds it.
 """
 
 from __future__ import annotations
@@ -77,10 +78,10 @@ class GrowingName(NamedTuple):
 
 
 class StorageTracker:
-    """A context that knows the memory of tensors made inside it, where a framework tells it apart
-    from its tensors.
+    """Context that knows the memory of tensors made inside it.
 
-    This one knows none: see `TorchStorages` and `GraphArrays`.
+    It is for frameworks that tell a tensor's memory from the tensor, and this one knows none: see
+    `TorchStorages` and `GraphArrays`.
     """
 
     def __enter__(self) -> StorageTracker:

@@ -58,9 +58,7 @@ def read_children() -> int:
 
 
 def list_descendants(process: str) -> Iterator[str]:
-    """Yield the ids of the processes that a process has started, and of those that they have
-    started.
-    """
+    """Yield the ids of a process's children, and of theirs."""
     for tasks in PROC.glob(f"{process}/task/*/children"):
         try:
             children = tasks.read_text().split()
@@ -72,9 +70,7 @@ def list_descendants(process: str) -> Iterator[str]:
 
 
 def read_own_bytes(process: str) -> int:
-    """Return Private_Clean and Private_Dirty of proc(5) in bytes; 0 for a process that has
-    ended.
-    """
+    """Return a process's Private_Clean and Private_Dirty of proc(5) in bytes; 0 if it has ended."""
     try:
         lines = (PROC / process / "smaps_rollup").read_text().splitlines()
     except OSError:

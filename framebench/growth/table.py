@@ -161,8 +161,9 @@ def tabulate_slopes(growth: Growth) -> Table:
 
 
 def describe_subject(growth: Growth) -> str:
-    """Return the case, or the script, whose steps were read, with the file of the step that took
-    its place.
+    """Return the case or script whose steps were read.
+
+    It is followed by the file of the user's step, if one took the place of the case's.
     """
     is_script = growth.file is not None and growth.file.endswith(growth.case)
     if growth.file and not is_script:

@@ -17,11 +17,10 @@ MOST_RANKS = 1024
 
 
 def over_ranks(case_id: str, ranks: int | None = None) -> Case:
-    """Return the case with this id, whose size may be left out, over the ranks of its batch
-    (`b4x2`), or over `ranks`.
+    """Return the case with this id over the ranks of its batch (`b4x2`), or over `ranks`.
 
-    Every rank has as many samples as the others, and at least one: a batch that does not divide
-    becomes the next that does. Raises UnknownCase.
+    The size may be left out. Every rank has as many samples as the others, and at least one: a
+    batch that does not divide becomes the next that does. Raises UnknownCase.
     """
     workload, framework, scenario, name, batch, size = split_parts(case_id)
     matched = BATCH.fullmatch(batch)

@@ -71,10 +71,9 @@ def advise(
     results: Path,
     as_json: bool,
 ) -> bool:
-    """Print which strategies over ranks fit into a budget of bytes for each rank, and return
-    whether none does.
+    """Print which strategies over ranks fit into a budget of bytes for each rank.
 
-    Raises UnknownCase if there are no such strategies.
+    Returns whether none does. Raises UnknownCase if there are no such strategies.
     """
     from framebench.analysis.needs import compute_needs, format_needs
     from framebench.analysis.rendering import format_mib

@@ -46,8 +46,9 @@ def predict_rank_bytes(case: Case) -> dict[str, Any]:
 
 
 def list_parts(adapter: ShapedAdapter, compiled: Any) -> dict[str, int]:
-    """Return the bytes that one device is given, and those that the plan has besides; parts without
-    any are left out.
+    """Return the bytes that one device is given, and those that the plan has besides.
+
+    Parts without any bytes are left out.
     """
     parts = {
         "parameters": count_bytes_of_one(adapter.params),

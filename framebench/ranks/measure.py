@@ -1,8 +1,7 @@
-"""Measure a case over several ranks: two processes, one after the other, each of which launches its
-ranks.
+"""Measure a case over several ranks, in two processes one after the other.
 
-The record has one entry for each rank. Ranks that share cores have no step times, and such a case
-is in no block.
+Each of them launches the ranks. The record has one entry for each rank. Ranks that share cores have
+no step times, and such a case is in no block.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""What one rank holds of a model's states between two steps: published formulas, and counts by each
-implementation's rule.
+"""Compute what one rank holds of a model's states between two steps.
 
-`formulas.csv` has the formulas, and `strategies.csv` the rule by which a strategy divides each part
-of what a rank holds. The states are Adam's where nothing else is said. This is only arithmetic on
-shapes; tests of real and of predicted ranks check that frameworks hold just this.
+There are published formulas (`formulas.csv`), and counts by each implementation's rule:
+`strategies.csv` has the rule by which a strategy divides each part of what a rank holds. The states
+are Adam's where nothing else is said. This is only arithmetic on shapes; tests of real and of
+predicted ranks check that frameworks hold just this.
 """
 
 from __future__ import annotations
@@ -81,9 +81,7 @@ def count_all(shapes: Shapes, ranks: int) -> int:
 
 
 def count_first_chunks(shapes: Shapes, ranks: int) -> int:
-    """Count as `fully_shard` does, which cuts the first axis into equal parts, and pads each rank's
-    to the longest.
-    """
+    """Count as `fully_shard` does: the first axis in equal parts, each padded to the longest."""
     return sum(divide_up(shape[0], ranks) * prod(shape[1:]) for shape in shapes)
 
 
@@ -93,8 +91,9 @@ def count_whole_tensors(shapes: Shapes, ranks: int) -> int:
 
 
 def hand_out(shapes: Shapes, ranks: int) -> list[int]:
-    """Return each rank's share of whole tensors: the largest goes first, each to the rank that has
-    least.
+    """Return each rank's share of whole tensors.
+
+    The largest tensor goes first, each to the rank that has least.
     """
     shares = [0] * ranks
     for size in sorted(map(prod, shapes), reverse=True):
@@ -116,10 +115,10 @@ def find_fullest_rank(case: Case) -> int:
 
 
 def count_longest_axis(shapes: Shapes, ranks: int) -> int:
-    """Count as `adapters/jax/ranks.py` does, which divides an axis that the ranks divide; a tensor
-    without one stays whole.
+    """Count as `adapters/jax/ranks.py` does: the longest axis that the ranks divide.
 
-    It takes the longest such axis, which makes no difference to the count.
+    A tensor without such an axis stays whole. That it is the longest one makes no difference to the
+    count.
     """
     total = 0
     for shape in shapes:
@@ -146,10 +145,9 @@ def count_padded_row(shapes: Shapes, ranks: int) -> int:
 
 
 def count_touched_tensors(shapes: Shapes, ranks: int) -> int:
-    """Count the gradients of DeepSpeed's stages 1 and 2: a rank keeps each tensor whole that its
-    part has a piece of.
+    """Count the gradients that a rank holds under DeepSpeed's stages 1 and 2.
 
-    The last rank keeps the padding, too.
+    It has whole each tensor of which its part has a piece. The last rank has the padding, too.
     """
     padding = count_padded_row(shapes, ranks) - count_all(shapes, ranks)
     part = count_even_parts(shapes, ranks)
@@ -165,9 +163,7 @@ def count_touched_tensors(shapes: Shapes, ranks: int) -> int:
 
 
 def count_parts_of_each(shapes: Shapes, ranks: int) -> int:
-    """Count as DeepSpeed's stage 3 does, which cuts each tensor into equal parts, and pads the
-    last.
-    """
+    """Count as DeepSpeed's stage 3 does: each tensor in equal parts, the last one padded."""
     return sum(divide_up(prod(shape), ranks) for shape in shapes)
 
 

@@ -1,6 +1,4 @@
-"""Tables for docs/sharding.md: formulas of what one rank of several holds, next to what
-implementations count.
-"""
+"""Make the tables of docs/sharding.md: formulas of what one rank holds, next to counts."""
 
 from __future__ import annotations
 
@@ -132,8 +130,9 @@ def tabulate_unevenness() -> Table:
 
 
 def load_predictions(root: Path) -> list[Prediction]:
-    """Return what `framebench predict --json` printed and was put into results/predicted, in the
-    order of the table.
+    """Return the predictions in results/predicted, in the order of the table.
+
+    They are what `framebench predict --json` printed.
     """
 
     def find_place(prediction: Prediction) -> tuple[int, bool, int, int]:

@@ -1,6 +1,4 @@
-"""What each rank of a case over several holds and needs: the fullest and the emptiest, never a
-sum.
-"""
+"""Tabulate what each rank of a case holds and needs: the fullest and the emptiest, never a sum."""
 
 from __future__ import annotations
 

@@ -67,9 +67,7 @@ def make_first_steps(adapter: FakeRank) -> None:
 
 
 def track_sharded(case: Case) -> tuple[int, dict[str, int]]:
-    """Return the peak of a step and its parts where FSDP divides the tensors, by PyTorch's
-    tracker.
-    """
+    """Return the peak of a step and its parts, by PyTorch's tracker, where FSDP divides tensors."""
     adapter = FakeRank(case)
     # outside of the mode: as many parts of each tensor as there are ranks take long to watch
     adapter.build()
@@ -90,9 +88,7 @@ def track_sharded(case: Case) -> tuple[int, dict[str, int]]:
 
 
 def count_storages(case: Case) -> tuple[int, dict[str, int]]:
-    """Return the peak of a step and its parts where every rank holds whole tensors, by counting
-    storages.
-    """
+    """Return the peak of a step and its parts where every rank holds whole tensors."""
     with Storages() as storages:
         adapter = FakeRank(case)
         adapter.build()

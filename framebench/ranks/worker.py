@@ -54,8 +54,9 @@ IS_FIRST = os.environ.get("RANK", "0") == "0"  # speaks for all ranks, or is the
 
 
 def launch_ranks(case: Case) -> None:
-    """Become the framework's launcher, or start the ranks and end with them; in a rank, or without
-    processes, return.
+    """Become the framework's launcher, or start the ranks and exit when they end.
+
+    In a rank, or for a framework without processes, it returns.
     """
     if "RANK" in os.environ:  # set for each rank by its launcher
         return
@@ -70,10 +71,10 @@ def launch_ranks(case: Case) -> None:
 
 
 def run_processes(ranks: int, arguments: list[str]) -> int:
-    """Run a process of this Python for each rank until all have ended or one has failed, and return
-    the exit status.
+    """Run a process of this Python for each rank, and return the exit status.
 
-    They meet at the address in JAX_COORDINATOR_ADDRESS.
+    Waits until all have ended or one has failed. They meet at the address in
+    JAX_COORDINATOR_ADDRESS.
     """
     # the port is free again when the socket is closed, and the first rank takes it
     with socket.socket() as free:

@@ -174,10 +174,9 @@ def describe_maker(framework: str) -> str:
 
 
 def find_rounding(references: References) -> list[str]:
-    """Return the tensors whose gradient is zero but for rounding, as of a bias that a norm
-    subtracts.
+    """Return the tensors whose gradient is zero but for rounding.
 
-    No two computations agree on such a gradient.
+    A bias that a norm subtracts is one. No two computations agree on such a gradient.
     """
     names: list[str] = []
     for reference in references.values():

@@ -39,8 +39,9 @@ def list_rank_cases() -> tuple[Case, ...]:
 
 
 def make_cases(strategies: Iterable[tuple[str, str]], ranks: tuple[int, ...] = (1,)) -> list[Case]:
-    """Return the declared cases of these (scenario, strategy), in every workload, size, framework
-    and batch.
+    """Return the declared cases of these (scenario, strategy).
+
+    They are of every workload, size, framework and batch.
     """
     strategies = list(strategies)
     cases = []

@@ -254,8 +254,9 @@ def derive_tolerances(
     left_out: Collection[str] = (),
     shared: bool = True,
 ) -> Tolerances:
-    """Compute tolerances from what the perturbed steps gave, none below `least`, and of tensors
-    none below `least_of_tensors`.
+    """Compute tolerances from what the perturbed steps gave.
+
+    None is below `least`, and none of a tensor below `least_of_tensors`.
 
     Where `shared`, tensors of one family, the same weight of each block, have the largest response
     among them. None is below the median response of its kind: a single tensor may have stayed close

@@ -251,9 +251,7 @@ def measure_memory(adapter: Adapter, task: Task, emit: Emit) -> MemoryResult:
 
 
 def measure_memory_and_verify(adapter: Adapter, task: Task, result: Result, emit: Emit) -> Result:
-    """Read the peaks first, as in a process of its own, then verify the steps from the first
-    weights.
-    """
+    """Read the peaks, as in a process of its own, then verify the steps from the first weights."""
     memory = measure_memory(adapter, task, emit)
     emit({"phase": "verification"})
     verification = make_verified_steps(adapter, task.reference)[1]
@@ -342,9 +340,7 @@ def serve(carry_out: CarryOut) -> NoReturn:
 
 
 def answer(carry_out: CarryOut) -> int:
-    """Carry out the orders on the command line, print the result or the error, and return the exit
-    code.
-    """
+    """Carry out the orders on the command line, print the result or error, return the exit code."""
     die_with_parent()
     out = reserve_stdout()
 
