@@ -16,9 +16,10 @@ import math
 import time
 from abc import ABC, abstractmethod
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
+from types import ModuleType
 from typing import Any, Protocol
 
 import numpy as np
@@ -49,6 +50,14 @@ class Switches(dict[str, Switch]):
     def __call__(self, function: Switch) -> Switch:
         self[function.__name__] = function
         return function
+
+
+def collect_switches(modules: Iterable[ModuleType]) -> dict[str, Switch]:
+    """Return the switches of a framework's modules, each of which has them in its `switch`."""
+    switches: dict[str, Switch] = {}
+    for module in modules:
+        switches |= module.switch
+    return switches
 
 
 class Stopwatch(Protocol):

@@ -89,6 +89,11 @@ class Ledger:
             apply()
 
 
+def refuse_unset(*_: Any) -> Any:
+    """Raise LookupError: the part is of another scenario, or of a strategy that the case lacks."""
+    raise LookupError("no strategy of the case has set this part")
+
+
 @dataclass
 class AdapterParts:
     """Base class of a framework's parts, which are its typed fields."""

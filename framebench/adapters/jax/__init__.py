@@ -4,7 +4,7 @@ There is one module of switches per module of `framebench/strategies`.
 """
 
 from framebench.adapters import common
-from framebench.adapters.base import Switch
+from framebench.adapters.base import Switch, collect_switches
 from framebench.adapters.jax import (
     checkpoint,
     generation,
@@ -18,9 +18,7 @@ from framebench.adapters.jax.adapter import JaxAdapter
 from framebench.suite.case import Case
 
 MODULES = (common, precision, checkpoint, steps, offload, memory, scenarios, generation)
-SWITCHES: dict[str, Switch] = {}
-for module in MODULES:
-    SWITCHES.update(module.switch)
+SWITCHES = collect_switches(MODULES)
 
 
 def find_switches(case: Case) -> dict[str, Switch]:

@@ -13,12 +13,7 @@ from jax import Array
 from jax.sharding import Sharding
 
 from framebench.adapters.jax.accumulation import Tree
-from framebench.adapters.parts import AdapterParts, PartOptions
-
-
-def refuse_unset(*_: Any) -> Any:
-    """Raise LookupError: the part is of another scenario, or of a strategy that the case lacks."""
-    raise LookupError("no strategy of the case has set this part")
+from framebench.adapters.parts import AdapterParts, PartOptions, refuse_unset
 
 
 @dataclass

@@ -4,17 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from jittor import Module, Var
 
-from framebench.adapters.parts import AdapterParts, Hooks, PartOptions
-
-
-def refuse_unset() -> Any:
-    """Raise LookupError: the part is of another scenario, or of a strategy that the case lacks."""
-    raise LookupError("no strategy of the case has set this part")
+from framebench.adapters.parts import AdapterParts, Hooks, PartOptions, refuse_unset
 
 
 @dataclass

@@ -4,7 +4,7 @@ Each module of the catalog (`framebench/strategies`) has a module of switches he
 """
 
 from framebench.adapters import common
-from framebench.adapters.base import Switch
+from framebench.adapters.base import Switch, collect_switches
 from framebench.adapters.torch import (
     checkpoint,
     generation,
@@ -29,9 +29,7 @@ MODULES = (
     scenarios,
     generation,
 )
-SWITCHES: dict[str, Switch] = {}
-for module in MODULES:
-    SWITCHES |= module.switch
+SWITCHES = collect_switches(MODULES)
 
 
 def find_switches(case: Case) -> dict[str, Switch]:
