@@ -96,10 +96,14 @@ AMP_TYPES = {
 
 
 def list_amp_types() -> list[str]:
-    """Return the types that Jittor now chooses, as in AMP_TYPES; float32 if there is no level."""
-    half = jt.float16([1, 2])
-    single = jt.array(np.ones(2, np.float32))
-    return [str(half.exp().dtype), str((single * single).dtype), str(single.dtype)]
+    """Return the types of three results at the present level, in the order of AMP_TYPES.
+
+    Without a level all are float32.
+    """
+    exponential = jt.float16([1, 2]).exp()
+    from_outside = jt.array(np.ones(2, np.float32))
+    square = from_outside * from_outside
+    return [str(result.dtype) for result in (exponential, square, from_outside)]
 
 
 @switch

@@ -184,11 +184,11 @@ class StepCounter(TorchDispatchMode):
         """Begin to count the activations of a forward pass."""
         self.activations.clear()
 
-    def after_pass(self, module: nn.Module, args: Any, named: Any, output: Any) -> None:
+    def after_pass(self, module: nn.Module, args: Any, kwargs: Any, output: Any) -> None:
         """Count a forward pass, unless it is a teacher's."""
         if module is self.models[0]:
             self.counts["forward_passes"] += 1
-        self.counts["samples_per_pass"] = count_samples((args, named))
+        self.counts["samples_per_pass"] = count_samples((args, kwargs))
 
     def before_block(self, module: nn.Module, args: Any) -> None:
         """Count an execution of a block."""

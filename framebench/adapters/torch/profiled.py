@@ -78,10 +78,10 @@ class Profiled:
         """Count an execution of a block."""
         self.block_runs += 1
 
-    def before_pass(self, module: Any, args: Any, named: Any) -> None:
+    def before_pass(self, module: Any, args: Any, kwargs: Any) -> None:
         """Count a forward pass and mark its beginning in the profile."""
         self.passes += 1
-        self.samples_per_pass = count_samples((args, named))
+        self.samples_per_pass = count_samples((args, kwargs))
         self.mark = record_function(MODEL)
         self.mark.__enter__()
 

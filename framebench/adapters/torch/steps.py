@@ -216,13 +216,13 @@ def attends_by_products(run: TorchAdapter, e: Evidence) -> bool:
     matmuls.
     """
     operators: Counter[str] = Counter(e["operators"])
-    # the second may call the first
+    # `_safe_softmax` may call `_softmax`: one softmax must not count as two
     softmaxes = max(operators["_softmax"], operators["_safe_softmax"])
     if e["block_runs"]:
         return bool(softmaxes == e["block_runs"])
-    pairs_of_products = operators["bmm"] // 2
+    pairs_of_products = operators["bmm"] // 2  # scores, and the values that they weigh
     expected = run.micro_batches * e["blocks"]
-    return bool(max(softmaxes, pairs_of_products) >= expected > 0)
+    return bool(expected > 0 and max(softmaxes, pairs_of_products) >= expected)
 
 
 def list_attention_kernels(e: Evidence) -> list[str]:
