@@ -62,13 +62,11 @@ def batch_stats(run: TorchAdapter) -> Proof:
     """Evaluate by the statistics of the batch, and prove that every running statistic moves."""
     run.recipe.evaluates = False
 
-    def count_changed(_: Evidence) -> Evidence:
+    def displace() -> None:
         for buffer in run.model.buffers():
-            buffer += 1  # after many steps of one batch they would not move any more
-        observed = run.observe()
-        return {name: observed[name] for name in ("buffers", "buffers_changed")}
+            buffer += 1
 
-    return expect(buffers=above(0), buffers_changed=equal_to("buffers")).counting(count_changed)
+    return common.expect_buffers_changed(run, displace)
 
 
 @switch
@@ -81,22 +79,11 @@ def frozen(run: TorchAdapter, part: str = "half") -> Proof:
         for name, parameter in model.named_parameters():
             parameter.requires_grad_(name.startswith(prefixes))
 
-    def count_weights(_: Evidence) -> Evidence:
-        parameters = dict(run.model.named_parameters())
-        trained = {name for name in parameters if name.startswith(prefixes)}
-        with_gradient = {name for name, p in parameters.items() if p.grad is not None}
-        with_states = {state.name for state in run.states()}
-        return {
-            "weights_to_train": len(trained),
-            "gradients_of_other_weights": len(with_gradient ^ trained),
-            "states_of_other_weights": len(with_states ^ trained),
-        }
+    def find_with_gradient() -> set[str]:
+        return {name for name, p in run.model.named_parameters() if p.grad is not None}
 
     run.recipe.on_model.append(freeze)
-    proof = expect(
-        weights_to_train=above(0), gradients_of_other_weights=0, states_of_other_weights=0
-    )
-    return proof.counting(count_weights)
+    return common.expect_trained(run, prefixes, "weights_with_gradient", find_with_gradient)
 
 
 @switch
