@@ -92,16 +92,18 @@ def releases(results: Path | str | None = None, machine: str | None = None) -> p
     """Return what each release of a framework changed: one row per case, release and quantity.
 
     A release is compared with the one before it that the machine measured, as `framebench versions
-    compare` does. `ratio` is change over base: above 1 is worse. `results` and `machine` are those
-    of `load`. Raises NoRecords, UnknownMachine.
+    compare` does. `ratio` is change over base: above 1 is worse. `results` is that of `load`.
+    `machine` is by default the first, in the order of `load`, that measured two releases of a
+    framework. Raises NoRecords, UnknownMachine.
     """
     import pandas as pd
 
     from framebench.analysis.results import Results
-    from framebench.versions.judge import QuantityComparison, compare_successive
+    from framebench.versions.judge import QuantityComparison, compare_successive, has_successive
 
     found = Results(folder() if results is None else Path(results))
-    records = found.get_records(found.choose_machine(machine))
+    chosen = found.choose_machine(machine, lambda name: has_successive(found.get_records(name)))
+    records = found.get_records(chosen)
     rows = []
     for compared in compare_successive(records):
         rows += compared

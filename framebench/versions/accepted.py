@@ -9,10 +9,15 @@ from collections.abc import Iterable
 from fnmatch import fnmatchcase
 from pathlib import Path
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ConfigDict, ValidationError, field_validator
 
 from framebench.records.pins import REQUIREMENTS
-from framebench.versions.judge import REGRESSION, QuantityComparison
+from framebench.versions.judge import (
+    QUANTITIES,
+    REGRESSION,
+    QuantityComparison,
+    parse_release,
+)
 
 ACCEPTED = REQUIREMENTS / "versions" / "accepted.toml"
 
@@ -32,9 +37,25 @@ class AcceptedRegression(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
     release: str  # such as jax==0.11.0
     cases: str  # a glob of cases
-    quantity: str
+    quantity: str  # one of judge.QUANTITIES
     at_most: float
     reason: str
+
+    @field_validator("release")
+    @classmethod
+    def check_release(cls, release: str) -> str:
+        """Raise ValueError for what is no release: it would accept nothing, silently."""
+        parse_release(release)
+        return release
+
+    @field_validator("quantity")
+    @classmethod
+    def check_quantity(cls, quantity: str) -> str:
+        """Raise ValueError for what is no quantity."""
+        names = [known.name for known in QUANTITIES]
+        if quantity not in names:
+            raise ValueError(f"{quantity!r} is no quantity; choose from: {', '.join(names)}")
+        return quantity
 
     def covers(self, row: QuantityComparison) -> bool:
         """Say whether the row is this regression, and no larger than what was accepted."""

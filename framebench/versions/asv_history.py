@@ -66,6 +66,7 @@ class Release(NamedTuple):
     released: date
     framework: str
     version: str
+    is_measured: bool = True  # or planned: otherwise it has no results
 
     @property
     def tag(self) -> str:
@@ -218,7 +219,7 @@ def place_in_time(framework: str, measured: set[str]) -> list[Release]:
             day = max(day, days[version])
         elif placed:
             day += timedelta(days=1)
-        placed.append(Release(day, framework, version))
+        placed.append(Release(day, framework, version, version in measured))
     return placed
 
 

@@ -155,7 +155,6 @@ def compare_(
     case has no plan.
     """
     # these import pandas
-    from framebench.analysis.results import Results as Folder
     from framebench.explain.table import load_causes
     from framebench.versions import judge as rule
     from framebench.versions import planned, table
@@ -196,16 +195,7 @@ def compare_(
                     results,
                 )
         else:
-            folder = Folder(results)
-
-            def has_both(name: str) -> bool:
-                measured = folder.get_records(name)
-                return {base, change} <= {
-                    f"{record.parsed.framework}=={record.framework_version}" for record in measured
-                }
-
-            machines = find_machines(folder, machine, has_both)
-            records = [record for record in folder.records if record.provenance.machine in machines]
+            records = read_releases(results, machine, base, change)
         rows = rule.compare_versions(records, base, change, minimum)
         regressions, known = split_regressions(rows, read_accepted())
     except (Fault, rule.UnknownVersion, MalformedEntry) as error:
@@ -238,6 +228,28 @@ def compare_(
             "too few blocks for any verdict; measure the versions in turn: framebench versions run",
             3,
         )
+
+
+def read_releases(results: Path, machine: str | None, base: str, change: str) -> list[Record]:
+    """Return the records of the machine that is named, or of the first that measured both releases.
+
+    Raises UnknownVersion if none did.
+    """
+    from framebench.analysis.results import Results as Folder
+    from framebench.versions import judge as rule
+
+    rule.parse_pair(base, change)
+    folder = Folder(results)
+
+    def has_both(name: str) -> bool:
+        return rule.has_both(folder.get_records(name), base, change)
+
+    if machine is None and folder.machines and not any(map(has_both, folder.machines)):
+        raise rule.explain_no_machine(folder.records, base, change)
+    records = []
+    for name in find_machines(folder, machine, has_both):
+        records += folder.get_records(name)
+    return records
 
 
 def measure_file(
@@ -495,12 +507,20 @@ def publish(
     from framebench.versions import asv_history as history
 
     file = config or history.CONFIG
+    folder = Folder(results)
+    plans = history.read_plans(results)
+    if not folder.machines and not plans:
+        fail(folder.explain_absence(), 1)
     try:
-        written = history.write(Folder(results).records, file, history.read_plans(results))
+        written = history.write(folder.records, file, plans)
         regressions = history.publish(file)
     except history.NoHistoryError as error:
         fail(str(error), 1)
-    say(f"{len(written)} releases from {written[0].tag} to {written[-1].tag}")
+    measured_count = sum(release.is_measured for release in written)
+    say(
+        f"{len(written)} releases from {written[0].tag} to {written[-1].tag}, {measured_count} of "
+        "them with results"
+    )
     say(f"{len(regressions)} regressions")
     for found in regressions:
         step = f"{found.before} to {found.after}, on {found.machine}"

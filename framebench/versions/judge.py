@@ -169,18 +169,46 @@ def select_version(records: Sequence[Record], text: str) -> dict[tuple[str, str]
     Raises UnknownVersion if there are none.
     """
     selected = defaultdict(list)
-    releases = set()
     for record in sorted(records, key=get_measurement_time):
-        release = f"{record.parsed.framework}=={record.framework_version}"
-        releases.add(release)
-        if release == text:
+        if name_release(record) == text:
             selected[record.provenance.machine, record.case].append(record)
     if not selected:
+        releases = sorted({name_release(record) for record in records})
+        machines = sorted({record.provenance.machine for record in records})
         raise UnknownVersion(
-            f"no records of {text}; there are: {', '.join(sorted(releases)) or 'none'}; "
-            "framebench versions run"
+            f"no records of {text} (machine {', '.join(machines) or 'none'}); there are: "
+            f"{', '.join(releases) or 'none'}; framebench versions run"
         )
     return selected
+
+
+def name_release(record: Record) -> str:
+    """Return the release that a record is of, such as `jax==0.9.2`."""
+    return f"{record.parsed.framework}=={record.framework_version}"
+
+
+def has_both(records: Iterable[Record], base: str, change: str) -> bool:
+    """Return whether there are records of both releases."""
+    return {base, change} <= {name_release(record) for record in records}
+
+
+def explain_no_machine(records: Iterable[Record], base: str, change: str) -> UnknownVersion:
+    """Return the error for two releases that no machine has measured both, with the machines of
+    each.
+    """
+    framework, old, new = parse_pair(base, change)
+    machines: dict[str, set[str]] = {base: set(), change: set()}
+    for record in records:
+        release = name_release(record)
+        if release in machines:
+            machines[release].add(record.provenance.machine)
+    sides = []
+    for release, names in machines.items():
+        sides.append(f"{release} by {', '.join(sorted(names)) or 'none'}")
+    return UnknownVersion(
+        f"no machine has measured both: {', '.join(sides)}; "
+        f"framebench versions run --framework {framework} --version {old} --version {new}"
+    )
 
 
 def compare_case(
@@ -291,24 +319,36 @@ def fill_in(row: QuantityComparison, comparison: Verdict) -> QuantityComparison:
     )
 
 
-def compare_successive(records: Iterable[Record]) -> Iterator[list[QuantityComparison]]:
-    """Yield the rows of each version and the one before it, by machine and framework.
+def list_releases(records: Iterable[Record]) -> dict[str, list[str]]:
+    """Return the releases of each framework that the records are of, oldest first.
 
     What is no version by the common rules is left out.
     """
-    by_machine = defaultdict(list)
-    releases = defaultdict(set)  # by machine and framework
+    releases: defaultdict[str, set[str]] = defaultdict(set)
     for record in records:
-        machine = record.provenance.machine
-        by_machine[machine].append(record)
+        version = record.framework_version or ""
         if record.status != "unsupported":
             with suppress(InvalidVersion):
-                version = Version(record.framework_version or "")
-                releases[machine, record.parsed.framework].add((version, record.framework_version))
-    for machine, framework in sorted(releases):
-        for (_, old), (_, new) in pairwise(sorted(releases[machine, framework])):
-            rows = compare_versions(
-                by_machine[machine], f"{framework}=={old}", f"{framework}=={new}"
-            )
-            if rows:
-                yield rows
+                Version(version)
+                releases[record.parsed.framework].add(version)
+    return {name: sorted(releases[name], key=Version) for name in sorted(releases)}
+
+
+def has_successive(records: Iterable[Record]) -> bool:
+    """Return whether the records are of two releases of a framework."""
+    return any(len(versions) > 1 for versions in list_releases(records).values())
+
+
+def compare_successive(records: Iterable[Record]) -> Iterator[list[QuantityComparison]]:
+    """Yield the rows of each version and the one before it, by machine and framework."""
+    by_machine = defaultdict(list)
+    for record in records:
+        by_machine[record.provenance.machine].append(record)
+    for machine in sorted(by_machine):
+        for framework, versions in list_releases(by_machine[machine]).items():
+            for old, new in pairwise(versions):
+                rows = compare_versions(
+                    by_machine[machine], f"{framework}=={old}", f"{framework}=={new}"
+                )
+                if rows:
+                    yield rows

@@ -14,13 +14,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from framebench.records import store
 from framebench.records.record import Record
 from framebench.suite.case import Case
 from framebench.versions import asv_history as history
 from framebench.versions.asv_history import Release
 from tests.discovery import listing
 from tests.fake_records import RIGHT, provenance, record
-from tests.processes import ROOT
+from tests.processes import ROOT, framebench
 
 MIB = 2**20
 RELEASES = ["0.8.0", "0.8.1", "0.9.0", "0.9.1", "0.9.2", "0.10.0", "0.10.1", "0.10.2"]
@@ -74,6 +75,28 @@ def test_a_step_between_two_releases_is_a_regression(config: Path, rise: float) 
         "regressions"
     ]
     assert [name for name, *_ in listed] == [FP32_PEAK]
+
+
+def test_the_command_counts_releases_with_results(config: Path, tmp_path: Path) -> None:
+    """0.9.0, 0.9.0.1 and 0.9.1 lie between the two that were measured."""
+    for version, mib in (("0.8.3", 100.0), ("0.9.2", 105.0)):
+        store.append(measured(FP32, version, mib), store.find_file(tmp_path, "m", f"jax-{version}"))
+    done = framebench("versions", "publish", "--config", str(config), "--results", str(tmp_path))
+    assert done.returncode == 0
+    lines = done.stderr.splitlines()
+    assert "5 releases from jax-0.8.3 to jax-0.9.2, 2 of them with results" in lines
+    assert f"jax-0.8.3 to jax-0.9.2, on m: +5.0% {FP32_PEAK}" in lines
+
+
+def test_records_that_cannot_be_read_are_why_nothing_is_published(
+    config: Path, tmp_path: Path
+) -> None:
+    file = store.find_file(tmp_path, "m", "jax-0.9.2")
+    file.parent.mkdir(parents=True)
+    file.write_text('{"case": 1}\n')
+    done = framebench("versions", "publish", "--config", str(config), "--results", str(tmp_path))
+    assert done.returncode == 1
+    assert f"no record under {tmp_path} can be read" in done.stderr
 
 
 def test_a_hook_of_another_repository_gets_no_commit_of_ours(
@@ -186,6 +209,7 @@ def test_a_release_never_comes_before_an_older_version() -> None:
     assert versions == ["0.8.2", "0.8.3", "0.9.0", "0.9.0.1", "0.9.1", "0.9.2", "0.9.9"]
     assert days == sorted(days)
     assert placed[0] == Release(date(2025, 12, 18), "jax", "0.8.2")
+    assert [release.version for release in placed if release.is_measured] == ["0.8.2", "0.9.9"]
 
 
 def test_the_day_of_every_pinned_release_is_known() -> None:

@@ -201,7 +201,7 @@ def test_first_steps_are_judged_where_three_blocks_compile_anew(
     [
         ("jax", NEW, "framework==version"),
         ("tensorflow==2", NEW, "torch, jax, jittor"),
-        ("jax==0.1", NEW, f"there are: {NEW}, {OLD}"),
+        ("jax==0.1", NEW, f"(machine {ORIGINAL.provenance.machine}); there are: {NEW}, {OLD}"),
         (OLD, "torch==2.13.0", "not two versions of one framework"),
         (OLD, OLD, "not two versions"),
     ],
@@ -325,6 +325,30 @@ def test_verdicts_on_releases_are_a_data_frame(results: Path) -> None:
     assert set(zip(df["base"], df["change"])) == {(OLD, NEW)}
 
 
+def test_by_default_releases_are_those_of_a_machine_that_has_two(results: Path) -> None:
+    alone = [changed(record, machine="alone") for record in PLANTED]
+    one_release = [record for record in alone if record.framework_version == NEW.split("==")[1]]
+    folder = write([*one_release * 3, *PLANTED], results)  # the most records, of one release
+    assert framebench.machines(folder)[0] == "alone"
+    df = framebench.releases(folder)
+    assert set(df["machine"]) == {ORIGINAL.provenance.machine}
+    assert framebench.releases(folder, "alone").empty
+
+
+def test_releases_that_no_machine_has_both_of_are_answered_with_their_machines(
+    results: Path,
+) -> None:
+    old = [record for record in rounds(ORIGINAL) if record.framework_version != "0.10.2"]
+    new = [record for record in rounds(ORIGINAL) if record.framework_version == "0.10.2"]
+    records = [changed(record, machine="here") for record in old]
+    records += [changed(record, machine="there") for record in new]
+    folder = write(records, results)
+    done = command("versions", "compare", OLD, NEW, "--results", str(folder))
+    assert done.returncode == 2
+    assert f"no machine has measured both: {OLD} by here, {NEW} by there" in done.stderr
+    assert "--version 0.9.2 --version 0.10.2" in done.stderr
+
+
 ENTRY = AcceptedRegression(
     release=NEW, cases=ORIGINAL.case, quantity=PEAK.name, at_most=1.10, reason="reported upstream"
 )
@@ -351,6 +375,15 @@ def test_an_accepted_regression_is_known_and_another_is_new(
     assert (len(new), reasons) == ((0, ["reported upstream"]) if is_known else (1, []))
 
 
+WHOLE_ENTRY = """[[accepted]]
+release = "jax==1"
+cases = "*"
+quantity = "peak memory"
+at_most = 1.1
+reason = "reported upstream"
+"""
+
+
 def test_accepted_regressions_are_read(tmp_path: Path) -> None:
     assert isinstance(read_accepted(ACCEPTED), list)
     file = tmp_path / "accepted.toml"
@@ -358,6 +391,11 @@ def test_accepted_regressions_are_read(tmp_path: Path) -> None:
     for text, problem in (
         ("[[accepted]\n", "accepted.toml: "),
         ('[[accepted]]\nrelease = "jax==1"\n', "accepted.0.cases: Field required"),
+        (WHOLE_ENTRY.replace("jax==1", "jax 1"), "accepted.0.release: .*framework==version"),
+        (
+            WHOLE_ENTRY.replace("peak memory", "peak"),
+            "accepted.0.quantity: .*step time, first step",
+        ),
     ):
         file.write_text(text)
         with pytest.raises(MalformedEntry, match=problem):
