@@ -93,8 +93,9 @@ def releases(results: Path | str | None = None, machine: str | None = None) -> p
 
     A release is compared with the one before it that the machine measured, as `framebench versions
     compare` does. `ratio` is change over base: above 1 is worse. `results` is that of `load`.
-    `machine` is by default the first, in the order of `load`, that measured two releases of a
-    framework. Raises NoRecords, UnknownMachine.
+    `machine` is by default FRAMEBENCH_MACHINE, or else the first, in the order of `load`, that
+    measured two releases of a framework; a line on standard error names it if it is not `load`'s.
+    Raises NoRecords, UnknownMachine.
     """
     import pandas as pd
 
@@ -102,7 +103,12 @@ def releases(results: Path | str | None = None, machine: str | None = None) -> p
     from framebench.versions.judge import QuantityComparison, compare_successive, has_successive
 
     found = Results(folder() if results is None else Path(results))
-    chosen = found.choose_machine(machine, lambda name: has_successive(found.get_records(name)))
+    loaded = found.choose_machine(machine)
+    chosen = loaded
+    if machine is None and "FRAMEBENCH_MACHINE" not in os.environ:
+        chosen = found.choose_machine(None, lambda name: has_successive(found.get_records(name)))
+    if chosen != loaded:
+        print(f"framebench.releases(): machine {chosen}; {loaded} has one release", file=sys.stderr)
     records = found.get_records(chosen)
     rows = []
     for compared in compare_successive(records):

@@ -325,14 +325,20 @@ def test_verdicts_on_releases_are_a_data_frame(results: Path) -> None:
     assert set(zip(df["base"], df["change"])) == {(OLD, NEW)}
 
 
-def test_by_default_releases_are_those_of_a_machine_that_has_two(results: Path) -> None:
+def test_by_default_releases_are_those_of_a_machine_that_has_two(
+    results: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.delenv("FRAMEBENCH_MACHINE", raising=False)
     alone = [changed(record, machine="alone") for record in PLANTED]
     one_release = [record for record in alone if record.framework_version == NEW.split("==")[1]]
     folder = write([*one_release * 3, *PLANTED], results)  # the most records, of one release
     assert framebench.machines(folder)[0] == "alone"
     df = framebench.releases(folder)
     assert set(df["machine"]) == {ORIGINAL.provenance.machine}
+    assert "alone has one release" in capsys.readouterr().err
     assert framebench.releases(folder, "alone").empty
+    monkeypatch.setenv("FRAMEBENCH_MACHINE", "alone")
+    assert framebench.releases(folder).empty, "a machine that is named is not replaced"
 
 
 def test_releases_that_no_machine_has_both_of_are_answered_with_their_machines(
