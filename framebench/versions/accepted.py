@@ -31,7 +31,8 @@ class MalformedEntry(ValueError):
 class AcceptedRegression(BaseModel):
     """A regression that somebody has looked at.
 
-    `at_most` is the largest accepted ratio of change over base.
+    `at_most` is the largest accepted ratio of change over base. With `device` it is one of the
+    plans for a device that is not here, and otherwise of what was measured.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -40,6 +41,7 @@ class AcceptedRegression(BaseModel):
     quantity: str  # one of judge.QUANTITIES
     at_most: float
     reason: str
+    device: str | None = None
 
     @field_validator("release")
     @classmethod
@@ -57,14 +59,17 @@ class AcceptedRegression(BaseModel):
             raise ValueError(f"{quantity!r} is no quantity; choose from: {', '.join(names)}")
         return quantity
 
-    def covers(self, row: QuantityComparison) -> bool:
-        """Say whether the row is this regression, and no larger than what was accepted."""
+    def covers(
+        self, change: str, case: str, quantity: str, ratio: float | None, device: str | None = None
+    ) -> bool:
+        """Say whether a change of a case is this regression, and no larger than was accepted."""
         return (
-            row.change == self.release
-            and row.quantity == self.quantity
-            and row.ratio is not None
-            and row.ratio <= self.at_most
-            and fnmatchcase(row.case, self.cases)
+            change == self.release
+            and quantity == self.quantity
+            and device == self.device
+            and ratio is not None
+            and ratio <= self.at_most
+            and fnmatchcase(case, self.cases)
         )
 
 
@@ -98,9 +103,26 @@ def split_regressions(
     new = []
     known = []
     for row in rows:
-        reasons = [entry.reason for entry in entries if entry.covers(row)]
-        if row.verdict == REGRESSION and reasons:
-            known.append((row, reasons[0]))
-        elif row.verdict == REGRESSION:
+        if row.verdict != REGRESSION:
+            continue
+        reason = find_reason(entries, row.change, row.case, row.quantity, row.ratio)
+        if reason is None:
             new.append(row)
+        else:
+            known.append((row, reason))
     return new, known
+
+
+def find_reason(
+    accepted: Iterable[AcceptedRegression],
+    change: str,
+    case: str,
+    quantity: str,
+    ratio: float | None,
+    device: str | None = None,
+) -> str | None:
+    """Return the reason that a regression was accepted for, or None if it was not."""
+    for entry in accepted:
+        if entry.covers(change, case, quantity, ratio, device):
+            return entry.reason
+    return None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import secrets
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from itertools import pairwise
 from pathlib import Path
@@ -111,9 +111,7 @@ def run(
         fail("none of these cases can run here; framebench list --strategies has the reasons", 2)
     title = f"versions run {framework} {matrix} {blocks} {selectors} {options}"
     with open_session(results, title) as opened:
-        ready = {
-            version: releases.ensure_release(framework, version, "", (), say) for version in matrix
-        }
+        ready = versions.install(framework, matrix, say)
         # where one alone finds its kernels compiled, its first step is the faster one
         for environment in ready.values():
             environments.warm(environment, profile or "quick", say)
@@ -180,10 +178,7 @@ def compare_(
                 results = runner.RESULTS
             options = runner.Options(rounds=rounds, cold_blocks=versions.COLD_BLOCKS)
             with measuring(results):
-                ready = {
-                    version: releases.ensure_release(framework, version, "", (), say)
-                    for version in (old, new)
-                }
+                ready = versions.install(framework, [old, new], say)
                 records = measure_file(
                     Path(named[0]),
                     batch,
@@ -420,29 +415,19 @@ def newest(
     pairs = [search.ReleasePair.of(name) for name in names]
     minimum = parse_share(threshold)
     if device is not None:
-        codes = {planned.compare_newest(pair, device, results, minimum, as_json) for pair in pairs}
-        raise typer.Exit(1 if 1 in codes else max(codes))
+        codes = []
+        for pair in pairs:
+            codes.append(planned.compare_newest(pair, device, results, minimum, as_json))
+        raise typer.Exit(choose_exit_code(codes))
     try:
         accepted = read_accepted()
     except MalformedEntry as error:
         fail(str(error), 2)
     options = runner.Options(profile=profile, rounds=rounds, cold_blocks=versions.COLD_BLOCKS)
-    folder = results / search.FOLDER
+    bench = search.PairBench(blocks, options, results, minimum, keep, accepted)
     verdicts = []
     for pair in pairs:
-        if pair.is_current:
-            verdict = search.describe_current(pair)
-        else:
-            selected = versions.select_cases(pair.framework, None, profile)
-            able = [case for case in selected if not runner.explain_unsupported(case)]
-            title = " ".join(["versions newest", *pair.releases, str(blocks), str(options)])
-            bench = search.PairBench(able, blocks, options, folder, minimum, keep, accepted)
-            with (
-                alone(results),
-                open_session(folder, title) as opened,
-                CaseProgress(able, folder, err, 2 * blocks, opened.id) as progress,
-            ):
-                verdict = bench.measure(pair, opened.id, progress)
+        verdict = bench.compare(pair)
         say(verdict.answer)
         verdicts.append(verdict)
     if as_json:
@@ -453,9 +438,14 @@ def newest(
                 make_table(verdict.rows).terminal(out)
             for row, reason in verdict.known_regressions:
                 say(f"known: {row.case}, {row.quantity}: {reason}")
-    # a regression counts more than what could not be judged
-    codes = {verdict.exit_code for verdict in verdicts}
-    raise typer.Exit(1 if 1 in codes else max(codes))
+    raise typer.Exit(choose_exit_code([verdict.exit_code for verdict in verdicts]))
+
+
+def choose_exit_code(codes: Sequence[int]) -> int:
+    """Return the exit code of several frameworks: a regression, 1, counts more than what could not
+    be judged, 3.
+    """
+    return 1 if 1 in codes else max(codes)
 
 
 @versions_app.command()

@@ -6,6 +6,7 @@ alike. `framebench.versions.judge` judges the records.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 from packaging.version import Version
@@ -13,7 +14,7 @@ from packaging.version import Version
 from framebench.engine import releases
 from framebench.engine.blocks import SILENT, Listener, Run
 from framebench.engine.blocks import measure as measure_blocks
-from framebench.engine.environments import Environment, SetupError
+from framebench.engine.environments import Environment, Say, SetupError
 from framebench.engine.groups import Group
 from framebench.engine.runner import Options
 from framebench.engine.timed_process import Variant
@@ -87,6 +88,17 @@ def select_cases(
 def select_base_batch(selector: str) -> list[Case]:
     """Return the cases of a selector at the batch by which strategies are compared."""
     return [case for case in select(selector) if case.batch == case.spec.preset(case.size).base]
+
+
+def install(framework: str, versions: Sequence[str], say: Say) -> dict[str, Environment]:
+    """Return the environments of releases, which are built where they are missing.
+
+    Raises SetupError.
+    """
+    ready = {}
+    for version in versions:
+        ready[version] = releases.ensure_release(framework, version, "", (), say)
+    return ready
 
 
 def measure(

@@ -15,11 +15,13 @@ from typing import Any, Literal
 
 from packaging.version import Version
 
-from framebench.cli.shared import say
+from framebench.cli.shared import err, open_session, say
 from framebench.engine import environments, releases
 from framebench.engine.blocks import Listener, Run
 from framebench.engine.environments import Environment, SetupError
-from framebench.engine.runner import Options
+from framebench.engine.progress import CaseProgress
+from framebench.engine.runner import Options, explain_unsupported
+from framebench.engine.session import alone
 from framebench.engine.timed_process import Variant
 from framebench.records.pins import find_pinned_version
 from framebench.records.record import Record
@@ -70,6 +72,10 @@ class ReleasePair:
         """Return whether the index has nothing newer than the pinned version."""
         return Version(self.newest) <= Version(self.pinned)
 
+    def describe_current(self) -> str:
+        """Return that there is nothing newer to measure."""
+        return f"{self.framework} {self.pinned} is pinned, and the index has no newer release"
+
     @property
     def releases(self) -> tuple[str, str]:
         """Return both, such as `jax==0.10.2` and `jax==0.11.0`."""
@@ -110,17 +116,10 @@ class NewestVerdict:
         }
 
 
-def describe_current(pair: ReleasePair) -> NewestVerdict:
-    """Return the verdict where there is nothing to measure."""
-    answer = f"{pair.framework} {pair.pinned} is pinned, and the index has no newer release"
-    return NewestVerdict(pair, "current", answer)
-
-
 @dataclass(frozen=True)
 class PairBench:
-    """How a pair is measured; what the session has of it already is not repeated."""
+    """How pairs are measured and judged."""
 
-    cases: list[Case]
     blocks: int
     options: Options
     results: Path
@@ -128,16 +127,35 @@ class PairBench:
     keep: bool  # the environments that are made for it
     accepted: list[AcceptedRegression]
 
-    def measure(self, pair: ReleasePair, session: str, progress: Listener) -> NewestVerdict:
-        """Measure both releases, and judge the newest that can be installed.
+    def compare(self, pair: ReleasePair) -> NewestVerdict:
+        """Measure both releases in a session, which resumes if it was interrupted, and judge the
+        newest that can be installed.
 
-        Raises SetupError if the pinned version cannot be installed, OSError if a record cannot be
-        written.
+        Nothing is measured where the pinned version is the newest. Raises SetupError if the pinned
+        version cannot be installed, UnknownCase, and Busy.
         """
+        if pair.is_current:
+            return NewestVerdict(pair, "current", pair.describe_current())
+        selected = measure.select_cases(pair.framework, None, self.options.profile)
+        cases = [case for case in selected if not explain_unsupported(case)]
+        folder = self.results / FOLDER
+        title = " ".join(["versions newest", *pair.releases, str(self.blocks), str(self.options)])
+        with (
+            alone(self.results),
+            open_session(folder, title) as session,
+            CaseProgress(cases, folder, err, 2 * self.blocks, session.id) as progress,
+        ):
+            return self.measure(pair, cases, session.id, progress)
+
+    def measure(
+        self, pair: ReleasePair, cases: list[Case], session: str, progress: Listener
+    ) -> NewestVerdict:
+        """Measure what the session lacks, and judge it. Raises SetupError, OSError."""
         problems = []
         # without the pinned release nothing can be compared: its SetupError ends the command
         pinned = environments.ensure(pair.framework, pair.pinned, say)
         self.warm(pinned)
+        folder = self.results / FOLDER
         with ExitStack() as stack:
             for version in (pair.newest, *pair.older):
                 made = releases.make_environment(pair.framework, version, self.keep, say)
@@ -151,14 +169,12 @@ class PairBench:
             else:
                 return NewestVerdict(pair, "cannot be installed", "; ".join(problems))
             ready = {pair.pinned: pinned, newest.version: newest}
-            measure.measure(
-                self.cases, ready, self.blocks, session, self.options, self.results, progress
-            )
+            measure.measure(cases, ready, self.blocks, session, self.options, folder, progress)
         # the session's own: an earlier week's may be of another pinned version
-        run = Run(session, self.options, self.results)
+        run = Run(session, self.options, folder)
         records: dict[str, list[Record]] = {version: [] for version in ready}
         for version, environment in ready.items():
-            for case in self.cases:
+            for case in cases:
                 records[version] += run.records(Variant(case, environment))
         verdict = judge_newest(
             replace(pair, newest=newest.version),

@@ -20,6 +20,7 @@ from framebench.devices import catalog
 from framebench.devices.plans.planned import Planned
 from framebench.devices.plans.planning import ensure_environment, planned_for
 from framebench.engine.environments import SetupError
+from framebench.versions.accepted import MalformedEntry, find_reason, read_accepted
 from framebench.versions.bisection_record import ReleaseResult
 from framebench.versions.judge import (
     IMPROVEMENT,
@@ -28,9 +29,10 @@ from framebench.versions.judge import (
     parse_pair,
 )
 from framebench.versions.measure import PLANNED, select_base_batch
-from framebench.versions.newest import ReleasePair, describe_current
+from framebench.versions.newest import ReleasePair
 
 NO_PLAN = "no plan"
+KNOWN = "known regression"
 ONE_CUDNN = (
     "only one of the two releases is installed with cuDNN, which tells the workspaces of "
     "convolutions"
@@ -83,7 +85,7 @@ def compare_newest(
         say(f"{pair.framework} has no plans for a device that is not here")
         return 0
     if pair.is_current:
-        say(describe_current(pair).answer)
+        say(pair.describe_current())
         return 0
     cases = []
     for case in select_base_batch(PLANNED):
@@ -111,11 +113,13 @@ def compare_releases(
 ) -> int:
     """Print the predictions of two releases for the same cases, and return the exit code.
 
-    It is 1 if a peak has grown, 3 if a case has no prediction in one of them, and otherwise 0.
+    It is 1 if a peak has grown and `accepted.toml` does not have it, 3 if a case has no prediction
+    in one of them, and otherwise 0.
     """
     try:
         framework, _, _ = parse_pair(base, change)
-    except UnknownVersion as error:
+        accepted = read_accepted()
+    except (UnknownVersion, MalformedEntry) as error:
         fail(str(error), 2)
     if framework not in HOW:
         fail(f"with --device releases of {' and '.join(HOW)} are planned, such as jax==0.9.2", 2)
@@ -129,7 +133,13 @@ def compare_releases(
     rows = []
     how = [HOW[framework]]
     for base_plan, change_plan in zip(base_plans, change_plans):
-        rows.append(compare_plans(base_plan, change_plan, minimum))
+        row = compare_plans(base_plan, change_plan, minimum)
+        if row["verdict"] == REGRESSION:
+            ratio = row["change"] / row["base"]
+            reason = find_reason(accepted, change, row["case"], PEAK.name, ratio, device)
+            if reason is not None:
+                row |= {"verdict": KNOWN, "why": f"known: {reason}"}
+        rows.append(row)
         if framework == "torch":  # what in a simulation is not the release's own
             how += [note for note in (*base_plan.notes, *change_plan.notes) if note not in how]
     if as_json:

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
 
+from framebench.analysis.statistics import PEAK
 from framebench.devices.catalog import find
 from framebench.devices.plans import store
 from framebench.devices.releases.table import of_releases
 from framebench.suite.case import Case
 from framebench.versions import bisect, bisection_table
+from framebench.versions import planned as plans
+from framebench.versions.accepted import AcceptedRegression
 from framebench.versions.bisection_record import Bisection
 from framebench.versions.planned import PlanBench
 from tests.devices.fake_predictions import CASE, MIB, planned, unplanned
@@ -47,6 +51,37 @@ def test_what_releases_planned_is_reported(results: Path) -> None:
     report = framebench("report", "--device", "h100-80gb", "--results", str(results))
     assert report.returncode == 0, report.stderr
     assert "Releases of JAX by what they plan" in report.stdout
+
+
+@pytest.mark.parametrize(
+    ("device", "at_most", "code", "verdict"),
+    [
+        (H100.name, 3.0, 0, "known regression"),
+        (H100.name, 2.9, 1, "regression"),
+        (None, 3.0, 1, "regression"),  # accepted of what is measured
+    ],
+)
+def test_an_accepted_growth_of_a_plan_is_known(
+    device: str | None,
+    at_most: float,
+    code: int,
+    verdict: str,
+    results: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    entry = AcceptedRegression(
+        release="jax==0.9.2",
+        cases=CASE,
+        quantity=PEAK.name,
+        at_most=at_most,
+        reason="reported upstream",
+        device=device,
+    )
+    monkeypatch.setattr(plans, "read_accepted", lambda: [entry])
+    words = ("versions", "compare", "jax==0.9.1", "jax==0.9.2", CASE, "--device", H100.name)
+    done = framebench(*words, "--results", str(results), "--json")
+    (row,) = json.loads(done.stdout)["rows"]
+    assert (row["verdict"], done.returncode) == (verdict, code)
 
 
 def test_the_release_is_named_by_its_plan(results: Path) -> None:
