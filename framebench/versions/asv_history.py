@@ -43,6 +43,8 @@ from framebench.suite.case import Case
 CONFIG = ROOT / "asv.releases.json"
 KNOWN = REQUIREMENTS / "releases.csv"  # with the day on which each was released
 MIB = 2**20
+# what a number of the history is of
+NUMBER_OF = ["machine", "framework", "version", "benchmark", "strategy", "batch"]
 # git's own variables: the same author gives the same commits
 AUTHOR = {
     "GIT_AUTHOR_NAME": "framebench",
@@ -152,28 +154,35 @@ def collect(records: Iterable[Record], plans: Iterable[Plan] = ()) -> pd.DataFra
     The columns are machine, framework, version, asv's name of the benchmark, its parameters
     (strategy and batch), and value.
     """
-    numbers = []
+    rows = []
     for measured in select_cases(records):
         record = measured.read
         with suppress(InvalidVersion):
             version = Version(record.framework_version or "").public
             for metric, value in read_numbers(measured).items():
-                numbers.append((record.provenance.machine, record.parsed, version, metric, value))
+                row = make_row(record.provenance.machine, record.parsed, version, metric, value)
+                rows.append(row)
     for plan in plans:
-        value = plan.peak_bytes / MIB
         machine = f"{plan.device}-planned"
-        numbers.append((machine, plan.case, plan.version, "track_own_counter_peak", value))
-    rows = []
-    for machine, case, version, metric, value in numbers:
-        suite_class = SuiteClass(case.workload, case.framework, case.scenario, case.size)
-        benchmark = f"{suite_class.name}.{metric}"
-        parameters = repr(case.strategy), repr(case.batch)
-        rows.append((machine, case.framework, version, benchmark, *parameters, value))
-    columns = ["machine", "framework", "version", "benchmark", "strategy", "batch", "value"]
+        peak = plan.peak_bytes / MIB
+        rows.append(make_row(machine, plan.case, plan.version, "track_own_counter_peak", peak))
     # two builds of a release are one release: the newest record stands for it
-    table = pd.DataFrame(rows, columns=columns).drop_duplicates(columns[:-1], keep="last")
+    table = pd.DataFrame(rows, columns=[*NUMBER_OF, "value"]).drop_duplicates(
+        NUMBER_OF, keep="last"
+    )
     of_case = table.groupby(["machine", "benchmark", "strategy", "batch"])
     return table[of_case["version"].transform("nunique") > 1]
+
+
+def make_row(
+    machine: str, case: Case, version: str, metric: str, value: float
+) -> tuple[str | float, ...]:
+    """Return a row of the history: the columns NUMBER_OF, and the value."""
+    suite_class = SuiteClass(case.workload, case.framework, case.scenario, case.size)
+    benchmark = f"{suite_class.name}.{metric}"
+    # asv names parameters as Python writes them
+    parameters = repr(case.strategy), repr(case.batch)
+    return machine, case.framework, version, benchmark, *parameters, value
 
 
 def read_numbers(measured: Measured) -> dict[str, float]:
