@@ -275,7 +275,7 @@ class Adapter(ABC):
 
     @abstractmethod
     def synchronize(self) -> None:
-        """Wait until the device has done all that steps asked for."""
+        """Wait until the device has finished all steps."""
 
     @abstractmethod
     def loss(self) -> float:

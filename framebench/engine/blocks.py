@@ -123,7 +123,7 @@ class Run:
     def get_scratch(self, variant: Variant) -> Path:
         """Return the folder in which the variant's programs lie once they are compiled.
 
-        Each of the first `cold_blocks` blocks has a folder of its own, so that it compiles anew.
+        Each of the first `cold_blocks` blocks has a folder of its own, so that it compiles again.
         """
         last = self.options.cold_blocks - 1
         block = min(len(self.records(variant)), last) if last else 0

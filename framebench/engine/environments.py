@@ -68,7 +68,7 @@ class Environment:
     python: Path
     home: Path | None = None  # Jittor keeps its compiled kernels below HOME
     installed: bool = False  # found, not built: see installed.py
-    package: str = ""  # that it has beside the framework
+    package: str = ""  # installed in addition to the framework
 
     @property
     def name(self) -> str:

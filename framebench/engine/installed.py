@@ -100,7 +100,7 @@ def describe(framework: str, python: Path) -> Environment:
 
 
 def raise_no_python(python: Path, framework: str, what: str) -> NoReturn:
-    """Raise SetupError for an interpreter that cannot be asked for a framework."""
+    """Raise SetupError for an interpreter that does not answer which framework it has."""
     raise SetupError(
         f"{python} is no Python, or one that does not start: asked for {framework}, it {what}; "
         "--env takes the path of a Python"

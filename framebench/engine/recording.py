@@ -307,7 +307,7 @@ def join_seconds(one: dict[str, float], other: dict[str, float]) -> dict[str, fl
 def make_provenance(
     context: Context, origin: Origin | None, started: bool, gpu: dict[str, Any] | None = None
 ) -> Provenance:
-    """Return what a record tells of the circumstances.
+    """Return the circumstances that go into a record.
 
     `started`: a worker of the case was started.
     """
@@ -345,7 +345,7 @@ def make_provenance(
 
 
 def describe_hardware() -> dict[str, Any]:
-    """Return what a record tells of the machine.
+    """Return the hardware that goes into a record.
 
     Its GPUs are among it, even if no worker got as far as using one.
     """

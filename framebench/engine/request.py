@@ -1,4 +1,4 @@
-"""What `framebench run` is asked for."""
+"""The request that `framebench run` carries out."""
 
 from __future__ import annotations
 

@@ -115,7 +115,7 @@ class Session:
         return any(store.read_session(file, self.id) for file in changed)
 
     def close(self, results: Path, keep: bool = False) -> None:
-        """Finish it: the next run starts a new session. With `keep` a file tells of it afterwards.
+        """Finish it: the next run starts a new session. With `keep` a file stays as a mark.
 
         Raises OSError if the file cannot be removed.
         """

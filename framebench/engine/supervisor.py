@@ -27,7 +27,7 @@ from framebench.suite.protocol import BatchReport, Command, Failure, Message
 
 LOG_LINES = 25
 LONGEST_REASON = 4000  # characters: exceptions of a user's model say whatever they like
-GRACE_S = 10.0  # to end in, for a worker that has said its result
+GRACE_S = 10.0  # to end in, for a worker that has reported its result
 # of the control group, of the whole machine
 OOM_COUNTERS = (Path("/sys/fs/cgroup/memory.events"), Path("/proc/vmstat"))
 COMPILER_ERROR = re.compile(
@@ -83,7 +83,7 @@ class Worker:
         self.lines = LineReader(self.process)
 
     def send(self, command: Command) -> None:
-        """Send a command. To a dead worker it is lost: `receive` tells that it is dead.
+        """Send a command. To a dead worker it is lost: `receive` reports that it is dead.
 
         It never blocks: a command is far shorter than a pipe is deep, and the next one follows the
         answer to this one.
@@ -136,10 +136,10 @@ class Worker:
                 return message
 
     def end(self, on_phase: OnPhase, limit_s: float) -> Outcome:
-        """Listen until the worker has said its result, or has ended, and say what became of it.
+        """Listen until the worker has reported its result or has ended, and return its outcome.
 
-        It is killed when an answer takes longer than so many seconds. Once it has said its result
-        it gets GRACE_S to end: what it has started may last longer, and is killed with it.
+        It is killed when an answer takes longer than `limit_s` seconds. Once it has reported its
+        result it gets GRACE_S to end: what it has started may last longer, and is killed with it.
         """
         try:
             while not self.final and self.receive(on_phase, limit_s) is not None:
@@ -204,7 +204,7 @@ def parse_message(line: bytes) -> Message:
 
 
 def classify(worker: Worker, oom_killed: bool) -> Outcome:
-    """Tell how a worker ended by what it said last, its exit code, and the kernel's counters."""
+    """Return how a worker ended, by its last message, exit code, and the kernel's counters."""
     if "result" in worker.final:
         return Outcome(answer=worker.final["result"])
     log = worker.log.text(LOG_LINES)

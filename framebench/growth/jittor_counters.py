@@ -65,7 +65,7 @@ def watch_steps(end_step: Callable[[Any], None], what: str) -> None:
 
 
 def wait_for(result: Any) -> None:
-    """Wait until all that was asked for is computed."""
+    """Wait until the whole graph is computed."""
     jt.sync_all(True)
 
 

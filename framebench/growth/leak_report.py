@@ -213,7 +213,7 @@ def list_recent_objects() -> list[Any]:
     tracked = gc.get_objects()
     referents = gc.get_referents(*tracked)
     # The collector knows neither arrays of other frameworks nor dictionaries and tuples of them:
-    # what refers to them tells.
+    # the objects that refer to them are in its list.
     untracked = [
         thing for thing in referents if type(thing) in CONTAINERS and not gc.is_tracked(thing)
     ]
@@ -273,7 +273,7 @@ def find_origin(thing: Any) -> str:
 
 
 def find_caller(frame: FrameType | None) -> str:
-    """Return the line that tells most, of this frame and of those that called it.
+    """Return the most telling line of this frame and of those that called it.
 
     `choose_line` says which that is. At most MOST_CALLERS frames are looked at.
     """
@@ -295,9 +295,9 @@ def choose_line(lines: Iterable[tuple[str, int]]) -> str:
     return f"{shorten_path(file)}:{line}" if file else ""
 
 
-@cache  # asked for every frame of every operator
+@cache  # called for every frame of every operator
 def rank_file(file: str) -> int:
-    """Return how much a line in this file tells: 0 in a library, 1 in the suite, 2 elsewhere."""
+    """Return the rank of a line in this file: 0 in a library, 1 in the suite, 2 in user code."""
     if file.startswith((*FOREIGN, "<", *WATCHERS)):
         return 0
     return 1 if file.startswith(FRAMEBENCH) else 2

@@ -13,7 +13,7 @@ class Leftover(Part):
     # of Python; of a tensor in PyTorch; of a program; of operations, for a backward pass
     kind: Literal["object", "storage", "compilation", "graph"]
     what: str  # type and shape; the operator that made it; the function
-    made_at: str  # file:line; empty where nothing tells
+    made_at: str  # file:line; empty if it is unknown
     per_step: float
     bytes_per_step: int | None
     note: str = ""  # what holds it

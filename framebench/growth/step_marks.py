@@ -1,6 +1,6 @@
 """Find the function of a training script whose calls are its steps, and mark it.
 
-The script's source tells; it is not run.
+It is found in the script's source, which is not run.
 """
 
 from __future__ import annotations

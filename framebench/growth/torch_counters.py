@@ -95,7 +95,7 @@ def watch_steps(end_step: Callable[[Any], None], what: str) -> None:
 
 
 def wait_for(result: Any) -> None:
-    """Wait until the device has done what a step asked for."""
+    """Wait until the device has finished the step."""
     if torch.cuda.is_available():
         torch.cuda.synchronize()
 

@@ -79,7 +79,7 @@ class Baseline:
     references: dict[bool, tuple[Reference, Tolerances]] = field(default_factory=dict)
 
     def get_reference(self, deterministic: bool) -> tuple[Reference, Tolerances]:
-        """Return the reference and its tolerances, computed when they are first asked for."""
+        """Return the reference and its tolerances, computed at the first call."""
         if deterministic not in self.references:
             self.references[deterministic] = self.compute_reference(deterministic)
         return self.references[deterministic]

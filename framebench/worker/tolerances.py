@@ -8,7 +8,7 @@ So the measured process repeats its verified steps from weights that are perturb
 of the precision, several times what the precision itself rounds by. How far losses, gradients,
 updated weights and optimizer states move is what rounding may explain, with room to spare. The
 check is coarse on purpose: whether the mathematics is right is decided in float64
-(`mathematics.py`); here a step must only be told from one that computes something else.
+(`mathematics.py`); here a step must only be distinguished from one that computes something else.
 """
 
 from __future__ import annotations

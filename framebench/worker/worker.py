@@ -58,7 +58,7 @@ class NoDevice(Exception):
 class WorkerError(Exception):
     """Carries what the framework raised while a case was built or ran.
 
-    Whether memory ran out can only be told at that moment, so `oom` is kept with it.
+    Whether memory ran out is only known at that moment, so `oom` is stored with it.
     """
 
     def __init__(self, cause: BaseException, oom: bool) -> None:

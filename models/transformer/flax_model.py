@@ -29,16 +29,16 @@ exact_gelu: Gelu = partial(nnx.gelu, approximate=False)
 attend_by_jax: Attend = partial(jax.nn.dot_product_attention, is_causal=True)
 
 
-def attend_plainly(q: Array, k: Array, v: Array, seen: Array | None = None) -> Array:
+def attend_plainly(q: Array, k: Array, v: Array, mask: Array | None = None) -> Array:
     """Return softmax(q k^T / sqrt(width)) v, the softmax in float32 or wider.
 
-    `seen` (queries, keys) says which keys a query looks at; by default those up to its own.
+    `mask` (queries, keys) says which keys a query looks at; by default those up to its own.
     """
     t, d = q.shape[1], q.shape[-1]
-    seen = jnp.tril(jnp.ones((t, t), bool)) if seen is None else seen
+    mask = jnp.tril(jnp.ones((t, t), bool)) if mask is None else mask
     wide = jnp.promote_types(q.dtype, jnp.float32)
     scores = jnp.einsum("bqhd,bkhd->bhqk", q, k, preferred_element_type=wide) / d**0.5
-    masked = jnp.where(seen, scores, -jnp.inf)
+    masked = jnp.where(mask, scores, -jnp.inf)
     return jnp.einsum("bhqk,bkhd->bqhd", jax.nn.softmax(masked).astype(v.dtype), v)
 
 

@@ -514,7 +514,7 @@ class JaxAdapter(Adapter):
     def read_peaks(self) -> dict[str, int]:
         # The allocator's peak never resets. In a memory worker the programs come from the cache
         # that the time worker filled and are not tuned again, so the autotuner's scratch memory is
-        # not in it. `counters` tells whether that was so.
+        # not in it. `counters` shows whether that was so.
         counts = self.read_allocator()
         peaks = {name: counts[key] for name, key in PEAKS.items() if key in counts}
         if self.program.plan:

@@ -82,8 +82,8 @@ def keep_barriers(run: JaxAdapter) -> None:
 def can_stack_layers(run: JaxAdapter) -> bool:
     """Return whether identical layers can be stacked and looped over.
 
-    A frozen half of a stack could not be told from the other, and Adafactor would take the layers
-    of a stack together. XLA turns a loop over one layer into the layer.
+    A frozen half of a stack could not be told from the trained half, and Adafactor would take the
+    layers of a stack together. XLA turns a loop over one layer into the layer.
     """
     if run.case.scenario != "train" or run.case.optimizer.name == "adafactor":
         return False

@@ -251,7 +251,7 @@ def facts(size: int) -> dict[str, Any]:
         batch_norms=[name for name, each in modules.items() if isinstance(each, nnx.BatchNorm)],
         has_convolutions=any(isinstance(each, nnx.Conv) for each in modules.values()),
     )
-    # what a Linen module or a function does inside cannot be seen from here
+    # what a Linen module or a function does inside is not visible from outside
     may_drop = any(isinstance(each, nnx.Dropout | LinenModel) for each in modules.values())
     has_random_state = any(nnx.state(model, nnx.RngState))
     return {
@@ -295,5 +295,5 @@ def compute_gradient(adapter: JaxAdapter) -> tuple[float, list[tuple[str, np.nda
     return float(loss_array), named_grads
 
 
-# nothing is known that JAX computes wrong, and inside a compiled step no operation is seen
+# JAX has no known wrong gradients, and operations inside a compiled step cannot be watched
 explain_wrong_gradients = first_random = first_infinite = see_nothing

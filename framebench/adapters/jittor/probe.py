@@ -34,7 +34,7 @@ def load_probe() -> ModuleType:
 def watch_pool() -> None:
     """Watch the pool from now on.
 
-    What was allocated before is not seen, nor that it is given back.
+    Memory that was allocated before is not counted, nor is its release.
     """
     load_probe().watch()
     jt.flags.use_stat_allocator = 2

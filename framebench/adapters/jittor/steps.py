@@ -120,7 +120,7 @@ def chunked_loss(run: JittorAdapter, chunks: int) -> Proof:
 
 @switch
 def autotune_off(run: JittorAdapter) -> Proof:
-    """Leave no room in the table of algorithms that were tried: a heuristic chooses instead."""
+    """Set the size of cuDNN's table of tried algorithms to 0: a heuristic chooses instead."""
     jt.cudnn.set_algorithm_cache_size(0)
 
     def try_one(_: Evidence) -> Evidence:

@@ -1,6 +1,6 @@
 """Use DeepSpeed's engine for the optimizer: ZeRO 0 to 3 on the CPU over gloo, weights in float32.
 
-What it holds it has in attributes that are no public API: they were tried with DeepSpeed 0.19.8,
+What it holds it has in attributes that are no public API: they were tested with DeepSpeed 0.19.8,
 and an error names what another version lacks.
 """
 

@@ -57,7 +57,7 @@ COUNTERS = {
     "inactive_split_bytes": "inactive_split_bytes.all.peak",
     "allocations": "allocation.all.allocated",
     "segments": "segment.all.peak",
-    # cudaMalloc failed, the cache was flushed, and it was tried again
+    # cudaMalloc failed, the cache was flushed, and it was called again
     "alloc_retries": "num_alloc_retries",
     "ooms": "num_ooms",
 }

@@ -32,7 +32,7 @@ INTERPOLATION = "loses gradients below `interpolate` in a compiled step in bfloa
 def find_known_fault(case: Case) -> str | None:
     """Return the fault that makes this case wrong on this machine, if there is one.
 
-    It is oneDNN's gradient of a 3-D convolution over very few voxels in bfloat16. It is tried,
+    It is oneDNN's gradient of a 3-D convolution over very few voxels in bfloat16. It is tested,
     since it depends on the processor and on the release.
     """
     trains_unet = case.workload == "unet3d" and case.stage.trains
@@ -74,8 +74,8 @@ def _measure_convolution(channels: int, edge: int) -> float:
 def explain_wrong_gradients(adapter: Any, wrong: list[str]) -> str | None:
     """Return PyTorch's fault that makes a step of a user's model wrong, if one is known.
 
-    It is known by what the step does; that it is the cause was not tried. `wrong` are the weights
-    whose gradient came out wrong.
+    It is recognised by what the step does; that it is the cause is not tested. `wrong` has the
+    weights whose gradient came out wrong.
     """
     fault = find_fault_of_step(adapter, wrong)
     return f"PyTorch {torch.__version__} {fault}" if fault else None

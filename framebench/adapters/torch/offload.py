@@ -32,7 +32,7 @@ from framebench.models.spec import Optimizer
 switch = Switches()
 # What is smaller stays: bytes of a saved tensor; numbers of a weight, as torchao has it.
 LEAST = 4096
-AHEAD = 8  # saved tensors that are on their way back before they are asked for
+AHEAD = 8  # saved tensors that are copied back before the backward pass needs them
 
 
 @switch
@@ -67,7 +67,7 @@ class CopyStreams:
     def __init__(self) -> None:
         self.to_host = torch.cuda.Stream()
         self.to_device = torch.cuda.Stream()
-        # "ahead" were on their way back before they were asked for
+        # "ahead": they were on their way back before the backward pass needed them
         self.counts = Counter(tensors_sent=0, tensors_returned=0, tensors_ahead=0)
 
 
@@ -146,7 +146,7 @@ def offload_streamed(run: TorchAdapter) -> Proof:
     proof = expect(
         saved_tensors=0,  # on the device, but for weights and what is small
         tensors_sent=above("blocks"),
-        # what left came back, most of it before it was asked for
+        # what left came back, most of it before it was needed
         tensors_returned=(above(0), below("tensors_ahead", times=2)),
         # on streams that compute nothing
         copies_beside_to_host=at_least("tensors_sent"),

@@ -41,7 +41,7 @@ class TorchRecipe(AdapterParts):
     block_runner: Callable[..., Any] | None = None  # the model's own if None
     dtype: torch.dtype = torch.float32  # of weights and inputs
     on_input: Callable[[Tensor], Tensor] = return_unchanged
-    # entered anew around every forward pass
+    # entered again around every forward pass
     contexts: list[Callable[[], AbstractContextManager[Any]]] = field(default_factory=list)
     share: slice = field(default_factory=lambda: slice(None))  # of the batch, for this rank
     replicate: Callable[..., nn.Module] = nn.parallel.DistributedDataParallel

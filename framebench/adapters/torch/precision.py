@@ -76,7 +76,7 @@ def fp32(run: TorchAdapter) -> Proof:
 
 @switch
 def amp_bf16(run: TorchAdapter) -> Proof:
-    """Enter autocast anew for each forward pass: it caches the cast weights until it is left."""
+    """Enter autocast for each forward pass: it caches the cast weights until it is left."""
     run.recipe.contexts.append(partial(torch.autocast, run.torch_device.type, torch.bfloat16))
     return expect_types("bfloat16", storage="float32")
 

@@ -92,7 +92,7 @@ class Profiled:
     def evidence(self) -> Evidence:
         """Return the counts by the names that proofs call them by.
 
-        What cannot be seen is None: what the backward pass keeps, and blocks of a compiled model.
+        None stands for what a profile does not show: saved tensors, and blocks of a compiled model.
         """
         knows_passes = self.model is not None
         regions = self.list_events(REGION)

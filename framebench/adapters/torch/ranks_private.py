@@ -2,7 +2,7 @@
 
 It is the size of DistributedDataParallel's buckets, and to predict the memory of a rank a group
 whose other ranks do not exist, a tracker of what FSDP holds, and DistributedDataParallel on fake
-tensors. None of it is a public API: it was tried with PyTorch 2.13, and `Gone` says what another
+tensors. None of it is a public API: it was tested with PyTorch 2.13, and `Gone` says what another
 version lacks.
 """
 

@@ -29,7 +29,7 @@ from framebench.adapters.torch.observe import unique_bytes
 switch = Switches()
 
 
-# In a compiled step saved tensors are not seen, but the graph that would hold them is.
+# In a compiled step saved tensors are not visible, but the graph that would hold them is.
 NOTHING_KEPT = expect(graph_nodes=0, saved_tensors=if_counted(0))
 GRAPH_KEPT = expect(graph_nodes=above("blocks"), saved_tensors=if_counted(above("blocks")))
 

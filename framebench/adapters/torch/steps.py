@@ -28,7 +28,7 @@ from framebench.adapters.torch.profiled import record_events
 from framebench.suite.trees import call_with, count_samples, list_arrays
 
 switch = Switches()
-SELECTION = "select_algorithm"  # counters of TorchInductor for kernels that it has tried
+SELECTION = "select_algorithm"  # TorchInductor's counters of kernels that it has measured
 
 
 @switch
@@ -127,7 +127,7 @@ def compile(run: TorchAdapter, mode: str | None = None, budget: float = 1.0) -> 
         products_outside_graphs=0,
     )
     proof &= check(is_whole, "each forward pass is one call of one graph")
-    # CUDA graphs are seen when they are launched, variants of kernels when they were measured
+    # CUDA graphs are visible when they are launched, variants of kernels when they are measured
     if mode == "reduce-overhead":
         proof &= expect(graph_launches=above(0))
     elif mode == "max-autotune":

@@ -1,7 +1,7 @@
 """The optimizer of a user's file, taken as the file made it.
 
 It may have hooks, groups of its own, a schedule, or another optimizer inside, as SAM and Lookahead
-do. Options are set in its groups. Where weights are put back the file makes it anew, since it may
+do. Options are set in its groups. Where weights are put back the file makes a new one, since it may
 keep anything anywhere.
 """
 
