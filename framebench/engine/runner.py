@@ -249,8 +249,8 @@ def explain_slowness(case: Case) -> str | None:
     """Return why this processor is slow at a case, as far as its instructions tell."""
     if case.plan.precision != "bf16" or nvml.list_gpus():
         return None
-    # None: the system does not list the processor's instructions
-    if provenance.list_bfloat16_instructions() != set():
+    instructions = provenance.list_bfloat16_instructions()
+    if instructions is None or instructions:  # None: the system does not list them
         return None
     return (
         "no bfloat16 units here: the processor computes bfloat16 by way of float32, at a "

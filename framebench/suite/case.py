@@ -122,7 +122,8 @@ class Case:
     def parts(self) -> tuple[Strategy, ...]:
         """Return the rows to switch on.
 
-        These are the strategy's, and the scenario's baseline unless they speak on its axis.
+        These are the strategy's parts, and the scenario's baseline unless one of them is on its
+        axis.
         """
         parts = self.plan.parts
         baseline = look_up_strategy(self.scenario, self.stage.baseline)

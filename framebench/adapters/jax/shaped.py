@@ -96,8 +96,9 @@ class ShapedAdapter(JaxAdapter):
         if self.recipe.calls > 1:
             _, *others = self.cut_batch(self.inputs, self.recipe.calls)
             return count_bytes_of_one((self.inputs, others))
-        given = {id(a) for a in jax.tree.leaves(self.list_arguments())}
-        return count_bytes_of_one([a for a in jax.tree.leaves(self.inputs) if id(a) not in given])
+        argument_ids = {id(array) for array in jax.tree.leaves(self.list_arguments())}
+        inputs = jax.tree.leaves(self.inputs)
+        return count_bytes_of_one([array for array in inputs if id(array) not in argument_ids])
 
 
 def count_bytes_of_one(tree: Tree) -> int:

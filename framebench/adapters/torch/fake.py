@@ -33,11 +33,12 @@ class FakeAdapter(TorchAdapter):
         return {}
 
     def load(self, config: Any, weights: dict[str, np.ndarray]) -> nn.Module:
-        moves = self.torch_device.type != "cpu"
-        torch.set_default_dtype(torch.float32 if moves else self.recipe.dtype)
+        is_moved = self.torch_device.type != "cpu"
+        # the class's docstring says why the model is not converted where it is not moved
+        torch.set_default_dtype(torch.float32 if is_moved else self.recipe.dtype)
         model = self.model_module.build(config, **self.recipe.model_options)
         torch.set_default_dtype(torch.float32)
-        if moves:
+        if is_moved:
             model = model.to(self.torch_device, self.recipe.dtype)
         return model.train(not self.recipe.evaluates)
 
