@@ -446,7 +446,7 @@ def record_outputs(adapter: Any) -> list[tuple[str, Tensor]]:
 
 
 def first_random(adapter: Any) -> str:
-    """Return the first module whose output differs in a second forward pass; empty if none does."""
+    """Return in words where a second forward pass differs first; empty if nowhere."""
     for (name, a), (_, b) in zip(record_outputs(adapter), record_outputs(adapter)):
         if not torch.equal(a, b):
             return f"first in the output of {name}"
@@ -454,7 +454,7 @@ def first_random(adapter: Any) -> str:
 
 
 def first_infinite(adapter: Any) -> str:
-    """Return the first module whose output is infinite or NaN; empty if there is none."""
+    """Return in words where an output is infinite or NaN first; empty if nowhere."""
     for name, output in record_outputs(adapter):
         if not output.isfinite().all():
             return f"first in the output of {name}"
