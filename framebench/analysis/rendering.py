@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import csv
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from textwrap import fill
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import pandas as pd
 from rich.console import Console
 from rich.table import Table as Grid
 from rich.text import Text
+
+if TYPE_CHECKING:  # pandas takes longer to import than most tables of text to print
+    import pandas as pd
 
 MIB = 2**20
 NOTES = 12  # below a table on a terminal; documents have them all
@@ -22,8 +25,7 @@ LONGEST_WORD = 24  # characters: a longer word among others is code, and may be 
 # right to left.
 ESSENTIAL, NORMAL, DETAIL = range(3)
 PRIORITIES = {"essential": ESSENTIAL, "normal": NORMAL, "detail": DETAIL}
-# the columns of this folder's tables
-COLUMNS = pd.read_csv(Path(__file__).with_name("columns.csv"), keep_default_na=False)
+COLUMNS = Path(__file__).with_name("columns.csv")  # of this folder's tables
 MARKUP = str.maketrans(
     {"\\": r"\\", "|": r"\|", "<": "&lt;", "\n": " ", "`": r"\`", "[": r"\[", "*": r"\*"}
 )
@@ -69,17 +71,28 @@ def read_columns(table: str, **forms: Callable[[Any], str]) -> dict[str, TableCo
     `forms` are functions that print the values of a column, by its key.
     """
     columns = {}
-    for _, row in COLUMNS[COLUMNS["table"] == table].iterrows():
-        form = forms.get(row["key"], row["form"])
-        priority = PRIORITIES[row["priority"]]
-        columns[row["key"]] = TableColumn(
-            row["name"], form, row["times"], row["unit"], row["meaning"], priority
-        )
+    with COLUMNS.open(encoding="utf-8", newline="") as file:
+        for row in csv.DictReader(file):
+            if row["table"] != table:
+                continue
+            form = forms.get(row["key"], row["form"])
+            priority = PRIORITIES[row["priority"]]
+            columns[row["key"]] = TableColumn(
+                row["name"], form, float(row["times"]), row["unit"], row["meaning"], priority
+            )
     return columns
 
 
 def is_missing(value: Any) -> bool:
     """Return whether a value is None, NaN or pandas' NA."""
+    if value is None:
+        return True
+    if isinstance(value, float):
+        return math.isnan(value)
+    if isinstance(value, str | int):
+        return False
+    import pandas as pd  # whose values it is, where it is none of these
+
     return bool(pd.api.types.is_scalar(value) and pd.isna(value))
 
 
@@ -97,12 +110,12 @@ def format_mib(count: float | None, form: str = ",.1f") -> str:
 class Table:
     """A table.
 
-    `data` has its rows; the columns of `data` that `shown` names are printed, in that order.
+    `data` has the values of each column; those that `shown` names are printed, in that order.
     """
 
     title: str
     caption: str
-    data: pd.DataFrame = field(repr=False)
+    data: pd.DataFrame | Mapping[str, list[Any]] = field(repr=False)
     shown: Mapping[str, TableColumn]
     # the first columns say what a row is about and are aligned left, the others are aligned right
     left: int = 2
@@ -131,8 +144,10 @@ class Table:
             if name in shown:  # two columns may have the same heading
                 name = f"{name}, {place}"
             shown[name] = column
-        # the columns are named, so that a table without rows has its headings
-        data = pd.DataFrame(list(rows), columns=list(shown))
+        data: dict[str, list[str]] = {name: [] for name in shown}
+        for row in rows:
+            for name, text in zip(shown, row, strict=True):
+                data[name].append(text)
         return cls(title, caption, data, shown, **more)
 
     @property
@@ -150,7 +165,7 @@ class Table:
         """Return the cells of each column as text."""
         texts = {}
         for name, column in self.shown.items():
-            texts[name] = [column.text(value) for value in self.data[name].tolist()]
+            texts[name] = [column.text(value) for value in self.data[name]]
         return texts
 
     @property

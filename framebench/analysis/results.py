@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
-import pandas as pd
-
-from framebench.analysis import answers, frames
 from framebench.analysis.searches import Searches, load_searches
 from framebench.analysis.selection import select_records
 from framebench.records import provenance, store
 from framebench.records.lines import count_lines
 from framebench.records.record import Record
+
+if TYPE_CHECKING:  # imported where a table is made: what reads records alone is twice as fast
+    import pandas as pd
 
 
 class NoRecords(LookupError):
@@ -153,6 +153,8 @@ class Results:
 
         `answers.select_rows` has the rule.
         """
+        from framebench.analysis import answers, frames
+
         rows_of_machines = []
         for name in machines:
             records = select_records(self.get_records(name))
@@ -164,6 +166,8 @@ class Results:
         self, machine: str | None = None, versions: Literal["one", "all"] = "one"
     ) -> pd.DataFrame:
         """Return the table of `framebench.load`. Raises NoRecords, UnknownMachine."""
+        from framebench.analysis import frames
+
         if versions not in ("one", "all"):
             raise ValueError(f"versions={versions!r}; choose from: 'one', 'all'")
         name = self.choose_machine(machine)
@@ -177,6 +181,10 @@ class Results:
 
     def join_tables(self, versions: Literal["one", "all"] = "one") -> pd.DataFrame:
         """Return the tables of all machines as one. Raises NoRecords."""
+        import pandas as pd
+
+        from framebench.analysis import frames
+
         self.choose_machine()
         tables = [self.table(name, versions) for name in self.machines]
         joined = pd.concat(tables, ignore_index=True)

@@ -175,7 +175,7 @@ def make_short_table(group: pd.DataFrame) -> Table:
         whole,
         shown=select_columns(group, SHORT),
         caption=describe_briefly(group),
-        data=whole.data.assign(strategy=strategies),
+        data=pd.DataFrame(whole.data).assign(strategy=strategies),
     )
 
 

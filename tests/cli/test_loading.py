@@ -9,6 +9,7 @@ from typer.main import get_command
 
 from framebench.cli.__main__ import COMMANDS
 from framebench.cli.shared import app
+from tests.processes import ROOT
 
 
 def test_each_command_is_added_by_the_module_that_the_table_names() -> None:
@@ -29,3 +30,20 @@ def test_the_help_imports_no_library_that_takes_long() -> None:
         [sys.executable, "-c", program], capture_output=True, text=True, check=True
     )
     assert {"pandas", "matplotlib", "scipy", "jinja2"}.isdisjoint(done.stdout.split())
+
+
+def test_a_claim_is_answered_without_data_frames() -> None:
+    program = (
+        "import sys; from framebench.analysis.results import Results; "
+        "from framebench.claims import show; from framebench.claims.ledger import ledger; "
+        "entries = ledger(Results(sample_records.RESULTS), sample_records.MACHINE, ids=['B1']); "
+        "show.make_table(entries).markdown(); print('pandas' in sys.modules)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", f"from tests import sample_records; {program}"],
+        capture_output=True,
+        text=True,
+        check=True,
+        cwd=ROOT,
+    )
+    assert done.stdout.split() == ["False"]

@@ -79,7 +79,7 @@ def make_summaries() -> Iterator[Table]:
     """
     names = ("strategy", *FRAMEWORKS, "what it does")
     for table in map(make_matrix, SCENARIOS):
-        data = table.data.copy()
+        data = pd.DataFrame(table.data).copy()
         for framework in FRAMEWORKS:
             data[framework] = data[framework].str.partition(":")[0]
         yield replace(
