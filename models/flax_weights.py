@@ -163,6 +163,10 @@ class CanonicalNames:
         for module, path, _ in iterate_leaves(model):
             self.restorers[make_key(path)] = RESTORERS[find_converter(module, path[-1])]
 
+    def has(self, path: Sequence[Any]) -> bool:
+        """Return whether the model has a leaf at `path`."""
+        return make_key(path) in self.restorers
+
     def list_names(self, path: Sequence[Any]) -> list[str]:
         """Return the names of the leaf at `path`: several where it holds the layers of a stack."""
         return find_sources(tuple(path), self.names)

@@ -327,6 +327,11 @@ class Workload:
         """Return the tensors that are not compared, as their gradient is nothing but rounding."""
         return ()
 
+    @property
+    def update_period(self) -> int:
+        """Return how many steps an update takes: several where gradients are added up over them."""
+        return 1
+
     def may_draw(self) -> bool:
         """Return whether a step may draw random numbers."""
         return False

@@ -163,6 +163,11 @@ class UserWorkload(Workload):
         """Return the tensors that are not compared, as their gradient is nothing but rounding."""
         return tuple(self.facts.get("undetermined", ()))
 
+    @property
+    def update_period(self) -> int:
+        """Return how many steps it takes until a step has done all that it ever does."""
+        return int(self.facts.get("update_period", 1))
+
     def input_shape(self, size: str, batch: int) -> tuple[int, ...]:
         """Return the shape of the file's inputs, of another batch."""
         return batch, *self.facts["input"][1:]
@@ -205,7 +210,7 @@ def make_user_workload(facts: dict[str, Any]) -> Workload:
         for name, shape, trainable in facts.get("params", ()):
             yield Param(name, tuple(shape), 0.0, trainable=trainable)
 
-    has_optimizer = "optimizer" in facts.get("defined", ())
+    has_optimizer = "optimizer" in facts.get("defined", ()) or facts.get("configures_optimizer")
     return UserWorkload(
         name=USER_MODEL,
         unit="samples",

@@ -223,6 +223,16 @@ class Adapter(ABC):
         inputs, targets = batch
         return list(zip(split(inputs, parts), split(targets, parts), strict=True))
 
+    def find_target(self, batch: Batch) -> Any:
+        """Return what the loss compares an output with: the targets of a batch.
+
+        A user's batch that has none apart is compared with as a whole, as the file returned it.
+        """
+        _, targets = batch
+        if targets is None and self.is_user_model:
+            return self.model_module.user().as_written(batch)
+        return targets
+
     def on_collection(self, phase: str, info: dict[str, int]) -> None:
         """Count and time collections of Python's collector, as one of `gc.callbacks`."""
         if phase == "start":
@@ -232,7 +242,11 @@ class Adapter(ABC):
             self.collections[f"generation {info['generation']}"] += 1
 
     def judge_effect(self) -> StrategyEffect:
-        """Observe one more step, and let the proof of each part of the strategy judge it."""
+        """Observe one more step, and let the proof of each part of the strategy judge it.
+
+        It is seeded, so that what proofs compare it with may draw the same numbers.
+        """
+        self.seed()
         return judge_parts(self.proofs, self.observe())
 
     inputs: Batch  # set by make()

@@ -8,16 +8,28 @@ from __future__ import annotations
 import inspect
 import math
 import random
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from framebench.models.spec import SEED
-from framebench.suite.trees import can_split, is_list_of_samples, list_arrays, split
+from framebench.suite.trees import (
+    are_arguments,
+    can_split,
+    is_array,
+    is_list_of_samples,
+    list_arrays,
+    split,
+)
 from framebench.suite.user_file import Fault, list_definitions, load_file
 
-STEP_ARGUMENTS = 3  # model, batch, optimizer
+STEP = "step(model, batch, optimizer)"
+STEP_ARGUMENTS = 3
+CALLED = ("forward", "execute", "__call__")  # what a framework calls of a model
+# names of an argument of `optimizer` that is the model
+MODEL_NAMES = ("model", "net", "network", "module")
 
 # Called with the part of the file that is about to run, such as "model()".
 LISTENERS: list[Callable[[str], object]] = []
@@ -52,17 +64,47 @@ def unwrap_loss(value: Any) -> Any:
     return value.get("loss", value) if isinstance(value, Mapping) else value
 
 
-def read_pair(returned: Any) -> tuple[Any, Any] | None:
-    """Return inputs and targets of what a file returned for a batch; None if it is no batch.
+def is_loss(value: Any) -> bool:
+    """Return whether something is an array of one floating-point number."""
+    return is_array(value) and math.prod(value.shape) == 1 and "float" in str(value.dtype)
 
-    A dictionary has its targets among the inputs.
+
+def find_loss(output: Any) -> Any:
+    """Return the loss that a model's output is or has; None if it has none.
+
+    The output is the loss itself, has it as `loss`, is a dictionary with several, as detectors
+    give, which are added up, or has it as its only number in a tuple, as `logits, loss`.
     """
-    if isinstance(returned, Mapping):
-        return returned, None
-    if isinstance(returned, tuple | list) and len(returned) == 2:
-        inputs, targets = returned
-        return inputs, targets
-    return None
+    if is_loss(output):
+        return output
+    if isinstance(output, Mapping):
+        if output.get("loss") is not None:
+            return output["loss"]
+        losses = [one for name, one in output.items() if "loss" in str(name) and is_loss(one)]
+        return sum(losses) if losses else None
+    loss = getattr(output, "loss", None)
+    if loss is None and isinstance(output, tuple | list):
+        losses = [one for one in output if is_loss(one)]
+        loss = losses[0] if len(losses) == 1 else None
+    return loss
+
+
+def takes_arguments(function: Any, arguments: Sequence[Any]) -> bool:
+    """Return whether a function can be called with these arguments."""
+    try:
+        inspect.signature(function).bind(*arguments)
+    except (TypeError, ValueError):
+        return False
+    return True
+
+
+@dataclass(frozen=True)
+class BatchForm:
+    """How a file's `batch` returns inputs and targets, and how the model gets them."""
+
+    is_whole: bool = False  # there are no targets apart: the model takes all of it
+    is_one_argument: bool = False  # the inputs are one argument, although they are a list
+    joins_targets: bool = False  # the model takes the targets after the inputs
 
 
 class UserFile:
@@ -74,7 +116,9 @@ class UserFile:
     def __init__(self, file: str, seed_framework: Callable[[int], object]) -> None:
         self.file = file
         self.seed_framework = seed_framework
-        self.is_one_argument = False  # whether the inputs are one list of samples
+        self.form = BatchForm()
+        self.call: Any = None  # the newest model's method, to ask which arguments it takes
+        self.takes_batch = False  # whether the model takes a batch as a whole, to train on it
         announce("import of the file")
         # The import may draw too (a teacher at module level), and must give the same everywhere.
         self.seed_all()
@@ -122,17 +166,20 @@ class UserFile:
                 f"`model` is {describe_type(model)}: it must be a function, or a class, "
                 f"that makes a new model each time, as in `def model(): return ...`",
             )
-        return self.call_seeded("model")
+        made = self.call_seeded("model")
+        methods = [getattr(type(made), name, None) for name in CALLED]
+        self.call = next((method for method in methods if method), None)
+        return made
 
     def make_batch(self, size: int, types: Any, called: str) -> tuple[Any, Any]:
         """Return inputs and targets: trees of arrays of the given types.
 
-        The targets are None where `batch` returned a dictionary, which has them among the inputs.
-        Messages call an array `called`. Raises Fault if `batch` returned anything else.
+        The targets are None where they are among the inputs. Messages call an array `called`.
+        Raises Fault if `batch` returned anything else.
         """
         returned = self.call_seeded("batch", size)
-        pair = read_pair(returned)
-        if pair is None:
+        form = self.find_form(returned, size)
+        if form is None:
             what = describe_type(returned)
             if isinstance(returned, tuple | list):
                 what = f"{what} of {len(returned)}"
@@ -141,7 +188,8 @@ class UserFile:
                 f"batch(n) must return (inputs, target), and it returned {what}; for a model that "
                 f"takes several, inputs is a tuple or, of keywords, a dict of {called}s",
             )
-        inputs, targets = pair
+        self.form = form
+        inputs, targets = (returned, None) if form.is_whole else returned
         for what, tree in (("an input", inputs), ("a target", targets)):
             for array in list_arrays(tree):
                 if not isinstance(array, types):
@@ -154,18 +202,71 @@ class UserFile:
             raise self.fault(
                 "batch", f"batch(n) must give {called}s, and an input has none: it is {kind}"
             )
-        self.is_one_argument = is_list_of_samples(inputs, size)
-        if self.is_one_argument:
+        return self.as_arguments(returned)
+
+    def find_form(self, returned: Any, size: int) -> BatchForm | None:
+        """Return the form of a batch of `size` samples; None if it is no batch.
+
+        What is no pair is a whole batch, which the model takes: a dictionary of its keywords, an
+        array, an object of a package, a list of samples and, where the model computes the loss or
+        the file has its own step, a tuple of another length.
+        """
+        if self.takes_batch:
+            is_spread = are_arguments(returned) and not is_list_of_samples(returned, size)
+            is_named = isinstance(returned, Mapping)
+            return BatchForm(is_whole=True, is_one_argument=not is_spread and not is_named)
+        if not isinstance(returned, tuple | list):
+            return BatchForm(is_whole=True) if list_arrays(returned) else None
+        computes_loss = "loss" not in self and not self.has_step()
+        if len(returned) == 2:
+            inputs, targets = returned
+            is_list = is_list_of_samples(inputs, size)
+            joins = computes_loss and self.takes_both(inputs, targets, is_list)
+            return BatchForm(
+                is_one_argument=is_list or (joins and not are_arguments(inputs)),
+                joins_targets=joins,
+            )
+        is_list = is_list_of_samples(returned, size)
+        if is_list or computes_loss or self.has_step():
+            return BatchForm(is_whole=True, is_one_argument=is_list)
+        return None
+
+    def takes_both(self, inputs: Any, targets: Any, is_list: bool) -> bool:
+        """Return whether the newest model takes inputs and targets, one after the other.
+
+        `is_list`: the inputs are one list of samples.
+        """
+        if targets is None or self.call is None or isinstance(inputs, Mapping):
+            return False
+        is_spread = are_arguments(inputs) and not is_list
+        arguments = [*inputs, targets] if is_spread else [inputs, targets]
+        return takes_arguments(self.call, ["self", *arguments])
+
+    def as_arguments(self, returned: Any) -> tuple[Any, Any]:
+        """Return inputs and targets of a batch in the file's form, as the model gets them."""
+        inputs, targets = (returned, None) if self.form.is_whole else returned
+        if self.form.is_one_argument:
             inputs = (inputs,)  # as detectors take a list of images
+        if self.form.joins_targets:
+            return (*inputs, targets), None
         return inputs, targets
 
     def as_written(self, batch: tuple[Any, Any]) -> Any:
         """Return a batch in the form in which the file's `batch` returned it."""
         inputs, targets = batch
-        if self.is_one_argument:
+        if self.form.joins_targets:
+            *arguments, targets = inputs
+            inputs = tuple(arguments)
+        if self.form.is_one_argument:
             inputs = inputs[0]
-        is_whole = targets is None and isinstance(inputs, Mapping)
-        return inputs if is_whole else (inputs, targets)
+        return inputs if self.form.is_whole else (inputs, targets)
+
+    def takes_model(self) -> bool:
+        """Return whether the file's `optimizer` takes the model, and not its parameters."""
+        made = getattr(self.module, "optimizer", None)
+        if not inspect.isfunction(made):
+            return False
+        return next(iter(inspect.signature(made).parameters), "") in MODEL_NAMES
 
     def has_step(self) -> bool:
         """Return whether the file has its own training step, `step(model, batch, optimizer)`.
@@ -173,7 +274,7 @@ class UserFile:
         A function with another number of arguments is for something else.
         """
         step = getattr(self.module, "step", None)
-        if not inspect.isfunction(step):
+        if not callable(step) or inspect.isclass(step):
             return False
         parameters = inspect.signature(step).parameters.values()
         required = [one for one in parameters if one.default is inspect.Parameter.empty]
@@ -198,14 +299,13 @@ class UserFile:
             )
         result: list[tuple[Any, Any]] = []
         for part in micro_batches:
-            pair = read_pair(part)
-            if pair is None:
+            is_pair = isinstance(part, tuple | list) and len(part) == 2
+            if not self.form.is_whole and not is_pair:
                 what = f"and one is {describe_type(part)}"
                 raise self.fault(
                     "split", f"{call} must return batches as batch(n) returns them, {what}"
                 )
-            inputs, targets = pair
-            result.append(((inputs,) if self.is_one_argument else inputs, targets))
+            result.append(self.as_arguments(part))
         return result
 
     def explain_uncut(self, inputs: Any, size: int) -> str:
@@ -223,15 +323,16 @@ class UserFile:
     def compute_loss(self, types: Any, called: str, output: Any, target: Any) -> Any:
         """Return the loss, an array of one number.
 
-        It is what the file's `loss` returns, or the output's own where the file has none. Values
-        that are only logged may follow it in a tuple, or stand next to the key `loss`.
+        It is what the file's `loss` returns, or what the model's output is or has where the file
+        has none. Values that are only logged may follow it in a tuple, or stand next to the key
+        `loss`.
 
         Raises Fault.
         """
         what = "loss(output, target)"
         if "loss" in self:
             return self.read_number("loss", what, types, called, self.get("loss")(output, target))
-        return self.read_number("model", what, types, called, self.read_loss(output))
+        return self.read_number("model", "the model", types, called, self.read_loss(output))
 
     def read_number(self, name: str, what: str, types: Any, called: str, value: Any) -> Any:
         """Return the loss in what a function of this name returned: an array of one number.
@@ -248,13 +349,13 @@ class UserFile:
         raise self.fault(name, f"{what} must return {expected}, and it returned {returned}")
 
     def read_loss(self, output: Any) -> Any:
-        """Return the loss that a model's output carries. Raises Fault if it carries none."""
-        loss = output.get("loss") if isinstance(output, Mapping) else getattr(output, "loss", None)
+        """Return the loss that a model's output is or has. Raises Fault if it has none."""
+        loss = find_loss(output)
         if loss is None:
             raise self.fault(
                 "model",
-                f"the file has no `loss`, and the model's output, {describe_type(output)}, has no "
-                f"`.loss`: write loss(output, target), or give the model its labels among the "
-                f"inputs",
+                f"the file has no `loss`, and the model's output, {describe_type(output)}, is no "
+                f"loss and has no `.loss`: write loss(output, target), or give the model its "
+                f"labels among the inputs",
             )
         return loss

@@ -161,9 +161,14 @@ def call_with(function: Callable[..., Any], inputs: Any) -> Any:
     """
     if isinstance(inputs, Mapping):
         return function(**inputs)
-    if isinstance(inputs, tuple | list) and not hasattr(inputs, "_fields"):
+    if are_arguments(inputs):
         return function(*inputs)
     return function(inputs)
+
+
+def are_arguments(inputs: Any) -> bool:
+    """Return whether inputs are the arguments of a call one by one; a named tuple is one."""
+    return isinstance(inputs, tuple | list) and not hasattr(inputs, "_fields")
 
 
 def count_samples(inputs: Any) -> int:

@@ -15,6 +15,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from framebench import adapters
 from framebench.adapters import user_functions
 from framebench.adapters.base import Adapter
@@ -38,6 +40,7 @@ FINE, COARSE = 2.0**-21, 2.0**-8
 UNDETERMINED = 0.1  # a gradient that the fine one moves by more has no digit that could be compared
 GROWN = 10.0  # no other gradient grows tenfold when weights move by 0.4 %
 FLOAT32_BYTES = 4
+LONGEST_PERIOD = 32  # steps after which no update is waited for any more
 IMPORTS = 512 * 2**20  # bytes that packages and libraries of a file take, and which are no tensors
 
 Facts = dict[str, Any]  # what is in a file, as `own.json` has it
@@ -60,7 +63,13 @@ def survey(case: Case, emit: Emit) -> dict[str, Any]:
             facts = facts | module.facts(case.batch)
         check_weights_fit(facts, module.user())
         (folder / "own.json").write_text(json.dumps(facts))
-        adapter, observed = observe_baseline(case, emit)
+        adapter = build_baseline(case, emit)
+        if case.stage.trains:
+            facts["update_period"] = find_update_period(adapter)
+            (folder / "own.json").write_text(json.dumps(facts))
+            adapter.workload = case.spec  # which has the period now
+            adapter = reset_adapter(adapter, case)
+        adapter, observed = observe_baseline(adapter, case, emit)
         references = observe_references(adapter, case, observed, emit)
         facts["random"] = adapter.deterministic or len(references) > 1
         newest = list(references.values())[-1]
@@ -118,14 +127,19 @@ def list_params(facts: Facts) -> list[tuple[str, list[int], bool]]:
     return [param for param in facts["params"] if param[0] not in facts.get("tied", ())]
 
 
-def observe_baseline(case: Case, emit: Emit) -> tuple[Adapter, Observed]:
-    """Return the baseline, and what its first steps computed, the same twice. Raises Fault."""
+def build_baseline(case: Case, emit: Emit) -> Adapter:
+    """Return the baseline, built, with randomness disabled where it cannot be repeated."""
     emit({"phase": "build"})
     adapter = adapters.load(case)
     adapter.build()
     if adapter.may_draw_other_numbers:
         adapter.deterministic = adapter.draws_random_numbers()
         adapter = reset_adapter(adapter, case)
+    return adapter
+
+
+def observe_baseline(adapter: Adapter, case: Case, emit: Emit) -> tuple[Adapter, Observed]:
+    """Return the baseline, and what its first steps computed, the same twice. Raises Fault."""
     emit({"phase": "first steps"})
     if not case.stage.trains:
         check_output(adapter, adapter.model_module.user())
@@ -133,6 +147,25 @@ def observe_baseline(case: Case, emit: Emit) -> tuple[Adapter, Observed]:
     check_finite(adapter, observed)
     emit({"phase": "first steps, repeated"})
     return check_deterministic(adapter, observed), observed
+
+
+def find_update_period(adapter: Adapter) -> int:
+    """Return how many steps it takes until a weight has changed, or as many as an optimizer names.
+
+    Gradients may be added up over several steps, and slow weights follow the fast ones every k-th
+    time. It is 1 where no weight changes within LONGEST_PERIOD steps.
+    """
+    named = getattr(adapter.model_module, "find_named_period", None)  # PyTorch's module has it
+    period = named(adapter) if named else 1
+    trained = {param.name for param in adapter.workload.params(adapter.config) if param.trainable}
+    before = {name: array.copy() for name, array in adapter.weights() if name in trained}
+    for steps in range(1, LONGEST_PERIOD + 1):
+        with adapter.disable_randomness():
+            adapter.step()
+        for name, array in adapter.weights():
+            if name in before and not np.array_equal(array, before[name]):
+                return max(period, steps)
+    return period
 
 
 def check_output(adapter: Adapter, user: UserFile) -> None:

@@ -131,6 +131,7 @@ def use_model(model: UserModel, budget: int | None = None) -> Iterator[Path]:
         "file": str(model.file),
         "framework": model.framework,
         "batch": model.batch,
+        "scenario": model.scenario,
         "defined": model.defined,
         "budget": budget,
         "limit": round(SHARE_OF_FREE_MEMORY * read_free_memory()),

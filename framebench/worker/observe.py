@@ -66,11 +66,14 @@ def _train(adapter: Adapter, before: dict[str, np.ndarray]) -> tuple[list[float]
     `before`: the weights and buffers at the beginning, by name.
     """
     seconds = [make_timed_step(adapter)]
+    first_loss = adapter.loss()
+    for _ in range(1, adapter.workload.update_period):
+        seconds.append(make_timed_step(adapter))
     gradient = summarize_all(read_gradients(adapter))
     if not gradient:  # where the optimizer keeps no gradient, the first update stands for it
-        gradient = measure_changes(adapter, before, 1)["weight"]
+        gradient = measure_changes(adapter, before, len(seconds))["weight"]
     norms = [summary[NORM] for summary in gradient.values()]
-    values = {"loss_0": adapter.loss(), "grad_norm": float(np.linalg.norm(norms))}
+    values = {"loss_0": first_loss, "grad_norm": float(np.linalg.norm(norms))}
     optimizer_check = OptimizerCheck(adapter, before)
     for _ in range(LOSS_STEPS):
         seconds.append(make_timed_step(adapter))

@@ -71,8 +71,8 @@ RUNS = 2  # perturbed repetitions; one alone where a step is slow
 SLOW_S = 2.0
 # Two repetitions may leave a number where it was by chance: a student's divergence from its teacher
 # is a small difference of large terms, and an activation next to the corner of a hard-swish may
-# stay on its side. Before anything is called wrong there are so many repetitions, and where a step
-# is slow RUNS: how fast the machine is must not decide.
+# stay on its side. Before anything is called wrong there are so many repetitions, however slow a
+# step is: how fast the machine is must not decide.
 RUNS_BEFORE_WRONG = 8
 
 
@@ -179,10 +179,9 @@ def observe_more(adapter: Adapter, first: ObservedSteps) -> ObservedSteps:
     from there; what was observed stays what it was.
     """
     perturbation = PERTURBATION[find_precision(adapter.case)]
-    runs = RUNS if first.seconds[-1] > SLOW_S else RUNS_BEFORE_WRONG
     seconds = list(first.seconds)
     responses = list(first.responses)
-    for seed in range(len(responses), runs):
+    for seed in range(len(responses), RUNS_BEFORE_WRONG):
         more, response = observe_perturbed(adapter, seed, perturbation)
         seconds += more
         responses.append(response)

@@ -124,3 +124,17 @@ def test_narrow_weights_are_left_out() -> None:
     check = OptimizerCheck(adapter, ADAM.weights)
     adapter.weight = adapter.weight.astype(np.float16)
     assert check.compute_errors(adapter) == {}
+
+
+@pytest.mark.parametrize("case", [ADAM, SGD], ids=["adam", "sgd"])
+def test_a_weight_without_a_gradient_in_a_step_stays(case: Case) -> None:
+    """A layer may be dropped in one step of several."""
+    adapter = make_adapter(case)
+    before = {adapter.name: adapter.weight.copy()}
+    adapter.step()
+    check = OptimizerCheck(adapter, before)
+    check.record_update(adapter)
+    assert check.compute_errors(adapter)[adapter.name] < UPDATE
+    adapter.weight *= np.float32(1.01)
+    check.record_update(adapter)
+    assert check.compute_errors(adapter)[adapter.name] > UPDATE

@@ -127,7 +127,7 @@ class JaxAdapter(Adapter):
             self.ledger,
             step=steps.get(case.scenario, self.train_step),
             optimizer=make_optimizer(case.optimizer),
-            loss=lambda logits, x, y, constants: self.model_module.loss(logits, y),
+            loss=self.compute_loss,
             training=case.stage.trains,
             model_options=PartOptions(self.ledger, "model option"),
             jit_options=PartOptions(self.ledger, "option of jax.jit"),
@@ -135,6 +135,11 @@ class JaxAdapter(Adapter):
         )
         if case.stage.trains:
             self.recipe.jit_options["donate_argnums"] = (0, 1, 2)
+
+    def compute_loss(self, output: Any, x: Tree, y: Tree, constants: Tree) -> jax.Array:
+        """Return the loss of an output: `recipe.loss` unless a strategy replaces it."""
+        loss: jax.Array = self.model_module.loss(output, self.find_target((x, y)))
+        return loss
 
     def build(self) -> None:
         # before the switches run, which make arrays
@@ -177,7 +182,16 @@ class JaxAdapter(Adapter):
 
     def init_optimizer_state(self) -> Tree:
         """Return the optimizer's first state for the weights as they are."""
-        return self.place("state", self.recipe.optimizer.init(self.params))
+        if not self.trains_by_file():
+            return self.place("state", self.recipe.optimizer.init(self.params))
+        model = merge_model(self.graph, self.params, self.stats, self.constants)
+        made = self.model_module.make_step_optimizer(model, self.recipe.optimizer)
+        return self.place("state", self.model_module.read_optimizer(made))
+
+    def trains_by_file(self) -> bool:
+        """Return whether the training step is that of a user's file."""
+        trains = self.is_user_model and self.case.scenario == "train"
+        return trains and self.model_module.has_step()
 
     @property
     def platform(self) -> str:
@@ -343,6 +357,8 @@ class JaxAdapter(Adapter):
         (parameters, statistics, optimizer state, constants, x, y) -> the first three, updated, and
         the loss before the update.
         """
+        if self.trains_by_file():
+            return self.make_file_step(graph)
         gradient = self.make_gradient(graph)
 
         def step(
@@ -356,6 +372,22 @@ class JaxAdapter(Adapter):
             stats = self.constrain("stats", stats)
             state = self.constrain("state", state)
             return params, stats, state, loss
+
+        return step
+
+    def make_file_step(self, graph: nnx.GraphDef) -> Callable[..., Any]:
+        """Return the same function of a user's own step, which changes a model and an optimizer."""
+        module = self.model_module
+
+        def step(
+            params: Tree, stats: Tree, state: Tree, constants: Tree, x: Tree, y: Tree
+        ) -> tuple[Tree, Tree, Tree, Array]:
+            model = merge_model(graph, params, stats, constants)
+            optimizer = module.make_step_optimizer(model, self.recipe.optimizer)
+            module.write_optimizer(optimizer, state)
+            loss = module.run_step(model, (x, y), optimizer)
+            after = self.take_apart(model)
+            return after.params, after.stats, module.read_optimizer(optimizer), loss
 
         return step
 
@@ -425,7 +457,8 @@ class JaxAdapter(Adapter):
     def loss(self) -> float:
         if self.case.scenario != "eval":
             return float(self.output)
-        return float(jax.jit(self.model_module.loss)(self.output, self.inputs[1]))
+        target = self.find_target(self.inputs)
+        return float(jax.jit(self.model_module.loss)(self.output, target))
 
     def logits(self) -> np.ndarray:
         if self.case.scenario == "generate":
@@ -495,7 +528,9 @@ class JaxAdapter(Adapter):
         other = copy.copy(self)
         other.recipe = replace(self.recipe, **changes)
         parts = other.take_apart(other.make_abstract(self.config, self.recipe.training))
-        state = jax.eval_shape(other.recipe.optimizer.init, parts.params)
+        state = jax.eval_shape(lambda: self.optimizer_state)
+        if not self.trains_by_file():
+            state = jax.eval_shape(other.recipe.optimizer.init, parts.params)
         constants = self.constants | {"frozen": parts.frozen}
         x, y = self.cut_batch(self.inputs, self.recipe.calls)[0]
         program = other.make_program(parts.graph)

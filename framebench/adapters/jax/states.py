@@ -50,6 +50,9 @@ def read_states(
         if field in MEANS:
             yield name_mean(field, weight_path, to_numpy(value), params, names)
             continue
+        if not names.has(weight_path):  # of an optimizer that a user has made for a part of a model
+            yield State(KINDS.get(field, field), name_by_path(path), to_numpy(value), value.nbytes)
+            continue
         for name, array in names.unload(weight_path, to_numpy(value)):
             yield State(KINDS.get(field, field), name, array, array.nbytes)
 
@@ -65,6 +68,12 @@ def split_path(path: tuple[Any, ...]) -> tuple[list[str], list[Any]]:
         elif isinstance(entry, DictKey):
             weight_path.append(entry.key)
     return fields, weight_path
+
+
+def name_by_path(path: tuple[Any, ...]) -> str:
+    """Return a name of a leaf that begins with the number of its optimizer."""
+    keys = [str(getattr(entry, "key", getattr(entry, "idx", ""))) for entry in path]
+    return ".".join(key for key in keys if key)
 
 
 def name_mean(

@@ -23,7 +23,13 @@ from jax import Array
 from framebench.adapters import user_blocks
 from framebench.adapters.jax.adapter import JaxAdapter, is_floating
 from framebench.adapters.jax.states import list_keys
-from framebench.adapters.user_functions import UserFile, describe_type, see_nothing
+from framebench.adapters.user_functions import (
+    STEP,
+    UserFile,
+    describe_type,
+    see_nothing,
+    unwrap_loss,
+)
 from framebench.models import flax_weights
 from framebench.models.flax_blocks import Remat, recompute_nothing
 from framebench.models.spec import SEED, USER_MODEL, load_workload
@@ -167,8 +173,19 @@ def loss(output: Any, target: Array) -> Array:
 
 
 def optimizer() -> optax.GradientTransformation:
-    """Return the file's optimizer. Raises Fault."""
-    returned = user().get("optimizer")()
+    """Return the file's optimizer. Raises Fault.
+
+    What only the file's own step can use is replaced by one that does nothing.
+    """
+    if user().takes_model():
+        # without arrays: nothing is asked of it but its transformation
+        returned = nnx.eval_shape(lambda: user().get("optimizer")(make_plain_model()))
+    else:
+        returned = user().get("optimizer")()
+    if isinstance(returned, nnx.Optimizer):
+        returned = returned.tx
+    elif has_step() and list_optimizers(returned):
+        returned = optax.identity()
     if isinstance(returned, optax.GradientTransformation):
         return returned
     init = getattr(returned, "init", None)
@@ -178,6 +195,68 @@ def optimizer() -> optax.GradientTransformation:
         kind = describe_type(returned)
         raise user().fault("optimizer", f"optimizer() must return {expected}, not {kind}")
     return optax.GradientTransformation(init, update)  # as of optax.MultiSteps
+
+
+def has_step() -> bool:
+    """Return whether the file has a training step of its own."""
+    return user().has_step()
+
+
+def run_step(model: nnx.Module, batch: tuple[Any, Any], optimizer: Any) -> Array:
+    """Make the file's own training step, and return its loss. Raises Fault."""
+    value = unwrap_loss(user().get("step")(model, user().as_written(batch), optimizer))
+    step_loss: Array = user().read_number("step", STEP, jax.Array, "an array", value)
+    return step_loss.reshape(())
+
+
+def make_step_optimizer(model: nnx.Module, transformation: optax.GradientTransformation) -> Any:
+    """Return what the file's own step gets as its optimizer, for this model.
+
+    That is what the file's `optimizer(model)` returns, or an `nnx.Optimizer` of all weights with a
+    transformation.
+    """
+    if user().takes_model():
+        return user().get("optimizer")(model)
+    return nnx.Optimizer(model, transformation, wrt=nnx.Param)
+
+
+def list_optimizers(made: Any) -> list[nnx.Optimizer]:
+    """Return the optimizers of NNX in what the file's `optimizer` returned."""
+    if isinstance(made, dict):
+        made = list(made.values())
+    if not isinstance(made, list | tuple):
+        made = [made]
+    return [one for one in made if isinstance(one, nnx.Optimizer)]
+
+
+def read_optimizer(made: Any) -> list[Any]:
+    """Return the state of each optimizer, in trees of arrays, with its count of steps."""
+    states = []
+    for one in list_optimizers(made):
+        arrays = jax.tree.map(to_pure, one.opt_state, is_leaf=is_nnx_state)
+        states.append((one.step.get_value(), arrays))
+    return states
+
+
+def is_nnx_state(node: Any) -> bool:
+    """Return whether a node is a variable or a state of NNX, which are trees by themselves."""
+    return isinstance(node, nnx.Variable | nnx.State)
+
+
+def to_pure(node: Any) -> Any:
+    """Return a variable's array, or nested dictionaries of a state's arrays."""
+    return node.get_value() if isinstance(node, nnx.Variable) else nnx.to_pure_dict(node)
+
+
+def write_optimizer(made: Any, states: list[Any]) -> None:
+    """Put states that `read_optimizer` returned into optimizers that are made anew."""
+    for one, (count, arrays) in zip(list_optimizers(made), states, strict=True):
+        one.step.set_value(count)
+        variables = jax.tree.leaves(
+            one.opt_state, is_leaf=lambda node: isinstance(node, nnx.Variable)
+        )
+        for variable, array in zip(variables, jax.tree.leaves(arrays), strict=True):
+            variable.set_value(array)
 
 
 def read_leaves(model: nnx.Module) -> Iterator[tuple[str, nnx.Variable, np.ndarray]]:
@@ -260,6 +339,7 @@ def facts(size: int) -> dict[str, Any]:
         "params": params,
         "parameters": sum(math.prod(shape) for _, shape, is_trained in params if is_trained),
         "draws": has_random_state and may_drop,
+        "own_step": has_step(),
         "linen": isinstance(model, LinenModel | FunctionModel),
         "optimizer": "of the file" if has_optimizer() else "SGD",
     }

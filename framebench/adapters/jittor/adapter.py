@@ -49,10 +49,14 @@ def list_trainable(module: Module) -> list[Var]:
     return [p for p in module.parameters() if not p.is_stop_grad()]
 
 
-def make_optimizer(o: Optimizer, params: list[Var]) -> jt.optim.Optimizer:
-    """Return Jittor's optimizer with the workload's settings, or what a user's file makes."""
+def make_optimizer(o: Optimizer, model: Module) -> Any:
+    """Return Jittor's optimizer with the workload's settings, or what a user's file makes.
+
+    It is one for the parameters of the model that have a gradient.
+    """
+    params = list_trainable(model)
     if o.name == USER_MODEL:
-        return load_workload(USER_MODEL).import_model("jittor").optimizer(params)
+        return load_workload(USER_MODEL).import_model("jittor").optimizer(params, model)
     if o.name == "sgd":
         return jt.optim.SGD(params, o.lr, o.momentum, o.weight_decay)
     return jt.optim.AdamW(params, o.lr, o.eps, o.betas, o.weight_decay)
@@ -96,10 +100,12 @@ class JittorAdapter(Adapter):
         float64.switch_off()
         jt.flags.use_cuda = int(jt.has_cuda)
         steps = {"eval": self.eval_step, "varlen": self.stream_step, "pair": self.pair_step}
+        if self.trains_by_file():
+            steps["train"] = self.file_step
         self.recipe = JittorRecipe(
             self.ledger,
             step=steps.get(case.scenario, self.train_step),
-            loss=lambda x, y: self.model_module.loss(call_with(self.model, x), y),
+            loss=self.compute_loss,
             evaluates=not case.stage.trains,
             keeps_graph=case.stage.trains,
             build_options=PartOptions(self.ledger, "model option"),
@@ -108,21 +114,31 @@ class JittorAdapter(Adapter):
         # modules whose executions are counted, by their name in the evidence
         self.watched: dict[str, list[Module]] = {}
 
+    def trains_by_file(self) -> bool:
+        """Return whether the training step is that of a user's file."""
+        trains = self.is_user_model and self.case.scenario == "train"
+        return trains and self.model_module.has_step()
+
+    def compute_loss(self, x: Any, y: Any) -> Var:
+        """Return the loss of a batch: `recipe.loss` unless a strategy replaces it."""
+        return self.model_module.loss(call_with(self.model, x), self.find_target((x, y)))
+
     def make(self) -> None:
         watch_pool()
         if self.float64:
             self.widen()
         self.release()
+        weights = self.case.weights  # first: what a user's model takes says how its batch is passed
         self.put_inputs()
         if self.case.scenario == "pair":
-            self.host_weights = (self.case.weights, self.workload.make_other_weights(self.config))
+            self.host_weights = (weights, self.workload.make_other_weights(self.config))
             return
-        self.model = self.load(self.config, self.case.weights)
+        self.model = self.load(self.config, weights)
         self.recipe.on_model(self.model)
         self.watched["forward_passes"] = [self.model]
         self.watched["block_runs"] = self.model_module.blocks_of(self.model)
         if self.case.stage.trains:
-            self.optimizer = make_optimizer(self.case.optimizer, list_trainable(self.model))
+            self.optimizer = make_optimizer(self.case.optimizer, self.model)
         if self.recipe.evaluates:
             self.set_evaluation(self.model)
 
@@ -200,6 +216,10 @@ class JittorAdapter(Adapter):
         self.optimizer.step()
         self.output = sum(losses[1:], losses[0])
 
+    def file_step(self) -> None:
+        """Make the training step of the user's file."""
+        self.output = self.model_module.run_step(self.model, self.next_batch(), self.optimizer)
+
     def cut_batch(self, batch: Batch, parts: int) -> list[Batch]:
         if parts == 1:
             return [batch]
@@ -250,7 +270,7 @@ class JittorAdapter(Adapter):
             return self.output.item()
         with jt.no_grad():
             logits = self.output if self.float64 else self.output.float32()
-            return self.model_module.loss(logits, self.inputs[1]).item()
+            return self.model_module.loss(logits, self.find_target(self.inputs)).item()
 
     def logits(self) -> np.ndarray:
         if self.case.scenario == "generate":
@@ -265,24 +285,28 @@ class JittorAdapter(Adapter):
                 yield f"teacher.{name}", p.numpy()
 
     def states(self) -> Iterator[State]:
-        # they are in lists next to the group's weights, in the order of those
-        names = [name for name, p in self.model.named_parameters() if not p.is_stop_grad()]
-        kinds = STATES.get(type(self.optimizer), {})
-        for key, values in self.find_state_lists().items():
-            for name, value in zip(names, values, strict=True):
-                yield State(kinds.get(key, key), name, value.numpy(), value.nbytes)
+        names = {id(p): name for name, p in self.model.named_parameters()}
+        for optimizer in self.list_optimizers():
+            kinds = STATES.get(type(optimizer), {})
+            for group in optimizer.param_groups:
+                for key, values in find_state_lists(group).items():
+                    for p, value in zip(group["params"], values, strict=True):
+                        name = names.get(id(p), f"unknown weight {tuple(p.shape)}")
+                        yield State(kinds.get(key, key), name, value.numpy(), value.nbytes)
 
-    def find_state_lists(self) -> dict[str, list[Var]]:
-        """Return the optimizer's lists of states, by Jittor's names."""
-        (group,) = self.optimizer.param_groups
-        others = ("params", "grads")
-        return {k: v for k, v in group.items() if isinstance(v, list) and k not in others}
+    def list_optimizers(self) -> list[jt.optim.Optimizer]:
+        """Return the optimizers of the case: a user's file may have several."""
+        if self.is_user_model:
+            return self.model_module.list_optimizers(self.optimizer)
+        return [self.optimizer]
 
     def restore(self) -> None:
         if self.case.stage.trains:
-            for values in self.find_state_lists().values():
-                for value in values:
-                    value.update(jt.zeros_like(value))
+            for optimizer in self.list_optimizers():
+                for group in optimizer.param_groups:
+                    for values in find_state_lists(group).values():
+                        for value in values:
+                            value.update(jt.zeros_like(value))
         weights = self.case.weights  # a property that makes them each time
         for name, p in self.model.named_parameters():
             is_frozen = p.is_stop_grad()
@@ -293,6 +317,9 @@ class JittorAdapter(Adapter):
                 p.start_grad()
         self.restored_at = self.steps
         self.synchronize()
+        if self.trains_by_file():
+            # it counts its own steps, and may keep anything anywhere, as a schedule does
+            self.optimizer = make_optimizer(self.case.optimizer, self.model)
 
     def observe(self) -> Evidence:
         # The graph is one for the process: what an earlier case left in cycles would count too.
@@ -418,6 +445,15 @@ class JittorAdapter(Adapter):
 
     def device(self) -> str:
         return read_gpu_name() if jt.has_cuda else "cpu"
+
+
+def find_state_lists(group: dict[str, Any]) -> dict[str, list[Var]]:
+    """Return the lists of states of a group of weights, by Jittor's names.
+
+    They are next to the group's weights, and in the order of those.
+    """
+    others = ("params", "grads")
+    return {k: v for k, v in group.items() if isinstance(v, list) and k not in others}
 
 
 def read_onednn_version() -> str:

@@ -12,7 +12,6 @@ from framebench.adapters.base import Switches
 from framebench.adapters.jittor.adapter import (
     JittorAdapter,
     copy_weights,
-    list_trainable,
     load_weights,
     make_optimizer,
 )
@@ -87,7 +86,7 @@ def train_once(run: JittorAdapter, model: Module) -> int:
     """
     x, y = run.inputs
     before = copy_weights(model)
-    optimizer = make_optimizer(run.case.optimizer, list_trainable(model))
+    optimizer = make_optimizer(run.case.optimizer, model)
     optimizer.step(run.recipe.loss(x, y))
     run.synchronize()
     after = copy_weights(model)

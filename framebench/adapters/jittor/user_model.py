@@ -16,7 +16,13 @@ from jittor import Module, Var, nn
 
 from framebench.adapters import user_blocks
 from framebench.adapters.jittor.adapter import JittorAdapter, copy_weights
-from framebench.adapters.user_functions import UserFile, describe_type, see_nothing
+from framebench.adapters.user_functions import (
+    STEP,
+    UserFile,
+    describe_type,
+    see_nothing,
+    unwrap_loss,
+)
 from framebench.models.spec import USER_MODEL, load_workload
 from framebench.suite.trees import map_tree
 
@@ -95,19 +101,41 @@ def loss(output: Any, target: Any) -> Var:
     return user().compute_loss(Var, "a Var", output, target).reshape((1,))
 
 
-def optimizer(parameters: list[Var]) -> jt.optim.Optimizer:
-    """Return the file's optimizer. Raises Fault."""
-    made = user().get("optimizer")(parameters)
-    if not isinstance(made, jt.optim.Optimizer):
+def optimizer(parameters: list[Var], model: Module) -> Any:
+    """Return the file's optimizer, or what the file's own step takes in its place. Raises Fault."""
+    made = user().get("optimizer")(model if user().takes_model() else parameters)
+    if has_step():
+        return made
+    if isinstance(made, jt.optim.Optimizer):
+        return made
+    count = len(list_optimizers(made))
+    if count > 1:
+        problem = f"{count} optimizers are stepped by step(model, batch, optimizer) of the file"
+    else:
         returned = describe_type(made)
         problem = f"optimizer(parameters) must return a jittor.optim.Optimizer, not {returned}"
-    elif len(made.param_groups) > 1:
-        problem = "an optimizer with several groups of parameters is not supported in Jittor"
-    elif list(map(id, made.param_groups[0]["params"])) != list(map(id, parameters)):
-        problem = "the optimizer must have all parameters, in the order in which it was given them"
-    else:
-        return made
     raise user().fault("optimizer", problem)
+
+
+def list_optimizers(made: Any) -> list[jt.optim.Optimizer]:
+    """Return the optimizers in what the file's `optimizer` returned."""
+    if isinstance(made, dict):
+        made = list(made.values())
+    if not isinstance(made, list | tuple):
+        made = [made]
+    return [one for one in made if isinstance(one, jt.optim.Optimizer)]
+
+
+def has_step() -> bool:
+    """Return whether the file has a training step of its own."""
+    return user().has_step()
+
+
+def run_step(model: Module, batch: tuple[Any, Any], optimizer: Any) -> Var:
+    """Make the file's own training step, and return its loss. Raises Fault."""
+    value = unwrap_loss(user().get("step")(model, user().as_written(batch), optimizer))
+    step_loss: Var = user().read_number("step", STEP, Var, "a Var", value)
+    return step_loss.detach()
 
 
 def weights() -> dict[str, np.ndarray]:
@@ -145,13 +173,15 @@ def facts(size: int) -> dict[str, Any]:
     )
     optimizer_name = "SGD"
     if "optimizer" in user():
-        optimizer_name = type(optimizer(trained)).__name__
+        made = list_optimizers(optimizer(trained, model))
+        optimizer_name = " and ".join(type(one).__name__ for one in made) or "of the file"
     return {
         **described,
         "uncut": user().explain_uncut(inputs, size),
         "params": [(name, list(p.shape), not p.is_stop_grad()) for name, p in named_params],
         "parameters": sum(p.numel() for p in trained),
         "optimizer": optimizer_name,
+        "own_step": has_step(),
     }
 
 

@@ -163,7 +163,8 @@ class TorchAdapter(Adapter):
 
     def compute_loss(self, x: Any, y: Any) -> Tensor:
         """Return the loss of a batch: `recipe.objective` unless a strategy replaces it."""
-        loss: Tensor = self.model_module.loss(call_with(self.recipe.forward, x), y)
+        output = call_with(self.recipe.forward, x)
+        loss: Tensor = self.model_module.loss(output, self.find_target((x, y)))
         return loss
 
     def scale_and_backward(self, loss: Tensor) -> None:
@@ -371,7 +372,7 @@ class TorchAdapter(Adapter):
         with torch.no_grad():
             loss = self.output
             if self.case.scenario == "eval":
-                loss = self.model_module.loss(self.output, self.inputs[1])
+                loss = self.model_module.loss(self.output, self.find_target(self.inputs))
             return self.readings.mean_of_ranks(loss).item()
 
     def logits(self) -> np.ndarray:

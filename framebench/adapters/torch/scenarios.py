@@ -19,6 +19,7 @@ from framebench.adapters.proof import (
     Proof,
     above,
     below,
+    check,
     equal_to,
     expect,
     if_counted,
@@ -39,9 +40,23 @@ def make_mode_switch(context: Callable[[], Any], proof: Proof) -> Switch:
 
     def apply_mode(run: TorchAdapter) -> Proof:
         run.recipe.contexts.append(context)
-        return proof & common.expect_buffers_unchanged(lambda: not run.recipe.evaluates)
+        unchanged = common.expect_buffers_unchanged(lambda: not run.recipe.evaluates)
+        return explain_gradients(run, proof) & unchanged
 
     return apply_mode
+
+
+def explain_gradients(run: TorchAdapter, proof: Proof) -> Proof:
+    """Return a proof that says of a user's model whether it switches gradients on by itself.
+
+    An evaluation needs them for forces, which are gradients of an energy.
+    """
+    if not run.is_user_model or GRAPH_KEPT is proof:
+        return proof
+    return proof & check(
+        lambda evidence: not evidence["saved_tensors"],
+        "the model leaves gradients off: it switches them on in its forward pass, as for forces",
+    )
 
 
 INFERENCE_TENSOR = expect(inference_tensor=True)

@@ -156,7 +156,7 @@ def compile_step(run: TorchAdapter) -> Proof:
 
     def attach(model: Any) -> None:
         def compute_gradients(x: Tensor, y: Tensor) -> Tensor:
-            loss: Tensor = run.model_module.loss(call_with(model, x), y)
+            loss: Tensor = run.model_module.loss(call_with(model, x), run.find_target((x, y)))
             loss.backward()
             return loss.detach()
 

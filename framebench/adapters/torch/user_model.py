@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from functools import cache, partial
 from typing import Any, cast
+from weakref import WeakSet
 
 import numpy as np
 import torch
@@ -27,6 +28,7 @@ from framebench.adapters.torch.user_optimizer import (
     CombinedOptimizer,
     asks_for_closure,
     describe_optimizer,
+    find_period,
     has_hooks,
     list_inner,
     list_optimizers,
@@ -35,7 +37,13 @@ from framebench.adapters.torch.user_optimizer import (
     needs_closure,
     set_options,
 )
-from framebench.adapters.user_functions import UserFile, describe_type, unwrap_loss
+from framebench.adapters.user_functions import (
+    STEP,
+    UserFile,
+    describe_type,
+    takes_arguments,
+    unwrap_loss,
+)
 from framebench.models.spec import USER_MODEL, load_workload
 from framebench.suite.trees import call_with, iterate_arrays, map_tree
 
@@ -53,9 +61,10 @@ ACCESS = user_blocks.ModuleAccess(
     size=_count_weights,
     containers=(nn.Sequential, nn.ModuleList, nn.ModuleDict),
 )
-STEP = "step(model, batch, optimizer)"
 Storages = dict[int, int]  # bytes by storage
+LONGEST_PERIOD = 32  # steps that are verified at most before an update
 NORMS = nn.modules.batchnorm._BatchNorm
+MODELS: WeakSet[nn.Module] = WeakSet()  # that the file has made
 
 
 @cache
@@ -95,6 +104,44 @@ def route_block(model: Any, block: nn.Module) -> BlockBody:
     return body
 
 
+class TrainingModel(nn.Module):
+    """A module whose `training_step` computes the loss of a batch, as Lightning calls it."""
+
+    def __init__(self, module: Any) -> None:
+        super().__init__()
+        self.module = module
+        takes_number = takes_arguments(module.training_step, ["batch", 0])
+        self.arguments = [0] if takes_number else []  # the number of the batch
+
+    def forward(self, *inputs: Any, **named: Any) -> Any:
+        batch = user().as_written((named or inputs, None))
+        return unwrap_loss(self.module.training_step(batch, *self.arguments))
+
+
+def get_file_model(model: Any) -> nn.Module:
+    """Return the model as the file made it, without what computes its loss."""
+    made: nn.Module = model.module if isinstance(model, TrainingModel) else model
+    return made
+
+
+def find_training_step(model: Any) -> Any:
+    """Return the model's own `training_step` where it makes the loss; None elsewhere.
+
+    Raises Fault where that steps optimizers by itself.
+    """
+    facts = load_workload(USER_MODEL).facts
+    is_used = "loss" not in user() and facts.get("scenario", "train") == "train"
+    if not is_used or user().has_step():
+        return None
+    if getattr(model, "automatic_optimization", True) is False:
+        raise user().fault(
+            "model",
+            "training_step steps optimizers by itself, since automatic_optimization is off: "
+            f"write {STEP} in its place",
+        )
+    return getattr(model, "training_step", None)
+
+
 def make_plain_model() -> nn.Module:
     """Return the file's model as it is. Raises Fault if it cannot be measured."""
     model = user().make_model(nn.Module)
@@ -107,7 +154,9 @@ def make_plain_model() -> nn.Module:
         reason = explain_unusable(tensor)
         if reason:
             raise user().fault("model", f"{name} {reason}")
-    return model
+    MODELS.add(model)
+    user().takes_batch = callable(find_training_step(model))
+    return TrainingModel(model) if user().takes_batch else model
 
 
 def explain_unusable(tensor: Any) -> str:
@@ -132,12 +181,12 @@ def find_blocks(model: nn.Module) -> list[nn.Module]:
     chosen: list[str] = load_workload(USER_MODEL).facts.get("blocks", [])
     if chosen and all(name in modules for name in chosen):
         return [modules[name] for name in chosen]
-    return user_blocks.find_blocks(model, user(), ACCESS)
+    return user_blocks.find_blocks(get_file_model(model), user(), ACCESS)
 
 
 def list_levels(model: nn.Module) -> list[list[Any]]:
     """Return the levels at which modules repeat; none where the file names its blocks."""
-    return [] if "blocks" in user() else user_blocks.list_levels(model, ACCESS)
+    return [] if "blocks" in user() else user_blocks.list_levels(get_file_model(model), ACCESS)
 
 
 def choose_blocks(model: nn.Module, inputs: Any) -> list[nn.Module]:
@@ -229,7 +278,7 @@ def optimizer(parameters: Iterable[nn.Parameter], **options: Any) -> torch.optim
     Several optimizers become one. What the file returned is its attribute `returned`. Raises Fault,
     and DoesNotApply if it has no such option.
     """
-    returned = user().get("optimizer")(list(parameters))
+    returned = make_optimizers(list(parameters))
     optimizers = list_optimizers(returned)
     if not optimizers:
         raise user().fault(
@@ -258,6 +307,30 @@ def optimizer(parameters: Iterable[nn.Parameter], **options: Any) -> torch.optim
         made = CombinedOptimizer(optimizers)
     made.returned = returned
     return cast(torch.optim.Optimizer, made)
+
+
+def make_optimizers(parameters: list[nn.Parameter]) -> Any:
+    """Return what the file makes of these parameters, or of the model that has them.
+
+    The model's `configure_optimizers` is called where the file has no `optimizer`.
+    """
+    if "optimizer" not in user():
+        return find_model(parameters).configure_optimizers()
+    return user().get("optimizer")(find_model(parameters) if user().takes_model() else parameters)
+
+
+def find_model(parameters: list[nn.Parameter]) -> Any:
+    """Return the model of the file that has these parameters."""
+    for model in MODELS:
+        if any(p is parameters[0] for p in model.parameters()):
+            return model
+    raise LookupError("these are the parameters of no model that the file has made")
+
+
+def configures_optimizer(model: nn.Module) -> bool:
+    """Return whether the file's model makes its optimizer, which the file itself does not."""
+    configure = getattr(get_file_model(model), "configure_optimizers", None)
+    return "optimizer" not in user() and callable(configure)
 
 
 def find_full_rate(group: dict[str, Any]) -> Any:
@@ -328,6 +401,7 @@ def facts(size: int) -> dict[str, Any]:
         "uncut": user().explain_uncut(inputs, size),
         "convolutions": bool(list_names(model, nn.modules.conv._ConvNd)),
         "own_step": has_step(),
+        "configures_optimizer": configures_optimizer(model),
         "compiled": any(is_compiled(module) for module in modules.values()),
         "sparse": [name for name, m in modules.items() if getattr(m, "sparse", 0) is True][:1],
     }
@@ -358,7 +432,7 @@ def is_compiled(module: nn.Module) -> bool:
 
 
 def _describe_optimizer(model: nn.Module) -> dict[str, Any]:
-    if "optimizer" not in user():
+    if "optimizer" not in user() and not configures_optimizer(model):
         return {"optimizer": "SGD"}
     made = optimizer(model.parameters())
     description = describe_optimizer(made)
@@ -393,6 +467,11 @@ def run_step(model: nn.Module, batch: tuple[Any, Any], optimizer: Any) -> Tensor
         value = torch.tensor(float(value))
     loss_of_step: Tensor = user().read_number("step", STEP, Tensor, "a tensor", value)
     return loss_of_step.detach().reshape(())
+
+
+def find_named_period(adapter: Any) -> int:
+    """Return every how many steps the optimizer does more than in others; 1 if it names none."""
+    return min(LONGEST_PERIOD, max(find_period(one) for one in list_parts(adapter.optimizer)))
 
 
 def compute_gradient(adapter: Any) -> tuple[float, list[tuple[str, np.ndarray]]]:

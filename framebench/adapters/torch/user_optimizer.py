@@ -24,6 +24,7 @@ CONTAINERS = (tuple, list, dict)
 HOOKS = ("_optimizer_step_pre_hooks", "_optimizer_step_post_hooks")
 # of a step's source: an assertion of its closure, or an error where it has none
 NEEDS_CLOSURE = re.compile(r"\bassert\b[^\n]*\bclosure\b|\bif\b[^\n]*\bclosure\b[^\n]*:\s*raise\b")
+PERIODS = ("k", "la_steps", "lookahead_k", "sync_period")  # how published Lookaheads name it
 EXCLUSIVE = {"foreach": "fused", "fused": "foreach"}  # an optimizer takes one of them
 
 
@@ -137,6 +138,21 @@ def set_options(optimizer: Optimizer, options: dict[str, Any]) -> None:
             excluded = EXCLUSIVE.get(name)
             if excluded in group:  # some optimizers have one of the two options only
                 group[excluded] = False
+
+
+def find_period(optimizer: Any) -> int:
+    """Return every how many steps an optimizer does more than in the others, as Lookahead does.
+
+    It is read from the attributes and groups of the optimizer and of those inside it; 1 where none
+    names it.
+    """
+    periods = [1]
+    for one in (optimizer, *list_inner(optimizer)):
+        for holder in (vars(one), one.defaults, *one.param_groups):
+            for name in PERIODS:
+                if isinstance(holder.get(name), int):
+                    periods.append(holder[name])
+    return max(periods)
 
 
 def has_hooks(optimizer: Optimizer) -> bool:

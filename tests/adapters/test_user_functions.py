@@ -1,0 +1,147 @@
+"""Batches and losses of a user's file, in the forms that people write them in, without a
+framework: NumPy's arrays stand for tensors.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from framebench.adapters.user_functions import UserFile, find_loss
+from framebench.suite.trees import call_with
+from framebench.suite.user_file import Fault
+
+N = 6
+ONE = np.float32(1).reshape(())
+ROWS = np.ones((N, 3), np.float32)
+
+BEGINNING = """
+import numpy as np
+
+class Graph:
+    def __init__(self, n):
+        self.x, self.y = np.ones((4 * n, 3)), np.ones(n)
+
+class Model:
+    def forward(self, x):
+        return x
+
+class Detector:
+    def forward(self, images, targets=None):
+        return images
+
+def rows(n):
+    return np.ones((n, 3))
+
+def images(n):
+    return [np.ones((3, 4 + i)) for i in range(n)]
+"""
+LOSS = "def loss(output, target): return 0.0"
+STEP = "def step(model, batch, optimizer): return 0.0"
+
+
+def make_file(folder: Path, *lines: str) -> UserFile:
+    """Return a user's file of these lines, whose model is made."""
+    path = folder / "mine.py"
+    path.write_text("\n".join([BEGINNING, *lines]))
+    file = UserFile(str(path), lambda seed: None)
+    file.make_model(type(None))
+    return file
+
+
+def collect_arguments(batch: tuple[Any, Any]) -> tuple[tuple[Any, ...], dict[str, Any], Any]:
+    """Return what a model is called with, and the targets that stay apart."""
+    inputs, targets = batch
+
+    def model(*arguments: Any, **named: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        return arguments, named
+
+    arguments, named = call_with(model, inputs)
+    return arguments, named, targets
+
+
+@pytest.mark.parametrize(
+    ("model", "returned", "lines", "arguments", "is_apart"),
+    [
+        ("Model", "rows(n), rows(n)", [LOSS], 1, True),
+        ("Model", "(rows(n), rows(n)), rows(n)", [LOSS], 2, True),
+        ("Detector", "rows(n), rows(n)", [], 2, False),
+        ("Detector", "images(n), images(n)", [], 2, False),
+        ("Detector", "images(n), images(n)", [LOSS], 1, True),
+        ("Model", "rows(n), rows(n)", [], 1, True),  # it takes no targets
+        ("Model", "rows(n), None", [], 1, False),
+        ("Model", "rows(n)", [], 1, False),
+        ("Model", "Graph(n)", [LOSS], 1, False),
+        ("Model", "images(n)", [LOSS], 1, False),
+        ("Model", "rows(n), rows(n), rows(n)", [], 3, False),
+        ("Model", "rows(n), rows(n), rows(n)", [STEP], 3, False),
+        ("Model", "{'x': rows(n)}", [LOSS], 1, False),
+    ],
+)
+def test_a_model_gets_what_its_file_has_no_other_use_for(
+    model: str, returned: str, lines: list[str], arguments: int, is_apart: bool, tmp_path: Path
+) -> None:
+    file = make_file(tmp_path, f"model = {model}", f"def batch(n): return {returned}", *lines)
+    batch = file.make_batch(N, np.ndarray, "array")
+    positional, named, targets = collect_arguments(batch)
+    assert len(positional) + len(named) == arguments
+    assert (targets is not None) == is_apart
+    written = file.as_written(batch)
+    again = file.as_arguments(written)
+    assert collect_arguments(again)[0] == positional or named
+
+
+def test_a_batch_that_nobody_could_take_is_refused(tmp_path: Path) -> None:
+    file = make_file(
+        tmp_path, "model = Model", "def batch(n): return rows(n), rows(n), rows(n)", LOSS
+    )
+    with pytest.raises(Fault, match=r"mine\.py:.*must return \(inputs, target\)"):
+        file.make_batch(N, np.ndarray, "array")
+
+
+def test_a_module_with_a_training_step_gets_the_whole_batch_in_its_form(tmp_path: Path) -> None:
+    for returned in ("rows(n), rows(n)", "{'x': rows(n)}", "Graph(n)", "images(n)", "rows(n)"):
+        file = make_file(tmp_path, "model = Model", f"def batch(n): return {returned}")
+        file.takes_batch = True
+        inputs, targets = file.make_batch(N, np.ndarray, "array")
+        arguments, named, _ = collect_arguments((inputs, targets))
+        assert targets is None
+        assert type(file.as_written((named or arguments, None))) is type(file.module.batch(N))
+
+
+@pytest.mark.parametrize(
+    ("output", "loss"),
+    [
+        (ONE, 1.0),
+        (ROWS, None),
+        ((ROWS, ONE), 1.0),
+        ((ONE, 2 * ONE), None),  # nobody can tell which
+        ({"loss": ONE, "loss_box": ONE}, 1.0),
+        ({"loss_box": ONE, "loss_class": 2 * ONE, "accuracy": ONE}, 3.0),
+        ({"accuracy": ONE}, None),
+        (SimpleNamespace(loss=ONE, logits=ROWS), 1.0),
+        (np.int64(3), None),
+    ],
+)
+def test_the_loss_in_a_models_output_is_found(output: Any, loss: float | None) -> None:
+    found = find_loss(output)
+    assert found is None if loss is None else found == loss
+
+
+@pytest.mark.parametrize(
+    ("optimizer", "takes_model"),
+    [
+        ("def optimizer(model): return model", True),
+        ("def optimizer(parameters): return parameters", False),
+        ("optimizer = print", False),
+        ("", False),
+    ],
+)
+def test_an_optimizers_argument_called_model_is_the_model(
+    optimizer: str, takes_model: bool, tmp_path: Path
+) -> None:
+    assert make_file(tmp_path, "model = Model", optimizer).takes_model() == takes_model
