@@ -161,13 +161,15 @@ def draw_plans(df: pd.DataFrame) -> Figure | None:
 def figures(results: Results, _: Iterable[str]) -> Iterator[FigureRequest]:
     """Yield a figure of savings for each workload and size in training, and one of JAX's releases.
 
-    Savings are those at the base batch; releases have a figure for each device.
+    Savings are those at the base batch of a declared size; releases have a figure for each device.
     """
     df = frame.load(results.root)
     shown = df[df["device"].isin(SHOWN)]
     training = shown[shown["pinned"] & (shown["scenario"] == "train") & (shown["ranks"] == 1)]
     for (workload, size), group in training.groupby(["workload", "size"]):
-        base = Case.from_id(group["case"].iloc[0]).spec.preset(str(size)).base
-        yield f"devices-{workload}-train-{size}", draw_savings, group[group["batch"] == base]
+        sizes = Case.from_id(group["case"].iloc[0]).spec.sizes
+        if size in sizes:
+            at_base = group[group["batch"] == sizes[str(size)].base]
+            yield f"devices-{workload}-train-{size}", draw_savings, at_base
     for name, group in shown[shown["framework"] == "jax"].groupby("device"):
         yield f"devices-releases-{name}", draw_plans, group
