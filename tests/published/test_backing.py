@@ -25,19 +25,31 @@ def commits_named_by_results() -> set[str]:
     return found
 
 
-def test_the_list_of_lost_commits_has_each_commit_that_git_lacks_and_no_other() -> None:
-    shallow = subprocess.run(
-        ["git", "rev-parse", "--is-shallow-repository"],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    if shallow.stdout.strip() == "true":
+def query_git(*words: str) -> str:
+    """Return what a command of git prints."""
+    done = subprocess.run(["git", *words], cwd=ROOT, capture_output=True, text=True, check=True)
+    return done.stdout.strip()
+
+
+@pytest.fixture
+def whole_history() -> None:
+    """Skip where commits are missing."""
+    if query_git("rev-parse", "--is-shallow-repository") == "true":
         pytest.skip("a shallow clone lacks commits that the repository has")
-    known = subprocess.run(
-        ["git", "rev-list", "HEAD"], cwd=ROOT, capture_output=True, text=True, check=True
-    )
-    assert read_lost_commits(ROOT / "results") == commits_named_by_results() - set(
-        known.stdout.split()
-    )
+
+
+@pytest.mark.usefixtures("whole_history")
+def test_the_list_of_lost_commits_has_each_commit_that_git_lacks_and_no_other() -> None:
+    known = query_git("rev-list", "HEAD").split()
+    assert read_lost_commits(ROOT / "results") == commits_named_by_results() - set(known)
+
+
+@pytest.mark.usefixtures("whole_history")
+def test_no_line_of_what_was_measured_was_ever_changed_or_deleted() -> None:
+    """An edited number would change verdicts, and nothing in its record tells it."""
+    files = ("results/records/*.jsonl", "results/claims/*.jsonl")
+    committed = query_git("log", "--format=", "--numstat", "HEAD", "--", *files)
+    uncommitted = query_git("diff", "--numstat", "HEAD", "--", *files)
+    changes = [line.split("\t") for line in f"{committed}\n{uncommitted}".splitlines() if line]
+    assert changes
+    assert [change for change in changes if change[1] != "0"] == []
