@@ -25,9 +25,8 @@ class Storages(TorchDispatchMode):
 
     def __init__(self) -> None:
         super().__init__()
-        self.finalizers: dict[
-            int, weakref.finalize
-        ] = {}  # by the address of a storage that is alive
+        # by the address of a storage that is alive
+        self.finalizers: dict[int, weakref.finalize] = {}
         self.alive = 0
         self.peak = 0
 
