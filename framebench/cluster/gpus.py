@@ -59,9 +59,8 @@ def list_gpus() -> list[AssignedGpu]:
     gpus = []
     for number, name in enumerate(names):
         share = cores[number :: len(names)]
-        gpus.append(
-            AssignedGpu(name, frozenset(share or cores))
-        )  # fewer cores than GPUs: all share them
+        # with fewer cores than GPUs all share the cores
+        gpus.append(AssignedGpu(name, frozenset(share or cores)))
     return gpus
 
 
