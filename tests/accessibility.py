@@ -21,58 +21,54 @@ OF_THE_THEME = 'class="toctree-toggle"'  # the theme's buttons of its menu have 
 UNFOLD = "document.querySelectorAll('details').forEach(details => details.open = true)"
 
 
-def dead_links(site: Path) -> list[str]:
-    """Each address in a page that is no file of the site, or no place in its page."""
+def list_dead_links(site: Path) -> list[str]:
+    """Return each address in a page that is no file of the site, or no place in its page."""
     site = site.resolve()
     pages = {path: Page(path) for path in site.rglob("*.html")}
-    named = (
-        (path, link)
-        for path, page in pages.items()
-        for link in dict.fromkeys(page.links)
-        if link != "data:,"
-    )
-    return [
-        f"{path.relative_to(site)}: {link}"
-        for path, link in named
-        if not leads(path, link, site, pages)
-    ]
+    dead = []
+    for path, page in pages.items():
+        for link in sorted(set(page.links)):
+            if link != "data:," and not has_target(path, link, site, pages):
+                dead.append(f"{path.relative_to(site)}: {link}")
+    return dead
 
 
-def leads(path: Path, link: str, site: Path, pages: dict[Path, Page]) -> bool:
-    """Whether it is a file of the site, and its fragment, if there is one, something in that
-    page.
-    """
+def has_target(path: Path, link: str, site: Path, pages: dict[Path, Page]) -> bool:
+    """Return whether a link leads to a file of the site, and to a place in it if it names one."""
     parts = urlsplit(link)
+    if parts.scheme or parts.netloc:
+        return False
     target = (path.parent / unquote(parts.path)).resolve() if parts.path else path
-    inside = not parts.scheme and not parts.netloc and target.is_relative_to(site)
-    there = target in pages or target.is_file()
-    return inside and there and (not parts.fragment or parts.fragment in pages[target].ids)
+    if not target.is_relative_to(site) or not target.is_file():
+        return False
+    return not parts.fragment or parts.fragment in pages[target].ids
 
 
 @pytest.fixture
 def audited(browser: Any) -> Iterator[Any]:
-    """A page of its own for axe, which puts its script into what is open."""
+    """Yield a page of its own for axe, which puts its script into what is open."""
     page = browser.new_page()
     yield page
     page.close()
 
 
-def one_of_each_kind(site: Path) -> list[Path]:
-    """The longest of the pages that one template makes: most can be wrong in it."""
-    pages = sorted(site.rglob("*.html"), key=lambda path: path.stat().st_size)
-    return list({KIND.sub(r"\1\2\3", str(path.relative_to(site))): path for path in pages}.values())
+def select_one_of_each_kind(site: Path) -> list[Path]:
+    """Return the longest of the pages that one template makes: most can be wrong in it."""
+    longest: dict[str, Path] = {}
+    for path in sorted(site.rglob("*.html"), key=lambda path: path.stat().st_size):
+        kind = KIND.sub(r"\1\2\3", str(path.relative_to(site)))
+        longest[kind] = path
+    return list(longest.values())
 
 
-def violations(page: Any) -> list[str]:
-    """The grave ones that axe finds in what is open, with everything unfolded."""
+def list_violations(page: Any) -> list[str]:
+    """Return the grave ones that axe finds in what is open, with everything unfolded."""
     from axe_playwright_python.sync_playwright import Axe
 
     page.evaluate(UNFOLD)
-    found = Axe().run(page).response["violations"]
-    return [
-        f"{rule['id']}: {node['html'][:200]}"
-        for rule in found
-        if rule["impact"] in GRAVE
-        for node in rule["nodes"]
-        if OF_THE_THEME not in node["html"]
-    ]
+    grave = []
+    for rule in Axe().run(page).response["violations"]:
+        for node in rule["nodes"]:
+            if rule["impact"] in GRAVE and OF_THE_THEME not in node["html"]:
+                grave.append(f"{rule['id']}: {node['html'][:200]}")
+    return grave

@@ -1,4 +1,4 @@
-"""Rows by hand that advice is asked of, and what it says of all of them."""
+"""Records by hand that advice is asked of, and what it says of all of them."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ INSTRUMENT = {"torch": "host.rss", "jax": "compiler.plan", "jittor": "allocator.
 PASSED = Calibration(measured_at=datetime(2026, 1, 1, tzinfo=UTC), passed=True)
 
 
-def made(
+def make_record(
     framework: str,
     strategy: str,
     batch: int,
@@ -39,37 +39,41 @@ def made(
     machine: str = "m",
     **changes: object,
 ) -> Record:
-    """A right and proven record of the tiny Transformer."""
+    """Return a right and proven record of the tiny Transformer."""
     case = Case("transformer", framework, "train", strategy, batch, "tiny")
-    peaks = {"host.rss": peak + 1000, INSTRUMENT[framework]: peak}
-    origin = provenance(machine=machine, versions={framework: "1"}, calibration=PASSED)
-    return record(
-        case, **({"peaks": peaks, "step_s": [step], "provenance": origin} | RIGHT | changes)
-    )
+    fields = {
+        "peaks": {"host.rss": peak + 1000, INSTRUMENT[framework]: peak},
+        "step_s": [step],
+        "provenance": provenance(machine=machine, versions={framework: "1"}, calibration=PASSED),
+    }
+    return record(case, **(fields | RIGHT | changes))
+
+
+def has_advice(records: list[Record]) -> bool:
+    """Return whether a strategy is there that is not only for claims."""
+    return any(not record.parsed.plan.only_for_claims for record in records)
 
 
 one = st.builds(
-    made,
+    make_record,
     st.sampled_from(FRAMEWORKS),
     st.sampled_from(STRATEGIES),
     st.sampled_from([4, 8]),
     st.integers(100 * 1024, 10 * MIB),
     st.floats(0.001, 10),
 )
-several = st.lists(one, min_size=1, max_size=12).filter(
-    lambda found: any(not r.parsed.plan.only_for_claims for r in found)
-)
+several = st.lists(one, min_size=1, max_size=12).filter(has_advice)
 ALMOST = 9 * MIB // 10
 QUESTION = Question("transformer", "train", MIB, batch=4, size="tiny")
 
 
-def asked(found: list[Record], question: Question = QUESTION) -> BudgetAdvice:
-    return advise([rows(found)], question)
+def ask_advice(found: list[Record], question: Question = QUESTION) -> BudgetAdvice:
+    return advise([make_rows(found)], question)
 
 
-def rows(found: list[Record]) -> list[Row]:
+def make_rows(found: list[Record]) -> list[Row]:
     return frames.make_rows(select_records(found))
 
 
-def everything(advice: BudgetAdvice) -> list[Candidate]:
+def list_candidates(advice: BudgetAdvice) -> list[Candidate]:
     return [*advice.fitting, *advice.changed, *advice.beyond]

@@ -11,7 +11,6 @@ import signal
 import subprocess
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 from filelock import FileLock
@@ -33,19 +32,21 @@ for command in COMMANDS:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Processes that run tests at once keep to cores of their own: what they time, each pins to its
-    last one. Ctrl-C, which a shell ignores in the background, is one again, for what the tests
-    start. What a shell says to XLA counts no more.
+    """Prepare the process: an interrupt that counts, cheap compilation, and cores of its own.
+
+    A shell ignores Ctrl-C in the background, and so would what the tests start. Processes that run
+    tests at once keep to their own cores, since what is timed is pinned to the last one.
     """
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         with contextlib.suppress(ValueError):  # not the main thread
             signal.signal(signal.SIGINT, signal.default_int_handler)
     os.environ.update(CHEAP_XLA)
-    if (worker := getattr(config, "workerinput", None)) and hasattr(os, "sched_setaffinity"):
+    worker = getattr(config, "workerinput", None)
+    if worker and hasattr(os, "sched_setaffinity"):
+        number = int(worker["workerid"].removeprefix("gw"))
         cores = sorted(os.sched_getaffinity(0))
-        os.sched_setaffinity(
-            0, cores[int(worker["workerid"].removeprefix("gw")) :: worker["workercount"]] or cores
-        )
+        own = cores[number :: worker["workercount"]]
+        os.sched_setaffinity(0, own or cores)
 
 
 # the files of more than ten seconds, the longest first (as of November 2026)
@@ -94,14 +95,16 @@ TESTS = Path(__file__).parent
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """The longest files first, so that files handed to several processes end together."""
-    places = {TESTS / name: place for place, name in enumerate(LONGEST)}
+    """Put the longest files first, so that processes that share the files end together."""
+    places = {}
+    for place, name in enumerate(LONGEST):
+        places[TESTS / name] = place
     items.sort(key=lambda item: places.get(item.path, len(LONGEST)))
 
 
 @pytest.fixture(autouse=True)
 def quiet_environment(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What a developer's shell sets must not decide a test."""
+    """Remove what a developer's shell sets, which must not decide a test."""
     for name in (
         "FRAMEBENCH_PROFILE",
         "FRAMEBENCH_MACHINE",
@@ -126,9 +129,7 @@ def framework_environments(request: pytest.FixtureRequest) -> Iterator[None]:
 
 @pytest.fixture
 def imported_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Programs that a test runs in PyTorch's or JAX's environment begin with it imported: see
-    `tests/processes.py`.
-    """
+    """Run programs in PyTorch's or JAX's environment with it imported (`tests/processes.py`)."""
     monkeypatch.setattr(subprocess, "run", run_served)
     monkeypatch.setattr(children, "run_program", run_program_served)
 
@@ -138,13 +139,17 @@ def environment() -> dict[str, Environment]:
     return {framework: environments.ensure(framework) for framework in FRAMEWORKS}
 
 
-def asked(request: pytest.FixtureRequest) -> set[str]:
-    """The names that a run asks for of those by which tests of one file are parametrized: what a
-    fixture must make.
+def list_requested(request: pytest.FixtureRequest) -> set[str]:
+    """Return the values of `name` by which the tests of this run and file are parametrized.
+
+    A fixture that makes something for each of them makes no more than these.
     """
-    items: list[Any] = [item for item in request.session.items if item.path == request.path]
-    params = [item.callspec.params for item in items if hasattr(item, "callspec")]
-    return {of_one["name"] for of_one in params if "name" in of_one}
+    names = set()
+    for item in request.session.items:
+        callspec = getattr(item, "callspec", None)
+        if item.path == request.path and callspec and "name" in callspec.params:
+            names.add(callspec.params["name"])
+    return names
 
 
 @pytest.fixture
@@ -159,8 +164,9 @@ Steady = Callable[..., list[dict[str, int]]]
 def steady(
     environment: dict[str, Environment], tmp_path_factory: pytest.TempPathFactory, worker_id: str
 ) -> Steady:
-    """Peaks in bytes, by instrument, of a case's steady step, in as many fresh processes as are
-    asked for: measured once for all tests, also where several processes run them.
+    """Return a function that measures the peaks of a case's steady step, in bytes by instrument.
+    It measures in as many fresh processes as are asked for, once for all tests, also where several
+    processes run them.
     """
     own = tmp_path_factory.getbasetemp()
     shared = (own if worker_id == "master" else own.parent) / "steady"

@@ -16,18 +16,18 @@ from asv.config import Config
 from tests.processes import ROOT
 
 
-def discovered(root: Path, profile: str = "quick") -> dict[str, Any]:
-    """What asv discovers under a profile, as it stores it."""
+def discover_benchmarks(root: Path, profile: str = "quick") -> dict[str, Any]:
+    """Return what asv discovers under a profile, as it stores it."""
     (root / "results/asv").mkdir(parents=True, exist_ok=True)
     config = Config()
     config.benchmark_dir, config.results_dir = str(ROOT / "benchmarks"), str(root / "results/asv")
-    listed = Benchmarks(config, json.loads(listing(profile)))
+    listed = Benchmarks(config, json.loads(list_benchmarks(profile)))
     listed.save()
     return listed
 
 
 @cache  # a process that imports the suite
-def listing(profile: str) -> str:
+def list_benchmarks(profile: str) -> str:
     script = (
         "from asv_runner.discovery import list_benchmarks\n"
         f"list_benchmarks({str(ROOT / 'benchmarks')!r}, sys.stdout)"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import UTC, datetime, timedelta
-from itertools import count, product
+from itertools import count
 from typing import Any
 
 import pandas as pd
@@ -42,13 +42,19 @@ NUMBER = count()
 
 
 def record(case: Case = CASE, **changes: Any) -> Record:
-    """With times it is the only variant of a block; of fewer rounds than a block's times take each
-    is there as often.
-    """
-    if (step_s := changes.get("step_s")) and "turns" not in changes:
-        changes["step_s"] = step_s if len(step_s) >= ROUNDS else [*step_s] * ROUNDS
+    """Return a record; with times it is the only variant of a block, which has enough rounds."""
+    step_s = changes.get("step_s")
+    if step_s and "turns" not in changes:
+        changes["step_s"] = fill_rounds(step_s)
         changes["turns"] = turns(f"alone {next(NUMBER)}", case, len(changes["step_s"]))
-    return Record(**{"case": case.id, "status": "ok", "provenance": provenance(), **changes})
+    fields = {"case": case.id, "status": "ok", "provenance": provenance()}
+    return Record(**(fields | changes))
+
+
+def fill_rounds(seconds: Sequence[float]) -> list[float]:
+    """Return times of at least as many rounds as times need, each repeated if there are fewer."""
+    repeats = 1 if len(seconds) >= ROUNDS else ROUNDS
+    return [*seconds] * repeats
 
 
 def turns(block: str, case: Case, rounds: int, variant: int = 0) -> Turns:
@@ -65,7 +71,7 @@ def turns(block: str, case: Case, rounds: int, variant: int = 0) -> Turns:
     )
 
 
-def made(
+def make_measured(
     strategy: str,
     peak: int,
     step: float,
@@ -80,22 +86,18 @@ def made(
     )
 
 
-def frame(*found: Record) -> pd.DataFrame:
+def make_frame(*found: Record) -> pd.DataFrame:
     return frames.make_frame(found)
 
 
-def died(strategy: str = "checkpoint", when: str = "2027-01-01T00:00:00Z") -> Record:
-    """A worker that ended before it could name its framework's version."""
+def make_crash(strategy: str = "checkpoint", when: str = "2027-01-01T00:00:00Z") -> Record:
+    """Return the record of a worker that ended before it could name its framework's version."""
     case = Case("transformer", "torch", "train", strategy, 4, "tiny")
-    return record(
-        case,
-        status="crashed",
-        reason="SIGKILL",
-        provenance=provenance(versions={}, measured_at=when),
-    )
+    origin = provenance(versions={}, measured_at=when)
+    return record(case, status="crashed", reason="SIGKILL", provenance=origin)
 
 
-def blocks(
+def make_blocks(
     variants: Sequence[tuple[Case, Sequence[Sequence[float]]]],
     *,
     instructions: int | None = None,
@@ -103,73 +105,60 @@ def blocks(
     peaks: Sequence[int] = (),
     **origin: Any,
 ) -> list[Record]:
-    """Records of live blocks.
+    """Return the records of live blocks.
 
-    Of each variant the seconds of a step by block and round; NaN is a round that it missed. Of
-    fewer rounds than a block's times take each is there as often.
-
-    Peaks (one per variant) stand in the first block's records alone. `reference`: seconds and
-    operations of the reference product.
+    A variant is a case and its seconds of a step by block and round; NaN is a round that it missed.
+    Times of few rounds are repeated. Peaks, one per variant, stand in the first block's records
+    alone. `reference`: seconds and operations of the reference matmul.
     """
-    found = []
-    for number, variant in product(range(len(variants[0][1])), range(len(variants))):
-        case, times = variants[variant]
-        seconds = times[number] if len(times[number]) >= ROUNDS else [*times[number]] * ROUNDS
-        kept = {i: s for i, s in enumerate(seconds) if not math.isnan(s)}
-        taken = Turns(
-            block=f"block {number}",
-            arm=variant,
-            arms=[c.id for c, _ in variants],
-            seed=number,
-            steps=1,
-            round=list(kept),
-            at_s=[float(i) for i in kept],
-            reference_s=[reference[0]] * len(kept),
-            reference_flop=reference[1],
-        )
-        when = datetime(2026, 1, 2, tzinfo=UTC) + timedelta(minutes=number)
-        proof = {
-            "measured_at": when,
-            "versions": {case.framework: "1"},
-            "protocol": VERSION,
-            "core": 1,
-            **origin,
-        }
-        read: dict[str, Any] = {}
-        if peaks and number == 0:
-            read = {
-                "peaks": {"host.rss": peaks[variant]},
-                "cold_peaks": {"host.rss": 2 * peaks[variant]},
+    records = []
+    arms = [case.id for case, _ in variants]
+    for block in range(len(variants[0][1])):
+        for variant, (case, times) in enumerate(variants):
+            rounds, step_s = [], []
+            for number, seconds in enumerate(fill_rounds(times[block])):
+                if not math.isnan(seconds):
+                    rounds.append(number)
+                    step_s.append(seconds)
+            taken = Turns(
+                block=f"block {block}",
+                arm=variant,
+                arms=arms,
+                seed=block,
+                steps=1,
+                round=rounds,
+                at_s=[float(number) for number in rounds],
+                reference_s=[reference[0]] * len(rounds),
+                reference_flop=reference[1],
+            )
+            proof = {
+                "measured_at": datetime(2026, 1, 2, tzinfo=UTC) + timedelta(minutes=block),
+                "versions": {case.framework: "1"},
+                "protocol": VERSION,
+                "core": 1,
             }
-        counted = [] if instructions is None else [instructions] * len(kept)
-        steps = {"step_s": list(kept.values()), "instructions": counted, "turns": taken}
-        found.append(record(case, provenance=provenance(**proof), **steps, **read, **RIGHT))
-    return found
+            fields: dict[str, Any] = {"step_s": step_s, "turns": taken, **RIGHT}
+            if instructions is not None:
+                fields["instructions"] = [instructions] * len(rounds)
+            if peaks and block == 0:
+                fields["peaks"] = {"host.rss": peaks[variant]}
+                fields["cold_peaks"] = {"host.rss": 2 * peaks[variant]}
+            records.append(record(case, provenance=provenance(**(proof | origin)), **fields))
+    return records
 
 
-def in_blocks(found: Iterable[Record], several: int = 3) -> Iterator[Record]:
-    """The same records, as if those with times had been timed in several blocks: all of one batch
-    in the same ones, always alike.
+def repeat_in_blocks(records: Iterable[Record], several: int = 3) -> Iterator[Record]:
+    """Yield the records as if those with times had been timed in several blocks, always alike.
+
+    Those of one batch are in the same blocks.
     """
-    for variant, r in enumerate(found):
-        case = r.parsed
-        if not r.step_s:
-            yield r
+    for variant, original in enumerate(records):
+        case = original.parsed
+        if not original.step_s:
+            yield original
             continue
         for number in range(several):
             question = f"{case.workload}/{case.scenario}/b{case.batch}/{case.size}"
-            block = f"{r.provenance.machine}/{question}/{number}"
-            yield r.model_copy(update={"turns": turns(block, case, len(r.step_s), variant)})
-
-
-def select_sides(
-    found: Iterable[Record], base: str, change: str
-) -> tuple[list[Record], list[Record]]:
-    """The two sides of a comparison; of a case against itself the first process of each block, and
-    the others.
-    """
-    every = list(found)
-    if base != change:
-        return [r for r in every if r.case == base], [r for r in every if r.case == change]
-    first = [r for r in every if not r.turns or r.turns.arm == 0]
-    return first, [r for r in every if r.turns and r.turns.arm]
+            block = f"{original.provenance.machine}/{question}/{number}"
+            taken = turns(block, case, len(original.step_s), variant)
+            yield original.model_copy(update={"turns": taken})

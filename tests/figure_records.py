@@ -14,13 +14,13 @@ from framebench.records.record import Record
 from framebench.suite.case import Case
 from framebench.suite.protocol import VERSION
 from framebench.suite.result import StrategyEffect, Verification
-from tests.fake_records import in_blocks, provenance, record
+from tests.fake_records import provenance, record, repeat_in_blocks
 
 MIB = 2**20
 RIGHT = Verification(passed=True, relative_error={"loss": 1e-8})
 
 
-def made(
+def make_record(
     strategy: str,
     peak: int = 0,
     step: float = 1.0,
@@ -29,7 +29,7 @@ def made(
     batch: int = 4,
     **more: Any,
 ) -> Record:
-    """`peak` in MiB by host.rss, `step` in seconds."""
+    """Return a record; `peak` is in MiB by host.rss, `step` in seconds."""
     case = Case("transformer", framework, scenario, strategy, batch, "cpu")
     fields: dict[str, Any] = {
         "peaks": {"host.rss": peak * MIB},
@@ -37,19 +37,19 @@ def made(
         "first_step_s": 2.0,
         "verification": RIGHT,
         "effect": StrategyEffect(proven=True, evidence={}),
-        "provenance": origin(framework),
+        "provenance": make_provenance(framework),
     }
     return record(case, **(fields | more))
 
 
-def origin(framework: str, **more: Any) -> Any:
+def make_provenance(framework: str, **more: Any) -> Any:
     return provenance(
         **({"versions": {framework: "1.0"}, "protocol": VERSION, "dirty": False} | more)
     )
 
 
-def lost(strategy: str, status: str = "oom", **where: Any) -> Record:
-    return made(
+def make_lost(strategy: str, status: str = "oom", **where: Any) -> Record:
+    return make_record(
         strategy,
         peaks={},
         step_s=[],
@@ -62,25 +62,26 @@ def lost(strategy: str, status: str = "oom", **where: Any) -> Record:
     )
 
 
-def frame(*found: Record) -> pd.DataFrame:
-    return frames.make_frame(in_blocks(found))
+def make_frame(*found: Record) -> pd.DataFrame:
+    return frames.make_frame(repeat_in_blocks(found))
 
 
-def panels(figure: Figure | None) -> list[Axes]:
+def get_panels(figure: Figure | None) -> list[Axes]:
     assert figure is not None
     return figure.axes
 
 
-def texts(figure: Figure | None) -> tuple[str, str]:
-    """Title and footer, on one line each."""
+def read_texts(figure: Figure | None) -> tuple[str, str]:
+    """Return the title and the footer, on one line each."""
     assert figure is not None
     return figures.read_finding_and_source(figure)
 
 
-def places(axes: Axes) -> set[tuple[float, float]]:
-    """Where the panel has markers."""
+def read_places(axes: Axes) -> set[tuple[float, float]]:
+    """Return where the panel has markers."""
     return {(float(x), float(y)) for x, y in np.asarray(axes.collections[0].get_offsets()).round(6)}
 
 
-def named(axes: Axes) -> set[str]:
+def read_labels(axes: Axes) -> set[str]:
+    """Return the texts that stand in the panel."""
     return {text.get_text() for text in axes.texts} - {""}

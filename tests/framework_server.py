@@ -45,11 +45,11 @@ def main(framework: str) -> None:
     gc.enable()
     gc.collect()
     for line in sys.stdin:
-        print(carried_out(json.loads(line)), file=answers)
+        print(run_order(json.loads(line)), file=answers)
 
 
-def carried_out(order: dict[str, Any]) -> int:
-    """The exit code of a child that runs the program."""
+def run_order(order: dict[str, Any]) -> int:
+    """Return the exit code of a child that runs the program."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # JAX warns of any fork
         child = os.fork()
@@ -61,7 +61,7 @@ def carried_out(order: dict[str, Any]) -> int:
 def run(
     program: list[str], variables: dict[str, str], folder: str, stdin: str, out: str, log: str
 ) -> None:
-    """As an interpreter would that is given the program; never returns."""
+    """Run a program as an interpreter would; never return."""
     for name, number, flags in (
         (stdin, 0, os.O_RDONLY),
         (out, 1, os.O_WRONLY),
@@ -76,7 +76,7 @@ def run(
     os.environ.update(variables)
     code = 1
     try:
-        called(program)
+        run_program(program)
         code = 0
     except SystemExit as end:
         code = end.code if isinstance(end.code, int) else int(end.code is not None)
@@ -90,7 +90,7 @@ def run(
         os._exit(code)
 
 
-def called(program: list[str]) -> None:
+def run_program(program: list[str]) -> None:
     if program[0] == "-m":
         sys.argv = program[1:]
         runpy.run_module(program[1], run_name="__main__", alter_sys=True)

@@ -43,7 +43,7 @@ FEATURES = (
 )
 
 
-def made(
+def make_record(
     strategy: str, peak: int, seconds: list[float], day: int = 1, batch: int = 4, **changes: Any
 ) -> Record:
     where = {
@@ -69,15 +69,16 @@ def made(
     )
 
 
-def everything() -> Iterator[Record]:
-    """A baseline measured twice, strategies with and without numbers, a second batch, and a hostile
-    machine.
+def make_all_records() -> Iterator[Record]:
+    """Yield every kind of record, those of a hostile machine included.
+
+    A baseline is measured twice, strategies have numbers or none, and there is a second batch.
     """
     for day in (1, 2):
-        yield made("fp32", 200 * 2**20, [1.0, 1.1, 0.9 + day / 100], day)
-    yield made("checkpoint", 100 * 2**20, [1.5, 1.6], 2)
-    yield made("amp_bf16", 1000 * 2**20, [0.5, 0.6], 2)
-    yield made("fp32", 300 * 2**20, [2.0, 2.1], batch=8)
+        yield make_record("fp32", 200 * 2**20, [1.0, 1.1, 0.9 + day / 100], day)
+    yield make_record("checkpoint", 100 * 2**20, [1.5, 1.6], 2)
+    yield make_record("amp_bf16", 1000 * 2**20, [0.5, 0.6], 2)
+    yield make_record("fp32", 300 * 2**20, [2.0, 2.1], batch=8)
     nothing = {
         "peaks": {},
         "peak_samples": [],
@@ -85,8 +86,8 @@ def everything() -> Iterator[Record]:
         "effect": None,
         "first_step_s": None,
     }
-    yield made("accumulate", 0, [], status="oom", reason="memory ran out", **nothing)
-    yield made(
+    yield make_record("accumulate", 0, [], status="oom", reason="memory ran out", **nothing)
+    yield make_record(
         "keep_grads", 0, [], status="crashed", reason="signal 11", log_tail="last words", **nothing
     )
     evil = {
@@ -96,7 +97,7 @@ def everything() -> Iterator[Record]:
         "environment": {EVIL: EVIL},
     }
     proof = StrategyEffect(proven=False, evidence={EVIL: EVIL})
-    yield made(
+    yield make_record(
         "fp32",
         2**20,
         [1.0, 1.0],
@@ -107,7 +108,7 @@ def everything() -> Iterator[Record]:
     )
 
 
-def keep(results: Path, found: Iterator[Record]) -> None:
+def write_records(results: Path, found: Iterator[Record]) -> None:
     for r in found:
         store.append(r, store.find_file(results, r.provenance.machine, "torch-1"))
 

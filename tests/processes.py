@@ -33,7 +33,7 @@ COMMAND = (sys.executable, "-m", "framebench.cli")
 
 
 def framebench(*arguments: str) -> subprocess.CompletedProcess[str]:
-    """The command as a user calls it, but in this process, which has imported it already.
+    """Run the command as a user calls it, but in this process, which has imported it already.
 
     What it raises is a traceback to a user, so it is raised here.
     """
@@ -57,14 +57,15 @@ def framebench(*arguments: str) -> subprocess.CompletedProcess[str]:
 CHEAP_XLA = {"XLA_FLAGS": "--xla_backend_optimization_level=0 --xla_cpu_use_fusion_emitters=false"}
 
 
-def quickly() -> dict[str, str]:
-    """Variables with which a framework compiles less: programs are kept from one run of the tests
-    to the next.
+def get_compilation_caches() -> dict[str, str]:
+    """Return variables with which a framework compiles less.
+
+    Programs are kept from one run of the tests to the next.
     """
-    kept = environments.cache() / "tests"
+    cache = environments.cache() / "tests"
     return {
-        "TORCHINDUCTOR_CACHE_DIR": str(kept / "inductor"),
-        "JAX_COMPILATION_CACHE_DIR": str(kept / "xla"),
+        "TORCHINDUCTOR_CACHE_DIR": str(cache / "inductor"),
+        "JAX_COMPILATION_CACHE_DIR": str(cache / "xla"),
         "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0",
     } | CHEAP_XLA
 
@@ -88,52 +89,57 @@ def run_inside(
     Where it asks for no variables of its own, PyTorch and JAX are imported once for all programs of
     this process.
     """
-    asked = {
+    environ = {
         **os.environ,
         **environment.variables(),
         "OMP_NUM_THREADS": "1",
         **(variables or {}),
         "PYTHONPATH": str(ROOT),
     }
-    if environment.framework in FORKS and variables in (None, quickly()):
-        done = served(environment, [str(program), *arguments], asked, ROOT, variables or {})
+    if environment.framework in FORKS and variables in (None, get_compilation_caches()):
+        done = run_in_server(
+            environment, [str(program), *arguments], environ, ROOT, variables or {}
+        )
     else:
         python = [str(environment.python), "-P", str(RUN_AND_EXIT)]
         done = RUN(
-            [*python, str(program), *arguments], env=asked, cwd=ROOT, capture_output=True, text=True
+            [*python, str(program), *arguments],
+            env=environ,
+            cwd=ROOT,
+            capture_output=True,
+            text=True,
         )
     assert done.returncode == 0, done.stderr[-4000:]
     return json.loads(done.stdout.splitlines()[-1])
 
 
 def run_served(command: list[str], **options: Any) -> subprocess.CompletedProcess[str]:
-    """`subprocess.run`, but for programs that want PyTorch or JAX as all others do: those are
-    served.
-    """
+    """Run a command; one that wants PyTorch or JAX as all others do is served."""
     pythons = {
         str((environment := environments.describe(name)).python): environment for name in FORKS
     }
     environment, variables = pythons.get(command[0]), options.get("env") or dict(os.environ)
     if environment and command[1] == "-P" and options.get("capture_output"):
-        first = at_first(variables, environment)
+        first = select_import_variables(variables, environment)
         if first in ({}, MALLOC_ENV):
-            return served(
+            return run_in_server(
                 environment, command[2:], variables, options.get("cwd") or Path.cwd(), first
             )
     return RUN(command, **options)
 
 
 def run_program_served(command: list[str], variables: dict[str, str], limit_s: float) -> Ended:
-    """`children.run_program`, but for programs that want PyTorch or JAX as all others do."""
+    """Run a program as `children.run_program` does, but served if it can be."""
     done = run_served(
         command, env=variables, capture_output=True, text=True, stdin=subprocess.DEVNULL
     )
     return Ended(done.returncode, done.stdout, done.stderr)
 
 
-def at_first(variables: dict[str, str], environment: Environment) -> dict[str, str]:
-    """What must be there when an interpreter starts: all but what every program has, what is ours,
-    and what is read later.
+def select_import_variables(variables: dict[str, str], environment: Environment) -> dict[str, str]:
+    """Return the variables that must be there when an interpreter starts.
+
+    These are not what every program has, what is ours, and what is read later.
     """
     own = (
         (variables.items() - os.environ.items()) - environment.variables().items() - THREADS.items()
@@ -147,7 +153,7 @@ def at_first(variables: dict[str, str], environment: Environment) -> dict[str, s
     return {name: value for name, value in own if not name.startswith(later)}
 
 
-def served(
+def run_in_server(
     environment: Environment,
     command: list[str],
     variables: dict[str, str],
@@ -155,8 +161,8 @@ def served(
     first: dict[str, str],
     stdin: str = os.devnull,
 ) -> subprocess.CompletedProcess[str]:
-    """By a process that imported the framework when the first program was run in it."""
-    server = serving(environment, tuple(sorted(first.items())))
+    """Run a program in a process that has imported the framework for all of them."""
+    server = start_server(environment, tuple(sorted(first.items())))
     assert server.stdin
     assert server.stdout
     with tempfile.TemporaryDirectory() as scratch:
@@ -178,13 +184,16 @@ def served(
         # a test that took too long: its program ends, and the next test has a server of its own
         except BaseException:
             os.killpg(server.pid, signal.SIGKILL)
-            serving.cache_clear()
+            start_server.cache_clear()
             raise
         return subprocess.CompletedProcess(command, code, out.read_text(), log.read_text())
 
 
 @cache
-def serving(environment: Environment, first: tuple[tuple[str, str], ...]) -> subprocess.Popen[str]:
+def start_server(
+    environment: Environment, first: tuple[tuple[str, str], ...]
+) -> subprocess.Popen[str]:
+    """Start a process that imports a framework, and runs the programs that it is sent."""
     variables = {**os.environ, **environment.variables(), **THREADS, "PYTHONPATH": str(ROOT)}
     server = subprocess.Popen(
         [str(environment.python), "-P", str(FRAMEWORK_SERVER), environment.framework],
@@ -199,9 +208,10 @@ def serving(environment: Environment, first: tuple[tuple[str, str], ...]) -> sub
     return server
 
 
-def fake_environment(script: str, folder: Path) -> Environment:
-    """An environment whose interpreter is a script of ours that plays a framework's part; `--env`
-    may name it too.
+def make_fake_environment(script: str, folder: Path) -> Environment:
+    """Make an environment whose interpreter is a script of ours that plays a framework's part.
+
+    `--env` may name its interpreter, too.
     """
     interpreter = folder / "python"
     has = json.dumps(
@@ -217,7 +227,7 @@ def fake_environment(script: str, folder: Path) -> Environment:
 
 @contextmanager
 def plain_user() -> Iterator[None]:
-    """Permissions are obeyed in here, also where the tests are run by root."""
+    """Become a user who must obey permissions, also where the tests are run by root."""
     if os.geteuid():
         yield
         return
@@ -230,8 +240,9 @@ def plain_user() -> Iterator[None]:
 
 @contextmanager
 def small_disk(folder: Path, options: str) -> Iterator[Path]:
-    """A file system of its own, mounted with these options; the test is skipped where that is not
-    allowed.
+    """Mount a file system of its own with these options.
+
+    The test is skipped where that is not allowed.
     """
     folder.mkdir()
     mounted = subprocess.run(

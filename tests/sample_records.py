@@ -15,6 +15,6 @@ IN_HERE = ("--results", str(RESULTS), "--machine", MACHINE)  # as a command is t
 
 
 @cache
-def records() -> tuple[Record, ...]:
-    """All of them, read once per test process."""
+def read_sample() -> tuple[Record, ...]:
+    """Return all of them, read once per test process."""
     return tuple(store.read_all(RESULTS))

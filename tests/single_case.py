@@ -14,7 +14,7 @@ from framebench.records.record import Record
 from framebench.suite.case import Case
 
 
-def alone(
+def measure_alone(
     case: Case,
     session: str,
     environment: Environment | None = None,
@@ -22,8 +22,9 @@ def alone(
     results: Path = RESULTS,
     listener: Listener = SILENT,
 ) -> Record:
-    """In a block of its own, whose times have nothing to be compared with; its record, read if the
-    session has it.
+    """Measure a case in a block of its own, and return its record.
+
+    Its times have nothing to be compared with. A record that the session has is read.
     """
     variant = Variant(case, environment or describe(case.framework))
     with Run(session, options, results, listener) as opened:

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import json
 import os
+import subprocess
 import sys
 from pathlib import Path
 
@@ -14,7 +15,7 @@ import pytest
 from framebench.engine import environments
 from framebench.engine.environments import Environment
 from framebench.instruments.host import MALLOC_ENV
-from tests.processes import THREADS, at_first, served
+from tests.processes import THREADS, run_in_server, select_import_variables
 
 HERE = Environment("none", "0", Path(sys.executable))
 ABOUT_ITSELF = """
@@ -31,18 +32,18 @@ print(json.dumps(found))
 """
 
 
-@pytest.mark.parametrize("told", ["one", "another"])
-def test_it_has_its_arguments_folder_and_variables_and_finds_nothing_left(
-    told: str, tmp_path: Path
+@pytest.mark.parametrize("value", ["one", "another"])
+def test_a_served_program_has_its_own_arguments_folder_and_variables(
+    value: str, tmp_path: Path
 ) -> None:
     (tmp_path / "program.py").write_text(ABOUT_ITSELF)
     command = [str(tmp_path / "program.py"), "a b"]
-    done = served(HERE, command, {**os.environ, "TOLD": told}, tmp_path, {})
+    done = run_in_server(HERE, command, {**os.environ, "TOLD": value}, tmp_path, {})
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout) == {
         "arguments": ["a b"],
         "folder": str(tmp_path),
-        "variable": told,
+        "variable": value,
         "name": "__main__",
         "sees_the_last_program": False,
     }
@@ -52,14 +53,13 @@ def test_a_module_comes_from_its_own_path(tmp_path: Path) -> None:
     for name in ("one", "other"):
         (tmp_path / name).mkdir()
         (tmp_path / name / "same.py").write_text(f"print({name!r})")
-        done = served(
-            HERE, ["-m", "same"], {**os.environ, "PYTHONPATH": str(tmp_path / name)}, tmp_path, {}
-        )
+        variables = os.environ | {"PYTHONPATH": str(tmp_path / name)}
+        done = run_in_server(HERE, ["-m", "same"], variables, tmp_path, {})
         assert done.stdout == f"{name}\n"
 
 
 @pytest.mark.parametrize(
-    ("code", "end", "said"),
+    ("code", "end", "message"),
     [
         ("raise ValueError('mine')", 1, "ValueError: mine"),
         ("import sys; sys.exit(3)", 3, ""),
@@ -67,21 +67,28 @@ def test_a_module_comes_from_its_own_path(tmp_path: Path) -> None:
         ("import os, signal; os.kill(os.getpid(), signal.SIGKILL)", -9, ""),
     ],
 )
-def test_however_it_ends_the_next_one_runs(code: str, end: int, said: str, tmp_path: Path) -> None:
-    (tmp_path / "program.py").write_text(code)
-    done = served(HERE, [str(tmp_path / "program.py")], dict(os.environ), tmp_path, {})
-    assert (done.returncode, said in done.stderr) == (end, True)
-    (tmp_path / "program.py").write_text("print('there')")
-    assert (
-        served(HERE, [str(tmp_path / "program.py")], dict(os.environ), tmp_path, {}).stdout
-        == "there\n"
-    )
+def test_a_program_runs_after_one_that_failed(
+    code: str, end: int, message: str, tmp_path: Path
+) -> None:
+    def run(code: str) -> subprocess.CompletedProcess[str]:
+        program = tmp_path / "program.py"
+        program.write_text(code)
+        return run_in_server(HERE, [str(program)], dict(os.environ), tmp_path, {})
+
+    failed = run(code)
+    assert failed.returncode == end
+    assert message in failed.stderr
+    assert run("print('there')").stdout == "there\n"
 
 
-def test_what_counts_when_a_framework_is_imported_is_not_served() -> None:
+def test_variables_that_an_import_reads_need_a_server_of_their_own() -> None:
     jax = environments.describe("jax")
     usual = {**os.environ, **jax.variables(), **THREADS, "PYTHONPATH": "/any"}
-    assert at_first(usual, jax) == {}
-    assert at_first(usual | MALLOC_ENV, jax) == MALLOC_ENV
-    assert at_first(usual | {"JAX_PLATFORMS": "cpu"}, jax) == {"JAX_PLATFORMS": "cpu"}
-    assert at_first(usual | {"OMP_NUM_THREADS": "2"}, jax) == {"OMP_NUM_THREADS": "2"}
+    assert select_import_variables(usual, jax) == {}
+    assert select_import_variables(usual | MALLOC_ENV, jax) == MALLOC_ENV
+    assert select_import_variables(usual | {"JAX_PLATFORMS": "cpu"}, jax) == {
+        "JAX_PLATFORMS": "cpu"
+    }
+    assert select_import_variables(usual | {"OMP_NUM_THREADS": "2"}, jax) == {
+        "OMP_NUM_THREADS": "2"
+    }

@@ -39,54 +39,33 @@ FRAMEWORKS = {
 
 @pytest.fixture(scope="module")
 def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with what `pip install` of the wheel puts into an environment, beside what the wheel
-    depends on.
+    """Return a folder with what `pip install` of the wheel puts into an environment.
+
+    What the wheel depends on is not in it.
     """
     folder = tmp_path_factory.mktemp("wheel")
-    listed = subprocess.run(
-        [
-            "git",
-            "ls-files",
-            "--cached",
-            "--others",
-            "--exclude-standard",
-            "--",
-            ":!results/asv",
-            ":!results/tables",
-            ":!docs",
-            ":!tests",
-        ],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    for name in listed.stdout.splitlines():
-        if (ROOT / name).exists():
-            (folder / "source" / name).parent.mkdir(parents=True, exist_ok=True)
-            shutil.copy(ROOT / name, folder / "source" / name, follow_symlinks=False)
+    source, target = folder / "source", folder / "installed"
+    for name in list_sources():
+        (source / name).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(ROOT / name, source / name, follow_symlinks=False)
     pip = [sys.executable, "-m", "pip", "--quiet", "--disable-pip-version-check"]
-    subprocess.run(
-        [
-            *pip,
-            "wheel",
-            "--no-deps",
-            "--no-build-isolation",
-            "--wheel-dir",
-            folder,
-            folder / "source",
-        ],
-        check=True,
-    )
+    build = ["wheel", "--no-deps", "--no-build-isolation", "--wheel-dir", folder, source]
+    subprocess.run([*pip, *build], check=True)
     (wheel,) = folder.glob("framebench-*.whl")
-    subprocess.run(
-        [*pip, "install", "--no-deps", "--target", folder / "installed", wheel], check=True
-    )
-    return folder / "installed"
+    subprocess.run([*pip, "install", "--no-deps", "--target", target, wheel], check=True)
+    return target
 
 
-def run(installed: Path, cwd: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    """The command line of the installed copy."""
+def list_sources() -> list[str]:
+    """Return the files that the wheel may be made of, uncommitted ones included."""
+    left_out = [":!results/asv", ":!results/tables", ":!docs", ":!tests"]
+    command = ["git", "ls-files", "--cached", "--others", "--exclude-standard", "--", *left_out]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
+    return [name for name in done.stdout.splitlines() if (ROOT / name).exists()]
+
+
+def run_installed(installed: Path, cwd: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    """Run the command line of the installed copy."""
     return subprocess.run(
         [sys.executable, "-P", "-m", "framebench.cli", *arguments],
         cwd=cwd,
@@ -97,29 +76,27 @@ def run(installed: Path, cwd: Path, *arguments: str) -> subprocess.CompletedProc
 
 
 @pytest.mark.slow
-def test_it_has_one_name_and_its_data(installed: Path) -> None:
+def test_the_wheel_has_one_package_with_its_data(installed: Path) -> None:
     names = {path.name for path in installed.iterdir() if path.suffix != ".dist-info"}
     assert names - {"bin"} == {"framebench"}
-    data = [
-        path.relative_to(ROOT)
-        for folder in ("requirements", "models", "framebench")
-        for path in (ROOT / folder).rglob("*")
-        if path.is_file() and path.suffix not in (".py", ".pyc")
-    ]
-    # what a linter or a test leaves beside the sources is no part of the package
-    packaged = [path for path in data if not any(part.startswith(".") for part in path.parts)]
-    assert len(packaged) > 30
-    inside = installed / "framebench"
-    missing = [
-        str(path)
-        for path in packaged
-        if not (inside / str(path).removeprefix("framebench/")).is_file()
-    ]
-    assert missing == []
+    data_files = []
+    for folder in ("requirements", "models", "framebench"):
+        for path in (ROOT / folder).rglob("*"):
+            if path.is_file() and is_data(path.relative_to(ROOT)):
+                data_files.append(str(path.relative_to(ROOT)))
+    assert len(data_files) > 30
+    for name in data_files:
+        assert (installed / "framebench" / name.removeprefix("framebench/")).is_file(), name
+
+
+def is_data(path: Path) -> bool:
+    """Return whether a file is data of the package; hidden ones are left by linters and tests."""
+    is_hidden = any(part.startswith(".") for part in path.parts)
+    return path.suffix not in (".py", ".pyc") and not is_hidden
 
 
 @pytest.mark.slow
-def test_it_offers_pytest_its_fixture_and_pip_its_extra(installed: Path) -> None:
+def test_the_wheel_offers_pytest_its_fixture_and_pip_its_extras(installed: Path) -> None:
     (described,) = distributions(name="framebench", path=[str(installed)])
     fixtures = described.entry_points.select(group="pytest11")
     assert [entry.value for entry in fixtures] == ["framebench.devices.pytest_plugin"]
@@ -127,33 +104,29 @@ def test_it_offers_pytest_its_fixture_and_pip_its_extra(installed: Path) -> None
 
 
 @pytest.mark.slow
-def test_it_measures_in_the_folder_where_one_stands(
+def test_an_installed_copy_measures_into_the_current_folder(
     installed: Path, tmp_path: Path, environment: dict[str, Environment]
 ) -> None:
     """In a repository of the user's own, whose commit is not ours."""
     subprocess.run(["git", "init", "--quiet", tmp_path], check=True)
-    done = run(installed, tmp_path, "run", CASE, "--rounds", "0")
+    done = run_installed(installed, tmp_path, "run", CASE, "--rounds", "0")
     assert done.returncode == 0, done.stderr
     (file,) = list_files(tmp_path / "results")
-    (told,) = load_fields(file)
-    assert (told["case"], told["status"]) == (CASE, "ok")
-    assert told["provenance"]["commit"].startswith("files-"), "no commit, but the files' own hash"
+    (record,) = load_fields(file)
+    assert (record["case"], record["status"]) == (CASE, "ok")
+    assert record["provenance"]["commit"].startswith("files-"), "no commit, but the files' own hash"
     code = "import framebench; print(framebench.__file__, len(framebench.load()))"
+    command = [sys.executable, "-P", "-c", code]
     env = os.environ | {"PYTHONPATH": str(installed)}
-    said = subprocess.run(
-        [sys.executable, "-P", "-c", code],
-        cwd=tmp_path,
-        env=env,
-        capture_output=True,
-        text=True,
-        check=True,
+    loaded = subprocess.run(
+        command, cwd=tmp_path, env=env, capture_output=True, text=True, check=True
     )
-    assert said.stdout.split() == [str(installed / "framebench/__init__.py"), "1"]
+    assert loaded.stdout.split() == [str(installed / "framebench/__init__.py"), "1"]
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("command", "said"),
+    ("command", "answer"),
     [
         (("claims", "checkpoint"), "confirmed"),
         (("advise", "transformer/torch/train/*/b4", "--budget", "300MiB"), "checkpoint"),
@@ -163,28 +136,26 @@ def test_it_measures_in_the_folder_where_one_stands(
     ],
     ids=lambda value: value[0] if isinstance(value, tuple) else "",
 )
-def test_in_a_folder_without_results_it_answers_from_the_published_ones(
-    command: tuple[str, ...], said: str, installed: Path, tmp_path: Path
+def test_an_installed_copy_answers_from_the_published_results(
+    command: tuple[str, ...], answer: str, installed: Path, tmp_path: Path
 ) -> None:
-    done = run(installed, tmp_path, *command)
-    assert said in done.stdout, done.stderr
+    done = run_installed(installed, tmp_path, *command)
+    assert answer in done.stdout, done.stderr
     assert "Traceback" not in done.stderr
     assert list(tmp_path.iterdir()) == [], "nothing is written"
 
 
-def declared() -> dict[str, Requirement]:
+def read_declared() -> dict[str, Requirement]:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-    return {canonical(one.name): one for one in map(Requirement, project["dependencies"])}
+    return {normalize_name(one.name): one for one in map(Requirement, project["dependencies"])}
 
 
-def canonical(name: str) -> str:
+def normalize_name(name: str) -> str:
     return re.sub(r"[-_.]+", "-", name).lower()
 
 
-def imported() -> set[str]:
-    """The libraries that the package imports anywhere, beside the standard one and the
-    frameworks.
-    """
+def list_imported() -> set[str]:
+    """Return the libraries that the package imports, without the frameworks."""
     found = set()
     for file in [*(ROOT / "framebench").rglob("*.py"), *(ROOT / "models").rglob("*.py")]:
         for node in ast.walk(ast.parse(file.read_text())):
@@ -195,9 +166,12 @@ def imported() -> set[str]:
     return found - sys.stdlib_module_names - FRAMEWORKS - {"framebench"}
 
 
-def test_it_depends_on_what_it_imports() -> None:
-    of_module = packages_distributions()
-    needed = {canonical(name) for module in imported() for name in of_module.get(module, [module])}
+def test_the_dependencies_are_the_imported_packages() -> None:
+    distributions_of = packages_distributions()
+    needed = set()
+    for module in list_imported():
+        for name in distributions_of.get(module, [module]):
+            needed.add(normalize_name(name))
     # only where notebooks are executed, which says what is missing
     notebooks = {"nbclient", "nbformat", "jupytext"}
     # the fixture is loaded by pytest itself
@@ -206,16 +180,12 @@ def test_it_depends_on_what_it_imports() -> None:
     brought_along = {"pydantic-core"}
     optional = {"sphinx", "vl-convert", "vl-convert-python"}  # of the extra `site`
     beside = notebooks | loaded_by_its_user | brought_along | optional
-    assert needed - beside == declared().keys()
+    assert needed - beside == read_declared().keys()
 
 
 def test_the_pinned_versions_are_in_the_ranges() -> None:
-    pinned = {
-        canonical(name): version
-        for name, version in read_pins(ROOT / "requirements/control.txt").items()
-    }
-    assert {
-        name: pinned.get(name)
-        for name, one in declared().items()
-        if pinned.get(name, "0") not in one.specifier
-    } == {}
+    pinned = {}
+    for name, version in read_pins(ROOT / "requirements/control.txt").items():
+        pinned[normalize_name(name)] = version
+    for name, requirement in read_declared().items():
+        assert pinned[name] in requirement.specifier

@@ -14,7 +14,7 @@ import numpy as np
 
 from framebench.records import store
 from framebench.records.record import Record, Turns
-from tests.sample_records import records
+from tests.sample_records import read_sample
 
 OLD, NEW = "jax==0.9.2", "jax==0.10.2"
 BLOCKS = 5
@@ -22,50 +22,50 @@ PROCESS = 0.02  # standard deviation of log step times between processes of one 
 Change = Callable[[Record, int], Record]  # of one record, in the round of this number
 
 
-def originals(count: int = 6) -> list[Record]:
+def select_originals(count: int = 6) -> list[Record]:
     """Return real records of as many cases."""
     by_case = {}
-    for record in records():
+    for record in read_sample():
         is_timed = record.peaks and len(record.step_s) > 2 and record.cpu_s_per_step
         if record.parsed.framework == "jax" and record.status == "ok" and is_timed:
             by_case[record.case] = record
     return [by_case[case] for case in sorted(by_case)][:count]
 
 
-def at(record: Record, version: str, when: datetime, session: str = "s") -> Record:
+def set_version(record: Record, version: str, when: datetime, session: str = "s") -> Record:
     versions = {**record.provenance.versions, "jax": version.removeprefix("jax==")}
-    return changed(record, versions=versions, measured_at=when, session=session)
+    return change_provenance(record, versions=versions, measured_at=when, session=session)
 
 
-def changed(record: Record, **origin: Any) -> Record:
+def change_provenance(record: Record, **origin: Any) -> Record:
     """Return the record with another provenance."""
     return record.model_copy(update={"provenance": record.provenance.model_copy(update=origin)})
 
 
-def times(record: Record, factor: float) -> Record:
+def scale_times(record: Record, factor: float) -> Record:
     """Return a record whose steps took so many times as long."""
     return record.model_copy(update={"step_s": [seconds * factor for seconds in record.step_s]})
 
 
-def larger(record: Record, factor: float) -> Record:
+def scale_peaks(record: Record, factor: float) -> Record:
     """Return a record whose peaks are so many times as large."""
     peaks = {name: round(size * factor) for name, size in record.peaks.items()}
     return record.model_copy(update={"peaks": peaks})
 
 
-def unchanged(record: Record, number: int) -> Record:
+def keep_record(record: Record, number: int) -> Record:
     return record
 
 
-def broken(record: Record, number: int) -> Record:
+def break_record(record: Record, number: int) -> Record:
     oom = {"status": "oom", "reason": "memory ran out", "peaks": {}, "step_s": []}
     return record.model_copy(update=oom)
 
 
-def rounds(
+def make_version_blocks(
     record: Record,
     count: int = BLOCKS,
-    change: Change = unchanged,
+    change: Change = keep_record,
     session: str = "s",
     seed: int = 0,
 ) -> list[Record]:
@@ -78,13 +78,13 @@ def rounds(
         when = datetime(2026, 1, 1, tzinfo=UTC) + timedelta(minutes=number)
         block = f"{session}/{record.case}/{number}"
         for variant, version in enumerate((OLD, NEW)):
-            noisy = times(record, float(np.exp(logs[variant])))
-            found.append(in_block(at(noisy, version, when, session), variant, block))
+            noisy = scale_times(record, float(np.exp(logs[variant])))
+            found.append(put_in_block(set_version(noisy, version, when, session), variant, block))
         found[-1] = change(found[-1], number)
     return found
 
 
-def in_block(record: Record, variant: int, block: str) -> Record:
+def put_in_block(record: Record, variant: int, block: str) -> Record:
     count = len(record.step_s)
     turns = Turns(
         block=block,
@@ -100,7 +100,7 @@ def in_block(record: Record, variant: int, block: str) -> Record:
     return record.model_copy(update={"turns": turns})
 
 
-def write(found: list[Record], results: Path) -> Path:
+def write_records(found: list[Record], results: Path) -> Path:
     for record in found:
         release = f"jax-{record.framework_version}"
         store.append(record, store.find_file(results, record.provenance.machine, release))
@@ -108,11 +108,11 @@ def write(found: list[Record], results: Path) -> Path:
 
 
 @cache
-def equal_rounds() -> list[Record]:
+def make_equal_blocks() -> list[Record]:
     """Return blocks of several cases, without a change."""
     found = []
-    for seed, original in enumerate(originals()):
-        found += rounds(original, seed=seed)
+    for seed, original in enumerate(select_originals()):
+        found += make_version_blocks(original, seed=seed)
     return found
 
 
@@ -123,8 +123,8 @@ def plant(found: list[Record], slow: str, large: str) -> list[Record]:
     planted = []
     for record in found:
         if record.framework_version == "0.10.2" and record.case == slow:
-            record = times(record, 1.2)
+            record = scale_times(record, 1.2)
         elif record.framework_version == "0.10.2" and record.case == large:
-            record = larger(record, 1.05)
+            record = scale_peaks(record, 1.05)
         planted.append(record)
     return planted

@@ -7,13 +7,13 @@ import sys
 import pytest
 
 from framebench.instruments import nvml
-from tests.adapters.fake_gpu import FakeNvml, h200
+from tests.adapters.fake_gpu import FakeH200, FakeNvml
 
 
 @pytest.fixture
 def fake_nvml(monkeypatch: pytest.MonkeyPatch) -> FakeNvml:
     """Have NVML find one H200."""
-    library = h200()
+    library = FakeH200()
     monkeypatch.setitem(sys.modules, "pynvml", library)  # type: ignore[arg-type]
     monkeypatch.setattr(nvml, "list_gpus", lambda: ("NVIDIA H200",))
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)

@@ -34,26 +34,47 @@ class FakeNvml(SimpleNamespace):
         return refuse
 
 
-def h200() -> FakeNvml:
-    """Return what NVML says of one H200, by NVIDIA's reference."""
-    millijoules = iter([1_000_000, 1_350_000])
-    memory = SimpleNamespace(total=139 * GIB, used=GIB, free=138 * GIB)
-    process = SimpleNamespace(pid=7, usedGpuMemory=3 * GIB)
-    return FakeNvml(
-        nvmlInit=lambda: None,
-        nvmlShutdown=lambda: None,
-        nvmlDeviceGetCount=lambda: 1,
-        nvmlDeviceGetHandleByIndex=lambda i: ("index", i),
-        nvmlDeviceGetHandleByUUID=lambda u: ("uuid", u),
-        nvmlDeviceGetName=lambda h: "NVIDIA H200",
-        nvmlSystemGetDriverVersion=lambda: "580.1",
-        nvmlSystemGetCudaDriverVersion_v2=lambda: 13000,
-        nvmlDeviceGetMemoryInfo=lambda h: memory,
-        nvmlDeviceGetClockInfo=lambda h, clock: {1: 1980, 2: 3201}[clock],
-        nvmlDeviceGetPowerManagementLimit=lambda h: 700_000,
-        nvmlDeviceGetComputeRunningProcesses=lambda h: [process],
-        nvmlDeviceGetTotalEnergyConsumption=lambda h: next(millijoules),
-    )
+class FakeH200(FakeNvml):
+    """NVML with what it says of one H200, by NVIDIA's reference."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.millijoules = iter([1_000_000, 1_350_000])
+
+    def nvmlInit(self) -> None: ...
+    def nvmlShutdown(self) -> None: ...
+    def nvmlDeviceGetCount(self) -> int:
+        return 1
+
+    def nvmlDeviceGetHandleByIndex(self, index: int) -> tuple[str, int]:
+        return "index", index
+
+    def nvmlDeviceGetHandleByUUID(self, uuid: str) -> tuple[str, str]:
+        return "uuid", uuid
+
+    def nvmlDeviceGetName(self, handle: object) -> str:
+        return "NVIDIA H200"
+
+    def nvmlSystemGetDriverVersion(self) -> str:
+        return "580.1"
+
+    def nvmlSystemGetCudaDriverVersion_v2(self) -> int:
+        return 13000
+
+    def nvmlDeviceGetMemoryInfo(self, handle: object) -> SimpleNamespace:
+        return SimpleNamespace(total=139 * GIB, used=GIB, free=138 * GIB)
+
+    def nvmlDeviceGetClockInfo(self, handle: object, clock: int) -> int:
+        return {self.NVML_CLOCK_SM: 1980, self.NVML_CLOCK_MEM: 3201}[clock]
+
+    def nvmlDeviceGetPowerManagementLimit(self, handle: object) -> int:
+        return 700_000
+
+    def nvmlDeviceGetComputeRunningProcesses(self, handle: object) -> list[SimpleNamespace]:
+        return [SimpleNamespace(pid=7, usedGpuMemory=3 * GIB)]
+
+    def nvmlDeviceGetTotalEnergyConsumption(self, handle: object) -> int:
+        return next(self.millijoules)
 
 
 class FakeGpuAdapter(Adapter):

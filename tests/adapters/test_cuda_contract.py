@@ -135,11 +135,13 @@ def test_a_process_that_nvml_does_not_show_has_a_reason(
 def test_the_gpus_memory_stands_for_hidden_processes(
     fake_nvml: FakeNvml, before: float | None, most: float, after: float, risen: float | None
 ) -> None:
+    readings = iter([most, after])
+
+    def read_memory(handle: object) -> SimpleNamespace:
+        return SimpleNamespace(total=139 * GIB, used=int(next(readings, after) * GIB))
+
     fake_nvml.nvmlDeviceGetComputeRunningProcesses = lambda handle: []
-    used = iter([most, after])
-    fake_nvml.nvmlDeviceGetMemoryInfo = lambda h: SimpleNamespace(
-        total=139 * GIB, used=int(next(used, after) * GIB)
-    )
+    fake_nvml.nvmlDeviceGetMemoryInfo = read_memory
     process_peak = ProcessPeak(42, before and int(before * GIB))
     with process_peak:
         process_peak.take_sample([("index", 0)])

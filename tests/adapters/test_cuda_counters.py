@@ -42,8 +42,8 @@ JAX = PROGRAMS / "cuda_counters_jax.py"
 
 
 def test_jax_reads_the_counters_of_its_allocator(environment: dict[str, Environment]) -> None:
-    said = RECORDED["jax"]["stats"]
-    on_cpu, after, own, counters = run_inside(environment["jax"], JAX, json.dumps(said))  # type: ignore[misc]
+    recorded = RECORDED["jax"]["stats"]
+    on_cpu, after, own, counters = run_inside(environment["jax"], JAX, json.dumps(recorded))  # type: ignore[misc]
     assert on_cpu == [[], {}, None]
     assert after == ["compiler.plan"]
     assert own == {"allocator.in_use": 2431167744, "allocator.reserved": 3228616192}

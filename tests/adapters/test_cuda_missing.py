@@ -17,7 +17,7 @@ from framebench.instruments import limits, nvml
 from tests.adapters.fake_gpu import RECORDED, FakeNvml, refuse
 
 
-def classify(error: dict[str, Any] | None, printed: str = "") -> Outcome:
+def classify_end(error: dict[str, Any] | None, printed: str = "") -> Outcome:
     """Return why a worker ended, from the error of its last message and what it printed."""
     child: Any = SimpleNamespace(
         phase="import",
@@ -31,7 +31,9 @@ def classify(error: dict[str, Any] | None, printed: str = "") -> Outcome:
 
 def test_a_framework_without_cuda_makes_gpu_cells_unsupported() -> None:
     message = "needs a GPU, and this torch (2.13.0+cpu) finds none"
-    outcome = classify({"type": "NoDevice", "message": message, "oom": False, "no_device": True})
+    outcome = classify_end(
+        {"type": "NoDevice", "message": message, "oom": False, "no_device": True}
+    )
     assert (outcome.status, outcome.reason) == ("unsupported", message)
 
 
@@ -40,7 +42,9 @@ def test_a_framework_without_cuda_makes_gpu_cells_unsupported() -> None:
     [(RECORDED["jittor_build"]["printed"], True), ("RuntimeError: Compile error", False)],
 )
 def test_a_failed_build_has_the_compilers_reason(printed: str, names_compiler: bool) -> None:
-    outcome = classify({"type": "RuntimeError", "message": "Compile error", "oom": False}, printed)
+    outcome = classify_end(
+        {"type": "RuntimeError", "message": "Compile error", "oom": False}, printed
+    )
     assert outcome.status == "crashed"
     assert ("unsupported GNU version" in (outcome.reason or "")) == names_compiler
 
@@ -50,13 +54,13 @@ def test_out_of_memory_on_a_gpu_is_recognized(entry: dict[str, str]) -> None:
     """The framework may raise, or die with this in its log."""
     assert limits.is_out_of_memory(RuntimeError(entry["message"]), limited=False)
     end = "terminate called after throwing an instance of 'std::runtime_error'"
-    assert classify(None, f"{entry['message']}\n{end}").status == "oom"
+    assert classify_end(None, f"{entry['message']}\n{end}").status == "oom"
 
 
 @pytest.mark.parametrize("entry", RECORDED["otherwise"], ids=lambda entry: entry["from"])
 def test_other_errors_on_a_gpu_are_no_lack_of_memory(entry: dict[str, str]) -> None:
     assert not limits.is_out_of_memory(RuntimeError(entry["message"]), limited=True)
-    assert classify(None, entry["message"]).status == "crashed"
+    assert classify_end(None, entry["message"]).status == "crashed"
 
 
 @pytest.mark.parametrize(
@@ -66,7 +70,7 @@ def test_other_errors_on_a_gpu_are_no_lack_of_memory(entry: dict[str, str]) -> N
         pytest.param(("NVIDIA A100",), "", "", id="the user's variable decides"),
     ],
 )
-def test_jittors_compiler(
+def test_jittor_is_given_a_cuda_compiler_only_for_a_gpu(
     gpus: tuple[str, ...], variable: str, expected: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(nvml, "list_gpus", lambda: gpus)
@@ -95,7 +99,7 @@ def test_jittor_gets_the_compiler_with_cudas_libraries(
     assert jittor.variables()["nvcc_path"] == str(compiler)
 
 
-def test_what_is_missing_for_cuda_is_named(
+def test_missing_requirements_of_cuda_are_named(
     environment: dict[str, Environment], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(sys.modules, "pynvml", FakeNvml(nvmlInit=refuse))  # type: ignore[arg-type]

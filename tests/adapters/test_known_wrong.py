@@ -11,7 +11,7 @@ from tests.processes import run_inside
 WEIGHT_GRADIENT = Path(__file__).parent / "programs/known_wrong_weight_gradient.py"
 
 
-def test_a_small_volumes_weight_gradient_is_unwritten_memory_in_bfloat16(
+def test_cases_that_meet_the_fault_of_bfloat16_convolutions_are_known(
     environment: dict[str, Environment],
 ) -> None:
     """U-Net's lowest level at `cpu` has 2x2x2 voxels; on some processors it is right."""

@@ -17,7 +17,7 @@ from framebench.worker.observe import Observed
 from framebench.worker.stepping import Timing
 from framebench.worker.tolerances import ObservedSteps, Tolerances
 from tests.adapters.fake_gpu import FakeGpuAdapter
-from tests.single_case import alone
+from tests.single_case import measure_alone
 
 
 def test_steps_are_timed_by_both_clocks() -> None:
@@ -69,7 +69,7 @@ def test_a_case_is_measured_on_a_real_gpu(
     framework: str, environment: dict[str, Environment], results: Any
 ) -> None:
     case = Case("transformer", framework, "train", "fp32", 4, "tiny")
-    record = alone(case, "s", environment[framework], Options(), results)
+    record = measure_alone(case, "s", environment[framework], Options(), results)
     assert record.status == "ok", record.reason
     assert record.provenance.gpu["before"]["name"] in nvml.list_gpus()
     if record.provenance.hardware["device"] == "cpu":

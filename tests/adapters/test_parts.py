@@ -19,24 +19,24 @@ class Step(AdapterParts):
     optimizer: Callable[[], str] = lambda: "plain"
 
 
-def around(optimizer: Callable[[], str]) -> Callable[[], str]:
+def wrap_optimizer(optimizer: Callable[[], str]) -> Callable[[], str]:
     return lambda: f"wrapped {optimizer()}"
 
 
-def eight_bits() -> str:
+def get_eight_bits() -> str:
     return "8-bit"
 
 
-def change(step: Step, how: str) -> None:
+def change_optimizer(step: Step, how: str) -> None:
     """Change the optimizer of a step as a strategy does."""
     if how == "wrap":
-        step.wrap("optimizer", around)
+        step.wrap("optimizer", wrap_optimizer)
     elif how == "claim":
         step.claim("optimizer")
     elif how == "keep":
         step.optimizer = step.optimizer
     else:
-        step.optimizer = eight_bits if how == "set" else lambda: how
+        step.optimizer = get_eight_bits if how == "set" else lambda: how
 
 
 @pytest.mark.parametrize(
@@ -51,18 +51,15 @@ def change(step: Step, how: str) -> None:
     ],
 )
 def test_two_strategies_that_change_one_part_are_refused_and_named(first: str, then: str) -> None:
-    step = Step(ledger := Ledger())
+    ledger = Ledger()
+    step = Step(ledger)
     with ledger.acting_as("one"):
-        change(step, first)
-        change(step, first)
+        change_optimizer(step, first)
+        change_optimizer(step, first)
     before = step.optimizer
-    with (
-        ledger.acting_as("other"),
-        pytest.raises(
-            IncompatibleStrategies, match="one and other do not combine: both change the optimizer"
-        ),
-    ):
-        change(step, then)
+    message = "one and other do not combine: both change the optimizer"
+    with ledger.acting_as("other"), pytest.raises(IncompatibleStrategies, match=message):
+        change_optimizer(step, then)
     assert step.optimizer is before
 
 
@@ -72,46 +69,48 @@ def test_two_strategies_that_change_one_part_are_refused_and_named(first: str, t
 )
 def test_a_wrapper_is_kept_in_any_order(first: str, then: str, result: str) -> None:
     """The same setting twice is no conflict either."""
-    step = Step(ledger := Ledger())
+    ledger = Ledger()
+    step = Step(ledger)
     with ledger.acting_as("one"):
-        change(step, first)
+        change_optimizer(step, first)
     with ledger.acting_as("other"):
-        change(step, then)
+        change_optimizer(step, then)
     ledger.finish()
     assert step.optimizer() == result
 
 
 def test_a_hook_sets_parts_in_its_strategys_name_and_drops_no_wrapper() -> None:
-    step = Step(ledger := Ledger())
+    ledger = Ledger()
+    step = Step(ledger)
     hooks: Hooks[[]] = Hooks(ledger)
     with ledger.acting_as("late"):
-        hooks.append(lambda: change(step, "set"))
+        hooks.append(lambda: change_optimizer(step, "set"))
     with ledger.acting_as("wrapper"):
-        change(step, "wrap")
+        change_optimizer(step, "wrap")
     ledger.finish()
     with pytest.raises(IncompatibleStrategies, match="wrapper and late"):
         hooks()
 
 
 def test_options_conflict_by_their_key() -> None:
-    options = PartOptions(ledger := Ledger(), "model option")
+    ledger = Ledger()
+    options = PartOptions(ledger, "model option")
+    message = "one and other do not combine: both change the model option 'attend'"
     with ledger.acting_as("one"):
         options["attend"] = 1
     with ledger.acting_as("other"):
         options["gelu"] = 2
         options.wrap("attend", lambda there: there + 10)
         options.wrap("remat", lambda there: [there], default="as it is")
-        with pytest.raises(
-            IncompatibleStrategies,
-            match="one and other do not combine: both change the model option 'attend'",
-        ):
+        with pytest.raises(IncompatibleStrategies, match=message):
             options["attend"] = 3
     ledger.finish()
     assert options == {"attend": 11, "gelu": 2, "remat": ["as it is"]}
 
 
 def test_every_part_may_be_set_while_no_strategy_acts() -> None:
-    step = Step(ledger := Ledger())
+    ledger = Ledger()
+    step = Step(ledger)
     with ledger.acting_as("one"):
         step.loss_scale = 2.0
     step.loss_scale = 3.0
@@ -120,4 +119,4 @@ def test_every_part_may_be_set_while_no_strategy_acts() -> None:
 
 def test_a_part_that_does_not_exist_cannot_be_wrapped() -> None:
     with pytest.raises(AttributeError, match="optimiser"):
-        Step(Ledger()).wrap("optimiser", around)
+        Step(Ledger()).wrap("optimiser", wrap_optimizer)

@@ -94,8 +94,16 @@ def test_counts_of_a_proof_are_added_to_a_copy_of_the_evidence() -> None:
 
 
 def test_each_part_is_judged_and_sees_the_counts_of_earlier_parts() -> None:
-    first = expect(blocks=2).counting(lambda _: {"moved": 1})
-    last = check(lambda e: e["moved"] == 2, "both have moved")
+    def count_moved(evidence: Evidence) -> Evidence:
+        return {"moved": 1}
+
+    def have_both_moved(evidence: Evidence) -> bool:
+        return evidence["moved"] == 2
+
+    first = expect(blocks=2).counting(count_moved)
+    last = check(have_both_moved, "both have moved")
+
     effect = judge_parts({"first": first, "last": last}, {"blocks": 2})
+
     assert effect.evidence == {"blocks": 2, "moved": 1, "proven": {"first": True, "last": False}}
     assert (effect.proven, effect.reason) == (False, "last: it does not hold that both have moved")

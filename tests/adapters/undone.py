@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from framebench.engine.environments import Environment
-from tests.processes import quickly, run_inside
+from tests.processes import get_compilation_caches, run_inside
 
 Judged = dict[str, str]  # name -> evidence
 PROGRAM = Path(__file__).parent / "programs" / "undone_prove.py"
@@ -44,9 +44,13 @@ def _read_table(framework: str) -> dict[str, Any]:
 def judge_undone(environment: Environment, sabotages: list[Sabotage]) -> tuple[Judged, Judged]:
     """Return the proofs that say yes, and those that say no."""
     orders = json.dumps([(each.name, each.case, each.code) for each in sabotages])
-    verdicts: Any = run_inside(environment, PROGRAM, orders, variables=quickly())
-    proven = {name: evidence for name, (is_proven, evidence) in verdicts.items() if is_proven}
-    refuted = {name: evidence for name, (_, evidence) in verdicts.items() if name not in proven}
+    verdicts: Any = run_inside(environment, PROGRAM, orders, variables=get_compilation_caches())
+    proven, refuted = {}, {}
+    for name, (is_proven, evidence) in verdicts.items():
+        if is_proven:
+            proven[name] = evidence
+        else:
+            refuted[name] = evidence
     return proven, refuted
 
 

@@ -19,7 +19,7 @@ from framebench.analysis.frames import Row
 from framebench.analysis.reports.answer import make_answer
 from framebench.budget.advise.advice import advise
 from framebench.suite.case import Case
-from tests.advice_records import MIB, PASSED, QUESTION, made
+from tests.advice_records import MIB, PASSED, QUESTION, make_record
 from tests.fake_records import provenance, record
 
 CPU = {"cpu": "x", "device": "cpu"}
@@ -35,7 +35,7 @@ def make_rows(
     )
     records = []
     for strategy, peak, step in cases:
-        records.append(made("torch", strategy, 4, peak, step, machine, provenance=origin))
+        records.append(make_record("torch", strategy, 4, peak, step, machine, provenance=origin))
     return frames.make_rows(records)
 
 
@@ -81,9 +81,8 @@ def test_advice_is_ranked_by_the_speeds_of_the_machine_that_timed_most() -> None
     both = advise([here, OTHER], QUESTION)
 
     assert both.machine == "other"
-    assert [(option.case, option.throughput) for option in both.fitting] == [
-        (option.case, option.throughput) for option in alone.fitting
-    ]
+    for option, same in zip(both.fitting, alone.fitting, strict=True):
+        assert (option.case, option.throughput) == (same.case, same.throughput)
     assert [option.evidence.machine for option in both.fitting] == ["here", "other", "here"]
 
 

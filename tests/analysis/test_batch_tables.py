@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from framebench.analysis.batch_tables import make_batch_tables
 from framebench.analysis.rendering import Table
-from tests.fake_records import frame, in_blocks, made
+from tests.fake_records import make_frame, make_measured, repeat_in_blocks
 
 MIB = 2**20
 FP32 = {4: (100, 1.0), 8: (200, 2.0)}  # MiB and seconds by batch
@@ -15,8 +15,8 @@ def tabulate(**strategies: dict[int, tuple[int, float]]) -> list[Table]:
     records = []
     for strategy, batches in strategies.items():
         for batch, (mib, step) in batches.items():
-            records.append(made(strategy, mib * MIB, step, batch=batch))
-    return list(make_batch_tables(frame(*in_blocks(records))))
+            records.append(make_measured(strategy, mib * MIB, step, batch=batch))
+    return list(make_batch_tables(make_frame(*repeat_in_blocks(records))))
 
 
 def test_each_strategy_is_compared_with_the_baseline_of_its_batch() -> None:
@@ -52,8 +52,8 @@ def test_without_times_there_is_no_column_of_throughput() -> None:
     without_times = []
     for strategy in ("fp32", "checkpoint"):
         for batch in (4, 8):
-            record = made(strategy, 100 * MIB, 1.0, batch=batch)
+            record = make_measured(strategy, 100 * MIB, 1.0, batch=batch)
             without_times.append(record.model_copy(update={"step_s": [], "turns": None}))
 
-    for table in make_batch_tables(frame(*without_times)):
+    for table in make_batch_tables(make_frame(*without_times)):
         assert not any("throughput" in heading for heading in table.head)

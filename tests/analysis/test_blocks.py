@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -30,12 +31,11 @@ from framebench.analysis.statistics import (
 )
 from framebench.records.record import Record
 from framebench.suite.case import Case
-from tests.fake_records import blocks, record
+from tests.fake_records import make_blocks, record
 
-BASE, CHECKPOINT, ACCUMULATE = (
-    Case("transformer", "torch", "train", strategy, 4, "tiny")
-    for strategy in ("fp32", "checkpoint", "accumulate")
-)
+BASE = Case("transformer", "torch", "train", "fp32", 4, "tiny")
+CHECKPOINT = replace(BASE, strategy="checkpoint")
+ACCUMULATE = replace(BASE, strategy="accumulate")
 # standard deviations of log step times between processes and between rounds, as measured
 PROCESS, ROUND = 0.02, 0.05
 ROUNDS = 8
@@ -189,18 +189,16 @@ def test_the_prior_is_the_median_variance() -> None:
 def test_neither_calm_nor_noisy_pairs_have_intervals_that_mislead() -> None:
     """A fifth of a page's pairs are four times as noisy as the others."""
     rng = np.random.default_rng(5)
-    is_noisy = np.arange(20) < 4
-    noise = np.where(is_noisy, 0.08, 0.02)[:, np.newaxis]
-    held_noisy = []
-    held_calm = []
+    noise = np.array([0.08] * 4 + [0.02] * 16)[:, np.newaxis]
+    noisy_pairs, calm_pairs = (0, 1), (10, 15)
+    held: dict[int, list[bool]] = {pair: [] for pair in noisy_pairs + calm_pairs}
     for _ in range(250):
-        logs = rng.normal(0, noise, (20, 5))
-        for i in (0, 1, 10, 15):
-            others = pool_variances(np.delete(logs, i, axis=0).tolist())
-            held = holds(compare_blocks(logs[i].tolist(), others), 1)
-            (held_noisy if is_noisy[i] else held_calm).append(held)
-    assert np.mean(held_noisy) > 0.91
-    assert 0.935 < np.mean(held_calm) < 0.995
+        logs = rng.normal(0, noise, (20, 5))  # of 20 pairs in 5 blocks
+        for pair, outcomes in held.items():
+            others = pool_variances(np.delete(logs, pair, axis=0).tolist())
+            outcomes.append(holds(compare_blocks(logs[pair].tolist(), others), 1))
+    assert np.mean([held[pair] for pair in noisy_pairs]) > 0.91
+    assert 0.935 < np.mean([held[pair] for pair in calm_pairs]) < 0.995
 
 
 def test_only_common_rounds_are_compared() -> None:
@@ -271,7 +269,7 @@ def select_case(records: list[Record], case: Case) -> list[Record]:
 def test_records_are_paired_by_block_and_round() -> None:
     base_times = [[1.0, 2.0, 4.0, 8.0], [1.0, 1.0, 1.0, 1.0]]
     change_times = [[2.0, 4.0, MISSED, 16.0], [MISSED, 3.0, 3.0, 3.0]]
-    records = blocks([(BASE, base_times), (CHECKPOINT, change_times)])
+    records = make_blocks([(BASE, base_times), (CHECKPOINT, change_times)])
 
     logs = compute_log_ratios(select_case(records, BASE), select_case(records, CHECKPOINT))
 
@@ -280,22 +278,27 @@ def test_records_are_paired_by_block_and_round() -> None:
 
 def test_a_block_of_two_rounds_gives_no_ratio() -> None:
     """It was only there for the peaks."""
+    base_times = [[1.0, 1.0, 1.0], [1.0, 1.0, 1.0]]
     change_times = [[2.0, 2.0, 2.0], [4.0, 4.0, MISSED]]
-    records = blocks([(BASE, [[1.0] * 3, [1.0] * 3]), (CHECKPOINT, change_times)])
+    records = make_blocks([(BASE, base_times), (CHECKPOINT, change_times)])
     logs = compute_log_ratios(select_case(records, BASE), select_case(records, CHECKPOINT))
     assert logs == pytest.approx([math.log(2)])
 
 
 def test_a_case_against_itself_is_two_processes() -> None:
-    records = blocks([(BASE, [[1.0, 1.0]]), (BASE, [[1.5, 1.5]])])
+    records = make_blocks([(BASE, [[1.0, 1.0]]), (BASE, [[1.5, 1.5]])])
     assert compute_log_ratios(records, records) == pytest.approx([math.log(1.5)])
 
 
 def test_a_ratio_is_moderated_by_all_pairs_with_baselines_but_itself() -> None:
     rng = np.random.default_rng(0)
-    cases = (BASE, CHECKPOINT, ACCUMULATE)
-    records = blocks([(case, np.exp(rng.normal(0, 0.02, (3, 4))).tolist()) for case in cases])
-    base, one, other = (select_case(records, case) for case in cases)
+    variants = []
+    for case in (BASE, CHECKPOINT, ACCUMULATE):
+        times = np.exp(rng.normal(0, 0.02, (3, 4)))  # three blocks of four rounds
+        variants.append((case, times.tolist()))
+    records = make_blocks(variants)
+    base, one = select_case(records, BASE), select_case(records, CHECKPOINT)
+    other = select_case(records, ACCUMULATE)
     to_one, to_other = compute_log_ratios(base, one), compute_log_ratios(base, other)
 
     by_blocks = Blocks(records)
@@ -308,8 +311,8 @@ def test_a_ratio_is_moderated_by_all_pairs_with_baselines_but_itself() -> None:
 def test_a_pair_has_one_direction_whatever_the_order_in_each_block() -> None:
     """Baselines of two frameworks are compared with the first of them in a block."""
     jax = Case("transformer", "jax", "train", "fp32", 4, "tiny")
-    records = blocks([(BASE, [[1.0]]), (jax, [[2.0]])])
-    for reversed_record in blocks([(jax, [[2.0]]), (BASE, [[1.0]])]):
+    records = make_blocks([(BASE, [[1.0]]), (jax, [[2.0]])])
+    for reversed_record in make_blocks([(jax, [[2.0]]), (BASE, [[1.0]])]):
         turns = reversed_record.turns_taken.model_copy(update={"block": "reversed"})
         records.append(reversed_record.model_copy(update={"turns": turns}))
 
@@ -319,10 +322,11 @@ def test_a_pair_has_one_direction_whatever_the_order_in_each_block() -> None:
 
 
 def test_records_that_share_no_timed_block_have_no_ratio() -> None:
-    records = blocks([(BASE, [[1.0], [1.0]]), (CHECKPOINT, [[1.5], [1.5]])])
+    records = make_blocks([(BASE, [[1.0], [1.0]]), (CHECKPOINT, [[1.5], [1.5]])])
     base, change = select_case(records, BASE), select_case(records, CHECKPOINT)
-    crashed = [record.model_copy(update={"status": "crashed"}) for record in change]
-    untimed = [record.model_copy(update={"turns": None, "step_s": []}) for record in change]
-    for others in (crashed, untimed):
-        assert Blocks(records).compare(base, others) is None
-    assert Blocks(records).compare(base[1:], change[:1]) is None
+    by_blocks = Blocks(records)
+    for without_times in ({"status": "crashed"}, {"turns": None, "step_s": []}):
+        changed = [record.model_copy(update=without_times) for record in change]
+        assert by_blocks.compare(base, changed) is None
+    of_second_block, of_first_block = base[1:], change[:1]
+    assert by_blocks.compare(of_second_block, of_first_block) is None

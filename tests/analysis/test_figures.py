@@ -26,8 +26,17 @@ from framebench.analysis.figures.strategies import draw_heat_map
 from framebench.analysis.results import Results
 from framebench.publish import figures as published
 from framebench.suite.result import StrategyEffect
-from tests.fake_records import in_blocks
-from tests.figure_records import frame, lost, made, named, origin, panels, places, texts
+from tests.fake_records import repeat_in_blocks
+from tests.figure_records import (
+    get_panels,
+    make_frame,
+    make_lost,
+    make_provenance,
+    make_record,
+    read_labels,
+    read_places,
+    read_texts,
+)
 from tests.processes import ROOT
 from tests.sample_records import MACHINE, RESULTS
 
@@ -37,9 +46,11 @@ coordinates = st.integers(1, 6).map(float)
 
 def is_beaten(point: Point, points: list[Point]) -> bool:
     """Return whether another point has no more memory and no less speed."""
-    memory, speed = point
-    others = [other for other in points if other != point]
-    return any(other[0] <= memory and other[1] >= speed for other in others)
+
+    def beats(other: Point) -> bool:
+        return other != point and other[0] <= point[0] and other[1] >= point[1]
+
+    return any(beats(other) for other in points)
 
 
 @given(st.lists(st.tuples(coordinates, coordinates), max_size=12))
@@ -52,43 +63,47 @@ def test_the_front_is_what_no_other_point_beats(points: list[Point]) -> None:
 
 def test_pareto_draws_ratios_and_names_the_front_of_each_framework_with_strategies() -> None:
     figure = fronts.draw_pareto(
-        frame(
-            made("fp32", 200),
-            made("checkpoint", 100, 1.25),
-            made("amp_bf16", 160, 0.5),
-            made("keep_grads", 300, 2.0),
-            made("gc_off", 20, 0.1),  # only for claims
-            made("fp32", 300, framework="jax"),
+        make_frame(
+            make_record("fp32", 200),
+            make_record("checkpoint", 100, 1.25),
+            make_record("amp_bf16", 160, 0.5),
+            make_record("keep_grads", 300, 2.0),
+            make_record("gc_off", 20, 0.1),  # only for claims
+            make_record("fp32", 300, framework="jax"),
         )
     )
-    (axes,) = panels(figure)
+    (axes,) = get_panels(figure)
     # the baseline is where the lines cross
-    assert places(axes) == {(0.5, 0.8), (0.8, 2.0), (1.5, 0.5)}
-    assert named(axes) == {"checkpoint", "amp_bf16"}
+    assert read_places(axes) == {(0.5, 0.8), (0.8, 2.0), (1.5, 0.5)}
+    assert read_labels(axes) == {"checkpoint", "amp_bf16"}
     assert axes.get_title(loc="left") == "PyTorch 1.0"
-    assert "checkpoint (0.50x the peak, 1.25 x the time)" in texts(figure)[0]
+    assert "checkpoint (0.50x the peak, 1.25 x the time)" in read_texts(figure)[0]
 
 
 def test_memory_against_speed_is_in_mib_and_names_the_fastest_and_the_leanest() -> None:
-    table = frame(made("fp32", 200), made("checkpoint", 100, 2.0), made("amp_bf16", 160, 0.5))
+    table = make_frame(
+        make_record("fp32", 200),
+        make_record("checkpoint", 100, 2.0),
+        make_record("amp_bf16", 160, 0.5),
+    )
     figure = fronts.draw_memory_and_speed(table)
-    (axes,) = panels(figure)
-    assert {peak for peak, _ in places(axes)} == {100, 160, 200}
-    title, _ = texts(figure)
+    (axes,) = get_panels(figure)
+    assert {peak for peak, _ in read_places(axes)} == {100, 160, 200}
+    title, _ = read_texts(figure)
     assert "fastest PyTorch amp_bf16 (160 MiB" in title
     assert "least memory of what was timed PyTorch checkpoint (100 MiB" in title
 
 
 def test_labels_do_not_cover_each_other() -> None:
     crowded = [  # peak in MiB, seconds of a step: all on the front, and close to each other
-        made("checkpoint", 100, 1.30),
-        made("checkpoint_every_2", 103, 1.28),
-        made("amp_bf16", 106, 1.26),
-        made("accumulate", 109, 1.24),
-        made("foreach", 112, 1.22),
+        make_record("checkpoint", 100, 1.30),
+        make_record("checkpoint_every_2", 103, 1.28),
+        make_record("amp_bf16", 106, 1.26),
+        make_record("accumulate", 109, 1.24),
+        make_record("foreach", 112, 1.22),
     ]
-    figure = fronts.draw_pareto(frame(made("fp32", 200), *crowded))
-    (axes,) = panels(figure)
+    figure = fronts.draw_pareto(make_frame(make_record("fp32", 200), *crowded))
+    (axes,) = get_panels(figure)
     labels = [text for text in axes.texts if text.get_text()]
     boxes = [Text.get_window_extent(label) for label in labels]
     assert len(boxes) == len(crowded)
@@ -105,9 +120,13 @@ def list_crosses(axes: Axes) -> list[tuple[float, float]]:
 
 
 def test_lost_memory_is_a_cross_at_the_edge_that_it_would_be_beyond() -> None:
-    table = frame(made("fp32", 256, batch=4), made("fp32", 512, batch=8), lost("fp32", batch=16))
+    table = make_frame(
+        make_record("fp32", 256, batch=4),
+        make_record("fp32", 512, batch=8),
+        make_lost("fp32", batch=16),
+    )
 
-    memory, speed = panels(draw_curves(table))
+    memory, speed = get_panels(draw_curves(table))
 
     assert list_crosses(memory) == [(16, 0.97)]
     assert list_crosses(speed) == [(16, 0.03)]
@@ -117,18 +136,16 @@ def test_lost_memory_is_a_cross_at_the_edge_that_it_would_be_beyond() -> None:
 
 def test_savings_are_by_batch_with_the_strategy_that_depends_most_in_the_title() -> None:
     peaks = {("fp32", 4): 100, ("fp32", 8): 200, ("checkpoint", 4): 50, ("checkpoint", 8): 60}
-    timed = [made(name, peak, batch=batch) for (name, batch), peak in peaks.items()]
-    untimed = [
-        made(name, peak, batch=batch, framework="jax", step_s=[])
-        for (name, batch), peak in peaks.items()
-    ]
-    figure = draw_savings(frame(*timed, *untimed))
-    shown = {axes.get_title(loc="left") for axes in panels(figure) if axes.get_visible()}
+    records = []
+    for (name, batch), peak in peaks.items():
+        records.append(make_record(name, peak, batch=batch))
+        records.append(make_record(name, peak, batch=batch, framework="jax", step_s=[]))
+    figure = draw_savings(make_frame(*records))
+    shown = {axes.get_title(loc="left") for axes in get_panels(figure) if axes.get_visible()}
     assert shown == {"PyTorch: peak", "PyTorch: throughput", "JAX: peak"}
-    assert (
-        "checkpoint in PyTorch takes 50% of the baseline's peak at batch 4, 30% at batch 8"
-        in (texts(figure)[0])
-    )
+    title, _ = read_texts(figure)
+    finding = "checkpoint in PyTorch takes 50% of the baseline's peak at batch 4, 30% at batch 8"
+    assert finding in title
 
 
 def list_texts(axes: Axes) -> list[str]:
@@ -137,22 +154,22 @@ def list_texts(axes: Axes) -> list[str]:
 
 def test_the_map_has_a_number_or_a_reason_in_every_cell() -> None:
     figure = draw_heat_map(
-        frame(
-            made("fp32", 200),
-            made("checkpoint", 100, 1.5),
-            made("accumulate", 10, effect=StrategyEffect(proven=False, evidence={})),
-            lost("amp_bf16", "wrong"),
-            made("fp32", 50, framework="jax"),
-            made("accumulate", 50, framework="jax"),
-            made("amp_bf16", 50, framework="jax"),
+        make_frame(
+            make_record("fp32", 200),
+            make_record("checkpoint", 100, 1.5),
+            make_record("accumulate", 10, effect=StrategyEffect(proven=False, evidence={})),
+            make_lost("amp_bf16", "wrong"),
+            make_record("fp32", 50, framework="jax"),
+            make_record("accumulate", 50, framework="jax"),
+            make_record("amp_bf16", 50, framework="jax"),
         )
     )
 
     # strategies in the catalog's order, PyTorch and JAX
     numbers = ["1.00", "1.00", "1.00", "0.50", "1.00"]
     reasons = ["wrong", "-", "not proven"]
-    assert list_texts(panels(figure)[0]) == numbers + reasons
-    title, footer = texts(figure)
+    assert list_texts(get_panels(figure)[0]) == numbers + reasons
+    title, footer = read_texts(figure)
     assert "1 of 1 in PyTorch" in title
     assert "with steps certainly less than 5 % longer: 0 and" in title
     assert "not proven: PyTorch accumulate" in footer
@@ -162,48 +179,53 @@ def test_the_map_has_a_number_or_a_reason_in_every_cell() -> None:
 def undecided() -> pd.DataFrame:
     """Return rows of which `checkpoint` has an undecided ratio of times, and `no_donate` none."""
     records = [
-        made("fp32", 200),
-        made("accumulate", 100, 0.9),
-        made("amp_bf16", 250, 0.8),
-        made("keep_grads", 250, 0.8),
-        made("checkpoint", 90),
+        make_record("fp32", 200),
+        make_record("accumulate", 100, 0.9),
+        make_record("amp_bf16", 250, 0.8),
+        make_record("keep_grads", 250, 0.8),
+        make_record("checkpoint", 90),
     ]
-    timed = list(in_blocks(records))
+    timed = list(repeat_in_blocks(records))
     noisy = timed[-1].model_copy(update={"step_s": [2.0] * 3})
-    return frames.make_frame([*timed[:-1], noisy, made("no_donate", 100)])
+    return frames.make_frame([*timed[:-1], noisy, make_record("no_donate", 100)])
 
 
 def test_an_undecided_ratio_is_drawn_with_its_interval(undecided: pd.DataFrame) -> None:
-    _, times = panels(draw_heat_map(undecided))
+    _, times = get_panels(draw_heat_map(undecided))
     assert list_texts(times) == ["1.00", "0.80", "0.90", "0.80", "undecided", "-"]
     figure = fronts.draw_pareto(undecided)
-    (axes,) = panels(figure)
+    (axes,) = get_panels(figure)
     decided = {(0.5, round(1 / 0.9, 6)), (1.25, 1.25)}
-    ((peak, speed),) = places(axes) - decided
+    ((peak, speed),) = read_places(axes) - decided
 
-    bars = next(bars for bars in axes.collections if isinstance(bars, LineCollection))
-    (bar,) = [bar for bar in bars.get_segments() if bar[0, 0] == pytest.approx(peak, abs=1e-6)]
-    low, high = sorted(bar[:, 1])
-    title, footer = texts(figure)
+    (intervals,) = [each for each in axes.collections if isinstance(each, LineCollection)]
+    segments = [line for line in intervals.get_segments() if abs(line[0, 0] - peak) < 1e-6]
+    low, high = sorted(segments[0][:, 1])
+    title, footer = read_texts(figure)
     assert low < speed < high
     assert f"checkpoint (0.45x the peak, {1 / high:.2f} to {1 / low:.2f} x the time)" in title
     assert "times without an interval: PyTorch no_donate." in footer
 
 
-@pytest.mark.parametrize("records", [[], [lost("fp32", "crashed"), lost("checkpoint")]])
+@pytest.mark.parametrize("records", [[], [make_lost("fp32", "crashed"), make_lost("checkpoint")]])
 def test_rows_without_numbers_give_no_figure(records: list[object]) -> None:
-    assert published.draw_all(frame(*records)) == {}  # type: ignore[arg-type]
+    assert published.draw_all(make_frame(*records)) == {}  # type: ignore[arg-type]
 
 
 def test_two_machines_are_refused() -> None:
-    both = frame(made("fp32", 1), made("fp32", 1, provenance=origin("torch", machine="other")))
+    both = make_frame(
+        make_record("fp32", 1),
+        make_record("fp32", 1, provenance=make_provenance("torch", machine="other")),
+    )
     with pytest.raises(ValueError, match="other"):
         published.draw_all(both)
 
 
 def test_text_from_records_is_no_markup() -> None:
-    odd = origin("torch", hardware={"device": "cpu", "cpu": "$x^{ <b> & \x07"})
-    table = frame(made("fp32", 100, provenance=odd), made("checkpoint", 100, provenance=odd))
+    odd = make_provenance("torch", hardware={"device": "cpu", "cpu": "$x^{ <b> & \x07"})
+    table = make_frame(
+        make_record("fp32", 100, provenance=odd), make_record("checkpoint", 100, provenance=odd)
+    )
     figure = fronts.draw_pareto(table)
     assert figure is not None
     assert "&lt;b&gt;" in figures.render_svg(figure)

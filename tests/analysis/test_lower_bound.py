@@ -16,9 +16,9 @@ from framebench.models.layer import Layer
 from framebench.suite.case import Case
 from framebench.suite.profiles import list_cases
 from framebench.suite.selectors import parse
-from tests.fake_records import frame, made
+from tests.fake_records import make_frame, make_measured
 from tests.processes import run_inside
-from tests.sample_records import records
+from tests.sample_records import read_sample
 
 WORKLOADS = [spec.load_workload(name) for name in spec.list_workloads()]
 WITH_LAYERS = [workload for workload in WORKLOADS if workload.layers]
@@ -97,20 +97,23 @@ def test_saving_strategies_lower_the_bound() -> None:
 
 
 def test_an_optimizer_in_the_backward_pass_needs_the_gradients_of_a_layer_at_a_time() -> None:
-    cases = ("checkpoint", "checkpoint+optimizer_in_backward")
-    usual, in_backward = (
-        lower_bound.compute_lower_bound(parse(f"transformer/torch/train/{case}/b1/cpu")).gradients
-        for case in cases
-    )
+    gradients = []
+    for strategy in ("checkpoint", "checkpoint+optimizer_in_backward"):
+        case = parse(f"transformer/torch/train/{strategy}/b1/cpu")
+        gradients.append(lower_bound.compute_lower_bound(case).gradients)
+    usual, in_backward = gradients
     assert 0 < 10 * in_backward < usual
 
 
 def test_adafactor_keeps_a_number_for_each_row_and_column() -> None:
     """Of a Transformer of 2 layers of width 16, 16 tokens and a vocabulary of 64."""
-    rows_and_columns = (64 + 16) + (16 + 16) + 2 * ((48 + 16) + (16 + 16) + 2 * (64 + 16))
-    vectors = 2 * 16 + 2 * (2 * 2 * 16 + 48 + 16 + 64 + 16)
+    embeddings = (64 + 16) + (16 + 16)
+    matrices_of_a_layer = (48 + 16) + (16 + 16) + (64 + 16) + (16 + 64)
+    norm = 2 * 16
+    vectors_of_a_layer = 2 * norm + 48 + 16 + 64 + 16
+    numbers = embeddings + 2 * (matrices_of_a_layer + vectors_of_a_layer) + norm
     case = parse("transformer/torch/train/adafactor/b4/tiny")
-    assert lower_bound.count_optimizer_bytes(case) == 4 * (rows_and_columns + vectors)
+    assert lower_bound.count_optimizer_bytes(case) == 4 * numbers
 
 
 @pytest.mark.parametrize(
@@ -121,7 +124,7 @@ def test_adafactor_keeps_a_number_for_each_row_and_column() -> None:
         ("optimizer_offload", "optimizer"),
     ],
 )
-def test_what_is_offloaded_to_the_host_is_not_needed_on_the_gpu(strategy: str, part: str) -> None:
+def test_the_bound_on_a_gpu_leaves_out_offloaded_parts(strategy: str, part: str) -> None:
     case = parse("transformer/torch/train/fp32/b4/full")
     base = lower_bound.compute_lower_bound(case)
     offloaded = lower_bound.compute_lower_bound(replace(case, strategy=strategy))
@@ -142,8 +145,11 @@ States = dict[str, dict[str, int]]
 
 def list_observed_cases() -> list[Case]:
     """Return the cases whose states PyTorch is asked for."""
-    cases = [case for case in list_tiny_cases() if case.framework == "torch"]
-    return [case for case in cases if case.strategy in STRATEGIES.get(case.scenario, ())]
+    cases = []
+    for case in list_tiny_cases():
+        if case.framework == "torch" and case.strategy in STRATEGIES.get(case.scenario, ()):
+            cases.append(case)
+    return cases
 
 
 @pytest.fixture(scope="module")
@@ -154,7 +160,7 @@ def states(environment: dict[str, Environment]) -> States:
     return states
 
 
-def test_what_lives_between_two_steps_is_counted_exactly(states: States) -> None:
+def test_bytes_that_live_between_two_steps_are_counted_exactly(states: States) -> None:
     """Next to it there are only counters of steps and batches, and PyTorch's empty last output."""
     for case in list_observed_cases():
         observed = states[case.id]
@@ -189,14 +195,15 @@ def test_pytorch_saves_at_most_a_quarter_more_than_the_bound(states: States) -> 
 
 
 def test_a_case_that_is_gone_has_no_breakdown() -> None:
-    table = frame(made("fp32", 2**20, 1.0))
+    table = make_frame(make_measured("fp32", 2**20, 1.0))
     assert len(split_peaks(table)) == 1
     assert split_peaks(table.assign(case="gone/torch/train/fp32/b4/tiny")).empty
 
 
 def test_the_breakdown_sums_to_the_peak() -> None:
-    measured = [record for record in records() if record.status == "ok" and record.peaks]
+    measured = [record for record in read_sample() if record.status == "ok" and record.peaks]
     split = split_peaks(frames.make_frame(measured))
-    assert (split[list(PARTS)].sum(axis=1) == split["lower_bound"]).all()
+    sums = split[list(PARTS)].sum(axis=1)
+    assert (sums == split["lower_bound"]).all()
     assert (split["lower_bound"] + split["rest"] == split["step_bytes"]).all()
     assert (split["peak_over_bound"] >= 1).all()

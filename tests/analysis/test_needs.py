@@ -41,7 +41,7 @@ def test_a_job_needs_peak_and_kept_and_a_margin_unless_a_search_found_otherwise(
 
 
 @given(sizes, st.lists(st.tuples(sizes, st.integers(1, 8)), max_size=4), st.integers(1, 12), sizes)
-def test_what_a_search_found_decides_whether_a_budget_is_enough(
+def test_a_search_decides_whether_a_budget_is_enough(
     peak: int, made: list[tuple[int, int]], batch: int, budget: int
 ) -> None:
     tried = CaseSearches([search(size, fitting, fitting + 1) for size, fitting in made])

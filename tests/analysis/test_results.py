@@ -21,7 +21,7 @@ from framebench.records import store
 from framebench.records.lines import Line
 from framebench.records.record import Record
 from framebench.suite.case import Case
-from tests.fake_records import died, made, provenance, record
+from tests.fake_records import make_crash, make_measured, provenance, record
 from tests.pages import needs_sphinx
 from tests.processes import ROOT
 from tests.record_files import plant
@@ -32,7 +32,7 @@ def write_cases(results: Path, machine: str, count: int) -> None:
     """Write so many cases of a machine into a results folder."""
     origin = provenance(machine=machine, versions={"torch": "1"})
     for batch in range(1, count + 1):
-        case = made("fp32", 100, 1.0, batch=batch)
+        case = make_measured("fp32", 100, 1.0, batch=batch)
         write_record(results, case.model_copy(update={"provenance": origin}))
 
 
@@ -47,9 +47,10 @@ def test_the_table_has_the_columns_and_dtypes_that_are_documented(
     versions: Literal["one", "all"],
 ) -> None:
     table = framebench.load(RESULTS, versions=versions)
-    dtypes = {name: str(dtype) for name, dtype in table.dtypes.items()}
-    assert dtypes == {column.name: column.dtype for column in frames.COLUMNS}
-    assert all(column.meaning for column in frames.COLUMNS)
+    assert list(table.columns) == [column.name for column in frames.COLUMNS]
+    for column in frames.COLUMNS:
+        assert table[column.name].dtype == column.dtype
+        assert column.meaning
     assert table["machine"].nunique() == 1
 
 
@@ -57,7 +58,7 @@ def test_releases_are_in_the_order_of_releases(tmp_path: Path) -> None:
     """As text 0.10.2 would be before 0.9.2, and a plot would draw a rise as a fall."""
     for version in ("0.10.2", "0.9.2"):
         origin = provenance(machine="m", versions={"torch": version})
-        record = made("fp32", 100, 1.0).model_copy(update={"provenance": origin})
+        record = make_measured("fp32", 100, 1.0).model_copy(update={"provenance": origin})
         write_record(tmp_path, record)
 
     versions = framebench.load(tmp_path, versions="all")["framework_version"]
@@ -171,7 +172,7 @@ def test_a_case_without_numbers_has_a_row_with_its_reason(results: Path) -> None
     case = Case("transformer", "torch", "train", "accumulate", 4, "tiny")
     failed = record(case, status="oom", reason="memory", provenance=provenance(machine="m"))
     # a process that died before it named its version takes the place of an older record
-    for written in (failed, made("checkpoint", 100, 1.0), died("checkpoint")):
+    for written in (failed, make_measured("checkpoint", 100, 1.0), make_crash("checkpoint")):
         write_record(results, written)
 
     rows = framebench.load(results, "m").set_index("strategy")
@@ -213,16 +214,15 @@ def test_a_command_parses_each_record_at_most_once(
     parsed: Counter[str] = Counter()
     parse = store.parse
 
-    def counting(kind: type[Record], line: Line) -> Record:
+    def count_and_parse(kind: type[Record], line: Line) -> Record:
         parsed[line.place] += 1
         return parse(kind, line)
 
     monkeypatch.setattr(Results, "machines", ["two", "one"])  # looks for one readable record
-    monkeypatch.setattr(store, "parse", counting)
+    monkeypatch.setattr(store, "parse", count_and_parse)
     paths = {"DOC": str(document), "TO": str(tmp_path / "to")}
-    done = CliRunner().invoke(
-        app, [*(paths.get(word, word) for word in command), "--results", str(results)]
-    )
+    words = [paths.get(word, word) for word in command]
+    done = CliRunner().invoke(app, [*words, "--results", str(results)])
     assert done.exit_code in (0, 1), done.output
     assert set(parsed.values()) == {1}
     if "all" in command:

@@ -20,7 +20,7 @@ CASE = Case("transformer", "torch", "train", "fp32", 1, "cpu")
 def search(
     budget: int, fits: int, fails: int, case: Case = CASE, kept: int = 7, **origin: Any
 ) -> Fit:
-    """One that found `fits` to be the largest batch."""
+    """Return a search that found `fits` to be the largest batch."""
     probes = [
         Probe(batch=fits, outcome="fits", kept_bytes=kept),
         Probe(batch=fails, outcome="memory"),
@@ -111,7 +111,7 @@ def test_untracked_memory_is_that_of_the_most_similar_search(
     assert searches.find_untracked(case) == untracked
 
 
-def test_what_cannot_be_read_is_named_and_left_out(tmp_path: Path) -> None:
+def test_searches_that_cannot_be_read_are_named_and_left_out(tmp_path: Path) -> None:
     store.append(search(100, 4, 5), tmp_path / "fits" / "m" / "torch-1.jsonl")
     (tmp_path / "fits" / "m" / "broken.jsonl").write_text("{")
     with pytest.warns(UserWarning, match="broken"):

@@ -20,7 +20,7 @@ from framebench.analysis.selection import (
 )
 from framebench.records.pins import find_pinned_version
 from framebench.records.record import Record
-from tests.fake_records import CASE, blocks, died, made, provenance, record
+from tests.fake_records import CASE, make_blocks, make_crash, make_measured, provenance, record
 
 
 def change_origin(original: Record, **changes: Any) -> Record:
@@ -36,34 +36,34 @@ def make_later(original: Record) -> Record:
     return change_origin(original, measured_at="2027-01-01T00:00:00Z")
 
 
-def make_blocks() -> list[Record]:
+def make_three_blocks() -> list[Record]:
     """Return three blocks of one case, the first of which has a peak."""
-    return blocks([(CASE, [[1.0], [2.0], [3.0]])], peaks=[100])
+    return make_blocks([(CASE, [[1.0], [2.0], [3.0]])], peaks=[100])
 
 
 def test_the_newest_record_counts_and_the_times_of_all() -> None:
-    old = made("fp32", 200, 1.0)
-    new = make_later(made("fp32", 300, 1.0))
+    old = make_measured("fp32", 200, 1.0)
+    new = make_later(make_measured("fp32", 300, 1.0))
     assert select_cases([new, old]) == [Measured(new, new, (old, new))]
 
 
 def test_the_peak_is_of_the_newest_record_that_has_one() -> None:
-    records = make_blocks()
+    records = make_three_blocks()
     older = change_origin(records[0], measured_at="2025-01-01T00:00:00Z")
     (case,) = select_cases([*reversed(records), older])
     assert case == Measured(records[2], records[0], (older, *records))
 
 
 def test_blocks_of_an_older_protocol_do_not_count() -> None:
-    records = make_blocks()
+    records = make_three_blocks()
     old = [change_origin(r, protocol=1) for r in records]
     (case,) = select_cases([*old, *records])
     assert case.timed == tuple(records)
 
 
 def test_of_a_block_of_two_rounds_the_peak_counts_alone() -> None:
-    full = blocks([(CASE, [[1.0]])])
-    short = make_later(blocks([(CASE, [[9.0, 9.0, math.nan]])], peaks=[100])[0])
+    full = make_blocks([(CASE, [[1.0]])])
+    short = make_later(make_blocks([(CASE, [[9.0, 9.0, math.nan]])], peaks=[100])[0])
 
     assert select_case([*full, short]) == Measured(short, short, tuple(full))
 
@@ -74,7 +74,7 @@ def test_of_a_block_of_two_rounds_the_peak_counts_alone() -> None:
 
 
 def test_a_case_that_no_longer_runs_has_no_numbers() -> None:
-    records = make_blocks()
+    records = make_three_blocks()
     crash = make_later(records[1].model_copy(update={"status": "crashed"}))
     assert select_case([*records, crash]) == Measured(crash, crash, ())
 
@@ -97,21 +97,21 @@ def test_the_pinned_version_counts_or_else_the_one_measured_last() -> None:
 
 
 def test_a_crash_without_a_version_is_replaced_by_a_newer_record() -> None:
-    crash = died(when="2025-01-01T00:00:00Z")
-    newer = made("checkpoint", 100, 1.0)
+    crash = make_crash(when="2025-01-01T00:00:00Z")
+    newer = make_measured("checkpoint", 100, 1.0)
     assert select_one_version([crash, newer]) == [newer]
 
 
 def test_a_newer_crash_without_a_version_is_the_record_of_its_case() -> None:
-    right = made("checkpoint", 100, 1.0)
-    crash = died(when="2027-01-01T00:00:00Z")
+    right = make_measured("checkpoint", 100, 1.0)
+    crash = make_crash(when="2027-01-01T00:00:00Z")
     assert [case.newest for case in select_cases([crash, right])] == [crash]
 
 
 @pytest.fixture
 def old_cases() -> list[Record]:
     """Return two cases that were measured under the first protocol."""
-    cases = [made("fp32", 200, 1.0), made("checkpoint", 200, 1.0)]
+    cases = [make_measured("fp32", 200, 1.0), make_measured("checkpoint", 200, 1.0)]
     return [change_origin(case, protocol=1) for case in cases]
 
 
@@ -135,7 +135,7 @@ def draw_records(draw: st.DrawFn) -> list[Record]:
     records = []
     for minute in draw(st.lists(st.integers(0, 500), min_size=1, max_size=8, unique=True)):
         peaks = draw(st.sampled_from([[], [100 + minute]]))
-        (drawn,) = blocks([(CASE, [[1.0]])], peaks=peaks)
+        (drawn,) = make_blocks([(CASE, [[1.0]])], peaks=peaks)
         changes = {"status": draw(st.sampled_from(["ok", "ok", "ok", "oom"]))}
         if draw(st.booleans()):
             changes |= {"turns": None, "step_s": []}

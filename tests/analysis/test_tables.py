@@ -4,6 +4,8 @@ contains.
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
+
 import pandas as pd
 import pytest
 from hypothesis import given
@@ -14,16 +16,16 @@ from framebench.analysis.flops import count_step_flops
 from framebench.analysis.rendering import MIB, Table
 from framebench.records.record import Record
 from framebench.suite.case import Case
-from tests.fake_records import CASE, blocks, frame, made, provenance, record
+from tests.fake_records import CASE, make_blocks, make_frame, make_measured, provenance, record
 
 
 def test_ratios_refer_to_the_baseline_of_the_same_framework_and_batch() -> None:
-    table = frame(
-        made("fp32", 200, 1.0),
-        made("checkpoint", 100, 1.5),
-        made("fp32", 50, 1.0, "jax"),
-        made("fp32", 400, 9.0, batch=8),
-        made("checkpoint", 100, 1.5, batch=8, instrument="allocator.in_use"),
+    table = make_frame(
+        make_measured("fp32", 200, 1.0),
+        make_measured("checkpoint", 100, 1.5),
+        make_measured("fp32", 50, 1.0, "jax"),
+        make_measured("fp32", 400, 9.0, batch=8),
+        make_measured("checkpoint", 100, 1.5, batch=8, instrument="allocator.in_use"),
     )
     ratio = table.set_index("case")["peak_ratio"]
     assert ratio["transformer/torch/train/checkpoint/b4/tiny"] == 0.5
@@ -32,7 +34,7 @@ def test_ratios_refer_to_the_baseline_of_the_same_framework_and_batch() -> None:
     assert pd.isna(ratio["transformer/torch/train/checkpoint/b8/tiny"])
 
 
-def test_what_is_compiled_is_compared_with_the_same_without_the_compiler() -> None:
+def test_compiled_strategies_are_compared_with_their_eager_ones() -> None:
     peaks = {
         "fp32": 200,
         "compile": 220,
@@ -42,7 +44,7 @@ def test_what_is_compiled_is_compared_with_the_same_without_the_compiler() -> No
         "amp_bf16+checkpoint+compile": 90,
         "amp_bf16+compile": 90,
     }
-    table = frame(*(made(strategy, peak, 1.0) for strategy, peak in peaks.items()))
+    table = make_frame(*(make_measured(strategy, peak, 1.0) for strategy, peak in peaks.items()))
     ratios = table.set_index("strategy")["eager_ratio"]
     assert ratios.dropna().to_dict() == {
         "compile": 1.1,
@@ -63,7 +65,9 @@ TIMES = [
 @pytest.fixture(scope="module")
 def timed() -> pd.DataFrame:
     """Return the rows of TIMES by case."""
-    return frame(*blocks(TIMES, peaks=[100, 50, 300], instructions=10**9)).set_index("case")
+    return make_frame(*make_blocks(TIMES, peaks=[100, 50, 300], instructions=10**9)).set_index(
+        "case"
+    )
 
 
 def test_a_row_summarizes_its_blocks(timed: pd.DataFrame) -> None:
@@ -90,29 +94,32 @@ def test_a_row_has_its_rate_over_that_of_the_reference_matmul(timed: pd.DataFram
 
 def test_times_that_share_no_block_have_no_ratio() -> None:
     (table,) = tables.make_strategy_tables(
-        frame(made("fp32", 200, 1.0), made("checkpoint", 100, 1.5))
+        make_frame(make_measured("fp32", 200, 1.0), make_measured("checkpoint", 100, 1.5))
     )
     ratio = list(tables.SHOWN).index("relative")
     assert [(row[3], row[ratio]) for row in table.rows] == [("1.00", "1.00"), ("0.50", "-")]
 
 
 def test_the_newest_record_without_times_leaves_those_of_earlier_blocks() -> None:
-    records = [r.model_copy(update={"shares": {"wait": 0.25}}) for r in blocks(TIMES[:2])]
+    records = []
+    for record_of_block in make_blocks(TIMES[:2]):
+        records.append(record_of_block.model_copy(update={"shares": {"wait": 0.25}}))
     last = records[-1]
-    origin = last.provenance
-    later = origin.model_copy(update={"measured_at": origin.measured_at.replace(year=2027)})
-    untimed = last.model_copy(
-        update={"step_s": [], "shares": {}, "turns": None, "provenance": later}
-    )
+    later = last.provenance.model_copy(update={"measured_at": datetime(2027, 1, 1, tzinfo=UTC)})
+    without_times = {"step_s": [], "shares": {}, "turns": None, "provenance": later}
+    untimed = last.model_copy(update=without_times)
 
-    row = frame(*records, untimed).set_index("case").loc[last.case]
+    row = make_frame(*records, untimed).set_index("case").loc[last.case]
 
     assert (row["blocks"], row["wait_share"]) == (3, 0.25)
 
 
 def test_strategies_only_for_claims_have_tables_of_their_own() -> None:
-    peaks = {"fp32": 2**30, "checkpoint": 2**29, "depth_4": 2**28}
-    rows = frame(*(made(strategy, peak, 1.0) for strategy, peak in peaks.items()))
+    rows = make_frame(
+        make_measured("fp32", 2**30, 1.0),
+        make_measured("checkpoint", 2**29, 1.0),
+        make_measured("depth_4", 2**28, 1.0),
+    )
     (main,) = tables.make_strategy_tables(tables.select_in_use(rows))
     (table,) = tables.make_claim_tables(rows)
     assert [row[1] for row in main.rows] == ["fp32", "checkpoint"]
@@ -127,7 +134,7 @@ def test_rows_without_a_number_stay_with_their_reason() -> None:
     lost = record(
         case, status="oom", reason="memory ran out", provenance=provenance(versions={"torch": "1"})
     )
-    (comparison,) = tables.make_strategy_tables(frame(made("fp32", 2**30, 1.0), lost))
+    (comparison,) = tables.make_strategy_tables(make_frame(make_measured("fp32", 2**30, 1.0), lost))
     assert comparison.rows[0][2:7] == ("1,024.0", "1.00", "1,075.2", "1.00", "64.0 tokens/s")
     assert comparison.rows[1][:3] == ("torch", "rewrite", "oom")
     assert comparison.notes == ("torch rewrite: oom: memory ran out",)
@@ -154,7 +161,7 @@ def make_on_gpu(framework: str, strategy: str, in_use: int, process: int | None)
     if process is not None:
         peaks["device.process"] = process * MIB
     changes = {"peaks": peaks, "provenance": provenance(hardware=GPU)}
-    return made(strategy, 1, 1.0, framework).model_copy(update=changes)
+    return make_measured(strategy, 1, 1.0, framework).model_copy(update=changes)
 
 
 def test_on_a_gpu_peaks_are_the_process_s_and_ratios_the_framework_s() -> None:
@@ -165,7 +172,7 @@ def test_on_a_gpu_peaks_are_the_process_s_and_ratios_the_framework_s() -> None:
         make_on_gpu("jax", "fp32", 400, 1600),
         make_on_gpu("jax", "checkpoint", 100, 1500),
     )
-    (table,) = tables.make_strategy_tables(frame(*records))
+    (table,) = tables.make_strategy_tables(make_frame(*records))
     assert table.head[2:4] == ("GPU MiB", "in use x base")
     assert {row[:2]: row[2:4] for row in table.rows} == {
         ("torch", "fp32"): ("1,000.0", "1.00"),
@@ -184,9 +191,9 @@ def test_a_matmul_on_the_host_is_no_reference_for_a_gpu(
     hardware: dict[str, str], has_share: bool
 ) -> None:
     case = Case("resnet50", "torch", "train", "fp32", 8, "tiny")
-    (timed,) = blocks([(case, [[1.0] * 5])], peaks=[MIB], hardware=hardware)
+    (timed,) = make_blocks([(case, [[1.0] * 5])], peaks=[MIB], hardware=hardware)
 
-    rows = frame(timed)
+    rows = make_frame(timed)
 
     (table,) = tables.make_strategy_tables(rows)
     assert rows["reference_share"].notna().all() == has_share

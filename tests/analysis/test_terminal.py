@@ -25,7 +25,10 @@ ROW = ("torch", "amp_bf16+checkpoint", "1,024.0", "8e-08", "host.rss")
 @pytest.fixture(scope="module")
 def tables() -> list[Table]:
     """Return one table for each set of headings."""
-    return list({table.head: table for table in make_document_tables(Results(RESULTS))}.values())
+    by_headings = {}
+    for table in make_document_tables(Results(RESULTS)):
+        by_headings[table.head] = table
+    return list(by_headings.values())
 
 
 def print_table(table: Table, width: int) -> str:

@@ -70,9 +70,13 @@ class Clone:
 
     def stored(self) -> set[tuple[Path, int]]:
         """Return asv's files and the lines of records that runs have stored."""
-        results = self.root / "results"
-        stored = {(path, 1) for path in results.rglob("*.json") if path.name != "machine.json"}
-        return stored | {(path, count_lines(path)) for path in results.rglob("*.jsonl")}
+        stored = set()
+        for path in (self.root / "results").rglob("*.json*"):
+            if path.suffix == ".jsonl":
+                stored.add((path, count_lines(path)))
+            elif path.name != "machine.json":
+                stored.add((path, 1))
+        return stored
 
     def results(self, framework: str) -> dict[str, Any]:
         """Return asv's own numbers of benchmarks without parameters, from the framework's newest
@@ -86,7 +90,7 @@ class Clone:
     def newest_file(self, framework: str) -> dict[str, Any]:
         """Return what asv stored last for the framework's environment."""
         files = sorted(
-            (self.root / "results/asv/test").glob(f"*-{framework}*.json"), key=modification_time
+            (self.root / "results/asv/test").glob(f"*-{framework}*.json"), key=get_modification_time
         )
         content: dict[str, Any] = json.loads(files[-1].read_text())
         return content
@@ -97,13 +101,12 @@ class Clone:
         """
         stored = self.newest_file(framework)
         columns = dict(zip(stored["result_columns"], stored["results"][benchmark]))
+        parameters = product(*columns["params"])
         values = {}
-        for (strategy, batch), value in zip(
-            product(*columns["params"]), columns["result"], strict=True
-        ):
+        for (strategy, batch), value in zip(parameters, columns["result"], strict=True):
             values[strategy.strip("'"), int(batch)] = value
         return values
 
 
-def modification_time(file: Path) -> float:
+def get_modification_time(file: Path) -> float:
     return file.stat().st_mtime

@@ -9,13 +9,14 @@ import os
 import signal
 import subprocess
 import time
-from collections import Counter
+from pathlib import Path
 
 import psutil
 import pytest
 
 from framebench.engine.environments import Environment
 from framebench.engine.session import alone
+from framebench.records.record import Record
 from tests.asv.clone import Clone
 
 pytestmark = pytest.mark.slow
@@ -46,15 +47,15 @@ def clone(tmp_path_factory: pytest.TempPathFactory, environment: dict[str, Envir
     return Clone(tmp_path_factory.mktemp("asv"))
 
 
-def test_the_whole_way(clone: Clone) -> None:
+def test_a_run_stores_records_and_shows_their_numbers(clone: Clone) -> None:
     done = clone.run(FEW)
     assert done.returncode == 0, done.stdout + done.stderr
-    records = {r.case: r for r in clone.records()}
-    assert records.keys() == CASES
-    assert len(clone.records()) == len(CASES), "each case once, not once per metric"
-    assert {r.status for r in records.values()} == {"ok"}
+    records = clone.records()
+    assert len(records) == len(CASES), "each case once, not once per metric"
+    assert {record.case for record in records} == CASES
+    assert {record.status for record in records} == {"ok"}
 
-    record = records["transformer/jittor/train/checkpoint/b4/tiny"]
+    (record,) = [record for record in records if "checkpoint" in record.case]
     assert record.provenance.machine == "test"
     assert record.provenance.command.startswith("asv run ")
 
@@ -74,8 +75,8 @@ def test_skip_existing_where_all_is_there_is_a_line(clone: Clone) -> None:
     before = clone.records()
     done = clone.asv("run", "--machine", "test", "--skip-existing", f"--bench={FEW}")
     assert done.returncode == 0, done.stdout + done.stderr
-    said = "[100.00%] · Nothing to measure: this commit has results of all that is selected"
-    assert said in done.stdout
+    message = "[100.00%] · Nothing to measure: this commit has results of all that is selected"
+    assert message in done.stdout
     assert clone.records() == before
 
 
@@ -83,6 +84,10 @@ def test_an_interrupted_run_resumes(clone: Clone) -> None:
     """It runs at a commit of its own, for which the other tests have measured nothing."""
     clone.commit("another")
     old = clone.records()
+
+    def list_new() -> list[Record]:
+        return [record for record in clone.records() if record not in old]
+
     process = subprocess.Popen(
         clone.command("run", "--machine", "test", f"--bench={TWO_BLOCKS}"),
         cwd=clone.root,
@@ -96,15 +101,12 @@ def test_an_interrupted_run_resumes(clone: Clone) -> None:
     process.send_signal(signal.SIGINT)
     process.communicate()
     assert process.returncode != 0
-    measured_first = [r for r in clone.records() if r not in old]
-    assert 0 < len(measured_first) < len(OF_TWO_BLOCKS)
+    assert 0 < len(list_new()) < len(OF_TWO_BLOCKS)
 
     assert clone.run(TWO_BLOCKS).returncode == 0
-    new = [r for r in clone.records() if r not in old]
-    assert Counter(r.case for r in new) == Counter(OF_TWO_BLOCKS), (
-        "nothing lost, nothing measured twice"
-    )
-    assert len({r.provenance.session for r in new}) == 1
+    # nothing is lost, and nothing is measured twice
+    assert sorted(record.case for record in list_new()) == sorted(OF_TWO_BLOCKS)
+    assert len({record.provenance.session for record in list_new()}) == 1
 
 
 def list_marked(mark: str) -> list[psutil.Process]:
@@ -142,11 +144,11 @@ def test_nothing_goes_on_when_asv_is_killed(clone: Clone) -> None:
     process.kill()
     process.wait()
     started = list_marked(mark)
-    psutil.wait_procs(started, 5)
+    psutil.wait_procs(started, 60)
     assert list_marked(mark) == []
     assert clone.run(TWO_BLOCKS).returncode == 0
-    new = [r for r in clone.records() if r not in old]
-    assert Counter(r.case for r in new) == Counter(OF_TWO_BLOCKS)
+    new = [record.case for record in clone.records() if record not in old]
+    assert sorted(new) == sorted(OF_TWO_BLOCKS)
 
 
 def test_show_compare_and_publish(clone: Clone) -> None:
@@ -187,27 +189,23 @@ def test_one_bad_case_harms_no_other(clone: Clone) -> None:
     peaks = clone.values("jittor", BENCHMARK)
     assert peaks["checkpoint", 4] is None, "failed"
     assert peaks["fp32", 4] > 0
-    of_checkpoint = [r for r in clone.records() if "checkpoint" in r.case]
-    newest = max(of_checkpoint, key=lambda r: r.provenance.measured_at)
-    assert newest.status == "crashed"
-    assert newest.reason == "time worker: ValueError during build: planted"
+    (crashed,) = [record for record in clone.records() if record.status == "crashed"]
+    assert "checkpoint" in crashed.case
+    assert crashed.reason == "time worker: ValueError during build: planted"
 
 
 @pytest.mark.parametrize(
     "arguments",
     [
-        ("run", "HEAD~2..HEAD"),
         ("run", "HEAD~"),
         ("run", "NEW"),
         ("run", "--set-commit-hash", "HEAD~"),
-        ("run", "--set-commit-hash", "nothing"),
         ("continuous", "HEAD~", "HEAD"),
     ],
     ids="".join,
 )
 def test_other_commits_are_refused_in_a_line(clone: Clone, arguments: tuple[str, ...]) -> None:
     """What runs is the working tree: nothing of another commit must be stored under its name."""
-    clone.commit("yet another")
     before = clone.stored()
     done = clone.asv(arguments[0], "--machine", "test", *arguments[1:])
     lines = (done.stdout + done.stderr).strip().splitlines()
@@ -230,7 +228,7 @@ def test_find_ends_before_it_measures(clone: Clone) -> None:
     assert clone.stored() == before
 
 
-@pytest.mark.parametrize("option", ["--python=same", "-Eexisting", "-Eexisting:same"])
+@pytest.mark.parametrize("option", ["--python=same", "-Eexisting:same"])
 def test_another_python_is_refused_with_what_helps(clone: Clone, option: str) -> None:
     done = clone.asv("run", "--machine", "test", option, f"--bench={CHEAPEST}")
     assert done.returncode == 1
@@ -240,24 +238,25 @@ def test_another_python_is_refused_with_what_helps(clone: Clone, option: str) ->
 
 def test_a_machine_that_is_no_name_is_refused_in_a_line(clone: Clone) -> None:
     """asv itself would store results outside the results folder."""
-    before = {path for path in clone.home.parent.rglob("*.json") if ".git" not in path.parts}
+    before = list_json_files(clone.home.parent)
     assert clone.asv("machine", "--yes", "--machine", "../../../x").returncode == 0
     done = clone.asv("run", "--machine", "../../../x")
     assert done.returncode != 0
     assert "'../../../x' is no name of a machine" in done.stdout + done.stderr
-    assert {
-        path for path in clone.home.parent.rglob("*.json") if ".git" not in path.parts
-    } == before
+    assert list_json_files(clone.home.parent) == before
+
+
+def list_json_files(folder: Path) -> set[Path]:
+    return {path for path in folder.rglob("*.json") if ".git" not in path.parts}
 
 
 def test_a_range_that_is_head_alone_is_measured(clone: Clone) -> None:
-    before = Counter(r.case for r in clone.records())
-    done = clone.asv(
-        "run", "--machine", "test", "HEAD^!", "--bench", rf"{CLASS}\.track_peak_memory\('fp32'"
-    )
+    before = clone.records()
+    pattern = rf"{CLASS}\.track_peak_memory\('fp32'"
+    done = clone.asv("run", "--machine", "test", "HEAD^!", "--bench", pattern)
     assert done.returncode == 0, done.stdout + done.stderr
-    measured = Counter(r.case for r in clone.records()) - before
-    assert measured == Counter(["transformer/jittor/train/fp32/b4/tiny"])
+    (new,) = [record for record in clone.records() if record not in before]
+    assert new.case == "transformer/jittor/train/fp32/b4/tiny"
 
 
 def test_benchmarks_of_a_users_file_run(clone: Clone) -> None:

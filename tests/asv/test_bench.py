@@ -156,10 +156,10 @@ def test_a_bench_with_a_failed_setup_names_the_command_and_goes_on_once_repaired
     clone.build("jittor")
     repaired = clone.bench(pattern=both)
 
-    told = " ".join((failed.stdout + failed.stderr).split())
+    message = " ".join((failed.stdout + failed.stderr).split())
     assert failed.returncode != 0
-    assert "jittor could not be set up: the jittor environment needs g++" in told
-    assert "`framebench setup jittor`" in told
+    assert "jittor could not be set up: the jittor environment needs g++" in message
+    assert "`framebench setup jittor`" in message
     assert repaired.returncode == 0, repaired.stdout + repaired.stderr
     records = clone.records()
     assert len({record.case for record in records if record.status == "ok"}) == 4
@@ -179,9 +179,10 @@ def test_an_interrupted_bench_fails(clone: Bench) -> None:
         start_new_session=True,
     )
     while not list(clone.root.glob("results/.session-*")):
+        assert process.poll() is None
         time.sleep(0.1)
     os.killpg(process.pid, signal.SIGINT)
-    assert process.wait(60) != 0
+    assert process.wait(600) != 0
 
 
 def test_a_bench_that_cannot_run_fails(clone: Bench) -> None:
@@ -199,6 +200,6 @@ def test_a_benchmark_that_leaves_no_record_fails_the_bench(clone: Bench) -> None
     common.write_text(common.read_text().replace(start, planted + start))
     done = clone.bench()
     assert done.returncode != 0
-    told = " ".join((done.stdout + done.stderr).split())
-    assert "2 of 2 cases could not be measured" in told
-    assert "OSError: [Errno 28] No space left on device" in told
+    message = " ".join((done.stdout + done.stderr).split())
+    assert "2 of 2 cases could not be measured" in message
+    assert "OSError: [Errno 28] No space left on device" in message

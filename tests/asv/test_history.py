@@ -15,11 +15,13 @@ import numpy as np
 import pytest
 
 from framebench.records import store
+from framebench.records.pins import find_pinned_versions
 from framebench.records.record import Record
+from framebench.strategies.strategy import FRAMEWORKS
 from framebench.suite.case import Case
 from framebench.versions import asv_history as history
 from framebench.versions.asv_history import Release
-from tests.discovery import listing
+from tests.discovery import list_benchmarks
 from tests.fake_records import RIGHT, provenance, record
 from tests.processes import ROOT, framebench
 
@@ -32,7 +34,7 @@ FP32_PEAK = "transformer.TransformerJaxTrain.track_peak_memory('fp32', 4)"
 
 @pytest.fixture
 def config(tmp_path: Path) -> Path:
-    """The project's configuration, in a folder of its own."""
+    """Return the project's configuration, in a folder of its own."""
     file = tmp_path / "asv.releases.json"
     file.write_text((ROOT / "asv.releases.json").read_text())
     return file
@@ -40,10 +42,10 @@ def config(tmp_path: Path) -> Path:
 
 @pytest.fixture(autouse=True)
 def discovered_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(history, "discover", lambda config: json.loads(listing("quick")))
+    monkeypatch.setattr(history, "discover", lambda config: json.loads(list_benchmarks("quick")))
 
 
-def measured(
+def make_measured(
     case: Case, version: str, mib: float, machine: str = "m", seconds: float = 0.5
 ) -> Record:
     origin = provenance(versions={case.framework: version}, machine=machine)
@@ -52,7 +54,7 @@ def measured(
     )
 
 
-def asv(config: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+def run_asv(config: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     env = {**os.environ, "PYTHONPATH": str(ROOT), "HOME": str(config.parent)}
     command = [sys.executable, "-m", "asv", "--config", str(config), *arguments]
     return subprocess.run(command, env=env, capture_output=True, text=True)
@@ -63,24 +65,22 @@ def test_a_step_between_two_releases_is_a_regression(config: Path, rise: float) 
     records = []
     for version in RELEASES:
         factor = rise if version in RELEASES[4:] else 1.0
-        records.append(measured(FP32, version, 100.0 * factor))
-        records.append(measured(CHECKPOINT, version, 50.0))
+        records.append(make_measured(FP32, version, 100.0 * factor))
+        records.append(make_measured(CHECKPOINT, version, 50.0))
 
     history.write(records, config)
     (found,) = history.publish(config)
 
     assert (found.benchmark, found.before, found.after) == (FP32_PEAK, "jax-0.9.1", "jax-0.9.2")
     assert found.change == pytest.approx(rise - 1, abs=0.001)
-    listed = json.loads((config.parent / ".asv/releases/html/regressions.json").read_text())[
-        "regressions"
-    ]
-    assert [name for name, *_ in listed] == [FP32_PEAK]
+    page = json.loads((config.parent / ".asv/releases/html/regressions.json").read_text())
+    assert [regression[0] for regression in page["regressions"]] == [FP32_PEAK]
 
 
 def test_the_command_counts_releases_with_results(config: Path, tmp_path: Path) -> None:
     """0.9.0, 0.9.0.1 and 0.9.1 lie between the two that were measured."""
     for version, mib in (("0.8.3", 100.0), ("0.9.2", 105.0)):
-        store.append(measured(FP32, version, mib), store.find_file(tmp_path, "m", f"jax-{version}"))
+        store.append(make_measured(FP32, version, mib), store.find_file(tmp_path, "m", f"jax-{version}"))
     done = framebench("versions", "publish", "--config", str(config), "--results", str(tmp_path))
     assert done.returncode == 0
     lines = done.stderr.splitlines()
@@ -109,7 +109,7 @@ def test_a_hook_of_another_repository_gets_no_commit_of_ours(
     before = sorted(users.rglob("*"))
     monkeypatch.setenv("GIT_DIR", str(users / ".git"))
     monkeypatch.setenv("GIT_INDEX_FILE", str(users / ".git" / "index"))
-    history.write([measured(FP32, version, 100.0) for version in RELEASES], config)
+    history.write([make_measured(FP32, version, 100.0) for version in RELEASES], config)
     assert history.publish(config) == []
     assert sorted(users.rglob("*")) == before
 
@@ -122,14 +122,16 @@ def test_two_hundred_releases_without_a_change_raise_at_most_one_alarm(config: P
         for version in RELEASES:
             mib = 100.0 * np.exp(noise.normal(0, 0.001))
             seconds = float(np.exp(noise.normal(0, 0.02)))
-            records.append(measured(FP32, version, mib, f"m{number}", seconds))
+            records.append(make_measured(FP32, version, mib, f"m{number}", seconds))
     history.write(records, config)
     assert len(history.publish(config)) <= 1
 
 
 def test_asv_compares_two_releases_by_their_tags(config: Path) -> None:
-    history.write([measured(FP32, "0.9.2", 100.0), measured(FP32, "0.10.2", 130.0)], config)
-    done = asv(config, "compare", "jax-0.9.2", "jax-0.10.2")
+    history.write(
+        [make_measured(FP32, "0.9.2", 100.0), make_measured(FP32, "0.10.2", 130.0)], config
+    )
+    done = run_asv(config, "compare", "jax-0.9.2", "jax-0.10.2")
     assert done.returncode == 0, done.stderr
     (row,) = [line for line in done.stdout.splitlines() if FP32_PEAK in line]
     cells = [cell.strip() for cell in row.split("|")[1:-1]]
@@ -138,38 +140,33 @@ def test_asv_compares_two_releases_by_their_tags(config: Path) -> None:
 
 def test_every_release_of_a_framework_is_one_environment(config: Path) -> None:
     """asv draws a graph for each environment: a step between two of them would be in none."""
-    history.write([measured(FP32, version, 100.0) for version in RELEASES], config)
-    asv(config, "publish", "--no-pull")
+    history.write([make_measured(FP32, version, 100.0) for version in RELEASES], config)
+    run_asv(config, "publish", "--no-pull")
     index = json.loads((config.parent / ".asv/releases/html/index.json").read_text())
     assert len(index["graph_param_list"]) == 1
-    assert set(index["tags"]) == {
-        f"jax-{version}" for version in [*RELEASES, "0.8.2", "0.8.3", "0.9.0.1"]
-    }
+    versions = [*RELEASES, "0.8.2", "0.8.3", "0.9.0.1"]  # also those that nobody measured
+    assert set(index["tags"]) == {f"jax-{version}" for version in versions}
     every = index["benchmarks"]["transformer.TransformerJaxTrain.track_peak_memory"]["params"]
     assert every == [["'fp32'"], ["4"]], "no page opens on parameters that nobody measured"
 
 
 def test_builds_of_a_release_are_one_release_and_what_is_no_version_is_left_out() -> None:
-    records = [measured(FP32, version, 100.0) for version in ("0.9.2", "0.10.2+cpu", "a b")]
+    records = [make_measured(FP32, version, 100.0) for version in ("0.9.2", "0.10.2+cpu", "a b")]
     assert set(history.collect(records)["version"]) == {"0.9.2", "0.10.2"}
 
 
 def test_plans_for_a_device_that_is_not_here_are_a_machine_of_their_own(config: Path) -> None:
     case = Case("transformer", "jax", "train", "fp32", 8, "full")
     plans = [
-        history.Plan("h100-80gb", case, v, b * MIB)
-        for v, b in (("0.9.1", 100), ("0.9.2", 100), ("0.10.0", 130))
+        history.Plan("h100-80gb", case, "0.9.1", 100 * MIB),
+        history.Plan("h100-80gb", case, "0.9.2", 100 * MIB),
+        history.Plan("h100-80gb", case, "0.10.0", 130 * MIB),
     ]
     history.write([], config, plans)
     (found,) = history.publish(config)
-    assert found.benchmark == (
-        "transformer.TransformerJaxTrainFull.track_own_counter_peak('fp32', 8)"
-    )
-    assert (found.before, found.after, found.machine) == (
-        "jax-0.9.2",
-        "jax-0.10.0",
-        "h100-80gb-planned",
-    )
+    benchmark = "transformer.TransformerJaxTrainFull.track_own_counter_peak('fp32', 8)"
+    assert (found.benchmark, found.machine) == (benchmark, "h100-80gb-planned")
+    assert (found.before, found.after) == ("jax-0.9.2", "jax-0.10.0")
 
 
 def test_published_plans_are_read() -> None:
@@ -182,23 +179,21 @@ def test_published_plans_are_read() -> None:
 def test_machines_and_frameworks_with_one_release_have_no_history(config: Path) -> None:
     torch = Case("transformer", "torch", "train", "fp32", 4)
     records = [
-        measured(FP32, "0.9.2", 100.0, "old"),
-        measured(FP32, "0.10.2", 100.0),
-        measured(torch, "2.13.0", 90.0),
+        make_measured(FP32, "0.9.2", 100.0, "old"),
+        make_measured(FP32, "0.10.2", 100.0),
+        make_measured(torch, "2.13.0", 90.0),
     ]
     with pytest.raises(history.NoHistoryError, match="framebench versions run"):
         history.write(records, config)
 
 
 def test_the_same_records_give_the_same_commits(config: Path) -> None:
-    records = [measured(FP32, "0.9.2", 100.0), measured(FP32, "0.10.2", 130.0)]
-    files = []
-    for _ in range(2):
-        history.write(records, config)
-        files.append(
-            sorted(path.name for path in (config.parent / ".asv/releases/results/m").iterdir())
-        )
-    assert files[0] == files[1]
+    records = [make_measured(FP32, "0.9.2", 100.0), make_measured(FP32, "0.10.2", 130.0)]
+    folder = config.parent / ".asv/releases/results/m"
+    history.write(records, config)
+    first = {file.name for file in folder.iterdir()}
+    history.write(records, config)
+    assert {file.name for file in folder.iterdir()} == first
 
 
 def test_a_release_never_comes_before_an_older_version() -> None:
@@ -213,9 +208,6 @@ def test_a_release_never_comes_before_an_older_version() -> None:
 
 
 def test_the_day_of_every_pinned_release_is_known() -> None:
-    from framebench.records.pins import find_pinned_versions
-    from framebench.strategies.strategy import FRAMEWORKS
-
     known = history.KNOWN.read_text()
     for framework in FRAMEWORKS:
         for version in find_pinned_versions(framework):
@@ -224,14 +216,8 @@ def test_the_day_of_every_pinned_release_is_known() -> None:
 
 def test_regressions_are_in_the_order_of_releases_and_the_largest_comes_first() -> None:
     """As text 0.10.2 would be before 0.9.0."""
-    steps = [("0.10.1", "0.10.2", 105.0), ("0.9.0", "0.9.1", 102.0), ("0.10.1", "0.10.2", 130.0)]
-    found = [
-        history.Regression("peak", "m", f"jax-{before}", f"jax-{after}", 100.0, new)
-        for before, after, new in steps
-    ]
-    found.sort(key=history.Regression.sort_key)
-    assert [(step.after, step.new) for step in found] == [
-        ("jax-0.9.1", 102.0),
-        ("jax-0.10.2", 130.0),
-        ("jax-0.10.2", 105.0),
-    ]
+    early = history.Regression("peak", "m", "jax-0.9.0", "jax-0.9.1", 100.0, 102.0)
+    small = history.Regression("peak", "m", "jax-0.10.1", "jax-0.10.2", 100.0, 105.0)
+    large = history.Regression("peak", "m", "jax-0.10.1", "jax-0.10.2", 100.0, 130.0)
+    in_order = sorted([small, early, large], key=history.Regression.sort_key)
+    assert in_order == [early, large, small]

@@ -12,6 +12,7 @@ import subprocess
 import sys
 from itertools import product
 from pathlib import Path
+from typing import Any
 
 import pytest
 from asv.machine import Machine
@@ -23,13 +24,15 @@ from framebench.asv import cases, run
 from framebench.models import spec
 from framebench.strategies.registry import SCENARIOS
 from framebench.suite import profiles, protocol
-from tests.discovery import discovered
+from tests.discovery import discover_benchmarks
 from tests.processes import ROOT
 
 MACHINE, FRAMEWORK, ENVIRONMENT = "planted", {"torch": "2.13.0"}, "framebench-py3.11-torch2.13.0"
-PLACE = "'fp32', 4"
+PLACE = "'fp32', 4"  # the parameters that have values
 FAST = {"track_throughput": 200.0, "track_step_time": 0.01}
 SLOW = {"track_throughput": 100.0, "track_step_time": 0.02}
+START = 1_700_000_000_000  # the date of the first commit
+COMMITS = 12
 
 
 class Project:
@@ -38,68 +41,80 @@ class Project:
     def __init__(self, root: Path) -> None:
         self.root = root
         (root / "asv.conf.json").write_text((ROOT / "asv.conf.json").read_text())
-        subprocess.run(["git", "init", "-q", "-b", "main"], cwd=root, check=True)
-        self.asv("machine", "--yes", "--machine", MACHINE)
-        self.listed = discovered(root)
-        Machine.load(machine_name=MACHINE, _path=str(root / ".asv-machine.json")).save(
-            str(root / "results/asv")
-        )
-        self.commits = [self.commit() for _ in range(12)]
+        self.run_git("init", "-q", "-b", "main")
+        self.run_asv("machine", "--yes", "--machine", MACHINE)
+        self.listed = discover_benchmarks(root)
+        machine = Machine.load(machine_name=MACHINE, _path=str(root / ".asv-machine.json"))
+        machine.save(str(root / "results/asv"))
+        self.commits = [self.commit() for _ in range(COMMITS)]
+
+    def run_git(self, *arguments: str) -> str:
+        command = ["git", "-c", "user.name=test", "-c", "user.email=test@localhost", *arguments]
+        done = subprocess.run(command, cwd=self.root, check=True, capture_output=True, text=True)
+        return done.stdout.strip()
 
     def commit(self) -> str:
-        who = ["-c", "user.name=test", "-c", "user.email=test@localhost"]
-        subprocess.run(
-            ["git", *who, "commit", "-q", "--allow-empty", "-m", "x"], cwd=self.root, check=True
-        )
-        return subprocess.run(
-            ["git", "rev-parse", "HEAD"], cwd=self.root, check=True, capture_output=True, text=True
-        ).stdout.strip()
+        """Make an empty commit, and return its hash."""
+        self.run_git("commit", "-q", "--allow-empty", "-m", "x")
+        return self.run_git("rev-parse", "HEAD")
 
-    def asv(self, *arguments: str, **variables: str) -> subprocess.CompletedProcess[str]:
-        env = {
-            **os.environ,
+    def run_asv(self, *arguments: str) -> str:
+        """Run asv, and return what it prints."""
+        env = os.environ | {
             "HOME": str(self.root),
             "PYTHONPATH": str(ROOT),
             "FRAMEBENCH_PROFILE": "quick",
-            **variables,
         }
         command = [sys.executable, "-m", "asv", *arguments]
-        return subprocess.run(command, cwd=self.root, env=env, capture_output=True, text=True)
+        done = subprocess.run(command, cwd=self.root, env=env, capture_output=True, text=True)
+        assert done.returncode == 0, done.stdout + done.stderr
+        return done.stdout
 
-    def plant(self, date: int, commit: str, metrics: dict[str, float]) -> None:
-        """One commit's results of the Transformer in PyTorch: the same for each case of the
-        profile.
-        """
+    def plant(self, number: int, metrics: dict[str, float]) -> None:
+        """Save the results of a commit: of PyTorch's Transformer, for the baseline alone."""
         results = Results(
-            {"machine": MACHINE, **FRAMEWORK}, FRAMEWORK, commit, date, "3.11", ENVIRONMENT, {}
+            {"machine": MACHINE, **FRAMEWORK},
+            FRAMEWORK,
+            self.commits[number],
+            START + number,
+            "3.11",
+            ENVIRONMENT,
+            {},
         )
         for metric, value in metrics.items():
             benchmark = self.listed[f"transformer.TransformerTorchTrain.{metric}"]
-            values = [
-                value if ", ".join(p) == PLACE else math.nan for p in product(*benchmark["params"])
-            ]
+            values = []
+            for parameters in product(*benchmark["params"]):
+                values.append(value if ", ".join(parameters) == PLACE else math.nan)
             assert value in values
             none = [None] * len(values)
             results.add_result(benchmark, BenchmarkResult(values, none, none, 0, "", None))
         results.save(str(self.root / "results/asv"))
 
-    def regressions(self) -> set[str]:
-        published = self.asv("publish")
-        assert published.returncode == 0, published.stdout + published.stderr
-        found = json.loads((self.root / ".asv/html/regressions.json").read_text())["regressions"]
-        return {name for name, *_ in found}
+    def plant_all(self, before: dict[str, float], after: dict[str, float]) -> None:
+        """Save results that change in the middle of the history."""
+        for number in range(COMMITS):
+            self.plant(number, before if number < COMMITS // 2 else after)
 
-    def compared(self, before: str, after: str, *options: str) -> dict[str, str]:
-        """The mark of each benchmark that changed: `-` better, `+` worse."""
-        told = self.asv("compare", "--machine", MACHINE, *options, before, after)
-        assert told.returncode == 0, told.stdout + told.stderr
-        assert "n/a" not in told.stdout, "what is no case has no row"
-        rows = [
-            [cell.strip() for cell in line.split("|")]
-            for line in told.stdout.splitlines()
-            if "track_" in line
-        ]
-        return {row[5].split(".")[-1]: row[1] for row in rows if row[1]}
+    def list_regressions(self) -> set[str]:
+        """Publish, and return the benchmarks that are called regressions."""
+        self.run_asv("publish")
+        page = json.loads((self.root / ".asv/html/regressions.json").read_text())
+        return {regression[0] for regression in page["regressions"]}
+
+    def compare(self, before: int, after: int, *options: str) -> dict[str, str]:
+        """Return asv's mark of each benchmark that changed: `-` better, `+` worse."""
+        commits = self.commits[before], self.commits[after]
+        printed = self.run_asv("compare", "--machine", MACHINE, *options, *commits)
+        assert "n/a" not in printed, "what is no case has no row"
+        marks = {}
+        for line in printed.splitlines():
+            if "track_" in line:
+                cells = [cell.strip() for cell in line.split("|")]
+                mark, name = cells[1], cells[5].split(".")[-1]
+                if mark:
+                    marks[name] = mark
+        return marks
 
 
 @pytest.fixture
@@ -107,11 +122,17 @@ def project(tmp_path: Path) -> Project:
     return Project(tmp_path)
 
 
+@pytest.fixture(scope="module")
+def listed(tmp_path_factory: pytest.TempPathFactory) -> Any:
+    """Return the benchmarks that asv finds."""
+    return discover_benchmarks(tmp_path_factory.mktemp("listed"))
+
+
 @pytest.mark.parametrize(
-    ("first", "then", "regressions", "marks"),
+    ("first", "then", "regressions", "mark"),
     [
-        (SLOW, FAST, set(), {"-"}),
-        (FAST, SLOW, {f"transformer.TransformerTorchTrain.track_step_time({PLACE})"}, {"+"}),
+        (SLOW, FAST, set(), "-"),
+        (FAST, SLOW, {f"transformer.TransformerTorchTrain.track_step_time({PLACE})"}, "+"),
     ],
     ids=["gain", "loss"],
 )
@@ -120,147 +141,127 @@ def test_more_throughput_is_better(
     first: dict[str, float],
     then: dict[str, float],
     regressions: set[str],
-    marks: set[str],
+    mark: str,
 ) -> None:
-    """A gain is no regression and compares as better, a loss as worse; what is published flags a
-    loss once, as step time.
-    """
-    for i, commit in enumerate(project.commits):
-        project.plant(1_700_000_000_000 + i, commit, first if i < 6 else then)
-    assert project.regressions() == regressions
-    compared = project.compared(project.commits[0], project.commits[-1])
-    assert set(compared) == {f"track_throughput({PLACE})", f"track_step_time({PLACE})"}
-    assert set(compared.values()) == marks
+    """What is published flags a loss once, as step time."""
+    project.plant_all(first, then)
+    assert project.list_regressions() == regressions
+    assert project.compare(0, -1) == {
+        f"track_throughput({PLACE})": mark,
+        f"track_step_time({PLACE})": mark,
+    }
 
 
 def test_asv_marks_only_what_changed_by_its_factor(project: Project) -> None:
-    """docs/asv.md says so:
-
-    7 % more memory is a regression to us, and has no mark there unless it is asked for.
-    """
-    before, after = project.commits[:2]
-    project.plant(1_700_000_000_000, before, {"track_peak_memory": 100.0})
-    project.plant(1_700_000_000_001, after, {"track_peak_memory": 107.0})
-    assert project.compared(before, after) == {}
-    assert project.compared(before, after, "--factor", "1.01") == {
-        f"track_peak_memory({PLACE})": "+"
-    }
+    """7 % more memory is a regression to us, and has no mark there unless it is asked for."""
+    project.plant(0, {"track_peak_memory": 100.0})
+    project.plant(1, {"track_peak_memory": 107.0})
+    assert project.compare(0, 1) == {}
+    marks = project.compare(0, 1, "--factor", "1.01")
+    assert marks == {f"track_peak_memory({PLACE})": "+"}
 
 
-def test_what_is_no_case_of_the_profile_is_not_selected(
-    project: Project, monkeypatch: pytest.MonkeyPatch
+def test_a_peak_that_rises_by_two_per_cent_is_published_as_a_regression(project: Project) -> None:
+    """asv's own threshold is 5 %, and peaks repeat to a fraction of a per cent."""
+    project.plant_all({"track_peak_memory": 100.0}, {"track_peak_memory": 102.0})
+    benchmark = f"transformer.TransformerTorchTrain.track_peak_memory({PLACE})"
+    assert project.list_regressions() == {benchmark}
+
+
+def test_a_history_in_bytes_is_not_mixed_with_one_in_mib(project: Project) -> None:
+    """The benchmark was in bytes, and its version was that of the protocol alone."""
+    peak = project.listed["transformer.TransformerTorchTrain.track_peak_memory"]
+    project.listed[peak["name"]] = peak | {"version": str(protocol.VERSION)}
+    project.plant(0, {"track_peak_memory": 100.0 * 2**20})
+    project.listed[peak["name"]] = peak
+    project.plant(1, {"track_peak_memory": 100.0})
+    # asv's mark of what it cannot compare
+    assert project.compare(0, 1) == {f"track_peak_memory({PLACE})": "x"}
+
+
+def test_a_profile_selects_each_of_its_cases_once_for_each_metric(
+    listed: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("FRAMEBENCH_PROFILE", "quick")
-    chosen = cases.choose_framework(project.listed, "jax")
-    classes = {name.split(".")[1] for name in chosen}
-    assert classes == {
-        f"{name}Jax{scenario}"
-        for name in ("ResNet50", "UNet3D", "Transformer")
-        for scenario in ("Train", "Eval")
-    }
-    selected = [case for name in chosen for case in cases.selected(chosen, name).values()]
-    quick = {
-        case
-        for case in profiles.list_profile_cases()
-        if case.framework == "jax" and case.support.supported
-    }
-    assert {*selected} == {
-        case for case in quick if case.workload in spec.list_confirmed_workloads()
-    }
-    assert len(selected) == 5 * len({*selected}), "each once for each metric"
+    chosen = cases.choose_framework(listed, "jax")
+    selected = []
+    for name in chosen:
+        selected += cases.selected(chosen, name).values()
+    expected = set()
+    for case in profiles.list_profile_cases():
+        is_confirmed = case.workload in spec.list_confirmed_workloads()
+        if case.framework == "jax" and case.support.supported and is_confirmed:
+            expected.add(case)
+    assert set(selected) == expected
+    assert len(selected) == 5 * len(expected)
 
 
 def test_a_selection_without_a_case_names_the_profile_that_has_it(
-    project: Project, monkeypatch: pytest.MonkeyPatch
+    listed: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("FRAMEBENCH_PROFILE", "tiny")
     name = "transformer.TransformerTorchTrainFull.track_peak_memory"
-    full = project.listed.filter_out(set(project.listed) - {name})
+    selection = listed.filter_out(set(listed) - {name})
+    monkeypatch.setenv("FRAMEBENCH_PROFILE", "tiny")
     with pytest.raises(UserError) as raised:
-        run.check_selection(full)
+        run.check_selection(selection)
     assert "no case of the profile tiny, of size tiny" in str(raised.value)
     assert "FRAMEBENCH_PROFILE=full has what is selected" in str(raised.value)
     monkeypatch.setenv("FRAMEBENCH_PROFILE", "full")
-    run.check_selection(full)
+    run.check_selection(selection)
 
 
-def test_every_case_of_every_profile_has_a_class(project: Project) -> None:
+def test_every_case_of_every_profile_has_a_class(listed: Any) -> None:
     """A new scenario of a workload needs a class in benchmarks/."""
-    classes = {name.rpartition(".")[0] for name in project.listed}
+    classes = {name.rpartition(".")[0] for name in listed}
     confirmed = spec.list_confirmed_workloads()
-    wanted = {
-        name for name, of_suite in cases.suite_classes().items() if of_suite.workload in confirmed
-    }
-    assert wanted <= classes
+    for name, of_suite in cases.suite_classes().items():
+        assert name in classes or of_suite.workload not in confirmed
 
 
-def test_parameters_begin_with_the_baseline_at_the_base_batch(project: Project) -> None:
-    """asv's pages open with the first value of each parameter, which then must have been
-    measured.
-    """
-    for name in (
+@pytest.mark.parametrize(
+    "name",
+    [
         "transformer.TransformerTorchTrain",
         "resnet50.ResNet50JaxEval",
         "unet3d.UNet3DJittorTrainTiny",
-    ):
-        of_suite = cases.suite_classes()[name]
-        strategies, batches = project.listed[f"{name}.track_peak_memory"]["params"]
-        assert strategies[0] == repr(SCENARIOS[of_suite.scenario].baseline)
-        assert batches[0] == repr(spec.load_workload(of_suite.workload).preset(of_suite.size).base)
+    ],
+)
+def test_parameters_begin_with_the_baseline_at_the_base_batch(name: str, listed: Any) -> None:
+    """asv's pages open with the first value of each parameter, which must have been measured."""
+    of_suite = cases.suite_classes()[name]
+    base = spec.load_workload(of_suite.workload).preset(of_suite.size).base
+    strategies, batches = listed[f"{name}.track_peak_memory"]["params"]
+    assert strategies[0] == repr(SCENARIOS[of_suite.scenario].baseline)
+    assert batches[0] == repr(base)
 
 
-def test_no_parameter_is_a_strategy_that_the_framework_cannot_have(project: Project) -> None:
-    strategies, _ = project.listed["transformer.TransformerJittorTrain.track_peak_memory"]["params"]
+def test_no_parameter_is_a_strategy_that_the_framework_cannot_have(listed: Any) -> None:
+    strategies, _ = listed["transformer.TransformerJittorTrain.track_peak_memory"]["params"]
     assert "'checkpoint'" in strategies
     assert "'rewrite'" not in strategies, "there is nothing to rewrite"
 
 
 def test_no_profile_changes_the_benchmarks(tmp_path: Path) -> None:
-    """asv shows what fits the benchmarks that it found last, and adds up a commit's results where
-    they have not changed.
-    """
-    assert discovered(tmp_path / "tiny", "tiny") == discovered(tmp_path / "standard", "standard")
-
-
-def test_a_peak_that_rises_by_two_per_cent_is_published_as_a_regression(project: Project) -> None:
-    """asv's own threshold is 5 %, and peaks repeat to a fraction of a per cent."""
-    for i, commit in enumerate(project.commits):
-        project.plant(
-            1_700_000_000_000 + i, commit, {"track_peak_memory": 100.0 if i < 6 else 102.0}
-        )
-    assert project.regressions() == {
-        f"transformer.TransformerTorchTrain.track_peak_memory({PLACE})"
-    }
-
-
-def test_a_history_in_bytes_is_not_mixed_with_one_in_mib(project: Project) -> None:
-    """The benchmark was in bytes by each framework's own counter under the protocol's version
-    alone.
-    """
-    before, after = project.commits[:2]
-    peak = project.listed["transformer.TransformerTorchTrain.track_peak_memory"]
-    project.listed[peak["name"]] = peak | {"version": str(protocol.VERSION)}
-    project.plant(1_700_000_000_000, before, {"track_peak_memory": 100.0 * 2**20})
-    project.listed[peak["name"]] = peak
-    project.plant(1_700_000_000_001, after, {"track_peak_memory": 100.0})
-    assert project.compared(before, after) == {f"track_peak_memory({PLACE})": "x"}, (
-        "asv's mark of what it cannot compare"
-    )
+    """asv adds up a commit's results where the benchmarks have not changed."""
+    tiny = discover_benchmarks(tmp_path / "tiny", "tiny")
+    assert tiny == discover_benchmarks(tmp_path / "standard", "standard")
 
 
 @pytest.mark.parametrize(
-    "name",
-    ["mine.time_sum", "mine.Suite.time_sum", "transformer.time_sum", "transformer.Mine.time_sum"],
+    ("name", "parsed"),
+    [
+        ("unet3d.UNet3DJaxEval.track_step_time", ("unet3d", "jax", "eval", "cpu")),
+        (
+            "resnet50.ResNet50TorchTrainTiny.track_step_time",
+            ("resnet50", "torch", "train", "tiny"),
+        ),
+        ("mine.time_sum", None),
+        ("mine.Suite.time_sum", None),
+        ("transformer.time_sum", None),
+        ("transformer.Mine.time_sum", None),
+    ],
 )
-def test_a_benchmark_of_somebody_elses_file_is_not_the_suites(name: str) -> None:
-    assert cases.parse(name) is None
-
-
-def test_a_benchmark_says_what_it_measures() -> None:
-    assert cases.parse("unet3d.UNet3DJaxEval.track_step_time") == ("unet3d", "jax", "eval", "cpu")
-    assert cases.parse("resnet50.ResNet50TorchTrainTiny.track_step_time") == (
-        "resnet50",
-        "torch",
-        "train",
-        "tiny",
-    )
+def test_a_benchmark_says_what_it_measures_unless_it_is_a_users(
+    name: str, parsed: tuple[str, ...] | None
+) -> None:
+    assert cases.parse(name) == parsed

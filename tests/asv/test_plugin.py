@@ -14,20 +14,24 @@ from asv.benchmarks import Benchmarks
 from framebench.asv import cases, plugin, run
 from framebench.asv.outcome import Outcome
 from framebench.engine import environments
-from tests.discovery import discovered
+from tests.discovery import discover_benchmarks
 
 
-def environment(framework: str, version: str) -> plugin.FrameworkEnvironment:
-    """As asv has made it, without asv's configuration."""
-    made = object.__new__(plugin.FrameworkEnvironment)
-    made.framework, made.version, made.failure = framework, version, ""
-    made._python, made._requirements, made._tagged_env_vars = "3.11", {framework: version}, {}
-    return made
+def make_environment(framework: str, version: str) -> plugin.FrameworkEnvironment:
+    """Return an environment as asv makes it, without asv's configuration."""
+    environment = object.__new__(plugin.FrameworkEnvironment)
+    environment.framework = framework
+    environment.version = version
+    environment.failure = ""
+    environment._python = "3.11"
+    environment._requirements = {framework: version}
+    environment._tagged_env_vars = {}
+    return environment
 
 
 @pytest.fixture
 def built(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """What is built; nothing is, and torch cannot be."""
+    """Return the list of what is built; nothing is, and torch cannot be."""
     names: list[str] = []
 
     def ensure(framework: str, version: str, say: Any) -> None:
@@ -43,33 +47,39 @@ def test_only_environments_with_a_benchmark_are_built(
     built: list[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     """`--bench` asks for JAX and torch; what cannot be installed fails its own benchmarks alone."""
-    benchmarks = Benchmarks(
-        SimpleNamespace(benchmark_dir=""),
-        discovered(tmp_path, "tiny").values(),
-        r"(Jax|Torch)TrainTiny\.",
-    )
-    state = run.AsvRun(
-        selection={"benchmarks": benchmarks}, outcome=Outcome(Path("nowhere"), "session")
-    )
+    listed = discover_benchmarks(tmp_path, "tiny")
+    conf = SimpleNamespace(benchmark_dir="")
+    benchmarks = Benchmarks(conf, listed.values(), r"(Jax|Torch)TrainTiny\.")
+    outcome = Outcome(Path("nowhere"), "session")
+    state = run.AsvRun(selection={"benchmarks": benchmarks}, outcome=outcome)
     state.session = SimpleNamespace()  # type: ignore[assignment]
+    ran: list[str] = []
+    skipped: list[str] = []
+
+    def run_benchmarks(benchmarks: object, env: Any, **options: object) -> None:
+        ran.append(env.version)
+
+    def skip_benchmarks(benchmarks: object, env: Any, results: object) -> None:
+        skipped.append(env.version)
+
     monkeypatch.setenv("FRAMEBENCH_PROFILE", "tiny")
     monkeypatch.setattr(run, "current", state)
     monkeypatch.setattr(run.log, "step", lambda: None)
-    skipped: list[str] = []
-    monkeypatch.setattr(
-        run, "skip_benchmarks", lambda benchmarks, env, results: skipped.append(env.version)
-    )
+    monkeypatch.setattr(run, "skip_benchmarks", skip_benchmarks)
     monkeypatch.setattr(cases, "explain_unsupported", lambda case: "not measured here")
-    matrix = [("torch", "2.12.1"), ("jax", "0.9.2"), ("jax", "0.10.2"), ("jittor", "1.3.10.0")]
-    every = [environment(*one) for one in matrix]
-    for one in every:
-        one._setup()
+    matrix = [
+        make_environment("torch", "2.12.1"),
+        make_environment("jax", "0.9.2"),
+        make_environment("jax", "0.10.2"),
+        make_environment("jittor", "1.3.10.0"),
+    ]
+    for environment in matrix:
+        environment._setup()
     assert built == [], "asv sets up the whole matrix before it knows what is asked for"
 
-    ran: list[str] = []
-    run_own = run.in_own_environments(lambda benchmarks, env, **_: ran.append(env.version))
-    for one in every:
-        run_own(benchmarks, one, SimpleNamespace(stderr={}))
+    run_selected = run.in_own_environments(run_benchmarks)
+    for environment in matrix:
+        run_selected(benchmarks, environment, SimpleNamespace(stderr={}))
 
     assert built == ["torch==2.12.1", "jax==0.9.2", "jax==0.10.2"]
     assert ran == ["0.9.2", "0.10.2"]

@@ -19,7 +19,7 @@ from framebench.records import store
 from framebench.suite.case import Case
 from framebench.suite.result import StrategyEffect, Verification
 from framebench.suite.selectors import parse
-from tests.fake_records import blocks, provenance, record
+from tests.fake_records import make_blocks, provenance, record
 
 MIB = 2**20
 GPU = {"cpu": "x", "device": "NVIDIA H200"}
@@ -91,7 +91,7 @@ def put_blocks(results: Path, ratios: Sequence[float]) -> None:
         seconds = 1.0 + 0.001 * (block % 3)  # blocks differ a little, as measured ones do
         eager.append([seconds] * 8)
         compiled.append([ratio * seconds] * 8)
-    for made in blocks([(parse(EAGER), eager), (parse(COMPILED), compiled)]):
+    for made in make_blocks([(parse(EAGER), eager), (parse(COMPILED), compiled)]):
         made = made.model_copy(update=RIGHT)
         store.append(made, store.find_file(results, "m", "torch-2.13.0"))
 

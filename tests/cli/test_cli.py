@@ -7,7 +7,6 @@ import os
 import re
 import signal
 import subprocess
-import sys
 import time
 from pathlib import Path
 
@@ -23,7 +22,7 @@ from framebench.records import store
 from framebench.records.provenance import read_machine_name
 from framebench.suite.selectors import parse
 from tests.fake_records import provenance, record
-from tests.processes import ROOT, fake_environment, framebench, small_disk
+from tests.processes import COMMAND, framebench, make_fake_environment, small_disk
 
 CASE = "transformer/torch/train/fp32/b4/tiny"
 
@@ -117,7 +116,7 @@ def test_sizes_are_parsed_with_common_units(text: str) -> None:
 
 
 @pytest.mark.parametrize("text", ["102KiB", "0.09MiB", "1e999GiB", "1.2.3MiB", "256", "3 apples"])
-def test_what_is_no_size_is_refused(text: str) -> None:
+def test_an_invalid_size_is_refused(text: str) -> None:
     with pytest.raises(typer.BadParameter, match=r"512MiB .* at least 0\.1 MiB"):
         shared.parse_bytes(text)
 
@@ -172,18 +171,14 @@ def test_an_interrupted_run_is_resumed(
     only the rest, whatever another command measured in between.
     """
     selector = "transformer/torch/eval/no_grad/*/tiny"
-    options = (
-        "--results",
-        str(results),
-        "--rounds",
-        "3",
-        "--env",
-        str(fake_environment("engine/failing_worker.py", tmp_path).python),
-    )
-    command = [sys.executable, "-m", "framebench.cli", "run", selector, *options]
-    slowly = {**os.environ, "LINGER": "1.0"}
+    python = str(make_fake_environment("engine/failing_worker.py", tmp_path).python)
+    options = ("--results", str(results), "--rounds", "3", "--env", python)
     process = subprocess.Popen(
-        command, cwd=ROOT, env=slowly, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True
+        [*COMMAND, "run", selector, *options],
+        env={**os.environ, "LINGER": "60", "LINGER_IN": "/b8/"},  # the second block's case
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
     )
     while not list(store.read_all(results)) and process.poll() is None:
         time.sleep(0.02)
@@ -193,14 +188,15 @@ def test_an_interrupted_run_is_resumed(
     assert "goes on from there" in message
     assert "Traceback" not in message
     (first,) = store.read_all(results)
-    other = framebench("run", CASE, *options)
-    assert other.returncode == 0, other.stderr
-    again = framebench("run", selector, *options)
-    assert again.returncode == 0, again.stderr
-    found = [r for r in store.read_all(results) if r.case != CASE]
+
+    for selected in (CASE, selector):
+        done = framebench("run", selected, *options)
+        assert done.returncode == 0, done.stderr
+
+    found = [record for record in store.read_all(results) if record.case != CASE]
     assert first in found
     assert len(found) == 2
-    assert len({r.provenance.session for r in found}) == 1
+    assert len({record.provenance.session for record in found}) == 1
     assert not list(results.glob(".session*")), "closed sessions leave nothing behind"
 
 
@@ -208,17 +204,10 @@ def test_a_failed_case_fails_the_command_but_not_the_suite(
     environment: dict[str, Environment], results: Path
 ) -> None:
     """A time limit that no case can meet."""
-    done = framebench(
-        "run",
-        "transformer/torch/eval/*grad*/b4/tiny",
-        "--results",
-        str(results),
-        "--time-limit",
-        "0.05",
-    )
+    options = ("--results", str(results), "--time-limit", "0.05")
+    done = framebench("run", "transformer/torch/eval/*grad*/b4/tiny", *options)
     assert done.returncode == 1
-    assert {r.status for r in store.read_all(results)} == {"timeout"}
-    assert len(list(store.read_all(results))) == 2
+    assert [record.status for record in store.read_all(results)] == ["timeout", "timeout"]
     assert "2 of 2 cases failed" in done.stderr
 
 
@@ -226,20 +215,14 @@ def test_a_full_disk_is_reported_without_a_traceback(
     environment: dict[str, Environment], tmp_path: Path
 ) -> None:
     with small_disk(tmp_path / "disk", "size=16k") as disk:
-        done = framebench(
-            "run",
-            "transformer/torch/eval/*/*/tiny",
-            "--results",
-            str(disk / "results"),
-            "--rounds",
-            "3",
-        )
-        kept = list(store.read_all(disk / "results"))
+        options = ("--results", str(disk / "results"), "--rounds", "3")
+        done = framebench("run", "transformer/torch/eval/*/*/tiny", *options)
+        written = list(store.read_all(disk / "results"))
+        message = "what was measured is kept" if written else "nothing was measured yet"
         assert done.returncode == 1
         assert "No space left on device" in done.stderr
-        assert ("what was measured is kept" if kept else "nothing was measured yet") in done.stderr
+        assert message in done.stderr
         assert "Traceback" not in done.stderr
-        assert all(store.read_all(disk / "results"))
         assert not list((disk / "results").rglob("*.tmp"))
 
 
@@ -252,14 +235,16 @@ def test_calibration_passes_and_is_recorded(
     for _ in range(3):
         printed = framebench("doctor", "--json", "--results", str(results)).stdout
         findings = json.loads(printed)
+        failed = [finding["check"] for finding in findings if not finding["passed"]]
         exact = ("host.rss bias", "host.rss spread", "timer bias")
-        wrong = [f for f in findings if f["check"].endswith(exact) and not f["passed"]]
+        wrong = [check for check in failed if check.endswith(exact)]
         if not wrong:
             break
     assert wrong == []
     unsupported = "transformer/jittor/train/rewrite/b4/tiny"
     assert framebench("run", unsupported, "--results", str(results)).returncode == 0
-    (found,) = store.read_all(results)
-    known = found.provenance.calibration
-    assert known
-    assert known.passed == all(f["passed"] for f in findings if f["figure"] is not None)
+    (record,) = store.read_all(results)
+    calibration = record.provenance.calibration
+    with_figures = [finding["passed"] for finding in findings if finding["figure"] is not None]
+    assert calibration
+    assert calibration.passed == all(with_figures)

@@ -18,7 +18,7 @@ from framebench.cli.shared import Parts, parse_selector
 from framebench.records import store
 from framebench.suite.case import Case, UnknownCase
 from framebench.suite.protocol import VERSION
-from tests.fake_records import made, provenance
+from tests.fake_records import make_measured, provenance
 from tests.processes import ROOT, framebench
 from tests.record_files import load_fields, plant
 from tests.sample_records import MACHINE, RESULTS
@@ -30,14 +30,14 @@ TRAIN = Case("unet3d", "torch", "train", "checkpoint", 4)
 B2 = (TRAIN, Case("unet3d", "torch", "train", "fp32", 4))  # cases of a claim
 
 
-def planted(results: Path, machine: str, version: str = "1", **changes: Any) -> None:
+def plant_record(results: Path, machine: str, version: str = "1", **changes: Any) -> None:
     """Write one record of this machine and version of PyTorch."""
     origin = provenance(machine=machine, versions={"torch": version}, protocol=VERSION)
-    record = made("fp32", 100, 1.0).model_copy(update={"provenance": origin, **changes})
+    record = make_measured("fp32", 100, 1.0).model_copy(update={"provenance": origin, **changes})
     store.append(record, store.find_file(results, machine, f"torch-{version}"))
 
 
-def published(results: Path, machine: str, cases: tuple[Case, ...] = B2) -> None:
+def copy_published(results: Path, machine: str, cases: tuple[Case, ...] = B2) -> None:
     """Copy the published records of these cases, as if this machine had measured them."""
     file = store.find_file(results, machine, "torch-2.13.0")
     for fields in load_fields(store.find_file(RESULTS, MACHINE, "torch-2.13.0")):
@@ -110,8 +110,8 @@ def test_this_machine_answers_before_the_published_one(
     results: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("FRAMEBENCH_MACHINE", "here")
-    planted(results, "here")
-    published(results, "published")
+    plant_record(results, "here")
+    copy_published(results, "published")
     where = ("--results", str(results))
 
     own = framebench("show", "transformer/torch/train/fp32", *where)
@@ -143,16 +143,14 @@ def test_comparing_two_cases_does_not_change_advice(
         offers: list[dict[str, Any]] = json.loads(done.stdout)["fitting"]
         return offers
 
-    def list_advice(offers: list[dict[str, Any]]) -> list[list[Any]]:
-        names = ("case", "peak_bytes", "throughput", "fits", "judged_by")
-        return [[offer[name] for name in names] for offer in offers]
-
     before = list_offers()
     for strategy in ("fp32", "checkpoint"):
-        published(results, "here", (Case("transformer", "torch", "train", strategy, 4),))
+        copy_published(results, "here", (Case("transformer", "torch", "train", strategy, 4),))
     after = list_offers()
 
-    assert list_advice(after) == list_advice(before)
+    for offer, earlier in zip(after, before, strict=True):
+        for name in ("case", "peak_bytes", "throughput", "fits", "judged_by"):
+            assert offer[name] == earlier[name]
     assert {offer["machine"] for offer in after} == {"here", MACHINE}
 
 

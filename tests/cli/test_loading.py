@@ -15,10 +15,9 @@ from tests.processes import ROOT
 def test_each_command_is_added_by_the_module_that_the_table_names() -> None:
     commands = get_command(app).commands  # type: ignore[attr-defined]
     assert commands.keys() == COMMANDS.keys()
-    functions = {name: command.callback for name, command in commands.items() if command.callback}
-    assert {name: function.__module__ for name, function in functions.items()} == {
-        name: COMMANDS[name][0] for name in functions
-    }
+    for name, command in commands.items():
+        if command.callback:  # a group of commands has none
+            assert command.callback.__module__ == COMMANDS[name][0]
 
 
 def test_the_help_imports_no_library_that_takes_long() -> None:

@@ -21,7 +21,7 @@ from framebench.records.provenance import read_machine_name
 from framebench.suite.case import Case
 from framebench.suite.selectors import select
 from tests.fake_records import RIGHT, provenance, record
-from tests.processes import fake_environment, framebench, plain_user
+from tests.processes import framebench, make_fake_environment, plain_user
 from tests.record_files import list_files, load_fields, plant
 from tests.sample_records import MACHINE, RESULTS
 
@@ -30,14 +30,12 @@ CASE = "transformer/torch/train/fp32/b4/tiny"
 
 @pytest.fixture(scope="module")
 def measured(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Results of one measured and one unsupported case, by a worker that acts."""
+    """Return the results of one measured and one unsupported case, by a worker that acts."""
     folder = tmp_path_factory.mktemp("cli")
-    results, env = (
-        folder / "results",
-        str(fake_environment("engine/failing_worker.py", folder).python),
-    )
+    results = folder / "results"
+    python = str(make_fake_environment("engine/failing_worker.py", folder).python)
     cases = (CASE, "transformer/torch/train/rewrite/b4/tiny")
-    done = framebench("run", *cases, "--results", str(results), "--rounds", "3", "--env", env)
+    done = framebench("run", *cases, "--results", str(results), "--rounds", "3", "--env", python)
     assert done.returncode == 0, done.stderr
     return results
 
@@ -45,20 +43,15 @@ def measured(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_show_prints_flat_rows(measured: Path) -> None:
     rows = json.loads(framebench("show", "--json", "--results", str(measured)).stdout)
     ok, unsupported = rows
-    assert (ok["case"], ok["status"], ok["verified"], ok["effect_proven"]) == (
-        CASE,
-        "ok",
-        True,
-        True,
-    )
+    assert (ok["case"], ok["status"]) == (CASE, "ok")
+    assert ok["verified"]
+    assert ok["effect_proven"]
     assert ok["peak_bytes"] > 0
     assert ok["step_time_s"] > 0
-    assert (unsupported["status"], unsupported["peak_bytes"], unsupported["verified"]) == (
-        "unsupported",
-        None,
-        None,
-    )
+    assert unsupported["status"] == "unsupported"
     assert unsupported["reason"]
+    assert unsupported["peak_bytes"] is None
+    assert unsupported["verified"] is None
 
 
 def test_show_has_ratios_without_selecting_the_baseline(results: Path) -> None:
@@ -72,7 +65,7 @@ def test_show_has_ratios_without_selecting_the_baseline(results: Path) -> None:
     assert (row["strategy"], row["peak_ratio"]) == ("checkpoint", 0.5)
 
 
-def test_show_and_report_for_people(measured: Path, tmp_path: Path) -> None:
+def test_show_and_report_print_tables(measured: Path, tmp_path: Path) -> None:
     assert CASE in framebench("show", "--results", str(measured)).stdout
     options = ("--machine", read_machine_name(), "--results", str(measured), "--to", str(tmp_path))
     done = framebench("report", *options)
@@ -86,7 +79,7 @@ def test_show_and_report_for_people(measured: Path, tmp_path: Path) -> None:
 
 @pytest.fixture
 def real(tmp_path: Path) -> Path:
-    """A results folder with one real record, as if it were of CASE."""
+    """Return a results folder with one real record, as if it were of CASE."""
     file = store.find_file(RESULTS, MACHINE, "torch-2.13.0")
     one = next(fields for fields in load_fields(file) if fields["case"].startswith("transformer/"))
     plant(tmp_path / file.relative_to(RESULTS), json.dumps(one | {"case": CASE}))
@@ -123,7 +116,7 @@ def test_records_of_one_machine_are_selected(real: Path) -> None:
 
 @pytest.fixture
 def shared_folder() -> Iterator[Path]:
-    """pytest's own folders are closed to other users."""
+    """Yield a folder that other users may enter; pytest's own are closed."""
     with TemporaryDirectory() as folder:
         Path(folder).chmod(0o777)
         yield Path(folder)
@@ -165,12 +158,6 @@ UNREADABLE = {
     "cut off": '{"case": ',
     "of no case": '{"case": "a/b", "status": "ok"}',
 }
-COMMANDS = (
-    "show",
-    "answer",
-    "report --html --to TO",
-    "claims",
-)
 
 
 def test_the_machine_that_answers_most_of_a_question_is_read(tmp_path: Path) -> None:
@@ -197,14 +184,23 @@ def plant_machine(results: Path, content: str, name: str = "other") -> None:
     plant(store.find_file(results, name, "torch-2.13.0"), *[content] * 30)
 
 
-@pytest.mark.parametrize("content", UNREADABLE.values(), ids=UNREADABLE)
-@pytest.mark.parametrize("command", COMMANDS)
+@pytest.mark.parametrize(
+    ("command", "content"),
+    [
+        ("show", "newer"),
+        ("show", "cut off"),
+        ("show", "of no case"),
+        ("answer", "cut off"),
+        ("report --html --to TO", "cut off"),
+        ("claims", "cut off"),
+    ],
+)
 def test_a_machine_without_a_readable_record_takes_no_other_down(
     command: str, content: str, real: Path, tmp_path: Path
 ) -> None:
-    words = [str(tmp_path / "to") if word == "TO" else word for word in command.split()]
+    words = command.replace("TO", str(tmp_path / "to")).split()
     alone = framebench(*words, "--results", str(real))
-    plant_machine(real, content)
+    plant_machine(real, UNREADABLE[content])
     done = framebench(*words, "--results", str(real))
     assert (done.returncode, done.stdout) == (alone.returncode, alone.stdout)
     assert "skipped 10 more records that cannot be read" in done.stderr
@@ -219,22 +215,27 @@ def test_records_of_a_newer_framebench_are_called_that(results: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("selector", "message"),
+    ("selector", "heading", "support"),
     [
         (
             "*/jittor/train/amp_bf16",
-            "Jittor does not have | amp_bf16 | on a CPU Jittor's matrix products run in oneDNN",
+            "Jittor does not have",
+            "amp_bf16 on a CPU Jittor's matrix products run in oneDNN",
         ),
         (
             "*/torch/train/amp_bf16+checkpoint",
-            "PyTorch has | amp_bf16+checkpoint | native: torch.autocast",
+            "PyTorch has",
+            "amp_bf16+checkpoint native: torch.autocast",
         ),
     ],
 )
-def test_a_strategy_is_listed_with_its_support_or_the_reason(selector: str, message: str) -> None:
+def test_a_strategy_is_listed_with_its_support_or_the_reason(
+    selector: str, heading: str, support: str
+) -> None:
     printed = CliRunner().invoke(app, ["list", "--strategies", selector]).stdout
     text = re.sub(r"[\s│]+", " ", printed)
-    assert all(part in text for part in message.split(" | ")), text
+    assert heading in text
+    assert support in text
 
 
 def test_each_line_of_the_list_is_a_selector() -> None:
@@ -242,6 +243,9 @@ def test_each_line_of_the_list_is_a_selector() -> None:
     lines = list(reading.fold_batches(cases, 60))
     assert max(map(len, lines)) <= 60
     named = [line for line in lines if not line.startswith(" ")]
+    selected = []
+    for line in named:
+        selected += select(line)
     assert len(named) == 6
-    assert {case.id for line in named for case in select(line)} == {case.id for case in cases}
+    assert sorted(selected) == sorted(cases)
     assert " ".join(lines).count("unsupported: ") == 3

@@ -57,7 +57,7 @@ def free_port() -> int:
         return int(opened.getsockname()[1])
 
 
-def wait_until(is_there: Callable[[], object], limit_s: float = 240.0) -> None:
+def wait_until(is_there: Callable[[], object], limit_s: float = 600.0) -> None:
     """Wait until something is there; fail after so many seconds."""
     end = time.monotonic() + limit_s
     while not is_there():
@@ -102,7 +102,7 @@ class OwnSlurm:
             self.start_controller()
             for node in NODES:
                 self.start(node, "slurmd", "-D", "-N", node)
-            wait_until(lambda: self.ask("sinfo", "-h", "-N", "-o", "%t").count("idle") == 2, 30)
+            wait_until(lambda: self.ask("sinfo", "-h", "-N", "-o", "%t").count("idle") == 2)
         except BaseException:
             self.__exit__()
             raise
@@ -126,7 +126,7 @@ class OwnSlurm:
         for name in ("socket", "pid-file", "log-file", "seed-file"):
             options.append(f"--{name}={self.folder / 'munge'}.{name.removesuffix('-file')}")
         self.start("munge", "munged", "--foreground", "--force", *options)
-        wait_until((self.folder / "munge.socket").exists, 30)
+        wait_until((self.folder / "munge.socket").exists)
 
     def start_controller(self) -> None:
         """Start Slurm's controller."""

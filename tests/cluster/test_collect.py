@@ -14,7 +14,7 @@ from framebench.records import store
 from framebench.records.provenance import BadMachine, hash_hardware
 from framebench.records.record import Record
 from framebench.records.search import Fit
-from tests.fake_records import CASE, blocks, provenance, record
+from tests.fake_records import CASE, make_blocks, provenance, record
 from tests.processes import framebench
 from tests.record_files import change_line, list_files, plant
 
@@ -33,8 +33,8 @@ def make_folder(
 ) -> Path:
     """Return a results folder with three records of a machine."""
     variants = [(CASE, [[1.0]] * 3)]
-    for made in blocks(variants, machine=machine, hardware=hardware, session=session):
-        store.append(made, store.find_file(folder, machine, "torch-1"))
+    for measured in make_blocks(variants, machine=machine, hardware=hardware, session=session):
+        store.append(measured, store.find_file(folder, machine, "torch-1"))
     return folder
 
 
@@ -50,54 +50,70 @@ def count(report: CollectionReport) -> tuple[int, int, int, int]:
 
 
 def test_collecting_again_adds_nothing(tmp_path: Path) -> None:
-    folders = [make_folder(tmp_path / name, f"node{name}", session=name) for name in "1234"]
-    assert count(collect(folders, tmp_path / "a")) == (12, 0, 0, 0)
-    assert count(collect(folders[::-1], tmp_path / "a")) == (0, 12, 0, 0)
-    assert count(collect([tmp_path / "a", *folders], tmp_path / "b", "kind")) == (12, 12, 0, 0)
-    assert len(read(tmp_path / "a")) == len(read(tmp_path / "b")) == 12
+    folders = []
+    for name in ("one", "two"):
+        folders.append(make_folder(tmp_path / name, machine=name, session=name))
+    once, together = tmp_path / "once", tmp_path / "together"
+
+    assert count(collect(folders, once)) == (6, 0, 0, 0)
+    assert count(collect(folders[::-1], once)) == (0, 6, 0, 0)
+    assert count(collect([once, *folders], together)) == (6, 6, 0, 0)
+
+    assert len(read(once)) == len(read(together)) == 6
 
 
 def test_equal_machines_have_one_name_and_are_still_told_apart(tmp_path: Path) -> None:
-    folders = [make_folder(tmp_path / name, name, session=name) for name in ("n1", "n2")]
-    assert collect(folders, tmp_path / "all", "kind").machines == {"kind": {"n1", "n2"}}
-    nodes = {(made.provenance.machine, made.provenance.node) for made in read(tmp_path / "all")}
-    assert nodes == {("kind", "n1"), ("kind", "n2")}
-    later = collect([make_folder(tmp_path / "n3", "n3", session="n3")], tmp_path / "all")
-    assert later.machines.keys() == {"kind"}
+    first, second, third = (make_folder(tmp_path / n, n, session=n) for n in ("n1", "n2", "n3"))
+
+    report = collect([first, second], tmp_path / "all", "kind")
+
+    assert report.machines == {"kind": {"n1", "n2"}}
+    origins = [record.provenance for record in read(tmp_path / "all")]
+    assert {origin.machine for origin in origins} == {"kind"}
+    assert {origin.node for origin in origins} == {"n1", "n2"}
+    # the name that was given once is kept
+    assert collect([third], tmp_path / "all").machines.keys() == {"kind"}
 
 
 def test_two_kinds_of_machine_of_one_name_are_two(tmp_path: Path) -> None:
-    folders = [
-        make_folder(tmp_path / "a", "localhost"),
-        make_folder(tmp_path / "b", "localhost", OTHER),
-    ]
-    assert count(collect(folders, tmp_path / "all")) == (6, 0, 0, 0)
-    cpus = {
-        made.provenance.machine: made.provenance.hardware["cpu"] for made in read(tmp_path / "all")
-    }
+    one = make_folder(tmp_path / "a", "localhost")
+    other = make_folder(tmp_path / "b", "localhost", OTHER)
+
+    for expected in ((6, 0, 0, 0), (0, 6, 0, 0)):
+        assert count(collect([one, other], tmp_path / "all")) == expected
+
+    cpus = {}
+    for collected in read(tmp_path / "all"):
+        cpus[collected.provenance.machine] = collected.provenance.hardware["cpu"]
     assert cpus == {"localhost": "x", f"localhost-{hash_hardware(OTHER)}": "y"}
-    assert count(collect(folders, tmp_path / "all")) == (0, 6, 0, 0)
 
 
-def test_what_a_folder_has_under_one_name_stays_under_one(tmp_path: Path) -> None:
+def test_a_machine_whose_hardware_changes_keeps_its_name(tmp_path: Path) -> None:
     """A host may change what it shows of a machine: its instructions, or a part of its memory."""
     source = make_folder(tmp_path / "a", "m", session="1")
     make_folder(source, "m", OTHER, session="2")
-    assert count(collect([source], tmp_path / "all")) == (6, 0, 0, 0)
-    assert {made.provenance.machine for made in read(tmp_path / "all")} == {"m"}
+    collect([source], tmp_path / "all")
+    collected = read(tmp_path / "all")
+    assert [record.provenance.machine for record in collected] == ["m"] * 6
 
 
 def test_conflicting_records_are_set_aside(tmp_path: Path) -> None:
     one, other = make_folder(tmp_path / "a", "m"), make_folder(tmp_path / "b", "m")
     (file,) = list_files(other)
-    change_line(f"{file}:2", lambda fields: fields.update(step_s=[0.5] * len(fields["step_s"])))
+
+    def halve_times(fields: dict[str, Any]) -> None:
+        fields["step_s"] = [0.5] * len(fields["step_s"])
+
+    change_line(f"{file}:2", halve_times)
     for _ in range(2):  # the conflict is one, however often it is collected
         done = framebench("collect", str(one), str(other), "--results", str(tmp_path / "all"))
+
         assert done.returncode == 1
         assert "says another step_s than" in done.stderr
-        assert [set(made.step_s) for made in read(tmp_path / "all")] == [{1.0}] * 3
-        (aside,) = (tmp_path / "all" / CONFLICTS).iterdir()
-        assert set(store.read(aside).step_s) == {0.5}
+        collected = read(tmp_path / "all")
+        assert [record.step_s[0] for record in collected] == [1.0] * 3
+        (set_aside,) = (tmp_path / "all" / CONFLICTS).iterdir()
+        assert store.read(set_aside).step_s[0] == 0.5
 
 
 def test_unreadable_records_are_named_and_the_rest_collected(tmp_path: Path) -> None:
@@ -113,18 +129,18 @@ def test_unreadable_records_are_named_and_the_rest_collected(tmp_path: Path) -> 
 
 def test_records_in_files_of_their_own_are_collected(tmp_path: Path) -> None:
     """As versions of framebench wrote them that had no files of lines."""
-    made = read(make_folder(tmp_path / "made", "m"))
+    records = read(make_folder(tmp_path / "made", "m"))
     old = tmp_path / "old"
     folder = old / "records" / "m" / "torch-1" / CASE.id.replace("/", ".")
     folder.mkdir(parents=True)
-    for number, one in enumerate(made):
+    for number, one in enumerate(records):
         (folder / f"2026010{number}.json").write_text(one.model_dump_json())
     (folder / "20270101.json").write_text("{")
     (folder / "20270102.json").symlink_to(folder / "20260100.json")
     assert count(collect([old], tmp_path / "all")) == (3, 0, 0, 2)
     assert count(collect([old], old)) == (3, 0, 0, 2)
     assert count(collect([old], old)) == (0, 3, 0, 2)
-    assert read(tmp_path / "all") == made
+    assert read(tmp_path / "all") == records
 
 
 def test_folders_of_a_run_on_many_machines_are_collected_into_it(tmp_path: Path) -> None:

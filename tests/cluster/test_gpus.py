@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import os
+import threading
 import time
-from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -15,7 +15,7 @@ from framebench.cluster.units import NODES
 from framebench.engine.environments import SetupError
 from framebench.engine.request import RunRequest
 from framebench.records import store
-from tests.processes import fake_environment, framebench
+from tests.processes import framebench, make_fake_environment
 
 UNITS = [RunRequest(("transformer/torch/train/fp32/b4/tiny",), block=block) for block in range(6)]
 GPUS = [AssignedGpu("0", frozenset({0})), AssignedGpu("1", frozenset({0}))]
@@ -24,23 +24,21 @@ GPUS = [AssignedGpu("0", frozenset({0})), AssignedGpu("1", frozenset({0}))]
 def test_each_gpu_measures_one_unit_at_a_time(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    measured: list[RunRequest] = []
-    busy: Counter[str] = Counter()
-    at_once: list[int] = []
+    measured: list[str] = []
+    busy: set[str] = set()
+    both_are_busy = threading.Barrier(len(GPUS))
 
     def run_unit(unit: RunRequest, gpu: AssignedGpu, results: Path) -> int:
-        assert not busy[gpu.name]
-        busy[gpu.name] += 1
-        at_once.append(busy.total())
-        time.sleep(0.02)
-        busy[gpu.name] -= 1
-        measured.append(unit)
+        assert gpu.name not in busy
+        busy.add(gpu.name)
+        both_are_busy.wait(60)  # else the barrier breaks, and the test fails
+        busy.remove(gpu.name)
+        measured.append(unit.named)
         return 0
 
     monkeypatch.setattr(gpus, "run_unit", run_unit)
     gpus.measure(UNITS, GPUS, tmp_path, lambda _: None)
-    assert sorted(unit.named for unit in measured) == sorted(unit.named for unit in UNITS)
-    assert max(at_once) == 2
+    assert sorted(measured) == sorted(unit.named for unit in UNITS)
 
 
 def test_after_an_interruption_no_other_unit_begins(
@@ -48,13 +46,14 @@ def test_after_an_interruption_no_other_unit_begins(
 ) -> None:
     """The other GPU ends the unit that it is at."""
     begun: list[str] = []
+    both_have_begun = threading.Barrier(len(GPUS))
 
     def run_unit(unit: RunRequest, gpu: AssignedGpu, results: Path) -> int:
         begun.append(gpu.name)
+        both_have_begun.wait(60)
         if gpu.name == "0":
-            time.sleep(0.1)  # until the other one is at work
             raise KeyboardInterrupt
-        time.sleep(0.3)
+        time.sleep(1)  # until the interruption is known
         return 0
 
     monkeypatch.setattr(gpus, "run_unit", run_unit)
@@ -75,8 +74,11 @@ def test_visible_gpus_share_no_core(
     monkeypatch.setattr(gpus.nvml, "list_gpus", lambda: ("H100",) * 3)
     monkeypatch.setattr(os, "sched_getaffinity", lambda _: set(range(8)))
     listed = gpus.list_gpus()
+    cores: list[int] = []
+    for gpu in listed:
+        cores += gpu.cores
     assert [gpu.name for gpu in listed] == names
-    assert sorted(core for gpu in listed for core in gpu.cores) == list(range(8))
+    assert sorted(cores) == list(range(8))
 
 
 def test_a_machine_without_a_gpu_is_answered(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -89,7 +91,7 @@ def test_units_are_measured_and_their_records_collected(
     tmp_path: Path, results: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A worker of ours plays the framework's part."""
-    python = fake_environment("engine/failing_worker.py", tmp_path).python
+    python = make_fake_environment("engine/failing_worker.py", tmp_path).python
     monkeypatch.setenv(gpus.VARIABLE, "0,1")
     cases = "transformer/torch/{train/fp32,eval/no_grad}/b4/tiny"
     options = ("--env", str(python), "--rounds", "2", "--results", str(results))
@@ -100,7 +102,7 @@ def test_units_are_measured_and_their_records_collected(
     assert len(list(store.read_all(results))) == 2
 
 
-def test_an_interpreter_must_be_named(results: Path) -> None:
+def test_a_run_on_gpus_must_name_its_interpreter(results: Path) -> None:
     """The pinned builds are for the CPU."""
     case = "transformer/torch/train/fp32/b4/tiny"
     done = framebench("run", case, "--on", "gpus", "--results", str(results))

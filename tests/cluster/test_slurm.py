@@ -25,7 +25,7 @@ from framebench.engine.environments import SetupError
 from framebench.engine.runner import Options
 from framebench.records import provenance, store
 from tests.cluster.own_slurm import OwnSlurm, wait_until
-from tests.processes import COMMAND, fake_environment
+from tests.processes import COMMAND, make_fake_environment
 
 CASES = (
     "transformer/torch/train/{fp32,checkpoint}/b4/tiny",
@@ -44,7 +44,7 @@ def own(tmp_path: Path) -> Iterator[OwnSlurm]:
 
 @pytest.fixture
 def python(tmp_path: Path) -> str:
-    return str(fake_environment("engine/failing_worker.py", tmp_path).python)
+    return str(make_fake_environment("engine/failing_worker.py", tmp_path).python)
 
 
 def start(results: Path, python: str, blocks: int = BLOCKS) -> subprocess.Popen[str]:
@@ -87,41 +87,30 @@ def test_nothing_is_lost_when_jobs_nodes_and_the_controller_fail(
     own: OwnSlurm, python: str, results: Path
 ) -> None:
     process = start(results, python)
-    wait_until(lambda: len(own.list_running()) == 2 and count_began(results) == 2)
+    wait_until(lambda: count_began(results) == 2)
     assert sorted(own.list_running().values()) == ["n1", "n2"]  # each has a node to itself
-    own.ask("scancel", next(iter(own.list_running())))  # a job is killed
+
+    kill_a_job(own)
     wait_until(lambda: count_began(results) >= 3)
-    own.stop("controller")  # the controller is restarted, and away for a while
-    time.sleep(2)
-    own.start_controller()
-
-    def has_ended_on_both() -> bool:
-        own.resume()
-        logs = [" ".join(read_log(results, node)) for node in ("n1", "n2")]
-        return all(" ended with 0: " in log for log in logs)
-
-    wait_until(has_ended_on_both)
-    wait_until(lambda: "n2" in own.list_running().values())
-    lost = next(job for job, node in own.list_running().items() if node == "n2")
-    # a node is lost, and its job is requeued
-    own.ask("scontrol", "update", "nodename=n2", "state=down", "reason=test")
-    wait_until(lambda: own.list_running().get(lost) != "n2")
-    # a node takes no more jobs
-    own.ask("scontrol", "update", "nodename=n1", "state=drain", "reason=test")
+    restart_controller(own)
+    wait_until(lambda: has_ended_on_both(own, results))
+    lose_node(own, "n2")
+    drain_node(own, "n1")
     own.resume("n2")
-    wait_until(lambda: own.hasten() or process.poll() is not None, 600)
+    wait_for_end(own, process)
+
     message = process.communicate()[0]
     assert process.returncode == 0, message
     assert f"{UNITS} of {UNITS} units are done" in message
     assert len(list((results / NODES).glob("*/.done-*"))) == UNITS
-
-    variants: dict[str, set[str]] = defaultdict(set)
+    cases_by_block: dict[str, set[str]] = defaultdict(set)
     nodes = set()
     for record in store.read_all(results):
-        variants[record.turns_taken.block].add(record.case)
+        cases_by_block[record.turns_taken.block].add(record.case)
         nodes.add(record.provenance.node or record.provenance.machine)
         assert record.provenance.calibration
-    assert sum(len(cases) == 2 for cases in variants.values()) >= UNITS
+    complete_blocks = [block for block, cases in cases_by_block.items() if len(cases) == 2]
+    assert len(complete_blocks) >= UNITS
     assert nodes == {"n1", "n2"}
     for node in nodes:
         assert find_overlap(read_log(results, node)) == ""
@@ -133,8 +122,55 @@ def test_units_that_share_a_node_are_found() -> None:
     assert find_overlap(["1 began: a", "2 began: b", "3 ended with 0: a"]) == "3 ended with 0: a"
 
 
+def kill_a_job(own: OwnSlurm) -> None:
+    own.ask("scancel", next(iter(own.list_running())))
+
+
+def restart_controller(own: OwnSlurm) -> None:
+    """Start the controller again once commands have found it away for a while."""
+    own.stop("controller")
+    time.sleep(2)
+    own.start_controller()
+
+
+def lose_node(own: OwnSlurm, name: str) -> None:
+    """Take down a node where jobs run, and wait until these run there no more."""
+
+    def list_jobs() -> set[str]:
+        return {job for job, node in own.list_running().items() if node == name}
+
+    wait_until(list_jobs)
+    lost = list_jobs()
+    own.ask("scontrol", "update", f"nodename={name}", "state=down", "reason=test")
+    wait_until(lambda: lost.isdisjoint(list_jobs()))
+
+
+def drain_node(own: OwnSlurm, name: str) -> None:
+    """Let a node take no more jobs."""
+    own.ask("scontrol", "update", f"nodename={name}", "state=drain", "reason=test")
+
+
+def has_ended_on_both(own: OwnSlurm, results: Path) -> bool:
+    """Return whether each node has ended a unit without a fault; resume nodes like an operator."""
+    own.resume()
+    for node in ("n1", "n2"):
+        if not any(" ended with 0: " in line for line in read_log(results, node)):
+            return False
+    return True
+
+
+def wait_for_end(own: OwnSlurm, process: subprocess.Popen[str]) -> None:
+    """Wait until the run has ended; jobs that are requeued start at once."""
+
+    def has_ended() -> bool:
+        own.hasten()
+        return process.poll() is not None
+
+    wait_until(has_ended, 1200)
+
+
 @pytest.mark.slurm
-def test_what_is_done_or_queued_is_not_submitted_again(
+def test_units_that_are_done_or_queued_are_not_submitted_again(
     own: OwnSlurm, python: str, results: Path
 ) -> None:
     first = start(results, python, 1)
@@ -165,13 +201,12 @@ def test_units_wait_for_the_environments_of_each_kind_of_node(
 
 
 def test_a_usable_node_of_each_kind_is_prepared() -> None:
-    lines = [
-        "n1|2|1000|a,b|(null)|down*",
-        "n2|2|1000|a,b|(null)|idle",
-        "n3|2|1000|a,b|(null)|idle",
-        "n4|4|1000|c|gpu:1|mix",
-    ]
-    assert select_nodes("\n".join(lines)) == ["n2", "n4"]
+    printed = """\
+n1|2|1000|a,b|(null)|down*
+n2|2|1000|a,b|(null)|idle
+n3|2|1000|a,b|(null)|idle
+n4|4|1000|c|gpu:1|mix"""
+    assert select_nodes(printed) == ["n2", "n4"]
 
 
 @pytest.fixture

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from framebench.cluster.table import make_tables
 from framebench.suite.case import Case
-from tests.fake_records import blocks
+from tests.fake_records import make_blocks
 
 TORCH = Case("transformer", "torch", "train", "fp32", 4)
 JAX = [Case("transformer", "jax", "train", strategy, 4) for strategy in ("fp32", "checkpoint")]
@@ -13,7 +13,7 @@ JAX = [Case("transformer", "jax", "train", strategy, 4) for strategy in ("fp32",
 def test_hours_follow_from_minutes_per_block() -> None:
     timed = []
     untimed = []
-    for record in blocks([(case, [[1.0], [1.0]]) for case in (TORCH, *JAX)], machine="m"):
+    for record in make_blocks([(case, [[1.0], [1.0]]) for case in (TORCH, *JAX)], machine="m"):
         record = record.model_copy(update={"spent_s": {"total": 40.0}})
         other_block = record.turns_taken.model_copy(update={"block": "beside other work"})
         timed.append(record)
@@ -27,5 +27,5 @@ def test_hours_follow_from_minutes_per_block() -> None:
     assert "| torch |" not in table.markdown()
 
 
-def test_without_blocks_there_is_no_table() -> None:
+def test_no_table_is_made_without_blocks() -> None:
     assert not list(make_tables([]))

@@ -21,7 +21,7 @@ from framebench.strategies.strategy import FRAMEWORKS
 from framebench.suite.case import Case
 from framebench.suite.profiles import list_profile_cases
 from framebench.suite.selectors import select
-from tests.processes import COMMAND, fake_environment, framebench
+from tests.processes import COMMAND, framebench, make_fake_environment
 from tests.record_files import load_fields
 
 EVERYTHING = RunRequest(
@@ -40,45 +40,55 @@ def select_supported(cases: list[Case]) -> list[Case]:
 
 def test_units_have_each_case_once_and_the_same_variants_as_the_whole() -> None:
     cases = [case for case in list_profile_cases("tiny") if case.workload == "transformer"]
-    ready = {name: environments.describe(name) for name in FRAMEWORKS}
-    all_units = make_units(RunRequest((), "tiny", blocks=2), cases)
-    units_of_second_block = [unit for unit in all_units if unit.block == 1]
-
+    environment = {name: environments.describe(name) for name in FRAMEWORKS}
     cases_of_units: list[Case] = []
     groups_of_units: list[Group] = []
-    for unit in units_of_second_block:
-        unit_cases = select(unit.selectors[0])
-        cases_of_units += unit_cases
-        supported = select_supported(unit_cases)
+
+    for unit in make_units(RunRequest((), "tiny", blocks=2), cases):
+        if unit.block == 0:
+            continue  # the same as the second block
+        own_cases = select(unit.selectors[0])
+        supported = select_supported(own_cases)
         frameworks = {case.framework for case in supported}
         if unit.beside_torch:
             frameworks.add("torch")
-        unit_environments = {name: ready[name] for name in frameworks}
-        groups_of_units += make_groups(supported, unit_environments)
+        own_environments = {name: environment[name] for name in frameworks}
+        cases_of_units += own_cases
+        groups_of_units += make_groups(supported, own_environments)
 
+    groups = make_groups(select_supported(cases), environment)
     assert sorted(cases_of_units) == sorted(cases)
-    groups = make_groups(select_supported(cases), ready)
     assert len(groups_of_units) == len(groups)
     for group in groups:
         assert group in groups_of_units
 
 
 def test_a_unit_command_keeps_all_options(monkeypatch: pytest.MonkeyPatch, results: Path) -> None:
-    taken: list[RunRequest] = []
-    monkeypatch.setattr(run, "measure_here", lambda request, _: taken.append(request) or [])
-    cases = [case for part in EVERYTHING.selectors for case in select(part, ranks=True)]
+    measured: list[RunRequest] = []
+
+    def measure_here(request: RunRequest, results: object) -> list[str]:
+        measured.append(request)
+        return []
+
+    monkeypatch.setattr(run, "measure_here", measure_here)
+    cases = []
+    for selector in EVERYTHING.selectors:
+        cases += select(selector, ranks=True)
     units = make_units(EVERYTHING, cases)
+
     for unit in units:
         assert framebench(*unit.arguments(), "--results", str(results)).returncode == 0
-    assert taken == units
+
+    assert measured == units
     assert len({unit.named for unit in units}) == len(units)
-    assert sum(unit.selectors[0].endswith("/b4x2/tiny") for unit in units) == 1
+    over_ranks = [unit for unit in units if unit.selectors[0].endswith("/b4x2/tiny")]
+    assert len(over_ranks) == 1
 
 
 def test_a_printed_plan_is_measured_by_a_shell_and_then_has_nothing_left(
     tmp_path: Path, results: Path
 ) -> None:
-    python = fake_environment("engine/failing_worker.py", tmp_path).python
+    python = make_fake_environment("engine/failing_worker.py", tmp_path).python
     cases = "transformer/torch/train/{fp32,checkpoint}/b4/tiny"
     options = ("--rounds", "2", "--env", str(python), "--results", str(results), "--shell")
     (line,) = framebench("plan", cases, *options).stdout.splitlines()

@@ -22,13 +22,14 @@ from tests.processes import run_inside
         ({"idle": 90.0}, []),
     ],
 )
-def test_what_others_do_now_counts(
+def test_calibration_fails_where_other_processes_take_the_cores(
     shares: dict[str, float], failed: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Not what they did before, and not what a kernel does not tell."""
     monkeypatch.setattr("psutil.cpu_times_percent", lambda _: SimpleNamespace(**shares))
     monkeypatch.setattr("psutil.getloadavg", lambda: (99.0, 99.0, 99.0))
-    assert [found.check for found in measure_interference() if not found.passed] == failed
+    findings = measure_interference()
+    assert [finding.check for finding in findings if not finding.passed] == failed
 
 
 @pytest.mark.all_cases

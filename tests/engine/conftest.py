@@ -7,12 +7,12 @@ from pathlib import Path
 import pytest
 
 from framebench.engine.environments import Environment
-from tests.processes import fake_environment
+from tests.processes import make_fake_environment
 
 
 @pytest.fixture
 def fake_worker(tmp_path: Path) -> Environment:
-    return fake_environment("engine/failing_worker.py", tmp_path)
+    return make_fake_environment("engine/failing_worker.py", tmp_path)
 
 
 @pytest.fixture

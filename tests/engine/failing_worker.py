@@ -4,8 +4,8 @@
 `failing_worker.py -m framebench.worker.worker TASK` fails as $FAKE_FAILURE says.
 
 $FAKE_FAILURE is one failure for all, or one by strategy, for instance `checkpoint: kill in turn,
-fp32: work`; what is not named works as it should. Each event is a line of $EVENT_LOG, and each turn
-takes $LINGER seconds longer.
+fp32: work`; what is not named works as it should. Each event is a line of $EVENT_LOG. A turn takes
+$LINGER seconds longer, of those cases alone whose id contains $LINGER_IN.
 """
 
 from __future__ import annotations
@@ -85,7 +85,8 @@ def time_part() -> dict[str, object]:
                 fail_as_asked(failure.removesuffix(" at its proof"))
             return {"verification": verification, "effect": effect, "times": times}
         write("turn")
-        time.sleep(float(os.environ.get("LINGER", "0")))
+        if os.environ.get("LINGER_IN", "") in task["case"]:
+            time.sleep(float(os.environ.get("LINGER", "0")))
         if number == 2 and failure.endswith(" in turn"):
             fail_as_asked(failure.removesuffix(" in turn"))
         say({"turn": {"wall_s": 0.01, "cpu_s": 0.01, "instructions": 1000, "device_s": None}})

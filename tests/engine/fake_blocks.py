@@ -37,11 +37,14 @@ def read_cores(event_log: Path, event: str) -> list[str]:
 
 def read_events(event_log: Path, event: str) -> list[list[str]]:
     """Return the words of each event: its name, the strategy, the process and the core."""
-    events = [line.split() for line in event_log.read_text().splitlines()]
-    return [words for words in events if words[0].startswith(event)]
+    events = []
+    for line in event_log.read_text().splitlines():
+        if line.startswith(event):
+            events.append(line.split())
+    return events
 
 
-def group(fake_worker: Environment, cases: list[Case] = CASES) -> Group:
+def make_group(fake_worker: Environment, cases: list[Case] = CASES) -> Group:
     (found,) = make_groups(cases, {"torch": fake_worker})
     return found
 
@@ -49,15 +52,19 @@ def group(fake_worker: Environment, cases: list[Case] = CASES) -> Group:
 FIVE_ROUNDS = Options(rounds=5)
 
 
-def run(results: Path, options: Options = FIVE_ROUNDS, listener: Listener = blocks.SILENT) -> Run:
+def open_run(
+    results: Path, options: Options = FIVE_ROUNDS, listener: Listener = blocks.SILENT
+) -> Run:
     return Run("s", options, results, listener)
 
 
-def by_strategy(results: Path) -> dict[str, Record]:
+def map_by_strategy(results: Path) -> dict[str, Record]:
     """Return the only record of each strategy."""
-    records = list(store.read_all(results))
-    assert len({record.case for record in records}) == len(records)
-    return {record.parsed.strategy: record for record in records}
+    by_strategy: dict[str, Record] = {}
+    for record in store.read_all(results):
+        assert record.parsed.strategy not in by_strategy
+        by_strategy[record.parsed.strategy] = record
+    return by_strategy
 
 
 def read_in_order(results: Path) -> list[Record]:

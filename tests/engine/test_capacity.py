@@ -14,7 +14,7 @@ from framebench.engine.environments import Environment
 from framebench.engine.runner import Options
 from framebench.engine.timed_process import TimedProcess
 from framebench.records import store
-from tests.engine.fake_blocks import CASES, by_strategy, group, read_strategies, run
+from tests.engine.fake_blocks import CASES, make_group, map_by_strategy, open_run, read_strategies
 
 
 def test_memory_limits_how_many_processes_are_alive(
@@ -25,8 +25,8 @@ def test_memory_limits_how_many_processes_are_alive(
     # three of the four variants may be alive, and the fourth has a block of its own
     free_bytes = int(3.2 * process_bytes / capacity.HOST_SHARE)
     monkeypatch.setattr(capacity, "read_free_memory", lambda: free_bytes)
-    with run(results) as opened:
-        measure([group(fake_worker)], opened)
+    with open_run(results) as opened:
+        measure([make_group(fake_worker)], opened)
     strategies_by_block: dict[str, list[str]] = defaultdict(list)
     for record in store.read_all(results):
         strategies_by_block[record.turns_taken.block].append(record.parsed.strategy)
@@ -40,18 +40,19 @@ def test_baseline_and_one_more_are_measured_whatever_memory_is_free(
     fake_worker: Environment, results: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(capacity, "read_free_memory", lambda: 1)
-    with run(results, Options(rounds=2)) as opened:
-        measure([group(fake_worker)], opened)
-    assert {len(record.turns_taken.arms) for record in store.read_all(results)} == {2}
+    with open_run(results, Options(rounds=2)) as opened:
+        measure([make_group(fake_worker)], opened)
+    for record in store.read_all(results):
+        assert len(record.turns_taken.arms) == 2
 
 
 def test_out_of_memory_next_to_others_is_retried_alone(
     fake_worker: Environment, results: Path, event_log: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("FAKE_FAILURE", "checkpoint: refusal at first")
-    with run(results) as opened:
-        measure([group(fake_worker, CASES[:3])], opened)
-    records = by_strategy(results)
+    with open_run(results) as opened:
+        measure([make_group(fake_worker, CASES[:3])], opened)
+    records = map_by_strategy(results)
     assert {record.status for record in records.values()} == {"ok"}
     assert records["checkpoint"].turns_taken.arms == [CASES[1].id]
 

@@ -4,6 +4,7 @@ are spent.
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import os
 import re
@@ -26,8 +27,8 @@ from framebench.engine.runner import Options
 from framebench.models.spec import UnknownName
 from framebench.records import pins, store
 from framebench.suite.case import Case
-from tests.processes import fake_environment
-from tests.single_case import alone
+from tests.processes import ROOT, make_fake_environment
+from tests.single_case import measure_alone
 
 
 @pytest.fixture
@@ -38,7 +39,7 @@ def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.fixture
 def own_pins(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A requirements folder of the test's own, whose torch needs nothing."""
+    """Return a requirements folder of the test's own, whose torch needs nothing."""
     folder = tmp_path / "requirements"
     folder.mkdir()
     (folder / "torch.txt").write_text("# torch==1.0\n")
@@ -92,13 +93,13 @@ def test_a_missing_compiler_is_named_with_its_package(
 
 
 def test_an_environment_is_built_once(own_cache: Path, own_pins: Path) -> None:
-    said: list[str] = []
-    first = environments.ensure("torch", say=said.append)
+    messages: list[str] = []
+    first = environments.ensure("torch", say=messages.append)
     assert environments.built(first)
-    assert said
-    said.clear()
-    assert environments.ensure("torch", say=said.append) == first
-    assert said == []
+    assert messages
+    messages.clear()
+    assert environments.ensure("torch", say=messages.append) == first
+    assert messages == []
 
 
 def test_a_failed_build_says_why_and_is_not_taken_for_a_whole_one(
@@ -175,50 +176,47 @@ def test_a_crash_in_a_damaged_environment_is_no_fault_of_the_case(
 ) -> None:
     monkeypatch.setenv("FRAMEBENCH_CACHE", str(tmp_path))
     environment = make_installed(tmp_path)
-    fake = fake_environment("engine/failing_worker.py", tmp_path)
+    fake = make_fake_environment("engine/failing_worker.py", tmp_path)
     fake.python.rename(environment.python)
     monkeypatch.setenv("FAKE_FAILURE", "exception")
     case = Case("transformer", "torch", "train", "fp32", 4, "tiny")
     assert environments.find_damage(environment) is None
-    assert alone(case, "s", environment, Options(), results).status == "crashed"
+    assert measure_alone(case, "s", environment, Options(), results).status == "crashed"
     (record,) = store.read_all(results)
     damage(environment.folder / "lib/python3.11/site-packages/torch")
     with pytest.raises(SetupError, match=named) as raised:
-        alone(case, "another", environment, Options(), results)
+        measure_alone(case, "another", environment, Options(), results)
     assert f"rm -r {environment.folder} && framebench setup torch" in str(raised.value)
     assert list(store.read_all(results)) == [record], "nothing was recorded of it"
     assert environments.find_damage(replace(environment, installed=True)) is None
 
 
+SET_UP = Path(__file__).parent / "programs" / "environments_set_up.py"
+
+
 @pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGKILL])
-def test_what_a_set_up_has_started_ends_with_it(how: signal.Signals, tmp_path: Path) -> None:
+def test_processes_of_a_set_up_end_with_it(how: signal.Signals, tmp_path: Path) -> None:
     """Else pip would write into a folder that the next set-up removes and fills."""
     started = tmp_path / "started"
-    pip = f"import os, pathlib, time; pathlib.Path({str(started)!r}).write_text(str(os.getpid()))"
-    program = (
-        # a test run in the background may have been started with these ignored
-        "import signal\n"
-        "signal.signal(signal.SIGHUP, signal.SIG_DFL)\n"
-        "signal.signal(signal.SIGINT, signal.default_int_handler)\n"
-        "import sys; from pathlib import Path; from framebench.cli import __main__ as cli\n"
-        "from framebench.engine.environments import shell\n"
-        f"command = [sys.executable, '-c', {pip + '; time.sleep(600)'!r}]\n"
-        "def run(): shell(Path(sys.argv[1]), command, print)\n"
-        "cli.run_command_line = run\ncli.main()\n"
-    )
-    where = tmp_path / "torch-2.13.0-abc"
-    setup = subprocess.Popen([sys.executable, "-c", program, str(where)], stderr=subprocess.PIPE)
-    deadline = time.monotonic() + 120
+    command = [sys.executable, str(SET_UP), str(tmp_path / "torch-2.13.0-abc"), str(started)]
+    variables = os.environ | {"PYTHONPATH": str(ROOT)}
+    setup = subprocess.Popen(command, env=variables, stderr=subprocess.PIPE)
+    deadline = time.monotonic() + 600
     while not (started.exists() and started.read_text()):
         assert time.monotonic() < deadline
         time.sleep(0.1)
     pid = int(started.read_text())
     setup.send_signal(how)
-    _, printed = setup.communicate(timeout=60)
+    _, printed = setup.communicate(timeout=600)
     assert setup.returncode == (-how if how == signal.SIGKILL else 130)
     assert b"Traceback" not in printed
-    _, alive = psutil.wait_procs([psutil.Process(pid)] if psutil.pid_exists(pid) else [], 30)
-    assert alive == []
+    wait_until_gone(pid)
+
+
+def wait_until_gone(pid: int) -> None:
+    """Wait until a process has ended."""
+    with contextlib.suppress(psutil.NoSuchProcess):
+        psutil.Process(pid).wait(120)
 
 
 def test_pip_refuses_an_archive_with_another_hash(
@@ -239,7 +237,7 @@ def test_pip_refuses_an_archive_with_another_hash(
     assert environments.built(environments.ensure("torch"))
 
 
-def test_what_a_killed_set_up_has_left_ends_before_the_environment_is_built_anew(
+def test_leftovers_of_a_killed_set_up_end_before_the_next_build(
     own_cache: Path, own_pins: Path
 ) -> None:
     """Such as a compiler, which would go on to write into the new one."""
@@ -252,7 +250,7 @@ def test_what_a_killed_set_up_has_left_ends_before_the_environment_is_built_anew
         left.append(subprocess.Popen(["sleep", "600"], env=variables, start_new_session=True))
     try:
         environments.ensure("torch")
-        left[0].wait(30)
+        left[0].wait(120)
         assert left[1].poll() is None, "that of another environment goes on"
     finally:
         for process in left:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -16,7 +15,7 @@ import pytest
 from framebench.analysis import frames, tables
 from framebench.engine.environments import Environment
 from framebench.records import store
-from tests.processes import ROOT
+from tests.processes import COMMAND, ROOT
 
 SWITCHES = "framebench/adapters/jittor/checkpoint.py"
 MODEL = "models/transformer/torch_model.py"
@@ -30,12 +29,13 @@ PLANTED = {  # file, right text, wrong text, case, expected status
 }
 
 
-def clone(where: Path) -> Path:
-    """The project as it stands, uncommitted changes included."""
+def copy_project(where: Path) -> Path:
+    """Copy the project as it stands, uncommitted changes included."""
     subprocess.run(["git", "clone", "-q", str(ROOT), str(where)], check=True)
-    for file in subprocess.run(
+    listed = subprocess.run(
         ["git", "ls-files"], cwd=ROOT, capture_output=True, text=True, check=True
-    ).stdout.split():
+    )
+    for file in listed.stdout.split():
         if (ROOT / file).is_file() and not file.startswith("results/"):
             (where / file).parent.mkdir(parents=True, exist_ok=True)
             (where / file).write_bytes((ROOT / file).read_bytes())
@@ -44,21 +44,11 @@ def clone(where: Path) -> Path:
 
 @pytest.fixture(scope="module")
 def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return clone(tmp_path_factory.mktemp("faults") / "project")
+    return copy_project(tmp_path_factory.mktemp("faults") / "project")
 
 
-def run(project: Path, results: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    command = [
-        sys.executable,
-        "-m",
-        "framebench.cli",
-        "run",
-        *arguments,
-        "--results",
-        str(results),
-        "--rounds",
-        "3",
-    ]
+def run_command(project: Path, results: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    command = [*COMMAND, "run", *arguments, "--results", str(results), "--rounds", "3"]
     # A bug that is as long as the right text, and taken out within the same second, would stay in
     # Python's byte code
     variables = {**os.environ, "PYTHONPATH": str(project), "PYTHONDONTWRITEBYTECODE": "1"}
@@ -75,11 +65,11 @@ def test_planted_bugs_never_become_numbers(
     assert text.count(right) >= 1, "the planted place has moved"
     (project / file).write_text(text.replace(right, wrong))
     try:
-        done = run(project, results, f"transformer/{strategy}/b4/tiny")
+        done = run_command(project, results, f"transformer/{strategy}/b4/tiny")
     finally:
         (project / file).write_text(text)
-    # beside it lies its baseline's
-    (found,) = (r for r in store.read_all(results) if f"/{strategy}/" in r.case)
+    records = list(store.read_all(results))  # of the case, and of its baseline
+    (found,) = [record for record in records if f"/{strategy}/" in record.case]
     assert found.status == status, done.stderr
     if status == "wrong":
         assert done.returncode == 1
@@ -87,8 +77,6 @@ def test_planted_bugs_never_become_numbers(
     else:
         assert found.effect
         assert not found.effect.proven
-        (comparison,) = tables.make_strategy_tables(frames.make_frame(store.read_all(results)))
-        told = [row for row in comparison.rows if row[1] == found.parsed.strategy]
-        assert ["NO" in row for row in told] == [True], (
-            "the table says that the strategy's effect was not confirmed"
-        )
+        (table,) = tables.make_strategy_tables(frames.make_frame(records))
+        (row,) = [row for row in table.rows if row[1] == found.parsed.strategy]
+        assert "NO" in row, "the strategy's effect was not confirmed"

@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import json
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -14,32 +13,31 @@ import pytest
 from framebench.engine import installed
 from framebench.engine.environments import Environment, SetupError
 from framebench.records import store
-from tests.processes import ROOT
+from tests.processes import COMMAND, ROOT
 from tests.record_files import list_files
 
 CASE = "transformer/torch/eval/no_grad/b4/tiny"
 
 
-def pretender(folder: Path, answer: str) -> Path:
-    """An interpreter that answers every question alike."""
+def make_pretender(folder: Path, answer: str) -> Path:
+    """Make an interpreter that answers every question alike."""
     script = folder / "python"
     script.write_text(f"#!/bin/sh\ncat <<'END'\n{answer}\nEND\n")
     script.chmod(0o755)
     return script
 
 
-def test_what_cannot_be_imported_is_named(tmp_path: Path) -> None:
-    python = pretender(
-        tmp_path, json.dumps({"versions": {}, "error": "ImportError: libcudart.so.12: cannot open"})
-    )
-    with pytest.raises(
-        SetupError, match=r"what jax needs \(jax, flax, optax, numpy\): ImportError: libcudart"
-    ):
+def test_an_interpreter_that_lacks_a_package_is_refused_with_the_error(tmp_path: Path) -> None:
+    answer = {"versions": {}, "error": "ImportError: libcudart.so.12: cannot open"}
+    python = make_pretender(tmp_path, json.dumps(answer))
+    lacking = r"what jax needs \(jax, flax, optax, numpy\): ImportError: libcudart"
+    with pytest.raises(SetupError, match=lacking):
         installed.describe("jax", python)
-    with pytest.raises(
-        SetupError, match="is no Python, or one that does not start: asked for torch"
-    ):
-        installed.describe("torch", pretender(tmp_path, "Segmentation fault"))
+
+    no_python = make_pretender(tmp_path, "Segmentation fault")
+    reason = "is no Python, or one that does not start: asked for torch"
+    with pytest.raises(SetupError, match=reason):
+        installed.describe("torch", no_python)
 
 
 def test_this_interpreter_lacks_the_frameworks() -> None:
@@ -48,7 +46,7 @@ def test_this_interpreter_lacks_the_frameworks() -> None:
         installed.ready(["torch", "jittor"], installed.INSTALLED)
 
 
-def test_no_interpreter() -> None:
+def test_a_missing_interpreter_is_refused_with_a_hint() -> None:
     with pytest.raises(SetupError, match="give 'installed' for this one"):
         installed.ready(["torch"], "no-such-python")
 
@@ -56,27 +54,20 @@ def test_no_interpreter() -> None:
 def test_a_framework_that_is_not_there_is_left_out_with_a_sentence(
     environment: dict[str, Environment],
 ) -> None:
-    said: list[str] = []
+    messages: list[str] = []
     found = installed.ready(
-        iter(["jittor", "torch"]), str(environment["torch"].python), said.append
+        iter(["jittor", "torch"]), str(environment["torch"].python), messages.append
     )
     assert list(found) == ["torch"]
-    assert len(said) == 1
-    assert "No module named 'jittor'" in said[0]
+    assert len(messages) == 1
+    assert "No module named 'jittor'" in messages[0]
 
 
 def test_run_by_an_installed_torch(environment: dict[str, Environment], results: Path) -> None:
     before = sorted(environment["torch"].python.parent.parent.iterdir())
-    command = [
-        sys.executable,
-        "-m",
-        "framebench.cli",
-        "run",
-        "transformer/*/eval/no_grad/b4/tiny",
-        "--rounds",
-        "0",
-    ]
-    command += ["--env", str(environment["torch"].python), "--results", str(results)]
+    python = str(environment["torch"].python)
+    options = ["--rounds", "0", "--env", python, "--results", str(results)]
+    command = [*COMMAND, "run", "transformer/*/eval/no_grad/b4/tiny", *options]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     assert "left out" in done.stderr

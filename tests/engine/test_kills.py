@@ -14,7 +14,7 @@ from framebench.engine.blocks import measure
 from framebench.engine.environments import Environment
 from framebench.records import store
 from framebench.records.record import Record
-from tests.engine.fake_blocks import CASES, group, run
+from tests.engine.fake_blocks import CASES, make_group, open_run
 from tests.processes import ROOT
 from tests.record_files import list_files
 
@@ -26,7 +26,7 @@ import os, signal, sys
 from pathlib import Path
 from framebench.engine.blocks import measure
 from framebench.engine.environments import Environment
-from tests.engine.fake_blocks import CASES, group, run
+from tests.engine.fake_blocks import CASES, make_group, open_run
 
 results, fatal, calls = sys.argv[1], int(sys.argv[3]), 0
 
@@ -50,8 +50,8 @@ def watch(name):
 for name in ("write", "fsync", "ftruncate", "replace", "unlink", "mkdir", "rmdir"):
     watch(name)
 environment = Environment("torch", "0", Path(sys.argv[2]))
-with run(Path(results)) as opened:
-    measure([group(environment, CASES[:2])], opened, blocks=2)
+with open_run(Path(results)) as opened:
+    measure([make_group(environment, CASES[:2])], opened, blocks=2)
 print(calls)
 """
 # How a worker of the fake framework may end: `failing_worker.py`
@@ -60,8 +60,8 @@ ENDINGS = ("refusal", "kill", "silent exit", "kill in turn", "kill in memory", "
 
 def measure_all(results: Path, environment: Environment, blocks: int = BLOCKS) -> None:
     """Measure two cases in the session of the other runs."""
-    with run(results) as opened:
-        measure([group(environment, CASES[:2])], opened, blocks=blocks)
+    with open_run(results) as opened:
+        measure([make_group(environment, CASES[:2])], opened, blocks=blocks)
 
 
 def read_records(results: Path) -> list[Record]:

@@ -15,7 +15,7 @@ from framebench.engine.groups import Group
 from framebench.engine.runner import Options
 from framebench.engine.timed_process import Variant
 from framebench.suite.case import Case
-from tests.processes import fake_environment
+from tests.processes import make_fake_environment
 
 pytestmark = pytest.mark.skipif(
     sys.platform != "linux", reason="/proc and posix_fadvise are Linux's"
@@ -24,21 +24,21 @@ pytestmark = pytest.mark.skipif(
 
 @pytest.fixture
 def library(tmp_path: Path) -> Path:
-    """A file on disk, read once."""
+    """Return a file on disk that was read once."""
     path = tmp_path / "libmade up.so.1"
     with path.open("wb") as file:
         file.write(os.urandom(2**18))
         os.fsync(file.fileno())
     pages.drop([path])
-    if cached(path):
+    if is_cached(path):
         pytest.skip("this folder's file system is in memory")
     path.read_bytes()
-    assert cached(path)
+    assert is_cached(path)
     return path
 
 
-def cached(path: Path) -> bool:
-    """Whether its first page can be had without a disk."""
+def is_cached(path: Path) -> bool:
+    """Return whether a file's first page can be had without a disk."""
     with path.open("rb", buffering=0) as file:
         try:
             return os.preadv(file.fileno(), [bytearray(1)], 0, os.RWF_NOWAIT) == 1
@@ -48,34 +48,35 @@ def cached(path: Path) -> bool:
 
 def test_dropped_pages_are_read_from_disk_again(library: Path, tmp_path: Path) -> None:
     pages.drop([tmp_path / "gone", library])
-    assert not cached(library)
+    assert not is_cached(library)
     pages.renew([tmp_path / "gone", library])
-    assert cached(library), "and not in the next process's first step"
+    assert is_cached(library), "and not in the next process's first step"
 
 
-def test_what_a_process_maps(library: Path) -> None:
+def test_files_that_a_process_maps_are_listed_and_stay_cached(library: Path) -> None:
     with library.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as held:
         assert held[:1]
         assert library in pages.list_mapped_files(os.getpid())
         pages.drop([library])
-        assert cached(library), "a page in use stays"
+        assert is_cached(library), "a page in use stays"
     assert library not in pages.list_mapped_files(os.getpid())
     assert pages.list_mapped_files(2**30) == set(), "there is no such process"
 
 
-@pytest.mark.parametrize("rounds", [3, 0])
+@pytest.mark.parametrize(("rounds", "times"), [(3, 2), (0, 0)])
 def test_after_each_block_with_times_the_libraries_are_renewed(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, rounds: int
+    rounds: int, times: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Those of a worker that acts, which are an interpreter's."""
-    renewed = list[set[Path]]()
+    """The libraries of a worker that acts are an interpreter's."""
+    renewed: list[set[Path]] = []
     monkeypatch.setattr(blocks.pages, "renew", renewed.append)
-    variant = Variant(
-        Case("transformer", "torch", "train", "fp32", 4, "tiny"),
-        fake_environment("engine/failing_worker.py", tmp_path),
-    )
+    case = Case("transformer", "torch", "train", "fp32", 4, "tiny")
+    environment = make_fake_environment("engine/failing_worker.py", tmp_path)
+    group = Group("group", (Variant(case, environment),), ())
+
     with blocks.Run("session", Options(rounds=rounds), tmp_path) as run:
-        blocks.measure([Group("group", (variant,), ())], run, blocks=2)
-    names = [{path.name for path in files} for files in renewed]
-    assert [name for name in names if "libc.so.6" in name] == names
-    assert len(names) == (2 if rounds else 0)
+        blocks.measure([group], run, blocks=2)
+
+    assert len(renewed) == times
+    for files in renewed:
+        assert "libc.so.6" in {path.name for path in files}

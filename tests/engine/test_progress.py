@@ -15,18 +15,18 @@ from tests.fake_records import provenance as origin
 from tests.fake_records import record
 
 CASES = [
-    Case("transformer", "torch", "train", strategy, 4, "tiny")
-    for strategy in ("fp32", "checkpoint_every_2")
+    Case("transformer", "torch", "train", "fp32", 4, "tiny"),
+    Case("transformer", "torch", "train", "checkpoint_every_2", 4, "tiny"),
 ]
 
 
-def screen(width: int) -> Console:
+def make_console(width: int) -> Console:
     return Console(width=width, file=StringIO(), force_terminal=True, color_system=None)
 
 
 @pytest.mark.parametrize("width", [80, 160])
 def test_counts_times_and_the_phase_are_whole_at_any_width(tmp_path: Path, width: int) -> None:
-    console = screen(width)
+    console = make_console(width)
     progress = CaseProgress(CASES, tmp_path, console, blocks=50)
     progress.phase(CASES[1], "round 4 of 8, 2 in turn")
     with console.capture() as shown:
@@ -38,28 +38,20 @@ def test_counts_times_and_the_phase_are_whole_at_any_width(tmp_path: Path, width
     assert ("transformer/torch/train/checkpoint_every_2/b4/tiny" in line) == (width > 130)
 
 
-def test_what_a_session_has_is_not_announced_again(tmp_path: Path) -> None:
-    """Five blocks of each, of which the first case has two, in different releases, and one is of
-    another session.
-    """
+def test_progress_leaves_out_the_blocks_that_a_session_has(tmp_path: Path) -> None:
+    """A record of another session is none of its blocks."""
+    machine = provenance.read_machine_name()
     for session, version in (("now", "2.12.1"), ("now", "2.13.0"), ("before", "2.13.0")):
-        kept = record(CASES[0], provenance=origin(session=session), spent_s={"total": 30.0})
-        store.append(
-            kept,
-            store.find_file(tmp_path, provenance.read_machine_name(), f"torch-{version}"),
-        )
-    console = Console(width=80, file=(text := StringIO()))
-    with CaseProgress(CASES, tmp_path, console, 5, "now") as progress:
+        measured = record(CASES[0], provenance=origin(session=session), spent_s={"total": 30.0})
+        store.append(measured, store.find_file(tmp_path, machine, f"torch-{version}"))
+    text = StringIO()
+    with CaseProgress(CASES, tmp_path, Console(width=80, file=text), 5, "now") as progress:
         assert progress.left == {CASES[0]: 3, CASES[1]: 5}
-    assert text.getvalue().strip() == (
-        "measuring 2 cases, each 5 times; 2 of 10 are done already: about 3 min"
-    )
+    message = "measuring 2 cases, each 5 times; 2 of 10 are done already: about 3 min"
+    assert text.getvalue().strip() == message
 
 
 def test_cases_beside_each_other_take_less_and_new_ones_what_is_guessed(tmp_path: Path) -> None:
-    assert (
-        CaseProgress(
-            CASES, tmp_path, screen(80), guesses=dict.fromkeys(CASES, 8.0), at_once=2
-        ).format_remaining()
-        == "8 s"
-    )
+    guesses = dict.fromkeys(CASES, 8.0)
+    progress = CaseProgress(CASES, tmp_path, make_console(80), guesses=guesses, at_once=2)
+    assert progress.format_remaining() == "8 s"

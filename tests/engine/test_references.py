@@ -11,7 +11,6 @@ import pytest
 
 from framebench.engine import references
 from framebench.records import store
-from framebench.records.record import Record
 from framebench.suite.case import Case
 from framebench.suite.protocol import Reference, Task
 from framebench.suite.result import Verification
@@ -20,36 +19,32 @@ from framebench.suite.tensors import Summaries
 from framebench.worker.observe import Observed
 from framebench.worker.tolerances import derive_tolerances
 from framebench.worker.verification import verify
-from tests.fake_records import provenance
+from tests.fake_records import provenance, record
 
 BASE = parse("resnet50/torch/train/fp32/b64/full")
 SEEN = {"loss_0": 6.9, "grad_norm": 2.0, "loss_1": 6.8}
 GRADIENT: Summaries = {"gradient": {"fc.bias": (2.0, 1.0, -1.0, 0.5)}}
 
 
-def write(
-    root: Path, case: Case, status: str = "ok", session: str = "s", seen: dict[str, float] = SEEN
-) -> None:
-    verification = Verification(passed=status == "ok", observed=dict(seen), summaries=GRADIENT)
-    record = Record(
-        case=case.id,
-        status=status,
-        verification=verification,
-        provenance=provenance(session=session),
+def append_record(root: Path, case: Case, status: str = "ok", session: str = "s") -> None:
+    """Write a record of a case with the values and gradients above."""
+    verification = Verification(passed=status == "ok", observed=SEEN, summaries=GRADIENT)
+    measured = record(
+        case, status=status, verification=verification, provenance=provenance(session=session)
     )
-    store.append(record, store.find_file(root, "m", f"{case.framework}-1"))
+    store.append(measured, store.find_file(root, "m", f"{case.framework}-1"))
 
 
-def found(root: Path, case: str) -> Reference | None:
+def find_reference(root: Path, case: str) -> Reference | None:
     return references.find_in_records(parse(case), "s", root, "m")
 
 
 def test_the_baseline_of_the_session_is_the_reference(tmp_path: Path) -> None:
-    write(tmp_path, parse("resnet50/torch/train/checkpoint/b64/full"))
-    write(tmp_path, BASE)
+    append_record(tmp_path, parse("resnet50/torch/train/checkpoint/b64/full"))
+    append_record(tmp_path, BASE)
     for case in ("resnet50/jax/train/fp32/b64/full", "resnet50/torch/train/tf32/b64/full"):
-        assert found(tmp_path, case) == Reference(BASE.id, SEEN, GRADIENT)
-    assert found(tmp_path, BASE.id) == Reference(
+        assert find_reference(tmp_path, case) == Reference(BASE.id, SEEN, GRADIENT)
+    assert find_reference(tmp_path, BASE.id) == Reference(
         "resnet50/torch/train/checkpoint/b64/full", SEEN, GRADIENT
     )
 
@@ -65,17 +60,19 @@ def test_the_baseline_of_the_session_is_the_reference(tmp_path: Path) -> None:
         ("transformer/torch/train/fp32/b64/full", "ok", "s"),  # its values have the same name
     ],
 )
-def test_what_is_no_reference(case: str, status: str, session: str, tmp_path: Path) -> None:
-    write(tmp_path, Case.from_id(case), status, session)
-    assert found(tmp_path, "resnet50/jax/train/checkpoint/b64/full") is None
+def test_records_of_other_work_are_no_reference(
+    case: str, status: str, session: str, tmp_path: Path
+) -> None:
+    append_record(tmp_path, Case.from_id(case), status, session)
+    assert find_reference(tmp_path, "resnet50/jax/train/checkpoint/b64/full") is None
 
 
 def test_sizes_with_golden_values_need_none(tmp_path: Path) -> None:
-    write(tmp_path, parse("resnet50/torch/train/fp32/b8/cpu"))
-    assert found(tmp_path, "resnet50/jax/train/fp32/b8/cpu") is None
+    append_record(tmp_path, parse("resnet50/torch/train/fp32/b8/cpu"))
+    assert find_reference(tmp_path, "resnet50/jax/train/fp32/b8/cpu") is None
 
 
-def adapter(case: Case) -> Any:
+def make_adapter(case: Case) -> Any:
     return SimpleNamespace(case=case, workload=case.spec, find_known_fault=lambda: None)
 
 
@@ -84,43 +81,46 @@ TOLERANCES = derive_tolerances(Observed(SEEN, GRADIENT), [Observed(SEEN, GRADIEN
 
 
 def test_a_case_is_verified_against_a_float32_record_of_the_session() -> None:
-    case, reference = parse("resnet50/jax/train/fp32/b64/full"), Reference(BASE.id, SEEN, GRADIENT)
-    near = verify(adapter(case), seen(loss_0=6.9 * (1 + 0.9 * ALLOWED)), TOLERANCES, reference)
-    assert (near.passed, near.against) == (True, BASE.id)
-    assert not verify(
-        adapter(case), seen(loss_0=6.9 * (1 + 1.1 * ALLOWED)), TOLERANCES, reference
-    ).passed
+    adapter = make_adapter(parse("resnet50/jax/train/fp32/b64/full"))
+    reference = Reference(BASE.id, SEEN, GRADIENT)
+    near = make_observed(loss_0=SEEN["loss_0"] * (1 + 0.9 * ALLOWED))
+    far = make_observed(loss_0=SEEN["loss_0"] * (1 + 1.1 * ALLOWED))
+    verification = verify(adapter, near, TOLERANCES, reference)
+    assert (verification.passed, verification.against) == (True, BASE.id)
+    assert not verify(adapter, far, TOLERANCES, reference).passed
 
 
 def test_the_first_of_its_kind_must_be_finite_and_float32() -> None:
-    alone = verify(adapter(BASE), seen(), TOLERANCES)
-    assert alone.passed
-    assert "no float64 values" in (alone.reason or "")
-    assert alone.summaries == GRADIENT
-    assert not verify(adapter(BASE), seen(loss_1=math.nan), TOLERANCES).passed
-    assert not verify(
-        adapter(parse("resnet50/torch/train/tf32/b64/full")), seen(), TOLERANCES
-    ).passed
+    first = verify(make_adapter(BASE), make_observed(), TOLERANCES)
+    assert first.passed
+    assert "no float64 values" in (first.reason or "")
+    assert first.summaries == GRADIENT
+    assert not verify(make_adapter(BASE), make_observed(loss_1=math.nan), TOLERANCES).passed
+    tf32 = make_adapter(parse("resnet50/torch/train/tf32/b64/full"))
+    assert not verify(tf32, make_observed(), TOLERANCES).passed
 
 
-def seen(**values: float) -> Observed:
+def make_observed(**values: float) -> Observed:
     return Observed(SEEN | values, GRADIENT)
 
 
 def test_baselines_are_measured_first_and_small_sizes_keep_their_order() -> None:
-    small = [parse(f"resnet50/torch/eval/{s}/b8/cpu") for s in ("inference_mode", "no_grad")]
-    large = [
-        parse(f"resnet50/{f}/eval/{s}/b64/full")
-        for f in ("jax", "torch")
-        for s in ("tf32", "no_grad")
+    requested = [
+        "resnet50/jax/eval/tf32/b64/full",
+        "resnet50/jax/eval/no_grad/b64/full",
+        "resnet50/torch/eval/tf32/b64/full",
+        "resnet50/torch/eval/no_grad/b64/full",
+        "resnet50/torch/eval/inference_mode/b8/cpu",
+        "resnet50/torch/eval/no_grad/b8/cpu",
     ]
-    ordered = references.order_by_reference([*large, *small])
-    assert ordered[:2] == small
-    assert [f"{c.framework}/{c.strategy}" for c in ordered[2:]] == [
-        "torch/no_grad",
-        "jax/no_grad",
-        "torch/tf32",
-        "jax/tf32",
+    ordered = references.order_by_reference([parse(case) for case in requested])
+    assert [case.id for case in ordered] == [
+        "resnet50/torch/eval/inference_mode/b8/cpu",
+        "resnet50/torch/eval/no_grad/b8/cpu",
+        "resnet50/torch/eval/no_grad/b64/full",
+        "resnet50/jax/eval/no_grad/b64/full",
+        "resnet50/torch/eval/tf32/b64/full",
+        "resnet50/jax/eval/tf32/b64/full",
     ]
 
 

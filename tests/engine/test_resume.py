@@ -15,7 +15,7 @@ from framebench.engine.timed_process import Variant
 from framebench.records import store
 from framebench.records.record import Record
 from framebench.suite.case import Case
-from tests.engine.fake_blocks import CASES, group, read_strategies, run
+from tests.engine.fake_blocks import CASES, make_group, open_run, read_strategies
 
 
 class InterruptingListener(Listener):
@@ -46,12 +46,12 @@ def test_resumed_session_repeats_nothing_that_is_done(
 ) -> None:
     """Interrupted in the rounds a block begins again; after them memory and records are missing."""
     listener = InterruptingListener(**moment)
-    with pytest.raises(KeyboardInterrupt), run(results, listener=listener) as opened:
-        measure([group(fake_worker, CASES[:3])], opened)
+    with pytest.raises(KeyboardInterrupt), open_run(results, listener=listener) as opened:
+        measure([make_group(fake_worker, CASES[:3])], opened)
     earlier = list(store.read_all(results))
 
-    with run(results) as opened:
-        measure([group(fake_worker, CASES[:3])], opened)
+    with open_run(results) as opened:
+        measure([make_group(fake_worker, CASES[:3])], opened)
 
     records = list(store.read_all(results))
     assert all(record in records for record in earlier)
@@ -65,8 +65,8 @@ def test_added_case_is_measured_with_its_baseline(
     fake_worker: Environment, results: Path, event_log: Path
 ) -> None:
     for cases in (CASES[:2], CASES[:3]):
-        with run(results) as opened:
-            measure([group(fake_worker, cases)], opened)
+        with open_run(results) as opened:
+            measure([make_group(fake_worker, cases)], opened)
     counts = Counter(read_strategies(event_log, "finish"))
     assert counts == {"fp32": 2, "checkpoint": 1, "accumulate": 1}
 
@@ -76,7 +76,7 @@ def test_baseline_that_joins_later_is_measured_once(
 ) -> None:
     """As PyTorch's in a block whose variants were measured before it was there."""
     base, change = (Variant(case, fake_worker) for case in CASES[:2])
-    with run(results) as opened:
+    with open_run(results) as opened:
         measure_group(Group("g", (change,)), opened)
         for _ in range(2):
             measure_group(Group("g", (base, change)), opened)
@@ -86,8 +86,8 @@ def test_baseline_that_joins_later_is_measured_once(
 
 
 def test_each_release_of_a_framework_has_blocks_of_its_own(fake_worker: Environment) -> None:
-    older = group(fake_worker, CASES[:1])
-    newer = group(replace(fake_worker, version="1"), CASES[:1])
+    older = make_group(fake_worker, CASES[:1])
+    newer = make_group(replace(fake_worker, version="1"), CASES[:1])
     assert older.name != newer.name
 
 
@@ -99,15 +99,18 @@ def test_block_whose_unfinished_records_are_damaged_is_measured_again(
     content: str, fake_worker: Environment, results: Path
 ) -> None:
     cases = CASES[:2]
-    with pytest.raises(KeyboardInterrupt), run(results, listener=InterruptingListener(1)) as opened:
-        measure([group(fake_worker, cases)], opened)
+    with (
+        pytest.raises(KeyboardInterrupt),
+        open_run(results, listener=InterruptingListener(1)) as opened,
+    ):
+        measure([make_group(fake_worker, cases)], opened)
     (file,) = (results / ".unfinished").iterdir()
     if content == CUT_OFF:
         content = file.read_text()[:-9]
     file.write_text(content)
 
-    with run(results) as opened:
-        measure([group(fake_worker, cases)], opened)
+    with open_run(results) as opened:
+        measure([make_group(fake_worker, cases)], opened)
 
     records = list(store.read_all(results))
     assert {record.parsed for record in records} == set(cases)

@@ -54,11 +54,25 @@ def sleep_in_child():
         command = [sys.executable, "-c", "import time; time.sleep(600)", __file__]
         os.execve(sys.executable, command, {})
 """
-CHILDREN = pytest.mark.parametrize(
-    "how",
-    [FORK, DAEMON, EMPTY, EXECUTED],
-    ids=["fork", "daemon", "daemon without its environment", "another program"],
-)
+RESULT_AND_END = f"print('{RESULT}', flush=True)"
+# how a child is left behind, how its parent ends, and what becomes of the worker
+LEFT_BY_WORKER = {
+    "a fork, says its result": (FORK, RESULT_AND_END, "ok"),
+    "a daemon, says its result": (DAEMON, RESULT_AND_END, "ok"),
+    "a daemon without its environment, says its result": (EMPTY, RESULT_AND_END, "ok"),
+    "another program, says its result": (EXECUTED, RESULT_AND_END, "ok"),
+    "a daemon, stays after its result": (DAEMON, f"{RESULT_AND_END}; time.sleep(600)", "ok"),
+    "a daemon, ends without": (DAEMON, "sys.exit(3)", "crashed"),
+    "a fork, hangs": (FORK, "time.sleep(600)", "timeout"),
+    "a daemon without its environment, hangs": (EMPTY, "time.sleep(600)", "timeout"),
+}
+LEFT_BY_MODULE = {
+    "a fork, answers": (FORK, "print('done', flush=True)", None),
+    "a daemon without its environment, answers": (EMPTY, "print('done', flush=True)", None),
+    "a daemon, fails": (DAEMON, "sys.exit(3)", "failed"),
+    "another program, hangs": (EXECUTED, "time.sleep(600)", "no end"),
+}
+SOON_S = 300  # far less than a child sleeps
 FLOOD = """
 def flood(stream):
     while True:
@@ -97,18 +111,8 @@ def list_left(folder: Path) -> list[psutil.Process]:
     return left
 
 
-@CHILDREN
-@pytest.mark.parametrize(
-    ("end", "status"),
-    [
-        (f"print('{RESULT}', flush=True)", "ok"),
-        (f"print('{RESULT}', flush=True); time.sleep(600)", "ok"),
-        ("sys.exit(3)", "crashed"),
-        ("time.sleep(600)", "timeout"),
-    ],
-    ids=["says its result", "stays after its result", "ends without", "hangs"],
-)
-def test_what_a_worker_leaves_behind_neither_delays_nor_outlives_it(
+@pytest.mark.parametrize(("how", "end", "status"), LEFT_BY_WORKER.values(), ids=LEFT_BY_WORKER)
+def test_children_of_a_worker_neither_delay_nor_outlive_it(
     how: str, end: str, status: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(supervisor, "GRACE_S", 1.0)
@@ -116,17 +120,12 @@ def test_what_a_worker_leaves_behind_neither_delays_nor_outlives_it(
     limit_s = 3.0 if status == "timeout" else 60.0
     outcome = run_program(f"{how}\nsleep_in_child()\n{end}\n", tmp_path, limit_s)
     assert outcome.status == status
-    assert time.monotonic() - began < 30
+    assert time.monotonic() - began < SOON_S
     assert list_left(tmp_path) == []
 
 
-@CHILDREN
-@pytest.mark.parametrize(
-    ("end", "fault"),
-    [("print('done', flush=True)", None), ("sys.exit(3)", "failed"), ("time.sleep(600)", "no end")],
-    ids=["answers", "fails", "hangs"],
-)
-def test_what_a_module_leaves_behind_neither_delays_nor_outlives_it(
+@pytest.mark.parametrize(("how", "end", "fault"), LEFT_BY_MODULE.values(), ids=LEFT_BY_MODULE)
+def test_children_of_a_module_neither_delay_nor_outlive_it(
     how: str, end: str, fault: str | None, tmp_path: Path
 ) -> None:
     environment = make_environment(f"{how}\nsleep_in_child()\n{end}\n", tmp_path)
@@ -141,7 +140,7 @@ def test_what_a_module_leaves_behind_neither_delays_nor_outlives_it(
     else:
         with pytest.raises(SetupError, match=fault):
             environments.run_module(environment, "module", variables=variables, limit_s=limit_s)
-    assert time.monotonic() - began < 30
+    assert time.monotonic() - began < SOON_S
     assert list_left(tmp_path) == []
 
 

@@ -27,7 +27,7 @@ from framebench.suite.result import Verification
 from tests import fake_records
 from tests.engine.fake_blocks import read_cores
 from tests.processes import ROOT
-from tests.single_case import alone
+from tests.single_case import measure_alone
 
 CASE = Case("transformer", "torch", "train", "fp32", 4, "tiny")
 
@@ -74,7 +74,7 @@ def test_wrong_result_is_expected_of_a_known_fault() -> None:
             "memory ran out during timing, RuntimeError: could not create a primitive",
         ),
         ("segfault", "crashed", "SIGSEGV during timing"),
-        ("hang with child", "timeout", "no end after 3 s, during timing"),
+        ("hang with child", "timeout", "no end after 8 s, during timing"),
         ("silent exit", "crashed", "exit code 3"),
         ("bad_alloc", "oom", "memory ran out"),
         ("babble", "crashed", "this is not JSON"),
@@ -90,14 +90,14 @@ def test_failures_are_classified(
 ) -> None:
     monkeypatch.setenv("FAKE_FAILURE", failure)
     monkeypatch.setenv("FAKE_WORKER_RESULTS", str(results))
-    record = alone(
-        CASE, "s", fake_worker, Options(time_limit_s=3 if "hang" in failure else 600), results
-    )
+    options = Options(time_limit_s=8 if "hang" in failure else 600)
+    record = measure_alone(CASE, "s", fake_worker, options, results)
     assert (record.status, record.peaks, record.step_s) == (status, {}, [])
     assert record.reason is not None
     assert named in record.reason
     assert list(store.read_all(results)) == [record]
-    assert not [p for p in psutil.process_iter() if started_here(p, str(results))]
+    for process in psutil.process_iter():
+        assert not was_started_here(process, str(results))
 
 
 def is_worker(process: psutil.Process) -> bool:
@@ -108,13 +108,11 @@ def is_worker(process: psutil.Process) -> bool:
         return False
 
 
-def started_here(process: psutil.Process, results: str) -> bool:
-    """By this test, and not by one that runs beside it."""
+def was_started_here(process: psutil.Process, results: str) -> bool:
+    """Return whether this test started a worker, and not one that runs at the same time."""
     try:
-        return (
-            "failing_worker.py" in " ".join(process.cmdline())
-            and process.environ().get("FAKE_WORKER_RESULTS") == results
-        )
+        is_worker = "failing_worker.py" in " ".join(process.cmdline())
+        return is_worker and process.environ().get("FAKE_WORKER_RESULTS") == results
     except psutil.Error:
         return False
 
@@ -130,7 +128,7 @@ def test_measurement_survives_a_process_that_dies_in_its_proof(
     failure: str, why: str, fake_worker: Environment, results: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("FAKE_FAILURE", failure)
-    record = alone(CASE, "s", fake_worker, Options(time_limit_s=3, rounds=2), results)
+    record = measure_alone(CASE, "s", fake_worker, Options(rounds=2), results)
     assert (record.status, len(record.step_s), record.peak_bytes) == ("ok", 2, 2**20)
     assert record.effect
     assert not record.effect.proven, "which every table says"
@@ -145,9 +143,9 @@ def test_only_what_may_launch_to_a_gpu_is_not_pinned(
     monkeypatch.setenv("EVENT_LOG", str(event_log))
     monkeypatch.setattr(nvml, "list_gpus", lambda: ("a GPU",))
     core = Options().choose_core()
-    pinned = alone(CASE, "s", fake_worker, Options(rounds=2), results)
+    pinned = measure_alone(CASE, "s", fake_worker, Options(rounds=2), results)
     installed = replace(fake_worker, version="1", installed=True)
-    free = alone(CASE, "s", installed, Options(rounds=2), results)
+    free = measure_alone(CASE, "s", installed, Options(rounds=2), results)
     assert read_cores(event_log, "start") == [str(core), "None"]
     assert read_cores(event_log, "finish") == [str(core), "None"]
     assert (pinned.provenance.core, free.provenance.core) == (core, None)
@@ -164,7 +162,7 @@ def test_kill_by_the_kernel_is_out_of_memory(
     monkeypatch.setattr(supervisor, "count_oom_kills", lambda: next(counts))
     monkeypatch.setattr(blocks, "check_mathematics", lambda variants, run: None)
     monkeypatch.setenv("FAKE_FAILURE", "kill")
-    record = alone(CASE, "s", fake_worker, Options(), results)
+    record = measure_alone(CASE, "s", fake_worker, Options(), results)
     assert record.status == "oom"
     assert "memory ran out" in (record.reason or "")
 
@@ -180,7 +178,7 @@ def test_unsupported_case_is_recorded_with_its_reason(
     fake_worker: Environment, results: Path
 ) -> None:
     case = Case("transformer", "torch", "train", "rewrite", 4, "tiny")
-    record = alone(case, "s", fake_worker, results=results)
+    record = measure_alone(case, "s", fake_worker, results=results)
     assert (record.status, record.reason) == ("unsupported", case.support.why)
 
 
@@ -192,9 +190,11 @@ class Phases(Listener):
         self.found.add(what)
 
 
-def test_a_whole_case(environment: dict[str, Environment], results: Path) -> None:
+def test_a_measured_case_is_verified_proven_and_complete(
+    environment: dict[str, Environment], results: Path
+) -> None:
     phases = Phases()
-    record = alone(CASE, "s", environment["torch"], Options(rounds=5), results, phases)
+    record = measure_alone(CASE, "s", environment["torch"], Options(rounds=5), results, phases)
     assert record.status == "ok", record.reason
     assert record.verification
     assert record.verification.passed
@@ -220,7 +220,7 @@ def test_killing_the_real_worker_makes_a_crashed_record(
                     if is_worker(child):
                         child.kill()
 
-    record = alone(CASE, "s", environment["torch"], results=results, listener=Killing())
+    record = measure_alone(CASE, "s", environment["torch"], results=results, listener=Killing())
     assert record.status == "crashed"
     assert record.reason is not None
     assert "SIGKILL" in record.reason
@@ -230,7 +230,9 @@ def test_running_out_of_memory_is_a_result(
     environment: dict[str, Environment], results: Path
 ) -> None:
     case = Case("resnet50", "torch", "train", "fp32", 16, "cpu")
-    record = alone(case, "s", environment["torch"], Options(memory_limit=500 * 2**20), results)
+    record = measure_alone(
+        case, "s", environment["torch"], Options(memory_limit=500 * 2**20), results
+    )
     assert record.status == "oom", record.reason
     assert "memory ran out during first step, " in (record.reason or "")
     assert record.provenance.memory_limit == 500 * 2**20
@@ -239,7 +241,9 @@ def test_running_out_of_memory_is_a_result(
 def test_a_limit_below_what_the_imports_take_is_too_small(
     environment: dict[str, Environment], results: Path
 ) -> None:
-    record = alone(CASE, "s", environment["torch"], Options(memory_limit=10 * 2**20), results)
+    record = measure_alone(
+        CASE, "s", environment["torch"], Options(memory_limit=10 * 2**20), results
+    )
     assert record.status == "oom", record.reason
     assert record.reason is not None
     assert "the limit of 10.0 MiB is too small: the imports alone map" in record.reason

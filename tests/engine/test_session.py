@@ -18,8 +18,8 @@ from tests.processes import ROOT, small_disk
 HOLD = Path(__file__).parent / "programs" / "session_hold.py"
 
 
-def start(results: Path, when: float = 0.0) -> subprocess.Popen[str]:
-    """Another process that holds the folder until its input ends."""
+def start_holder(results: Path, when: float = 0.0) -> subprocess.Popen[str]:
+    """Start another process that holds the folder until its input ends."""
     command = [sys.executable, str(HOLD), str(results), str(when)]
     env = {**os.environ, "PYTHONPATH": str(ROOT)}
     return subprocess.Popen(
@@ -27,23 +27,23 @@ def start(results: Path, when: float = 0.0) -> subprocess.Popen[str]:
     )
 
 
-def said(process: subprocess.Popen[str]) -> str:
+def read_message(process: subprocess.Popen[str]) -> str:
     assert process.stdout
     return process.stdout.readline()
 
 
 def test_of_processes_that_start_at_once_one_gets_in(results: Path) -> None:
     when = time.time() + 3
-    processes = [start(results, when) for _ in range(4)]
-    words = [said(p).split()[0] for p in processes]
+    processes = [start_holder(results, when) for _ in range(4)]
+    words = [read_message(p).split()[0] for p in processes]
     for process in processes:
         process.communicate()
     assert sorted(words) == ["busy", "busy", "busy", "holds"]
 
 
 def test_busy_names_the_holder_and_the_way_out(results: Path) -> None:
-    process = start(results)
-    assert said(process).startswith("holds")
+    process = start_holder(results)
+    assert read_message(process).startswith("holds")
     with (
         pytest.raises(Busy, match=rf"process {process.pid} .* is measuring into .*--results"),
         alone(results),
@@ -56,8 +56,8 @@ def test_busy_names_the_holder_and_the_way_out(results: Path) -> None:
 
 def test_a_killed_holder_leaves_the_folder_free(results: Path) -> None:
     """Also while its worker still lives."""
-    process = start(results)
-    child = int(said(process).split()[1])
+    process = start_holder(results)
+    child = int(read_message(process).split()[1])
     process.kill()
     process.wait()
     try:

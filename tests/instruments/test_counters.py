@@ -10,7 +10,7 @@ import pytest
 from framebench.instruments.counters import PAGE_FAULTS, SOFTWARE, Counter
 
 
-def loop(turns: int) -> None:
+def run_loop(turns: int) -> None:
     for _ in range(turns):
         pass
 
@@ -19,11 +19,11 @@ def test_twice_the_loop_is_twice_the_instructions() -> None:
     counter = Counter.open()
     if counter is None:
         pytest.skip("this processor, or the machine it is shown by, counts no instructions")
-    loop(1000)
+    run_loop(1000)
     found = []
     for turns in (10**5, 2 * 10**5):
         before = counter.read()
-        loop(turns)
+        run_loop(turns)
         found.append(counter.read() - before)
     assert 1.9 < found[1] / found[0] < 2.1
 
@@ -51,6 +51,6 @@ def test_later_threads_are_counted() -> None:
     assert pages <= counter.read() - before < 2 * pages
 
 
-def test_where_nothing_may_be_counted_there_is_no_counter(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_counter_that_the_kernel_refuses_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("framebench.instruments.counters.SYSCALL", {})
     assert Counter.open() is None

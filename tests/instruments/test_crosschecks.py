@@ -27,12 +27,12 @@ pytestmark = [
         pytest.param("transformer/jax/train/checkpoint/b4/cpu", marks=pytest.mark.all_cases),
     ],
 )
-def test_xlas_plan_against_resident_memory(case: str, steady: Steady) -> None:
+def test_xlas_plan_agrees_with_resident_memory(case: str, steady: Steady) -> None:
     (found,) = steady(case)
     assert found["host.rss"] == pytest.approx(found["compiler.plan"], rel=0.1), found
 
 
-def test_jittors_variables_against_resident_memory(steady: Steady) -> None:
+def test_jittors_variables_agree_with_resident_memory(steady: Steady) -> None:
     """The pool's blocks are larger than the variables in them, and oneDNN has buffers of its own:
     resident memory is more.
     """
@@ -45,7 +45,7 @@ PROGRAMS = Path(__file__).parent / "programs"
 MEMRAY = PROGRAMS / "crosschecks_memray.py"
 
 
-def test_resident_memory_against_memray(
+def test_resident_memory_agrees_with_memray(
     environment: dict[str, Environment], steady: Steady
 ) -> None:
     """memray counts what malloc is asked for, without the kernel."""

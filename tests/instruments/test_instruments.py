@@ -42,15 +42,17 @@ def test_small_regions_are_read_as_well_as_the_kernel_counts(
     """It counts pages in batches for each core (`include/linux/percpu_counter.h`), whatever the
     region's size.
     """
-    cores, page = os.cpu_count() or 1, os.sysconf("SC_PAGE_SIZE")
-    errors = run_inside(environment["torch"], SMALL, variables=MALLOC_ENV)
-    assert max(map(abs, errors)) <= cores * max(32, 2 * cores) * page + MIB // 8
+    cores = os.cpu_count() or 1
+    pages = cores * max(32, 2 * cores)  # that may be counted late
+    errors: Any = run_inside(environment["torch"], SMALL, variables=MALLOC_ENV)
+    for error in errors:
+        assert abs(error) <= pages * os.sysconf("SC_PAGE_SIZE") + MIB // 8
 
 
 PLAN = PROGRAMS / "instruments_plan.py"
 
 
-def test_xla_plan_of_a_known_program(environment: dict[str, Environment]) -> None:
+def test_xlas_plan_has_the_bytes_of_a_known_program(environment: dict[str, Environment]) -> None:
     assert run_inside(environment["jax"], PLAN) == pytest.approx(KNOWN, rel=0.01)
 
 
@@ -81,7 +83,7 @@ def has_gpu() -> bool:
 
 @pytest.mark.gpu
 @pytest.mark.skipif(not has_gpu(), reason="needs a GPU: NVML finds none")
-def test_torch_allocator_peak_on_a_gpu(environment: dict[str, Environment]) -> None:
+def test_torchs_allocator_on_a_gpu_reads_a_known_peak(environment: dict[str, Environment]) -> None:
     assert run_inside(environment["torch"], CUDA) == pytest.approx(KNOWN, rel=0.01)
 
 

@@ -41,7 +41,7 @@ class Bug(BaseModel):
 
     @property
     def parsed(self) -> Case:
-        """The case that it is tried in."""
+        """Return the case that it is tried in."""
         return parse(self.case)
 
     def edit(self, root: Path) -> dict[str, str]:

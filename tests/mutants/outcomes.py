@@ -35,7 +35,7 @@ class Row(BaseModel):
 
     @property
     def as_wanted(self) -> bool:
-        """Say whether it came out as it should.
+        """Return whether it came out as it should.
 
         A bug is `wrong`. One that is equivalent must not be, as a case without any bug; one beyond
         verification may be.
@@ -47,7 +47,7 @@ class Row(BaseModel):
 
     @property
     def missed(self) -> bool:
-        """Say whether it passed for the reason that is known."""
+        """Return whether it passed for the reason that is known."""
         return bool(self.beyond) and self.status != "wrong" and self.as_wanted
 
 

@@ -65,8 +65,12 @@ def test_text_that_is_gone_or_there_twice_is_named(text: str, count: int, tmp_pa
 
 def test_each_case_is_tried_without_a_bug_before_the_first_of_its_bugs() -> None:
     first, second = BUGS[0], BUGS[-1]
-    one, other = run.make_control(first.case), run.make_control(second.case)
-    assert run.add_controls([first, second, first]) == [one, first, other, second, first]
+    control_of_first, control_of_second = (
+        run.make_control(first.case),
+        run.make_control(second.case),
+    )
+    in_order = run.add_controls([first, second, first])
+    assert in_order == [control_of_first, first, control_of_second, second, first]
 
 
 def make_row(bug: Bug, status: str = "wrong") -> Row:
@@ -108,13 +112,14 @@ def test_run_fails_on_survivor_crash_or_wrong_control(
     assert run.summarize([make_row(bug, status)], untried=0) == int(status not in statuses)
 
 
-def test_what_was_tried_with_the_same_sources_is_not_tried_again(tmp_path: Path) -> None:
+def test_rows_of_the_same_sources_are_reused(tmp_path: Path) -> None:
+    first, second = make_row(BUGS[0]), make_row(BUGS[1])
+    outdated = first.model_copy(update={"key": "other sources"})
+    crashed = make_row(BUGS[2], "crashed")
     file = tmp_path / "mutants.json"
-    rows = [make_row(bug) for bug in BUGS[:3]]
-    outdated = rows[0].model_copy(update={"key": "other sources"})
-    run.write(file, [*rows[::-1], outdated, make_row(BUGS[4], "crashed")], cases=9)
-    assert run.read_known(file, BUGS) == rows
-    assert run.read_known(file, BUGS[1:2]) == rows[1:2]
+    run.write(file, [second, first, outdated, crashed], cases=9)
+    assert run.read_known(file, BUGS) == [first, second]
+    assert run.read_known(file, BUGS[1:2]) == [second]
 
 
 OFF = Mathematics("a case", True, False, "off", worst="loss", error=6e-7, tolerance=1e-7)
@@ -166,14 +171,15 @@ def test_a_bug_that_ends_the_worker_does_not_pass_for_wrong(
         file=file, text="import torch\n", replacement="import torch\nimport os\nos._exit(7)\n"
     )
     no_build = Edit(file=file, text="def build(", replacement="def built(")
-    bugs = [Bug(name=e.text, case=EVALUATION, edits=(e,)) for e in (end, no_build)]
-    rows = {row.bug: row for row in run.try_bugs([*bugs, CONTROL], 1, math.inf)}
-    assert [rows[bug.name].status for bug in bugs] == ["crashed", "crashed"]
-    assert "exit code 7" in rows[end.text].reason
-    assert "has no attribute 'build'" in rows[no_build.text].reason
-    assert rows[""].status == "ok"
+    ends = Bug(name="it ends", case=EVALUATION, edits=(end,))
+    breaks = Bug(name="it has no build", case=EVALUATION, edits=(no_build,))
+    rows = {row.bug: row for row in run.try_bugs([ends, breaks, CONTROL], 1, math.inf)}
+    assert rows[ends.name].status == rows[breaks.name].status == "crashed"
+    assert "exit code 7" in rows[ends.name].reason
+    assert "has no attribute 'build'" in rows[breaks.name].reason
+    assert rows[CONTROL.name].status == "ok"
 
 
 @pytest.mark.slow
-def test_nothing_is_begun_once_time_is_up(environment: dict[str, Environment]) -> None:
+def test_no_bug_is_begun_after_the_time_limit(environment: dict[str, Environment]) -> None:
     assert len(list(run.try_bugs([CONTROL] * 20, 1, minutes=0))) == 1

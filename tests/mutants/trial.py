@@ -31,7 +31,7 @@ from framebench.suite.result import Mathematics
 from tests.framework_server import FORKS
 from tests.mutants.bug import Bug
 from tests.mutants.outcomes import Row
-from tests.processes import served
+from tests.processes import run_in_server
 
 SOURCES = ("models", "framebench")
 LIMIT_S = 600
@@ -155,7 +155,9 @@ class Trial:
             # variables of a case must be there before the import
             if case.framework in FORKS and not case.support.env:
                 orders_file = str(self.orders)
-                done = served(environment, command, variables, self.tree, at_import, orders_file)
+                done = run_in_server(
+                    environment, command, variables, self.tree, at_import, orders_file
+                )
             else:
                 with self.orders.open() as stdin:
                     done = subprocess.run(

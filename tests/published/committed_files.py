@@ -1,19 +1,19 @@
-"""What git tracks under results/."""
+"""What git tracks: the records under results/, and the documents."""
 
 from __future__ import annotations
 
+import re
 import subprocess
 from functools import cache
+from pathlib import Path
 
 from framebench.records import store
 from framebench.records.provenance import ROOT
 from framebench.records.record import Record
 
 
-def tracked(*patterns: str) -> list[str]:
-    """What is published is what git tracks: a user's own measurements beside it change no
-    document.
-    """
+def list_tracked(*patterns: str) -> list[str]:
+    """Return what is published; a user's own measurements next to it change no document."""
     listed = subprocess.run(
         ["git", "ls-files", *patterns], cwd=ROOT, capture_output=True, text=True, check=True
     )
@@ -21,11 +21,19 @@ def tracked(*patterns: str) -> list[str]:
 
 
 @cache
-def records() -> tuple[Record, ...]:
-    """All of them, read once per test process."""
+def read_records() -> tuple[Record, ...]:
+    """Return all of them, read once per test process."""
     found = []
-    for file in tracked("results/records"):
+    for file in list_tracked("results/records"):
         for place, record in store.parse_record_file(str(ROOT / file)):
             assert isinstance(record, Record), f"{place}: {record}"
             found.append(record)
     return tuple(found)
+
+
+def list_anchors(page: Path) -> set[str]:
+    """Return the anchors of a Markdown page's headings, as GitHub and Sphinx make them."""
+    anchors = set()
+    for heading in re.findall(r"^#+ (.+)$", page.read_text(), re.MULTILINE):
+        anchors.add(re.sub(r"[^\w -]", "", heading).lower().replace(" ", "-"))
+    return anchors

@@ -8,35 +8,30 @@ from pathlib import Path
 from asv.results import Results
 
 from framebench.models import spec
-from tests.discovery import discovered
+from tests.discovery import discover_benchmarks
 from tests.processes import ROOT
 
 
 def test_committed_asv_results_match_the_benchmarks(tmp_path: Path) -> None:
-    """Under the names and versions that benchmarks have now, and without a value that asv would
-    leave out.
-    """
-    confirmed = spec.list_confirmed_workloads()  # not one that somebody tries out
-    listed = {
-        name: each
-        for name, each in discovered(tmp_path).items()
-        if name.partition(".")[0] in confirmed
-    }
-    assert (
-        json.loads((ROOT / "results/asv/benchmarks.json").read_text()).keys() - {"version"}
-        == listed.keys()
-    )
-    files = [
-        path for path in (ROOT / "results/asv").glob("*/*.json") if path.name != "machine.json"
-    ]
+    """They have the names and versions of now, and no value that asv would leave out."""
+    listed = {}
+    for name, benchmark in discover_benchmarks(tmp_path).items():
+        if name.partition(".")[0] in spec.list_confirmed_workloads():
+            listed[name] = benchmark
+    committed = json.loads((ROOT / "results/asv/benchmarks.json").read_text())
+    assert committed.keys() - {"version"} == listed.keys()
+
+    files = [file for file in (ROOT / "results/asv").glob("*/*.json") if file.stem != "machine"]
     assert files
-    for results in map(Results.load, map(str, files)):
-        assert results.get_result_keys(listed) == {*results.get_all_result_keys()} != set()
-        for name in results.get_all_result_keys():
+    for file in files:
+        results = Results.load(str(file))
+        names = results.get_all_result_keys()
+        assert set(results.get_result_keys(listed)) == set(names) != set()
+        for name in names:
             shown = results.get_result_value(name, listed[name]["params"])
-            kept = results.get_result_value(name, results.get_result_params(name))
-            assert sorted(numbers(shown)) == sorted(numbers(kept)) != []
+            stored = results.get_result_value(name, results.get_result_params(name))
+            assert sorted(select_numbers(shown)) == sorted(select_numbers(stored)) != []
 
 
-def numbers(values: list[float | None]) -> list[float]:
+def select_numbers(values: list[float | None]) -> list[float]:
     return [value for value in values if value is not None and value == value]

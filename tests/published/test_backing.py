@@ -11,14 +11,14 @@ import pytest
 
 from framebench.publish.readme.backing import read_lost_commits
 from tests.processes import ROOT
-from tests.published.committed_files import tracked
+from tests.published.committed_files import list_tracked
 
 
-def commits_named_by_results() -> set[str]:
+def list_named_commits() -> set[str]:
     """Return each full hash that a file below results/ gives as a commit; records that are
     compressed have none.
     """
-    files = [file for file in tracked("results") if file.endswith((".json", ".jsonl"))]
+    files = [file for file in list_tracked("results") if file.endswith((".json", ".jsonl"))]
     found: set[str] = set()
     for file in files:
         found |= set(re.findall(r'"commit": ?"([0-9a-f]{40})"', (ROOT / file).read_text()))
@@ -41,7 +41,7 @@ def whole_history() -> None:
 @pytest.mark.usefixtures("whole_history")
 def test_the_list_of_lost_commits_has_each_commit_that_git_lacks_and_no_other() -> None:
     known = query_git("rev-list", "HEAD").split()
-    assert read_lost_commits(ROOT / "results") == commits_named_by_results() - set(known)
+    assert read_lost_commits(ROOT / "results") == list_named_commits() - set(known)
 
 
 @pytest.mark.usefixtures("whole_history")

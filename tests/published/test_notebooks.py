@@ -25,8 +25,9 @@ EVERY = pytest.mark.parametrize("source", notebook.list_sources(), ids=lambda pa
 @EVERY
 def test_the_executed_notebook_has_the_cells_of_its_source(source: Path) -> None:
     committed = nbformat.read(notebook.EXECUTED / f"{source.stem}.ipynb", as_version=4)
-    cells = [cell.source for cell in committed.cells]
-    assert cells == [cell.source for cell in jupytext.read(source).cells], "stale: make notebooks"
+    executed_cells = [cell.source for cell in committed.cells]
+    source_cells = [cell.source for cell in jupytext.read(source).cells]
+    assert executed_cells == source_cells, "stale: make notebooks"
 
 
 @EVERY
@@ -44,9 +45,9 @@ def test_a_notebook_uses_the_public_interface_alone(source: Path) -> None:
 )
 def test_notebooks_run_on_committed_results_without_a_framework(source: Path) -> None:
     machine = OTHER_MACHINES.get(source.stem, MACHINE)
-    made = notebook.execute(source, ROOT / "results", machine, NO_FRAMEWORK)
-    assert made.cells[-1].outputs[0].text == "set()\n"
-    own_cells = made.cells[:-1]  # the last one is NO_FRAMEWORK
+    executed = notebook.execute(source, ROOT / "results", machine, NO_FRAMEWORK)
+    assert executed.cells[-1].outputs[0].text == "set()\n"
+    own_cells = executed.cells[:-1]  # the last one is NO_FRAMEWORK
 
     outputs = []
     for cell in own_cells:
@@ -57,14 +58,16 @@ def test_notebooks_run_on_committed_results_without_a_framework(source: Path) ->
         assert output.output_type != "stream", f"a warning or an error: {output}"
 
     committed = nbformat.read(notebook.EXECUTED / f"{source.stem}.ipynb", as_version=4)
-    results = [result(cell) for cell in own_cells]
-    committed_results = [result(cell) for cell in committed.cells]
+    results = [get_result(cell) for cell in own_cells]
+    committed_results = [get_result(cell) for cell in committed.cells]
     assert committed_results == results, "stale: make notebooks"
 
 
-def result(cell: nbformat.NotebookNode) -> tuple[str, list[str]]:
-    """What a cell is and says; pictures may differ in their last bits from machine to machine."""
-    data = [output.get("data", {}) for output in cell.get("outputs", [])]
-    return cell.source, [
-        d[kind] for d in data for kind in ("text/markdown", "text/html", "text/plain") if kind in d
-    ]
+def get_result(cell: nbformat.NotebookNode) -> tuple[str, list[str]]:
+    """Return a cell's source and texts; pictures may differ in their last bits by machine."""
+    texts = []
+    for output in cell.get("outputs", []):
+        for kind in ("text/markdown", "text/html", "text/plain"):
+            if kind in output.get("data", {}):
+                texts.append(output["data"][kind])
+    return cell.source, texts

@@ -57,8 +57,12 @@ def list_form_groups() -> list[Any]:
 def list_form_rows(workload: str, framework: str) -> list[Any]:
     """Return what the site's form knows of training at the usual batch."""
     question = [get_title(workload), get_title("train"), "cpu", str(BATCHES[workload])]
-    (group,) = [g for g in list_form_groups() if [g[name] for name in front.QUESTION] == question]
+    (group,) = [group for group in list_form_groups() if get_question(group) == question]
     return [row for row in group["rows"] if row["framework"] == get_title(framework)]
+
+
+def get_question(group: Any) -> list[str]:
+    return [group[name] for name in front.QUESTION]
 
 
 def find_answer(workload: str, framework: str) -> Any:
@@ -68,13 +72,13 @@ def find_answer(workload: str, framework: str) -> Any:
     return answered[is_job].iloc[0]
 
 
-def round_up(needs: float) -> float:
+def format_mib(needs: float) -> float:
     """Return bytes in MiB as tables print them."""
     return math.ceil(needs / MIB * 10) / 10
 
 
 @pytest.mark.parametrize(("workload", "framework"), JOBS)
-def test_what_the_baseline_needs_is_one_number_everywhere(workload: str, framework: str) -> None:
+def test_the_need_of_the_baseline_is_one_number_everywhere(workload: str, framework: str) -> None:
     case = Case(workload, framework, "train", "fp32", BATCHES[workload], "cpu")
     needs = load_table().set_index("case").loc[case.id, "needs_bytes"]
 
@@ -84,7 +88,7 @@ def test_what_the_baseline_needs_is_one_number_everywhere(workload: str, framewo
     (in_form,) = [row for row in list_form_rows(workload, framework) if row["base"]]
 
     assert advised == predicted.needs_bytes == needs == find_answer(workload, framework)["base"]
-    assert in_form["needs"] == round_up(needs)
+    assert in_form["needs"] == format_mib(needs)
 
 
 @pytest.mark.parametrize(("workload", "framework"), JOBS)
@@ -97,7 +101,7 @@ def test_the_strategy_that_needs_least_is_one_everywhere(workload: str, framewor
     assert (answered["strategy"], answered["least"]) == (strategy, needs)
 
     (in_form,) = [row for row in list_form_rows(workload, framework) if row["least"]]
-    assert (in_form["strategy"], in_form["needs"]) == (strategy, round_up(needs))
+    assert (in_form["strategy"], in_form["needs"]) == (strategy, format_mib(needs))
 
     title = load_workload(workload).title
     lines = describe_training(load_table(), MACHINE).lines

@@ -4,6 +4,8 @@ name.
 
 from __future__ import annotations
 
+from functools import cache
+
 import pandas as pd
 import pytest
 
@@ -20,13 +22,18 @@ INSTRUMENTS = {"needs_ratio": "step_instrument"}
 ALIKE = ["workload", "framework", "framework_version", "scenario", "batch", "size"]
 
 
+@cache
+def load_table(machine: str) -> pd.DataFrame:
+    return framebench.load(ROOT / "results", machine=machine, versions="all")
+
+
 @pytest.mark.parametrize("machine", framebench.machines(ROOT / "results"))
 @pytest.mark.parametrize("ratio", OF_BYTES)
 def test_a_ratio_column_divides_the_bytes_column_of_its_name(ratio: str, machine: str) -> None:
     size = ratio.replace("_ratio", "_bytes")
     # what a job needs is more than the peak of its step, and rests on who read that
     instrument = INSTRUMENTS.get(ratio, ratio.replace("_ratio", "_instrument"))
-    table = framebench.load(ROOT / "results", machine=machine, versions="all")
+    table = load_table(machine)
     bases = table.loc[table["baseline"], [*ALIKE, size, instrument]]
 
     joined = table.merge(bases, on=ALIKE, how="left", suffixes=("", "_of_base"))

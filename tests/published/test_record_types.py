@@ -29,16 +29,16 @@ KINDS: dict[str, type[BaseModel]] = {
 }
 
 
-def texts(place: str) -> Iterator[str]:
-    """Of each record: a file, or a line of one."""
-    where = RESULTS / place
-    for file in [where] if where.is_file() else sorted(where.rglob("*.json")):
-        yield file.read_text()
-    for file in sorted(where.rglob("*.jsonl")):
-        yield from file.read_text().splitlines()
+def list_texts(place: str) -> Iterator[str]:
+    """Yield the text of each record: a file, or a line of one."""
+    for file in sorted((RESULTS / place).rglob("*.json*")):
+        if file.suffix == ".jsonl":
+            yield from file.read_text().splitlines()
+        else:
+            yield file.read_text()
 
 
 @pytest.mark.parametrize("place", KINDS)
 def test_every_committed_record_can_be_parsed(place: str) -> None:
-    for text in texts(place):
+    for text in list_texts(place):
         KINDS[place].model_validate_json(text)

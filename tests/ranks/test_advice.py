@@ -40,25 +40,25 @@ def make_prediction(case: Case, environment: object) -> Prediction:
 
 @pytest.fixture(autouse=True)
 def made_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let the command take the predictions of this file."""
+    """Replace predictions by those of this file."""
     monkeypatch.setattr(predicted, "predict_rank_peak", make_prediction)
     monkeypatch.setattr(environments, "ensure", lambda framework, say: None)
 
 
-def test_what_fits_needs_a_margin_and_the_leanest_comes_first(tmp_path: Path) -> None:
+def test_strategies_that_fit_with_a_margin_are_listed_leanest_first(tmp_path: Path) -> None:
     """The answer is for every strategy of each framework."""
-    needs_of_fsdp_keep = PEAKS["fsdp_keep"] * MARGIN
-    assert 150 < needs_of_fsdp_keep < 151  # MiB: between the two budgets
-    for budget, strategies in (("151MiB", ["fsdp", "fsdp_keep"]), ("150MiB", ["fsdp"])):
+    fsdp, fsdp_keep = (f"transformer/torch/train/{s}/b8x4/cpu" for s in ("fsdp", "fsdp_keep"))
+    # what `fsdp_keep` needs lies between the two budgets
+    assert 150 < PEAKS["fsdp_keep"] * MARGIN < 151
+    for budget, expected in (("151MiB", [fsdp, fsdp_keep]), ("150MiB", [fsdp])):
         options = ("--budget", budget, "--ranks", "4", "--results", str(tmp_path), "--json")
         done = framebench("advise", "transformer/*/train/*/b8", *options)
         assert done.returncode == 0
         answer = json.loads(done.stdout)
-        fitting = [offer["case"] for offer in answer["fitting"]]
-        assert fitting == [f"transformer/torch/train/{name}/b8x4/cpu" for name in strategies]
-        assert len(fitting) + len(answer["too_large"]) == len(PEAKS)
-        reasons = {one["case"]: one["why"] for one in answer["not_predicted"]}
-        assert reasons["transformer/jax/train/replicated/b8x4/cpu"] == "no plan"
+        assert [offer["case"] for offer in answer["fitting"]] == expected
+        assert len(answer["too_large"]) == len(PEAKS) - len(expected)
+        jax = "transformer/jax/train/replicated/b8x4/cpu"
+        assert {"case": jax, "why": "no plan"} in answer["not_predicted"]
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from fnmatch import fnmatch
+
 import pytest
 
 from framebench.ranks.cases import match_cases, over_ranks
@@ -73,14 +75,18 @@ def test_rank_cases_are_recognized_by_strategy_or_batch(selector: str, has_ranks
 
 def test_selectors_of_ranks_select_strategies_and_batches() -> None:
     cases = select("transformer/torch/train/{ddp,fsdp_k*}/b4x2/tiny", ranks=True)
-    assert [(case.strategy, case.ranks) for case in cases] == [("ddp", 2), ("fsdp_keep", 2)]
+    assert [case.id for case in cases] == [
+        "transformer/torch/train/ddp/b4x2/tiny",
+        "transformer/torch/train/fsdp_keep/b4x2/tiny",
+    ]
     assert {case.ranks for case in select("transformer/torch/train")} == {1}
 
 
 def test_single_process_profiles_have_no_rank_strategies() -> None:
     assert not OVER_RANKS.keys() & STRATEGIES.keys()
-    assert all(row.over_ranks for row in OVER_RANKS.values())
-    assert all(case.ranks == 1 and not case.plan.over_ranks for case in list_cases())
+    for case in list_cases():
+        assert case.ranks == 1
+        assert not case.plan.over_ranks
     with pytest.raises(UnknownCase):
         parse_any_batch(f"{FSDP}/b4/cpu")
 
@@ -92,9 +98,11 @@ def test_micro_batches_are_of_the_part_of_a_rank() -> None:
 
 def test_a_pattern_names_every_strategy_over_ranks_that_matches() -> None:
     cases = match_cases("transformer/torch/train/fsdp*/b8x8/full")
-    assert {case.strategy for case in cases} >= {"fsdp"}
-    assert all(case.strategy.startswith("fsdp") for case in cases)
-    assert {(case.batch, case.ranks, case.size) for case in cases} == {(8, 8, "full")}
+    ids = [case.id for case in cases]
+    assert "transformer/torch/train/fsdp/b8x8/full" in ids
+    assert len(ids) > 1
+    for case in ids:
+        assert fnmatch(case, "transformer/torch/train/fsdp*/b8x8/full")
     assert match_cases("transformer/torch/train/fsdp*/b8/full", 8) == cases
 
 

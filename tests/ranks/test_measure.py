@@ -169,9 +169,10 @@ def test_an_undone_sharding_is_not_proven(name: str, tmp_path: Path) -> None:
 @pytest.mark.all_cases
 def test_deepspeeds_own_estimates_are_the_formulas() -> None:
     case = parse("transformer/torch/train/deepspeed_zero3/b4x2/tiny")
+    stage_2 = FORMULAS["estimate_zero2_model_states_mem_needs"]
+    stage_3 = FORMULAS["estimate_zero3_model_states_mem_needs"]
     estimates = run_inside(environments.of_case(case), ESTIMATED, variables=dict(case.support.env))
-    names = [f"estimate_zero{stage}_model_states_mem_needs" for stage in (2, 3)]
-    assert estimates == [FORMULAS[name].at(1_000_000, 8, 30_000) for name in names]
+    assert estimates == [one.at(1_000_000, 8, 30_000) for one in (stage_2, stage_3)]
 
 
 def test_the_first_error_of_several_ranks_is_the_cause(tmp_path: Path) -> None:

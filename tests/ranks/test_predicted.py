@@ -41,12 +41,12 @@ def predict_case(framework: str, strategy: str, batch: str, scenario: str = "tra
     return predict_rank_peak(case, environments.ensure(framework))
 
 
-def chunk_bytes(ranks: int) -> int:
+def count_chunk_bytes(ranks: int) -> int:
     """Return the bytes of a rank's weights as FSDP divides them."""
     return WIDE * count_first_chunks(SHAPES, ranks)
 
 
-def even_bytes(ranks: int) -> int:
+def count_even_bytes(ranks: int) -> int:
     """Return the bytes of a device's weights as JAX divides them."""
     return WIDE * count_longest_axis(SHAPES, ranks)
 
@@ -58,12 +58,17 @@ COUNT = 4  # JAX's optimizer counts the steps once
 @pytest.mark.parametrize(
     ("framework", "strategy", "batch", "weights", "states"),
     [
-        ("torch", "fsdp", "b64x64", chunk_bytes(64), 2 * chunk_bytes(64) + COUNTS),
+        ("torch", "fsdp", "b64x64", count_chunk_bytes(64), 2 * count_chunk_bytes(64) + COUNTS),
         ("torch", "ddp", "b4x2", WHOLE, 2 * WHOLE + COUNTS),
-        ("jax", "sharded_states", "b4x4", WHOLE, 2 * even_bytes(4) + COUNT),
+        ("jax", "sharded_states", "b4x4", WHOLE, 2 * count_even_bytes(4) + COUNT),
         pytest.param("jax", "replicated", "b4x4", WHOLE, 2 * WHOLE + COUNT, marks=SLOW),
         pytest.param(
-            "jax", "fully_sharded", "b4x4", even_bytes(4), 2 * even_bytes(4) + COUNT, marks=SLOW
+            "jax",
+            "fully_sharded",
+            "b4x4",
+            count_even_bytes(4),
+            2 * count_even_bytes(4) + COUNT,
+            marks=SLOW,
         ),
         # more ranks than the tensors have rows: no axis of JAX's divides
         pytest.param("jax", "fully_sharded", "b1024x1024", WHOLE, 2 * WHOLE + COUNT, marks=SLOW),
@@ -90,7 +95,7 @@ def test_more_ranks_need_less_and_what_is_kept_gathered_needs_more() -> None:
     assert many.peak_bytes < two.peak_bytes < kept.peak_bytes
     assert kept.parts["gathered parameters"] == WHOLE, "at the peak every block's weights are there"
     most = predict_case("torch", "fsdp", "b1024x1024")
-    assert most.parts["parameters"] == chunk_bytes(1024)
+    assert most.parts["parameters"] == count_chunk_bytes(1024)
     assert most.parts["all-gather buffers"] > WHOLE
 
 
@@ -107,9 +112,9 @@ def test_zero_redundancy_hands_out_whole_tensors() -> None:
 @pytest.mark.parametrize(
     ("framework", "strategy", "batch", "weights"),
     [
-        ("torch", "fsdp", "b4x2", chunk_bytes(2)),
+        ("torch", "fsdp", "b4x2", count_chunk_bytes(2)),
         ("jax", "replicated", "b4x4", WHOLE),
-        ("jax", "fully_sharded", "b4x4", even_bytes(4)),
+        ("jax", "fully_sharded", "b4x4", count_even_bytes(4)),
     ],
 )
 def test_an_evaluation_has_parameters_alone(

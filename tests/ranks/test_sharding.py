@@ -9,17 +9,19 @@ from framebench.ranks import sharding
 SHAPES = [(10, 4), (3,), (1, 5)]  # 48 numbers
 
 
-def test_the_papers_example_by_hand() -> None:
-    """Rajbhandari et al.
+def test_formulas_give_the_gigabytes_of_the_zero_paper() -> None:
+    """Figure 1 of Rajbhandari et al. 2020 has 7.5 B parameters over 64 ranks."""
+    for name, gigabytes in (
+        ("nothing divided", 120),
+        ("ZeRO-1, mixed precision", 31.4),
+        ("ZeRO-2, mixed precision", 16.6),
+        ("ZeRO-3, mixed precision", 1.9),
+    ):
+        size = sharding.FORMULAS[name].at(7_500_000_000, 64)
+        assert size / 1e9 == pytest.approx(gigabytes, abs=0.06)
 
-    2020, figure 1: 7.5 B parameters over 64 ranks: 120, 31.4, 16.6 and 1.9 GB.
-    """
-    names = ("nothing divided", *(f"ZeRO-{stage}, mixed precision" for stage in (1, 2, 3)))
-    gigabytes = [sharding.FORMULAS[name].at(7_500_000_000, 64) / 1e9 for name in names]
-    assert gigabytes == pytest.approx([120, 31.4, 16.6, 1.9], abs=0.06)
 
-
-def test_rules_by_hand() -> None:
+def test_each_rule_counts_the_numbers_of_the_fullest_rank() -> None:
     assert sharding.count_all(SHAPES, 4) == 48
     assert sharding.count_first_chunks(SHAPES, 4) == 3 * 4 + 1 + 5
     assert sharding.count_whole_tensors(SHAPES, 2) == 40, "the largest tensor is one rank's"
@@ -43,8 +45,8 @@ def test_a_single_rank_has_everything_and_no_rank_less_than_its_share(rule: shar
 
 def test_a_strategy_holds_its_parts_by_their_rules() -> None:
     """In float32, with Adam's two moments."""
-    held = sharding.STRATEGIES["zero_optimizer"].bytes(SHAPES, 2)
-    assert held == {
+    sizes = sharding.STRATEGIES["zero_optimizer"].bytes(SHAPES, 2)
+    assert sizes == {
         "parameters": 4 * 48,
         "gradients": 4 * 48,
         "gradient buckets": 4 * 48,

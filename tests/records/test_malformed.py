@@ -21,8 +21,8 @@ from framebench.records.record import Record
 from tests.processes import framebench
 from tests.records.malformed import Malformed, draw_malformed
 from tests.records.test_strangers_folder import list_content
-from tests.sample_records import records
-from tests.version_records import NEW, OLD, at, originals
+from tests.sample_records import read_sample
+from tests.version_records import NEW, OLD, select_originals, set_version
 
 AT_ONCE = 20  # malformed records in a folder
 EXAMPLES = 10
@@ -46,10 +46,10 @@ COMMANDS = (
 def choose_good_records() -> list[Record]:
     """Return records of several kinds: with times, without, of two releases, over ranks."""
     good = []
-    for record in originals(2):
-        good += [at(record, OLD, record.provenance.measured_at), record]
-    by_status = {record.status: record for record in records()}
-    over_ranks = [record for record in records() if record.ranks]
+    for record in select_originals(2):
+        good += [set_version(record, OLD, record.provenance.measured_at), record]
+    by_status = {record.status: record for record in read_sample()}
+    over_ranks = [record for record in read_sample() if record.ranks]
     return [*good, *by_status.values(), *over_ranks[:1]]
 
 

@@ -10,7 +10,7 @@ from typing import Any
 from framebench.engine.environments import Environment
 from framebench.suite.case import Case
 from framebench.suite.profiles import list_cases
-from tests.processes import quickly, run_inside
+from tests.processes import get_compilation_caches, run_inside
 
 PROGRAM = Path(__file__).parent / "programs" / "verify_cases.py"
 BASELINES = ("train", "eval")  # scenarios whose baseline every workload must do right
@@ -67,18 +67,18 @@ def list_usual(framework: str) -> list[Case]:
     for case in list_supported(framework):
         is_combination = len(case.plan.parts) > 1
         is_costly = is_combination and (case.plan.only_for_claims or is_compiled(case))
-        if shares_a_process(case) and not is_costly:
+        if can_share_a_process(case) and not is_costly:
             usual.append(case)
     return usual
 
 
 def is_compiled(case: Case) -> bool:
-    """Say whether torch.compile compiles it, which takes a minute."""
+    """Return whether torch.compile compiles it, which takes a minute."""
     return any(part.how.startswith("compile") for part in case.parts)
 
 
-def shares_a_process(case: Case) -> bool:
-    """Say whether the case can be built in a process next to others, on a CPU."""
+def can_share_a_process(case: Case) -> bool:
+    """Return whether the case can be built in a process next to others, on a CPU."""
     return not case.support.gpu and not case.support.env
 
 
@@ -92,7 +92,9 @@ def verify_cases(
 ) -> dict[str, Any]:
     """Run the cases' first steps and timed ones, and return what became of each by its id."""
     ids = [case.id for case in cases]
-    rows = run_inside(environment, PROGRAM, *ids, variables=quickly() | (variables or {}))
+    rows = run_inside(
+        environment, PROGRAM, *ids, variables=get_compilation_caches() | (variables or {})
+    )
     assert isinstance(rows, dict)
     assert set(rows) == set(ids)
     assert {case: row["error"] for case, row in rows.items() if "error" in row} == {}

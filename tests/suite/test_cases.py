@@ -15,10 +15,12 @@ from framebench.suite.case import Case, UnknownCase
 
 
 def test_every_id_is_unique_and_parses_back() -> None:
-    everything = profiles.list_cases()
-    assert len({c.id for c in everything}) == len(everything)
-    assert all(selectors.parse(c.id) == c for c in everything)
-    assert Case("resnet50", "torch", "train", "checkpoint", 8) in everything
+    cases = profiles.list_cases()
+    ids = {case.id for case in cases}
+    assert len(ids) == len(cases)
+    for case in cases:
+        assert selectors.parse(case.id) == case
+    assert "resnet50/torch/train/checkpoint/b8/cpu" in ids
 
 
 def test_missing_parts_mean_all_and_the_default_size() -> None:
@@ -47,19 +49,23 @@ def test_wrong_names_are_answered_by_the_valid_ones(selector: str, named: list[s
 
 
 def test_quick_measures_the_transformer_s_baseline_at_two_batches() -> None:
-    quick = profiles.list_profile_cases("quick")
-    assert {c.batch for c in quick if c.id.startswith("transformer/torch/train/fp32/")} == {4, 8}
-    assert {c.batch for c in quick if c.id.startswith("transformer/torch/eval/no_grad/")} == {4}
+    assert list_batches("quick", "transformer/torch/train/fp32/") == [4, 8]
+    assert list_batches("quick", "transformer/torch/eval/no_grad/") == [4]
+
+
+def list_batches(profile: str, start: str) -> list[int]:
+    """Return the batches of a profile's cases whose ids begin so."""
+    cases = profiles.list_profile_cases(profile)
+    return [case.batch for case in cases if case.id.startswith(start)]
 
 
 def test_standard_has_every_strategy_and_the_baselines_at_every_batch() -> None:
-    standard = profiles.list_profile_cases("standard")
-    for scenario in SCENARIOS:
-        names = {case.strategy for case in standard if case.scenario == scenario}
-        assert names == set(list_strategies(scenario))
-    base = [c.batch for c in standard if c.id.startswith("transformer/jax/train/fp32/")]
-    assert base == [1, 2, 4, 8, 16]
-    assert {c.size for c in standard} == {"cpu"}
+    strategies = defaultdict(set)
+    for case in profiles.list_profile_cases("standard"):
+        assert case.size == "cpu"
+        strategies[case.scenario].add(case.strategy)
+    assert strategies == {name: set(list_strategies(name)) for name in SCENARIOS}
+    assert list_batches("standard", "transformer/jax/train/fp32/") == [1, 2, 4, 8, 16]
 
 
 def test_the_matrix_has_each_strategy_at_three_batches_a_factor_of_two_apart() -> None:
@@ -78,7 +84,7 @@ def test_micro_batches_of_batch_norm_exist_at_every_batch_that_they_divide() -> 
     assert batches == [8, 16, 32]
 
 
-def test_a_selector_within_a_profile() -> None:
+def test_a_selector_selects_within_a_profile() -> None:
     candidates = profiles.list_profile_cases("standard")
     found = selectors.select("transformer/*/train/*", candidates=candidates)
     assert set(found) < set(candidates)
@@ -105,20 +111,15 @@ def test_combinations_may_be_written_in_any_order() -> None:
         ("checkpoint+magic", "no strategy 'magic' in train; choose from: fp32"),
     ],
 )
-def test_combinations_without_sense_say_why(name: str, reason: str) -> None:
+def test_invalid_combinations_are_refused_with_the_reason(name: str, reason: str) -> None:
     with pytest.raises(UnknownCase, match=re.escape(reason)):
         selectors.select(f"transformer/torch/train/{name}/b4/tiny")
 
 
 def test_every_measurable_small_case_has_golden_values() -> None:
-    missing = [
-        c.id
-        for c in profiles.list_cases()
-        if c.size not in c.spec.without_golden
-        and c.support.supported
-        and c.golden_key not in c.spec.golden
-    ]
-    assert missing == []
+    for case in profiles.list_cases():
+        if case.support.supported and case.size not in case.spec.without_golden:
+            assert case.golden_key in case.spec.golden, case.id
 
 
 def test_a_loop_over_one_layer_is_no_loop() -> None:
@@ -142,5 +143,5 @@ def test_a_loop_over_one_layer_is_no_loop() -> None:
         ("resnet50/jax/train/replicated/b8x2/cpu", True),
     ],
 )
-def test_what_computes_the_same_as_the_baseline(case: str, same: bool) -> None:
+def test_strategies_with_the_baselines_mathematics_are_marked(case: str, same: bool) -> None:
     assert selectors.parse(case).same_mathematics is same

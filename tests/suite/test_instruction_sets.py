@@ -75,7 +75,7 @@ ALL = [
 @pytest.mark.parametrize(
     ("size", "framework", "limit"), [*(("tiny", *often) for often in OFTEN), *ALL]
 )
-def test_nothing_right_is_called_wrong(
+def test_right_steps_pass_with_other_instruction_sets(
     size: str, framework: str, limit: str, environment: dict[str, Environment]
 ) -> None:
     """Nothing is wrong but what a trial of the library itself shows to be wrong."""

@@ -26,13 +26,11 @@ CASES = "mixer//train/{fp32,checkpoint}/b4/tiny"
 ALONE = "torch 2.13.0, float64, confirmed by no other framework"
 
 
-def python(folder: Path | None, *arguments: str) -> subprocess.CompletedProcess[str]:
-    """Run Python with the workloads of this folder beside those of the suite, or with the latter
-    alone.
-    """
+def run_python(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    """Run Python with the workloads of this folder next to those of the suite."""
     variables = {
         **os.environ,
-        spec.FOLDER_VARIABLE: str(folder or ""),
+        spec.FOLDER_VARIABLE: str(folder),
         "PYTHONPATH": str(ROOT),
         "COLUMNS": "200",
     }
@@ -41,102 +39,98 @@ def python(folder: Path | None, *arguments: str) -> subprocess.CompletedProcess[
     )
 
 
-def framebench(folder: Path, *arguments: str, code: int = 0) -> str:
-    """What the command says, on both of its outputs.
+def run_framebench(folder: Path, *arguments: str, code: int = 0) -> str:
+    """Run the command as a process of its own, and return what it prints.
 
-    As a process of its own, as workloads are looked for once in each.
+    Workloads are looked for once in each process.
     """
-    done = python(folder, *COMMAND[1:], *arguments)
+    done = run_python(folder, *COMMAND[1:], *arguments)
     assert "Traceback" not in done.stderr, done.stderr
     assert done.returncode == code, done.stderr
     return " ".join((done.stdout + done.stderr).split())
 
 
-def copied(place: Path) -> Path:
-    """A folder with the mixer."""
+def copy_mixer(place: Path) -> Path:
+    """Copy the mixer into a folder."""
     shutil.copytree(MIXER, place / "mixer", ignore=shutil.ignore_patterns("__pycache__"))
     return place
 
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return copied(tmp_path_factory.mktemp("workloads"))
+    return copy_mixer(tmp_path_factory.mktemp("workloads"))
 
 
 @pytest.fixture(scope="module")
 def results(folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Two cases, measured once their references were made."""
+    """Return the results of two cases, measured once their references were made."""
     where = tmp_path_factory.mktemp("new") / "results"
-    said = framebench(folder, "dev", "golden", "mixer", "--unconfirmed")
-    assert "8 keys, by PyTorch alone, confirmed by no other framework" in said
-    assert "no key is without values" in framebench(
+    printed = run_framebench(folder, "dev", "golden", "mixer", "--unconfirmed")
+    assert "8 keys, by PyTorch alone, confirmed by no other framework" in printed
+    assert "no key is without values" in run_framebench(
         folder, "dev", "golden", "mixer", "--unconfirmed", "--missing"
     )
-    framebench(folder, "run", CASES, "--results", str(where), "--rounds", "3")
+    run_framebench(folder, "run", CASES, "--results", str(where), "--rounds", "3")
     return where
 
 
 def test_a_framework_without_a_model_is_not_written(folder: Path) -> None:
-    said = framebench(folder, "list", CASES)
-    assert "mixer/torch/train/fp32/b4/tiny mixer/jax" in said, "supported where it is written"
+    listed = run_framebench(folder, "list", CASES)
+    assert "mixer/torch/train/fp32/b4/tiny mixer/jax" in listed, "supported where it is written"
     here = f"{folder.name}/mixer"
-    assert (
-        f"mixer/jax/train/fp32/b4/tiny unsupported: not written for JAX: {here}/flax_model.py"
-    ) in said
-    assert (
-        "mixer/jittor/train/checkpoint/b4/tiny unsupported: not written for Jittor: "
-        f"{here}/jittor_model.py"
-    ) in said
+    for case, missing in (
+        ("mixer/jax/train/fp32/b4/tiny", f"not written for JAX: {here}/flax_model.py"),
+        ("mixer/jittor/train/checkpoint/b4/tiny", f"not written for Jittor: {here}/jittor_model"),
+    ):
+        assert f"{case} unsupported: {missing}" in listed
 
 
-def test_what_it_does_not_declare_it_has_not(folder: Path) -> None:
+def test_a_workload_has_only_the_scenarios_that_it_declares(folder: Path) -> None:
     """No fine-tuning without `trained`, no input pipeline without `raw_images`."""
-    listed = json.loads(python(folder, *COMMAND[1:], "list", "mixer", "--json").stdout)
+    listed = json.loads(run_python(folder, *COMMAND[1:], "list", "mixer", "--json").stdout)
     assert {case["case"].split("/")[2] for case in listed} == {"train", "eval"}
 
 
 def test_values_that_nobody_confirms_are_taken_only_if_asked_for(tmp_path: Path) -> None:
-    folder = copied(tmp_path)
-    said = framebench(folder, "dev", "golden", "mixer", code=1)
-    assert "written for PyTorch alone: write" in said
-    assert "flax_model.py, or take the values of one framework with --unconfirmed" in said
+    folder = copy_mixer(tmp_path)
+    printed = run_framebench(folder, "dev", "golden", "mixer", code=1)
+    assert "written for PyTorch alone: write" in printed
+    assert "flax_model.py, or take the values of one framework with --unconfirmed" in printed
     assert not (folder / "mixer/golden.json").exists()
     (folder / "mixer/torch_model.py").rename(folder / "mixer/jittor_model.py")
-    said = framebench(folder, "dev", "golden", "mixer", "--unconfirmed", code=1)
-    assert "references are made by PyTorch or JAX" in said
+    printed = run_framebench(folder, "dev", "golden", "mixer", "--unconfirmed", code=1)
+    assert "references are made by PyTorch or JAX" in printed
 
 
 def test_a_loss_that_does_not_depend_on_a_weight_has_no_references() -> None:
     """Any tolerance would be measured from rounding beside rounding."""
-    kept = {"head.weight": [2.0, 1.0], "fc2.bias": [1e-17, 1e-18], "frozen": [0.0, 0.0]}
+    gradients = {"head.weight": [2.0, 1.0], "fc2.bias": [1e-17, 1e-18], "frozen": [0.0, 0.0]}
     with pytest.raises(ValueError, match=r"does not depend on fc2\.bias: its gradient is rounding"):
         golden.write_unconfirmed(
-            "transformer", "torch", {"tiny/train/b4": {"tensors": {"gradient": kept}}}
+            "transformer", "torch", {"tiny/train/b4": {"tensors": {"gradient": gradients}}}
         )
 
 
 @pytest.mark.slow
-def test_it_is_measured_and_says_that_nobody_confirmed_it(folder: Path, results: Path) -> None:
+def test_records_of_a_new_workload_say_that_nobody_confirmed_it(
+    folder: Path, results: Path
+) -> None:
     records = {}
     for file in list_files(results):
         records |= {record["case"]: record for record in load_fields(file)}
     assert len(records) == 6
     for case, record in records.items():
+        verification = record["verification"]
         if "/torch/" in case:
-            assert (
-                record["status"],
-                record["verification"]["passed"],
-                record["effect"]["proven"],
-            ) == ("ok", True, True)
-            assert record["verification"]["against"] == ALONE
-            in_float64 = record["verification"]["mathematics"]
-            assert (in_float64["computed"], in_float64["passed"], in_float64["case"]) == (
-                True,
-                True,
-                case,
-            )
+            assert record["status"] == "ok"
+            assert record["effect"]["proven"]
+            assert verification["passed"]
+            assert verification["against"] == ALONE
+            assert verification["mathematics"]["computed"]
+            assert verification["mathematics"]["passed"]
+            assert verification["mathematics"]["case"] == case
         else:
-            assert (record["status"], record["verification"]) == ("unsupported", None)
+            assert (record["status"], verification) == ("unsupported", None)
             assert record["reason"].startswith("not written for")
 
 
@@ -149,22 +143,22 @@ print(table[table["framework"] == "torch"][columns].to_json(orient="values"))
 """
 
 
-def loaded(folder: Path, results: Path) -> list[tuple[Any, ...]]:
-    done = python(folder, "-c", LOAD, str(results))
+def load_rows(folder: Path, results: Path) -> list[tuple[Any, ...]]:
+    done = run_python(folder, "-c", LOAD, str(results))
     assert done.returncode == 0, done.stderr
     return [tuple(row) for row in json.loads(done.stdout)]
 
 
 @pytest.mark.slow
-def test_it_is_in_the_table_and_the_reports(folder: Path, results: Path) -> None:
-    base, checkpoint = loaded(folder, results)
+def test_a_new_workload_is_in_the_table_and_the_reports(folder: Path, results: Path) -> None:
+    base, checkpoint = load_rows(folder, results)
     assert base[:3] == ("fp32", True, 1.0)
     assert checkpoint[:2] == ("checkpoint", True)
     assert 0 < base[3] < 1, "its operations are counted"
-    said = framebench(folder, "report", "mixer", "--results", str(results))
-    assert "mixer train, batch 4, size tiny" in said
-    assert f"References of mixer: {ALONE}" in said
-    assert "Where the peak goes: mixer train" in said
+    printed = run_framebench(folder, "report", "mixer", "--results", str(results))
+    assert "mixer train, batch 4, size tiny" in printed
+    assert f"References of mixer: {ALONE}" in printed
+    assert "Where the peak goes: mixer train" in printed
 
 
 @pytest.fixture
@@ -180,12 +174,12 @@ def declared(
 
     monkeypatch.setenv(spec.FOLDER_VARIABLE, str(tmp_path))
     monkeypatch.setattr(models, "__path__", [*models.__path__])
-    forget()
+    forget_workloads()
     yield declare
-    forget()
+    forget_workloads()
 
 
-def forget() -> None:
+def forget_workloads() -> None:
     spec.find_folders.cache_clear()
     spec.load_declaration.cache_clear()
 

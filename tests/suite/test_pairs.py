@@ -29,8 +29,8 @@ from framebench.strategies.strategy import (
     use_everywhere,
 )
 from framebench.suite.case import Case
-from tests.processes import RUN_AND_EXIT, quickly
-from tests.suite.chosen_cases import PROGRAM, is_compiled, shares_a_process
+from tests.processes import RUN_AND_EXIT, get_compilation_caches
+from tests.suite.chosen_cases import PROGRAM, can_share_a_process, is_compiled
 from tests.suite.pairs import list_pairs, sample, was_broken
 
 SAMPLE = {"torch": 3, "jax": 2, "jittor": 2}  # some seconds of each
@@ -46,7 +46,7 @@ def verify(environment: Environment, cases: list[Case]) -> dict[str, dict[str, A
     # PyTorch's cache of traced graphs forgets which attention kernels are allowed
     # (pytorch/pytorch#185449): `compile` undid `compile+sdpa_math` after it
     variables = {"TORCHINDUCTOR_AUTOGRAD_CACHE": "0", "OMP_NUM_THREADS": "1"}
-    variables |= environment.variables() | quickly() | cases[0].support.env
+    variables |= environment.variables() | get_compilation_caches() | cases[0].support.env
     found: dict[str, dict[str, Any]] = {}
     for start in range(0, len(cases), AT_ONCE):
         ids = [case.id for case in cases[start : start + AT_ONCE]]
@@ -59,7 +59,9 @@ def verify(environment: Environment, cases: list[Case]) -> dict[str, dict[str, A
         )
         lines = [line for line in done.stdout.splitlines() if line.startswith('{"case"')]
         assert lines, done.stderr[-4000:]
-        found |= {row["case"]: row for row in map(json.loads, lines)}
+        for line in lines:
+            row = json.loads(line)
+            found[row["case"]] = row
     return found
 
 
@@ -96,7 +98,7 @@ def assert_refused_or_right(environment: Environment, cases: list[Case]) -> None
 
 def list_sharing(framework: str) -> list[Case]:
     """Return the pairs that one process can build after each other."""
-    return [case for case in list_pairs(framework) if shares_a_process(case)]
+    return [case for case in list_pairs(framework) if can_share_a_process(case)]
 
 
 def test_a_refusal_of_the_registry_names_both_and_says_why() -> None:
@@ -131,11 +133,11 @@ def test_the_registry_takes_most_pairs() -> None:
 def test_cells_that_exclude_each_other_name_both(
     one: dict[str, Any], other: dict[str, Any], why: str
 ) -> None:
-    rows = [
-        Strategy(name, ("train",), name, "", "", use_everywhere(Native("", **options)))
-        for name, options in (("one", one), ("other", other))
-    ]
-    support = combine_support("torch", tuple(rows))
+    strategies = []
+    for name, options in (("one", one), ("other", other)):
+        support = use_everywhere(Native("", **options))
+        strategies.append(Strategy(name, ("train",), name, "", "", support))
+    support = combine_support("torch", tuple(strategies))
     assert (support.supported, support.why) == (not why, why)
     assert support.env == ({} if why else {"POOL": "1", "SIZE": "2"})
 
@@ -148,10 +150,11 @@ def test_some_pairs_are_refused_or_right_and_proven(
     small = [
         case for case in list_sharing(framework) if case.size == "tiny" and not is_compiled(case)
     ]
-    always = [case for case in small if was_broken(case)]
-    assert_refused_or_right(
-        environment[framework], list(dict.fromkeys(always + sample(small, SAMPLE[framework])))
-    )
+    chosen = [case for case in small if was_broken(case)]
+    for case in sample(small, SAMPLE[framework]):
+        if case not in chosen:
+            chosen.append(case)
+    assert_refused_or_right(environment[framework], chosen)
 
 
 @pytest.mark.all_cases
@@ -161,9 +164,8 @@ def test_pairs_that_were_broken_once_stay_refused_or_right(
     framework: str, environment: dict[str, Environment]
 ) -> None:
     """All of them, also compiled ones and larger ones, which the quicker test leaves out."""
-    assert_refused_or_right(
-        environment[framework], [case for case in list_pairs(framework) if was_broken(case)]
-    )
+    broken = [case for case in list_pairs(framework) if was_broken(case)]
+    assert_refused_or_right(environment[framework], broken)
 
 
 @pytest.mark.all_cases

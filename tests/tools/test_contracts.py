@@ -8,26 +8,26 @@ from grimp import ImportGraph
 from tools.contracts import NoCircles, Reach
 
 
-def graph(*imports: str) -> ImportGraph:
-    """Of imports such as `a.b -> c`; what is not below `ours` is a library."""
-    made = ImportGraph()
+def make_graph(*imports: str) -> ImportGraph:
+    """Make a graph of imports such as `a.b -> c`; what is not below `ours` is a library."""
+    graph = ImportGraph()
     for importer, imported in (line.split(" -> ") for line in imports):
         for module in (importer, imported):
-            made.add_module(module, is_squashed=not module.startswith("ours"))
-        made.add_import(importer=importer, imported=imported)
-    return made
+            graph.add_module(module, is_squashed=not module.startswith("ours"))
+        graph.add_import(importer=importer, imported=imported)
+    return graph
 
 
 @pytest.mark.parametrize(
-    ("imports", "kept"),
+    ("imports", "is_kept"),
     [
         (("ours.a -> ours.b", "ours.b -> ours.c", "ours.a -> ours.c"), True),
         (("ours.a -> ours.b", "ours.b -> ours.c", "ours.c -> ours.a"), False),
         (("ours.a -> ours", "ours -> ours.a"), False),  # a package and what is in it
     ],
 )
-def test_import_cycles_are_found(imports: tuple[str, ...], kept: bool) -> None:
-    assert NoCircles("", {}, {}).check(graph(*imports), verbose=False).kept == kept
+def test_import_cycles_are_found(imports: tuple[str, ...], is_kept: bool) -> None:
+    assert NoCircles("", {}, {}).check(make_graph(*imports), verbose=False).kept == is_kept
 
 
 @pytest.mark.parametrize(
@@ -42,7 +42,9 @@ def test_import_cycles_are_found(imports: tuple[str, ...], kept: bool) -> None:
 def test_chains_to_forbidden_imports_are_found(
     options: dict[str, list[str]], chains: list[tuple[str, ...]]
 ) -> None:
-    given = graph("ours.a.x -> ours.b", "ours.b -> torch", "ours.a.y -> numpy", "ours.a.y -> json")
+    given = make_graph(
+        "ours.a.x -> ours.b", "ours.b -> torch", "ours.a.y -> numpy", "ours.a.y -> json"
+    )
     given.add_module("ours.a")
     check = Reach("", {"root_packages": ["ours"]}, options).check(given, verbose=False)
     assert (check.kept, check.metadata["chains"]) == (not chains, chains)

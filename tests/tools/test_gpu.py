@@ -77,32 +77,40 @@ def test_a_packed_session_resumes_elsewhere(
     """Nothing that has an answer is measured again; what crashed is, once the code is another."""
     with tarfile.open(rehearsed.with_suffix(".tgz")) as archive:
         archive.extractall(tmp_path, filter="data")
-    monkeypatch.setenv("FRAMEBENCH_MACHINE", "made-up-gpu")
+    results = tmp_path / "results"
+    blocks = shrink_for_rehearsal(read_list(rehearsed.parent / "list.csv"))
     measured: list[str] = []
 
     def measure(name: str, rows: list[ListedCase], *_: Any) -> list[str]:
-        measured.extend(row.case.id for row in rows)
+        for row in rows:
+            measured.append(row.case.id)
         return []
 
-    monkeypatch.setattr(gpu, "measure", measure)
-    monkeypatch.setattr(gpu, "read_free_gpu_memory", lambda: 80 * 2**30)
-    blocks = shrink_for_rehearsal(read_list(rehearsed.parent / "list.csv"))
-    ready = {name: describe(name) for name in ("torch", "jax")}
-    results = tmp_path / "results"
-
     def resume() -> list[str]:
-        gpu.measure_blocks(blocks, ready, results, time.monotonic() + 3600)
+        environments = {name: describe(name) for name in ("torch", "jax")}
+        gpu.measure_blocks(blocks, environments, results, time.monotonic() + 3600)
         return measured
 
+    monkeypatch.setenv("FRAMEBENCH_MACHINE", "made-up-gpu")
+    monkeypatch.setattr(gpu, "measure", measure)
+    monkeypatch.setattr(gpu, "read_free_gpu_memory", lambda: 80 * 2**30)
     assert resume() == []
-    ok = next(record for record in store.read_all(results) if record.parsed.framework == "jax")
-    for file in list_files(results):
-        save_fields(file, [line for line in load_fields(file) if "/jax/" not in line["case"]])
-    crashed = ok.model_copy(update={"status": "crashed", "reason": "planted"})
-    store.append(crashed, store.find_file(results, "made-up-gpu", "jax-0"))
+
+    crashed = crash_all_of_jax(results)
     assert resume() == []
     monkeypatch.setattr(provenance, "find_commit", lambda: "another")
-    assert resume() == [ok.case]
+    assert resume() == [crashed]
+
+
+def crash_all_of_jax(results: Path) -> str:
+    """Replace JAX's records by one that says that its case crashed; return that case."""
+    (ok,) = [record for record in store.read_all(results) if record.parsed.framework == "jax"]
+    for file in list_files(results):
+        others = [fields for fields in load_fields(file) if "/jax/" not in fields["case"]]
+        save_fields(file, others)
+    crashed = ok.model_copy(update={"status": "crashed", "reason": "planted"})
+    store.append(crashed, store.find_file(results, "made-up-gpu", "jax-0"))
+    return ok.case
 
 
 def make_listed(case: str, gib: float, seconds: float = 10.0) -> ListedCase:
@@ -113,17 +121,25 @@ def make_listed(case: str, gib: float, seconds: float = 10.0) -> ListedCase:
 def test_a_smaller_block_runs_if_the_next_does_not_fit_the_time(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    blocks = {}
-    for name, seconds in {"slow": 500.0, "late": 50.0, "small": 5.0}.items():
-        blocks[name] = [make_listed("transformer/torch/train/fp32/b8/full", 1, seconds)]
+    case = "transformer/torch/train/fp32/b8/full"
+    blocks = {
+        "slow": [make_listed(case, 1, seconds=500.0)],
+        "late": [make_listed(case, 1, seconds=50.0)],
+        "small": [make_listed(case, 1, seconds=5.0)],
+    }
     began: list[str] = []
-    monkeypatch.setattr(gpu, "measure", lambda name, *_: began.append(name) or [])
+
+    def measure(name: str, *_: object) -> list[str]:
+        began.append(name)
+        return []
+
+    monkeypatch.setattr(gpu, "measure", measure)
     monkeypatch.setattr(gpu, "read_free_gpu_memory", lambda: None)
     gpu.measure_blocks(blocks, {"torch": describe("torch")}, tmp_path, time.monotonic() + 20)
     assert began == ["small"]
 
 
-def test_the_time_limit_interrupts() -> None:
+def test_a_session_is_interrupted_at_its_time_limit() -> None:
     started = time.monotonic()
     with pytest.raises(KeyboardInterrupt), gpu.interrupt_at(started + 0.2):
         time.sleep(60)
@@ -148,11 +164,14 @@ def test_a_copy_without_its_repository_knows_the_commit(monkeypatch: pytest.Monk
 
 def test_listed_cases_are_known_and_each_is_there_once() -> None:
     """Once for memory alone and once for times at most."""
-    every = [listed for rows in read_list(LIST).values() for listed in rows]
-    for listed in every:
-        assert is_declared(listed.case), listed.case.id
-        assert listed.case.support.supported, listed.case.id
-    assert len({(listed.case, listed.rounds > 0) for listed in every}) == len(every)
+    seen = set()
+    for rows in read_list(LIST).values():
+        for listed in rows:
+            assert is_declared(listed.case), listed.case.id
+            assert listed.case.support.supported, listed.case.id
+            is_timed = listed.rounds > 0
+            assert (listed.case, is_timed) not in seen
+            seen.add((listed.case, is_timed))
 
 
 def test_cases_alive_at_once_fit_the_gpu() -> None:

@@ -61,7 +61,7 @@ def test_a_package_without_hashes_is_named_and_the_file_left_alone(
     assert file.read_text() == PLAIN
 
 
-def test_what_the_index_refuses_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_error_of_the_index_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     play_uv(tmp_path, monkeypatch, "no such version", code=1)
     with pytest.raises(hash_pins.NoHashes, match="uv: no such version"):
         hash_pins.ask_index(["Jinja2==0.0.0"])

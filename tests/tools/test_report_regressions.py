@@ -80,7 +80,7 @@ def test_no_regression_needs_no_issue(tmp_path: Path) -> None:
     assert run_report(tmp_path, [], []) == []
 
 
-def git(folder: Path, *words: str) -> str:
+def run_git(folder: Path, *words: str) -> str:
     """Return what git prints in a folder."""
     command = ["git", "-C", str(folder), "-c", "user.name=a", "-c", "user.email=a@localhost"]
     done = subprocess.run([*command, *words], check=True, capture_output=True, text=True)
@@ -89,27 +89,27 @@ def git(folder: Path, *words: str) -> str:
 
 def test_the_branch_with_the_records_keeps_those_of_every_week(tmp_path: Path) -> None:
     remote, clone = tmp_path / "remote.git", tmp_path / "clone"
-    git(tmp_path, "init", "--quiet", "--bare", str(remote))
-    git(tmp_path, "clone", "--quiet", str(remote), str(clone))
+    run_git(tmp_path, "init", "--quiet", "--bare", str(remote))
+    run_git(tmp_path, "clone", "--quiet", str(remote), str(clone))
     (clone / "code").write_text("x = 1\n")
-    git(clone, "add", "code")
-    git(clone, "commit", "--quiet", "--message", "Begin")
-    git(clone, "push", "--quiet", "origin", "HEAD:main")
+    run_git(clone, "add", "code")
+    run_git(clone, "commit", "--quiet", "--message", "Begin")
+    run_git(clone, "push", "--quiet", "origin", "HEAD:main")
     for week in ("1", "2", "2"):  # the third time there is nothing new
         out = tmp_path / f"out{week}"
         if not out.exists():
-            made = record(provenance=provenance(session=week))
-            store.append(made, store.find_file(out, "m", "torch-1"))
+            measured = record(provenance=provenance(session=week))
+            store.append(measured, store.find_file(out, "m", "torch-1"))
         (out / "calibration").mkdir(exist_ok=True)
         (out / "calibration" / "m.json").write_text(week)
         command = [ROOT / "tools/keep_series.sh", str(out), "weekly-records"]
         variables = {**os.environ, "FRAMEBENCH": shlex.join(COMMAND)}
         subprocess.run(command, cwd=clone, env=variables, check=True)
-    git(clone, "fetch", "--quiet", "origin", "weekly-records")
-    assert git(clone, "ls-tree", "-r", "--name-only", "FETCH_HEAD").split() == [
+    run_git(clone, "fetch", "--quiet", "origin", "weekly-records")
+    assert run_git(clone, "ls-tree", "-r", "--name-only", "FETCH_HEAD").split() == [
         "calibration/m.json",
         "records/m/torch-1.jsonl",
     ]
-    lines = git(clone, "show", "FETCH_HEAD:records/m/torch-1.jsonl").splitlines()
+    lines = run_git(clone, "show", "FETCH_HEAD:records/m/torch-1.jsonl").splitlines()
     assert [json.loads(line)["provenance"]["session"] for line in lines] == ["1", "2"]
-    assert git(clone, "rev-list", "--count", "FETCH_HEAD").strip() == "2"
+    assert run_git(clone, "rev-list", "--count", "FETCH_HEAD").strip() == "2"

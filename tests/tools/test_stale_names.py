@@ -30,7 +30,7 @@ from tools.stale_names import find_stale_names
     ],
 )
 def test_a_name_that_is_gone_is_found(source: str, fault: str) -> None:
-    assert [said for _, said in find_stale_names(ast.parse(source))] == [fault]
+    assert [message for _, message in find_stale_names(ast.parse(source))] == [fault]
 
 
 @pytest.mark.parametrize(

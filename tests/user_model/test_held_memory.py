@@ -15,7 +15,7 @@ import pytest
 from framebench.adapters.base import UNSEEN
 from framebench.engine.environments import Environment
 from framebench.instruments.host import MALLOC_ENV
-from tests.conftest import asked
+from tests.conftest import list_requested
 from tests.processes import run_inside
 
 HERE = Path(__file__).parent
@@ -35,7 +35,7 @@ def found(
     """Return both peaks of each file that is asked for, and what is named."""
     folder, packages = tmp_path_factory.mktemp("held"), tmp_path_factory.mktemp("packages")
     (packages / "tiny_kernels.py").write_text(CONTENT["library"])
-    for name in {"nothing", *asked(request)}:
+    for name in {"nothing", *list_requested(request)}:
         (folder / name).mkdir()
         (folder / name / "beside.py").write_text("import torch\nTABLE = torch.ones(6, 2**20)\n")
         file = folder / name / "mine.py"

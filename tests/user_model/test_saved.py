@@ -12,7 +12,7 @@ from framebench.suite.user_file import Fault
 from framebench.user_model import saved
 from framebench.user_model.figure import draw_peaks
 from framebench.user_model.saved import SavedPeaks
-from tests.figure_records import frame, made, texts
+from tests.figure_records import make_frame, make_record, read_texts
 from tests.user_model.small_file import try_file, written
 
 MIB = 2**20
@@ -116,13 +116,15 @@ def test_a_file_that_is_not_saved_peaks_is_refused(content: str, tmp_path: Path)
 
 
 def test_peaks_are_drawn_without_times() -> None:
-    rows = frame(made("fp32", 200), made("checkpoint", 120)).assign(needs_bytes=220 * MIB)
+    rows = make_frame(make_record("fp32", 200), make_record("checkpoint", 120)).assign(
+        needs_bytes=220 * MIB
+    )
     figure = draw_peaks(rows)
     assert figure is not None
     axes = figure.axes[0]
     assert [bar.get_width() for bar in axes.patches] == [120, 200]
     assert [label.get_text() for label in axes.get_yticklabels()] == ["checkpoint", "fp32"]
-    assert "batch 4" in texts(figure)[0]
+    assert "batch 4" in read_texts(figure)[0]
 
 
 @pytest.mark.slow

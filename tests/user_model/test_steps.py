@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from framebench.engine.environments import Environment
-from tests.conftest import asked
+from tests.conftest import list_requested
 from tests.processes import run_inside
 from tests.user_model.user_files import BASELINES, UserFile, read_files
 
@@ -59,7 +59,7 @@ def tried(
     environment: dict[str, Environment],
 ) -> dict[str, dict[str, Any]]:
     """Return by framework what came of each file that is asked for."""
-    names = asked(request)
+    names = list_requested(request)
     results: dict[str, dict[str, Any]] = {"torch": {}, "jax": {}}
     for framework, files in (("torch", TORCH | PLANTED), ("jax", FLAX)):
         for compiles in (False, True):  # after a compiler others do not run in the same process

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -13,7 +12,7 @@ from framebench.records import provenance
 from framebench.suite.selectors import parse
 from framebench.versions import bisect, bisection_table
 from framebench.versions.bisection_record import FLOOR, Bisection, ReleaseResult
-from tests.fake_records import made
+from tests.fake_records import make_measured
 from tests.processes import framebench
 
 RELEASES = [f"1.{number}" for number in range(12)]
@@ -21,15 +20,21 @@ JAX = ["0.9.0", "0.9.2", "0.10.0", "0.10.2"]
 CASE = "unet3d/jax/train/fp32/b4/tiny"
 
 
-def search(values: Callable[[int], tuple[float, ...]], minimum: float = 0.01) -> Bisection:
-    """Bisect with the values that each release gives; none for one that cannot be measured."""
+Values = tuple[float, ...]  # of two processes
+OLD, NEW = (100.0, 100.0), (130.0, 130.0)
+NOISY: Values = (100.0, 125.0)
+FAILED: Values = ()  # it cannot be measured
+
+
+def search(values: list[Values]) -> Bisection:
+    """Bisect with the values that each of the twelve releases gives."""
 
     def measure(release: str) -> ReleaseResult:
-        found = values(RELEASES.index(release))
+        found = values[RELEASES.index(release)]
         reason = None if found else "no such wheel"
         return ReleaseResult(release=release, values=found, instrument="host.rss", reason=reason)
 
-    return bisect.bisect_releases(parse(CASE), minimum, RELEASES, measure)
+    return bisect.bisect_releases(parse(CASE), 0.01, RELEASES, measure)
 
 
 @pytest.mark.parametrize("where", range(1, 12))
@@ -37,18 +42,12 @@ def search(values: Callable[[int], tuple[float, ...]], minimum: float = 0.01) ->
 def test_the_first_release_that_changed_is_named_in_few_measurements(
     where: int, after: float
 ) -> None:
-    before = 100.0
-
-    def measure_twice(release: int) -> tuple[float, float]:
-        value = after if release >= where else before
-        return value, value
-
-    found = search(measure_twice)
+    found = search([OLD] * where + [(after, after)] * (12 - where))
 
     assert found.outcome == "found"
     assert found.first == RELEASES[where]
     assert found.last_unchanged == RELEASES[where - 1]
-    change = after / before - 1
+    change = after / OLD[0] - 1
     assert f"{change:+.1%} against {RELEASES[where - 1]}" in found.answer
 
     tried = [result.release for result in found.tried]
@@ -56,36 +55,38 @@ def test_the_first_release_that_changed_is_named_in_few_measurements(
     assert len(tried) <= 6  # both ends, then log2 of the 12 releases, rounded up
 
 
-def test_nothing_changed() -> None:
-    found = search(lambda i: (100.0 + i / 100,))
+def test_a_change_below_the_threshold_is_none() -> None:
+    found = search([(100.0 + release / 100,) for release in range(12)])
     assert (found.outcome, found.first) == ("no change", None)
     assert [result.release for result in found.tried] == ["1.0", "1.11"]
     assert "+0.11%" in found.answer
 
 
 def test_a_change_within_the_noise_of_a_release_names_none() -> None:
-    found = search(lambda i: (100.0, 110.0) if i == 11 else (100.0, 100.0))
+    found = search([OLD] * 11 + [(100.0, 110.0)])
     assert (found.outcome, found.first) == ("undecided", None)
     assert "differ by 10.00%" in found.answer
 
 
 @pytest.mark.parametrize(
-    ("unknown", "values", "first", "between"),
+    ("values", "first", "between"),
     [
-        ({6, 7}, (), "1.8", ("1.6", "1.7")),  # cannot be measured
-        ({5}, (100.0, 125.0), "1.6", ("1.5",)),  # too noisy
+        ([OLD] * 6 + [FAILED] * 2 + [NEW] * 4, "1.8", ("1.6", "1.7")),
+        ([OLD] * 5 + [NOISY] + [NEW] * 6, "1.6", ("1.5",)),
     ],
+    ids=["not measured", "too noisy"],
 )
-def test_what_is_stepped_over_before_the_change_is_not_ruled_out(
-    unknown: set[int], values: tuple[float, ...], first: str, between: tuple[str, ...]
+def test_releases_stepped_over_before_the_change_are_named_with_it(
+    values: list[Values], first: str, between: tuple[str, ...]
 ) -> None:
-    found = search(lambda i: values if i in unknown else (130.0,) * 2 if i >= 6 else (100.0,) * 2)
+    found = search(values)
     assert (found.outcome, found.first, found.between) == ("one of several", first, between)
     assert f"{', '.join(between)} or {first}" in found.answer
 
 
 def test_releases_that_fail_elsewhere_are_stepped_over_and_said() -> None:
-    found = search(lambda i: () if i in (0, 1, 5, 11) else (130.0,) if i >= 8 else (100.0,))
+    before = [FAILED, FAILED, OLD, OLD, OLD, FAILED, OLD, OLD]
+    found = search([*before, NEW, NEW, NEW, FAILED])
     assert (found.outcome, found.first, found.last_unchanged) == ("found", "1.8", "1.7")
     text = bisection_table.make_table(found).markdown()
     assert "| stepped over | no such wheel |" in text
@@ -94,16 +95,23 @@ def test_releases_that_fail_elsewhere_are_stepped_over_and_said() -> None:
 
 def test_a_change_to_the_other_side_on_the_way_is_not_the_one_looked_for() -> None:
     """As JAX 0.10.1 needs 2 % less for a small U-Net than 0.9.2, and 0.10.2 a third more."""
-    found = search(lambda i: (136.0,) if i >= 9 else (97.7,) if i >= 3 else (100.0,))
+    found = search([(100.0,)] * 3 + [(97.7,)] * 6 + [(136.0,)] * 3)
     assert (found.first, found.last_unchanged) == ("1.9", "1.8")
     assert "+39.2% against 1.8" in found.answer
 
 
-@pytest.mark.parametrize(("alive", "said"), [((), "none of the 12"), ((4,), "only 1.4 of the 12")])
-def test_too_few_releases_that_run(alive: tuple[int, ...], said: str) -> None:
-    found = search(lambda i: (1.0,) if i in alive else ())
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        ([FAILED] * 12, "none of the 12"),
+        ([FAILED] * 4 + [OLD] + [FAILED] * 7, "only 1.4 of the 12"),
+    ],
+    ids=["none", "one"],
+)
+def test_too_few_releases_that_run_give_no_answer(values: list[Values], message: str) -> None:
+    found = search(values)
     assert found.outcome == "not measured"
-    assert said in found.answer
+    assert message in found.answer
     assert len(found.tried) == 12
 
 
@@ -115,21 +123,21 @@ def test_noise_has_a_floor_and_instruments_are_not_mixed() -> None:
     assert other.changed(one, 0.01) is None
 
 
-def bench(folder: Path) -> bisect.ReleaseBench:
+def make_bench(folder: Path) -> bisect.ReleaseBench:
     return bisect.ReleaseBench(parse(CASE), "s", folder, lambda _: None)
 
 
-def test_what_an_interrupted_search_has_measured_is_not_measured_again(
+def test_a_resumed_search_measures_no_release_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The first search dies in its third release, the second begins there."""
-    asked: list[str] = []
-    record = made("fp32", 100, 1.0, "jax", "compiler.plan")
+    measured: list[str] = []
+    record = make_measured("fp32", 100, 1.0, "jax", "compiler.plan")
 
     def fill(self: bisect.ReleaseBench, variant: bisect.Variant, run: bisect.Run) -> None:
         release = variant.environment.version
-        asked.append(release)
-        if len(asked) == 3:
+        measured.append(release)
+        if len(measured) == 3:
             raise KeyboardInterrupt
         machine = {"session": run.id, "machine": provenance.read_machine_name()}
         origin = record.provenance.model_copy(update=machine)
@@ -141,10 +149,10 @@ def test_what_an_interrupted_search_has_measured_is_not_measured_again(
     monkeypatch.setattr(bisect.ReleaseBench, "fill", fill)
     names = RELEASES[:5]
     with pytest.raises(KeyboardInterrupt):
-        bisect.bisect_releases(parse(CASE), 0.01, names, bench(tmp_path).measure)
-    found = bisect.bisect_releases(parse(CASE), 0.01, names, bench(tmp_path).measure)
+        bisect.bisect_releases(parse(CASE), 0.01, names, make_bench(tmp_path).measure)
+    found = bisect.bisect_releases(parse(CASE), 0.01, names, make_bench(tmp_path).measure)
     assert (found.outcome, found.first) == ("found", "1.3")
-    assert asked == ["1.0", "1.4", "1.2", "1.2", "1.3"]
+    assert measured == ["1.0", "1.4", "1.2", "1.2", "1.3"]
 
 
 def test_a_release_that_cannot_be_installed_has_its_reason(
@@ -154,19 +162,19 @@ def test_a_release_that_cannot_be_installed_has_its_reason(
         raise SetupError("pip ended with exit code 1; the end of log:\nERROR: No distribution")
 
     monkeypatch.setattr(bisect.ReleaseBench, "fill", refuse)
-    reason = bench(tmp_path).measure("1.0").reason
+    reason = make_bench(tmp_path).measure("1.0").reason
     assert reason == "cannot be installed: ERROR: No distribution"
 
 
 def test_a_failed_process_makes_a_release_without_values() -> None:
-    fine = made("fp32", 100, 1.0)
+    fine = make_measured("fp32", 100, 1.0)
     failed = fine.model_copy(update={"status": "crashed", "reason": "AttributeError"})
     assert bisect.make_result("1", [fine, fine]).values == (100.0, 100.0)
     assert bisect.make_result("1", [fine, failed]).reason == "crashed: AttributeError"
 
 
 @pytest.mark.parametrize(
-    ("arguments", "said"),
+    ("arguments", "message"),
     [
         (["tensorflow", "0.9.2", "0.10.2", CASE], "frameworks: torch, jax, jittor"),
         (["jax", "0.10.2", "0.9.2", CASE], "the older release comes first"),
@@ -178,13 +186,13 @@ def test_a_failed_process_makes_a_release_without_values() -> None:
     ],
 )
 def test_mistakes_are_answered_in_a_sentence(
-    arguments: list[str], said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    arguments: list[str], message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(releases, "list_releases", lambda framework: JAX)
     where = "--results", str(tmp_path)
     done = framebench("versions", "bisect", "--framework", *arguments, *where)
     assert done.returncode == 2
-    assert said in done.stderr
+    assert message in done.stderr
     assert not list(tmp_path.iterdir())
 
 

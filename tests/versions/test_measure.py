@@ -22,9 +22,7 @@ from tests.processes import ROOT, framebench
 
 @pytest.fixture
 def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A copy of the pinned files and of asv's matrix; the index lists 0.9.1 next to the pinned
-    releases.
-    """
+    """Copy the pinned files and asv's matrix; the index lists 0.9.1 next to the pinned releases."""
     shutil.copytree(ROOT / "requirements", tmp_path / "requirements")
     shutil.copy(ROOT / "asv.versions.json", tmp_path)
     monkeypatch.setattr(pins, "REQUIREMENTS", tmp_path / "requirements")
@@ -42,7 +40,9 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         (["0.10.2", "0.9.0"], ["0.9.0", "0.10.2"]),  # any release that the index lists
     ],
 )
-def test_the_matrix(named: list[str] | None, chosen: list[str], project: Path) -> None:
+def test_versions_are_chosen_oldest_first(
+    named: list[str] | None, chosen: list[str], project: Path
+) -> None:
     assert measure.choose_versions("jax", named) == chosen
 
 
@@ -62,11 +62,12 @@ def test_a_matrix_that_cannot_be_measured_is_refused(
 
 @pytest.mark.parametrize("framework", FRAMEWORKS)
 def test_the_standing_selection_has_each_workload(framework: str) -> None:
-    found = measure.select_cases(framework)
-    assert f"unet3d/{framework}/train/amp_bf16/b4/cpu" in [case.id for case in found]
-    assert {case.workload for case in found} == {"resnet50", "unet3d", "transformer"}
-    assert len(found) == len(measure.STANDING)  # one batch each
-    assert len(measure.select_cases(framework, profile="quick")) > 3 * len(found)
+    cases = measure.select_cases(framework)
+    assert f"unet3d/{framework}/train/amp_bf16/b4/cpu" in [case.id for case in cases]
+    assert {case.workload for case in cases} == {"resnet50", "unet3d", "transformer"}
+    assert len(cases) == len(measure.STANDING)  # one batch each
+    quick = measure.select_cases(framework, profile="quick")
+    assert len(quick) > 3 * len(cases)
 
 
 def test_cases_of_another_framework_are_refused() -> None:
@@ -78,7 +79,7 @@ def test_cases_of_another_framework_are_refused() -> None:
     ("statuses", "code"),
     [(["ok", "unsupported", "oom"], 0), (["ok", "timeout"], 1), (["crashed", "wrong"], 1)],
 )
-def test_what_broke_fails_the_command(
+def test_the_command_fails_if_a_measurement_broke(
     statuses: list[str], code: int, monkeypatch: pytest.MonkeyPatch, results: Path
 ) -> None:
     """As in `framebench run`; the session is finished all the same."""

@@ -24,27 +24,31 @@ from framebench.versions.newest import ReleasePair, judge_newest
 from tests.processes import framebench
 from tests.version_records import (
     Change,
-    broken,
-    changed,
-    larger,
-    originals,
-    rounds,
-    times,
-    unchanged,
-    write,
+    break_record,
+    change_provenance,
+    keep_record,
+    make_version_blocks,
+    scale_peaks,
+    scale_times,
+    select_originals,
+    write_records,
 )
 
 PAIR = ReleasePair("jax", "0.9.2", "0.10.2")
 
 
-def sides(count: int = 5, change: Change = unchanged) -> tuple[list[Record], list[Record]]:
+def make_sides(count: int = 5, change: Change = keep_record) -> tuple[list[Record], list[Record]]:
     """Return a case's records under the pinned release, and under the newest with a change."""
-    found = rounds(originals(1)[0], count, change)
+    found = make_version_blocks(select_originals(1)[0], count, change)
     return found[::2], found[1::2]
 
 
-def larger_by(factor: float) -> Change:
-    return lambda record, number: larger(record, factor)
+def drop_peaks(record: Record) -> Record:
+    return record.model_copy(update={"peaks": {}})
+
+
+def enlarge_by(factor: float) -> Change:
+    return lambda record, number: scale_peaks(record, factor)
 
 
 @pytest.mark.parametrize(
@@ -76,46 +80,50 @@ def test_releases_are_ordered_by_version_and_not_by_letter(
 
 
 def break_last(record: Record, number: int) -> Record:
-    return broken(record, number) if number == 4 else record
+    return break_record(record, number) if number == 4 else record
 
 
 def die_early(record: Record, number: int) -> Record:
     """Return a process that died before it could tell its version."""
-    return changed(broken(record, number), versions={})
+    return change_provenance(break_record(record, number), versions={})
 
 
 @pytest.mark.parametrize(
     ("change", "outcome", "code"),
     [
-        (unchanged, "same", 0),
-        (larger_by(1.05), "regression", 1),
-        (larger_by(0.95), "same", 0),
-        (lambda record, number: times(record, 1.5), "regression", 1),
+        (keep_record, "same", 0),
+        (enlarge_by(1.05), "regression", 1),
+        (enlarge_by(0.95), "same", 0),
+        (lambda record, number: scale_times(record, 1.5), "regression", 1),
         (break_last, "broken", 1),
         (die_early, "broken", 1),
     ],
 )
-def test_verdicts(change: Change, outcome: str, code: int) -> None:
-    found = judge_newest(PAIR, *sides(change=change))
+def test_a_newest_release_has_a_verdict_and_an_exit_code(
+    change: Change, outcome: str, code: int
+) -> None:
+    found = judge_newest(PAIR, *make_sides(change=change))
     assert (found.outcome, found.exit_code) == (outcome, code), found.answer
     assert found.answer.startswith("jax 0.10.2 against 0.9.2: ")
 
 
-def test_what_fails_under_the_pinned_release_too_is_no_news() -> None:
-    pinned, now = sides()
-    failed_before, fails_now = ([broken(r, 0) for r in side] for side in (pinned, now))
-    assert judge_newest(PAIR, failed_before, fails_now).exit_code == 0
+def test_cases_that_failed_before_are_no_regression() -> None:
+    pinned, now = make_sides(change=break_record)
+    _, works_now = make_sides()
+    failed_before = [break_record(record, 0) for record in pinned]
     assert judge_newest(PAIR, failed_before, now).exit_code == 0
+    assert judge_newest(PAIR, failed_before, works_now).exit_code == 0
 
 
 def test_too_little_to_judge_is_undecided_and_does_not_pass() -> None:
-    pinned, now = ([r.model_copy(update={"peaks": {}}) for r in side] for side in sides(2))
-    assert judge_newest(PAIR, pinned, now).exit_code == 3
+    pinned, now = make_sides(2)
+    without_peaks = [drop_peaks(record) for record in now]
+    assert judge_newest(PAIR, pinned, without_peaks).exit_code == 3
     assert judge_newest(PAIR, [], []).outcome == "undecided"
 
 
 def test_a_regression_below_the_threshold_or_accepted_is_none() -> None:
-    found = sides(change=larger_by(1.05))
+    found = make_sides(change=enlarge_by(1.05))
     assert judge_newest(PAIR, *found, 0.3).outcome == "same"
     entry = AcceptedRegression(
         release="jax==0.10.2", cases="*", quantity="peak memory", at_most=1.1, reason="known"
@@ -123,8 +131,8 @@ def test_a_regression_below_the_threshold_or_accepted_is_none() -> None:
     verdict = judge_newest(PAIR, *found, accepted=[entry])
     assert (verdict.outcome, verdict.exit_code) == ("same", 0)
     assert "no new regression" in verdict.answer
-    (known,) = verdict.as_dict()["known_regressions"]
-    assert known["accepted"] == "known"
+    (accepted,) = verdict.as_dict()["known_regressions"]
+    assert accepted["accepted"] == "known"
 
 
 Index = dict[str, list[str]]
@@ -132,7 +140,7 @@ Index = dict[str, list[str]]
 
 @pytest.fixture
 def index(monkeypatch: pytest.MonkeyPatch) -> Index:
-    """The releases after the first one that the index lists of each framework: the pinned one."""
+    """Return the releases that the index lists of each framework: at first the pinned one."""
     listed = {framework: [find_pinned_version(framework)] for framework in FRAMEWORKS}
     monkeypatch.setattr(releases, "list_releases", lambda framework: ["0.0.1", *listed[framework]])
     return listed
@@ -140,7 +148,7 @@ def index(monkeypatch: pytest.MonkeyPatch) -> Index:
 
 @pytest.fixture
 def installed(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[str]:
-    """The environments that are made, none of which is: 99.0.2 cannot be installed."""
+    """Return what is made and removed; nothing is built, and 99.0.2 cannot be installed."""
     log: list[str] = []
 
     @contextmanager
@@ -169,15 +177,15 @@ def plant_records(change: Change) -> Callable[..., list[str]]:
         _, results, _ = rest
         versions = list(ready)
         assert len(versions) == 2
-        original = next(record for record in originals(99) if record.parsed in cases)
-        both = rounds(original, blocks, change, session)
-        both += rounds(original, blocks, larger_by(2), "of last week")
+        original = next(record for record in select_originals(99) if record.parsed in cases)
+        both = make_version_blocks(original, blocks, change, session)
+        both += make_version_blocks(original, blocks, enlarge_by(2), "of last week")
         mine = []
         for place, record in enumerate(both):
             version = {"jax": versions[place % 2]}
             machine = provenance.read_machine_name()
-            mine.append(changed(record, versions=version, machine=machine))
-        write(mine, results)
+            mine.append(change_provenance(record, versions=version, machine=machine))
+        write_records(mine, results)
         return [record.status for record in mine]
 
     return measure
@@ -192,7 +200,7 @@ def test_nothing_is_measured_where_the_pinned_release_is_the_newest(
     assert not list(tmp_path.iterdir())
 
 
-@pytest.mark.parametrize(("change", "code"), [(unchanged, 0), (larger_by(1.05), 1)])
+@pytest.mark.parametrize(("change", "code"), [(keep_record, 0), (enlarge_by(1.05), 1)])
 def test_a_newer_release_is_measured_and_judged_by_its_own_session(
     change: Change,
     code: int,
@@ -217,7 +225,7 @@ def test_a_release_that_cannot_be_installed_fails_and_the_others_are_judged(
 ) -> None:
     index["jax"].append("99.0.1")
     index["jittor"].append("99.0.2")
-    monkeypatch.setattr(newest.measure, "measure", plant_records(unchanged))
+    monkeypatch.setattr(newest.measure, "measure", plant_records(keep_record))
     frameworks = "jittor", "jax", "torch"
     done = framebench("versions", "newest", *frameworks, "--json", "--results", str(tmp_path))
     assert done.returncode == 1
@@ -230,7 +238,7 @@ def test_the_next_lower_release_is_measured_where_the_newest_cannot_be_installed
     index: Index, installed: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     index["jax"] += ["99.0.1", "99.0.2"]
-    monkeypatch.setattr(newest.measure, "measure", plant_records(unchanged))
+    monkeypatch.setattr(newest.measure, "measure", plant_records(keep_record))
     done = framebench("versions", "newest", "jax", "--json", "--results", str(tmp_path))
     (answer,) = json.loads(done.stdout)
     assert (answer["outcome"], answer["newest"], done.returncode) == ("same", "99.0.1", 0)
@@ -273,7 +281,7 @@ def test_an_index_that_does_not_answer_is_no_pass(
     assert (done.returncode, "no route" in done.stderr) == (2, True)
 
 
-def test_peaks_alone_may_be_asked_for(index: Index, tmp_path: Path) -> None:
+def test_peaks_can_be_compared_without_times(index: Index, tmp_path: Path) -> None:
     """As the weekly workflow does."""
     done = framebench("versions", "newest", "jax", "--rounds", "0", "--results", str(tmp_path))
     assert done.returncode == 0, done.stderr

@@ -16,7 +16,7 @@ from framebench.suite.selectors import parse
 from framebench.versions import bisect, judge
 from framebench.versions.bisection_record import ReleaseResult
 from framebench.versions.measure import BLOCKS
-from tests.version_records import NEW, OLD, changed, originals, rounds
+from tests.version_records import NEW, OLD, change_provenance, make_version_blocks, select_originals
 
 RELEASES = ["0.8.0", "0.8.1", "0.9.0", "0.9.1", "0.9.2", "0.10.0", "0.10.1", "0.10.2"]
 # standard deviation of a peak's logarithm between equal processes, by the kernel's counter
@@ -26,7 +26,7 @@ each_rise = pytest.mark.parametrize("rise", [1.02, 1.05, 1.3])
 each_release = pytest.mark.parametrize("changed_at", range(1, len(RELEASES)))
 
 
-def with_host_peak(record: Record, factor: float) -> Record:
+def set_host_peak(record: Record, factor: float) -> Record:
     """Return a record whose peak the kernel's counter read, which is not exact."""
     peak = record.peaks[record.peak_instrument or ""]
     return record.model_copy(update={"peaks": {"host.rss": round(peak * factor)}})
@@ -36,12 +36,12 @@ def with_host_peak(record: Record, factor: float) -> Record:
 @each_release
 def test_a_rise_of_a_peak_is_found_at_its_release(changed_at: int, rise: float) -> None:
     records = []
-    for original in originals():
+    for original in select_originals():
         noise = np.random.default_rng(changed_at)
         for number, version in enumerate(RELEASES):
             factor = np.exp(noise.normal(0, PEAK_NOISE)) * (rise if number >= changed_at else 1)
-            record = changed(original, versions={"jax": version}, session=version)
-            records.append(with_host_peak(record, factor))
+            record = change_provenance(original, versions={"jax": version}, session=version)
+            records.append(set_host_peak(record, factor))
 
     regressions: Counter[tuple[str, str]] = Counter()
     for rows in judge.compare_successive(records):
@@ -49,7 +49,7 @@ def test_a_rise_of_a_peak_is_found_at_its_release(changed_at: int, rise: float) 
             if row.verdict == judge.REGRESSION:
                 regressions[row.change, row.quantity] += 1
 
-    assert regressions == {(f"jax=={RELEASES[changed_at]}", PEAK.name): len(originals())}
+    assert regressions == {(f"jax=={RELEASES[changed_at]}", PEAK.name): len(select_originals())}
 
 
 @each_rise
@@ -58,7 +58,8 @@ def test_bisection_names_the_release_of_a_rise(changed_at: int, rise: float) -> 
     noise = np.random.default_rng(changed_at)
 
     def measure(release: str) -> ReleaseResult:
-        mib = 100.0 * (rise if RELEASES.index(release) >= changed_at else 1.0)
+        is_changed = RELEASES.index(release) >= changed_at
+        mib = 100.0 * rise if is_changed else 100.0
         values = mib * np.exp(noise.normal(0, PEAK_NOISE, bisect.PROCESSES))
         return ReleaseResult(release=release, values=tuple(values), instrument="host.rss")
 
@@ -72,16 +73,16 @@ def test_two_hundred_equal_releases_raise_at_most_one_alarm() -> None:
     """Each release is a page of several cases, whose processes differ by noise alone; peaks are
     read in the first block.
     """
-    cases = originals()
+    cases = select_originals()
     alarms: Counter[str] = Counter()
     for release in range(SIMULATED):
         records = []
         for number, original in enumerate(cases):
             seed = release * len(cases) + number
             noise = np.random.default_rng(seed).normal(0, PEAK_NOISE, 2)
-            base, change, *later = rounds(original, BLOCKS, seed=seed)
-            records.append(with_host_peak(base, np.exp(noise[0])))
-            records.append(with_host_peak(change, np.exp(noise[1])))
+            base, change, *later = make_version_blocks(original, BLOCKS, seed=seed)
+            records.append(set_host_peak(base, np.exp(noise[0])))
+            records.append(set_host_peak(change, np.exp(noise[1])))
             records += [record.model_copy(update={"peaks": {}}) for record in later]
         rows = judge.compare_versions(records, OLD, NEW)
         alarms.update({row.quantity for row in rows if row.verdict == judge.REGRESSION})

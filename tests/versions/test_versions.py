@@ -7,6 +7,7 @@ import re
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pandas as pd
 import pytest
 
@@ -36,24 +37,24 @@ from tests.version_records import (
     NEW,
     OLD,
     Change,
-    broken,
-    changed,
-    equal_rounds,
-    larger,
-    originals,
+    break_record,
+    change_provenance,
+    make_equal_blocks,
+    make_version_blocks,
     plant,
-    rounds,
-    times,
-    write,
+    scale_peaks,
+    scale_times,
+    select_originals,
+    write_records,
 )
 
-ORIGINAL = originals(1)[0]
-SLOW, LARGE = sorted({record.case for record in equal_rounds()})[1:3]
-PLANTED = plant(equal_rounds(), SLOW, LARGE)
+ORIGINAL = select_originals(1)[0]
+SLOW, LARGE = sorted({record.case for record in make_equal_blocks()})[1:3]
+PLANTED = plant(make_equal_blocks(), SLOW, LARGE)
 REGRESSIONS = {(SLOW, TIME.name), (LARGE, PEAK.name)}
 
 
-def verdicts_of(records: list[Record], base: str = OLD, change: str = NEW) -> dict[str, str]:
+def list_verdicts(records: list[Record], base: str = OLD, change: str = NEW) -> dict[str, str]:
     """Return the verdicts on records of one case by quantity."""
     rows = judge.compare_versions(records, base, change)
     return {row.quantity: row.verdict for row in rows}
@@ -67,12 +68,12 @@ def update(**fields: Any) -> Change:
     return lambda record, number: record.model_copy(update=fields)
 
 
-def twice(record: Record, number: int) -> Record:
-    return times(record, 2)
+def double_times(record: Record, number: int) -> Record:
+    return scale_times(record, 2)
 
 
-def test_exactly_what_was_planted_is_found() -> None:
-    assert find(judge.compare_versions(equal_rounds(), OLD, NEW), REGRESSION) == set()
+def test_exactly_the_planted_regressions_are_found() -> None:
+    assert find(judge.compare_versions(make_equal_blocks(), OLD, NEW), REGRESSION) == set()
     rows = judge.compare_versions(PLANTED, OLD, NEW)
     assert find(rows, REGRESSION) == REGRESSIONS
     assert find(rows, IMPROVEMENT) == set()
@@ -86,31 +87,31 @@ def test_swapped_versions_turn_regressions_into_improvements() -> None:
 
 def split_blocks(record: Record, number: int) -> Record:
     """Return a record that is in no block of the other version's."""
-    record = twice(record, number)
+    record = double_times(record, number)
     turns = record.turns_taken.model_copy(update={"block": f"apart {number}"})
     return record.model_copy(update={"turns": turns})
 
 
 @pytest.mark.parametrize(
     ("blocks", "change", "verdict"),
-    [(5, twice, REGRESSION), (1, twice, FEW), (5, split_blocks, FEW)],
+    [(5, double_times, REGRESSION), (1, double_times, FEW), (5, split_blocks, FEW)],
 )
 def test_times_need_three_blocks_that_both_were_in(
     blocks: int, change: Change, verdict: str
 ) -> None:
-    found = verdicts_of(rounds(ORIGINAL, blocks, change))
+    found = list_verdicts(make_version_blocks(ORIGINAL, blocks, change))
     assert found[TIME.name] == verdict
     assert found[PEAK.name] == NONE  # peaks repeat
 
 
 def test_p_is_corrected_for_the_number_of_tests_on_a_page() -> None:
     """A p of 3 % is worth telling of one case, and not of the most striking of twenty."""
-    compared = judge.compare_versions(equal_rounds(), OLD, NEW)
+    compared = judge.compare_versions(make_equal_blocks(), OLD, NEW)
     tested = [row for row in compared if row.p is not None]
     timed = [row for row in tested if row.quantity == TIME.name]
     least_on_the_page = min(row.p or 0 for row in timed)
 
-    blocks = Blocks(equal_rounds())
+    blocks = Blocks(make_equal_blocks())
     p_of_one_test = []
     for row in timed:
         comparison = verdicts.compare_times(*row.records, blocks)
@@ -123,34 +124,35 @@ def test_p_is_corrected_for_the_number_of_tests_on_a_page() -> None:
 
 
 def break_third(record: Record, number: int) -> Record:
-    return broken(record, number) if number == 2 else record
+    return break_record(record, number) if number == 2 else record
 
 
 @pytest.mark.parametrize(
     ("blocks", "change", "base", "verdict"),
     [
-        (5, broken, OLD, REGRESSION),
-        (5, broken, NEW, IMPROVEMENT),
-        (3, broken, OLD, UNDECIDED),  # of three processes one in ten fails so by chance
+        (5, break_record, OLD, REGRESSION),
+        (5, break_record, NEW, IMPROVEMENT),
+        (3, break_record, OLD, UNDECIDED),  # of three processes one in ten fails so by chance
         (5, break_third, OLD, UNDECIDED),
     ],
 )
 def test_a_case_that_stops_working_is_a_regression(
     blocks: int, change: Change, base: str, verdict: str
 ) -> None:
-    records = rounds(ORIGINAL, blocks, change)
-    rows = judge.compare_versions(records, base, NEW if base == OLD else OLD)
-    assert (rows[0].quantity, rows[0].verdict) == (STATUS, verdict)
-    assert "memory ran out" in (rows[0].reason or "")
-    assert len(rows) == (4 if change is break_third else 1)  # the other blocks are enough
+    records = make_version_blocks(ORIGINAL, blocks, change)
+    first, *others = judge.compare_versions(records, base, NEW if base == OLD else OLD)
+    assert (first.quantity, first.verdict) == (STATUS, verdict)
+    assert "memory ran out" in (first.reason or "")
+    # where one block is broken the others are enough for the other quantities
+    assert len(others) == (3 if change is break_third else 0)
 
 
 def test_instructions_tell_other_work() -> None:
     count = len(ORIGINAL.step_s)
     counted = ORIGINAL.model_copy(update={"instructions": [10**9] * count})
     more = update(instructions=[11 * 10**8] * count)
-    assert verdicts_of(rounds(counted, 2))["instructions"] == "same work"
-    assert verdicts_of(rounds(counted, 2, more))["instructions"] == "other work"
+    assert list_verdicts(make_version_blocks(counted, 2))["instructions"] == "same work"
+    assert list_verdicts(make_version_blocks(counted, 2, more))["instructions"] == "other work"
 
 
 def test_a_threshold_is_the_least_that_matters() -> None:
@@ -160,7 +162,9 @@ def test_a_threshold_is_the_least_that_matters() -> None:
 
 
 def test_peaks_of_two_instruments_are_not_compared() -> None:
-    found = verdicts_of(rounds(ORIGINAL, change=update(peaks={"allocator.in_use": 1})))
+    found = list_verdicts(
+        make_version_blocks(ORIGINAL, change=update(peaks={"allocator.in_use": 1}))
+    )
     assert found[PEAK.name] == INCOMPARABLE
     assert found[TIME.name] != INCOMPARABLE
 
@@ -173,8 +177,8 @@ def test_peaks_of_two_instruments_are_not_compared() -> None:
         ({"first_step_s": None}, judge.FIRST.name),
     ],
 )
-def test_what_a_record_lacks_is_not_judged(lacking: dict[str, Any], quantity: str) -> None:
-    found = verdicts_of(rounds(ORIGINAL, change=update(**lacking)))
+def test_a_quantity_that_records_lack_is_not_judged(lacking: dict[str, Any], quantity: str) -> None:
+    found = list_verdicts(make_version_blocks(ORIGINAL, change=update(**lacking)))
     assert found[quantity] == FEW
     assert set(found.values()) > {FEW}
 
@@ -187,7 +191,7 @@ def test_first_steps_are_judged_where_three_blocks_compile_anew(
 ) -> None:
     """Later blocks find everything compiled, and say nothing of a first step."""
     records = []
-    for place, record in enumerate(rounds(ORIGINAL)):
+    for place, record in enumerate(make_version_blocks(ORIGINAL)):
         number, variant = divmod(place, 2)
         seconds = (10 + number) * (1 + variant) if number < cold else None
         records.append(record.model_copy(update={"first_step_s": seconds}))
@@ -208,12 +212,12 @@ def test_first_steps_are_judged_where_three_blocks_compile_anew(
 )
 def test_unknown_versions_are_answered(base: str, change: str, named: str) -> None:
     with pytest.raises(judge.UnknownVersion) as raised:
-        judge.compare_versions(rounds(ORIGINAL), base, change)
+        judge.compare_versions(make_version_blocks(ORIGINAL), base, change)
     assert named in str(raised.value)
 
 
 def test_the_command_lists_regressions_and_names_what_finds_their_release(results: Path) -> None:
-    write(PLANTED, results)
+    write_records(PLANTED, results)
     arguments = "versions", "compare", OLD, NEW, "--results", str(results)
     printed = command(*arguments, "--json")
     assert printed.returncode == 1
@@ -229,7 +233,7 @@ def test_the_command_lists_regressions_and_names_what_finds_their_release(result
 
 
 def test_the_command_passes_nothing_that_could_not_be_judged(results: Path) -> None:
-    write(rounds(ORIGINAL, 1, update(peaks={})), results)
+    write_records(make_version_blocks(ORIGINAL, 1, update(peaks={})), results)
     done = command("versions", "compare", OLD, NEW, "--results", str(results))
     assert done.returncode == 3
     assert "framebench versions run" in done.stderr
@@ -237,9 +241,9 @@ def test_the_command_passes_nothing_that_could_not_be_judged(results: Path) -> N
 
 def test_the_table_says_what_was_held_constant() -> None:
     records = []
-    for record in equal_rounds():
+    for record in make_equal_blocks():
         if record.framework_version == "0.10.2":
-            record = changed(record, versions={"jax": "0.10.2+cpu", "flax": "9"})
+            record = change_provenance(record, versions={"jax": "0.10.2+cpu", "flax": "9"})
         records.append(record)
     caption = table.make_table(judge.compare_versions(records, OLD, NEW)).caption
     for part in ("also different: flax", "jax's build, none and cpu"):
@@ -307,19 +311,24 @@ def test_the_picture_colours_what_is_decided_alone() -> None:
     drawn = draw_changes(pd.DataFrame(rows))
     assert drawn
     axes = drawn.axes[0]
-    assert [label.get_text() for label in axes.get_yticklabels()][:2] == [SLOW, LARGE]
+    labels = [label.get_text() for label in axes.get_yticklabels()]
+    assert labels[:2] == [SLOW, LARGE]
     texts = [text.get_text() for text in axes.texts]
     assert texts.count("undecided") == len(find(rows, UNDECIDED))
-    coloured = axes.collections[0].get_array().compressed()
-    assert sum(coloured != 0) == len(REGRESSIONS)
+    values = axes.collections[0].get_array().compressed()
+    assert np.count_nonzero(values) == len(REGRESSIONS)
     finding, _ = figures.page.read_finding_and_source(drawn)
     assert "worse peak memory in 1 of 6 cases, by at most 5%" in finding
+
+
+def test_too_few_blocks_make_no_picture() -> None:
+    rows = judge.compare_versions(PLANTED, OLD, NEW)
     few = pd.DataFrame([row._replace(verdict=FEW) for row in rows])
     assert draw_changes(few) is None
 
 
 def test_verdicts_on_releases_are_a_data_frame(results: Path) -> None:
-    df = framebench.releases(write(PLANTED, results))
+    df = framebench.releases(write_records(PLANTED, results))
     worse = df[df["verdict"] == REGRESSION]
     assert set(zip(worse["case"], worse["quantity"])) == REGRESSIONS
     assert set(zip(df["base"], df["change"])) == {(OLD, NEW)}
@@ -374,11 +383,19 @@ ENTRY = AcceptedRegression(
 def test_an_accepted_regression_is_known_and_another_is_new(
     difference: dict[str, object], is_known: bool
 ) -> None:
-    records = rounds(ORIGINAL, change=lambda record, number: larger(record, 1.05))
+    records = make_version_blocks(ORIGINAL, change=enlarge_peaks)
     rows = judge.compare_versions(records, OLD, NEW)
     new, known = split_regressions(rows, [ENTRY.model_copy(update=difference)])
-    reasons = [reason for _, reason in known]
-    assert (len(new), reasons) == ((0, ["reported upstream"]) if is_known else (1, []))
+    if is_known:
+        assert new == []
+        assert [reason for _, reason in known] == ["reported upstream"]
+    else:
+        assert len(new) == 1
+        assert known == []
+
+
+def enlarge_peaks(record: Record, number: int) -> Record:
+    return scale_peaks(record, 1.05)
 
 
 WHOLE_ENTRY = """[[accepted]]

@@ -18,7 +18,7 @@ CASE = Case("transformer", "torch", "eval", "no_grad", 4, "tiny")
 
 @pytest.fixture
 def two_cores() -> Iterator[None]:
-    """Those of the machine, also where tests that run at once keep to one each."""
+    """Give the test the machine's cores, also where tests that run at once keep to one each."""
     before = os.sched_getaffinity(0)
     os.sched_setaffinity(0, range(os.cpu_count() or 1))
     if len(os.sched_getaffinity(0)) < 2:

@@ -112,9 +112,9 @@ class CachingAdapter(FakeAdapter):
 
     def step(self) -> None:
         if self.steps % self.every == 0:
-            batches = [self.inputs] if self.stream is None else self.stream
-            sums = [float(x.ravel()[:9] @ np.arange(9)) for x, _ in batches]
-            self.computed_loss = sum(sums)
+            self.computed_loss = 0.0
+            for x, _ in [self.inputs] if self.stream is None else self.stream:
+                self.computed_loss += float(x.ravel()[:9] @ np.arange(9))
         self.steps += 1
 
     def loss(self) -> float:

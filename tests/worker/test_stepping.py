@@ -39,7 +39,7 @@ class Waiting:
         return "cpu"
 
 
-def test_what_is_spent_after_the_turns_has_no_share_in_them() -> None:
+def test_shares_of_time_ignore_steps_after_the_turns() -> None:
     adapter: Any = Waiting()
     adapter.step()  # a warm-up
     timing = Timing(adapter)

@@ -8,7 +8,7 @@ from framebench.analysis import frames
 from framebench.records.record import Record
 from framebench.suite.case import Case
 from studies.batch_lines.held_out import comparisons, held_out
-from tests.fake_records import RIGHT, frame, provenance, record
+from tests.fake_records import RIGHT, make_frame, provenance, record
 
 BATCHES = (1, 2, 4, 8, 16)
 
@@ -27,7 +27,7 @@ def made(batch: int, peak: float, framework: str = "torch") -> Record:
 
 
 def test_the_largest_batch_is_predicted_from_the_smaller() -> None:
-    table = frame(
+    table = make_frame(
         *(made(b, 80e6 + 40e6 * b) for b in BATCHES),
         *(made(b, 1e9 + 1e6 * b * b, "jax") for b in BATCHES),
     )
@@ -42,7 +42,7 @@ def test_the_largest_batch_is_predicted_from_the_smaller() -> None:
 
 
 def test_two_batches_hold_nothing_out() -> None:
-    table = frame(made(4, 1e8), made(8, 2e8))
+    table = make_frame(made(4, 1e8), made(8, 2e8))
     assert held_out(table).empty
     assert list(comparisons(table)) == []
     assert list(comparisons(frames.make_frame([]))) == []

@@ -12,7 +12,7 @@ from framebench.records.record import parse_case
 from framebench.suite.selectors import parse
 from studies.ground_truth import formulas
 from tests.fake_records import provenance, record
-from tests.sample_records import records
+from tests.sample_records import read_sample
 
 H200 = {"cpu": "x", "device": "NVIDIA H200"}
 
@@ -44,7 +44,7 @@ def test_sixteen_bytes_per_parameter() -> None:
 
 
 def test_without_a_card_nothing_is_claimed() -> None:
-    for found in ([], records()):
+    for found in ([], read_sample()):
         rows = formulas.speeds(frames.make_frame(found)).rows
         assert len(rows) == len(formulas.SPEEDS)
         assert {row[4] for row in rows} == {formulas.NOT_HERE}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from framebench.records.record import Record
 from framebench.suite.case import Case
 from studies.noise.other_machine import comparisons
-from tests.fake_records import blocks
+from tests.fake_records import make_blocks
 
 CASES = [
     Case("transformer", framework, "train", strategy, 4, "cpu")
@@ -22,7 +22,7 @@ HEAVY = [100 << 20, 60 << 20, 80 << 20, 200 << 20]
 def machine(
     name: str, times: list[float], peaks: list[int] = HEAVY, cases: list[Case] = CASES
 ) -> list[Record]:
-    return blocks(
+    return make_blocks(
         [(case, [[s] * 5] * 3) for case, s in zip(cases, times)], peaks=peaks, machine=name
     )
 

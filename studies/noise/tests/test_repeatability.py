@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 from framebench.records.record import Record
 from framebench.suite.case import Case
 from studies.noise.repeatability import comparison, find_repeated
-from tests.fake_records import blocks
+from tests.fake_records import make_blocks
 
 MORNING = datetime(2026, 11, 22, 8, tzinfo=UTC)
 CASES = (("torch", "fp32"), ("torch", "checkpoint"), ("jax", "fp32"))
@@ -22,7 +22,7 @@ def session(
     """Blocks whose ratios stray by half a per cent."""
     strays = [1.0, 1.005, 0.995, 1.0, 1.005][:blocks_of_it]
     variants = [(BASE, [[1.0] * 5] * blocks_of_it), (change, [[ratio * s] * 5 for s in strays])]
-    return blocks(variants, session=name, measured_at=MORNING + timedelta(hours=hours))
+    return make_blocks(variants, session=name, measured_at=MORNING + timedelta(hours=hours))
 
 
 def test_the_first_and_the_last_session_are_compared() -> None:

@@ -12,7 +12,7 @@ from framebench.records import store
 from framebench.records.record import Record
 from framebench.suite.case import Case
 from studies.noise import verdicts
-from tests.fake_records import CASE, blocks
+from tests.fake_records import CASE, make_blocks
 
 MIB = 2**20
 SPINS, EXTRAS = (0.03, 0.05, 0.10, 0.20), (0.01, 0.02, 0.05)
@@ -29,8 +29,8 @@ def measured(case: Case, spread: float, seed: int) -> list[Record]:
         for spin in slow
     ]
     peaks = [round(100 * MIB * (1 + extra)) for extra in large]
-    timed = blocks([(case, variant.tolist()) for variant in times])
-    held = blocks([(case, [[1.0]]) for _ in large], peaks=peaks)
+    timed = make_blocks([(case, variant.tolist()) for variant in times])
+    held = make_blocks([(case, [[1.0]]) for _ in large], peaks=peaks)
     return [*planted(timed, "study", "spin", slow), *planted(held, "study-memory", "extra", large)]
 
 

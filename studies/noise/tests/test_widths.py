@@ -8,7 +8,7 @@ import pytest
 
 from framebench.suite.case import Case
 from studies.noise.widths import comparison
-from tests.fake_records import blocks
+from tests.fake_records import make_blocks
 
 BASE, CHECKPOINT = (
     Case("transformer", "torch", "train", strategy, 4, "cpu") for strategy in ("fp32", "checkpoint")
@@ -21,7 +21,7 @@ JAX, ELSEWHERE = (
 
 def counted(strays: Sequence[float], change: Case = CHECKPOINT) -> list[tuple[str, ...]]:
     """Of two variants whose ratio strays so from block to block."""
-    found = blocks([(BASE, [[1.0] * 5] * len(strays)), (change, [[s] * 5 for s in strays])])
+    found = make_blocks([(BASE, [[1.0] * 5] * len(strays)), (change, [[s] * 5 for s in strays])])
     return [row[1:] for row in comparison(found).rows]
 
 

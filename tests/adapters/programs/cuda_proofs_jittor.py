@@ -30,8 +30,12 @@ def round_operands(multiply):
 
 def judge_precisions(*rounded):
     """Return whether fp32 and tf32 are proven where these products are rounded."""
-    gpu_jt.matmul = round_operands(jt.matmul) if "product" in rounded else jt.matmul
-    gpu_nn.conv2d = round_operands(jt.nn.conv2d) if "convolution" in rounded else jt.nn.conv2d
+    gpu_jt.matmul = jt.matmul
+    gpu_nn.conv2d = jt.nn.conv2d
+    if "product" in rounded:
+        gpu_jt.matmul = round_operands(jt.matmul)
+    if "convolution" in rounded:
+        gpu_nn.conv2d = round_operands(jt.nn.conv2d)
     evidence = {"variable_dtypes": {"float32": 3, "int32": 1}}
     return [SWITCHES[name](None).judge(evidence).proven for name in ("fp32", "tf32")]
 

@@ -46,7 +46,7 @@ sys.exit(str(heavy) if heavy else 0)
     assert "fastest first" in done.stdout
 
 
-def test_the_command_for_people() -> None:
+def test_advise_prints_whether_a_strategy_fits_already() -> None:
     question = "advise", "transformer////b4", *IN_HERE
     done = framebench(*question, "--budget", "8GiB", "--from", "fp32")
     assert "fits already" in done.stdout, done.stderr
@@ -86,7 +86,7 @@ def test_mistakes_are_answered_in_a_sentence(arguments: list[str], named: str) -
 def measured(
     environment: dict[str, Environment], tmp_path_factory: pytest.TempPathFactory
 ) -> list[Row]:
-    """Two strategies, measured on this machine now."""
+    """Return the rows of two strategies, measured on this machine now."""
     results = tmp_path_factory.mktemp("advice") / "results"
     cases = "transformer/torch/train/{fp32,checkpoint}/b4/cpu"
     done = framebench("run", cases, "--results", str(results), "--rounds", "0")
@@ -99,7 +99,7 @@ def measured(
 @pytest.mark.parametrize(
     ("batch", "allows"), [(4, "the smaller of two peaks"), (None, "both peaks together")]
 )
-def test_the_advice_is_so_when_it_is_run(
+def test_advice_holds_under_an_enforced_limit(
     batch: int | None, allows: str, measured: list[Row], environment: dict[str, Environment]
 ) -> None:
     """With the budget as an enforced limit, in fresh processes: the best offer runs, and what was

@@ -34,8 +34,8 @@ from framebench.strategies.strategy import FRAMEWORKS
 from framebench.suite import protocol
 from framebench.suite.case import Case
 from tests.fake_records import provenance
-from tests.figure_records import panels, texts
-from tests.processes import fake_environment, framebench, run_inside
+from tests.figure_records import get_panels, read_texts
+from tests.processes import framebench, make_fake_environment, run_inside
 
 MIB = 2**20
 TRAIN = Case("transformer", "torch", "train", "fp32", 1, "tiny")
@@ -44,12 +44,14 @@ OPTIONS = Options(time_limit_s=600)
 PROGRAMS = Path(__file__).parent / "programs"
 
 
-def probe_of(outcome: Callable[[int], Any]) -> Callable[[int], Probe]:
-    return lambda batch: Probe(batch=batch, outcome=outcome(batch), reason="planted")
-
-
 def probe_up_to(largest: int) -> Callable[[int], Probe]:
-    return probe_of(lambda batch: "fits" if batch <= largest else "memory")
+    """Return a probe that finds memory enough for so large a batch."""
+
+    def probe(batch: int) -> Probe:
+        outcome: Any = "fits" if batch <= largest else "memory"
+        return Probe(batch=batch, outcome=outcome)
+
+    return probe
 
 
 @given(st.integers(0, 5000), st.integers(1, 8), st.integers(1, 4096))
@@ -79,7 +81,12 @@ def test_the_search_ends_whatever_the_probes_say(outcomes: dict[int, str], unit:
     """Memory may fail at 8 and suffice at 12: what is answered was seen, and what is no question of
     memory ends the search.
     """
-    search = BatchSearch(probe_of(lambda batch: outcomes.get(batch, "memory")), unit, 256).run()
+
+    def probe(batch: int) -> Probe:
+        outcome: Any = outcomes.get(batch, "memory")
+        return Probe(batch=batch, outcome=outcome, reason="planted")
+
+    search = BatchSearch(probe, unit, 256).run()
 
     seen = {probe.batch: probe.outcome for probe in search.probes}
     assert len(seen) <= 20
@@ -123,7 +130,7 @@ def test_a_kernel_s_failure_is_a_lack_of_memory_under_a_limit_only(
 
 @pytest.fixture
 def unchecked(tmp_path: Path) -> Environment:
-    return fake_environment("engine/unchecked.py", tmp_path)
+    return make_fake_environment("engine/unchecked.py", tmp_path)
 
 
 @pytest.mark.parametrize(
@@ -135,7 +142,7 @@ def unchecked(tmp_path: Path) -> Environment:
         ("raise", "stopped", "ValueError during steps under the limit: planted; 8 fits"),
     ],
 )
-def test_what_a_failing_probe_means(
+def test_a_failing_probe_is_an_answer_or_stops_the_search(
     beyond: str,
     status: str,
     named: str,
@@ -165,7 +172,7 @@ def test_what_a_failing_probe_means(
         ("accumulate", int(11.5 * MIB), 100, "found", 8),  # a multiple of its micro-batches
     ],
 )
-def test_answers_of_other_searches(
+def test_a_search_without_a_threshold_says_why(
     strategy: str,
     budget: int,
     most: int,
@@ -183,7 +190,7 @@ def test_answers_of_other_searches(
 
 
 @pytest.mark.parametrize("beyond", ["die", "die while writing"])
-def test_a_new_process_goes_on_where_one_died(
+def test_evaluation_continues_where_a_process_died(
     beyond: str, unchecked: Environment, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("BEYOND", beyond)
@@ -208,7 +215,7 @@ def test_evaluation_ends_with_a_reason(
     assert found.lost == 4
 
 
-def test_what_arrives_twice_is_counted() -> None:
+def test_samples_that_arrive_twice_are_counted() -> None:
     found = Evaluation(3)
     for first in (0, 1):
         found.add({"first": first, "batch": 2, "losses": [1.0, 2.0], "peaks": {"host.rss": 1}})
@@ -228,7 +235,7 @@ ONE, SOME = 140 * MIB, 220 * MIB
         *(pytest.param(f, SOME, id=f, marks=pytest.mark.all_cases) for f in FRAMEWORKS),
     ],
 )
-def test_a_real_search(
+def test_a_real_search_finds_the_largest_batch(
     framework: str, budget: int, environment: dict[str, Environment], results: Path
 ) -> None:
     """The bracket holds: one fits by its measured peak, the next does not, and without a limit it
@@ -272,7 +279,7 @@ def test_mean_of_per_sample_losses_equals_batch_loss(environment: dict[str, Envi
     assert sum(losses) / 5 == pytest.approx(batch_loss, rel=1e-6)
 
 
-def test_the_command_for_people_and_programs(
+def test_max_batch_prints_text_or_json(
     unchecked: Environment, results: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("BEYOND", "die")
@@ -287,7 +294,9 @@ def test_the_command_for_people_and_programs(
     assert "none: batch 1 fails" in tight.stdout
 
 
-def test_the_evaluation_command(environment: dict[str, Environment], results: Path) -> None:
+def test_evaluate_reports_lost_and_repeated_samples(
+    environment: dict[str, Environment], results: Path
+) -> None:
     arguments = "evaluate", "transformer/torch///b512/tiny", "--results", str(results)
     done = framebench(*arguments, "--samples", "600", "--budget", "4MiB")
     assert done.returncode == 0, done.stderr
@@ -315,7 +324,7 @@ def test_mistakes_are_answered_in_a_sentence(arguments: list[str], named: str) -
     assert "Traceback" not in done.stderr
 
 
-def test_an_absent_environment_is_a_sentence(
+def test_a_missing_compiler_is_reported_without_a_traceback(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """An empty cache, and nothing to build from."""
@@ -330,16 +339,19 @@ def test_an_absent_environment_is_a_sentence(
 
 def save(results: Path, case: Case = TRAIN, **changes: Any) -> Fit:
     """Save a search of this machine, as `framebench max-batch` leaves it."""
-    origin = provenance(
-        machine=read_machine_name(), protocol=changes.pop("protocol", protocol.VERSION)
-    )
-    fields = {"status": "found", "answer": "", "largest": 11, "provenance": origin}
-    fit = Fit(case=case.id, budget_bytes=8 * MIB, **fields | changes)
+    version = changes.pop("protocol", protocol.VERSION)
+    fields = {
+        "status": "found",
+        "answer": "",
+        "largest": 11,
+        "provenance": provenance(machine=read_machine_name(), protocol=version),
+    }
+    fit = Fit(case=case.id, budget_bytes=8 * MIB, **(fields | changes))
     store.append(fit, find_file(results, describe("torch")))
     return fit
 
 
-def test_max_batch_answers_at_once_what_was_found_before(results: Path) -> None:
+def test_max_batch_reuses_a_saved_answer(results: Path) -> None:
     save(results)
     arguments = "max-batch", "transformer/torch////tiny", "--budget", "8MiB"
     with alone(results):  # it disturbs no measurement
@@ -361,7 +373,7 @@ def test_max_batch_answers_at_once_what_was_found_before(results: Path) -> None:
         ({"protocol": protocol.VERSION - 1}, False),
     ],
 )
-def test_an_old_answer_counts_only_if_it_still_is_one(
+def test_a_saved_answer_is_reused_only_if_it_is_complete_and_current(
     changes: dict[str, Any], is_answer: bool, results: Path
 ) -> None:
     fit = save(results, **changes)
@@ -373,12 +385,12 @@ def test_an_old_answer_counts_only_if_it_still_is_one(
 
 
 def test_the_figure_shows_the_newest_searches(results: Path) -> None:
-    found = {"fp32": (8, "found"), "checkpoint": (32, "open"), "accumulate": (None, "none")}
-    for strategy, (largest, status) in found.items():
-        save(results, replace(TRAIN, strategy=strategy), largest=largest, status=status)
+    save(results, TRAIN, largest=8, status="found")
+    save(results, replace(TRAIN, strategy="checkpoint"), largest=32, status="open")
+    save(results, replace(TRAIN, strategy="accumulate"), largest=None, status="none")
     (results / "fits" / read_machine_name() / "broken.jsonl").write_text("{")
     with pytest.warns(UserWarning, match="broken"):
         figure = draw_largest(read_searches(results, read_machine_name()))
-    labels = [text.get_text() for text in panels(figure)[0].texts]
+    labels = [text.get_text() for text in get_panels(figure)[0].texts]
     assert labels == ["32 or more", "8", "not even the smallest"]
-    assert "PyTorch checkpoint fits the largest batch, 32 or more" in texts(figure)[0]
+    assert "PyTorch checkpoint fits the largest batch, 32 or more" in read_texts(figure)[0]

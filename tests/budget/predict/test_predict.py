@@ -21,7 +21,7 @@ from framebench.engine.environments import Environment
 from framebench.instruments.host import HostPeak
 from framebench.suite.case import Case, UnknownCase
 from framebench.suite.hypothetical import explain_unpredictable, parse_any_batch
-from tests.advice_records import made, rows
+from tests.advice_records import make_record, make_rows
 from tests.budget.conftest import Predicted
 from tests.conftest import Steady
 from tests.fake_records import provenance
@@ -40,7 +40,8 @@ BATCHES = (1, 2, 4, 8, 16)
     st.lists(st.integers(1, 512), min_size=3, max_size=6, unique=True),
 )
 def test_a_line_is_found_exactly(fixed: int, per_sample: int, batches: list[int]) -> None:
-    line = fit_line(batches, [fixed + per_sample * batch for batch in batches])
+    peaks = [fixed + per_sample * batch for batch in batches]
+    line = fit_line(batches, peaks)
     expected = fixed + per_sample * 1024
     assert line.predict(1024).value == pytest.approx(expected, rel=1e-6)
     assert line.fixed.value == pytest.approx(fixed, abs=1e-6 * expected)
@@ -64,33 +65,32 @@ def test_the_interval_covers_as_often_as_it_says() -> None:
     assert 930 <= covered <= 970
 
 
-def test_the_interval_of_fixed_and_slope_is_the_textbooks() -> None:
+def test_intervals_of_the_line_are_those_of_scipy() -> None:
     """Worked with scipy's own regression: an independent implementation."""
     peaks = [11.0, 19.0, 43.0, 78.0, 166.0]
     line, other = fit_line(BATCHES, peaks), stats.linregress(BATCHES, peaks)
-    quantile = stats.t.ppf(0.975, 3)
     for found, value, error in (
         (line.fixed, other.intercept, other.intercept_stderr),
         (line.per_sample, other.slope, other.stderr),
     ):
-        half = quantile * error
+        half = stats.t.ppf(0.975, len(peaks) - 2) * error
         assert found == pytest.approx((value, value - half, value + half))
 
 
 def test_lines_do_not_mix_frameworks_and_versions() -> None:
     old = provenance(versions={"torch": "0"}, measured_at="2025-01-01T00:00:00Z")
     records = [
-        made("torch", "fp32", 4, 10**9, 1.0),
-        made("torch", "fp32", 8, 2 * 10**9, 1.0),
-        made("jax", "fp32", 16, 9 * 10**10, 1.0),
-        made("torch", "fp32", 8, 5 * 10**10, 1.0, provenance=old),
+        make_record("torch", "fp32", 4, 10**9, 1.0),
+        make_record("torch", "fp32", 8, 2 * 10**9, 1.0),
+        make_record("jax", "fp32", 16, 9 * 10**10, 1.0),
+        make_record("torch", "fp32", 8, 5 * 10**10, 1.0, provenance=old),
     ]
     case = Case("transformer", "torch", "train", "fp32", 32, "tiny")
-    peak, _ = find_peak(rows(records), case, Searches())
+    peak, _ = find_peak(make_rows(records), case, Searches())
     assert (peak.value, peak.method) == (8e9, "line through batches 4, 8")
 
 
-def test_any_batch_has_a_name() -> None:
+def test_any_batch_can_be_parsed() -> None:
     assert parse_any_batch("resnet50/torch/train/fp32/b24/full").batch == 24
     assert parse_any_batch("unet3d/torch/train/checkpoint/b11").size == "cpu"
     assert parse_any_batch("transformer/jax/train/long/b3/cpu").config.length == 1024
@@ -107,13 +107,13 @@ def test_any_batch_has_a_name() -> None:
         "resnet50/torch/train/fp32/b65537/cpu",
     ],
 )
-def test_nothing_else_is_made_up(case: str) -> None:
+def test_unknown_cases_are_refused(case: str) -> None:
     with pytest.raises(UnknownCase):
         parse_any_batch(case)
 
 
-def one_of_each(framework: str) -> list[Case]:
-    """Of each scenario, its first case without an obstacle."""
+def select_one_of_each(framework: str) -> list[Case]:
+    """Return the first case of each scenario that has no obstacle."""
     first: dict[str, Case] = {}
     for case in choose_fewest(framework):
         if not explain_unpredictable(case):
@@ -123,7 +123,7 @@ def one_of_each(framework: str) -> list[Case]:
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    "choose", [one_of_each, pytest.param(list_supported, marks=pytest.mark.all_cases)]
+    "choose", [select_one_of_each, pytest.param(list_supported, marks=pytest.mark.all_cases)]
 )
 def test_fake_tensors_take_every_case_that_has_no_obstacle(
     choose: Callable[[str], list[Case]], predicted: Predicted
@@ -131,18 +131,21 @@ def test_fake_tensors_take_every_case_that_has_no_obstacle(
     cases = [case for case in choose("torch") if not explain_unpredictable(case)]
     scenarios = {case.scenario for case in cases}
     assert scenarios >= {"train", "eval", "finetune", "varlen", "pair", "custom_op"}
-    found = predicted(*(case.id for case in cases))
+    predictions = predicted(*[case.id for case in cases])
     for case in cases:
-        assert found[case.id]["predicted"] >= found[case.id]["live_bytes"] > 0, case.id
-        assert found[case.id]["predicted"] >= compute_lower_bound(case).total, case.id
+        prediction = predictions[case.id]
+        assert prediction["predicted"] >= prediction["live_bytes"] > 0, case.id
+        assert prediction["predicted"] >= compute_lower_bound(case).total, case.id
 
 
-def test_fake_tensors_scale(predicted: Predicted) -> None:
+def test_predictions_of_fake_tensors_are_linear_in_the_batch(predicted: Predicted) -> None:
     """Batches that this machine could not run; a line through two of them meets the third."""
-    found = predicted(*(f"resnet50/torch/train/fp32/b{batch}/full" for batch in (64, 128, 256)))
-    peaks = [prediction["predicted"] for prediction in found.values()]
-    assert fit_line([64, 128], peaks[:2]).predict(256).value == pytest.approx(peaks[2], rel=0.001)
-    assert peaks[2] > 20e9
+    cases = [f"resnet50/torch/train/fp32/b{batch}/full" for batch in (64, 128, 256)]
+    predictions = predicted(*cases)
+    small, medium, large = (predictions[case]["predicted"] for case in cases)
+    line = fit_line([64, 128], [small, medium])
+    assert line.predict(256).value == pytest.approx(large, rel=0.001)
+    assert large > 20e9
 
 
 CASES = [
@@ -169,7 +172,9 @@ def test_fake_tensors_predict_what_is_measured(
 
 
 @pytest.mark.slow
-def test_the_command(environment: dict[str, Environment]) -> None:
+def test_predict_prints_the_lower_bound_and_the_fake_tensors(
+    environment: dict[str, Environment],
+) -> None:
     done = framebench("predict", "transformer/torch/train/fp32/b24/cpu", "--json")
     least, fake, *_ = json.loads(done.stdout)["predictions"]
     assert (least["method"], fake["method"]) == ("lower bound", "fake tensors")

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from framebench.engine.environments import Environment
-from tests.conftest import asked
+from tests.conftest import list_requested
 from tests.devices.fake_predictions import planned
 from tests.processes import run_inside
 
@@ -48,7 +48,7 @@ Answers = dict[str, dict[str, Any]]
 
 @pytest.fixture(scope="module")
 def answers(request: pytest.FixtureRequest, environment: dict[str, Environment]) -> Answers:
-    places = [name_place(strategy) for strategy in sorted({*USUAL, *asked(request)})]
+    places = [name_place(strategy) for strategy in sorted({*USUAL, *list_requested(request)})]
     places += [*EVALUATIONS, *UNPLANNED, TOO_LARGE, OLDER, NEWER]
     found = run_inside(environment["torch"], PROGRAM, *places)
     assert isinstance(found, dict)

@@ -13,18 +13,18 @@ from tests.fake_records import provenance, record
 GONE = "d" * 40
 
 
-def measured(errors: dict[str, float], against: str | None = None, **origin: object) -> Record:
+def make_measured(errors: dict[str, float], against: str | None = None, **origin: object) -> Record:
     verification = Verification(passed=True, relative_error=errors, against=against)
     return record(
         peaks={"host.rss": 2**20}, verification=verification, provenance=provenance(**origin)
     )
 
 
-IN_FLOAT64 = measured({"loss": 1e-8})
-IN_FLOAT32 = measured({"loss": 1e-8}, against="transformer/torch/train/fp32/b4/full")
-FINITE = measured({})
+IN_FLOAT64 = make_measured({"loss": 1e-8})
+IN_FLOAT32 = make_measured({"loss": 1e-8}, against="transformer/torch/train/fp32/b4/full")
+FINITE = make_measured({})
 # in float64, by `dev golden --unconfirmed`
-BY_ONE_FRAMEWORK = measured({"loss": 1e-8}, against="torch alone")
+BY_ONE_FRAMEWORK = make_measured({"loss": 1e-8}, against="torch alone")
 
 
 def test_the_kind_of_reference_is_read_from_the_verification() -> None:
@@ -45,9 +45,9 @@ def test_measurements_without_a_float64_reference_are_counted_apart(tmp_path: Pa
 
 def test_records_whose_code_cannot_be_checked_out_are_counted_apart(tmp_path: Path) -> None:
     (tmp_path / LOST_COMMITS).write_text(f"# why\n{GONE}\n")
-    lost = measured({"loss": 1e-8}, commit=GONE, machine="old")
-    changed = measured({"loss": 1e-8}, dirty=True, machine="a")
-    unknown = measured({"loss": 1e-8}, dirty=None, machine="b")
+    lost = make_measured({"loss": 1e-8}, commit=GONE, machine="old")
+    changed = make_measured({"loss": 1e-8}, dirty=True, machine="a")
+    unknown = make_measured({"loss": 1e-8}, dirty=None, machine="b")
 
     _, code = describe_backing([IN_FLOAT64, lost, changed, unknown], tmp_path)
 

@@ -11,16 +11,15 @@ import pytest
 from framebench.analysis import frames
 from framebench.publish.readme.in_words import describe_training
 from framebench.suite.case import Case
-from tests.fake_records import blocks
+from tests.fake_records import make_blocks
 
-FP32, CHECKPOINT, ACCUMULATE = (
-    Case("transformer", "torch", "train", strategy, 4, "cpu")
-    for strategy in ("fp32", "checkpoint", "accumulate")
-)
+FP32 = Case("transformer", "torch", "train", "fp32", 4, "cpu")
+CHECKPOINT = replace(FP32, strategy="checkpoint")
+ACCUMULATE = replace(FP32, strategy="accumulate")
 BATCHES = {4: 100, 8: 96, 16: 60, 32: 80}  # what `accumulate` needs in MiB, the baseline 200
 
 
-def steady(seconds: float) -> list[list[float]]:
+def make_steady(seconds: float) -> list[list[float]]:
     """Return the seconds of five blocks of eight rounds."""
     return [[seconds * (1 + 0.001 * (block % 3))] * 8 for block in range(5)]
 
@@ -29,10 +28,13 @@ NEVER = [[math.nan] * 8] * 5
 WILD = [[0.8 + 0.4 * ((block * 7 + block) % 3)] * 8 for block in range(5)]
 
 
-def tabulate(*cases: tuple[Case, list[list[float]], int]) -> pd.DataFrame:
+def make_rows(*cases: tuple[Case, list[list[float]], int]) -> pd.DataFrame:
     """Return the rows of cases with these seconds and peaks in MiB."""
-    times = [(case, seconds) for case, seconds, _ in cases]
-    return frames.make_frame(blocks(times, peaks=[mib * 2**20 for _, _, mib in cases]))
+    variants, peaks = [], []
+    for case, seconds, mib in cases:
+        variants.append((case, seconds))
+        peaks.append(mib * 2**20)
+    return frames.make_frame(make_blocks(variants, peaks=peaks))
 
 
 def describe(table: pd.DataFrame, others: dict[str, pd.DataFrame] | None = None) -> str:
@@ -44,8 +46,8 @@ def describe(table: pd.DataFrame, others: dict[str, pd.DataFrame] | None = None)
     ("checkpoint", "accumulate", "words"),
     [
         (
-            (steady(1.3), 100),
-            (steady(1.1), 150),
+            (make_steady(1.3), 100),
+            (make_steady(1.1), 150),
             r"105 MiB with `checkpoint` (50% of `fp32`, 1.30 x the time).",
         ),
         (
@@ -54,7 +56,7 @@ def describe(table: pd.DataFrame, others: dict[str, pd.DataFrame] | None = None)
             "105 MiB with `accumulate` (50% of `fp32`, not timed).",
         ),
         (
-            (steady(1.3), 150),
+            (make_steady(1.3), 150),
             (NEVER, 100),
             "105 MiB with `accumulate` (50% of `fp32`, not timed), or 158 MiB with `checkpoint` "
             "(75% of `fp32`, 1.30 x the time).",
@@ -67,20 +69,20 @@ def test_the_least_memory_and_what_it_costs(
     accumulate: tuple[list[list[float]], int],
     words: str,
 ) -> None:
-    base = (FP32, steady(1.0), 200)
-    assert describe(tabulate(base, (CHECKPOINT, *checkpoint), (ACCUMULATE, *accumulate))) == words
+    base = (FP32, make_steady(1.0), 200)
+    assert describe(make_rows(base, (CHECKPOINT, *checkpoint), (ACCUMULATE, *accumulate))) == words
 
 
 def test_an_undecided_cost_is_a_range() -> None:
-    table = tabulate((FP32, steady(1.0), 200), (CHECKPOINT, WILD, 100))
+    table = make_rows((FP32, make_steady(1.0), 200), (CHECKPOINT, WILD, 100))
     assert pytest.approx(1, abs=0.5) == table["time_ratio_low"].iloc[1]
     assert " to " in describe(table)
 
 
 def test_missing_times_come_from_another_machine_of_the_same_kind() -> None:
-    base = (FP32, steady(1.0), 200)
-    mine = tabulate(base, (ACCUMULATE, NEVER, 100))
-    other = tabulate(base, (ACCUMULATE, steady(1.2), 100))
+    base = (FP32, make_steady(1.0), 200)
+    mine = make_rows(base, (ACCUMULATE, NEVER, 100))
+    other = make_rows(base, (ACCUMULATE, make_steady(1.2), 100))
     start = "105 MiB with `accumulate` (50% of `fp32`, "
     assert describe(mine, {"n": other}) == f"{start}1.20 x the time on `n`)."
     assert describe(mine, {"n": other.assign(device="gpu")}) == f"{start}not timed)."
@@ -88,11 +90,12 @@ def test_missing_times_come_from_another_machine_of_the_same_kind() -> None:
 
 def test_a_share_that_depends_on_the_batch_is_said_with_the_batch_where_it_differs_most() -> None:
     """By the records of this machine, or else of another of the same kind."""
-    mine = tabulate((FP32, steady(1.0), 200), (ACCUMULATE, steady(1.1), 100))
+    mine = make_rows((FP32, make_steady(1.0), 200), (ACCUMULATE, make_steady(1.1), 100))
     of_batches = []
     for batch, mib in BATCHES.items():
-        sides = [(FP32, steady(1.0), 200), (ACCUMULATE, steady(1.0), mib)]
-        of_batches.append(tabulate(*((replace(c, batch=batch), s, m) for c, s, m in sides)))
+        base, change = replace(FP32, batch=batch), replace(ACCUMULATE, batch=batch)
+        rows = make_rows((base, make_steady(1.0), 200), (change, make_steady(1.0), mib))
+        of_batches.append(rows)
     other = pd.concat(of_batches)
     start = "105 MiB with `accumulate` (50% of `fp32`, 1.10 x the time"
     assert describe(mine, {"n": other}) == f"{start}; 30% at batch 16)."

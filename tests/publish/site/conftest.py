@@ -8,8 +8,8 @@ import pytest
 
 from framebench.analysis.results import Results
 from framebench.publish.site.build import build
-from tests.fake_records import in_blocks
-from tests.pages import browser, everything, keep, tab
+from tests.fake_records import repeat_in_blocks
+from tests.pages import browser, make_all_records, tab, write_records
 
 __all__ = ["browser", "tab"]
 
@@ -18,7 +18,7 @@ __all__ = ["browser", "tab"]
 def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Return a site with everything: hostile records, guides, reference and notebooks."""
     folder = tmp_path_factory.mktemp("site")
-    keep(folder / "results", in_blocks(everything()))
+    write_records(folder / "results", repeat_in_blocks(make_all_records()))
     build(Results(folder / "results"), folder / "out" / "site")
     assert [p.name for p in (folder / "out").iterdir()] == ["site"], "nothing is written elsewhere"
     return folder / "out" / "site"

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.accessibility import audited, one_of_each_kind, violations
+from tests.accessibility import audited, list_violations, select_one_of_each_kind
 from tests.pages import PHONE_WIDTH, in_a_browser, needs_sphinx
 
 __all__ = ["audited"]  # a fixture
@@ -43,13 +43,13 @@ def test_pages_have_no_accessibility_violations(
 ) -> None:
     audited.set_viewport_size({"width": width, "height": 900})
     audited.emulate_media(color_scheme=scheme)
-    pages = one_of_each_kind(site)
+    pages = select_one_of_each_kind(site)
     assert {path.stem for path in pages} >= NAMED
     pages.append(site / "docs" / "tutorial.html")
     found = []
     for path in pages:
         audited.goto(path.as_uri())
-        found += [f"{path.relative_to(site)}: {line}" for line in violations(audited)]
+        found += [f"{path.relative_to(site)}: {line}" for line in list_violations(audited)]
     assert not found, "\n".join(found)
 
 
@@ -65,4 +65,4 @@ def test_the_accessibility_check_finds_planted_violations(
         "html => document.querySelector('article').insertAdjacentHTML('beforeend', html)",
         "".join(PLANTED.values()),
     )
-    assert {line.split(": ")[0] for line in violations(audited)} == set(PLANTED)
+    assert {line.split(": ")[0] for line in list_violations(audited)} == set(PLANTED)

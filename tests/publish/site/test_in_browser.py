@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from tests.accessibility import one_of_each_kind
+from tests.accessibility import select_one_of_each_kind
 from tests.pages import INJECTED, PHONE_WIDTH, in_a_browser, needs_sphinx
 
 CASES = Path("machines") / "lab" / "cases.html"
@@ -13,7 +13,7 @@ pytestmark = [needs_sphinx, in_a_browser]
 
 
 def test_every_kind_of_page_opens_from_a_file(site: Path, tab: Any) -> None:
-    for path in one_of_each_kind(site):
+    for path in select_one_of_each_kind(site):
         tab.goto(path.as_uri())
         tab.wait_for_load_state("load")
         assert not tab.errors, path

@@ -25,8 +25,17 @@ from framebench.publish.site.machine import list_machines
 from framebench.publish.site.source import SourceFolder
 from framebench.publish.site.target import Unbuildable
 from framebench.records import store
-from tests.accessibility import dead_links
-from tests.pages import EVIL, EVIL_MACHINE, INJECTED, Page, everything, keep, made, needs_sphinx
+from tests.accessibility import list_dead_links
+from tests.pages import (
+    EVIL,
+    EVIL_MACHINE,
+    INJECTED,
+    Page,
+    make_all_records,
+    make_record,
+    needs_sphinx,
+    write_records,
+)
 from tests.processes import ROOT
 from tests.record_files import list_files, load_fields, plant
 
@@ -58,7 +67,7 @@ def strip_tags(html: str) -> str:
 def test_every_link_leads_somewhere_inside_and_no_page_is_too_large(site: Path) -> None:
     pages = list(site.rglob("*.html"))
     assert len(pages) >= 40
-    assert not dead_links(site)
+    assert not list_dead_links(site)
     assert max(page.stat().st_size for page in pages) <= LARGEST
 
 
@@ -73,7 +82,7 @@ def test_a_dead_link_is_found(link: str, tmp_path: Path) -> None:
     (tmp_path / "site" / "index.html").write_text(
         f"<a id=top href='second.html#here'><a href='#top'><img src='{link}'>"
     )
-    assert dead_links(tmp_path / "site") == [f"index.html: {link}"]
+    assert list_dead_links(tmp_path / "site") == [f"index.html: {link}"]
 
 
 @pytest.mark.parametrize("name", ["form.js", "start.js", "site.css", "user_page.css"])
@@ -85,13 +94,13 @@ def test_style_and_script_load_nothing_external(name: str) -> None:
 
 @needs_sphinx
 def test_every_case_has_a_section_with_what_its_record_says(site: Path) -> None:
-    for record in everything():
+    for record in make_all_records():
         section = strip_tags(read_case(site, record.provenance.machine, record.case))
         assert f"framebench run {record.case}" in section
         assert record.status in section
         if record.reason and record.reason != EVIL:
             assert record.reason in section
-    measured = strip_tags(read_case(site, "lab", next(everything()).case))
+    measured = strip_tags(read_case(site, "lab", next(make_all_records()).case))
     for expected in ("1; 1.1; 0.92", "History", "2026-01-01", "host.rss", "loss_0", "200.00 MiB"):
         assert expected in measured
     crashed = "transformer/torch/train/keep_grads/b4/tiny"
@@ -103,13 +112,12 @@ def test_every_case_has_a_section_with_what_its_record_says(site: Path) -> None:
 @needs_sphinx
 def test_every_figure_is_shown_with_its_finding(site: Path) -> None:
     path = site / "machines" / "lab" / "figures.html"
-    page = Page(path)
-    shown = {Path(link).name for link in page.links if "/figures/lab/" in link}
+    shown = {Path(link).name for link in Page(path).links if "/figures/lab/" in link}
     drawn = {file.name for file in (site / "_static" / "figures" / "lab").glob("*.svg")}
 
     assert shown == drawn != set()
-    pictures = re.findall(r"<img[^>]*>", read_main(path))
-    assert all(re.search(r'alt="[^"]{10,}"', tag) for tag in pictures)
+    for picture in re.findall(r"<img[^>]*>", read_main(path)):
+        assert re.search(r'alt="[^"]{10,}"', picture)
 
 
 @needs_sphinx
@@ -152,10 +160,13 @@ def test_measurements_of_a_metric_share_a_chart_with_no_effect_and_what_is_claim
 
     groups = group_lines(lines)
 
-    assert [[line.name for line in group] for group in groups] == [["a"], ["other"]]
-    spec = draw_lines(groups[0])
-    assert [bar["name"] for bar in spec["data"]["values"]] == ["a"]
-    assert [mark["at"] for mark in spec["layer"][-1]["data"]["values"]] == [1.0, 0.5]
+    of_peak, of_time = groups
+    assert [line.name for line in of_peak] == ["a"]
+    assert [line.name for line in of_time] == ["other"]
+    chart = draw_lines(of_peak)
+    assert [bar["name"] for bar in chart["data"]["values"]] == ["a"]
+    no_effect, claimed = chart["layer"][-1]["data"]["values"]
+    assert (no_effect["at"], claimed["at"]) == (1.0, 0.5)
 
 
 @needs_sphinx
@@ -173,9 +184,9 @@ def test_the_reference_has_commands_functions_columns_and_devices(site: Path) ->
 
 @needs_sphinx
 def test_notebooks_are_pages(site: Path) -> None:
-    executed = (ROOT / "analysis/notebooks/executed").glob("*.ipynb")
-    pages = (site / "notebooks").glob("*.html")
-    assert {path.stem for path in pages} == {"index", *(notebook.stem for notebook in executed)}
+    pages = {path.stem for path in (site / "notebooks").glob("*.html")}
+    notebooks = {path.stem for path in (ROOT / "analysis/notebooks/executed").glob("*.ipynb")}
+    assert pages == notebooks | {"index"}
 
 
 @needs_sphinx
@@ -197,7 +208,7 @@ def test_hostile_records_are_escaped(site: Path) -> None:
 
 @needs_sphinx
 def test_a_case_id_with_path_parts_writes_no_page(tmp_path: Path) -> None:
-    keep(tmp_path / "results", iter([made("fp32", 2**20, [1.0, 1.0])]))
+    write_records(tmp_path / "results", iter([make_record("fp32", 2**20, [1.0, 1.0])]))
     (file,) = list_files(tmp_path / "results")
     (fields,) = load_fields(file)
     plant(file, json.dumps(fields | {"case": "../../../../x/torch/train/fp32/b4/tiny"}))
@@ -222,7 +233,7 @@ def test_slugs_are_safe_and_distinct(one: str, other: str) -> None:
 @pytest.fixture
 def lab(tmp_path: Path) -> Results:
     """Return the results of a machine with one record."""
-    keep(tmp_path / "results", iter([made("fp32", 2**20, [1.0, 1.0])]))
+    write_records(tmp_path / "results", iter([make_record("fp32", 2**20, [1.0, 1.0])]))
     return Results(tmp_path / "results")
 
 
@@ -272,15 +283,19 @@ def test_a_claim_names_the_record_of_a_case_without_a_section_without_a_link(
     tmp_path: Path,
 ) -> None:
     """A case over ranks is in no table, so that it has no section."""
-    names = ("transformer/torch/train/fp32/b4/cpu", "transformer/torch/train/ddp/b4x2/cpu")
-    records = [made("fp32", 100 * 2**20, []).model_copy(update={"case": name}) for name in names]
-    keep(tmp_path / "results", iter(records))
+    single, over_ranks = (
+        "transformer/torch/train/fp32/b4/cpu",
+        "transformer/torch/train/ddp/b4x2/cpu",
+    )
+    record = make_record("fp32", 100 * 2**20, [])
+    records = [record.model_copy(update={"case": name}) for name in (single, over_ranks)]
+    write_records(tmp_path / "results", iter(records))
     results = Results(tmp_path / "results")
     (machine,) = list_machines(results.records, results)
 
     write_machine_claims(SourceFolder(tmp_path / "source"), machine)
 
     html = "".join(file.read_text() for file in (tmp_path / "source").rglob("*.html"))
-    assert get_case_link("lab", names[0]) in html
+    assert get_case_link("lab", single) in html
     assert html.count("torch-1.jsonl:") >= 2
-    assert get_case_link("lab", names[1]) not in html
+    assert get_case_link("lab", over_ranks) not in html
