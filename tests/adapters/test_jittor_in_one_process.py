@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from framebench.engine.environments import Environment
-from tests.processes import quickly, run_inside
+from tests.processes import get_compilation_caches, run_inside
 
 PROGRAM = Path(__file__).parent / "programs/jittor_after_another.py"
 CASES = (
@@ -23,5 +23,5 @@ CASES = (
 def test_a_case_is_judged_without_what_the_one_before_left_behind(
     environment: dict[str, Environment],
 ) -> None:
-    reasons = run_inside(environment["jittor"], PROGRAM, *CASES, variables=quickly())
+    reasons = run_inside(environment["jittor"], PROGRAM, *CASES, variables=get_compilation_caches())
     assert reasons == dict.fromkeys(CASES)

@@ -80,7 +80,9 @@ def test_a_step_between_two_releases_is_a_regression(config: Path, rise: float) 
 def test_the_command_counts_releases_with_results(config: Path, tmp_path: Path) -> None:
     """0.9.0, 0.9.0.1 and 0.9.1 lie between the two that were measured."""
     for version, mib in (("0.8.3", 100.0), ("0.9.2", 105.0)):
-        store.append(make_measured(FP32, version, mib), store.find_file(tmp_path, "m", f"jax-{version}"))
+        store.append(
+            make_measured(FP32, version, mib), store.find_file(tmp_path, "m", f"jax-{version}")
+        )
     done = framebench("versions", "publish", "--config", str(config), "--results", str(tmp_path))
     assert done.returncode == 0
     lines = done.stderr.splitlines()

@@ -68,19 +68,30 @@ def test_without_the_framework_the_command_that_installs_it_is_named(
 
 
 @pytest.mark.slow
-def test_a_step_is_described_in_bytes_by_kind_and_by_line(simulated: Steps) -> None:
-    linear = simulated["linear"]
-    kinds = linear["kinds"]
+def test_a_step_is_described_in_bytes_by_kind(simulated: Steps) -> None:
+    kinds = simulated["linear"]["kinds"]
     assert kinds["weights"] == kinds["gradients"] == WEIGHT
+    assert kinds["inputs"] == BATCH
     # two moments, and the count of steps, which the allocator rounds up to 512 bytes
     assert 2 * WEIGHT <= kinds["optimizer states"] <= 2 * WEIGHT + 512
-    assert kinds["inputs"] == BATCH
-    assert sum(holder["bytes"] for holder in linear["holders"]) == linear["allocated"]
-    states = [one for one in linear["holders"] if one["kind"] == "optimizer states"]
+
+
+@pytest.mark.slow
+def test_holders_sum_to_the_allocated_bytes_and_name_lines_of_the_step(simulated: Steps) -> None:
+    linear = simulated["linear"]
+    holders = linear["holders"]
+    assert sum(holder["bytes"] for holder in holders) == linear["allocated"]
+    states = [holder for holder in holders if holder["kind"] == "optimizer states"]
     assert (states[0]["shape"], states[0]["tensors"]) == ("float32[1024, 1024]", 2), "two moments"
-    lines = " ".join(holder["line"] for holder in linear["holders"])
+    lines = " ".join(holder["line"] for holder in holders)
     assert "library_steps.py:" in lines
     assert "fake_modules.py" not in lines, "the simulation's own lines ask for nothing"
+
+
+@pytest.mark.slow
+def test_the_timeline_ends_at_the_allocated_bytes(simulated: Steps) -> None:
+    """The allocator rounds each tensor up to 512 bytes."""
+    linear = simulated["linear"]
     tensors = sum(holder["tensors"] for holder in linear["holders"])
     assert 0 <= linear["allocated"] - max(linear["timeline"]) < 512 * tensors
 

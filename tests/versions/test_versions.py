@@ -338,9 +338,10 @@ def test_by_default_releases_are_those_of_a_machine_that_has_two(
     results: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.delenv("FRAMEBENCH_MACHINE", raising=False)
-    alone = [changed(record, machine="alone") for record in PLANTED]
+    alone = [change_provenance(record, machine="alone") for record in PLANTED]
     one_release = [record for record in alone if record.framework_version == NEW.split("==")[1]]
-    folder = write([*one_release * 3, *PLANTED], results)  # the most records, of one release
+    # the most records, and of one release
+    folder = write_records([*one_release * 3, *PLANTED], results)
     assert framebench.machines(folder)[0] == "alone"
     df = framebench.releases(folder)
     assert set(df["machine"]) == {ORIGINAL.provenance.machine}
@@ -353,11 +354,11 @@ def test_by_default_releases_are_those_of_a_machine_that_has_two(
 def test_releases_that_no_machine_has_both_of_are_answered_with_their_machines(
     results: Path,
 ) -> None:
-    old = [record for record in rounds(ORIGINAL) if record.framework_version != "0.10.2"]
-    new = [record for record in rounds(ORIGINAL) if record.framework_version == "0.10.2"]
-    records = [changed(record, machine="here") for record in old]
-    records += [changed(record, machine="there") for record in new]
-    folder = write(records, results)
+    both = make_version_blocks(ORIGINAL)
+    old, new = both[::2], both[1::2]
+    records = [change_provenance(record, machine="here") for record in old]
+    records += [change_provenance(record, machine="there") for record in new]
+    folder = write_records(records, results)
     done = command("versions", "compare", OLD, NEW, "--results", str(folder))
     assert done.returncode == 2
     assert f"no machine has measured both: {OLD} by here, {NEW} by there" in done.stderr
