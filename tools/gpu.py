@@ -32,7 +32,8 @@ from framebench.engine.session import Session, alone
 from framebench.instruments import nvml
 from framebench.records import provenance, store
 from framebench.records.provenance import ROOT
-from framebench.records.record import ROUNDS, Record
+from framebench.records.record import Record
+from framebench.records.record_base import ROUNDS
 from framebench.suite.case import Case
 from framebench.suite.selectors import parse
 

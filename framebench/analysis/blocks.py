@@ -21,7 +21,7 @@ from framebench.analysis.statistics import (
     measure_spread,
     pool_spreads,
 )
-from framebench.records.record import Record
+from framebench.records.record_base import AnyRecord, RecordBase
 
 Variant = tuple[str, str, str]  # machine, case, and version: empty where a process did not tell
 # a variant, and from 0 which of its processes in a block: a case may be compared with itself
@@ -29,27 +29,27 @@ Process = tuple[Variant, int]
 Pair = tuple[Process, Process]  # sorted
 
 
-def get_variant(record: Record) -> Variant:
+def get_variant(record: RecordBase) -> Variant:
     """Return the variant that a record is of."""
     return record.provenance.machine, record.case, record.framework_version or ""
 
 
-def select_timed(records: Iterable[Record]) -> list[Record]:
+def select_timed(records: Iterable[AnyRecord]) -> list[AnyRecord]:
     """Return the records whose times count."""
     return [record for record in records if record.timed]
 
 
-def group_by_block(records: Iterable[Record]) -> dict[str, list[Record]]:
+def group_by_block(records: Iterable[RecordBase]) -> dict[str, list[RecordBase]]:
     """Return the timed records of each block, in the order of its processes."""
-    groups: dict[str, list[Record]] = defaultdict(list)
+    groups: dict[str, list[RecordBase]] = defaultdict(list)
     for record in sorted(select_timed(records), key=lambda record: record.turns_taken.arm):
         groups[record.turns_taken.block].append(record)
     return groups
 
 
 def match_blocks(
-    base: Iterable[Record], candidate: Iterable[Record]
-) -> list[tuple[Record, Record]]:
+    base: Iterable[RecordBase], candidate: Iterable[RecordBase]
+) -> list[tuple[RecordBase, RecordBase]]:
     """Return the two records of each block that both sides were in.
 
     Of a case against itself they are those of the block's first two processes.
@@ -66,7 +66,7 @@ def match_blocks(
     return pairs
 
 
-def compare_in_block(base: Record, candidate: Record) -> float | None:
+def compare_in_block(base: RecordBase, candidate: RecordBase) -> float | None:
     """Return the log ratio of the step times of two records of one block, by round."""
     by_round = []
     for record in (base, candidate):
@@ -74,7 +74,7 @@ def compare_in_block(base: Record, candidate: Record) -> float | None:
     return compare_rounds(*by_round)
 
 
-def compute_log_ratios(base: Iterable[Record], candidate: Iterable[Record]) -> list[float]:
+def compute_log_ratios(base: Iterable[RecordBase], candidate: Iterable[RecordBase]) -> list[float]:
     """Return the log ratio of step times, candidate over base, of each block with both sides."""
     logs = [compare_in_block(one, other) for one, other in match_blocks(base, candidate)]
     return [log for log in logs if log is not None]
@@ -89,7 +89,7 @@ class Blocks:
     that is compared is not among those that moderate it.
     """
 
-    def __init__(self, records: Iterable[Record]) -> None:
+    def __init__(self, records: Iterable[RecordBase]) -> None:
         self.records = select_timed(records)
 
     @cached_property
@@ -113,7 +113,7 @@ class Blocks:
                 spreads.append(({one, other}, measure_spread(logs)))
         return spreads
 
-    def compare(self, base: Sequence[Record], candidate: Sequence[Record]) -> Ratio | None:
+    def compare(self, base: Sequence[RecordBase], candidate: Sequence[RecordBase]) -> Ratio | None:
         """Return the step time of `candidate` over that of `base`, each the records of one variant.
 
         Returns None if they share no block.
@@ -142,9 +142,10 @@ class Blocks:
         return self.compare(*sides)
 
 
-def compare_with_anchors(members: Sequence[Record]) -> dict[Pair, float]:
+def compare_with_anchors(members: Sequence[RecordBase]) -> dict[Pair, float]:
     """Return the log ratio of each process of a block to its anchor."""
     logs: dict[Pair, float] = {}
+    processes = identify_processes(members)
     for record in members:
         anchor = find_anchor(record, members)
         if anchor is record:
@@ -152,15 +153,15 @@ def compare_with_anchors(members: Sequence[Record]) -> dict[Pair, float]:
         log = compare_in_block(anchor, record)
         if log is None:
             continue
-        first = identify_process(anchor, members)
-        second = identify_process(record, members)
+        first = processes[id(anchor)]
+        second = processes[id(record)]
         if first > second:  # the same pair has the same name and direction in every block
             first, second, log = second, first, -log
         logs[first, second] = log
     return logs
 
 
-def find_anchor(record: Record, members: Sequence[Record]) -> Record:
+def find_anchor(record: RecordBase, members: Sequence[RecordBase]) -> RecordBase:
     """Return the record of a block that this one is compared with, to learn how blocks differ.
 
     It is the baseline of its framework, or else the block's first.
@@ -174,8 +175,14 @@ def find_anchor(record: Record, members: Sequence[Record]) -> Record:
     return members[0]
 
 
-def identify_process(record: Record, members: Sequence[Record]) -> Process:
-    """Return the name of a record's process, which is the same in every block."""
-    variant = get_variant(record)
-    arms = [member.turns_taken.arm for member in members if get_variant(member) == variant]
-    return variant, arms.index(record.turns_taken.arm)
+def identify_processes(members: Sequence[RecordBase]) -> dict[int, Process]:
+    """Return the name of each record's process, the same in every block, by the record's `id`."""
+    processes: dict[int, Process] = {}
+    places: dict[Variant, list[int]] = defaultdict(list)  # of its processes in the block
+    for record in members:
+        variant = get_variant(record)
+        place = record.turns_taken.arm
+        if place not in places[variant]:
+            places[variant].append(place)
+        processes[id(record)] = variant, places[variant].index(place)
+    return processes

@@ -14,7 +14,7 @@ from framebench.analysis.lower_bound import LowerBound, compute_lower_bound
 from framebench.analysis.rendering import Table, read_columns
 from framebench.analysis.tables import QUESTION, describe_conditions, list_instruments
 from framebench.models import spec
-from framebench.records.record import parse_case
+from framebench.records.record_base import parse_case
 from framebench.suite.hypothetical import parse_any_batch
 
 EXPLAINED = "docs/reading.md#where-the-peak-goes"

@@ -20,9 +20,9 @@ from framebench.analysis.blocks import Blocks
 from framebench.analysis.flops import count_step_flops
 from framebench.analysis.needs import compute_needs, find_kept, find_limits
 from framebench.analysis.searches import NO_SEARCHES, Searches
-from framebench.analysis.selection import Measured, get_measurement_time, select_cases
+from framebench.analysis.selection import AnyMeasured, get_measurement_time, select_cases
 from framebench.analysis.statistics import Ratio
-from framebench.records.record import Calibration, Record, count_work
+from framebench.records.record_base import CalibrationLike, RecordBase, count_work
 from framebench.strategies.registry import list_strategies
 from framebench.strategies.strategy import FRAMEWORKS, find_purpose
 from framebench.suite.case import Case
@@ -268,7 +268,7 @@ Key = tuple[object, ...]  # what cases that are compared have in common
 NO_RATIO = (None, None, None, None)
 
 
-def make_rows(all_records: Iterable[Record], searches: Searches = NO_SEARCHES) -> list[Row]:
+def make_rows(all_records: Iterable[RecordBase], searches: Searches = NO_SEARCHES) -> list[Row]:
     """Return a row for each machine, case and framework version of these records, in that order.
 
     Ratios are to the baseline of the same workload, framework, version, scenario, batch, size and
@@ -278,8 +278,8 @@ def make_rows(all_records: Iterable[Record], searches: Searches = NO_SEARCHES) -
     cases = select_cases(all_records)
     blocks = Blocks(chain.from_iterable(case.timed for case in cases))
     # by the strategies that are combined, of which a baseline has none
-    by_parts: dict[Key, Measured] = {}
-    torch_baselines: dict[Key, Measured] = {}
+    by_parts: dict[Key, AnyMeasured] = {}
+    torch_baselines: dict[Key, AnyMeasured] = {}
     # from old to new: of several versions of PyTorch the one measured last is compared with
     for case in sorted(cases, key=lambda case: get_measurement_time(case.newest)):
         by_parts[get_comparable_key(case), list_parts(case)] = case
@@ -300,34 +300,34 @@ def make_rows(all_records: Iterable[Record], searches: Searches = NO_SEARCHES) -
     return rows
 
 
-def get_question_key(case: Measured) -> Key:
+def get_question_key(case: AnyMeasured) -> Key:
     """Return what a case and the PyTorch baseline that it is compared with have in common."""
     parsed = case.newest.parsed
     machine = case.newest.provenance.machine
     return parsed.workload, parsed.scenario, parsed.batch, parsed.size, parsed.ranks, machine
 
 
-def get_comparable_key(case: Measured) -> Key:
+def get_comparable_key(case: AnyMeasured) -> Key:
     """Return what a case shares with the baseline of its framework."""
     return case.newest.parsed.framework, case.newest.framework_version, *get_question_key(case)
 
 
-def is_baseline(case: Measured) -> bool:
+def is_baseline(case: AnyMeasured) -> bool:
     """Return whether the strategy is the baseline of its scenario."""
     return case.newest.parsed.strategy == case.newest.parsed.stage.baseline
 
 
-def list_parts(case: Measured) -> frozenset[str]:
+def list_parts(case: AnyMeasured) -> frozenset[str]:
     """Return the names of the strategies that are combined; none of a baseline."""
     parsed = case.newest.parsed
     return frozenset(part.name for part in parsed.plan.parts) - {parsed.stage.baseline}
 
 
 def make_row(
-    measured: Measured,
-    base: Measured | None,
-    torch_base: Measured | None,
-    eager: Measured | None,
+    measured: AnyMeasured,
+    base: AnyMeasured | None,
+    torch_base: AnyMeasured | None,
+    eager: AnyMeasured | None,
     blocks: Blocks,
     searches: Searches,
 ) -> Row:
@@ -401,8 +401,8 @@ def make_row(
         collector_share=shares.get("collector"),
         wait_share=shares.get("wait"),
         machine=origin.machine,
-        device=origin.hardware.get("device"),
-        cpu=origin.hardware.get("cpu"),
+        device=newest.device,
+        cpu=newest.cpu,
         threads=origin.threads,
         core=origin.core,
         framework_version=newest.framework_version,
@@ -449,22 +449,20 @@ def is_base_batch(case: Case) -> bool:
     return case.batch == case.spec.sizes[case.size].base
 
 
-def find_worst_error(record: Record) -> float | None:
+def find_worst_error(record: RecordBase) -> float | None:
     """Return the largest of the verification's relative errors."""
     errors = record.verification.relative_error.values() if record.verification else []
     return max((error for error in errors if error is not None), default=None)
 
 
-def get_activation_bytes(record: Record) -> int | None:
+def get_activation_bytes(record: RecordBase) -> int | None:
     """Return the bytes that a forward pass saves for the backward pass, where they were counted."""
     # it keeps matmuls next to autograd's graph, which is where saved tensors are counted
     is_apart = any(part.how == "checkpoint_dots" for part in record.parsed.parts)
-    if record.effect is None or is_apart:
-        return None
-    return record.effect.evidence.get("activation_bytes")
+    return None if is_apart else record.activation_bytes
 
 
-def describe_calibration(calibration: Calibration | None) -> str:
+def describe_calibration(calibration: CalibrationLike | None) -> str:
     """Return whether the machine's instruments passed, or which of them failed."""
     if calibration is None:
         return "not done"
@@ -472,7 +470,7 @@ def describe_calibration(calibration: Calibration | None) -> str:
 
 
 def find_time_ratio(
-    blocks: Blocks, base: Measured | None, case: Measured
+    blocks: Blocks, base: AnyMeasured | None, case: AnyMeasured
 ) -> tuple[float | None, float | None, float | None, float | None]:
     """Return the step time over that of `base`, the ends of its interval, and p.
 
@@ -486,7 +484,9 @@ def find_time_ratio(
     return (ratio.value, ratio.low, ratio.high, ratio.p) if ratio else NO_RATIO
 
 
-def divide_peaks(case: Measured, base: Measured | None, instrument_field: str) -> float | None:
+def divide_peaks(
+    case: AnyMeasured, base: AnyMeasured | None, instrument_field: str
+) -> float | None:
     """Return the peak over that of `base`, by the instrument that this field of a record names.
 
     Both are the largest over the steps of one process. Returns None where two instruments read
@@ -500,7 +500,7 @@ def divide_peaks(case: Measured, base: Measured | None, instrument_field: str) -
     return divide(case.read.peaks[instrument], base.read.peaks[instrument])
 
 
-def find_kept_bytes(measured: Measured, searches: Searches) -> int | None:
+def find_kept_bytes(measured: AnyMeasured, searches: Searches) -> int | None:
     """Return the bytes that the case's process keeps next to its peak (`needs.find_kept`)."""
     read = measured.read
     if not read.step_instrument:
@@ -510,19 +510,18 @@ def find_kept_bytes(measured: Measured, searches: Searches) -> int | None:
     return find_kept(read.parsed, read.step_instrument, peak, process_bytes, searches)
 
 
-def find_needs(measured: Measured, searches: Searches) -> int | None:
+def find_needs(measured: AnyMeasured, searches: Searches) -> int | None:
     """Return the bytes that a budget must have for the case; None if it has no peak."""
     read = measured.read
     peak = read.peaks.get(read.step_instrument or "")
     if not peak:
         return None
-    origin = read.provenance
-    device = origin.hardware.get("device")
-    limits = find_limits(read.parsed, origin.machine, read.framework_version, device, searches)
+    machine = read.provenance.machine
+    limits = find_limits(read.parsed, machine, read.framework_version, read.device, searches)
     return compute_needs(peak, find_kept_bytes(measured, searches) or 0, limits)
 
 
-def compute_reference_share(timed: Sequence[Record]) -> float | None:
+def compute_reference_share(timed: Sequence[RecordBase]) -> float | None:
     """Return the operations a second of a step over those of the reference matmul of its round.
 
     It is the median over rounds, then over blocks. None on a GPU, since the matmul is the host's,
@@ -540,13 +539,14 @@ def compute_reference_share(timed: Sequence[Record]) -> float | None:
         for step_s, matmul_s in zip(record.step_s, turns.reference_s):
             rate = work / step_s
             reference_rate = turns.reference_flop / matmul_s
-            block_shares.append(rate / reference_rate)
+            if reference_rate:  # 0 in a record of a stranger
+                block_shares.append(rate / reference_rate)
         if block_shares:
             shares.append(median(block_shares))
     return find_median(shares)
 
 
-def make_frame(all_records: Iterable[Record], searches: Searches = NO_SEARCHES) -> pd.DataFrame:
+def make_frame(all_records: Iterable[RecordBase], searches: Searches = NO_SEARCHES) -> pd.DataFrame:
     """Return a table with the columns of COLUMNS, in the order of the published tables.
 
     What one rank of several needs is compared with other ranks alone, in `framebench.ranks.table`,

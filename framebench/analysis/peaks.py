@@ -36,7 +36,7 @@ from framebench.analysis.results import NoRecords
 from framebench.analysis.searches import Searches
 from framebench.analysis.selection import select_records
 from framebench.records import store
-from framebench.records.record import parse_case
+from framebench.records.record_base import parse_case
 from framebench.suite.case import Case
 from framebench.suite.hypothetical import Described
 

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from framebench.records import store
-from framebench.records.record import parse_case
+from framebench.records.record_base import parse_case
 from framebench.records.search import Fit, Probe
 from framebench.records.store import RecordWarning
 from framebench.suite.case import Case, UnknownCase

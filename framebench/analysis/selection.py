@@ -11,14 +11,14 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable
 from datetime import datetime
-from typing import NamedTuple
+from typing import Generic, NamedTuple
 
 from framebench.records.pins import find_pinned_version
-from framebench.records.record import Record
+from framebench.records.record_base import AnyRecord, RecordBase
 from framebench.strategies.strategy import FRAMEWORKS
 
 
-def select_current(all_records: Iterable[Record]) -> list[Record]:
+def select_current(all_records: Iterable[AnyRecord]) -> list[AnyRecord]:
     """Return the records that may be compared.
 
     They were made without a limit of memory, with nothing planted, and under the newest protocol of
@@ -40,30 +40,33 @@ def select_current(all_records: Iterable[Record]) -> list[Record]:
     return current
 
 
-def is_unrestricted(record: Record) -> bool:
+def is_unrestricted(record: RecordBase) -> bool:
     """Return whether a record is no search under a limit, and no study of planted slowdowns."""
     return record.provenance.memory_limit is None and not record.provenance.planted
 
 
-def get_measurement_time(record: Record) -> datetime:
+def get_measurement_time(record: RecordBase) -> datetime:
     """Return when a record was made."""
     return record.provenance.measured_at
 
 
-def select_records(all_records: Iterable[Record]) -> list[Record]:
+def select_records(all_records: Iterable[AnyRecord]) -> list[AnyRecord]:
     """Return the records that `framebench.load` shows: of one version of each framework."""
     return select_one_version(select_current(all_records))
 
 
-class Measured(NamedTuple):
+class Measured(NamedTuple, Generic[AnyRecord]):
     """The records that count of one case in one version of its framework, on one machine."""
 
-    newest: Record  # its status is the case's
-    read: Record  # the newest with peaks, or the newest
-    timed: tuple[Record, ...]  # of every block, oldest first; empty if the newest has no numbers
+    newest: AnyRecord  # its status is the case's
+    read: AnyRecord  # the newest with peaks, or the newest
+    timed: tuple[AnyRecord, ...]  # of every block, oldest first; empty if the newest has no numbers
 
 
-def select_cases(all_records: Iterable[Record]) -> list[Measured]:
+AnyMeasured = Measured[RecordBase]
+
+
+def select_cases(all_records: Iterable[AnyRecord]) -> list[Measured[AnyRecord]]:
     """Return what counts of each machine, case and framework version, sorted by these.
 
     A process that died before it could name its version is of the only one there is.
@@ -71,9 +74,10 @@ def select_cases(all_records: Iterable[Record]) -> list[Measured]:
     records = select_current(all_records)
     versions: dict[tuple[str, str], set[str]] = defaultdict(set)
     for record in records:
-        if record.framework_version:
-            versions[record.provenance.machine, record.case].add(record.framework_version)
-    groups: dict[tuple[str, str, str], list[Record]] = defaultdict(list)
+        version = record.framework_version
+        if version:
+            versions[record.provenance.machine, record.case].add(version)
+    groups: dict[tuple[str, str, str], list[AnyRecord]] = defaultdict(list)
     for record in records:
         machine = record.provenance.machine
         version = record.framework_version or ""
@@ -84,7 +88,7 @@ def select_cases(all_records: Iterable[Record]) -> list[Measured]:
     return [select_case(groups[key]) for key in sorted(groups)]
 
 
-def select_case(case_records: list[Record]) -> Measured:
+def select_case(case_records: list[AnyRecord]) -> Measured[AnyRecord]:
     """Return what counts of one case's records.
 
     The newest decides whether there are numbers: if it failed, there are none. Otherwise peaks are
@@ -107,7 +111,7 @@ def select_case(case_records: list[Record]) -> Measured:
     return Measured(newest, read, tuple(timed))
 
 
-def select_one_version(records: Iterable[Record]) -> list[Record]:
+def select_one_version(records: Iterable[AnyRecord]) -> list[AnyRecord]:
     """Return the records of one version of each framework and machine, by age.
 
     It is the pinned version, or else the one measured last. A process that died before it could
@@ -115,24 +119,26 @@ def select_one_version(records: Iterable[Record]) -> list[Record]:
     """
     ordered = sorted(records, key=get_measurement_time)
     pinned = {framework: find_pinned_version(framework) for framework in FRAMEWORKS}
-    newest: dict[tuple[str, str], Record] = {}
+    newest: dict[tuple[str, str], AnyRecord] = {}
     versions: dict[tuple[str, str], str] = {}
     for record in ordered:
         machine = record.provenance.machine
         newest[machine, record.case] = record
-        key = machine, record.parsed.framework
-        if record.framework_version is None:
+        framework = record.parsed.framework
+        version = record.framework_version
+        if version is None:
             continue
         # a later one takes the place of any but the pinned one
-        if versions.get(key) != pinned[record.parsed.framework]:
-            versions[key] = record.framework_version
+        if versions.get((machine, framework)) != pinned[framework]:
+            versions[machine, framework] = version
     selected = []
     for record in ordered:
         machine = record.provenance.machine
-        if record.framework_version is None:
+        version = record.framework_version
+        if version is None:
             counts = record is newest[machine, record.case]
         else:
-            counts = record.framework_version == versions[machine, record.parsed.framework]
+            counts = version == versions[machine, record.parsed.framework]
         if counts:
             selected.append(record)
     return selected

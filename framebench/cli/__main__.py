@@ -60,6 +60,9 @@ def load_commands(arguments: Sequence[str]) -> None:
         importlib.import_module(module)
 
 
+SHOWN_WARNINGS: set[str] = set()  # what this process has printed
+
+
 def main() -> None:
     """Run the command line; a user's mistake ends in a sentence, not in a traceback.
 
@@ -150,10 +153,16 @@ def find_empty_option(arguments: Sequence[str]) -> str | None:
 
 
 def show_warning(message: Warning | str, *_: object, **__: object) -> None:
-    """Print a warning as a sentence, in the place of `warnings.showwarning`."""
+    """Print a warning as a sentence, in the place of `warnings.showwarning`.
+
+    It is printed once, though a file be read twice: for tables, and for what else it says.
+    """
     from framebench.cli.shared import say
 
-    say(f"warning: {message}")
+    text = str(message)
+    if text not in SHOWN_WARNINGS:
+        SHOWN_WARNINGS.add(text)
+        say(f"warning: {text}")
 
 
 def describe_mistake(error: typer.TyperException) -> str:

@@ -25,7 +25,8 @@ from framebench.cluster.collect import make_key
 from framebench.records import store
 from framebench.records.lines import MOST_FILE_BYTES
 from framebench.records.provenance import hash_hardware
-from framebench.records.record import INSTRUMENTS, ROUNDS, Record
+from framebench.records.record import Record
+from framebench.records.record_base import INSTRUMENTS, ROUNDS
 from framebench.suite.case import Case
 from framebench.suite.protocol import REFERENCE_FLOP, VERSION
 

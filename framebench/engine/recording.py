@@ -23,7 +23,8 @@ from framebench.engine.runner import (
 )
 from framebench.instruments import nvml
 from framebench.records import provenance, store
-from framebench.records.record import Provenance, Record, Status, Turns
+from framebench.records.record import Provenance, Record, Turns
+from framebench.records.record_base import Status
 from framebench.suite.case import Case
 from framebench.suite.protocol import VERSION, Turn
 from framebench.suite.result import (

@@ -22,7 +22,8 @@ from framebench.instruments.host import MALLOC_ENV
 from framebench.instruments.nvml import ProcessPeak
 from framebench.models.spec import USER_MODEL
 from framebench.records import provenance
-from framebench.records.record import Record, Status, read_result
+from framebench.records.record import Record, read_result
+from framebench.records.record_base import Status
 from framebench.suite import profiles
 from framebench.suite.case import Case
 from framebench.suite.protocol import Part, Reference, Task

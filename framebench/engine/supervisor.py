@@ -22,7 +22,7 @@ from framebench.engine.environments import (
     import_path,
 )
 from framebench.instruments import limits
-from framebench.records.record import Status
+from framebench.records.record_base import Status
 from framebench.suite.protocol import BatchReport, Command, Failure, Message
 
 LOG_LINES = 25

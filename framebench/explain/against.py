@@ -10,7 +10,7 @@ import pandas as pd
 from framebench.analysis.rendering import Table, TableColumn, format_mib
 from framebench.explain.record import Explanation
 from framebench.explain.table import FINE, LARGEST, fold_numbers
-from framebench.records.record import INSTRUMENTS
+from framebench.records.record_base import INSTRUMENTS
 
 UNEXPLAINED = "unexplained"
 OF_ACCOUNT = "the account"  # in place of an instrument, where none measured both

@@ -20,7 +20,7 @@ from framebench.analysis.rendering import MIB
 from framebench.analysis.results import Results
 from framebench.explain.record import Explanation
 from framebench.explain.table import load_explanations, select_newest
-from framebench.records.record import parse_case
+from framebench.records.record_base import parse_case
 
 COLOURS = {
     "forward": "#0173b2",

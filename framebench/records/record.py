@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import re
-import statistics
 from collections.abc import Mapping
 from datetime import UTC, datetime
-from functools import cache
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import (
@@ -22,19 +19,10 @@ from pydantic import (
 )
 
 from framebench.records.provenance import check_machine
-from framebench.strategies.strategy import FRAMEWORKS
-from framebench.suite.case import Case
+from framebench.records.record_base import RecordBase, Status, parse_case
 from framebench.suite.result import Result, StrategyEffect, Verification
 
 SCHEMA = 1
-Status = Literal["ok", "oom", "timeout", "crashed", "unsupported", "wrong"]
-# The first of these that a record has is its `peak`: exact counters of the framework come before
-# the kernel's view.
-OWN_COUNTERS = ("allocator.in_use", "compiler.plan")  # no two frameworks count the same
-INSTRUMENTS = (*OWN_COUNTERS, "host.rss")
-# NVML's: of the process, and of a GPU that nobody else used
-ON_CARD = ("device.process", "device.card")
-ALL_INSTRUMENTS = (*INSTRUMENTS, "allocator.active", "allocator.reserved", *ON_CARD)
 # More than any machine has or anybody waits for is damage, as is less than nothing.
 Bytes = Annotated[int, Field(ge=0, le=2**60)]
 Seconds = Annotated[float, Field(ge=0, le=1e9)]
@@ -126,44 +114,27 @@ class Provenance(Part):
 
     @field_validator("hardware")
     @classmethod
-    def memory_is_a_number(cls, hardware: dict[str, Any]) -> dict[str, Any]:
-        """Refuse a size of memory that is none: fingerprints and limits are computed from it."""
+    def is_of_the_right_kinds(cls, hardware: dict[str, Any]) -> dict[str, Any]:
+        """Refuse a size of memory that is none, and names that are no texts.
+
+        Fingerprints and limits are computed from these, and tables show them.
+        """
         size = hardware.get("memory_bytes")
-        if size is not None and not (type(size) is int and 0 <= size <= 2**60):
+        if size is not None and not is_size(size):
             raise ValueError(f"memory_bytes is a number of bytes, and not {str(size)[:40]!r}")
+        for key in ("device", "cpu"):
+            name = hardware.get(key)
+            if name is not None and not isinstance(name, str):
+                raise ValueError(f"{key} is a name, and not {str(name)[:40]!r}")
         return hardware
 
 
-ROUNDS = 3  # that the times of a block take: a block of fewer was measured for its peaks
+def is_size(value: object) -> bool:
+    """Return whether a value can be a number of bytes."""
+    return type(value) is int and 0 <= value <= 2**60
 
 
-NAME = re.compile(r"[\w+-]+")  # of a workload, scenario, strategy or size
-
-
-@cache  # reading thousands of records asks for the same cases again and again
-def parse_case(text: str) -> Case:
-    """Return the case with this id, whether this version has it (`Case.is_known`) or not.
-
-    Records outlive the catalog. Raises ValueError for what is no such id.
-    """
-    try:
-        case = Case.from_id(text)
-    except ValueError:
-        raise ValueError(
-            f"{text!r} is no case: workload/framework/scenario/strategy/bN/size"
-        ) from None
-    if case.framework not in FRAMEWORKS or not all(map(NAME.fullmatch, text.split("/"))):
-        raise ValueError(f"{text!r} is no case: workload/framework/scenario/strategy/bN/size")
-    return case
-
-
-@cache
-def count_work(case: Case) -> int | None:
-    """Return the samples or tokens of one step, or None of a case that is not known."""
-    return case.work if case.is_known else None
-
-
-class Record(Part):
+class Record(RecordBase, Part):
     """One case, measured once. Bytes are bytes, times are seconds."""
 
     schema_version: Literal[1] = 1
@@ -210,6 +181,15 @@ class Record(Part):
         parse_case(text)
         return text
 
+    @field_validator("effect")
+    @classmethod
+    def counts_bytes(cls, effect: StrategyEffect | None) -> StrategyEffect | None:
+        """Refuse saved bytes that are no number of bytes: tables show them."""
+        size = effect.evidence.get("activation_bytes") if effect else None
+        if size is not None and not is_size(size):
+            raise ValueError(f"activation_bytes is a number of bytes, and not {str(size)[:40]!r}")
+        return effect
+
     @field_serializer("effect", mode="wrap")
     def leave_out_no_reason(
         self, effect: StrategyEffect | None, dump: SerializerFunctionWrapHandler
@@ -228,102 +208,25 @@ class Record(Part):
         return self
 
     @property
-    def parsed(self) -> Case:
-        """Return the case."""
-        return parse_case(self.case)
-
-    @property
-    def peak_instrument(self) -> str | None:
-        """Return the instrument that `peak_bytes` is read by.
-
-        That is the framework's own exact counter, if there is one.
-        """
-        return next((i for i in INSTRUMENTS if i in self.peaks), None)
-
-    @property
-    def peak_bytes(self) -> int | None:
-        """Return the peak of a steady step by `peak_instrument`."""
-        return self.peaks[self.peak_instrument] if self.peak_instrument else None
-
-    @property
-    def on_cpu(self) -> bool:
-        """Say whether the case ran on a CPU."""
-        return self.provenance.hardware.get("device") == "cpu"
-
-    @property
-    def step_instrument(self) -> str | None:
-        """Return the instrument by which strategies of one framework are compared.
-
-        On a CPU that is what the kernel counts, on a GPU the framework's own counter.
-        """
-        return "host.rss" if self.on_cpu and "host.rss" in self.peaks else self.peak_instrument
-
-    @property
-    def shared_instrument(self) -> str | None:
-        """Return the instrument by which frameworks are compared.
-
-        It is no counter of their own, since these count different things. On a GPU it is NVML, and
-        None where NVML saw nothing.
-        """
-        return (
-            self.step_instrument
-            if self.on_cpu
-            else next((i for i in ON_CARD if i in self.peaks), None)
-        )
-
-    @property
-    def own_instrument(self) -> str | None:
-        """Return the framework's own counter, or None where it has none, as PyTorch on a CPU."""
-        return next((counter for counter in OWN_COUNTERS if counter in self.peaks), None)
-
-    @property
-    def timed(self) -> bool:
-        """Say whether its times count: of a block, of enough rounds that are known, and ok."""
-        if self.status != "ok" or self.turns is None:
-            return False
-        return ROUNDS <= len(self.step_s) == len(self.turns.round)
-
-    @property
     def turns_taken(self) -> Turns:
         """Return the turns of a record that was in a block."""
         assert self.turns is not None
         return self.turns
 
     @property
-    def step_time_s(self) -> float | None:
-        """Return the median time of a step over the samples."""
-        return statistics.median(self.step_s) if self.step_s else None
+    def device(self) -> str | None:
+        """Return `cpu`, or the name of the GPU."""
+        return self.provenance.hardware.get("device")
 
     @property
-    def throughput(self) -> float | None:
-        """Return samples (or tokens that are no padding) per second."""
-        work = count_work(self.parsed)
-        if self.step_time_s is None or work is None:
-            return None
-        return work / self.step_time_s
+    def cpu(self) -> str | None:
+        """Return the processor."""
+        return self.provenance.hardware.get("cpu")
 
     @property
-    def verified(self) -> bool | None:
-        """Say whether the result was as it should be; None if it did not come to that."""
-        return self.verification.passed if self.verification else None
-
-    @property
-    def usable(self) -> bool:
-        """Say whether its numbers may be shown.
-
-        That is so if they are verified, the strategy was seen to take effect, and nothing was
-        planted.
-        """
-        proven = self.effect is not None and self.effect.proven
-        return bool(
-            self.status == "ok" and self.verified and proven and not self.provenance.planted
-        )
-
-    @property
-    def framework_version(self) -> str | None:
-        """Return the release without the build's label: `2.13.0` of `2.13.0+cpu`."""
-        version = self.provenance.versions.get(self.case.split("/")[1])
-        return version and version.split("+")[0]
+    def activation_bytes(self) -> int | None:
+        """Return the bytes that a forward pass saves for the backward pass, if any counted them."""
+        return self.effect.evidence.get("activation_bytes") if self.effect else None
 
 
 class _Answer(Part):

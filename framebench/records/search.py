@@ -6,7 +6,8 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from framebench.records.record import INSTRUMENTS, Bytes, Duration, Part, Provenance
+from framebench.records.record import Bytes, Duration, Part, Provenance
+from framebench.records.record_base import INSTRUMENTS
 
 MIB = 2**20
 Batch = Annotated[int, Field(ge=1)]

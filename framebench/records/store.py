@@ -12,8 +12,9 @@ import fnmatch
 import os
 import secrets
 import warnings
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from datetime import datetime
+from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
@@ -31,8 +32,10 @@ from framebench.records.lines import (
     read_lines,
 )
 from framebench.records.record import SCHEMA, Calibration, Record
+from framebench.records.record_base import AnyRecord, RecordBase
 
 Model = TypeVar("Model", bound=BaseModel)
+Content = TypeVar("Content")
 
 FOLDER = "records"
 SUFFIX = ".jsonl"
@@ -135,8 +138,20 @@ def parse(kind: type[Model], line: Line) -> Model:
         raise BadRecord(f"{line.place}: {explain(error)}") from error
 
 
+def parse_record(line: Line) -> Record:
+    """Return the record of a line, checked in full. Raises BadRecord (`parse`)."""
+    return parse(Record, line)
+
+
 def parse_file(kind: type[Model], path: Path | str) -> Iterator[tuple[str, Model | BadRecord]]:
-    """Yield the place of each line of a file, and what it says or why it cannot be read.
+    """Yield the place of each line of a file, and what it says or why it cannot be read."""
+    return parse_lines(partial(parse, kind), path)
+
+
+def parse_lines(
+    parse_line: Callable[[Line], Content], path: Path | str
+) -> Iterator[tuple[str, Content | BadRecord]]:
+    """Yield the place of each line of a file, and what `parse_line` makes of it or why it cannot.
 
     A file that cannot be opened gives one such reason. One unreadable line does not take down the
     others, but a file of them does not hold up its reader.
@@ -145,7 +160,7 @@ def parse_file(kind: type[Model], path: Path | str) -> Iterator[tuple[str, Model
     try:
         for line in read_lines(path):
             try:
-                yield line.place, parse(kind, line)
+                yield line.place, parse_line(line)
             except BadRecord as error:
                 yield line.place, error
                 bad += 1
@@ -156,12 +171,19 @@ def parse_file(kind: type[Model], path: Path | str) -> Iterator[tuple[str, Model
 
 
 def parse_record_file(path: str) -> Iterator[tuple[str, Record | BadRecord]]:
-    """Yield what is in a file of records (`parse_file`); those of another machine cannot be read
+    """Yield what is in a file of records, checked in full (`parse_of_machine`)."""
+    return parse_of_machine(parse_record, path)
+
+
+def parse_of_machine(
+    parse_line: Callable[[Line], AnyRecord], path: str
+) -> Iterator[tuple[str, AnyRecord | BadRecord]]:
+    """Yield what is in a file of records (`parse_lines`); those of another machine cannot be read
     there.
     """
     machine = Path(path).parent.name
-    for place, record in parse_file(Record, path):
-        if isinstance(record, Record) and record.provenance.machine != machine:
+    for place, record in parse_lines(parse_line, path):
+        if not isinstance(record, BadRecord) and record.provenance.machine != machine:
             named = record.provenance.machine
             reason = f"{place}: a record of the machine {named}, but in the folder {machine}"
             yield place, BadRecord(reason)
@@ -276,7 +298,14 @@ def list_single_files(root: Path) -> list[str]:
 
 
 def read_files(root: Path, machine: str | None = None) -> Iterator[tuple[str, Record]]:
-    """Yield every readable record with its place, of one machine or of all.
+    """Yield every readable record with its place, of one machine or of all (`parse_files`)."""
+    return parse_files(parse_record, root, machine)
+
+
+def parse_files(
+    parse_line: Callable[[Line], AnyRecord], root: Path, machine: str | None = None
+) -> Iterator[tuple[str, AnyRecord]]:
+    """Yield what `parse_line` makes of every readable record, with its place.
 
     They are in the order of machine, release, case and time. The first that cannot be read are
     named in RecordWarnings, the others counted in one. Raises OSError for a folder that cannot be
@@ -285,8 +314,8 @@ def read_files(root: Path, machine: str | None = None) -> Iterator[tuple[str, Re
     skipped = 0
     for file in list_files(root, machine):
         records = []
-        for place, record in parse_record_file(file):
-            if isinstance(record, Record):
+        for place, record in parse_of_machine(parse_line, file):
+            if not isinstance(record, BadRecord):
                 records.append((place, record))
                 continue
             skipped += 1
@@ -300,7 +329,7 @@ def read_files(root: Path, machine: str | None = None) -> Iterator[tuple[str, Re
         warnings.warn(more, RecordWarning, stacklevel=2)
 
 
-def get_time(record: Record) -> datetime:
+def get_time(record: RecordBase) -> datetime:
     """Return when a record was made."""
     return record.provenance.measured_at
 

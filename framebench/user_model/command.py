@@ -37,7 +37,8 @@ from framebench.engine.timed_process import Variant
 from framebench.explain import measure as explain
 from framebench.explain.record import Explanation
 from framebench.records import store
-from framebench.records.record import ROUNDS, Record
+from framebench.records.record import Record
+from framebench.records.record_base import ROUNDS
 from framebench.records.search import Fit
 from framebench.suite.case import Case
 from framebench.suite.user_file import Fault

@@ -37,7 +37,8 @@ from framebench.asv.cases import SuiteClass
 from framebench.devices.tables import frame
 from framebench.records.pins import REQUIREMENTS
 from framebench.records.provenance import ROOT, drop_repository
-from framebench.records.record import Record, count_work
+from framebench.records.record import Record
+from framebench.records.record_base import count_work
 from framebench.suite.case import Case
 
 CONFIG = ROOT / "asv.releases.json"

@@ -11,7 +11,7 @@ from framebench.analysis.peaks import find_fault, read_evidence
 from framebench.analysis.results import Results
 from framebench.analysis.searches import Searches
 from framebench.budget.advise.advice import Candidate, Question, advise
-from framebench.records.record import parse_case
+from framebench.records.record_base import parse_case
 from framebench.records.search import Fit
 from framebench.suite.case import Case
 from tests.advice_records import list_candidates

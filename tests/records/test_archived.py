@@ -12,7 +12,7 @@ from framebench.analysis.results import Results
 from framebench.cluster.checks import check
 from framebench.publish.figures import draw_all
 from framebench.publish.site.build import build
-from framebench.records.record import parse_case
+from framebench.records.record_base import parse_case
 from tests.pages import needs_sphinx
 from tests.processes import framebench as command
 from tests.record_files import copy_cases, list_files

@@ -13,7 +13,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from framebench.records import lines, store
-from framebench.records.record import ALL_INSTRUMENTS, Record
+from framebench.records.record import Record
+from framebench.records.record_base import ALL_INSTRUMENTS
 from framebench.records.store import BadRecord, RecordWarning
 from framebench.suite.case import Case
 from framebench.suite.profiles import list_cases

@@ -15,7 +15,7 @@ from framebench.analysis.figures import FigureRequest, page
 from framebench.analysis.rendering import MIB
 from framebench.analysis.results import Results
 from framebench.analysis.searches import load_searches
-from framebench.records.record import parse_case
+from framebench.records.record_base import parse_case
 from framebench.records.search import Fit
 
 

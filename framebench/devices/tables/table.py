@@ -16,7 +16,7 @@ from framebench.devices.plans.planned import Planned, find_needs
 from framebench.devices.plans.version import is_current
 from framebench.models import spec
 from framebench.records.pins import find_pinned_version
-from framebench.records.record import parse_case
+from framebench.records.record_base import parse_case
 from framebench.suite.case import Case
 
 FINE = ",.2f"

@@ -8,7 +8,7 @@ import pytest
 
 from framebench.analysis import frames
 from framebench.analysis.lower_bound import count_korthikanti_bytes
-from framebench.records.record import parse_case
+from framebench.records.record_base import parse_case
 from framebench.suite.selectors import parse
 from studies.ground_truth import formulas
 from tests.fake_records import provenance, record

@@ -1,0 +1,275 @@
+"""Define what tables need of a record, and what follows from it, whichever way it was read."""
+
+from __future__ import annotations
+
+import re
+import statistics
+from collections.abc import Sequence
+from datetime import datetime
+from functools import cache
+from typing import TYPE_CHECKING, Literal, Protocol, TypeVar
+
+from framebench.strategies.strategy import FRAMEWORKS
+from framebench.suite.case import Case
+
+Status = Literal["ok", "oom", "timeout", "crashed", "unsupported", "wrong"]
+# The first of these that a record has is its `peak`: exact counters of the framework come before
+# the kernel's view.
+OWN_COUNTERS = ("allocator.in_use", "compiler.plan")  # no two frameworks count the same
+INSTRUMENTS = (*OWN_COUNTERS, "host.rss")
+# NVML's: of the process, and of a GPU that nobody else used
+ON_CARD = ("device.process", "device.card")
+ALL_INSTRUMENTS = (*INSTRUMENTS, "allocator.active", "allocator.reserved", *ON_CARD)
+ROUNDS = 3  # that the times of a block take: a block of fewer was measured for its peaks
+
+
+NAME = re.compile(r"[\w+-]+")  # of a workload, scenario, strategy or size
+
+
+@cache  # reading thousands of records asks for the same cases again and again
+def parse_case(text: str) -> Case:
+    """Return the case with this id, whether this version has it (`Case.is_known`) or not.
+
+    Records outlive the catalog. Raises ValueError for what is no such id.
+    """
+    try:
+        case = Case.from_id(text)
+    except ValueError:
+        raise ValueError(
+            f"{text!r} is no case: workload/framework/scenario/strategy/bN/size"
+        ) from None
+    if case.framework not in FRAMEWORKS or not all(map(NAME.fullmatch, text.split("/"))):
+        raise ValueError(f"{text!r} is no case: workload/framework/scenario/strategy/bN/size")
+    return case
+
+
+@cache
+def count_work(case: Case) -> int | None:
+    """Return the samples or tokens of one step, or None of a case that is not known."""
+    return case.work if case.is_known else None
+
+
+class TurnsLike(Protocol):
+    """What tables need of a record's turns (`Turns`)."""
+
+    block: str
+    arm: int
+    reference_flop: float
+
+    @property
+    def round(self) -> Sequence[int]:
+        """Return the number of each timed round."""
+
+    @property
+    def reference_s(self) -> Sequence[float]:
+        """Return what the reference matmul took in each."""
+
+
+class RankLike(Protocol):
+    """What tables need of a rank (`Rank`)."""
+
+    peaks: dict[str, int]
+
+
+class CalibrationLike(Protocol):
+    """What tables need of a calibration (`Calibration`)."""
+
+    passed: bool
+
+    @property
+    def failed(self) -> Sequence[str]:
+        """Return the instruments that did not pass."""
+
+
+class ProvenanceLike(Protocol):
+    """What tables need of a provenance (`Provenance`)."""
+
+    session: str
+    measured_at: datetime
+    command: str
+    commit: str | None
+    dirty: bool | None
+    machine: str
+    versions: dict[str, str]
+    threads: int | None
+    core: int | None
+    memory_limit: int | None
+    planted: dict[str, float]
+    protocol: int
+
+    @property
+    def calibration(self) -> CalibrationLike | None:
+        """Return the calibration of the machine, if it had one."""
+
+
+class MathematicsLike(Protocol):
+    """What tables need of a step in float64 (`suite.result.Mathematics`)."""
+
+    @property
+    def error(self) -> float | None:
+        """Return the relative error of the worst value or tensor."""
+
+
+class VerificationLike(Protocol):
+    """What tables need of a verification (`suite.result.Verification`)."""
+
+    @property
+    def passed(self) -> bool:
+        """Return whether nothing was wrong."""
+
+    @property
+    def relative_error(self) -> dict[str, float | None]:
+        """Return the error of each value."""
+
+    @property
+    def mathematics(self) -> MathematicsLike | None:
+        """Return what the step gave in float64, if it was computed."""
+
+
+class EffectLike(Protocol):
+    """What tables need of a strategy's effect (`suite.result.StrategyEffect`)."""
+
+    @property
+    def proven(self) -> bool:
+        """Return whether the effect was seen."""
+
+
+class RecordBase:
+    """What tables are made of, and what follows from it, whichever way a record was read.
+
+    A `Record` is all of it, checked in full. A `table_record.TableRecord` has these fields alone.
+    """
+
+    __slots__ = ()
+
+    if TYPE_CHECKING:  # pydantic would take them for fields of its own
+        case: str
+        status: Status
+        reason: str | None
+        peaks: dict[str, int]
+        cold_peaks: dict[str, int]
+        live_bytes: int | None
+        elsewhere: dict[str, int]
+        first_step_s: float | None
+        step_s: Sequence[float]
+        instructions: Sequence[int]
+        predicted_bytes: int | None
+        shares: dict[str, float]
+
+        @property
+        def turns(self) -> TurnsLike | None: ...
+        @property
+        def ranks(self) -> Sequence[RankLike]: ...
+        @property
+        def verification(self) -> VerificationLike | None: ...
+        @property
+        def effect(self) -> EffectLike | None: ...
+        @property
+        def provenance(self) -> ProvenanceLike: ...
+        @property
+        def device(self) -> str | None: ...
+        @property
+        def cpu(self) -> str | None: ...
+        @property
+        def activation_bytes(self) -> int | None: ...
+
+    @property
+    def parsed(self) -> Case:
+        """Return the case."""
+        return parse_case(self.case)
+
+    @property
+    def peak_instrument(self) -> str | None:
+        """Return the instrument that `peak_bytes` is read by.
+
+        That is the framework's own exact counter, if there is one.
+        """
+        return next((i for i in INSTRUMENTS if i in self.peaks), None)
+
+    @property
+    def peak_bytes(self) -> int | None:
+        """Return the peak of a steady step by `peak_instrument`."""
+        return self.peaks[self.peak_instrument] if self.peak_instrument else None
+
+    @property
+    def on_cpu(self) -> bool:
+        """Say whether the case ran on a CPU."""
+        return self.device == "cpu"
+
+    @property
+    def step_instrument(self) -> str | None:
+        """Return the instrument by which strategies of one framework are compared.
+
+        On a CPU that is what the kernel counts, on a GPU the framework's own counter.
+        """
+        return "host.rss" if self.on_cpu and "host.rss" in self.peaks else self.peak_instrument
+
+    @property
+    def shared_instrument(self) -> str | None:
+        """Return the instrument by which frameworks are compared.
+
+        It is no counter of their own, since these count different things. On a GPU it is NVML, and
+        None where NVML saw nothing.
+        """
+        return (
+            self.step_instrument
+            if self.on_cpu
+            else next((i for i in ON_CARD if i in self.peaks), None)
+        )
+
+    @property
+    def own_instrument(self) -> str | None:
+        """Return the framework's own counter, or None where it has none, as PyTorch on a CPU."""
+        return next((counter for counter in OWN_COUNTERS if counter in self.peaks), None)
+
+    @property
+    def timed(self) -> bool:
+        """Say whether its times count: of a block, of enough rounds that are known, and ok."""
+        if self.status != "ok" or self.turns is None:
+            return False
+        return ROUNDS <= len(self.step_s) == len(self.turns.round)
+
+    @property
+    def turns_taken(self) -> TurnsLike:
+        """Return the turns of a record that was in a block."""
+        assert self.turns is not None
+        return self.turns
+
+    @property
+    def step_time_s(self) -> float | None:
+        """Return the median time of a step over the samples."""
+        return statistics.median(self.step_s) if self.step_s else None
+
+    @property
+    def throughput(self) -> float | None:
+        """Return samples (or tokens that are no padding) per second."""
+        work = count_work(self.parsed)
+        if self.step_time_s is None or work is None:
+            return None
+        return work / self.step_time_s
+
+    @property
+    def verified(self) -> bool | None:
+        """Say whether the result was as it should be; None if it did not come to that."""
+        return self.verification.passed if self.verification else None
+
+    @property
+    def usable(self) -> bool:
+        """Say whether its numbers may be shown.
+
+        That is so if they are verified, the strategy was seen to take effect, and nothing was
+        planted.
+        """
+        proven = self.effect is not None and self.effect.proven
+        return bool(
+            self.status == "ok" and self.verified and proven and not self.provenance.planted
+        )
+
+    @property
+    def framework_version(self) -> str | None:
+        """Return the release without the build's label: `2.13.0` of `2.13.0+cpu`."""
+        version = self.provenance.versions.get(self.parsed.framework)
+        return version and version.partition("+")[0]
+
+
+AnyRecord = TypeVar("AnyRecord", bound=RecordBase)

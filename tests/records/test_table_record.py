@@ -1,0 +1,106 @@
+"""What tables are made of is read quickly, and says what records say that are checked in full."""
+
+from __future__ import annotations
+
+import copy
+import json
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pandas as pd
+import pytest
+from pydantic import ValidationError
+
+from framebench.analysis import frames
+from framebench.analysis.results import Results
+from framebench.analysis.selection import select_records
+from framebench.records import store, table_record
+from framebench.records.lines import Line
+from framebench.records.provenance import ROOT
+from framebench.records.record import Record
+from framebench.records.table_record import TableRecord
+from tests.fake_records import record
+from tests.processes import framebench
+from tests.records.malformed import ODD, list_places, look_up
+from tests.sample_records import records
+
+# one of each kind: what went well, what failed, what several ranks share
+MODELS = {f"{model.status}, {len(model.ranks)} ranks": model for model in records()}
+PUBLISHED = Results(ROOT / "results")
+
+
+@pytest.mark.parametrize("machine", PUBLISHED.machines)
+@pytest.mark.parametrize("versions", ["one", "all"])
+def test_a_table_is_that_of_records_checked_in_full(machine: str, versions: Any) -> None:
+    in_full = PUBLISHED.get_records(machine)
+    if versions == "one":
+        in_full = select_records(in_full)
+    table = frames.make_frame(in_full, PUBLISHED.searches)
+    pd.testing.assert_frame_equal(PUBLISHED.table(machine, versions), table)
+
+
+def test_no_published_record_needs_the_slow_way() -> None:
+    read = []
+    for machine in PUBLISHED.machines:
+        read += PUBLISHED.read_for_tables(machine)
+    assert {type(found) for found in read} == {TableRecord}
+    assert len(read) == len(PUBLISHED.records)
+
+
+@pytest.mark.parametrize("kind", MODELS)
+def test_a_field_that_tables_show_is_refused_where_the_full_check_refuses_it(kind: str) -> None:
+    good = json.loads(MODELS[kind].model_dump_json())
+    read = msgspec.to_builtins(table_record.DECODER.decode(json.dumps(good)))
+    compared = 0
+    for place in list_places(read)[1:]:
+        for odd in ODD:
+            content = copy.deepcopy(good)
+            try:
+                look_up(content, place[:-1])[place[-1]] = odd
+            except (KeyError, TypeError):  # a default, which is not in the line
+                continue
+            line = Line("file:1", json.dumps(content).encode())
+            try:
+                full = Record.model_validate_json(line.text)
+            except ValidationError:
+                with pytest.raises(store.BadRecord):
+                    table_record.parse_for_tables(line)
+                with pytest.raises((msgspec.DecodeError, ValueError)):
+                    table_record.DECODER.decode(line.text)
+            else:
+                compared += 1
+                quick = table_record.parse_for_tables(line)
+                assert frames.make_rows([quick]) == frames.make_rows([full]), place
+    assert compared > 100
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        b'{"schema_version": 2}',
+        b'{"peaks":' * 100_000,
+        b'{"a":' * 100_000,
+        b"[" * 100_000,
+        b'{"case": "\xff"}',
+        b'{"case": 1e999}',
+        b"null",
+        b"",
+    ],
+)
+def test_what_is_no_record_has_the_reason_of_the_full_check(text: bytes) -> None:
+    line = Line("file:1", text)
+    with pytest.raises(store.BadRecord) as expected:
+        store.parse_record(line)
+    with pytest.raises(store.BadRecord) as found:
+        table_record.parse_for_tables(line)
+    assert str(found.value) == str(expected.value)
+
+
+def test_a_damaged_line_is_named_once_by_a_command_that_reads_both_ways(tmp_path: Path) -> None:
+    file = store.find_file(tmp_path, "m", "torch-2.13.0")
+    store.append(record(), file)
+    with file.open("a") as lines:
+        lines.write("{}\n")
+    done = framebench("report", "--results", str(tmp_path))
+    assert done.stderr.count(f"skipped {file}:2") == 1
