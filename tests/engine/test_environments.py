@@ -238,24 +238,33 @@ def test_pip_refuses_an_archive_with_another_hash(
 
 
 def test_leftovers_of_a_killed_set_up_end_before_the_next_build(
-    own_cache: Path, own_pins: Path
+    own_cache: Path, own_pins: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Such as a compiler, which would go on to write into the new one."""
-    where = environments.describe("torch").python.parent.parent
-    mark = f"{environments.name_builds(where)}0123"
-    another = f"{environments.name_builds(where.with_name('another'))}0123"
-    left = []
-    for of_build in (mark, another):
-        variables = {**os.environ, children.MARK: of_build}
-        left.append(subprocess.Popen(["sleep", "600"], env=variables, start_new_session=True))
+    where = environments.describe("torch").folder
+    leftover = start_process_of_build(where)
+    of_another = start_process_of_build(where.with_name("another"))
+
+    def install_nothing(where: Path, *_: object) -> None:
+        leftover.wait(120)  # it ends before anything is installed
+        where.mkdir(parents=True, exist_ok=True)
+
+    monkeypatch.setattr(environments, "shell", install_nothing)
     try:
         environments.ensure("torch")
-        left[0].wait(120)
-        assert left[1].poll() is None, "that of another environment goes on"
+        assert leftover.poll() is not None
+        assert of_another.poll() is None, "that of another environment goes on"
     finally:
-        for process in left:
+        for process in (leftover, of_another):
             process.kill()
             process.wait()
+
+
+def start_process_of_build(where: Path) -> subprocess.Popen[bytes]:
+    """Start a process with the mark of what builds the environment in this folder."""
+    mark = f"{environments.name_builds(where)}0123"
+    variables = {**os.environ, children.MARK: mark}
+    return subprocess.Popen(["sleep", "600"], env=variables, start_new_session=True)
 
 
 def test_each_environment_has_a_log_of_its_own(tmp_path: Path) -> None:
