@@ -68,8 +68,8 @@ def simulate(
     """Return the memory that a step of PyTorch's takes on a GPU, which need not be here.
 
     Nothing is computed: tensors have shapes and no numbers. So the step may read a number, such as
-    the loss (it gets 0.0), but not decide by it how much memory it takes. Steps that are compiled
-    (`torch.compile`) are not simulated.
+    the loss (it gets 0.0), but not decide by it how much memory it takes. What `torch.compile`
+    compiles is compiled by Inductor for the device, without its kernels.
 
     Of several GPUs the first rank is simulated: the step may use FSDP2 (`fully_shard`),
     DistributedDataParallel and collectives, which return at once. What NCCL takes for itself lies

@@ -19,7 +19,11 @@ from framebench.devices.catalog import Device, find
 from framebench.devices.plans import process, store
 from framebench.devices.plans.answer import Answer, shorten_error
 from framebench.devices.plans.planned import Origin, Planned, Source
-from framebench.devices.plans.version import PLANNER_VERSION, is_current
+from framebench.devices.plans.version import (
+    PLANNER_VERSION,
+    is_current,
+    is_refusal_current,
+)
 from framebench.devices.simulation import cudnn
 from framebench.engine import environments, releases
 from framebench.engine.children import CHILDREN
@@ -210,7 +214,7 @@ def find_cached(
     """Return the cached predictions of these cases that can be reused: published ones, and the
     user's own.
 
-    A user's file may have changed, and what failed is tried again.
+    A user's file may have changed.
     """
     cached: dict[Case, Planned] = {}
     frameworks = {case.framework for case in cases}
@@ -221,14 +225,17 @@ def find_cached(
             predictions |= store.read(store.file(root, device.name, framework, release))
         for case in cases:
             planned = predictions.get(case.id)
-            if (
-                planned
-                and case.workload != spec.USER_MODEL
-                and planned.outcome != "failed"
-                and is_current(planned.origin.code)
-            ):
+            if planned and case.workload != spec.USER_MODEL and is_reusable(planned):
                 cached[case] = planned
     return cached
+
+
+def is_reusable(planned: Planned) -> bool:
+    """Return whether a cached answer is what would be answered now: what failed is tried again."""
+    code = planned.origin.code
+    if planned.outcome == "not planned":
+        return is_refusal_current(code)
+    return planned.outcome != "failed" and is_current(code)
 
 
 @contextlib.contextmanager

@@ -2,17 +2,26 @@
 
 from __future__ import annotations
 
-# Raise it when a change of a planner, an adapter or a device's figures makes predictions differ.
-# Cached ones of an earlier version are then recomputed when somebody asks for them.
-PLANNER_VERSION = 1
+PLANNER_VERSION = 2
+# The first version whose sizes are those of PLANNER_VERSION: set it to the new version when a
+# change of a planner, an adapter or a device's figures makes predictions differ. Cached ones of an
+# earlier version are then recomputed when somebody asks for them. A version that only answers what
+# was refused before, as 2 does for compiled steps, leaves it.
+SAME_SIZES_SINCE = 1
 # at least; predictions from before versions were counted are marked with a hash of the sources
 HASH_DIGITS = 12
 
 
 def is_current(code: str) -> bool:
-    """Return whether a prediction that is marked with this `code` is of the current version.
+    """Return whether a prediction that is marked with this `code` has the sizes of the current
+    version.
 
     A hash in the place of a version counts as version 1.
     """
     version = "1" if len(code) >= HASH_DIGITS else code
-    return version == str(PLANNER_VERSION)
+    return version.isdigit() and SAME_SIZES_SINCE <= int(version) <= PLANNER_VERSION
+
+
+def is_refusal_current(code: str) -> bool:
+    """Return whether the current version would refuse what one marked with this `code` did."""
+    return code == str(PLANNER_VERSION)

@@ -1,43 +1,108 @@
-"""What a simulation makes of `torch.compile`: the compiler itself would need the GPU."""
+"""Compile a step as Inductor would for the simulated GPU.
+
+The compiler runs in this process: Dynamo traces the program, AOTAutograd's partitioner decides what
+is saved for the backward pass, and Inductor fuses kernels and plans their buffers. None of them
+needs a GPU (`torch_inductor`). What asks the GPU itself is refused.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, NoReturn
+from contextlib import ExitStack
+from functools import partial, wraps
+from typing import Any
 
-from torch import nn
+import torch
+from torch.overrides import _pop_mode_temporarily
+from torch.utils._python_dispatch import TorchDispatchMode
 
-REFUSAL = (
-    "{} is compiled, and only eager steps are simulated: a compiler decides anew what is kept. "
-    "Leave torch.compile out to ask about the eager step"
-)
+from framebench.devices.simulation.torch_gpu import Gpu
+
+MODES = {  # of torch.compile, with why a mode cannot be simulated
+    "reduce-overhead": "CUDA graphs keep their memory in pools of their own",
+    "max-autotune": "which kernel is fastest, and so its memory, is measured on the GPU",
+    "max-autotune-no-cudagraphs": "which kernel is fastest, and so its memory, is measured on the "
+    "GPU",
+}
+REFUSED_OPTIONS = {
+    "triton.cudagraphs": MODES["reduce-overhead"],
+    "max_autotune": MODES["max-autotune"],
+    "max_autotune_gemm": MODES["max-autotune"],
+    "max_autotune_pointwise": MODES["max-autotune"],
+}
+HINT = "Leave torch.compile out to ask about the eager step"
 
 
 class CompiledStep(NotImplementedError):
-    """A step that is compiled; the message says what it is."""
+    """A step whose compilation cannot be simulated; the message says why."""
 
 
-def compile_here(function: Any = None, **options: Any) -> Callable[..., Any]:
-    """Take the place of `torch.compile`.
+def compile_here(gpu: Gpu, is_distributed: bool = False) -> Callable[..., Any]:
+    """Return what takes the place of `torch.compile` in a simulation."""
+    torch_compile = torch.compile
+    is_ready = False
 
-    torchao compiles the update of each weight. Its kernels write into weight and states, and what
-    lies between stays in registers: such an update takes no memory. Other functions are refused
-    when they are called, as packages compile some that a program never calls.
+    def compile_function(function: Any = None, **options: Any) -> Callable[..., Any]:
+        if function is None:
+            return lambda decorated: compile_function(decorated, **options)
+        if getattr(function, "__module__", "").startswith("torchao.optim"):
+            return skip
+        obstacle = explain_refusal(**options)
+        if is_distributed:
+            obstacle = "compiled steps of several GPUs are not simulated"
+        compiled: Callable[..., Any] | None = None
 
-    Raises CompiledStep for a module.
-    """
-    if function is None:
-        return lambda decorated: compile_here(decorated, **options)
-    if isinstance(function, nn.Module):
-        raise CompiledStep(REFUSAL.format(type(function).__name__))
-    if function.__module__.startswith("torchao.optim"):
-        return skip
+        @wraps(function)
+        def call(*args: Any, **kwargs: Any) -> Any:
+            # Packages compile functions that a program never calls: all is done in the first call
+            nonlocal compiled, is_ready
+            if obstacle:
+                raise CompiledStep(f"{obstacle}. {HINT}")
+            from framebench.devices.simulation import torch_inductor
 
-    def refuse(*_: Any, **__: Any) -> NoReturn:
-        raise CompiledStep(REFUSAL.format(function.__qualname__))
+            if not is_ready:
+                torch_inductor.describe_gpu(gpu)
+                is_ready = True
+            if compiled is None:
+                compiled = torch_compile(
+                    function,
+                    backend=partial(torch_inductor.compile_graph, options=options.get("options")),
+                    fullgraph=options.get("fullgraph", False),
+                    dynamic=options.get("dynamic"),
+                )
+            with ExitStack() as stack:
+                # Dynamo would trace what modes do to functions
+                while torch._C._len_torch_function_stack():
+                    stack.enter_context(_pop_mode_temporarily())
+                return compiled(*args, **kwargs)
 
-    return refuse
+        return call
+
+    return compile_function
+
+
+def explain_refusal(
+    mode: str | None = None,
+    backend: Any = "inductor",
+    options: dict[str, Any] | None = None,
+    **_: Any,
+) -> str | None:
+    """Return why `torch.compile` with these options cannot be simulated, or None if it can."""
+    if not hasattr(TorchDispatchMode, "ignore_compile_internals"):
+        return f"PyTorch {torch.__version__} compiles nothing on tensors without numbers"
+    if backend != "inductor":
+        return f"only Inductor's steps are simulated, and not those of the backend {backend!r}"
+    if mode in MODES:
+        return f"torch.compile(mode={mode!r}) is not simulated: {MODES[mode]}"
+    for option, why in REFUSED_OPTIONS.items():
+        if (options or {}).get(option):
+            return f"torch.compile with the option {option!r} is not simulated: {why}"
+    return None
 
 
 def skip(*_: Any, **__: Any) -> None:
-    """Do nothing."""
+    """Take no memory.
+
+    torchao compiles the update of each weight. Its kernels write into weight and states, and what
+    lies between stays in registers.
+    """

@@ -20,6 +20,7 @@ from framebench.devices.catalog import Device
 from framebench.devices.plans.answer import ASKED, CONVOLUTIONS, NOT_ASKED, Answer, LineBuffers
 from framebench.devices.simulation import cudnn
 from framebench.devices.simulation.blocks import OutOfMemory, Settings
+from framebench.devices.simulation.torch_compiled import CompiledStep
 from framebench.devices.simulation.torch_convolutions import describe_gpu
 from framebench.devices.simulation.torch_device import replaced
 from framebench.devices.simulation.torch_gpu import RULES_OF_RELEASE
@@ -52,12 +53,12 @@ def explain_missing_simulation(case: Case) -> str | None:
     axes = {part.axis: part.name for part in case.parts}
     if case.ranks > 1 and case.support.package:
         return f"{case.support.package} is not followed on fake tensors"
-    if "execution" in axes or axes.get("pair", "").startswith("scripted"):
-        return "only eager execution is simulated: a compiler decides anew what is kept"
+    if axes.get("execution") == "jit_script" or axes.get("pair", "").startswith("scripted"):
+        return "TorchScript runs no step on tensors without numbers"
     if case.workload == USER_MODEL and case.spec.facts.get("compiled"):
         return (
-            "the file compiles its model, and only eager execution is simulated: a compiler "
-            "decides anew what is kept. Without torch.compile in model() its eager step is"
+            "the file compiles its model, and compilation is a strategy of its own here: ask for "
+            "the strategy compile, without torch.compile in model()"
         )
     if "loading" in axes:
         return "the loader's threads and files are real"
@@ -136,6 +137,8 @@ def simulate_case(case: Case, device: Device, release: tuple[int, int]) -> Answe
     )
     try:
         simulation = run(settings=settings)
+    except CompiledStep as error:
+        return Answer("not planned", str(error))
     except OutOfMemory as error:
         simulation = run(settings=replace(settings, limit=None))
         reason = (

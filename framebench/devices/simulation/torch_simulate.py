@@ -178,7 +178,7 @@ def simulated_gpu(
         stack.callback(CURRENT.pop)
         stack.callback(torch_autocast.CAST.clear)
         stack.enter_context(replaced(torch, "clear_autocast_cache", clear_both_caches))
-        stack.enter_context(replaced(torch, "compile", compile_here))
+        stack.enter_context(replaced(torch, "compile", compile_here(gpu, is_distributed)))
         stack.enter_context(follow_bitsandbytes())
         stack.enter_context(FakeTensorMode(allow_non_fake_inputs=True))
         # torch.tensor(1.0, device=gpu) makes its number on the host and moves it where modes see it
@@ -296,7 +296,11 @@ def find_models_and_optimizers() -> tuple[list[nn.Module], list[torch.optim.Opti
 def mark_states(watch: Watch, optimizers: Iterable[torch.optim.Optimizer]) -> None:
     """Mark the tensors that optimizers hold between steps."""
     for optimizer in optimizers:
-        watch.mark(tree_leaves(list(optimizer.state.values())), "optimizer states")
+        states = tree_leaves(list(optimizer.state.values()))
+        weights = (weight for group in optimizer.param_groups for weight in group["params"])
+        if any(watch.holds(weight) for weight in weights):  # not one of an earlier simulation
+            watch.adopt(states, type(optimizer).__name__)
+        watch.mark(states, "optimizer states")
 
 
 @contextmanager

@@ -17,6 +17,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch._prims import rng_prims
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
@@ -70,6 +71,11 @@ class Watch(TorchDispatchMode):
 
     supports_higher_order_operators = True
 
+    @classmethod
+    def ignore_compile_internals(cls) -> bool:
+        """Return True: follow what a compiled program takes, and not what its compiler traces."""
+        return True
+
     def __init__(self, gpu: Gpu, allocator: Allocator, is_distributed: bool = False) -> None:
         super().__init__()
         self.is_distributed = is_distributed
@@ -95,7 +101,7 @@ class Watch(TorchDispatchMode):
         if self.is_distributed and any(kind.__name__ == "DTensor" for kind in types):
             return NotImplemented  # it has the operator run on this rank's parts, which come here
         if not isinstance(func, torch._ops.OpOverload):  # one of a higher order
-            return func(*args, **kwargs)
+            return self.follow_higher_order(func, args, kwargs)
         has_number = bool(args) and getattr(args[0], "constant", None) is not None
         if func is aten._local_scalar_dense.default and not has_number:
             return self.invent_number(args[0])
@@ -120,6 +126,22 @@ class Watch(TorchDispatchMode):
             return out
         self.track_operator(func._schema.name.partition("::")[2], args, out)
         return out
+
+    def follow_higher_order(self, func: Any, args: Any, kwargs: Any) -> Any:
+        """Run an operator of operators, and follow what it runs.
+
+        A compiled step keeps the state of random numbers, which lies on the host, where it computes
+        again in the backward pass what draws some.
+        """
+        if func is rng_prims.run_and_save_rng_state:
+            operator, *arguments = args
+            with self:
+                return torch.get_rng_state(), operator(*arguments, **kwargs)
+        if func is rng_prims.run_with_rng_state:
+            _, operator, *arguments = args
+            with self:
+                return operator(*arguments, **kwargs)
+        return func(*args, **kwargs)
 
     def track_operator(self, operator: str, args: Any, out: Any) -> None:
         """Track an operator's results, and the temporaries of its kernel."""
@@ -303,6 +325,20 @@ class Watch(TorchDispatchMode):
                 life = self.alive.get(part.untyped_storage()._cdata)
                 if life and not life.kind:
                     life.kind = kind
+
+    def holds(self, tensor: Tensor) -> bool:
+        """Return whether a tensor, or a part of it, has a block of this simulation."""
+        return any(part.untyped_storage()._cdata in self.alive for part in plain_parts(tensor))
+
+    def adopt(self, tensors: Iterable[Any], operator: str) -> None:
+        """Give blocks to tensors that were made while no mode was on.
+
+        Dynamo makes an optimizer's states while it traces a compiled update. Wrappers of several
+        tensors have a storage that holds nothing, and are left alone.
+        """
+        for tensor in filter(is_on_gpu, tensors):
+            if type(tensor).__name__ == "FakeTensor":
+                self.add_storage(tensor.untyped_storage(), operator, describe_shape(tensor))
 
 
 def describe_shape(tensor: Tensor) -> str:

@@ -72,7 +72,24 @@ def test_a_cached_prediction_is_reused(
     assert asked.read_text() == "xxx", "only what is missing is planned"
     monkeypatch.setattr(planners, "PLANNER_VERSION", planners.PLANNER_VERSION + 1)
     plan(tmp_path)
+    assert asked.read_text() == "xxx", "the new version has the same sizes"
+    monkeypatch.setattr(planners, "SAME_SIZES_SINCE", planners.PLANNER_VERSION)
+    plan(tmp_path)
     assert asked.read_text() == "xxxx"
+
+
+def test_what_an_earlier_version_refused_is_asked_again(
+    tmp_path: Path, play: Play, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked = play({"outcome": "not planned", "reason": "it is compiled"})
+    plan(tmp_path)
+    plan(tmp_path)
+    assert asked.read_text() == "x"
+    newer = planners.PLANNER_VERSION + 1
+    monkeypatch.setattr(planners, "PLANNER_VERSION", newer)
+    monkeypatch.setattr(planners, "PLANNER_VERSION", newer)
+    plan(tmp_path)
+    assert asked.read_text() == "xx"
 
 
 def test_published_predictions_are_reused_and_never_overwritten(

@@ -105,12 +105,13 @@ def test_the_error_is_that_of_the_kind_of_prediction(case: str, kind: str) -> No
 
 
 @pytest.mark.parametrize(
-    ("planner_version", "current"),
-    [(1, {"1", "4dbafa85deb35cd4"}), (2, {"2"}), (12, {"12"})],
+    ("same_sizes_since", "current"),
+    [(1, {"1", "2", "12", "4dbafa85deb35cd4"}), (2, {"2", "12"}), (12, {"12"})],
 )
 def test_a_hash_of_sources_counts_as_version_1(
-    monkeypatch: pytest.MonkeyPatch, planner_version: int, current: set[str]
+    monkeypatch: pytest.MonkeyPatch, same_sizes_since: int, current: set[str]
 ) -> None:
-    monkeypatch.setattr(version, "PLANNER_VERSION", planner_version)
+    monkeypatch.setattr(version, "PLANNER_VERSION", 12)
+    monkeypatch.setattr(version, "SAME_SIZES_SINCE", same_sizes_since)
     codes = ("1", "2", "12", "4dbafa85deb35cd4")
     assert {code for code in codes if is_current(code)} == current

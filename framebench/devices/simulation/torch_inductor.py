@@ -1,0 +1,292 @@
+"""Compile graphs by Inductor for the simulated GPU, and load what it wrote without its kernels.
+
+Inductor asks no GPU: it reads a few properties of the device, decides what is fused and which
+buffers there are, and writes a program that takes the buffers, runs the kernels and drops each
+buffer after its last use. That program runs here on fake tensors, where each buffer that it takes
+is followed as any other tensor. The Triton kernels in it do nothing; matmuls, convolutions and
+attention are PyTorch's own. Source: torch/_inductor of PyTorch 2.13.
+
+Left out is what the GPU decides or does: matrices that are padded because that was measured to be
+faster (fx_passes/pad_mm.py), kernels that are measured against each other in the first step with a
+buffer as large as the L2 cache (runtime/benchmarking.py), and the loaded kernels, which lie outside
+of the allocator.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from functools import cache, partial
+from types import ModuleType
+from typing import Any, NamedTuple
+from unittest import mock
+
+import torch
+import torch.utils._triton
+from torch import Tensor
+from torch._dynamo import device_interface
+from torch._inductor import async_compile, compile_fx, scheduler
+from torch._inductor import utils as inductor_utils
+from torch._inductor.codegen import common
+from torch._inductor.codegen.triton import TritonScheduling
+from torch._inductor.codegen.wrapper import PythonWrapperCodegen
+from torch._inductor.fx_passes import joint_graph
+from torch._inductor.graph import GraphLowering
+from torch._inductor.runtime.hints import DeviceProperties
+from torch._prims import rng_prims
+from torch.fx import GraphModule, Node
+from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_modes
+
+from framebench.devices.simulation.torch_device import NAME, do_nothing, replaced
+from framebench.devices.simulation.torch_gpu import Gpu
+
+SETTINGS = {  # of Inductor: nothing is cached, as the device is not here, and nothing is built
+    "fx_graph_cache": False,
+    "fx_graph_remote_cache": False,
+    "compile_threads": 1,
+}
+
+
+class Properties(NamedTuple):
+    """What Inductor reads of a GPU.
+
+    Registers, threads of a block and of a warp are the same on each GPU since Volta ("Technical
+    specifications per compute capability" in NVIDIA's CUDA programming guide).
+    """
+
+    major: int
+    minor: int
+    multi_processor_count: int
+    max_threads_per_multi_processor: int
+    regs_per_multiprocessor: int = 65536
+    max_threads_per_block: int = 1024
+    warp_size: int = 32
+
+
+class SimulatedInterface(device_interface.DeviceInterface):
+    """The simulated GPU as Dynamo and Inductor see it."""
+
+    properties = Properties(0, 0, 0, 0)  # of the GPU of the simulation that runs
+
+    class Worker:
+        """What a process that compiles would ask; there is none."""
+
+        @staticmethod
+        def get_device_properties(_: Any = None) -> Properties:
+            return SimulatedInterface.properties
+
+    set_device = synchronize = raise_if_triton_unavailable = staticmethod(do_nothing)
+
+    @staticmethod
+    def current_device() -> int:
+        return 0
+
+    @staticmethod
+    def exchange_device(device: int) -> int:
+        return device
+
+    @staticmethod
+    def maybe_exchange_device(device: int) -> int:
+        return device
+
+    @staticmethod
+    def get_raw_stream(device_idx: int) -> int:
+        return device_idx
+
+    @staticmethod
+    def device_count() -> int:
+        return 1
+
+    @staticmethod
+    def is_available() -> bool:
+        return True
+
+    @staticmethod
+    def get_compute_capability(_: Any = None) -> int:
+        return 10 * SimulatedInterface.properties.major + SimulatedInterface.properties.minor
+
+    @staticmethod
+    def is_bf16_supported(including_emulation: bool = False) -> bool:
+        return including_emulation or SimulatedInterface.properties.major >= 8
+
+    @staticmethod
+    def is_triton_capable(_: Any = None) -> bool:
+        return SimulatedInterface.properties.major >= 7
+
+
+class SimulatedOverrides(common.DeviceOpOverrides):
+    """The lines by which a generated program selects its GPU and its stream."""
+
+    def import_get_raw_stream_as(self, name: str) -> str:
+        return f"def {name}(index): return 0"
+
+    def set_device(self, device_idx: int) -> str:
+        return f"torch.{NAME}.set_device({device_idx})"
+
+    def synchronize(self) -> str:
+        return f"torch.{NAME}.synchronize()"
+
+    def device_guard(self, device_idx: int) -> str:
+        return f"torch.{NAME}.device({device_idx})"
+
+
+@cache
+def register_device() -> None:
+    """Have Dynamo and Inductor treat the simulated device as a GPU, for the rest of the process."""
+    device_interface.register_interface_for_device(NAME, SimulatedInterface)
+    common.register_backend_for_device(NAME, TritonScheduling, PythonWrapperCodegen)
+    common.register_device_op_overrides(NAME, SimulatedOverrides())
+    inductor_utils.GPU_TYPES.append(NAME)
+
+
+def describe_gpu(gpu: Gpu) -> None:
+    """Let what is compiled from now on be for this GPU, and forget what was compiled before."""
+    register_device()
+    major, minor = gpu.capability
+    SimulatedInterface.properties = Properties(major, minor, gpu.cores, gpu.threads_per_core)
+    DeviceProperties.create.cache_clear()
+    torch._dynamo.reset()
+
+
+def compile_graph(
+    graph: GraphModule, inputs: list[Any], options: dict[str, Any] | None = None
+) -> Any:
+    """Compile a graph that Dynamo traced: a backend of `torch.compile`.
+
+    Args:
+        graph: What Dynamo traced.
+        inputs: Its inputs, as fake tensors.
+        options: Settings of Inductor that the program gives to `torch.compile`.
+    """
+    named = {name.replace("-", "_"): value for name, value in (options or {}).items()}
+    with _disable_current_modes(), compiling():
+        return compile_fx.compile_fx(
+            graph, inputs, inner_compile=compile_inner, config_patches=named | SETTINGS
+        )
+
+
+def compile_inner(graph: GraphModule, inputs: list[Any], **options: Any) -> Any:
+    """Compile a forward or a backward pass, and return its program.
+
+    A backward pass is compiled when it runs first.
+    """
+    programs: list[ModuleType] = []
+
+    def keep_program(lowered: GraphLowering) -> ModuleType:
+        programs.append(load_program(lowered.codegen()[0].value))
+        return programs[-1]
+
+    with (
+        _disable_current_modes(),
+        compiling(),
+        replaced(GraphLowering, "compile_to_module", keep_program),
+    ):
+        compiled = compile_fx.compile_fx_inner(graph, inputs, **options)
+    if not programs:  # nothing is computed in the graph
+        return compiled
+    # what Inductor returned would look at the addresses of its inputs first
+    call: Any = programs[0].call
+
+    def run(arguments: list[Any]) -> Any:
+        return call(arguments)
+
+    run._boxed_call = True  # type: ignore[attr-defined]  # it takes a list, and empties it
+    return run
+
+
+@contextmanager
+def compiling() -> Iterator[None]:
+    """Let Inductor work without Triton, and decide as it does for CUDA where it asks by name."""
+    # Patterns are traced with autograd, for which the simulated device needs our modes. They hold
+    # for every device.
+    trace_patterns = partial(joint_graph.lazy_init, torch.device("cpu"))
+    replacements: list[tuple[Any, str, Any]] = [
+        (scheduler, "has_triton", lambda *_: True),
+        (scheduler, "_is_gpu_triton_backend", are_both_on_gpu),
+        (torch.utils._triton, "triton_hash_with_backend", lambda: "none"),
+        (joint_graph, "lazy_init", lambda *_: trace_patterns()),
+        (joint_graph, "UniformValueConstantFolder", ConstantFolderOnHost),
+        (rng_prims, "get_device", lambda *_: "cpu"),  # where the state of random numbers lies
+    ]
+    with ExitStack() as stack:
+        for owner, name, value in replacements:
+            stack.enter_context(replaced(owner, name, value))
+        yield
+
+
+def are_both_on_gpu(first: Any, second: Any) -> bool:
+    """Return whether kernels of both nodes are Triton's (`_is_gpu_triton_backend`)."""
+    return bool(first.is_gpu() and second.is_gpu())
+
+
+class ConstantsOnHost(TorchDispatchMode):
+    """Make tensors on the host that a compiler makes to compute with their numbers."""
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        kwargs = kwargs or {}
+        device = kwargs.get("device")
+        if device is not None and torch.device(device).type == NAME:
+            kwargs = kwargs | {"device": torch.device("cpu")}
+        return func(*args, **kwargs)
+
+
+class ConstantFolderOnHost(joint_graph.UniformValueConstantFolder):  # type: ignore[misc]
+    """Compute constants of a graph on the host, as there is no GPU to do it."""
+
+    def _deduce_value(self, node: Node) -> Any:
+        with ConstantsOnHost():
+            return super()._deduce_value(node)
+
+    def _add_peephole_patterns(self) -> None:
+        with ConstantsOnHost():
+            super()._add_peephole_patterns()
+
+
+class NoKernel:
+    """A kernel that does nothing."""
+
+    run = __call__ = do_nothing
+
+
+class NoKernels:
+    """Take the place of `AsyncCompile`, which builds the kernels of a program."""
+
+    wait = do_nothing
+
+    def triton(self, *_: Any, **__: Any) -> NoKernel:
+        return NoKernel()
+
+    def __getattr__(self, kind: str) -> Callable[..., NoKernel]:
+        return self.triton
+
+
+def load_program(source: str) -> ModuleType:
+    """Return the module of a program that Inductor wrote, with kernels that do nothing."""
+    program = ModuleType("inductor_program")
+    triton = ModuleType("triton")  # which a program imports, and which need not be installed
+    triton.language = ModuleType("triton.language")  # type: ignore[attr-defined]
+    stubs = {"triton": triton, "triton.language": triton.language}
+    with (
+        mock.patch.dict(sys.modules, stubs),
+        replaced(async_compile, "AsyncCompile", NoKernels),
+    ):
+        exec(compile(source, "<inductor>", "exec"), program.__dict__)
+    program.__dict__.update(
+        reinterpret_tensor=reinterpret_tensor,
+        # they look at addresses, of which fake tensors have none
+        copy_if_misaligned=return_first,
+        assert_alignment=do_nothing,
+        assert_size_stride=do_nothing,
+    )
+    return program
+
+
+def reinterpret_tensor(tensor: Tensor, size: Any, stride: Any, offset: int = 0) -> Tensor:
+    """Return another view of a buffer."""
+    return torch.as_strided(tensor, size, stride, tensor.storage_offset() + offset)
+
+
+def return_first(tensor: Tensor, *_: Any) -> Tensor:
+    """Return the tensor itself."""
+    return tensor

@@ -1,0 +1,1 @@
+"""Predictions of compiled steps compared with peaks that others measured."""

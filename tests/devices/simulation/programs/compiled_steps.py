@@ -1,0 +1,142 @@
+"""What is simulated of compiled steps. Printed as JSON."""
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from framebench.devices import simulate
+from framebench.devices.simulation import torch_inductor
+from framebench.devices.simulation.torch_compiled import CompiledStep
+
+ROWS = WIDTH = 1024
+Step = Callable[[], object]
+MakeStep = Callable[[torch.device], Step]
+
+
+def chain(values: Tensor) -> Tensor:
+    """Each of these operators saves what it takes, or what it gives."""
+    return values.sin().cos().exp().tanh().sum()
+
+
+def chain_with_break(values: Tensor) -> Tensor:
+    """Between its two graphs a tensor is made by an eager operator, and lives to the end."""
+    values = values.sin().cos()
+    torch._dynamo.graph_break()
+    between = torch.ones(ROWS, WIDTH, device=values.device)
+    torch._dynamo.graph_break()
+    return (values.exp().tanh() * between).sum()
+
+
+def make_weight_step(function: Callable[[Tensor], Tensor]) -> MakeStep:
+    def make_step(device: torch.device) -> Step:
+        weight = nn.Parameter(torch.randn(ROWS, WIDTH, device=device))
+        called = function if function is chain else torch.compile(function)
+
+        def step() -> None:
+            weight.grad = None
+            called(weight).backward()
+
+        return step
+
+    return make_step
+
+
+def make_compiled_chain(device: torch.device) -> Step:
+    return make_weight_step(lambda values: chain(values))(device)
+
+
+def make_layers(device: torch.device) -> nn.Module:
+    layers = nn.Sequential(
+        nn.Conv2d(3, 16, 3), nn.BatchNorm2d(16), nn.ReLU(), nn.Dropout(), nn.Flatten()
+    )
+    return layers.to(device)
+
+
+def make_network_step(device: torch.device) -> Step:
+    """A network with random numbers, buffers that change and autocast, that compiles itself."""
+    model = make_layers(device)
+    model.compile()
+    optimizer = torch.optim.AdamW(model.parameters())
+    batch = torch.randn(8, 3, 32, 32, device=device)
+
+    def step() -> None:
+        optimizer.zero_grad()
+        with torch.autocast("cuda", dtype=torch.bfloat16):
+            loss = model(batch).float().square().mean()
+        loss.backward()
+        optimizer.step()
+
+    return step
+
+
+def make_compiled_update(device: torch.device) -> Step:
+    """An update that is compiled: Dynamo makes the optimizer's states while it traces."""
+    weight = nn.Parameter(torch.randn(ROWS, WIDTH, device=device))
+    optimizer = torch.optim.AdamW([weight])
+    update = torch.compile(optimizer.step)
+
+    def step() -> None:
+        optimizer.zero_grad()
+        chain(weight).backward()
+        update()
+
+    return step
+
+
+def make_evaluation(device: torch.device) -> Step:
+    model = torch.compile(make_layers(device).eval())
+    batch = torch.randn(8, 3, 32, 32, device=device)
+
+    def step() -> None:
+        with torch.no_grad():
+            model(batch)
+
+    return step
+
+
+def make_step_with(**options: Any) -> MakeStep:
+    def make_step(device: torch.device) -> Step:
+        weight = nn.Parameter(torch.randn(ROWS, WIDTH, device=device))
+        compiled = torch.compile(chain, **options)
+        return lambda: compiled(weight).backward()
+
+    return make_step
+
+
+def describe(make_step: MakeStep, device: str = "a100-40gb", **options: Any) -> Any:
+    """Return sizes, or why the step is not simulated."""
+    try:
+        simulation = simulate(make_step, device, **options)
+    except CompiledStep as error:
+        return str(error)
+    return {
+        "allocated": simulation.allocated,
+        "by_step": simulation.by_step,
+        "between_steps": simulation.between_steps,
+        "kinds": simulation.kinds,
+        "kind": simulation.kind,
+        "cores": torch_inductor.SimulatedInterface.properties.multi_processor_count,
+    }
+
+
+print(
+    json.dumps(
+        {
+            "eager": describe(make_weight_step(chain)),
+            "compiled": describe(make_compiled_chain),
+            "on another GPU": describe(make_compiled_chain, "t4-16gb"),
+            "with a break": describe(make_weight_step(chain_with_break)),
+            "network": describe(make_network_step),
+            "update": describe(make_compiled_update),
+            "evaluation": describe(make_evaluation),
+            "settings": describe(make_step_with(options={"epilogue_fusion": False})),
+            "CUDA graphs": describe(make_step_with(mode="reduce-overhead")),
+            "tuned": describe(make_step_with(options={"max_autotune": True})),
+            "another backend": describe(make_step_with(backend="aot_eager")),
+            "ranks": describe(make_compiled_chain, ranks=2),
+        }
+    )
+)

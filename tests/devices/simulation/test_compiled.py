@@ -1,0 +1,82 @@
+"""What compiled steps need: Inductor's own programs, run without their kernels."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from framebench.engine.environments import Environment
+from tests.processes import run_inside
+
+PROGRAM = Path(__file__).parent / "programs" / "compiled_steps.py"
+WEIGHT = 4 * 1024 * 1024  # bytes
+SUMS = 4096  # more than a reduction keeps of its parts
+Steps = dict[str, Any]
+
+
+@pytest.fixture(scope="module")
+def steps(environment: dict[str, Environment]) -> Steps:
+    found = run_inside(environment["torch"], PROGRAM)
+    assert isinstance(found, dict)
+    return found
+
+
+@pytest.mark.slow
+def test_fused_operators_save_their_input_alone(steps: Steps) -> None:
+    """The eager step saves what each of four operators needs, the compiled one the weight."""
+    assert steps["eager"]["allocated"] >= 5 * WEIGHT
+    weight_and_gradient = 2 * WEIGHT
+    assert 0 < steps["compiled"]["allocated"] - weight_and_gradient < SUMS
+
+
+@pytest.mark.slow
+def test_what_the_compiler_traces_takes_no_memory(steps: Steps) -> None:
+    first, *others = steps["compiled"]["by_step"]
+    assert others == [first, first]
+
+
+@pytest.mark.slow
+def test_eager_operators_between_two_graphs_are_counted(steps: Steps) -> None:
+    """The tensor that is made there, and what the second graph takes from the first."""
+    assert steps["with a break"]["allocated"] >= steps["compiled"]["allocated"] + 2 * WEIGHT
+
+
+@pytest.mark.slow
+def test_the_graph_is_compiled_for_the_gpu_of_the_simulation(steps: Steps) -> None:
+    assert (steps["compiled"]["cores"], steps["on another GPU"]["cores"]) == (108, 40)
+
+
+@pytest.mark.slow
+def test_states_that_a_compiled_update_makes_are_counted(steps: Steps) -> None:
+    """Two moments, and the count of steps, which the allocator rounds up to 512 bytes."""
+    update = steps["update"]
+    assert 2 * WEIGHT <= update["kinds"]["optimizer states"] <= 2 * WEIGHT + 512
+    weight_gradient_and_moments = 4 * WEIGHT
+    assert update["between_steps"] >= weight_gradient_and_moments
+
+
+@pytest.mark.slow
+def test_networks_are_compiled_with_all_that_they_have(steps: Steps) -> None:
+    """Convolutions, running statistics, random numbers, autocast and an optimizer."""
+    network, evaluation = steps["network"], steps["evaluation"]
+    assert network["kind"] == evaluation["kind"] == "torch, convolutions without workspaces"
+    assert network["kinds"]["optimizer states"] > 0
+    assert evaluation["allocated"] < network["allocated"]
+    assert steps["settings"]["allocated"] >= 2 * WEIGHT, "settings of Inductor are taken"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("step", "why"),
+    [
+        ("CUDA graphs", "CUDA graphs keep their memory in pools of their own"),
+        ("tuned", "is measured on the GPU"),
+        ("another backend", "not those of the backend 'aot_eager'"),
+        ("ranks", "several GPUs"),
+    ],
+)
+def test_what_the_gpu_decides_is_refused(step: str, why: str, steps: Steps) -> None:
+    assert why in steps[step]
+    assert "Leave torch.compile out" in steps[step]
