@@ -28,7 +28,10 @@ from IPython.display import Markdown, display
 import framebench
 
 df = framebench.load()
-size = "cpu" if (df["size"] == "cpu").any() else df["size"].mode()[0]
+sizes = df.loc[df["usable"] & df["throughput"].notna(), "size"]
+if sizes.empty:  # nothing was timed
+    sizes = df["size"]
+size = sizes.mode()[0]  # one size alone: peaks and throughputs of two do not compare
 df = df[df["usable"] & df["same_mathematics"] & (df["size"] == size)]
 df = df.assign(MiB=df["shared_bytes"] / 2**20)
 training = df[(df["scenario"] == "train") & df["kind"].isin(["baseline", "memory", "speed"])]
@@ -138,7 +141,8 @@ for axes in grid.axes.flat:
 # %%
 timed = select_several(training[training["throughput"].notna()])
 if timed.empty:
-    display(Markdown(f"No strategy was timed at two batches on {PLACE}: framebench run, matrix."))
+    none = f"No strategy was timed at two batches on {PLACE}: framebench run --profile matrix."
+    display(Markdown(none))
 else:
     draw_by_batch(timed, "throughput", "throughput")
 

@@ -51,7 +51,8 @@ finding = (
     f"{len(better)} an improvement; the others "
     f"show no difference that matters, or are undecided or too few."
 )
-display(Markdown(f"**{finding}**"))
+if not judged.empty:
+    display(Markdown(f"**{finding}**"))
 
 rated = judged.dropna(subset="ratio")
 if not rated.empty:
