@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import secrets
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from itertools import pairwise
@@ -27,7 +26,6 @@ from framebench.cli.shared import (
     echo,
     err,
     fail,
-    find_machines,
     measuring,
     open_session,
     out,
@@ -37,9 +35,8 @@ from framebench.cli.shared import (
 from framebench.engine import environments, releases, runner
 from framebench.engine.progress import CaseProgress
 from framebench.engine.session import alone
-from framebench.records import provenance, store
+from framebench.records import provenance
 from framebench.records.pins import find_pinned_version, find_pinned_versions
-from framebench.records.record import Record
 from framebench.strategies.strategy import FRAMEWORKS
 from framebench.suite.case import Case
 from framebench.suite.selectors import parse
@@ -155,7 +152,7 @@ def compare_(
     # these import pandas
     from framebench.explain.table import load_causes
     from framebench.versions import judge as rule
-    from framebench.versions import planned, table
+    from framebench.versions import planned, sources, table
     from framebench.versions.accepted import MalformedEntry, read_accepted, split_regressions
 
     minimum = parse_share(threshold)
@@ -172,27 +169,26 @@ def compare_(
             2,
         )
     try:
+        accepted = read_accepted()
         if is_file:
-            framework, old, new = rule.parse_pair(base, change)
             if results == provenance.PUBLISHED:  # into an installed package nothing is written
                 results = runner.RESULTS
-            options = runner.Options(rounds=rounds, cold_blocks=versions.COLD_BLOCKS)
             with measuring(results):
-                ready = versions.install(framework, [old, new], say)
-                records = measure_file(
+                records = sources.measure_file(
                     Path(named[0]),
+                    base,
+                    change,
                     batch,
                     scenario,
                     strategies.split(",") if strategies else [],
-                    ready,
                     blocks,
-                    options,
+                    rounds,
                     results,
                 )
         else:
-            records = read_releases(results, machine, base, change)
+            records = sources.read_releases(results, machine, base, change)
         rows = rule.compare_versions(records, base, change, minimum)
-        regressions, known = split_regressions(rows, read_accepted())
+        regressions, known = split_regressions(rows, accepted)
     except (Fault, rule.UnknownVersion, MalformedEntry) as error:
         fail(str(error), 2)
     if not rows:
@@ -223,55 +219,6 @@ def compare_(
             "too few blocks for any verdict; measure the versions in turn: framebench versions run",
             3,
         )
-
-
-def read_releases(results: Path, machine: str | None, base: str, change: str) -> list[Record]:
-    """Return the records of the machine that is named, or of the first that measured both releases.
-
-    Raises UnknownVersion if none did.
-    """
-    from framebench.analysis.results import Results as Folder
-    from framebench.versions import judge as rule
-
-    rule.parse_pair(base, change)
-    folder = Folder(results)
-
-    def has_both(name: str) -> bool:
-        return rule.has_both(folder.get_records(name), base, change)
-
-    if machine is None and folder.machines and not any(map(has_both, folder.machines)):
-        raise rule.explain_no_machine(folder.records, base, change)
-    records = []
-    for name in find_machines(folder, machine, has_both):
-        records += folder.get_records(name)
-    return records
-
-
-def measure_file(
-    file: Path,
-    batch: int,
-    scenario: str,
-    strategies: list[str],
-    ready: dict[str, environments.Environment],
-    blocks: int,
-    options: runner.Options,
-    results: Path,
-) -> list[Record]:
-    """Measure releases on a user's own model in the same blocks, and return their records.
-
-    They are verified against the baseline as the oldest, the first one that is `ready`, computes
-    it. Raises Fault.
-    """
-    session = secrets.token_hex(6)
-    oldest = next(iter(ready.values()))
-    opened = open_model(file, scenario, strategies, batch, str(oldest.python), results)
-    with (
-        opened as (cases, _, folder),
-        CaseProgress(cases, folder, err, blocks * len(ready)) as progress,
-    ):
-        versions.measure(cases, ready, blocks, session, options, folder, progress)
-        records = store.read_all(folder)
-    return [record for record in records if record.provenance.session == session]
 
 
 def parse_share(text: str | None) -> float | None:
@@ -341,10 +288,11 @@ def bisect(
         else:
             # another threshold reads the same values
             title = f"bisect {opened.id} {first} {last} {processes}"
+            # of a file the folder is held already
+            held = nullcontext() if case.endswith(".py") else alone(results)
             most = processes * (2 + len(names).bit_length())  # both ends, and what halving takes
             with (
-                # of a file the folder is held already
-                nullcontext() if case.endswith(".py") else alone(results),
+                held,
                 open_session(folder, title) as session,
                 CaseProgress([opened], folder, err, most, session.id) as progress,
             ):

@@ -1,0 +1,67 @@
+"""Where the records of two releases come from: from what was measured, or from a user's own model,
+which is measured now.
+"""
+
+from __future__ import annotations
+
+import secrets
+from pathlib import Path
+
+from framebench.analysis.results import Results
+from framebench.cli.shared import err, find_machines, say
+from framebench.engine.progress import CaseProgress
+from framebench.engine.runner import Options
+from framebench.records import store
+from framebench.records.record import Record
+from framebench.user_file.opening import open_model
+from framebench.versions import measure
+from framebench.versions.judge import explain_no_machine, has_both, parse_pair
+
+
+def read_releases(results: Path, machine: str | None, base: str, change: str) -> list[Record]:
+    """Return the records of the machine that is named, or of the first that measured both releases.
+
+    Raises UnknownVersion if none did.
+    """
+    parse_pair(base, change)
+    folder = Results(results)
+
+    def has_measured_both(name: str) -> bool:
+        return has_both(folder.get_records(name), base, change)
+
+    if machine is None and folder.machines and not any(map(has_measured_both, folder.machines)):
+        raise explain_no_machine(folder.records, base, change)
+    records = []
+    for name in find_machines(folder, machine, has_measured_both):
+        records += folder.get_records(name)
+    return records
+
+
+def measure_file(
+    file: Path,
+    base: str,
+    change: str,
+    batch: int,
+    scenario: str,
+    strategies: list[str],
+    blocks: int,
+    rounds: int,
+    results: Path,
+) -> list[Record]:
+    """Measure both releases on a user's own model in the same blocks, and return their records.
+
+    They are verified against the baseline as the older release computes it. Raises Fault,
+    UnknownVersion, and SetupError for a release that cannot be installed.
+    """
+    framework, old, new = parse_pair(base, change)
+    ready = measure.install(framework, [old, new], say)
+    options = Options(rounds=rounds, cold_blocks=measure.COLD_BLOCKS)
+    session = secrets.token_hex(6)
+    opened = open_model(file, scenario, strategies, batch, str(ready[old].python), results)
+    with (
+        opened as (cases, _, folder),
+        CaseProgress(cases, folder, err, blocks * len(ready)) as progress,
+    ):
+        measure.measure(cases, ready, blocks, session, options, folder, progress)
+        records = store.read_all(folder)
+    return [record for record in records if record.provenance.session == session]
