@@ -95,21 +95,27 @@ def releases(results: Path | str | None = None, machine: str | None = None) -> p
     compare` does. `ratio` is change over base: above 1 is worse. `results` is that of `load`.
     `machine` is by default FRAMEBENCH_MACHINE, or else the first, in the order of `load`, that
     measured two releases of a framework; a line on standard error names it if it is not `load`'s.
+    "all" has the rows of every machine.
     Raises NoRecords, UnknownMachine.
     """
     import pandas as pd
 
     from framebench.analysis.results import Results
+    from framebench.records.provenance import ALL
     from framebench.versions.judge import QuantityComparison, compare_successive, has_successive
 
     found = Results(folder() if results is None else Path(results))
-    loaded = found.choose_machine(machine)
-    chosen = loaded
-    if machine is None and "FRAMEBENCH_MACHINE" not in os.environ:
-        chosen = found.choose_machine(None, lambda name: has_successive(found.get_records(name)))
-    if chosen != loaded:
-        print(f"framebench.releases(): machine {chosen}; {loaded} has one release", file=sys.stderr)
-    records = found.get_records(chosen)
+    get_records = found.get_records
+    if machine == ALL:
+        records = found.records
+    else:
+        loaded = chosen = found.choose_machine(machine)
+        if machine is None and "FRAMEBENCH_MACHINE" not in os.environ:
+            chosen = found.choose_machine(answers=lambda name: has_successive(get_records(name)))
+        if chosen != loaded:
+            hint = f"{loaded} has one release of each framework"
+            print(f"framebench.releases(): machine {chosen}; {hint}", file=sys.stderr)
+        records = get_records(chosen)
     rows = []
     for compared in compare_successive(records):
         rows += compared

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from framebench.analysis import batch_tables, frames, tables
 from framebench.analysis.breakdown import make_part_tables
 from framebench.analysis.rendering import Table
-from framebench.analysis.reports import support
+from framebench.analysis.reports import machines, support
 from framebench.analysis.reports.documents import Generated
 from framebench.analysis.results import Results
 from framebench.analysis.selection import select_records
@@ -77,6 +77,7 @@ def make_document_tables(
     return [
         *record_tables,
         describe_columns(),
+        machines.make_table(results),
         *support.make_tables(),
         *claims.make_tables(results),
         *blocks.make_tables(results.records),

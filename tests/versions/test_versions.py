@@ -347,6 +347,7 @@ def test_by_default_releases_are_those_of_a_machine_that_has_two(
     assert set(df["machine"]) == {ORIGINAL.provenance.machine}
     assert "alone has one release" in capsys.readouterr().err
     assert framebench.releases(folder, "alone").empty
+    pd.testing.assert_frame_equal(framebench.releases(folder, "all"), df)
     monkeypatch.setenv("FRAMEBENCH_MACHINE", "alone")
     assert framebench.releases(folder).empty, "a machine that is named is not replaced"
 

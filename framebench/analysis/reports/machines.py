@@ -1,0 +1,62 @@
+"""What each machine measured: which one to take for a plot."""
+
+from __future__ import annotations
+
+import pandas as pd
+
+from framebench.analysis.rendering import Table, TableColumn
+from framebench.analysis.results import Results
+
+SERIES = ["workload", "framework", "scenario", "strategy", "size"]
+BATCHES = 3  # that make a curve
+COLUMNS = {
+    "machine": TableColumn("machine"),
+    "sizes": TableColumn("sizes"),
+    "cases": TableColumn("cases", ",.0f"),
+    "usable": TableColumn("usable", ",.0f"),
+    "timed": TableColumn("timed", ",.0f"),
+    "peak_curves": TableColumn("peak at 3 batches", ",.0f"),
+    "time_curves": TableColumn("throughput at 3 batches", ",.0f"),
+    "releases": TableColumn("several releases"),
+}
+
+
+def make_table(results: Results) -> Table:
+    """Return a row for each machine, the one with the most records first."""
+    rows = [describe_machine(results, machine) for machine in results.machines]
+    return Table(
+        "What each machine measured",
+        "Cases with a record, those with usable numbers, and those of them with times. At 3 "
+        "batches or more: strategies of a workload, framework, scenario and size. Releases of "
+        "frameworks of which it has more than one.",
+        pd.DataFrame(rows, columns=list(COLUMNS)),
+        COLUMNS,
+    )
+
+
+def describe_machine(results: Results, machine: str) -> dict[str, object]:
+    """Return the counts of one machine by column."""
+    every_release = results.table(machine, "all")
+    table = results.table(machine)
+    usable = table[table["usable"]]
+    timed = usable[usable["throughput"].notna()]
+    releases = []
+    for framework, rows in every_release.groupby("framework"):
+        versions = rows["framework_version"].dropna().sort_values().unique()
+        if len(versions) > 1:
+            releases.append(f"{framework} {', '.join(versions)}")
+    return {
+        "machine": machine,
+        "sizes": ", ".join(sorted(usable["size"].unique())),
+        "cases": len(table),
+        "usable": len(usable),
+        "timed": len(timed),
+        "peak_curves": count_curves(usable),
+        "time_curves": count_curves(timed),
+        "releases": "; ".join(releases) or None,
+    }
+
+
+def count_curves(rows: pd.DataFrame) -> int:
+    """Return how many series have enough batches for a curve."""
+    return int((rows.groupby(SERIES)["batch"].nunique() >= BATCHES).sum())
