@@ -23,10 +23,10 @@ from framebench.records.table_record import TableRecord
 from tests.fake_records import record
 from tests.processes import framebench
 from tests.records.malformed import ODD, list_places, look_up
-from tests.sample_records import records
+from tests.sample_records import read_sample
 
 # one of each kind: what went well, what failed, what several ranks share
-MODELS = {f"{model.status}, {len(model.ranks)} ranks": model for model in records()}
+MODELS = {f"{model.status}, {len(model.ranks)} ranks": model for model in read_sample()}
 PUBLISHED = Results(ROOT / "results")
 
 
