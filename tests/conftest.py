@@ -161,15 +161,15 @@ Steady = Callable[..., list[dict[str, int]]]
 
 
 @pytest.fixture(scope="session")
-def steady(
-    environment: dict[str, Environment], tmp_path_factory: pytest.TempPathFactory, worker_id: str
-) -> Steady:
+def steady(environment: dict[str, Environment], tmp_path_factory: pytest.TempPathFactory) -> Steady:
     """Return a function that measures the peaks of a case's steady step, in bytes by instrument.
     It measures in as many fresh processes as are asked for, once for all tests, also where several
     processes run them.
     """
     own = tmp_path_factory.getbasetemp()
-    shared = (own if worker_id == "master" else own.parent) / "steady"
+    # pytest-xdist, where it runs the tests, gives each of its processes a folder in one of all
+    is_one_of_several = "PYTEST_XDIST_WORKER" in os.environ
+    shared = (own.parent if is_one_of_several else own) / "steady"
 
     def measure(case_id: str, processes: int = 1) -> list[dict[str, int]]:
         case, folder = parse(case_id), shared / case_id.replace("/", ".")

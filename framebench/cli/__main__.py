@@ -7,7 +7,7 @@ import os
 import signal
 import sys
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -60,9 +60,6 @@ def load_commands(arguments: Sequence[str]) -> None:
         importlib.import_module(module)
 
 
-SHOWN_WARNINGS: set[str] = set()  # what this process has printed
-
-
 def main() -> None:
     """Run the command line; a user's mistake ends in a sentence, not in a traceback.
 
@@ -113,7 +110,7 @@ def run_command_line() -> None:
     from framebench.records.store import BadRecord
     from framebench.suite.case import UnknownCase
 
-    warnings.showwarning = show_warning  # type: ignore[assignment]
+    warnings.showwarning = make_warning_printer()
     option = find_empty_option(sys.argv[1:])
     if option:
         fail(f"after {option} comes '', which is no value: leave both out, or say what", 2)
@@ -152,17 +149,22 @@ def find_empty_option(arguments: Sequence[str]) -> str | None:
     return None
 
 
-def show_warning(message: Warning | str, *_: object, **__: object) -> None:
-    """Print a warning as a sentence, in the place of `warnings.showwarning`.
+def make_warning_printer() -> Callable[..., None]:
+    """Return what prints a warning as a sentence, in the place of `warnings.showwarning`.
 
-    It is printed once, though a file be read twice: for tables, and for what else it says.
+    It prints each once, though a file be read twice: for tables, and for what else it says.
     """
     from framebench.cli.shared import say
 
-    text = str(message)
-    if text not in SHOWN_WARNINGS:
-        SHOWN_WARNINGS.add(text)
-        say(f"warning: {text}")
+    printed = set()
+
+    def print_warning(message: Warning | str, *_: object, **__: object) -> None:
+        text = f"warning: {message}"
+        if text not in printed:
+            printed.add(text)
+            say(text)
+
+    return print_warning
 
 
 def describe_mistake(error: typer.TyperException) -> str:

@@ -35,7 +35,10 @@ CLOCK_S = 1e-3  # by which two clocks may disagree on a turn
 FASTER_IN_FP32 = 2.0
 FASTER_IN_FEWER_BITS = 64.0
 MOST_FLOPS = 1e16  # a second, of a GPU
-HARDWARE = ("cpu", "cores", "memory_bytes", "system")  # what numbers rest on
+# what numbers rest on, and of which kind it is
+HARDWARE = {"cpu": str, "cores": int, "memory_bytes": int, "system": str}
+MOST_COUNTED = 2**63  # by the proof of a strategy's effect
+EVIDENCE_DEPTH = 3  # of lists in lists
 
 
 @dataclass
@@ -137,6 +140,13 @@ def check_origin(file: Path, record: Record) -> Iterator[str]:
     missing = [name for name in HARDWARE if not origin.hardware.get(name)]
     if missing:
         yield f"nothing is said of the machine's {', '.join(missing)}"
+    for name, kind in HARDWARE.items():
+        fact = origin.hardware.get(name)
+        is_negative = isinstance(fact, int) and fact < 0
+        if fact and (type(fact) is not kind or is_negative):
+            yield f"the machine's {name} is {str(fact)[:40]}, which is no {kind.__name__}"
+    if origin.calibration and origin.calibration.measured_at.tzinfo is None:
+        yield "calibrated at a time without a time zone"
     if origin.planted:
         yield "a slowdown or memory was planted: no measurement of the case"
 
@@ -147,10 +157,26 @@ def check_status(record: Record) -> Iterator[str]:
         yield "ok, but nothing was verified"
     if record.status == "ok" and record.effect is None:
         yield "ok, but nothing tells whether the strategy took effect"
+    if record.effect and not is_evidence(record.effect.evidence):
+        yield "the evidence of its strategy's effect counts nothing that can be counted"
     if record.status == "wrong" and (record.step_s or record.peaks):
         yield "wrong, and yet it has measurements"
     if record.status != "ok" and not record.reason:
         yield f"{record.status} for no reason that it says"
+
+
+def is_evidence(value: object, depth: int = 0) -> bool:
+    """Return whether a proof could have counted, named or answered this.
+
+    What is counted is not below zero; several counts are in a list or by name.
+    """
+    if isinstance(value, dict):
+        value = list(value.values())
+    if isinstance(value, list):
+        return depth <= EVIDENCE_DEPTH and all(is_evidence(each, depth + 1) for each in value)
+    if isinstance(value, int | float):
+        return 0 <= value <= MOST_COUNTED
+    return value is None or isinstance(value, str)
 
 
 def check_verification(record: Record) -> Iterator[str]:
@@ -172,6 +198,8 @@ def check_verification(record: Record) -> Iterator[str]:
     for kind, tensors in verification.tensors.items():
         if tensors.failed or is_beyond(tensors.error, tensors.tolerance):
             yield f"passed, though tensors of {kind} are beyond their tolerance"
+    if verification.margin is not None and verification.margin > 1:
+        yield f"passed with an error of {verification.margin:.3g} tolerances, where 1 is the most"
     is_current = record.provenance.protocol == VERSION and verification.against is None
     if is_current and has_other_references(record.parsed, verification.golden):
         yield "verified against other values than those of this framebench"

@@ -227,14 +227,19 @@ def list_machines(root: Path) -> list[str]:
 def list_files(root: Path, machine: str | None = None) -> list[str]:
     """Return the files of records of a machine, or of all, in order.
 
-    Raises OSError for a folder that cannot be read.
+    A machine's folder that may not be listed stands for its files: whoever reads it names it, and
+    goes on with the other machines. Raises OSError where the machines cannot be listed.
     """
     files = []
     for name in list_machines(root) if machine is None else [machine]:
         folder = os.path.join(root, FOLDER, name)
-        # a machine that has no folder has no files
-        with contextlib.suppress(FileNotFoundError):
+        try:
             names = sorted(os.listdir(folder))
+        except FileNotFoundError:
+            continue  # a machine that has no folder has no files
+        except PermissionError:
+            files.append(folder)
+        else:
             files += [os.path.join(folder, name) for name in names if name.endswith(SUFFIX)]
     return files
 
@@ -272,12 +277,13 @@ def list_single_folders(root: Path, machine: str | None = None) -> list[str]:
     """Return the folders with files of one record each, as older versions of framebench wrote them.
 
     They are `records/<machine>/<environment>/`, of a machine or of all. `framebench collect` alone
-    reads them. Raises OSError for a folder that cannot be read.
+    reads them. A machine's folder that may not be listed has none. Raises OSError where the
+    machines cannot be listed.
     """
     folders = []
     for name in list_machines(root) if machine is None else [machine]:
         with (
-            contextlib.suppress(FileNotFoundError),
+            contextlib.suppress(FileNotFoundError, PermissionError),
             os.scandir(os.path.join(root, FOLDER, name)) as entries,
         ):
             folders += sorted(

@@ -137,6 +137,23 @@ def test_unreadable_results_are_reported(real: Path, shared_folder: Path) -> Non
     assert "measure first" not in done.stderr
 
 
+def test_a_machine_that_may_not_be_read_is_named_and_the_others_are_shown(
+    real: Path, shared_folder: Path
+) -> None:
+    results = Path(shutil.copytree(real, shared_folder / "results"))
+    results.chmod(0o755)
+    closed = results / "records" / "closed"
+    closed.mkdir(mode=0o700)
+    for command in ("answer", "show", "report", "claims list", "advise transformer --budget 1GiB"):
+        # imports what it needs, from where other users may not read
+        as_root = framebench(*command.split(), "--results", str(results))
+        with plain_user():
+            done = framebench(*command.split(), "--results", str(results))
+        assert "Traceback" not in done.stderr
+        assert (done.returncode, done.stdout) == (as_root.returncode, as_root.stdout), command
+        assert done.stderr.count(f"skipped {closed}: Permission denied") == 1, command
+
+
 def test_nothing_is_measured_if_results_cannot_be_written(
     shared_folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -122,7 +122,8 @@ def read_lines(path: Path) -> dict[int, str]:
     if not os.path.lexists(path):
         return {}
     text = read_bytes(path, MOST_BYTES).decode(errors="replace")
-    lines = enumerate(text.splitlines(), 1)
+    # `splitlines` would also end a line at U+2028, which JSON has inside of texts
+    lines = enumerate(text.split("\n"), 1)
     return {number: line for number, line in lines if line.strip()}
 
 

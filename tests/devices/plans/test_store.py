@@ -84,6 +84,15 @@ def test_a_damaged_line_is_named_and_preserved(tmp_path: Path) -> None:
     assert set(damaged) <= set(path.read_text().splitlines())
 
 
+@pytest.mark.parametrize("separator", ["\u2028", "\x85", "\x1c"])
+def test_a_separator_of_lines_in_a_text_ends_no_line(separator: str, tmp_path: Path) -> None:
+    odd = unplanned("refused", needs_bytes=90, reason=f"one{separator}two")
+    path = store.write(tmp_path, odd)
+    assert store.read(path) == {CASE: odd}
+    store.write(tmp_path, planned(case=OTHERS[0]))
+    assert store.read(path)[CASE] == odd
+
+
 def test_what_was_not_planned_has_a_reason_and_no_peak() -> None:
     with pytest.raises(ValidationError, match="not planned, and no reason"):
         unplanned("not planned", reason=None)
