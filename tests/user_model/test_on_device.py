@@ -152,6 +152,7 @@ def test_predict_says_what_convolutions_may_add(
     ("code", "strategy", "outcome", "reason"),
     [
         (CONVERTED, "amp_fp16+channels_last+fused_optimizer", "planned", ""),
+        (TORCH, "compile", "planned", ""),
         (COMPILED, "fp32", "not planned", "compiles its model"),
     ],
 )

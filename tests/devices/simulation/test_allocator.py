@@ -67,6 +67,22 @@ def test_small_requests_share_a_segment() -> None:
     assert [b.address - blocks[0].address for b in blocks[:3]] == [0, 1024, 2048]
 
 
+def test_a_remainder_of_the_least_block_is_split_off_among_small_ones() -> None:
+    pool = Allocator()
+    first, _ = pool.malloc(1024), pool.malloc(512)
+    pool.free(first)
+    halves = pool.malloc(512), pool.malloc(512)
+    assert [half.address for half in halves] == [first.address, first.address + 512]
+
+
+def test_streams_share_no_cached_memory() -> None:
+    pool = Allocator()
+    pool.free(pool.malloc(512))
+    pool.stream += 1
+    pool.malloc(512)
+    assert pool.stats.reserved == 4 * MIB
+
+
 def test_a_remainder_of_a_mebibyte_is_not_split_off() -> None:
     """25 MiB + 1 take a segment of 26 MiB; what remains is less than a MiB, so the block is the
     whole segment.

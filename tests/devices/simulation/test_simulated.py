@@ -118,6 +118,17 @@ def test_autocast_casts_a_weight_once(steps: Steps) -> None:
     assert found["between_steps"] == steps["layer"]["between_steps"]
 
 
+def test_autocast_keeps_weights_alone_until_its_end(steps: Steps) -> None:
+    """512 x 512 numbers in half precision, unless the program turns the cache off."""
+
+    def kept_by_cache(product: str) -> int:
+        cached, uncached = steps[product], steps[f"{product}, uncached"]
+        return int(cached["allocated"] - uncached["allocated"])
+
+    assert kept_by_cache("product of a weight") == 2 * 512 * 512
+    assert kept_by_cache("product of values") == 0
+
+
 def test_dropout_saves_a_byte_per_number(steps: Steps) -> None:
     """Numbers in float32, what is left of them, and the mask; of a CPU the mask has as many bytes
     as the numbers.
