@@ -7,7 +7,7 @@ from pathlib import Path
 from framebench.analysis.reports.machines import make_table
 from framebench.analysis.results import Results
 from framebench.records import store
-from tests.fake_records import died, made, provenance
+from tests.fake_records import make_crash, make_measured, provenance
 
 MIB = 2**20
 
@@ -16,12 +16,14 @@ def test_cases_times_and_curves_are_counted(tmp_path: Path) -> None:
     """PyTorch has three batches, one without a time; JAX two, one of them in a newer release, which
     alone counts. One more case died.
     """
-    records = [made("fp32", batch * MIB, 1.0, batch=batch) for batch in (4, 8, 16)]
+    records = [make_measured("fp32", batch * MIB, 1.0, batch=batch) for batch in (4, 8, 16)]
     records[-1] = records[-1].model_copy(update={"step_s": [], "turns": None})
-    records += [made("fp32", batch * MIB, 1.0, framework="jax", batch=batch) for batch in (4, 8)]
+    records += [
+        make_measured("fp32", batch * MIB, 1.0, framework="jax", batch=batch) for batch in (4, 8)
+    ]
     newer = provenance(versions={"jax": "2"})
     records.append(records[-1].model_copy(update={"provenance": newer}))
-    records.append(died())
+    records.append(make_crash())
     for record in records:
         name = f"{record.parsed.framework}-{record.framework_version}"
         store.append(record, store.find_file(tmp_path, "m", name))
