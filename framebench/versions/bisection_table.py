@@ -50,9 +50,12 @@ def make_table(bisection: Bisection) -> Table:
     if bisection.device:
         title += f" on one {bisection.device}"
         how = "planned, not measured"
+    # progress lines name another instrument, the one that all frameworks have
+    instruments = sorted({result.instrument for result in results if result.instrument})
+    peak = f"peak by {', '.join(instruments)}" if instruments else "peak"
     answer = bisection.answer[:1].upper() + bisection.answer[1:]
     caption = (
-        f"{answer}. peak: {how}. A release has changed if it differs from the oldest that "
+        f"{answer}. {peak}: {how}. A release has changed if it differs from the oldest that "
         "runs by more than "
         f"{bisection.threshold:.1%}, and by more than the processes of either differ (at least "
         f"{FLOOR:.1%}). "

@@ -90,7 +90,7 @@ def test_the_release_is_named_by_its_plan(results: Path) -> None:
     assert {one.instrument for one in answer.tried} == {"compiler.plan"}
     table = bisection_table.make_table(answer)
     assert table.title.endswith(f"{CASE} on one h100-80gb")
-    assert "planned, not measured" in table.caption
+    assert "peak by compiler.plan: planned, not measured" in table.caption
     # a release without a plan is stepped over
     store.write(results, unplanned("not planned", framework_version="0.9.1"))
     answer = bisect_plans(results)
