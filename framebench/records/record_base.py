@@ -23,7 +23,8 @@ ALL_INSTRUMENTS = (*INSTRUMENTS, "allocator.active", "allocator.reserved", *ON_C
 ROUNDS = 3  # that the times of a block take: a block of fewer was measured for its peaks
 
 
-NAME = re.compile(r"[\w+-]+")  # of a workload, scenario, strategy or size
+# of a workload, scenario, strategy or size; a point stands between others alone, as in 1.3B
+NAME = re.compile(r"[\w+-]+(?:\.[\w+-]+)*")
 
 
 @cache  # reading thousands of records asks for the same cases again and again

@@ -82,6 +82,10 @@ def test_a_site_is_made(gone: str, tmp_path: Path) -> None:
     assert build(results, tmp_path / "site", guides=False)
 
 
+def test_a_described_size_is_a_name() -> None:
+    assert parse_case("transformer/torch/train/fp32/b1/1.3B").is_known
+
+
 @pytest.mark.parametrize(
     "text",
     [
@@ -89,6 +93,8 @@ def test_a_site_is_made(gone: str, tmp_path: Path) -> None:
         "a/numpy/b/c/b4/d",
         "a/torch/b/c/b0/d",
         "a/torch/b/../b4/d",
+        "a/torch/b/c/b4/d.",
+        "a/torch/b/c/b4/d..e",
         "a/torch/b/<c>/b4/d",
     ],
 )
