@@ -19,6 +19,7 @@ import pandas as pd
 from framebench.analysis import rows
 from framebench.analysis.answers import describe_cost, rank_savings, select_comparable
 from framebench.analysis.figures.page import find_family
+from framebench.analysis.frames import find_catalog_place
 from framebench.analysis.rendering import MIB, is_missing
 from framebench.analysis.reports.answer import make_answer
 from framebench.analysis.results import Results
@@ -34,7 +35,7 @@ from framebench.publish.site.markup import make_table, render
 from framebench.publish.site.source import Page, SourceFolder
 from framebench.publish.site.titles import TRIAL_SIZE, get_title
 from framebench.records.pins import find_pinned_version
-from framebench.strategies.registry import find_baseline, list_strategies
+from framebench.strategies.registry import find_baseline
 from framebench.suite.case import FULL_SIZE, Case
 
 SCRIPT = "assets/data.js"
@@ -229,7 +230,7 @@ def describe_prediction(planned: Planned, case: Case) -> dict[str, Any]:
         "href": get_prediction_link(planned.device, planned.case, release),
         "bytes": needs,
         "same_loss": case.plan.same_loss,
-        "rank": list_strategies(case.scenario).index(case.strategy),
+        "rank": find_catalog_place(case.scenario, case.strategy),
     }
 
 

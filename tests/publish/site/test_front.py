@@ -179,6 +179,12 @@ def test_a_size_of_the_readers_own_is_answered_or_gets_the_command(first: Path, 
     assert tab.locator("#said code").inner_text() == command
     assert "own=2.7b" in tab.evaluate("location.href")
 
+    own.fill("1.3 b")
+    assert "fit for certain. PyTorch needs least with " in message(tab), (
+        "it is published at batch 1"
+    )
+    assert tab.locator("select[name=batch]").input_value() == "1"
+
     own.fill("full")
     assert "predicted cases fit" in read_message(tab), "it names no number of parameters"
     assert "124.5 M parameters" in tab.locator("select[name=size]").inner_text()
