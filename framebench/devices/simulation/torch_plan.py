@@ -41,6 +41,10 @@ OUTSIDE = {  # by the switch
     "on the GPU",
 }
 OF_COLLECTIVES = "what NCCL takes for its collectives lies outside the allocator, too"
+OF_COMPILED = (
+    "in a compiled step: matrices that Inductor pads and kernels that it tries against each other, "
+    "as the GPU decides both"
+)
 OTHER_RELEASE = (
     "Steps are each release's own. The allocator and the kernels' memory are those of PyTorch "
     "{}.{} for all, except the "
@@ -117,6 +121,8 @@ def plan(case: Case, device: Device) -> Answer:
             not_held.insert(0, by_cudnn.format(cudnn_version) if cudnn_version else WITHOUT_CUDNN)
         if case.ranks > 1:
             not_held.append(OF_COLLECTIVES)
+        if any(part.how.startswith("compile") for part in case.parts):
+            not_held.append(OF_COMPILED)
         answer.not_held = not_held
     return answer
 

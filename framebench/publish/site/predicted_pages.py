@@ -80,7 +80,7 @@ def write_device(
         rows.append((page.root + link, planned, describe_numbers(planned, device)))
     page.add_heading("Every prediction")
     page.add_html(render("predictions.html", head=HEAD, rows=rows))
-    page.add_tables(*of_device(device, results))
+    page.add_tables(*of_device(device, predictions, results))
     below = [write_sections(source, path, device, by_page[path]) for path in sorted(by_page)]
     page.add_contents(below, is_hidden=True)
     return page.save()

@@ -77,6 +77,13 @@ def test_every_strategy_is_planned(name: str, answers: Answers) -> None:
 
 
 @pytest.mark.slow
+def test_what_a_gpu_decides_of_a_compiled_step_is_named(answers: Answers) -> None:
+    named = "\n".join(answers[name_place("compile")]["not_held"])
+    assert "Inductor pads" in named
+    assert "Inductor" not in "\n".join(answers[name_place("fp32")]["not_held"])
+
+
+@pytest.mark.slow
 def test_strategies_change_their_parts_of_the_peak(answers: Answers) -> None:
     """By kind, each compared with the baseline."""
     parts = {name: answers[name_place(name)]["parts"] for name in USUAL}
