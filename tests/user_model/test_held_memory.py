@@ -23,7 +23,8 @@ MIB = 2**20
 CONTENT = tomllib.loads((HERE / "held_memory.toml").read_text())
 HELD: dict[str, dict[str, Any]] = {row["name"]: row for row in CONTENT["file"]}
 BUFFERS = (3, 30)  # MiB, below and above what was once told apart
-REPORTED = ("padded", "teacher_and_student")  # kinds of models that users reported: files of cases/
+# kinds of models that users reported: files of cases/
+REPORTED = ("padded", "teacher_and_student", "spectral", "language", "messages", "detector")
 
 
 @pytest.fixture(scope="module")
@@ -35,7 +36,8 @@ def found(
     """Return both peaks of each file that is asked for, and what is named."""
     folder, packages = tmp_path_factory.mktemp("held"), tmp_path_factory.mktemp("packages")
     (packages / "tiny_kernels.py").write_text(CONTENT["library"])
-    for name in {"nothing", *list_requested(request)}:
+    buffered = {f"a library with {size} MiB of buffers" for size in BUFFERS}
+    for name in {"nothing", *buffered, *list_requested(request)}:
         (folder / name).mkdir()
         (folder / name / "beside.py").write_text("import torch\nTABLE = torch.ones(6, 2**20)\n")
         file = folder / name / "mine.py"

@@ -19,6 +19,7 @@ from tests.user_model.user_files import BASELINES, UserFile, read_files
 PROGRAM = Path(__file__).parent / "programs" / "try_files.py"
 TORCH = read_files("steps.toml")
 FLAX = read_files("flax_steps.toml")
+JITTOR = read_files("jittor_steps.toml")
 PLANTED = read_files("steps.toml", "planted")
 ONE_NUMBER = {  # files with a weight that is one number, and how many weights they have
     "a weight that is one number": 2 * 4 + 2 + 1,
@@ -60,8 +61,8 @@ def tried(
 ) -> dict[str, dict[str, Any]]:
     """Return by framework what came of each file that is asked for."""
     names = list_requested(request)
-    results: dict[str, dict[str, Any]] = {"torch": {}, "jax": {}}
-    for framework, files in (("torch", TORCH | PLANTED), ("jax", FLAX)):
+    results: dict[str, dict[str, Any]] = {"torch": {}, "jax": {}, "jittor": {}}
+    for framework, files in (("torch", TORCH | PLANTED), ("jax", FLAX), ("jittor", JITTOR)):
         for compiles in (False, True):  # after a compiler others do not run in the same process
             chosen = {}
             for name, file in files.items():
@@ -97,6 +98,12 @@ def test_common_training_steps_are_verified(name: str, tried: dict[str, dict[str
 @pytest.mark.parametrize("name", list_cases(FLAX))
 def test_common_flax_steps_are_verified(name: str, tried: dict[str, dict[str, Any]]) -> None:
     check_rows(FLAX[name], tried["jax"][name])
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", list_cases(JITTOR))
+def test_common_jittor_steps_are_verified(name: str, tried: dict[str, dict[str, Any]]) -> None:
+    check_rows(JITTOR[name], tried["jittor"][name])
 
 
 @pytest.mark.parametrize("name", PLANTED)

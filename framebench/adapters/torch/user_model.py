@@ -291,7 +291,7 @@ def optimizer(parameters: Iterable[nn.Parameter], **options: Any) -> torch.optim
         for holder in (one, *list_inner(one)):
             for group in holder.param_groups:
                 # a schedule may begin at a rate of 0, by which no update could be verified
-                if "initial_lr" in group:
+                if "initial_lr" in group and not has_step():
                     group["lr"] = find_full_rate(group)
         set_options(one, options)
         for group in one.param_groups:
@@ -436,8 +436,10 @@ def _describe_optimizer(model: nn.Module) -> dict[str, Any]:
         return {"optimizer": "SGD"}
     made = optimizer(model.parameters())
     description = describe_optimizer(made)
+    if len(list_parts(made)) > 1:
+        description += ", which step() steps" if has_step() else ", which step together"
     rates = {find_full_rate(group) for group in made.param_groups if "initial_lr" in group}
-    if rates:
+    if rates and not has_step():
         listed = ", ".join(str(rate) for rate in sorted(rates))
         description += f" at its full rate of {listed}, without its schedule"
     # what wrappers hold; of several optimizers, none is inside another

@@ -112,7 +112,7 @@ def describe_optimizer(optimizer: Optimizer) -> str:
     """Return an optimizer's class, and the optimizers that it wraps."""
     parts = list_parts(optimizer)
     if len(parts) > 1:
-        return " and ".join(map(describe_optimizer, parts)) + ", which step together"
+        return " and ".join(map(describe_optimizer, parts))
     name = type(getattr(optimizer, "wrapper", None) or optimizer).__name__
     inner = [type(one).__name__ for one in list_inner(optimizer)]
     return f"{name} around {' and '.join(inner)}" if inner else name
