@@ -58,11 +58,18 @@ def compile_here(gpu: Gpu, is_distributed: bool = False) -> Callable[..., Any]:
             nonlocal compiled, is_ready
             if obstacle:
                 raise CompiledStep(f"{obstacle}. {HINT}")
-            from framebench.devices.simulation import torch_inductor
+            try:
+                # its import takes seconds, and fails where a release has another Inductor
+                from framebench.devices.simulation import torch_inductor
 
-            if not is_ready:
-                torch_inductor.describe_gpu(gpu)
-                is_ready = True
+                if not is_ready:
+                    torch_inductor.describe_gpu(gpu)
+                    is_ready = True
+            except (ImportError, AttributeError) as error:
+                raise CompiledStep(
+                    f"the Inductor of PyTorch {torch.__version__} differs from that of 2.13, which "
+                    f"is simulated ({error}). {HINT}"
+                ) from error
             if compiled is None:
                 compiled = torch_compile(
                     function,

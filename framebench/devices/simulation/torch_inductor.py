@@ -141,8 +141,12 @@ def register_device() -> None:
 
 
 def describe_gpu(gpu: Gpu) -> None:
-    """Let what is compiled from now on be for this GPU, and forget what was compiled before."""
-    register_device()
+    """Let what is compiled from now on be for this GPU, and forget what was compiled before.
+
+    Raises AttributeError where this release's Inductor has not what `compiling` replaces.
+    """
+    with compiling():
+        register_device()
     major, minor = gpu.capability
     SimulatedInterface.properties = Properties(major, minor, gpu.cores, gpu.threads_per_core)
     DeviceProperties.create.cache_clear()

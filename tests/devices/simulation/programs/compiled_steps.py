@@ -6,6 +6,7 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch._inductor import scheduler
 
 from framebench.devices import simulate
 from framebench.devices.simulation import torch_inductor
@@ -122,6 +123,12 @@ def describe(make_step: MakeStep, device: str = "a100-40gb", **options: Any) -> 
     }
 
 
+def describe_with_another_inductor() -> Any:
+    """Return what is answered where a release has not what is replaced. It is gone from then on."""
+    del scheduler._is_gpu_triton_backend
+    return describe(make_compiled_chain)
+
+
 print(
     json.dumps(
         {
@@ -137,6 +144,7 @@ print(
             "tuned": describe(make_step_with(options={"max_autotune": True})),
             "another backend": describe(make_step_with(backend="aot_eager")),
             "ranks": describe(make_compiled_chain, ranks=2),
+            "another Inductor": describe_with_another_inductor(),
         }
     )
 )
