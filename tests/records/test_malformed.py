@@ -34,6 +34,7 @@ COMMANDS = (
     "show --json",
     "report",
     "report transformer/torch",
+    "report --to TO",
     "advise transformer/torch/train --budget 1GiB",
     "claims list",
     "check-results RESULTS",
@@ -78,7 +79,8 @@ def without_warnings() -> Iterator[None]:
 
 def find_fault(command: str, results: Path) -> str | None:
     """Run a command, and return what is wrong with how it ended, if anything is."""
-    words = [str(results) if word == "RESULTS" else word for word in command.split()]
+    places = {"RESULTS": results, "TO": results.with_name("to")}
+    words = [str(places.get(word, word)) for word in command.split()]
     if "collect" in words:
         words += ["--results", str(results.with_name("into"))]
     elif str(results) not in words:

@@ -16,7 +16,7 @@ from framebench.analysis import frames
 from framebench.analysis.results import Results
 from framebench.analysis.selection import select_records
 from framebench.records import store, table_record
-from framebench.records.lines import Line
+from framebench.records.lines import Line, RecordWarning
 from framebench.records.provenance import ROOT
 from framebench.records.record import Record
 from framebench.records.table_record import TableRecord
@@ -95,6 +95,24 @@ def test_what_is_no_record_has_the_reason_of_the_full_check(text: bytes) -> None
     with pytest.raises(store.BadRecord) as found:
         table_record.parse_for_tables(line)
     assert str(found.value) == str(expected.value)
+
+
+@pytest.mark.parametrize("moment", ["1969-12-31T23:59:59Z", "9999-01-01T00:00:00Z"])
+def test_a_moment_that_no_clock_shows_is_refused(moment: str) -> None:
+    content = json.loads(record().model_dump_json())
+    content["provenance"]["measured_at"] = moment
+    with pytest.raises(msgspec.ValidationError, match="measured at"):
+        table_record.DECODER.decode(json.dumps(content))
+    with pytest.raises(store.BadRecord, match="measured_at"):
+        table_record.parse_for_tables(Line("file:1", json.dumps(content).encode()))
+
+
+def test_a_record_in_the_folder_of_another_machine_is_named_and_left_out(tmp_path: Path) -> None:
+    file = store.find_file(tmp_path, "another", "torch-2.13.0")
+    store.append(record(), file)
+    for read in (Results(tmp_path).read_machine, Results(tmp_path).read_for_tables):
+        with pytest.warns(RecordWarning, match="machine m, but in the folder another"):
+            assert read("another") == []
 
 
 def test_a_damaged_line_is_named_once_by_a_command_that_reads_both_ways(tmp_path: Path) -> None:
