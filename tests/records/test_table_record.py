@@ -20,7 +20,7 @@ from framebench.records.lines import Line, RecordWarning
 from framebench.records.provenance import ROOT
 from framebench.records.record import Record
 from framebench.records.table_record import TableRecord
-from tests.fake_records import record
+from tests.fake_records import CASE, record, turns
 from tests.processes import framebench
 from tests.records.malformed import ODD, list_places, look_up
 from tests.sample_records import read_sample
@@ -113,6 +113,12 @@ def test_a_record_in_the_folder_of_another_machine_is_named_and_left_out(tmp_pat
     for read in (Results(tmp_path).read_machine, Results(tmp_path).read_for_tables):
         with pytest.warns(RecordWarning, match="machine m, but in the folder another"):
             assert read("another") == []
+
+
+def test_times_whose_rounds_are_not_known_do_not_count() -> None:
+    four_rounds = turns("block", CASE, 4)
+    assert record(step_s=[0.1] * 4, turns=four_rounds).timed
+    assert not record(step_s=[0.1] * 5, turns=four_rounds).timed
 
 
 def test_a_damaged_line_is_named_once_by_a_command_that_reads_both_ways(tmp_path: Path) -> None:
