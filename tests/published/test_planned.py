@@ -1,5 +1,5 @@
 """Test that every published prediction can be read and answers for its case without being
-recomputed.
+recomputed. A refusal that the planners have an answer for now is the exception.
 """
 
 from __future__ import annotations
@@ -7,6 +7,7 @@ from __future__ import annotations
 from framebench.devices.catalog import find
 from framebench.devices.plans import store
 from framebench.devices.plans.planning import find_cached
+from framebench.devices.plans.version import ANSWERED_NOW
 from framebench.suite.case import Case
 from tests.processes import ROOT
 
@@ -19,7 +20,10 @@ def test_every_published_prediction_is_reused() -> None:
         predictions = store.read(file)
         assert len(predictions) == len(file.read_text().splitlines()), "each line can be read"
         (version,) = {prediction.framework_version for prediction in predictions.values()}
-        cases = [Case.from_id(case) for case in predictions]
+        cases = []
+        for case, prediction in predictions.items():
+            if not (prediction.reason or "").startswith(ANSWERED_NOW):
+                cases.append(Case.from_id(case))
         cached = find_cached(cases, find(file.parent.name), RESULTS, version)
         for case in cases:
             assert cached[case] == predictions[case.id]

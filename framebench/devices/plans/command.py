@@ -11,7 +11,7 @@ from framebench.cli.upkeep import dev
 from framebench.devices.catalog import find
 from framebench.devices.plans import store
 from framebench.devices.plans.planned import Planned
-from framebench.devices.tables.table import is_reusable
+from framebench.devices.tables.table import is_known_and_reusable
 from framebench.engine import runner
 from framebench.models import spec
 from framebench.suite.case import Case
@@ -33,7 +33,7 @@ def publish(
         case = Case.from_id(planned.case)
         is_of_suite = case.workload != spec.USER_MODEL and case.support.supported
         is_wanted = not names or planned.device in names
-        return is_of_suite and is_wanted and planned.outcome != "failed" and is_reusable(planned)
+        return is_of_suite and is_wanted and is_known_and_reusable(planned)
 
     moved = store.publish(results, is_chosen)
     say(f"{len(moved)} predictions moved to {results / store.FOLDER}")

@@ -232,10 +232,12 @@ def find_cached(
 
 def is_reusable(planned: Planned) -> bool:
     """Return whether a cached answer is what would be answered now: what failed is tried again."""
+    if planned.outcome == "failed":
+        return False
     code = planned.origin.code
     if planned.outcome == "not planned":
-        return is_refusal_current(code)
-    return planned.outcome != "failed" and is_current(code)
+        return is_refusal_current(code, planned.reason or "")
+    return is_current(code)
 
 
 @contextlib.contextmanager

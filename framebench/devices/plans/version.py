@@ -10,6 +10,8 @@ PLANNER_VERSION = 2
 SAME_SIZES_SINCE = 1
 # at least; predictions from before versions were counted are marked with a hash of the sources
 HASH_DIGITS = 12
+# how the reasons begin for which an earlier version refused a case, and this one does not
+ANSWERED_NOW = ("only eager execution is simulated",)
 
 
 def is_current(code: str) -> bool:
@@ -22,6 +24,6 @@ def is_current(code: str) -> bool:
     return version.isdigit() and SAME_SIZES_SINCE <= int(version) <= PLANNER_VERSION
 
 
-def is_refusal_current(code: str) -> bool:
+def is_refusal_current(code: str, reason: str) -> bool:
     """Return whether the current version would refuse what one marked with this `code` did."""
-    return code == str(PLANNER_VERSION)
+    return is_current(code) and not reason.startswith(ANSWERED_NOW)

@@ -13,7 +13,7 @@ from framebench.analysis.rendering import DETAIL, ESSENTIAL, Table, TableColumn,
 from framebench.devices.catalog import BY_NAME, DEVICES, Device
 from framebench.devices.needs import INTERVALS, TITLES, ErrorInterval, Kind, context_of
 from framebench.devices.plans.planned import Planned, find_needs
-from framebench.devices.plans.version import is_current
+from framebench.devices.plans.planning import is_reusable
 from framebench.models import spec
 from framebench.records.pins import find_pinned_version
 from framebench.records.record_base import parse_case
@@ -72,7 +72,7 @@ def count_cached(predictions: Iterable[Planned], title: str = "Cached prediction
             release = f"{planned.framework} {planned.framework_version}"
             place = names.index(planned.device), planned.device, release
             cached[place] += 1
-            older[place] += not is_reusable(planned)
+            older[place] += not is_known_and_reusable(planned)
     if not cached:
         return None
     rows = []
@@ -85,15 +85,17 @@ def count_cached(predictions: Iterable[Planned], title: str = "Cached prediction
     return Table.of_text(title, caption, ("device", "release", "cases", "older"), rows)
 
 
-def is_reusable(planned: Planned) -> bool:
-    """Return whether `predict` would reuse the prediction: not if the case or the device is
-    gone.
+def is_known_and_reusable(planned: Planned) -> bool:
+    """Return whether `predict` would show this cached prediction.
+
+    It would not if the case or the device no longer exists, or if it would compute the prediction
+    again (`is_reusable`).
     """
     try:
         case = parse_case(planned.case)
     except (ValueError, KeyError):
         return False
-    return planned.device in BY_NAME and case.is_known and is_current(planned.origin.code)
+    return planned.device in BY_NAME and case.is_known and is_reusable(planned)
 
 
 def group_pinned(

@@ -16,6 +16,7 @@ from framebench.devices.catalog import find
 from framebench.devices.plans import planning, process, store
 from framebench.devices.plans import version as planners
 from framebench.devices.plans.planned import Planned
+from framebench.devices.plans.version import ANSWERED_NOW
 from framebench.engine import environments, releases
 from framebench.engine.environments import Environment, SetupError
 from framebench.records.pins import find_pinned_version
@@ -78,18 +79,21 @@ def test_a_cached_prediction_is_reused(
     assert asked.read_text() == "xxxx"
 
 
-def test_what_an_earlier_version_refused_is_asked_again(
-    tmp_path: Path, play: Play, monkeypatch: pytest.MonkeyPatch
+def test_what_an_earlier_version_alone_refused_is_asked_again(tmp_path: Path, play: Play) -> None:
+    (reason,) = ANSWERED_NOW
+    asked = play({"outcome": "not planned", "reason": f"{reason}: a compiler decides"})
+    plan(tmp_path)
+    plan(tmp_path)
+    assert asked.read_text() == "xx"
+
+
+def test_what_the_current_version_refuses_too_is_not_asked_again(
+    tmp_path: Path, play: Play
 ) -> None:
-    asked = play({"outcome": "not planned", "reason": "it is compiled"})
+    asked = play({"outcome": "not planned", "reason": "the driver decides"})
     plan(tmp_path)
     plan(tmp_path)
     assert asked.read_text() == "x"
-    newer = planners.PLANNER_VERSION + 1
-    monkeypatch.setattr(planners, "PLANNER_VERSION", newer)
-    monkeypatch.setattr(planners, "PLANNER_VERSION", newer)
-    plan(tmp_path)
-    assert asked.read_text() == "xx"
 
 
 def test_published_predictions_are_reused_and_never_overwritten(
