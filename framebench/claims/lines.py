@@ -166,7 +166,7 @@ def add_number(
         return replace(line, missing=tuple(missing), was_tried=bool(failures), remark=remark)
     line = replace(line, records=tuple(measure.list_files(machine, size)))
     try:
-        check_usable(line, machine)
+        check_usable(line, measure, machine)
         judged = choose_peak(measure, line.device)
         effect = judged.effect(machine, size)
         if judged is not measure:
@@ -193,8 +193,12 @@ def with_effect(line: Line, effect: Effect, target: Target) -> Line:
     return replace(line, low=effect.low, high=effect.high)
 
 
-def check_usable(line: Line, machine: MachineResults) -> None:
-    """Raise NoNumber for a plan of a wrong step, and where a strategy's effect is not shown."""
+def check_usable(line: Line, measure: Measure, machine: MachineResults) -> None:
+    """Raise NoNumber for a plan of a wrong step, and where a strategy's effect is not shown.
+
+    What the proof of the effect counts is read there too: it may be the very number that is asked
+    for, and without it no count that says otherwise would ever be seen.
+    """
     for case_id in line.cases:
         case = Case.from_id(case_id)
         # a step that is wrong wherever it ran needs some other memory if it is right
@@ -202,7 +206,9 @@ def check_usable(line: Line, machine: MachineResults) -> None:
             raise NoNumber(
                 f"wrong wherever this step ran, so that a plan decides nothing: {case_id}"
             )
-        if not line.planned and not machine.is_proven(case):
+        if line.planned or measure.is_of_proof:
+            continue
+        if not machine.is_proven(case):
             raise NoNumber(f"the strategy's effect is not confirmed in {case_id}")
 
 

@@ -125,6 +125,8 @@ class Measure:
     refs: tuple[Ref, ...] = ()  # the cases of a comparison, the base first
     probe = ""  # the name of the program whose result it needs, if any
     is_planned = False
+    # whether the proof of a strategy's effect counts it, which may turn out otherwise
+    is_of_proof = False
 
     @property
     def metric(self) -> str:
@@ -164,6 +166,10 @@ class OfCases(Measure):
     @property
     def form(self) -> Form:  # type: ignore[override]
         return self.own_form or FORMS[self.kind]
+
+    @property
+    def is_of_proof(self) -> bool:  # type: ignore[override]
+        return self.quantity.of_proof
 
     @property
     def metric(self) -> str:

@@ -37,6 +37,8 @@ class Quantity:
 
     name: str
     estimate: Callable[[Sequence[Record]], Estimate | None]
+    # whether the proof of a strategy's effect counts it: then it is read whether that holds or not
+    of_proof: bool = False
 
 
 def estimate_bytes(values: Sequence[float], instrument: str) -> Estimate:
@@ -71,7 +73,9 @@ def make_peak(name: str, instrument: str = "", without_live: bool = False) -> Qu
     return Quantity(name, estimate)
 
 
-def make_count(name: str, read: Callable[[Record], float | None]) -> Quantity:
+def make_count(
+    name: str, read: Callable[[Record], float | None], of_proof: bool = False
+) -> Quantity:
     """Return a counted number, by a function that reads it from a record."""
 
     def estimate(records: Sequence[Record]) -> Estimate | None:
@@ -84,12 +88,14 @@ def make_count(name: str, read: Callable[[Record], float | None]) -> Quantity:
             return None
         return Estimate(counts[-1], min(counts), max(counts))
 
-    return Quantity(name, estimate)
+    return Quantity(name, estimate, of_proof)
 
 
 def make_evidence(name: str) -> Quantity:
     """Return a count from the proof of the effect."""
-    return make_count(name.replace("_", " "), lambda record: read_evidence(record, name))
+    return make_count(
+        name.replace("_", " "), lambda record: read_evidence(record, name), of_proof=True
+    )
 
 
 def make_held(name: str, part: str) -> Quantity:
@@ -98,7 +104,7 @@ def make_held(name: str, part: str) -> Quantity:
     def read(record: Record) -> int | None:
         return max((rank.held.get(part, 0) for rank in record.ranks), default=None)
 
-    return make_count(name, read)
+    return make_count(name, read, of_proof=True)
 
 
 def estimate_unused(records: Sequence[Record]) -> Estimate | None:
@@ -145,14 +151,16 @@ def read_half_precision(record: Record) -> int | None:
 
 
 def read_refused(record: Record) -> int | None:
-    """Return 1 if an allocation above the process's share of the GPU was refused.
+    """Return 1 if an allocation above the process's share of the GPU was refused, 0 if granted.
 
-    Without the cap it must have been granted.
+    What is refused without the cap too says nothing of the cap.
     """
     if record.effect is None or "refused" not in record.effect.evidence:
         return None
     evidence = record.effect.evidence
-    return int(bool(evidence["refused"]) and not evidence.get("refused_without"))
+    if evidence.get("refused_without"):
+        return None
+    return int(bool(evidence["refused"]))
 
 
 PEAK = make_peak("peak")
@@ -169,10 +177,14 @@ QUANTITIES = {
     # for the backward pass, without weights; older records, which count these in, have no number
     "kept": make_evidence("activation_bytes"),
     "alive": make_count("bytes alive between two steps", lambda record: record.live_bytes),
-    "parameters": make_count("parameters over those of the plain model", read_parameters),
+    "parameters": make_count(
+        "parameters over those of the plain model", read_parameters, of_proof=True
+    ),
     "verified": make_count("steps that pass verification", lambda record: record.verified),
-    "half precision": make_count("variables in half precision", read_half_precision),
-    "refused": make_count("allocations above the cap that are refused", read_refused),
+    "half precision": make_count("variables in half precision", read_half_precision, of_proof=True),
+    "refused": make_count(
+        "allocations above the cap that are refused", read_refused, of_proof=True
+    ),
     "unused": Quantity("share of what is reserved that no tensor uses", estimate_unused),
     "parameters of the fullest rank": make_held(
         "bytes of parameters in the fullest rank", "parameters"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,7 @@ from framebench.claims.rule import MEASURED, Verdict
 from framebench.claims.show import describe_cases
 from framebench.claims.store import MachineResults
 from framebench.claims.wording import NO_ADVICE
+from framebench.models import spec
 from framebench.records.record import Rank
 from framebench.strategies.strategy import FRAMEWORKS
 from framebench.suite.protocol import VERSION
@@ -133,15 +135,46 @@ def test_the_growth_with_the_batch_is_an_exponent(
     assert entry.value == pytest.approx(power, abs=1e-3)
 
 
+@pytest.mark.parametrize("proven", [True, False])
 @pytest.mark.parametrize(
     ("nodes", "verdict"), [(0, "no effect"), (7, "confirmed"), ("<b>", "not measured")]
 )
 def test_counts_of_the_proof_are_judged_if_they_are_numbers(
-    results: Path, nodes: Any, verdict: Verdict
+    results: Path, nodes: Any, verdict: Verdict, proven: bool
 ) -> None:
-    put(results, EAGER, effect=StrategyEffect(proven=True, evidence={"graph_nodes": nodes}))
+    put(results, EAGER, effect=StrategyEffect(proven, evidence={"graph_nodes": nodes}))
     counted = {"kind": "value", "case": "train/fp32", "quantity": "evidence: graph_nodes"}
     assert judge(results, make_claim(counted | {"expect": "some"})).verdict == verdict
+
+
+@pytest.mark.parametrize(
+    ("claim", "cases", "evidence", "verdict"),
+    [
+        ("B33", ["train/fp32", "train/checkpoint"], {"block_runs": 4}, "no effect"),
+        ("C4", ["eval/no_grad", "eval/grad"], {"buffers_changed": 3}, "confirmed"),
+        ("C9", ["train/memory_fraction"], {"refused": False}, "no effect"),
+        (
+            "C9",
+            ["train/memory_fraction"],
+            {"refused": True, "refused_without": True},
+            "not measured",
+        ),
+        ("B12", ["train/empty_cache"], {"segments_given_back": 0}, "no effect"),
+        ("C31", ["train/empty_cache"], {"segments_given_back": 0}, "no effect"),
+    ],
+)
+def test_a_count_that_the_proof_demands_may_turn_out_otherwise(
+    results: Path, claim: str, cases: list[str], evidence: dict[str, Any], verdict: Verdict
+) -> None:
+    for workload, case in product(spec.list_confirmed_workloads(), cases):
+        batch = spec.load_workload(workload).preset("tiny").base
+        put(
+            results,
+            f"{workload}/torch/{case}/b{batch}/tiny",
+            effect=StrategyEffect(proven=False, evidence=evidence),
+            origin={"hardware": GPU},
+        )
+    assert judge(results, claim).verdict == verdict
 
 
 def test_ranks_are_judged_by_the_fullest(results: Path) -> None:
