@@ -2,8 +2,9 @@
 
 The article's listing calls `eval()`, after which nothing is updated. Here the same model is
 evaluated under `no_grad` with and without the update; the control has no batch norm. A layer alone
-tells what an update takes that is over before the model's peak. The profiler's events of the
-allocator tell the most bytes in use.
+tells what an update takes that is over before the model's peak. Its base normalizes by the batch's
+statistics too, and has none to update. The profiler's events of the allocator tell the most bytes
+in use.
 """
 
 import json
@@ -46,4 +47,6 @@ for name, norm in (("norm", nn.BatchNorm2d), ("no_norm", nn.Identity)):
     layer = norm(16)
     found[f"{name}_layer_updated"] = measure(layer.train())
     found[f"{name}_layer_frozen"] = measure(layer.eval())
+untracked = nn.BatchNorm2d(16, track_running_stats=False)
+found["norm_layer_untracked"] = measure(untracked.train())
 print(json.dumps(found))

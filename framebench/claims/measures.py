@@ -26,14 +26,20 @@ from framebench.models import spec
 from framebench.suite.case import FULL_SIZE, Case, is_declared
 
 Form = Literal["change", "number", "count", "share", "points", "error"]
-# what is done with the quantities of the cases, and how the number is printed; flattest: of a case
-# at every declared batch, the smallest exponent of growth between two successive ones
+# What is done with the quantities of the cases, and how the number is printed. Three are of a case
+# at every declared batch:
+# - flattest: the smallest exponent of growth between two successive batches
+# - slope: what an added sample takes, over what it takes between the batches before; the smallest
+# - bend: how far that ratio is from 1, either way; the largest
 FORMS: dict[str, Form] = {
     "value": "count",
     "ratio": "change",
     "difference": "points",
     "flattest": "number",
+    "slope": "change",
+    "bend": "share",
 }
+SWEPT = {"flattest": 2, "slope": 3, "bend": 3}  # the batches that each takes at the least
 PLANNED_METRICS = {"peak": PEAK.name, "added": ADDED.name, "kept": "activations at the peak"}
 REF = re.compile(
     r"(?P<scenario>\w+)/(?P<strategy>[\w+]+)"
@@ -176,11 +182,11 @@ class OfCases(Measure):
         return f"{self.kind.capitalize()} of {self.quantity.name}"
 
     def cases(self, size: str) -> list[Case]:
-        if self.kind != "flattest":
+        if self.kind not in SWEPT:
             return resolve(self.refs, size)
         (ref,) = self.refs
         preset = spec.load_workload(ref.workload).sizes.get(size)
-        batches = preset.batches if preset and len(preset.batches) > 1 else ()
+        batches = preset.batches if preset and len(preset.batches) >= SWEPT[self.kind] else ()
         names = (ref.workload, ref.framework, ref.scenario, ref.strategy)
         return [Case(*names, batch, size) for batch in batches]
 
@@ -196,8 +202,13 @@ class OfCases(Measure):
             estimates.append(estimate)
         if self.kind == "value":
             return Effect(estimates[0].value, estimates[0].low, estimates[0].high)
+        batches = [case.batch for case in cases]
         if self.kind == "flattest":
-            return find_flattest([case.batch for case in cases], estimates)
+            return find_flattest(batches, estimates)
+        if self.kind == "slope":
+            return find_smallest(compare_slopes(batches, estimates))
+        if self.kind == "bend":
+            return find_bend(compare_slopes(batches, estimates))
         if self.kind == "ratio":
             return divide(*estimates)
         return subtract(*estimates)
@@ -260,6 +271,44 @@ def find_flattest(batches: Sequence[int], estimates: Sequence[Estimate]) -> Effe
         ratio = divide(first, last)
         exponents.append(Effect(*(math.log(end, large / small) for end in ratio)))
     return min(exponents)
+
+
+def compare_slopes(batches: Sequence[int], estimates: Sequence[Estimate]) -> list[Effect]:
+    """Return what an added sample takes, over what it takes between the two batches before.
+
+    1 is linear, whatever is there once for all samples. Raises NoNumber.
+    """
+    if len({estimate.instrument for estimate in estimates}) > 1:
+        raise NoNumber("peaks by several instruments have no slope")
+    slopes = []
+    for (small, first), (large, last) in pairwise(zip(batches, estimates)):
+        added = subtract(first, last)
+        slopes.append(Effect(*(end / (large - small) for end in added)))
+    ratios = []
+    for before, after in pairwise(slopes):
+        if before.low <= 0 or after.low <= 0:
+            raise NoNumber("what a sample adds is not positive between all batches")
+        ratios.append(
+            Effect(after.value / before.value, after.low / before.high, after.high / before.low)
+        )
+    return ratios
+
+
+def find_smallest(effects: Sequence[Effect]) -> Effect:
+    """Return the smallest of several numbers, with the interval of the smallest."""
+    values, lows, highs = zip(*effects)
+    return Effect(min(values), min(lows), min(highs))
+
+
+def find_bend(ratios: Sequence[Effect]) -> Effect:
+    """Return how far the ratio that is farthest from 1 is from it, above or below."""
+    departures = []
+    for ratio in ratios:
+        ends = abs(ratio.low - 1), abs(ratio.high - 1)
+        nearest = 0.0 if ratio.low <= 1 <= ratio.high else min(ends)
+        departures.append(Effect(abs(ratio.value - 1), nearest, max(ends)))
+    values, lows, highs = zip(*departures)
+    return Effect(max(values), max(lows), max(highs))
 
 
 @dataclass(frozen=True)

@@ -64,7 +64,7 @@ class Row(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    kind: Literal["ratio", "value", "difference", "flattest", "planned"] = "ratio"
+    kind: Literal["ratio", "value", "difference", "flattest", "slope", "bend", "planned"] = "ratio"
     expect: str | dict[str, Any]  # a name of `EXPECTED`, or the fields of a Target
     label: str = ""
     name: str = ""  # of a measurement that is of no workload and framework

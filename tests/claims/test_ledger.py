@@ -135,6 +135,35 @@ def test_the_growth_with_the_batch_is_an_exponent(
     assert entry.value == pytest.approx(power, abs=1e-3)
 
 
+@pytest.mark.parametrize(
+    ("peaks", "smallest", "bend", "verdicts"),
+    [
+        # with 100 MiB that are there once
+        ((110, 120, 140), 1.0, 0.0, ("no effect", "no effect")),
+        ((110, 120, 142), 1.1, 0.1, ("opposite", "confirmed")),
+        ((110, 120, 138), 0.9, 0.1, ("confirmed", "confirmed")),
+        ((110, 100, 140), None, None, ("not measured", "not measured")),
+    ],
+)
+def test_the_slope_of_a_peak_is_compared_between_successive_batches(
+    results: Path,
+    peaks: tuple[float, ...],
+    smallest: float | None,
+    bend: float | None,
+    verdicts: tuple[Verdict, Verdict],
+) -> None:
+    """In a whole sweep, of which a straight line with an offset is linear."""
+    for batch, peak in zip((2, 4, 8), peaks, strict=True):
+        put(results, f"unet3d/jittor/train/fp32/b{batch}/cpu", peak)
+    here = MachineResults(Results(results), "m")
+    for claim, value, verdict in zip(("A2", "A17"), (smallest, bend), verdicts, strict=True):
+        (row,) = REGISTRY.chosen([claim])
+        (one,) = [one for one in row.deciding if one.name == "unet3d/jittor train"]
+        line = make_line(row, one, here, "cpu")
+        assert line.verdict == verdict
+        assert line.value == (value if value is None else pytest.approx(value))
+
+
 @pytest.mark.parametrize("proven", [True, False])
 @pytest.mark.parametrize(
     ("nodes", "verdict"), [(0, "no effect"), (7, "confirmed"), ("<b>", "not measured")]
@@ -159,7 +188,7 @@ def test_counts_of_the_proof_are_judged_if_they_are_numbers(
             {"refused": True, "refused_without": True},
             "not measured",
         ),
-        ("B12", ["train/empty_cache"], {"segments_given_back": 0}, "no effect"),
+        ("B12", ["train/empty_cache"], {"segments_given_back": 1}, "no effect"),
         ("C31", ["train/empty_cache"], {"segments_given_back": 0}, "no effect"),
     ],
 )
