@@ -82,6 +82,7 @@ class FakeGpuAdapter(Adapter):
 
     def __init__(self) -> None:
         self.case = parse("transformer/torch/eval/no_grad/b4/tiny")
+        self.workload = SimpleNamespace(update_period=1)
         self.proofs = {}
         self.after_step = []
         self.seconds_spent = defaultdict(float)

@@ -98,12 +98,13 @@ def test_a_model_is_predicted_with_its_dropout_and_its_optimizer(tmp_path: Path)
     done = ask("try", TORCH, tmp_path, "--strategies", "offload,compile", "--json")
     offers = read_offers(done)
     assert "4,198,400 parameters, 4 blocks" in done.stderr
-    assert set(offers) == {"fp32", "offload", "compile"}, "what needs a GPU is told for one"
+    assert set(offers) == {"fp32", "offload", "compile"}, "strategies that need a GPU too"
     # weights, gradients and two moments are 64 MiB, and foreach Adam's temporaries once more the
     # weights
     assert 64 * MIB < offers["fp32"]["peak_bytes"] < 128 * MIB
     assert offers["fp32"]["source"] == "allocator.simulated"
-    assert offers["compile"]["fits"] is None
+    assert offers["compile"]["fits"] is True
+    assert offers["compile"]["source"] == "allocator.simulated"
 
 
 @pytest.mark.all_cases
@@ -171,10 +172,10 @@ def test_predict_plans_combinations_and_not_what_a_file_compiles(
     [
         (TORCH, (), "a100", "a100-80gb"),
         (
-            TORCH.replace("torch.randn(n, WIDTH), ", ""),
+            TORCH.replace("return torch.randn(n, WIDTH), torch.randn(n, WIDTH)", "return n"),
             (),
             "rtx4090-24gb",
-            "and it returned torch.Tensor;",
+            "and it returned int;",
         ),
         (
             TORCH,
