@@ -215,6 +215,7 @@ def expect_trained(
     """
 
     def count_weights(_: Evidence) -> Evidence:
+        """Count the weights that were trained or have optimizer states, and those that should."""
         trainable = [p.name for p in adapter.workload.params(adapter.config) if p.trainable]
         to_train = {name for name in trainable if name.startswith(prefixes)}
         trained = find_trained()

@@ -135,7 +135,7 @@ def count_stored_bytes(case: Case, trainable: bool) -> int:
 def count_param_bytes(case: Case, param: Param) -> int:
     """Return the bytes of a parameter.
 
-    A linear layer's in 8 bits needs scales, which are not counted.
+    The scales that come with the int8 weight of a linear layer are not counted.
     """
     is_linear = len(param.shape) == 2 and param.name.startswith("blocks.")
     if is_linear and "int8" in get_options(case):

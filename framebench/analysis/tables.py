@@ -290,11 +290,11 @@ def describe_conditions(df: pd.DataFrame) -> str:
 
 
 def describe_references(workload: str) -> str:
-    """Return a sentence about reference values of one framework alone, or nothing."""
+    """Return a sentence if only one framework made the workload's reference values, or else ""."""
     if workload not in spec.list_workloads():  # a user's model, by its own name
         return ""
-    whose = spec.load_workload(workload).unconfirmed
-    return f" References of {workload}: {whose}." if whose else ""
+    unconfirmed = spec.load_workload(workload).unconfirmed
+    return f" References of {workload}: {unconfirmed}." if unconfirmed else ""
 
 
 def describe_measurement(df: pd.DataFrame) -> str:

@@ -31,7 +31,7 @@ MOST_ROUNDS = 20  # of killing: a process may start others while it is looked fo
 LIBC = ctypes.CDLL(None) if sys.platform == "linux" else None
 PR_SET_PDEATHSIG = 1  # of <sys/prctl.h>
 PR_SET_CHILD_SUBREAPER = 36
-MARK = "FRAMEBENCH_CHILD"  # variable by which all that a child has started is known
+MARK = "FRAMEBENCH_CHILD"  # environment variable that all processes of a child inherit
 
 
 class TooLong(Exception):
@@ -283,7 +283,10 @@ def kill_all(list_processes: Callable[[], list[psutil.Process]]) -> None:
 
 
 def read_mark(process: psutil.Process) -> str:
-    """Return the mark that a process has inherited; empty if it is dead, or another user's."""
+    """Return a process's environment variable MARK, which tells the child that started it.
+
+    Return an empty string if there is none, or if the process is dead or another user's.
+    """
     try:
         return process.environ().get(MARK, "")
     except (psutil.Error, OSError):

@@ -255,9 +255,9 @@ def name_signal(number: int) -> str:
 
 
 def count_oom_kills() -> int:
-    """Return how often the kernel has killed processes for want of memory, as far as it tells.
+    """Return a number that grows when the kernel kills a process because memory ran out.
 
-    Only whether the number grows matters.
+    A kill may be counted by several of the counters.
     """
     kills = 0
     for counter in OOM_COUNTERS:

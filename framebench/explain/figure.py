@@ -34,26 +34,30 @@ NOTE = (
 
 
 def figures(results: Results, _machines: Iterable[str]) -> Iterator[FigureRequest]:
-    """Yield a figure for each case but for its framework, where several frameworks explain it.
-
-    Of each framework it has the newest release.
+    """Yield a figure for each workload, scenario, strategy, batch and size that several frameworks
+    have an explanation of, with the newest release of each framework.
     """
-    explanations = sorted(select_newest(load_explanations(results.root)), key=find_question)
-    for (workload, scenario, *_, size), group in groupby(explanations, find_question):
+    explanations = select_newest(load_explanations(results.root))
+    explanations = sorted(explanations, key=list_parts_but_framework)
+    for parts, group in groupby(explanations, list_parts_but_framework):
+        workload, scenario, strategy, batch, size = parts
         moments = tabulate_moments(group)
         if moments["framework"].nunique() > 1:
-            name = f"step-{workload}-{scenario}{rows.format_size_suffix(size)}"
+            suffix = rows.format_size_suffix(size)
+            name = f"step-{workload}-{scenario}-{strategy}-b{batch}{suffix}"
             yield name, draw_frameworks, moments
 
 
-def find_question(explanation: Explanation) -> tuple[str, ...]:
-    """Return the parts of a case that frameworks are compared at."""
+def list_parts_but_framework(explanation: Explanation) -> tuple[str, ...]:
+    """Return the parts of an explained case that are the same when frameworks are compared."""
     case = parse_case(explanation.case)
     return case.workload, case.scenario, case.strategy, str(case.batch), case.size
 
 
 def tabulate_moments(explanations: Iterable[Explanation]) -> pd.DataFrame:
-    """Return a row for each moment: its place in the step in %, and the MiB in use from then on."""
+    """Return a row for each allocation or release: its place in the step in %, and the MiB in use
+    from then on.
+    """
     tables = []
     for explanation in explanations:
         case = parse_case(explanation.case)

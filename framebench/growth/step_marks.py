@@ -75,21 +75,22 @@ def choose_compiled(file: str, names: list[str]) -> str:
 
 
 def list_functions(tree: ast.Module, only_compiled: bool) -> list[str]:
-    """Return the names of functions and methods, and of functions that are assigned, each once.
+    """Return the names of functions and methods, and of variables assigned from a call, each once.
 
-    Of those that are compiled alone: `jit` is a decorator, or called in the assignment.
+    Such a variable may be a function: `step = compile(train)`. With `only_compiled`, return only
+    those with a `jit` decorator or assigned from a call of `jit`.
     """
     names = []
     for node in ast.walk(tree):
         if isinstance(node, ast.FunctionDef):
-            makers, targets = node.decorator_list, [node.name]
+            makers, defined = node.decorator_list, [node.name]
         elif isinstance(node, ast.Assign) and isinstance(node.value, ast.Call):
             makers = [node.value]
-            targets = [target.id for target in node.targets if isinstance(target, ast.Name)]
+            defined = [target.id for target in node.targets if isinstance(target, ast.Name)]
         else:
             continue
         if not only_compiled or any(map(names_jit, makers)):
-            names += targets
+            names += defined
     return list(dict.fromkeys(names))
 
 

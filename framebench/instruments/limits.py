@@ -73,13 +73,13 @@ def is_out_of_memory(error: BaseException, limited: bool) -> bool:
     message = str(error)
     if OUT_OF_MEMORY.search(message):
         return True
-    # Libraries of kernels only say that something failed, be it for want of memory or of a kernel
-    # for such shapes: only under a limit is memory the likelier reason.
+    # Kernel libraries report the same error for too little memory and for unsupported shapes. Under
+    # a limit, memory is the likelier reason.
     return limited and REFUSED.search(message) is not None
 
 
 def read_gpu_memory() -> int | None:
-    """Return the bytes of the GPU that the process gets; None where there is none to ask."""
+    """Return the total memory in bytes of the GPU that this process uses, or None without a GPU."""
     handle = nvml.find_gpu()
     if handle is None:
         return None

@@ -179,7 +179,7 @@ def write_all(handle: int, text: bytes) -> None:
 
 
 def sync_folder(folder: Path) -> None:
-    """Put the names of the files in a folder on the disk: a new file's name is part of it."""
+    """Flush a folder to disk, so that the name of a new file survives a crash."""
     handle = os.open(folder, os.O_RDONLY | os.O_CLOEXEC)
     try:
         os.fsync(handle)

@@ -54,11 +54,11 @@ MOST_WORDS = 12  # of the command that a record keeps
 
 
 def query_git(*arguments: str) -> str | None:
-    """Return the answer to a git query on the project, or None without git or a repository.
+    """Return the output of `git` with these arguments in the project, or None if it fails.
 
-    Neither an installed copy nor a checkout without a repository of its own is asked about, since
-    it may lie in another project's, nor one whose commit $FRAMEBENCH_COMMIT tells, since it may
-    have the repository of an older one.
+    Git is not started, and None is returned, in two cases. An installed package or a folder without
+    `.git` may lie inside another project, whose commit would be returned. Where $FRAMEBENCH_COMMIT
+    is set, `.git` may be that of an older copy.
     """
     has_repository = CHECKOUT and (ROOT / ".git").exists()
     if not has_repository or "FRAMEBENCH_COMMIT" in os.environ:

@@ -341,13 +341,14 @@ def get_time(record: RecordBase) -> datetime:
 
 
 def read_cases(root: Path, machine: str, pattern: str) -> Iterator[Record]:
-    """Yield a machine's readable records of the cases whose id matches a glob, the oldest first.
+    """Yield a machine's readable records of the cases whose id matches a glob.
 
-    In the glob dots stand for the strokes of the id. No other record is checked.
+    They come by release file, then case, then time. In the glob, dots stand for the slashes of the
+    id. Records of other cases are not validated.
     """
     for file in list_files(root, machine):
         lines = []
-        # `read_files` is who names what cannot be read
+        # unreadable lines are reported by `read_files`
         with contextlib.suppress(BadRecord):
             for line in read_lines(file):
                 if fnmatch.fnmatchcase(read_case(line).replace("/", "."), pattern):

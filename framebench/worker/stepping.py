@@ -104,9 +104,9 @@ class Timing:
         }
 
     def synced(self, steps: int) -> float:
-        """Return the mean seconds of a step where each of so many steps is waited for.
+        """Make `steps` steps, wait for the device after each, and return their mean seconds.
 
-        Less the seconds of `turn`, it is what launching a step costs on a device.
+        This mean minus the `wall_s` of `turn`, which queues steps, is the cost of launching a step.
         """
         return sum(make_timed_step(self.adapter) for _ in range(steps)) / steps
 

@@ -85,8 +85,7 @@ def half(run: JittorAdapter, dtype: str) -> Proof:
     return proof.counting(list_types)
 
 
-# at each level, the types of: the exponential of a float16 number, the square of a float32 array
-# from outside, the array itself
+# what `list_amp_types` returns at each level
 AMP_TYPES = {
     3: ["float16", "float32", "float32"],
     4: ["float32", "float16", "float32"],
@@ -96,9 +95,10 @@ AMP_TYPES = {
 
 
 def list_amp_types() -> list[str]:
-    """Return the types of three results at the present level, in the order of AMP_TYPES.
+    """Return the data types that three results have at the level that is set.
 
-    Without a level all are float32.
+    The results are the exponential of a float16 array, the square of a float32 array made by
+    `jt.array`, and that array itself.
     """
     exponential = jt.float16([1, 2]).exp()
     from_outside = jt.array(np.ones(2, np.float32))
@@ -108,11 +108,15 @@ def list_amp_types() -> list[str]:
 
 @switch
 def amp_level(run: JittorAdapter, level: int) -> Proof:
-    """Set a level of mixed precision for good, as a user would.
+    """Set Jittor's level of mixed precision, 3 to 6, for the rest of the process.
 
-    Level 3 concerns what is float16 already, from 5 on arrays made by `jt.array` are float16 too.
-    In float16 AdamW's epsilon is zero, and on a CPU the backward pass of max pooling does not
-    compile.
+    - Level 3 changes operations on float16 arrays only.
+    - From level 4 on, operations on float32 arrays compute in float16.
+    - From level 5 on, arrays made by `jt.array` are float16 too.
+    - At level 6, all results are float16.
+
+    AdamW's epsilon, 1e-8, rounds to zero in float16. On a CPU, the backward pass of max pooling
+    does not compile in float16.
     """
     jt.flags.amp_level = level
 

@@ -31,13 +31,13 @@ EXCLUSIVE = {"foreach": "fused", "fused": "foreach"}  # an optimizer takes one o
 class CombinedOptimizer(Optimizer):
     """Several optimizers, which step one after the other when the backward pass is done.
 
-    With a `wrapper` that object of the file steps them, and is no optimizer itself, as the warm-up
-    of the Transformer's annotated code.
+    Where the file has an object that steps them but is no optimizer itself, it is the `wrapper`,
+    and its `step` is called instead. The Annotated Transformer's warm-up is such an object.
     """
 
     def __init__(self, optimizers: list[Optimizer], wrapper: Any = None) -> None:
         groups = [group for one in optimizers for group in one.param_groups]
-        super().__init__(groups, {})
+        super().__init__(groups, defaults={})  # each group has its options already
         self.combined_optimizers = optimizers
         self.wrapper = wrapper
 
@@ -54,9 +54,12 @@ class CombinedOptimizer(Optimizer):
         """Ignore the empty states that the base class begins with."""
 
     def step(self, closure: Any = None) -> None:  # type: ignore[override]
-        """Step one after the other."""
-        for one in [self.wrapper] if self.wrapper else self.combined_optimizers:
-            one.step()
+        """Call the wrapper's step, or else each optimizer's in turn."""
+        if self.wrapper:
+            self.wrapper.step()
+            return
+        for optimizer in self.combined_optimizers:
+            optimizer.step()
 
 
 def list_returned(returned: Any) -> list[Any]:

@@ -8,7 +8,7 @@ from typing import Protocol
 
 from framebench.suite.selectors import suggest
 
-BLOCK = re.compile(r"(<!-- table: (?P<key>.+?) -->\n).*?(<!-- end -->)", re.S)
+BLOCK = re.compile(r"(?P<begin><!-- table: (?P<key>.+?) -->\n).*?(?P<end><!-- end -->)", re.S)
 
 
 class NoSuchTable(ValueError):
@@ -31,9 +31,10 @@ def refresh(text: str, tables: Iterable[Generated]) -> str:
     by_key = {table.key: table for table in tables}
 
     def fill(block: re.Match[str]) -> str:
+        """Return the two markers of a block with the table of its key between them."""
         key = block["key"]
         if key not in by_key:
             raise NoSuchTable(f"no table {key!r}; there are: {suggest(sorted(by_key), key, '; ')}")
-        return f"{block[1]}{by_key[key].markdown()}{block[3]}"
+        return f"{block['begin']}{by_key[key].markdown()}{block['end']}"
 
     return BLOCK.sub(fill, text)

@@ -99,12 +99,15 @@ def advise_on_device(
     return search_on_device(cases, left_out, device_name, budget, results, as_json)
 
 
-def suggest_savers(named: str, batch: int, size: str, device: Device, budget: int | None) -> None:
-    """Name the command that asks about strategies beyond the usual ones, if there are any."""
+def suggest_savers(prefix: str, batch: int, size: str, device: Device, budget: int | None) -> None:
+    """Print the command that tries the strategies in SAVERS, if the framework has any of them.
+
+    `prefix` is workload/framework/scenario.
+    """
     savers = []
     for name in SAVERS:
         try:
-            choose_candidates(f"{named}/{name}/*/{size}", batch, device, only_usual=False)
+            choose_candidates(f"{prefix}/{name}/*/{size}", batch, device, only_usual=False)
         except UnknownCase:
             continue
         savers.append(name)
@@ -112,7 +115,7 @@ def suggest_savers(named: str, batch: int, size: str, device: Device, budget: in
         limit = f" --budget {budget / MIB:.0f}MiB" if budget else ""
         say(
             "None of the usual strategies fits for certain. These save more: framebench advise "
-            f"'{named}/{{{','.join(savers)}}}/b{batch}/{size}' --device {device.name}{limit}"
+            f"'{prefix}/{{{','.join(savers)}}}/b{batch}/{size}' --device {device.name}{limit}"
         )
 
 

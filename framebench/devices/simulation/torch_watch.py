@@ -33,8 +33,8 @@ aten = torch.ops.aten
 # Truth values that a line of the program reads before it gets False: it may be a loop that draws
 # numbers until all are within bounds.
 PATIENCE = 2000
-# files that are no line of a program: PyTorch's, Python's, the simulation's and generated ones
-OTHERS = (
+# beginnings of files outside the user's program: PyTorch, Python, the simulation, generated code
+NOT_THE_PROGRAM = (
     str(Path(torch.__path__[0])),
     sysconfig.get_path("stdlib"),
     str(Path(__file__).parent),
@@ -347,8 +347,8 @@ def describe_shape(tensor: Tensor) -> str:
 
 
 def find_line(frame: FrameType | None) -> str:
-    """Return the innermost line that is not in OTHERS, with the last two parts of its file; empty
-    if there is none.
+    """Return the innermost line of the user's program as `folder/file.py:line`, or an empty string
+    if no frame is in the program.
     """
     found = find_frame(frame)
     if found is None:
@@ -357,8 +357,8 @@ def find_line(frame: FrameType | None) -> str:
 
 
 def find_frame(frame: FrameType | None) -> FrameType | None:
-    """Return the innermost frame that is not in OTHERS, or None."""
-    while frame and frame.f_code.co_filename.startswith(OTHERS):
+    """Return the innermost frame whose file is part of the user's program, or None."""
+    while frame and frame.f_code.co_filename.startswith(NOT_THE_PROGRAM):
         frame = frame.f_back
     return frame
 

@@ -102,7 +102,10 @@ def find_shares_by_batch(tables: Iterable[pd.DataFrame]) -> SharesByBatch:
 def describe_framework(
     framework: str, ranked: list[Any], timed: dict[Any, Any], shares: SharesByBatch
 ) -> str:
-    """Return the least memory; where that was not timed, also the least of what was."""
+    """Return a sentence: what the framework needs with the strategy that needs least.
+
+    If that strategy was not timed, the sentence also names the timed strategy that needs least.
+    """
     if not ranked:
         return f"{framework}: no strategy saves memory."
     needs = [describe_needs(row, timed, shares) for row in select_with_price(ranked)]
