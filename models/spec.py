@@ -127,7 +127,7 @@ class Optimizer:
     def count_state_numbers(self, shape: tuple[int, ...]) -> int:
         """Return how many numbers it keeps for a weight of this shape.
 
-        Of a matrix's second moment Adafactor keeps the means over rows and over columns.
+        Adafactor stores a matrix's second moment as its means over rows and over columns.
         """
         numbers = math.prod(shape)
         if self.name == "adafactor" and len(shape) > 1:

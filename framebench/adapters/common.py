@@ -27,9 +27,9 @@ switch = Switches()
 
 @switch
 def variant(adapter: Adapter) -> Proof:
-    """Prove that the variant's model was built.
+    """Prove that the variant's model was built, by its number of parameters.
 
-    The case already has the variant's configuration.
+    There is nothing to switch on: the case's configuration is already the variant's.
     """
     workload, case = adapter.workload, adapter.case
     declared = workload.parameter_count(case.config)

@@ -199,7 +199,7 @@ def expect(counts: Mapping[str, Any] | None = None, /, **more: Any) -> Proof:
 def check(function: Callable[[Evidence], bool], reason: str) -> Proof:
     """Return a proof that a function of the evidence returns True.
 
-    `reason` is a sentence that is true then.
+    `reason` is a sentence that is true if the function returns True.
     """
     return Proof((Check(function, reason),))
 

@@ -13,7 +13,8 @@ import numpy as np
 from framebench.adapters.proof import Evidence, above, below, check, expect
 
 NUMBER = 1 + 2.0**-12
-# Of a relative error: rounding both operands makes 2**-11, sums in float32 about 2**-20.
+# A relative error above this shows rounded operands: these make an error of 2**-11, and sums in
+# float32 one of about 2**-20.
 LIMIT = 2.0**-13
 Shape = tuple[int, ...]
 Multiply = Callable[[np.ndarray, np.ndarray], np.ndarray]

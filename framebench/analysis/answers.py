@@ -78,7 +78,10 @@ def select_savings(framework_rows: pd.DataFrame, ratio: SavedRatio = "needs_rati
 
 
 def select_with_price(ranked: Sequence[Any]) -> list[Any]:
-    """Return the first strategy; where it was not timed, also the first that was."""
+    """Return the first row, and if it was not timed, also the first row that was.
+
+    `ranked` has rows of `rank_savings`, least memory first.
+    """
     timed = [row for row in ranked if pd.notna(row.time_ratio)]
     if timed and timed[0] is not ranked[0]:
         return [ranked[0], timed[0]]

@@ -52,7 +52,7 @@ def match_blocks(
 ) -> list[tuple[RecordBase, RecordBase]]:
     """Return the two records of each block that both sides were in.
 
-    Of a case against itself they are those of the block's first two processes.
+    If a case is compared with itself, they are those of the block's first two processes.
     """
     base_blocks = group_by_block(base)
     candidate_blocks = group_by_block(candidate)

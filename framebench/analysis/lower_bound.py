@@ -254,8 +254,8 @@ def count_backward_bytes(case: Case) -> tuple[int, int]:
     """Return the bytes of gradients and of saved activations, where both together are most.
 
     At a layer of the backward pass there is what this layer and all below it have saved, and the
-    gradients of this layer and all above. Of a block that is recomputed only the input is saved,
-    until its turn comes. Micro-batches after the first, and a step that zeroes gradients instead of
+    gradients of this layer and all above. If a block is recomputed, only its input is saved until
+    its backward pass. Micro-batches after the first, and a step that zeroes gradients instead of
     freeing them, have all gradients all the time; an optimizer that works in the backward pass, or
     a compiler that updates weights in place, needs those of one layer at a time.
     """

@@ -81,11 +81,11 @@ def read_evidence(
 
 
 def select_evidence(rows: Sequence[Row], case: Case) -> list[Row]:
-    """Return the rows that a peak of this case can rest on, by batch.
+    """Return the rows from which this case's peak can be predicted, sorted by batch.
 
-    They are of its strategy, framework and size, and of every size where the model is only
-    described. One machine, version and instrument gave them: those of the case itself, or else of
-    most rows. Raises NoRecords, with the reason.
+    They have its strategy, framework and size; a model that is only described takes rows of any
+    size. All have the same machine, version and instrument: those of the row of the case itself, or
+    else those that most rows have. Raises NoRecords, with the reason.
     """
     usable = []
     faults = []
@@ -101,8 +101,8 @@ def select_evidence(rows: Sequence[Row], case: Case) -> list[Row]:
             usable.append(row)
     if not usable:
         raise NoRecords("; ".join(faults) or explain_absence(case))
-    usable.sort(key=lambda row: row.batch)  # the last is what a single batch is scaled from
-    # of equally many rows those of the largest batch count
+    usable.sort(key=lambda row: row.batch)  # the last one is scaled if there is one batch only
+    # if several origins have equally many rows, the one with the largest batch is taken
     origins = Counter(get_origin(row) for row in reversed(usable))
     origin = origins.most_common(1)[0][0]
     own = [row for row in usable if row.case == case.id]
@@ -171,7 +171,10 @@ def find_kept_of_row(case: Case, row: Row, searches: Searches) -> int:
 
 
 def predict_peak(evidence: Sequence[Row], case: Case) -> Peak:
-    """Return the peak by a line through the measured batches, at least the lower bound."""
+    """Return the peak that a line through the peaks of measured batches gives at the case's batch.
+
+    It is never below the lower bound. One measured batch is scaled instead.
+    """
     if isinstance(case, Described):
         return predict_described(evidence, case)
     batches = [row.batch for row in evidence]

@@ -104,8 +104,8 @@ class Results:
     def machines(self) -> list[str]:
         """Return the machines that have readable records, the one with the most of them first.
 
-        A folder with nothing but damaged or newer records is no machine's: it would be chosen and
-        then have nothing to show. Of each folder lines are parsed until one is a record. Raises
+        A folder that has only damaged or newer records is left out, since a command that chose it
+        would have nothing to show. Lines of each folder are parsed until one is a record. Raises
         OSError for a folder that cannot be read.
         """
         counts: dict[str, int] = {}

@@ -28,10 +28,10 @@ SIMILAR = (
 
 
 def load_searches(results: Path) -> Iterator[Fit]:
-    """Yield every readable search, by file; the others are named in a RecordWarning."""
+    """Yield every readable search for a largest batch, by file; others give a RecordWarning."""
     for place, fit in store.read_answers(Fit, results / "fits"):
         try:
-            parse_case(fit.case)  # raises where the id is no case's
+            parse_case(fit.case)  # raises if the id is not that of a case
         except (UnknownCase, ValueError) as error:
             reason = str(error).splitlines()[0]
             warnings.warn(f"skipped {place}: {reason}", RecordWarning, stacklevel=2)

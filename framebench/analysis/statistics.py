@@ -203,9 +203,9 @@ NONE, UNDECIDED = "no difference", "undecided"
 def decide(ratio: Ratio, quantity: Quantity, p: float | None = None) -> str:
     """Return the verdict: the quantity's `more` or `less`, NONE or UNDECIDED.
 
-    A difference is one that matters (`minimum`) and is hardly chance: p is at most 5 %. Of several
-    tests on one page `p` is the corrected one. Where there is no p, as with peaks, the interval
-    excludes 1. There is no difference if the whole interval lies within the minimum.
+    A difference is one that matters (`minimum`) and is hardly chance: p is at most 5 %. If there
+    are several tests on one page, `p` is the corrected one. Where there is no p, as with peaks, the
+    interval excludes 1. There is no difference if the whole interval lies within the minimum.
     """
     if ratio.low is None or ratio.high is None:
         return UNDECIDED

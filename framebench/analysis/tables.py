@@ -77,7 +77,7 @@ WORTH_SHOWING = 0.01  # of a step: a smaller share in every row is left out
 def make_cells(df: pd.DataFrame) -> pd.DataFrame:
     """Return the rows with the columns of SHOWN and SHARES.
 
-    A row without numbers shows its status instead of a peak; its reason stands in the notes.
+    A row without numbers shows its status instead of a peak; its reason is in the table's notes.
     """
     cells = df.assign(
         range=list(map(format_interval, df["step_low_s"], df["step_high_s"])),
@@ -85,8 +85,8 @@ def make_cells(df: pd.DataFrame) -> pd.DataFrame:
         throughput=list(map(format_throughput, df["throughput"], df["unit"])),
     )
     is_ok = df["status"] == "ok"
-    _, _, *numbers = [*SHOWN, *SHARES]  # behind framework and strategy
-    # as objects, since a column has numbers and, in the place of some, a status
+    _framework, _strategy, *numbers = [*SHOWN, *SHARES]
+    # as objects, since a column has both numbers and the status of rows without any
     cells[numbers] = cells[numbers].astype(object).where(is_ok, None)
     cells["shared_bytes"] = cells["shared_bytes"].where(is_ok, df["status"])
     return cells

@@ -44,8 +44,8 @@ class ProgressSender(Listener):
 def find_or_measure(case: Case, environment: str, profile: Iterable[Case]) -> Record:
     """Return the case's record of this session in an environment such as `torch==2.13.0`.
 
-    The first caller measures the block that the case is in. Of several records the first one
-    counts: it has the memory too.
+    The first caller measures the block that the case is in. If there are several records, the
+    first one counts: it has the memory too.
     """
     described = profiles.find_profile()
     options = runner.Options(

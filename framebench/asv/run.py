@@ -134,9 +134,9 @@ def step_to_the_end() -> None:
 
 
 def in_own_environments(run_benchmarks: Callable[..., Any]) -> Callable[..., Any]:
-    """Wrap asv's running in an environment: of the suite's, run its framework's alone.
+    """Wrap asv's function that runs benchmarks, so that each runs in its framework's environment.
 
-    A benchmark in a file of the user's runs in each environment, by the interpreter that runs asv.
+    Benchmarks of a user's file run in every environment, by the interpreter that runs asv.
     """
 
     @wraps(run_benchmarks)
@@ -271,7 +271,7 @@ def kill_servers() -> None:
 
 @contextmanager
 def holding_results() -> Iterator[None]:
-    """Hold the results folder; asv shows a UserError in a sentence."""
+    """Lock the results folder in this context. Raises UserError, which asv prints in a sentence."""
     try:
         with alone(RESULTS):
             yield

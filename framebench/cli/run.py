@@ -121,7 +121,7 @@ def measure_here(request: RunRequest, results: Path) -> list[str]:
     env = request.env
     cases = choose_cases(list(request.selectors), [], request.profile)
     with open_session(results, request.named, keep=request.block is not None) as session:
-        # of a framework that can measure none of the cases no environment is built
+        # a framework that cannot measure any of the cases needs no environment
         frameworks = [
             case.framework for case in cases if env or not runner.explain_unsupported(case)
         ]

@@ -156,8 +156,8 @@ def collect(folders: Sequence[Path], into: Path, name: str | None = None) -> Col
 def read_sources(results: Path, into: Path) -> Iterator[tuple[str, str, Record | store.BadRecord]]:
     """Yield the records of a results folder, or why one is unreadable.
 
-    Each comes with its place and with its release, such as `torch-2.13.0`. Of the folder that they
-    are added to these are the ones in files of their own. Raises OSError.
+    Each comes with its place and with its release, such as `torch-2.13.0`. If the folder is the one
+    that they are added to, only records in files of their own are yielded. Raises OSError.
     """
     if results.resolve() != into.resolve():
         for file in store.list_files(results):
@@ -194,7 +194,7 @@ def find_fault(place: str, release: str, record: Record | store.BadRecord) -> st
 
 
 def rename_machine(record: Record, name: str) -> Record:
-    """Return a record under another name of its machine, which becomes the node."""
+    """Return a record with `name` as its machine, and the machine that it had as its node."""
     origin = record.provenance
     if origin.machine == name:
         return record

@@ -166,9 +166,9 @@ def prepare(units: Sequence[RunRequest], jobs: Jobs, frameworks: Sequence[str]) 
 
 
 def select_nodes(listing: str) -> list[str]:
-    """Return a usable node of each kind from sinfo's lines.
+    """Return the name of one usable node of each kind of hardware from sinfo's lines.
 
-    A line has name, processors, memory, features, generic resources and state.
+    A line has name, processors, memory, features, generic resources and state, separated by `|`.
     """
     first_of_kind: dict[tuple[str, ...], str] = {}
     for line in listing.splitlines():

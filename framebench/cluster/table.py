@@ -90,7 +90,10 @@ def list_costs(records: Sequence[Record]) -> pd.DataFrame:
 
 
 def make_row(name: str, blocks: pd.DataFrame) -> dict[str, object]:
-    """Return what blocks take, and what all cases would."""
+    """Return a row: the mean minutes of the blocks, and an estimate of the hours for all cases.
+
+    `name` says which blocks they are.
+    """
     cases, minutes = blocks["cases"].mean(), blocks["minutes"].mean()
     units = BLOCKS * CASES / cases
     return {

@@ -90,7 +90,7 @@ def select_strategies(df: pd.DataFrame) -> pd.DataFrame:
     """Return the baseline, and single strategies of the same mathematics that change a peak
     somewhere.
 
-    Of what was refused `used_bytes` are what it would take.
+    For a case that does not fit, `used_bytes` is what it would take.
     """
     needed = df["used_bytes"].fillna(df["refused_bytes"])
     cases = df["case"].map(Case.from_id)

@@ -52,7 +52,7 @@ def list_requirements(pythons: dict[str, Path]) -> list[Requirement]:
     """Return the requirements: driver and device first, then those of each framework.
 
     Args:
-        pythons: By framework, the interpreter that is checked.
+        pythons: The interpreter that is checked for each framework.
     """
     requirements = [check_driver(), check_device()]
     checks = {"torch": check_torch, "jax": check_jax, "jittor": check_jittor}

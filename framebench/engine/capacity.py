@@ -9,9 +9,11 @@ import psutil
 from framebench.engine.timed_process import TimedProcess
 from framebench.instruments import nvml
 
-# Of what is free when a block begins: the rest is for steps, and for other programs.
+# How much of the host's free memory processes of a block may take when it begins; the rest is for
+# their steps, and for other programs.
 HOST_SHARE = 0.6
-# Of a GPU's: its pools keep what the steps before took, so there is less to come.
+# The same share of a GPU's free memory. Pools already hold the memory of earlier steps, so
+# processes grow less.
 GPU_SHARE = 0.85
 CGROUP = Path("/sys/fs/cgroup")
 

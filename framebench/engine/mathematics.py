@@ -152,14 +152,14 @@ def compute_missing(
     baseline: Case | None = None,
     processes: int = 1,
 ) -> dict[str, Mathematics]:
-    """Compute the cases that the file lacks, by so many processes at once, and return its outcomes.
+    """Compute the cases that are missing in the file, in `processes` processes at once.
 
-    Cases of a user's model are compared with their `baseline`, computed in each process. A case
-    whose process dies is not computed, with the reason; another process goes on with those after
-    it.
+    Return the outcomes of all cases by id. Cases of a user's model are compared with their
+    `baseline`, which each process computes. If a process dies, the case that it was at is returned
+    as not computed, with the reason, and another process computes the remaining ones.
     """
     outcomes = read_lines(file)
-    # not in the cache: what ended the process may not happen again
+    # not written into the file: a process may die of something that does not happen again
     died: dict[str, Mathematics] = {}
     while True:
         missing = [case for case in cases if case.id not in outcomes and case.id not in died]
@@ -170,7 +170,7 @@ def compute_missing(
         outcomes = read_lines(file)
         for batch, end in zip(batches, ends, strict=True):
             lost = [case for case in batch if case.id not in outcomes]
-            if lost:  # the process died at the first of these, and did not come to the others
+            if lost:  # the process died at the first of these and never began the others
                 reason = f"the step does not run in float64: {end.reason or end.status}"
                 died[lost[0].id] = Mathematics(
                     lost[0].id, computed=False, passed=True, reason=reason

@@ -348,7 +348,7 @@ def make_provenance(
 def describe_hardware() -> dict[str, Any]:
     """Return the hardware that goes into a record.
 
-    Its GPUs are among it, even if no worker got as far as using one.
+    It includes the machine's GPUs, even if no worker used one before it failed.
     """
     hardware = dict(provenance.describe_hardware())
     if nvml.list_gpus():

@@ -232,10 +232,10 @@ def explain_unsupported(case: Case) -> str | None:
 
 
 def explain_missing_reference(case: Case) -> str | None:
-    """Return why a combination cannot be verified; None where it can.
+    """Return why a combination of strategies cannot be verified, or None if it can.
 
-    It cannot where its strategies change the mathematics, and the values of all of them together
-    were never computed.
+    It cannot if its strategies change the mathematics, and reference values were never computed for
+    all of them together.
     """
     parts = case.plan.parts
     if len(parts) == 1 or case.workload == USER_MODEL or case.size in case.spec.without_golden:

@@ -115,8 +115,9 @@ class Session:
         return any(store.read_session(file, self.id) for file in changed)
 
     def close(self, results: Path, keep: bool = False) -> None:
-        """Finish it: the next run starts a new session. With `keep` a file stays as a mark.
+        """End the session, so that the next run starts a new one.
 
+        With `keep`, its file is renamed instead of removed: it shows that the session is done.
         Raises OSError if the file cannot be removed.
         """
         if keep:

@@ -204,7 +204,10 @@ def parse_message(line: bytes) -> Message:
 
 
 def classify(worker: Worker, oom_killed: bool) -> Outcome:
-    """Return how a worker ended, by its last message, exit code, and the kernel's counters."""
+    """Return how a worker ended: by its last message, or else by its log and exit code.
+
+    `oom_killed`: whether the kernel killed a process because memory ran out, while this one ran.
+    """
     if "result" in worker.final:
         return Outcome(answer=worker.final["result"])
     log = worker.log.text(LOG_LINES)

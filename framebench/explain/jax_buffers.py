@@ -102,7 +102,7 @@ class ProgramWalk:
     def find_name(self, instruction: Instruction) -> str:
         """Return the name of the operation.
 
-        Of several that are fused, it is that of the last one which has a name.
+        If several operations are fused, it is that of the last one which has a name.
         """
         if instruction.op_name:
             return instruction.op_name

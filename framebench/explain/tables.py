@@ -12,7 +12,7 @@ from framebench.explain import against, table
 def make_tables(results: Results) -> list[Table]:
     """Return tables of each case's newest step, and of what changed between versions.
 
-    Of each case the two newest versions are compared.
+    The two newest versions of each case are compared.
     """
     explanations = table.load_explanations(results.root)
     newest = table.select_newest(explanations)

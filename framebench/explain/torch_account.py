@@ -79,7 +79,7 @@ class StorageAccount(Storages):
     def __exit__(self, *error: Any) -> None:
         super().__exit__(*error)
         self.stack.close()
-        # what is dropped after the step is none of its events
+        # tensors that are freed after the step must not count as its events
         for finalizer in self.finalizers.values():
             finalizer.detach()
 

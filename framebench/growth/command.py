@@ -122,7 +122,11 @@ def announce(steps: int) -> None:
 def follow_case(
     case_id: str, steps: int, step: Path | None, env: str | None, results: Path, limit_s: float
 ) -> Growth:
-    """Read the steps of a case. Raises UnknownCase and NoReadings."""
+    """Run a case's step `steps` times, and return what memory it held after each.
+
+    `step` is a file with a function that is called instead of the case's step; `env` is the
+    interpreter. Raises UnknownCase and NoReadings.
+    """
     case = hypothetical.parse_any_batch(case_id)
     obstacle = measure.explain_unsupported_growth(case)
     if obstacle:  # before an environment is built for nothing

@@ -52,7 +52,7 @@ def read_shared() -> int:
 def read_children() -> int:
     """Return the bytes that this process's descendants have for themselves alone.
 
-    Of a page that is copied when it is written to, only the copy is a child's own.
+    A page that parent and child share becomes the child's own when it is copied on a write.
     """
     return sum(read_own_bytes(process) for process in list_descendants("self"))
 

@@ -182,7 +182,10 @@ class ProcessPeak:
                 self.take_sample(devices)
 
     def take_sample(self, devices: list[object]) -> None:
-        """Take one sample of every GPU."""
+        """Read the used bytes of the process's GPU, and this process's bytes on each of `devices`.
+
+        The largest values so far are stored.
+        """
         import pynvml
 
         if self.before is not None:

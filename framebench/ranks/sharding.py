@@ -44,7 +44,7 @@ class Formula:
         """Return the bytes of one rank.
 
         Args:
-            parameters: Of the model.
+            parameters: The number of the model's parameters.
             ranks: The number of ranks.
             largest: The parameters of the largest layer.
         """

@@ -115,7 +115,7 @@ def read_model(kind: type[Model], path: Path | str, most_bytes: int = MOST_BYTES
 
 
 def explain(error: ValidationError) -> str:
-    """Say in one line what is wrong: that the schema is newer, or else the first fault."""
+    """Return in one line why a record is invalid: a newer schema, or else the first fault."""
     first = error.errors(include_url=False)[0]
     place = ".".join(map(str, first["loc"]))
     schema = first["input"]
@@ -368,7 +368,7 @@ def read_case(line: Line) -> str:
 
 
 def parse_all(lines: list[Line]) -> Iterator[Record]:
-    """Yield the records in lines; what cannot be read is passed over."""
+    """Yield the record in each line; unreadable lines are skipped without a warning."""
     for line in lines:
         with contextlib.suppress(BadRecord):
             yield parse(Record, line)

@@ -140,7 +140,7 @@ class Case:
     def work(self) -> int:
         """Return the samples or tokens of one step.
 
-        Of a stream of sequences padding does not count, of generation only the new tokens do.
+        In a stream of sequences, padding does not count. In generation, only new tokens count.
         """
         if self.scenario == "varlen":
             return int(self.spec.draw_lengths(self.config, self.batch).sum())

@@ -110,7 +110,7 @@ def match_part(cases: list[Case], part: str, pattern: str, selector: str) -> lis
 def suggest(valid: Sequence[str], text: str, between: str = ", ") -> str:
     """Return in one readable line what could be meant, the likeliest first.
 
-    Of a few names all are shown, of many some and how many more there are.
+    A few names are all shown; of many, some are shown and the others counted.
     """
     if len(valid) <= MOST_SUGGESTIONS:
         return between.join(valid)

@@ -1,6 +1,6 @@
 """Summarize tensors for verification: the norm, and projections on a few fixed random vectors.
 
-A norm alone misses a sign or a permutation. Of an error of any shape the projections keep the size:
+A norm alone misses a sign or a permutation. Projections keep the size of an error of any shape:
 for independent entries of variance 1 the mean square of (r . error) is the square of the error's
 norm. NumPy only.
 """

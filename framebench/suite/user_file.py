@@ -131,8 +131,8 @@ def list_modules(node: ast.AST) -> list[tuple[str, list[str]]]:
 def import_packages(file: str) -> None:
     """Import the packages that the file's top-level lines import, unless they lie in its folder.
 
-    What packages take for themselves is none of a step's memory. What goes wrong here is told when
-    the file itself is imported.
+    This happens before memory is read, since packages' own memory is not part of a step's. Errors
+    are ignored: they are reported when the file itself is imported.
     """
     folder = Path(file).absolute().parent
     for node in parse_file(file).body:
@@ -142,7 +142,7 @@ def import_packages(file: str) -> None:
                 continue
             with contextlib.suppress(Exception, SystemExit):
                 imported = importlib.import_module(module)
-                for name in names:  # a package may load what it holds when it is asked for
+                for name in names:  # some packages import their modules on first access
                     getattr(imported, name, None)
 
 

@@ -198,10 +198,10 @@ def count_without_gradient(
 
 
 def list_moved(tensors: Summaries, kind: str) -> list[str]:
-    """Return the tensors of a kind that show that there was a gradient.
+    """Return the names of the tensors of a kind that can only have changed by a gradient.
 
-    Weight decay moves a weight, too: where there are states these tell instead. Buffers move
-    without a gradient.
+    Weights change by weight decay too, so they count only if there are no optimizer states. Buffers
+    change without a gradient and never count.
     """
     has_states = any(name in tensors for name in PROPORTIONAL)
     if kind == "buffer" or (kind == "weight" and has_states):

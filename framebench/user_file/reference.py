@@ -372,7 +372,9 @@ def explain_error(error: Exception, user: UserFile) -> WorkerError:
 
 
 def write_references(folder: Path, references: dict[str, Observed]) -> None:
-    """Write the baseline's values and tensors as a workload's folder has its float64 ones."""
+    """Write the baseline's values and tensors in the files that a workload's float64 references
+    have: golden.json and tensors.json.gz.
+    """
     values = {}
     tensors = {}
     for key, observed in references.items():

@@ -281,11 +281,21 @@ def measure(
     show_first: Callable[[list[Record]], None] = show_nothing,
     show_interrupted: Callable[[list[Record], dict[str, str]], None] = show_nothing,
 ) -> tuple[list[Record], dict[str, str]]:
-    """Return the records of this session, and by strategy why others were left out.
+    """Measure strategies of a user's model. Return the records of this session, and for each
+    strategy that was left out the reason.
 
-    `blocks` blocks are measured, as far as they end so many seconds after the beginning, and more
-    until then while ratios are undecided. `show_first` gets the first records, without times, and
-    `show_interrupted` what there is when all ends early.
+    Args:
+        model: The user's model.
+        strategies: Their names, or None for all that apply.
+        options: Of the measurement.
+        blocks: How many blocks to measure.
+        seconds: When to stop, after the beginning. Before, blocks are added while ratios are
+            undecided.
+        where: The folder of the records.
+        environment: The framework's environment.
+        show_first: Called with the first records, which have no times.
+        show_interrupted: Called with the records so far if the user interrupts.
+
     Raises Fault.
     """
     began = time.monotonic()

@@ -16,7 +16,10 @@ from framebench.user_model import table
 
 
 def show_first_look(records: list[Record], budget_bytes: int | None, follows: str) -> None:
-    """Print memory and verification, as soon as they are there, and what follows."""
+    """Print memory and verification of the first records, which have no times yet.
+
+    `follows` is a sentence about what is measured next.
+    """
     remarks = table.collect_remarks(records)
     rows = table.add_needs(frames.make_frame(records), remarks)
     table.make_table(rows, {}, remarks).terminal(err)

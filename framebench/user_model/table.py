@@ -290,9 +290,9 @@ def find_needs(row: TableRow) -> float | None:
     """Return the bytes that a budget must have for a row's strategy; None if it has no peak.
 
     The first step's peak counts, since without it there is no second; it has in it what libraries
-    take meanwhile. In later steps they still have it, next to the peak. Of the framework's own
-    counter and `host.rss` the larger counts: a limit holds what the kernel counts, and in a small
-    model that may miss what went into holes between blocks.
+    take meanwhile. In later steps they still have it, next to the peak. The larger of the
+    framework's own counter and `host.rss` counts: a limit holds what the kernel counts, and in a
+    small model that may miss what went into holes between blocks.
     """
     if is_missing(row["peak_bytes"]):
         return None

@@ -309,8 +309,8 @@ def bisect(
 def open_case(case: str, batch: int, results: Path) -> Iterator[tuple[Case, Path]]:
     """Yield the case, or the baseline of a user's file, and the folder of its records.
 
-    No table of the suite is to have these records. Of a file the pinned release computes the
-    baseline right first. Raises UnknownCase.
+    The folder is not the suite's, so that no table of it has these records. For a user's file, the
+    pinned release first computes the baseline's references. Raises UnknownCase.
     """
     if not case.endswith(".py"):
         yield parse(case), results / "bisect"

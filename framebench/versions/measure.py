@@ -91,7 +91,7 @@ def select_base_batch(selector: str) -> list[Case]:
 
 
 def install(framework: str, versions: Sequence[str], say: Say) -> dict[str, Environment]:
-    """Return the environments of releases, which are built where they are missing.
+    """Build the environments of these versions that do not exist yet, and return all by version.
 
     Raises SetupError.
     """

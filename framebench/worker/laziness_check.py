@@ -46,10 +46,10 @@ def describe_late_result(adapter: Adapter) -> str:
 
 
 def describe_other_losses(adapter: Adapter, losses: list[float], allowed: float) -> str:
-    """Describe how the next steps' losses differ from those that they gave the first time.
+    """Repeat the first steps, and describe the first loss that differs from the one in `losses`.
 
-    Empty if they do not. `allowed` is relative. A step that does its work only once in so many
-    steps is noticed, since it does it in other ones now.
+    Return an empty string if none differs by more than `allowed`, which is relative. A step that
+    does its work only every few steps is noticed: in the repetition it does it in other steps.
     """
     for first in losses[:REPEATED]:
         make_timed_step(adapter)
@@ -105,7 +105,7 @@ def put_shifted(adapter: Adapter, x: object, y: object) -> Batch:
 def shift(array: np.ndarray) -> np.ndarray:
     """Return the array shifted by one along its last axis with several places, such as a token.
 
-    Of samples of a single number, that is the axis of the batch.
+    If a sample is a single number, that is the axis of the batch.
     """
     axes = [axis for axis, length in enumerate(array.shape) if length > 1]
     if not axes:

@@ -89,7 +89,7 @@ def _train(adapter: Adapter, before: dict[str, np.ndarray]) -> tuple[list[float]
 
 def _evaluate(adapter: Adapter) -> tuple[list[float], Observed]:
     """Make one step without an update, and return its seconds and what was observed."""
-    # a scenario that gives no logits keeps no model either, whose buffers could be read
+    # a scenario without logits keeps no model, so there are no buffers to read
     if adapter.case.stage.observes != "logits":
         return [make_timed_step(adapter)], Observed({"loss": adapter.loss()})
     names = list_buffers(adapter)

@@ -111,7 +111,10 @@ class Timing:
         return sum(make_timed_step(self.adapter) for _ in range(steps)) / steps
 
     def measure(self, steps: int) -> Reading:
-        """Make some steps, of which only the last one is waited for."""
+        """Make `steps` steps, wait for the device after the last, and return all readings.
+
+        In training, the last loss is appended to `losses`.
+        """
         instructions = self.count_instructions()
         cpu = time.process_time()
         start = time.perf_counter()

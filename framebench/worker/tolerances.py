@@ -253,14 +253,15 @@ def derive_tolerances(
     left_out: Collection[str] = (),
     shared: bool = True,
 ) -> Tolerances:
-    """Compute tolerances from what the perturbed steps gave.
+    """Compute tolerances from the responses of perturbed steps.
 
-    None is below `least`, and none of a tensor below `least_of_tensors`.
+    No tolerance is below `least`, and no tensor's below `least_of_tensors`.
 
-    Where `shared`, tensors of one family, the same weight of each block, have the largest response
-    among them. None is below the median response of its kind: a single tensor may have stayed close
-    by chance. Of a tensor whose digits are lost (`DIGITS_LOST`) only the size is compared. Names in
-    `left_out`, which are nothing but rounding, widen nobody's tolerance.
+    If `shared`, tensors of one family, such as the same weight in each block, all have the largest
+    response among them. No tolerance is below the median response of its kind, since a single
+    tensor may have changed little by chance. If a tensor's tolerance is above `DIGITS_LOST`, only
+    its size is compared. The tensors in `left_out` are nothing but rounding errors, and do not
+    widen the tolerances of others.
     """
     tensors: dict[str, dict[str, float]] = {}
     usual: dict[str, float] = {}

@@ -55,7 +55,9 @@ def test_amp_fp16_trains_on_a_cpu_but_is_not_proven(
 
 
 def test_adafactor_is_given_no_stacked_layers(environment: dict[str, Environment]) -> None:
-    """For optax would clip, and take the size, of a stack's layers together; AdamW does not."""
+    """Adafactor clips updates by the size of each weight; of a stack it would take all layers'
+    together. AdamW treats each number alone, so its layers may be stacked.
+    """
     cases = {
         "AdamW": "transformer/jax/train/checkpoint/b4/tiny",
         "Adafactor": "transformer/jax/train/adafactor+checkpoint/b4/tiny",

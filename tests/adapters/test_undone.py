@@ -69,7 +69,9 @@ def test_precision_is_proven_by_what_the_device_rounds_and_stores(
 def test_products_of_libraries_are_counted_in_a_program_for_a_gpu(
     environment: dict[str, Environment],
 ) -> None:
-    """Of Triton, cuBLAS and cuDNN. Fused attention is several products, and not counted as one."""
+    """Products by Triton, cuBLAS and cuDNN are counted. Fused attention, which is several products
+    in one call, is not.
+    """
     program = (PROGRAMS / "undone_products.hlo").read_text()
     products, operands = run_inside(environment["jax"], PROGRAMS / "undone_products.py", program)  # type: ignore[misc]
     assert products == {"f16": 1, "bf16": 1, "f32": 1}

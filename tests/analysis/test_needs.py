@@ -27,15 +27,19 @@ sizes = st.integers(1, 2**40)
     [
         (20, None, None, 126 * MIB),
         (0, 90, None, 90 * MIB),
-        (0, 200, None, 105 * MIB),  # a budget above what the rule asks for raises nothing
+        (0, 200, None, 105 * MIB),  # a limit above 1.05 x the peak changes nothing
         (0, None, 150, 150 * MIB + 1),
-        (0, None, 50, 105 * MIB),  # running out of less says nothing new
-        (0, 90, 150, 150 * MIB + 1),  # of two searches that disagree the worse counts
+        (0, None, 50, 105 * MIB),  # so does a failure under a limit below it
+        (0, 90, 150, 150 * MIB + 1),  # if two searches disagree, the larger need counts
     ],
 )
-def test_a_job_needs_peak_and_kept_and_a_margin_unless_a_search_found_otherwise(
+def test_needs_are_105_percent_of_the_memory_unless_a_search_found_otherwise(
     kept: int, held: int | None, failed: int | None, needs: int
 ) -> None:
+    """The peak is 100 MiB, and the process keeps `kept` MiB next to it.
+
+    Under an enforced limit of `held` MiB the job ran, under one of `failed` MiB it did not.
+    """
     limits = EnforcedLimits(held and held * MIB, failed and failed * MIB)
     assert compute_needs(100 * MIB, kept * MIB, limits) == needs
 

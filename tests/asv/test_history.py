@@ -152,7 +152,7 @@ def test_every_release_of_a_framework_is_one_environment(config: Path) -> None:
     assert every == [["'fp32'"], ["4"]], "no page opens on parameters that nobody measured"
 
 
-def test_builds_of_a_release_are_one_release_and_what_is_no_version_is_left_out() -> None:
+def test_builds_of_a_release_are_one_release_and_malformed_versions_are_left_out() -> None:
     records = [make_measured(FP32, version, 100.0) for version in ("0.9.2", "0.10.2+cpu", "a b")]
     assert set(history.collect(records)["version"]) == {"0.9.2", "0.10.2"}
 

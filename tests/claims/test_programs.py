@@ -106,7 +106,7 @@ def test_two_numbers_of_a_process_are_compared(read: str, number: float) -> None
     assert measure.compute([50.0] * 5, [100.0] * 5) == pytest.approx((number,) * 3)
 
 
-def test_there_is_no_ratio_of_nothing() -> None:
+def test_a_ratio_to_zero_is_refused() -> None:
     with pytest.raises(NoNumber, match="b is nothing"):
         OfProgram("ratio", "p", ("a", "b"), exact=True).compute([1.0], [0.0])
 

@@ -200,7 +200,7 @@ def test_an_interrupted_run_is_resumed(
     assert not list(results.glob(".session*")), "closed sessions leave nothing behind"
 
 
-def test_a_failed_case_fails_the_command_but_not_the_suite(
+def test_a_failed_case_fails_the_command_and_the_others_still_run(
     environment: dict[str, Environment], results: Path
 ) -> None:
     """A time limit that no case can meet."""
@@ -230,8 +230,8 @@ def test_a_full_disk_is_reported_without_a_traceback(
 def test_calibration_passes_and_is_recorded(
     environment: dict[str, Environment], results: Path
 ) -> None:
-    """Sizes and the clock must be right on a busy machine too; the load is only told."""
-    # between three processes for each core it happens that no wait of 20 ms is left undisturbed
+    """Sizes and the clock must be right on a busy machine too; the check of the load may fail."""
+    # with three processes for each core, sometimes every wait of 20 ms is interrupted
     for _ in range(3):
         printed = framebench("doctor", "--json", "--results", str(results)).stdout
         findings = json.loads(printed)

@@ -44,7 +44,7 @@ def test_each_gpu_measures_one_unit_at_a_time(
 def test_after_an_interruption_no_other_unit_begins(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    """The other GPU ends the unit that it is at."""
+    """The other GPU finishes the unit that it is measuring."""
     begun: list[str] = []
     both_have_begun = threading.Barrier(len(GPUS))
 

@@ -25,7 +25,7 @@ from tests.processes import run_inside
 def test_calibration_fails_where_other_processes_take_the_cores(
     shares: dict[str, float], failed: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Not what they did before, and not what a kernel does not tell."""
+    """Earlier load does not count, and shares that the kernel does not report are not checked."""
     monkeypatch.setattr("psutil.cpu_times_percent", lambda _: SimpleNamespace(**shares))
     monkeypatch.setattr("psutil.getloadavg", lambda: (99.0, 99.0, 99.0))
     findings = measure_interference()

@@ -240,7 +240,7 @@ def test_pip_refuses_an_archive_with_another_hash(
 def test_leftovers_of_a_killed_set_up_end_before_the_next_build(
     own_cache: Path, own_pins: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Such as a compiler, which would go on to write into the new one."""
+    """A leftover, such as a compiler, would go on to write into the new environment."""
     where = environments.describe("torch").folder
     leftover = start_process_of_build(where)
     of_another = start_process_of_build(where.with_name("another"))

@@ -38,7 +38,7 @@ def library(tmp_path: Path) -> Path:
 
 
 def is_cached(path: Path) -> bool:
-    """Return whether a file's first page can be had without a disk."""
+    """Return whether a file's first page is in the page cache."""
     with path.open("rb", buffering=0) as file:
         try:
             return os.preadv(file.fileno(), [bytearray(1)], 0, os.RWF_NOWAIT) == 1
@@ -50,7 +50,7 @@ def test_dropped_pages_are_read_from_disk_again(library: Path, tmp_path: Path) -
     pages.drop([tmp_path / "gone", library])
     assert not is_cached(library)
     pages.renew([tmp_path / "gone", library])
-    assert is_cached(library), "and not in the next process's first step"
+    assert is_cached(library), "so the next process's first step does not wait for the disk"
 
 
 def test_files_that_a_process_maps_are_listed_and_stay_cached(library: Path) -> None:

@@ -74,7 +74,7 @@ def test_added_case_is_measured_with_its_baseline(
 def test_baseline_that_joins_later_is_measured_once(
     fake_worker: Environment, results: Path, event_log: Path
 ) -> None:
-    """As PyTorch's in a block whose variants were measured before it was there."""
+    """PyTorch's baseline may be added to a block when its other cases have been measured."""
     base, change = (Variant(case, fake_worker) for case in CASES[:2])
     with open_run(results) as opened:
         measure_group(Group("g", (change,)), opened)

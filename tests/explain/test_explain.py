@@ -305,7 +305,7 @@ def test_explain_writes_json_and_a_figure(tmp_path: Path) -> None:
 def test_two_cases_differ_by_the_sum_of_the_rows(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The accounts are those that other tests have made."""
+    """The command compares accounts from `explain_case` instead of measuring again."""
     monkeypatch.setattr(measure, "explain", lambda case, environment: explain_case(case.id))
     plain = "transformer/torch/train/fp32/b4/tiny"
     checkpointed = "transformer/torch/train/checkpoint/b4/tiny"

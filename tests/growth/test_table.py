@@ -63,7 +63,7 @@ def test_too_few_readings_are_refused() -> None:
         (2**13 * np.minimum(NUMBERS, 160), "grows"),
     ],
 )
-def test_jumps_are_told_from_growth(rise: Any, verdict: str) -> None:
+def test_growth_is_told_from_jumps_and_from_leaks_that_stop(rise: Any, verdict: str) -> None:
     assert judge(FLAT + rise) == verdict
 
 

@@ -187,6 +187,7 @@ def test_the_first_error_of_several_ranks_is_the_cause(tmp_path: Path) -> None:
     outcome = worker.end(lambda phase: None, 60)
     assert outcome.status == "crashed"
     assert "the cause" in (outcome.reason or "")
+    assert "peer closed" not in (outcome.reason or "")
 
 
 def test_a_command_of_single_processes_refuses_ranks(tmp_path: Path) -> None:

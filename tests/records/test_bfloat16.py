@@ -26,7 +26,7 @@ def test_they_are_read_from_the_flags(told: str, found: set[str] | None, tmp_pat
     assert list_bfloat16_instructions(tmp_path / "cpuinfo") == found
 
 
-def test_where_the_kernel_tells_nothing_nothing_is_known(tmp_path: Path) -> None:
+def test_instructions_are_unknown_without_a_cpuinfo(tmp_path: Path) -> None:
     assert list_bfloat16_instructions(tmp_path / "none") is None
 
 

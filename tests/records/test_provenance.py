@@ -110,7 +110,7 @@ def make_other_repository(folder: Path) -> Path:
 def test_a_checkout_without_git_inside_another_repository_is_not_named_by_its_commit(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As an archive that was unpacked in a folder that git tracks."""
+    """Such as an archive that was unpacked in a folder that git tracks."""
     make_other_repository(tmp_path)
     (tmp_path / "unpacked").mkdir()
     monkeypatch.setattr(provenance, "ROOT", tmp_path / "unpacked")
@@ -120,10 +120,10 @@ def test_a_checkout_without_git_inside_another_repository_is_not_named_by_its_co
 
 
 @pytest.mark.parametrize("name", ["GIT_DIR", "GIT_COMMON_DIR", "GIT_INDEX_FILE"])
-def test_a_hook_of_git_does_not_name_another_repository(
+def test_variables_that_git_sets_for_hooks_are_ignored(
     name: str, repository: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """git tells its hooks, and what they start, which repository is meant."""
+    """A hook of another repository may start framebench, with variables that name that one."""
     before = provenance.find_commit(), provenance.is_dirty(), provenance.name_code()
     other = make_other_repository(tmp_path / "other")
     monkeypatch.setenv(name, str(other / "index" if name.endswith("FILE") else other))

@@ -48,7 +48,7 @@ def test_wrong_names_are_answered_by_the_valid_ones(selector: str, named: list[s
     assert all(name in str(caught.value) for name in named)
 
 
-def test_quick_measures_the_transformer_s_baseline_at_two_batches() -> None:
+def test_the_quick_profile_has_the_transformers_training_baseline_at_two_batches() -> None:
     assert list_batches("quick", "transformer/torch/train/fp32/") == [4, 8]
     assert list_batches("quick", "transformer/torch/eval/no_grad/") == [4]
 

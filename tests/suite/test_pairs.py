@@ -163,7 +163,7 @@ def test_some_pairs_are_refused_or_right_and_proven(
 def test_pairs_that_were_broken_once_stay_refused_or_right(
     framework: str, environment: dict[str, Environment]
 ) -> None:
-    """All of them, also compiled ones and larger ones, which the quicker test leaves out."""
+    """These include compiled and larger ones, which the quicker test leaves out."""
     broken = [case for case in list_pairs(framework) if was_broken(case)]
     assert_refused_or_right(environment[framework], broken)
 

@@ -128,23 +128,25 @@ def break_third(record: Record, number: int) -> Record:
 
 
 @pytest.mark.parametrize(
-    ("blocks", "change", "base", "verdict"),
+    ("blocks", "change", "base", "compared", "verdict", "other_quantities"),
     [
-        (5, break_record, OLD, REGRESSION),
-        (5, break_record, NEW, IMPROVEMENT),
-        (3, break_record, OLD, UNDECIDED),  # of three processes one in ten fails so by chance
-        (5, break_third, OLD, UNDECIDED),
+        (5, break_record, OLD, NEW, REGRESSION, 0),
+        (5, break_record, NEW, OLD, IMPROVEMENT, 0),
+        # three processes may all fail by chance: p is 10 %
+        (3, break_record, OLD, NEW, UNDECIDED, 0),
+        # one block is broken; the others are enough to compare the other quantities
+        (5, break_third, OLD, NEW, UNDECIDED, 3),
     ],
 )
-def test_a_case_that_stops_working_is_a_regression(
-    blocks: int, change: Change, base: str, verdict: str
+def test_a_case_that_works_in_one_version_only_is_judged_by_its_blocks(
+    blocks: int, change: Change, base: str, compared: str, verdict: str, other_quantities: int
 ) -> None:
+    """The new version is the one whose records are broken."""
     records = make_version_blocks(ORIGINAL, blocks, change)
-    first, *others = judge.compare_versions(records, base, NEW if base == OLD else OLD)
+    first, *others = judge.compare_versions(records, base, compared)
     assert (first.quantity, first.verdict) == (STATUS, verdict)
     assert "memory ran out" in (first.reason or "")
-    # where one block is broken the others are enough for the other quantities
-    assert len(others) == (3 if change is break_third else 0)
+    assert len(others) == other_quantities
 
 
 def test_instructions_tell_other_work() -> None:

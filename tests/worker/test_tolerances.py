@@ -94,7 +94,7 @@ class PerturbedSteps:
 def test_more_repetitions_of_fast_steps_widen_the_tolerances(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """The first two left everything where it was by chance."""
+    """In the first two runs of the step the perturbation moves nothing, by chance."""
     steps = PerturbedSteps(0.1, moves_at=5, monkeypatch=monkeypatch)
     first = tolerances.observe_steps(steps.adapter)
     assert steps.seeds == [0, 1]

@@ -98,10 +98,11 @@ def default(run: JaxAdapter) -> Proof:
 
 
 def expect_mixed(dtype: str) -> Proof:
-    """Return a proof that most operands of the executable have one type, and what lasts is float32.
+    """Return a proof that most operands of the executable have type `dtype`, and that weights and
+    optimizer states are float32.
 
-    The backward pass of attention keeps some operands in float32. An eager step leaves no
-    executable to look at.
+    Not all operands have it, since the backward pass of attention computes some products in
+    float32. An eager step has no executable to look at.
     """
 
     def has_most(evidence: Evidence) -> bool:

@@ -44,7 +44,7 @@ class StepProgram:
 
         Args:
             function: What it computes.
-            precision: Of products in float32, see `jax.default_matmul_precision`.
+            precision: The precision of float32 products, see `jax.default_matmul_precision`.
             eager: Whether to run without compiling.
             options: The compiler's.
             jit_options: Those of `jax.jit`.

@@ -38,7 +38,7 @@ switch = Switches()
 def begin(ranks: int) -> None:
     """Set the number of devices, before any is used.
 
-    Of several processes each has one, and waits for the others.
+    If there are several processes, each has one device, and waits for the others.
     """
     if "RANK" in os.environ:
         jax.distributed.initialize(num_processes=ranks, process_id=int(os.environ["RANK"]))
@@ -112,9 +112,9 @@ def make_mesh(devices: tuple[jax.Device, ...]) -> Mesh:
 
 
 def shard_longest_axis(mesh: Mesh, shape: tuple[int, ...]) -> NamedSharding:
-    """Return a sharding along the longest axis that so many ranks divide.
+    """Return a sharding along the longest axis that the number of ranks divides.
 
-    If none does, the array is whole on every device.
+    If it divides none, every device holds the whole array.
     """
     axes: list[str | None] = [None] * len(shape)
     divisible = [size for size in shape if size % mesh.size == 0]

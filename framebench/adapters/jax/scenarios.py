@@ -173,7 +173,10 @@ def measure_held_bytes(run: JaxAdapter) -> list[int]:
 
 @switch
 def together(run: JaxAdapter, shared: bool = False) -> Proof:
-    """Hold both models at the same time; `shared`, all of their weights but those of the heads."""
+    """Hold both models at the same time.
+
+    With `shared`, they have the same arrays except in their heads.
+    """
 
     def attach_models() -> None:
         first = run.params, run.stats
@@ -209,7 +212,10 @@ def join_trunk(run: JaxAdapter, first: Tree, second: Tree) -> Tree:
 
 @switch
 def in_turn(run: JaxAdapter, cleared: bool = False) -> Proof:
-    """Load one model after the other, each deleted before the next; `cleared`, its program too."""
+    """Load one model after the other, and delete each before the next is loaded.
+
+    With `cleared`, its compiled program is deleted too.
+    """
 
     def attach_models() -> None:
         pair = load_pair(run)

@@ -60,8 +60,8 @@ class ShapedAdapter(JaxAdapter):
             place = None
             if self.recipe.sharding is not None:
                 place = self.recipe.sharding(what, array.shape)
-            # An argument cannot be declared to lie in the host's memory: it does if it is written
-            # over by a result that does.
+            # An argument cannot be declared to lie in host memory. It does if the result that is
+            # written over it does.
             if not isinstance(place, Sharding):
                 place = self.make_sharding()
             return ShapeDtypeStruct(array.shape, array.dtype, sharding=place)

@@ -261,7 +261,7 @@ def count_allocations(run: JaxAdapter, channels: int, **options: Any) -> int:
 
     Args:
         run: The adapter, which reads the device's allocator.
-        channels: Of the convolution's input and output.
+        channels: The number of channels of the convolution's input, and of its output.
         options: The compiler's, besides the flags in force.
     """
     # a factor makes a program that no cache has seen; the cache of single results is off

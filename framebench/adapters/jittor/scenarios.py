@@ -200,7 +200,7 @@ def run_pair(
     Args:
         run: The adapter of the case.
         models: Returns the two, one after the other.
-        expected_bytes: Of the weights that are held at the same time.
+        expected_bytes: The bytes of the weights that are in memory at the same time.
     """
     run.recipe.models = models
 

@@ -102,7 +102,10 @@ def loss(output: Any, target: Any) -> Var:
 
 
 def optimizer(parameters: list[Var], model: Module) -> Any:
-    """Return the file's optimizer, or what the file's own step takes in its place. Raises Fault."""
+    """Return what the file's `optimizer` returns for the model or its parameters.
+
+    It must be a Jittor optimizer, unless the file has a `step` of its own. Raises Fault.
+    """
     made = user().get("optimizer")(model if user().takes_model() else parameters)
     if has_step():
         return made

@@ -52,7 +52,7 @@ def count_graph_nodes(output: Tensor) -> int:
 def unique_bytes(tensors: Iterable[Tensor]) -> int:
     """Return the bytes of the storages of these tensors, each storage once.
 
-    Of a tensor that is divided among ranks only the local part counts.
+    Only the local part of a tensor that is divided among ranks counts.
     """
     bytes_by_address = {}
     for tensor in tensors:
@@ -65,8 +65,8 @@ def unique_bytes(tensors: Iterable[Tensor]) -> int:
 def plain_tensors(tensor: Any) -> list[Tensor]:
     """Return the plain dense tensors that a tensor consists of.
 
-    A tensor in 8 bits consists of codes and scales, a sparse one of indices and values. Of one that
-    is divided among ranks this is the local part.
+    A tensor in 8 bits consists of codes and scales, a sparse one of indices and values. If a
+    tensor is divided among ranks, these are the tensors of the local part.
     """
     local = tensor.detach().to_local() if hasattr(tensor, "to_local") else tensor
     if local.layout == torch.sparse_coo:

@@ -119,7 +119,7 @@ def amp_fp16(run: TorchAdapter) -> Proof:
 
 
 def _measure_scale(run: TorchAdapter) -> float:
-    """Return the factor by which the scaler enlarges a gradient in the backward pass."""
+    """Return the norm of a gradient with the scaler over its norm with a scaler that is off."""
     weight = run.list_trained()[-1]
     scaler = run.recipe.scaler
     norms = []

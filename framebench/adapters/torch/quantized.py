@@ -41,8 +41,8 @@ def import_package(run: TorchAdapter, name: str, requirements: str = "torch") ->
 def adamw_8bit(run: TorchAdapter) -> Proof:
     """Keep AdamW's moments in 8 bits, by torchao.
 
-    The update is made of the moments before they are rounded. It is compiled, so the profiler
-    observes the step: nothing compiles under a dispatch mode.
+    The update is computed from the moments before they are rounded. It is compiled, and nothing
+    compiles under a dispatch mode, so the step is observed by the profiler instead.
     """
     optimizers = import_package(run, "torchao.optim")
 
@@ -78,8 +78,8 @@ def expect_codes(run: TorchAdapter) -> Proof:
 def adamw_8bit_bnb(run: TorchAdapter) -> Proof:
     """Keep AdamW's moments in 8 bits, by bitsandbytes.
 
-    Its moments of a weight are codes, scales of blocks and a table of codes, each a tensor by
-    itself. Of a small weight there are only the numbers.
+    The moments of a weight are three tensors: codes, scales of blocks, and a table of codes. Those
+    of a small weight are stored as plain numbers.
     """
     optimizers = import_package(run, "bitsandbytes.optim")
     functional = import_package(run, "bitsandbytes.functional")

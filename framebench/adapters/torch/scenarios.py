@@ -47,9 +47,10 @@ def make_mode_switch(context: Callable[[], Any], proof: Proof) -> Switch:
 
 
 def explain_gradients(run: TorchAdapter, proof: Proof) -> Proof:
-    """Return a proof that says of a user's model whether it switches gradients on by itself.
+    """Return a proof that for a user's model also checks that it leaves gradients off.
 
-    An evaluation needs them for forces, which are gradients of an energy.
+    Otherwise the reason says that the model switches them on in its forward pass, as one does that
+    computes forces, which are gradients of an energy.
     """
     if not run.is_user_model or GRAPH_KEPT is proof:
         return proof
@@ -78,6 +79,7 @@ def batch_stats(run: TorchAdapter) -> Proof:
     run.recipe.evaluates = False
 
     def displace() -> None:
+        """Move each buffer away from the value that it converges to."""
         for buffer in run.model.buffers():
             buffer += 1
 

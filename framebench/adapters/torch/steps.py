@@ -266,15 +266,15 @@ def sdpa(run: TorchAdapter, backend: str) -> Proof:
 
 @switch
 def autotune(run: TorchAdapter) -> Proof:
-    """Let cuDNN try out its algorithms.
+    """Let cuDNN time its algorithms for each shape and take the fastest.
 
-    Every algorithm that is tried gets a workspace of its own, so that a shape that was never met
-    costs more allocations.
+    Each algorithm that is tried allocates a workspace, so the first convolution of a shape makes
+    more allocations. The proof counts them.
     """
     run.process.tries_algorithms = True
 
     def count_allocations() -> int:
-        """Return the allocations of one convolution by the settings in force."""
+        """Return how many allocations one convolution makes under the current settings."""
         x = torch.ones(2, 48, 40, 40, device=run.torch_device)
         w = torch.ones(48, 48, 3, 3, device=run.torch_device)
         before = torch.cuda.memory_stats()["allocation.all.allocated"]

@@ -80,9 +80,9 @@ def iterate_attributes(model: nn.Module) -> Iterator[Root]:
 
 
 def list_all_tensors() -> list[Tensor]:
-    """Return every tensor that Python's collector knows."""
+    """Return every tensor that Python's garbage collector tracks."""
     objects = gc.get_objects()
-    # issubclass is asked once for each class, since a compiler's objects are a million
+    # issubclass is called once for each class, since a compiler makes a million objects
     classes = {cls for cls in {type(one) for one in objects} if issubclass(cls, Tensor)}
     return [one for one in objects if type(one) in classes]
 

@@ -98,7 +98,10 @@ def build(config: Any) -> nn.Module:
 
 
 def route_block(model: Any, block: nn.Module) -> BlockBody:
-    """Have a block run by the model's `block_runner`, and return what that is to run."""
+    """Replace a block's `forward` by a call of the model's `block_runner`.
+
+    Return the block's own computation, which `block_runner` is given.
+    """
     body = BlockBody(block)
     block.forward = user_blocks.make_routed_call(model, body)
     return body
@@ -190,16 +193,17 @@ def list_levels(model: nn.Module) -> list[list[Any]]:
 
 
 def choose_blocks(model: nn.Module, inputs: Any) -> list[nn.Module]:
-    """Return the model's blocks: of several levels that repeat, the one that saves most.
+    """Return the model's blocks, which strategies such as checkpointing recompute.
 
-    Raises Fault.
+    If modules repeat on several levels, these are the modules of the level where recomputation
+    saves most. Raises Fault.
     """
     levels = list_levels(model)
     if len(levels) < 2:
         return find_blocks(model)
     try:
         return find_best_level(model, inputs, levels)
-    except Exception:  # of the model, which is reported where its baseline runs
+    except Exception:  # the model fails; this is reported when its baseline runs
         return find_blocks(model)
 
 
@@ -257,7 +261,7 @@ def count_bytes(storages: Storages, others: Storages) -> int:
 
 
 def find_storages(tensors: Iterable[Tensor]) -> Storages:
-    """Return the storages of tensors."""
+    """Return the bytes of each storage that these tensors have, by the storage's address."""
     storages: Storages = {}
     for tensor in tensors:
         for part in plain_tensors(tensor):

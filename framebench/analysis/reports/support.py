@@ -122,9 +122,9 @@ def list_workloads(strategy: Strategy, stage: Scenario) -> str:
 
 
 def list_exclusions() -> Table:
-    """Return which strategies cannot be combined, and why.
+    """Return a table of the strategies that cannot be combined, and why.
 
-    They are those of one axis, and single pairs.
+    These are all strategies of one axis, single pairs, and strategies that change the mathematics.
     """
     axes: dict[str, list[str]] = {}
     pairs = []

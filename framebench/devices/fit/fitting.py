@@ -76,9 +76,9 @@ class FitAssessment:
     planned: Planned
     device: Device
     budget: int | None = None  # bytes
-    # Of a search: whether the next larger batch was predicted, and does not fit for certain.
+    # in a search: whether the next larger batch was predicted, and certainly does not fit
     is_exact: bool = True
-    # Of a search: the smallest larger batch that was predicted, which may not fit.
+    # in a search: the smallest larger batch that was predicted, which may not fit
     smallest_not_fitting: int | None = None
 
     @property

@@ -119,14 +119,13 @@ def is_workspace_known(operator: str, args: Sequence[Any], gpu: Gpu) -> bool | N
 
 
 def make_operand(shape: Sequence[int], order: torch.memory_format) -> Operand:
-    """Return shape and strides of a tensor without gaps."""
+    """Return the shape and strides of a dense tensor in this memory format."""
     sizes = tuple(map(int, shape))
-    make_strides = (
-        make_contiguous_strides_for
-        if order == torch.contiguous_format
-        else make_channels_last_strides_for
-    )
-    return Operand(sizes, tuple(make_strides(sizes)))
+    if order == torch.contiguous_format:
+        strides = make_contiguous_strides_for(sizes)
+    else:
+        strides = make_channels_last_strides_for(sizes)
+    return Operand(sizes, tuple(strides))
 
 
 def describe_gpu(device: Device) -> str:

@@ -48,9 +48,9 @@ class Gpu:
 
     @property
     def blas_lt_workspace(self) -> int:
-        """Return the bytes for matmuls with a bias:
+        """Return the bytes of the workspace for matmuls with a bias.
 
-        `parseCUDABlasLtWorkspaceSize` in the same file.
+        PyTorch's function is `parseCUDABlasLtWorkspaceSize` in the same file.
         """
         return 1 << 20
 

@@ -178,7 +178,9 @@ def simulate_case(case: Case, device: Device, release: tuple[int, int]) -> Answe
 
 
 def list_flags(simulation: Simulation) -> dict[str, str]:
-    """Return which kernels of attention ran, and whether workspaces of convolutions are known."""
+    """Return the names of the attention kernels that ran, and whether cuDNN gave the workspaces of
+    convolutions.
+    """
     flags = {}
     attention = [name for name in simulation.kernels if not name.endswith("backward")]
     if attention:

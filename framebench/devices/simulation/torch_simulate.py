@@ -207,8 +207,8 @@ def simulate(
         make_step: Builds the program on a device and returns its step.
         device: A GPU of the catalog.
         steps: How often the step runs.
-        settings: Of the allocator. By default the limit is the GPU's memory.
-        release: Of PyTorch, whose rules hold where releases are known to differ.
+        settings: The allocator's settings. By default the limit is the GPU's memory.
+        release: The release of PyTorch to simulate, where releases are known to differ.
         blas_takes: Whether cuBLAS has a workspace in the pool, as it has by default.
         rank: Which of several ranks it is.
         ranks: How many there are, each with a GPU.

@@ -35,7 +35,7 @@ def add_policies(site: Path) -> None:
 
 
 def add_policy(text: str, trusted: set[str]) -> str:
-    """Return a page with the policy that allows the trusted ones among its scripts."""
+    """Return a page with a content security policy that allows only its trusted scripts."""
     hashes = []
     for script in list_scripts(text):
         if script in trusted or PAGE_NAME.fullmatch(script):

@@ -165,8 +165,8 @@ def test_the_cheapest_change_is_the_one_that_costs_least_speed() -> None:
 
 
 def test_strategies_are_ranked_by_times_of_shared_blocks() -> None:
-    """Not by throughputs of different hours: in its own blocks checkpoint is the faster one, though
-    by then all were slow.
+    """Throughputs of different hours would rank wrongly: at night all are slower. In its own blocks
+    checkpoint takes 1.1 times the baseline's time, and accumulate 1.2 times.
     """
     base = Case("transformer", "torch", "train", "fp32", 4, "tiny")
     checkpoint, accumulate = (replace(base, strategy=s) for s in ("checkpoint", "accumulate"))

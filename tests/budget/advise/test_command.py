@@ -76,7 +76,7 @@ def test_advise_prints_whether_a_strategy_fits_already() -> None:
     ],
 )
 def test_mistakes_are_answered_in_a_sentence(arguments: list[str], named: str) -> None:
-    done = framebench("advise", *IN_HERE, *arguments)  # the last of two counts
+    done = framebench("advise", *IN_HERE, *arguments)  # an option given twice: the last one counts
     assert done.returncode in (1, 2)
     assert named in done.stderr
     assert "Traceback" not in done.stderr

@@ -106,7 +106,8 @@ def test_published_predictions_are_reused_and_never_overwritten(
     monkeypatch.setattr(store, "PUBLISHED", tmp_path)
     plan(tmp_path, CASE, OTHER)
     plan(tmp_path, CASE, OTHER)
-    assert asked.read_text() == "xx", "the published one is reused, and then the own one, too"
+    # the planner ran once for CASE, before that was published, and once for OTHER
+    assert len(asked.read_text()) == 2
     plan(tmp_path, CASE, again=True)
     assert published.read_bytes() == before
     assert {one.case for one in store.every(tmp_path / "own")} == {CASE, OTHER}

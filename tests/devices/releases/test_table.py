@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -47,10 +48,12 @@ def test_releases_stand_side_by_side_in_their_order() -> None:
     assert table.rows == ((CASE, "24.0", "12.0", "-50.00%"),)
 
 
-def test_what_releases_planned_is_reported(results: Path) -> None:
+def test_the_report_of_a_device_compares_releases(results: Path) -> None:
     report = framebench("report", "--device", "h100-80gb", "--results", str(results))
     assert report.returncode == 0, report.stderr
-    assert "Releases of JAX by what they plan" in report.stdout
+    table = report.stdout.partition("Releases of JAX by what they plan")[2]
+    (row,) = [line for line in table.splitlines() if CASE in line]
+    assert [*map(float, re.findall(r"\d+\.\d(?= )", row))][:4] == [*SIZES.values()]
 
 
 @pytest.mark.parametrize(

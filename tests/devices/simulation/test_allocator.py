@@ -154,18 +154,21 @@ def test_the_collector_releases_old_blocks() -> None:
 
 
 def test_a_growing_segment_takes_pages() -> None:
-    """Pages of 20 MiB for the large pool, of 2 MiB for the small, and no request has a segment of
-    its own.
+    """The segment of large blocks grows by pages of 20 MiB, that of small blocks by 2 MiB.
+
+    The three pages of the large one after two requests, five MiB a character:
+
+        |1111|1122|222.|
     """
     pool = Allocator(Settings(limit=1000 * MIB, expandable_segments=True))
     first = pool.malloc(30 * MIB)
     assert pool.stats.reserved == 40 * MIB
-    second = pool.malloc(25 * MIB)  # 10 MiB are there; 15 MiB need one more page
+    second = pool.malloc(25 * MIB)
     assert (second.address - first.address, pool.stats.reserved) == (30 * MIB, 60 * MIB)
-    pool.malloc(1)
+    pool.malloc(1)  # a small block
     assert pool.stats.reserved == 62 * MIB
     pool.free(first)
-    pool.empty_cache()  # the first page is free, the second holds a part of the other block
+    pool.empty_cache()  # returns the first page; a part of the second is in use
     assert pool.stats.reserved == 42 * MIB
     assert pool.malloc(15 * MIB).address == first.address
     assert pool.stats.reserved == 62 * MIB

@@ -87,12 +87,14 @@ def test_flash_attention_sums_in_single_precision(steps: Steps) -> None:
 
 
 def test_hopper_takes_cudnn(steps: Steps) -> None:
-    """Eight tensors in half precision, a logarithm per query; and a workspace with the queries'
-    gradient in float32 and a sum per query.
+    """In half precision there are eight tensors. In float32 there are a logarithm per query, and a
+    workspace with the queries' gradient and a sum per query. Dropout's seeds come on top.
     """
     found = steps["attention on Hopper"]
-    assert found["kernels"] == {"cudnn_attention": 3, "cudnn_attention_backward": 3}
-    assert found["allocated"] == 8 * 2 * TENSOR + 4 * ROWS + SEEDS + 4 * TENSOR + 4 * ROWS
+    assert found["kernels"] == {"cudnn_attention": 3, "cudnn_attention_backward": 3}  # in 3 steps
+    half, single = 2, 4  # bytes of a number
+    logarithms, workspace = single * ROWS, single * (TENSOR + ROWS)
+    assert found["allocated"] == half * 8 * TENSOR + logarithms + workspace + SEEDS
 
 
 def test_the_wrong_attention_kernel_has_another_peak(steps: Steps) -> None:
@@ -118,8 +120,10 @@ def test_autocast_casts_a_weight_once(steps: Steps) -> None:
     assert found["between_steps"] == steps["layer"]["between_steps"]
 
 
-def test_autocast_keeps_weights_alone_until_its_end(steps: Steps) -> None:
-    """512 x 512 numbers in half precision, unless the program turns the cache off."""
+def test_autocast_caches_converted_weights_but_no_other_values(steps: Steps) -> None:
+    """Until autocast ends, a weight of 512 x 512 has a copy in half precision, unless the program
+    turns the cache off.
+    """
 
     def kept_by_cache(product: str) -> int:
         cached, uncached = steps[product], steps[f"{product}, uncached"]

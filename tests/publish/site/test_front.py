@@ -77,6 +77,9 @@ def ask(tab: Any, budget: int | None = None, **answers_by_list: str) -> None:
 @needs_sphinx
 @in_a_browser
 def test_the_answer_follows_the_budget(lab: Any) -> None:
+    """A case needs 1.05 times its peak: amp_bf16 420 MiB, fp32 210, checkpoint 105, and
+    checkpoint+accumulate, which was not timed, 84.
+    """
     assert read_message(lab).startswith(
         "Without a limit, PyTorch with amp_bf16 is the fastest measured: "
     )

@@ -191,16 +191,20 @@ def test_notebooks_are_pages(site: Path) -> None:
 
 @needs_sphinx
 def test_hostile_records_are_escaped(site: Path) -> None:
+    """The hostile text is shown, on at least three pages, and nothing of it has become HTML."""
     theme = Page(site / OF_THE_THEME)
     hostile = 0
     for path in site.rglob("*.html"):
         page = Page(path)
-        hostile += EVIL[:10] in page.text
+        if EVIL[:10] in page.text:  # a page may show only its beginning
+            hostile += 1
         assert "onerror" not in page.handlers, path
         assert set(page.handlers) <= set(theme.handlers), path
         assert f"<script>window.{INJECTED}" not in path.read_text(), path
     assert hostile >= 3
-    for drawing in site.rglob("*.svg"):
+    drawings = list(site.rglob("*.svg"))
+    assert drawings
+    for drawing in drawings:
         assert not re.search(r"<script|onerror=\"|<img", drawing.read_text()), drawing
     section = read_case(site, EVIL_MACHINE, "transformer/torch/train/fp32/b4/tiny")
     assert "{{ 7 * 7 }}" in section, "templates in records are not rendered"

@@ -1,0 +1,31 @@
+"""The figure of a step in several frameworks: one for each question, under a name of its own."""
+
+from __future__ import annotations
+
+from itertools import product
+from pathlib import Path
+
+from framebench.analysis.results import Results
+from framebench.explain.figure import figures
+from tests.processes import ROOT
+
+EXPLAINED = ROOT / "results" / "explained"
+CASE = "transformer.{}.train.fp32.b4.cpu"
+
+
+def test_each_strategy_and_batch_has_a_figure_of_its_own_name(tmp_path: Path) -> None:
+    (tmp_path / "explained").mkdir()
+    for framework in ("torch", "jax"):
+        name = CASE.format(framework)
+        text = (EXPLAINED / f"{name}.json").read_text()
+        for strategy, batch in product(("fp32", "checkpoint"), ("b4", "b8")):
+            case = name.replace("fp32", strategy).replace("b4", batch)
+            changed = text.replace(name.replace(".", "/"), case.replace(".", "/"))
+            (tmp_path / "explained" / f"{case}.json").write_text(changed)
+
+    names = [name for name, *_ in figures(Results(tmp_path), [])]
+
+    assert names == [
+        f"step-transformer-train-{strategy}-b{batch}"
+        for strategy, batch in (("checkpoint", 4), ("checkpoint", 8), ("fp32", 4), ("fp32", 8))
+    ]
