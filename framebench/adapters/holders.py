@@ -42,7 +42,7 @@ def find_holders(
         roots: Where the search begins.
         find_storages: Returns the storages of an object.
         excluded: Addresses of storages that do not count.
-        others: All arrays that exist. Those that no root leads to count as `NAMELESS`.
+        others: All arrays that exist. Arrays that no root leads to count as `NAMELESS`.
     """
     counted = set(excluded)
     bytes_by_holder: Counter[str] = Counter()

@@ -52,9 +52,10 @@ def suite_classes() -> dict[str, SuiteClass]:
 
 @cache
 def every_case() -> tuple[Case, ...]:
-    """Return the cases of all profiles: a benchmark has the same parameters under each of them.
+    """Return the cases of all profiles, each once.
 
-    So asv adds up what several profiles measured at one commit.
+    They make a benchmark's parameters the same under every profile, so that asv collects the
+    results that several profiles measure at one commit.
     """
     cases = [case for name in profiles.PROFILES for case in profiles.list_profile_cases(name)]
     return tuple(dict.fromkeys(cases))

@@ -83,9 +83,9 @@ def main() -> None:
 
 
 def open_missing_streams() -> None:
-    """Open /dev/null in the place of standard streams that were closed, as by `>&-`.
+    """Open /dev/null for each standard stream that was closed, as by `>&-`.
 
-    Else the next file that is opened gets their number, and is written to.
+    Otherwise the next file that is opened would get the stream's number, and be written to.
     """
     for number in range(3):
         try:

@@ -300,10 +300,10 @@ def limit_speed(record: Record) -> float:
 
 
 def check_blocks(records: dict[str, Record]) -> Iterator[str]:
-    """Yield blocks whose records were not alive at once.
+    """Yield a sentence for each block that was not measured as one.
 
-    Those of a block have one machine, one seed, one reference matmul, and turns one after the
-    other.
+    The records of a block must have the same machine, seed and reference matmul, and their turns
+    must not overlap.
     """
     blocks: dict[str, dict[str, Record]] = defaultdict(dict)
     for place, record in records.items():

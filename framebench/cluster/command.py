@@ -95,8 +95,8 @@ def collect_(
 ) -> None:
     """Add the records of several results folders to one.
 
-    Records that are already there are skipped. Those of older versions, which had a file for each
-    record, become lines of a file for each machine and release.
+    Records that are already there are skipped. Older versions wrote a file for each record; such
+    records become lines of a file for each machine and release.
 
     Machines of equal hardware get one name. Records of one measurement that differ are kept aside,
     and shown.

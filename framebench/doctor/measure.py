@@ -90,14 +90,14 @@ def calibrate_in(environment: Environment) -> list[Finding]:
 
 
 def measure_interference() -> list[Finding]:
-    """Return what else the machine is doing now, and how much time its host takes away.
+    """Measure for a second how busy the cores are, and how much of their time the host takes.
 
-    Not by the load average, which would still count what has ended.
+    The load average is not used, since it still counts processes that have ended.
     """
     times = psutil.cpu_times_percent(1.0)
     shares = {
         "cores busy with other things": (1 - times.idle / 100, LIMITS["busy"]),
-        # which not every kernel tells
+        # not every kernel reports this
         "time stolen by the host": (getattr(times, "steal", 0.0) / 100, LIMITS["steal"]),
     }
     findings = []

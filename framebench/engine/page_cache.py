@@ -50,9 +50,9 @@ def renew(files: Iterable[Path]) -> None:
 
 
 def drop(files: Iterable[Path]) -> None:
-    """Drop the files from the kernel's cache.
+    """Drop the files from the kernel's page cache.
 
-    Those that a living process maps, and those that may not be read, stay.
+    Pages that a process has mapped stay, and so do files that may not be read.
     """
     for path in files:
         with suppress(OSError), path.open("rb", buffering=0) as file:

@@ -176,7 +176,8 @@ class StorageAccount(Storages):
 def list_tensors(adapter: TorchAdapter) -> Iterator[tuple[str, str, Tensor]]:
     """Yield kind, layer and tensor of every tensor that there is between two steps.
 
-    Those that nobody named come last. A tensor may be there more than once; its first label counts.
+    Tensors without a name come last. A tensor may be yielded more than once; its first label
+    counts.
     """
     layers = {}  # by parameter
     for name, parameter in adapter.model.named_parameters():

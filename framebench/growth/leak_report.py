@@ -169,9 +169,10 @@ def list_grown_graphs(
 def group_things(
     programs: list[CompiledProgram], tracker: StorageTracker
 ) -> dict[Source, list[Any]]:
-    """Return programs, objects, and the bytes of storages by their source.
+    """Return what the process made and still has, by the line or function that made it.
 
-    Those of a source are in the order in which they were made.
+    The list of a source has None for a compiled program, an object itself, and the bytes of a
+    storage, in the order in which they were made.
     """
     groups: dict[Source, list[Any]] = defaultdict(list)
     for program in programs:

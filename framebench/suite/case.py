@@ -152,7 +152,7 @@ class Case:
     def decoded(self) -> int:
         """Return how many tokens of each sequence a step of `generate` computes one by one.
 
-        Those before them are its prompt, whose cache is there already.
+        The tokens before them are the prompt, whose keys and values are cached before the step.
         """
         return min(MOST_DECODED, self.spec.units(self.config) // 2)
 

@@ -82,8 +82,8 @@ def measure_distance(one: Summary, other: Summary) -> float:
 def measure_errors(observed: Summary, reference: Summary) -> tuple[float, float]:
     """Return the errors of the norm and of the projections, relative to the reference's norm.
 
-    Of the projections it is the root mean square. What should be zero, as the change of a frozen
-    weight, must be zero: else the error is infinite.
+    The error of the projections is their root mean square. A tensor that is zero in the reference,
+    such as the change of a frozen weight, must be zero; otherwise both errors are infinite.
     """
     apart = np.abs(np.subtract(observed, reference))
     norm = reference[NORM]

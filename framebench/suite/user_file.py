@@ -36,10 +36,7 @@ class DoesNotApply(Exception):
 
 
 def load_file(file: str) -> ModuleType:
-    """Import the file. Raises Fault.
-
-    As when Python runs the file, what lies in its folder is imported first.
-    """
+    """Import the file, with its folder first on the path, as when Python runs it. Raises Fault."""
     loader = SourceFileLoader(NAME, file)  # whatever the file's name ends with
     spec = importlib.util.spec_from_loader(NAME, loader)
     assert spec

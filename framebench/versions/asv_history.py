@@ -212,9 +212,9 @@ def place_in_time(framework: str, measured: set[str]) -> list[Release]:
     """Return a framework's releases from the oldest measured one to the newest, by version, each at
     its day but none before an older version.
 
-    Those between them are commits without results: the step lies at one of these or at the next
-    measured one. A fix of an older line may appear after a newer one. A release whose day is not
-    known follows the one before it.
+    Releases that were not measured become commits without results: a step in asv's graph lies at
+    one of these or at the next measured one. A fix of an older line may appear after a newer one. A
+    release whose day is not known follows the one before it.
     """
     known = pd.read_csv(KNOWN, dtype=str).query("framework == @framework")
     days: dict[str, date] = {}

@@ -108,9 +108,9 @@ def observe_output(adapter: Adapter, tensors: Summaries | None = None) -> Observ
 def read_gradients(adapter: Adapter) -> Iterator[tuple[str, np.ndarray]]:
     """Yield the gradients of the first step by name, read from the optimizer's state.
 
-    So the measured step needs no addition. SGD's momentum is then the gradient, and AdamW's first
-    moment (1 - beta1) times it. Of any other optimizer, the catalog's or a user's, what it keeps
-    under these names is taken as it is. Nothing is yielded if it keeps neither.
+    Nothing has to be added to the measured step for this. After one step SGD's momentum is the
+    gradient, and AdamW's first moment is (1 - beta1) times it. The states of any other optimizer
+    with these names are yielded unchanged; if it has none, nothing is yielded.
     """
     optimizer = adapter.case.optimizer
     kinds: tuple[str, ...] = ("momentum", "first moment")

@@ -145,7 +145,7 @@ def find_config(
 ) -> TransformerConfig:
     """Return the configuration whose number of parameters comes closest, with heads of 64 features.
 
-    Where neither width nor layers are given, these are a usual model's, or else a width of 64 for
+    If width and layers are not given, they are those of a usual model, or else the width is 64 for
     each layer. Raises ValueError, naming the number that comes closest, if it is more than a tenth
     away.
     """

@@ -99,11 +99,10 @@ def trace_without_checkpoints(run: JaxAdapter) -> Any:
 def checkpoint(run: JaxAdapter, every: int = 1) -> Proof:
     """Recompute blocks, and prove it by counting products (matmuls and convolutions).
 
-    The proof asks for two things. The step requests more products than one without checkpointing.
-    And the executable has all of them: the compiler may merge a recomputation with the original,
-    and the strategy is then off, whatever the program says. A product that is missing from the
-    executable without checkpointing as well was not merged, but turned into something else, as the
-    outer products of a single sample are.
+    The step must request more products than one without checkpointing, and the executable must have
+    all of them: if the compiler merges a recomputation with the original, the strategy has no
+    effect. A product that is also missing from the executable without checkpointing was not merged,
+    but replaced by something else, as the outer products of a single sample are.
 
     Args:
         run: The adapter of the case.

@@ -49,9 +49,9 @@ class Instruction:
 
     @property
     def op_name(self) -> str:
-        """The operation that it comes from; empty if the compiler put it in.
+        """The operation of the program that it comes from; empty if the compiler added it.
 
-        Such as `jit(step)/transpose(jvp(layer:))/layer:blocks.0/add`.
+        An example is `jit(step)/transpose(jvp(layer:))/layer:blocks.0/add`.
         """
         name = re.search(r'op_name="([^";]*)', self.attributes)
         return name[1].replace("\\'", "'") if name else ""

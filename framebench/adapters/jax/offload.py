@@ -83,8 +83,8 @@ def count_bytes_to_host(jaxprs: Iterable[ClosedJaxpr]) -> int:
 def optimizer_offload(run: JaxAdapter) -> Proof:
     """Keep the optimizer's state in host memory.
 
-    As in https://docs.jax.dev/en/latest/notebooks/host-offloading.html. XLA:CPU drops the copies:
-    its host memory and its device's are the same.
+    See https://docs.jax.dev/en/latest/notebooks/host-offloading.html. XLA:CPU removes the copies,
+    since host and device have the same memory.
     """
     device = run.make_sharding()
     host = run.make_sharding(HOST)

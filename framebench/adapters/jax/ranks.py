@@ -49,8 +49,8 @@ def begin(ranks: int) -> None:
 def gathered(run: JaxAdapter, readings: dict[str, Any]) -> list[dict[str, Any]]:
     """Return the readings of each device. If there are several processes, each must call it.
 
-    The memory of a process that has all devices belongs to none of them. So of its peaks only the
-    compiler's plan is returned, which is the plan of one device.
+    If one process has all devices, its memory is not that of any device. Then the only peak that is
+    returned is the compiler's plan, which is made for one device.
     """
     by_device = [readings | {"held": held} for held in count_held_bytes(run)]
     if jax.process_count() > 1:

@@ -57,8 +57,8 @@ def _make_one_by_one(
 ) -> _InBackward:
     """Return an optimizer for each weight. Raises DoesNotApply.
 
-    A user's optimizer may treat weights by their place among all of them. So it is made for all,
-    and each weight gets an optimizer with the settings of its group.
+    A user's optimizer may treat a weight by its place among all weights. It is therefore made for
+    all of them, and then each weight gets an optimizer with the settings of its group.
     """
     if settings.name != USER_MODEL:
         return _InBackward({p: make(settings, [p], **options) for p in params})

@@ -95,9 +95,9 @@ def make_panels(measured: pd.DataFrame) -> pd.DataFrame:
 
 
 def set_octaves(axes: Axes, batches: list[int]) -> None:
-    """Make both axes powers of two, the upright one from whole octave to whole octave.
+    """Make both axes logarithmic to base 2.
 
-    So there are always two ticks to read by.
+    The vertical one begins and ends at a power of two, so that it has at least two ticks.
     """
     axes.set_yscale("log", base=2)
     low, high = axes.dataLim.intervaly

@@ -242,10 +242,10 @@ class StrategyEvidence:
         )
 
     def find_largest_batch(self, case: Case) -> Candidate:
-        """Return a strategy at the largest batch that fits; where none does, at the smallest.
+        """Return a case's strategy at the largest batch that fits, or at the smallest if none fits.
 
-        Its speed is the best of the batches up to there, since a smaller one may be used as well.
-        So no strategy becomes slower by a larger budget.
+        Its speed is the best that was measured up to this batch, since a smaller batch may be used
+        too. A larger budget therefore never makes a strategy slower.
         """
         for batch in sorted(self.list_promising_batches(case), reverse=True):
             candidate = self.judge(replace(case, batch=batch))

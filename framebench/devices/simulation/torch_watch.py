@@ -196,13 +196,12 @@ class Watch(TorchDispatchMode):
             self.give_back(self.take(size, "cuBLASLt", "temporaries"))
 
     def may_overwrite(self, first: Tensor, second: Tensor, out: Tensor) -> bool:
-        """Return whether a sum of two gradients may be written over the first, and put it off.
+        """Return whether autograd may write this sum of two gradients over the first one.
 
-        Where two gradients meet, autograd writes their sum over the first if nothing else holds it,
-        as its base holds a view (`can_accumulate_inplace` in torch/csrc/autograd/input_buffer.cpp).
-        It never does so to tensors that a mode follows, as here: they are added, and the first dies
-        at once. So a sum that no line of a program asks for gets no block until what happens next
-        shows which of both it is.
+        On a real GPU it does if nothing else refers to the first, as a view refers to its base
+        (`can_accumulate_inplace` in torch/csrc/autograd/input_buffer.cpp). It never does for the
+        tensors of a dispatch mode, as here: it adds them, and the first is freed at once. If this
+        returns True, the sum therefore gets no block until the next event shows which it is.
         """
         if not isinstance(second, Tensor) or first._is_view():
             return False
@@ -299,11 +298,13 @@ class Watch(TorchDispatchMode):
         self.allocator.free(life.block)
 
     def invent_number(self, tensor: Tensor) -> bool | int | float:
-        """Return what a program reads of a fake tensor.
+        """Return the number that a program gets when it reads a fake tensor.
 
-        Of a counter on the host 1; of a float on the device 0, so that no gradient is found
-        infinite (GradScaler); of a truth value what lets a check pass, and otherwise True, until
-        one line has read very many.
+        - An integer, such as a counter of steps, is 1.
+        - A float is 0 on the device, so that GradScaler finds no infinite gradient, and 1 on the
+          host.
+        - A truth value is the one that lets a check pass. If it is in no check it is True, and
+          after PATIENCE readings in one line False.
         """
         if tensor.dtype == torch.bool:
             frame = find_frame(sys._getframe(1))

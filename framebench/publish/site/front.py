@@ -92,7 +92,8 @@ def make_script(machines: Sequence[Machine], predictions: pd.DataFrame) -> str:
 def list_places(machines: Sequence[Machine], groups: Sequence[Group]) -> list[Group]:
     """Return what the form offers as a device; the first one is chosen when the page opens.
 
-    Those with predictions come first, then machines, then devices that only a command answers for.
+    Devices with predictions come first, then machines, then devices that only a command can predict
+    for.
     """
     measured: list[Group] = []
     for machine in machines:
