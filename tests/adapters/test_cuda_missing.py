@@ -81,7 +81,7 @@ def test_jittor_is_given_a_cuda_compiler_only_for_a_gpu(
 def test_jittor_gets_the_compiler_with_cudas_libraries(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    """Not a script on the path that calls it, unless there is no other."""
+    """A script on the path that calls the compiler is taken only if there is no other."""
     monkeypatch.delenv("nvcc_path", raising=False)
     monkeypatch.setattr(nvml, "list_gpus", lambda: ("NVIDIA A100",))
     script = tmp_path / "bin/nvcc"

@@ -77,7 +77,7 @@ def test_a_thread_that_waits_keeps_no_loader_alive() -> None:
 
 
 def test_an_error_in_the_thread_is_raised_by_the_step() -> None:
-    """Else running out of memory would be called a timeout."""
+    """Otherwise running out of memory would be reported as a timeout."""
 
     def prepared() -> Iterator[tuple[int]]:
         yield (1,)

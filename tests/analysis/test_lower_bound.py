@@ -106,7 +106,7 @@ def test_an_optimizer_in_the_backward_pass_needs_the_gradients_of_a_layer_at_a_t
 
 
 def test_adafactor_keeps_a_number_for_each_row_and_column() -> None:
-    """Of a Transformer of 2 layers of width 16, 16 tokens and a vocabulary of 64."""
+    """The Transformer has 2 layers of width 16, 16 tokens and a vocabulary of 64."""
     embeddings = (64 + 16) + (16 + 16)
     matrices_of_a_layer = (48 + 16) + (16 + 16) + (64 + 16) + (16 + 64)
     norm = 2 * 16

@@ -55,7 +55,7 @@ def test_the_table_has_the_columns_and_dtypes_that_are_documented(
 
 
 def test_releases_are_in_the_order_of_releases(tmp_path: Path) -> None:
-    """As text 0.10.2 would be before 0.9.2, and a plot would draw a rise as a fall."""
+    """Sorted as text, 0.10.2 would come before 0.9.2, and a plot would show a rise as a fall."""
     for version in ("0.10.2", "0.9.2"):
         origin = provenance(machine="m", versions={"torch": version})
         record = make_measured("fp32", 100, 1.0).model_copy(update={"provenance": origin})

@@ -128,7 +128,7 @@ def test_unreadable_records_are_named_and_the_rest_collected(tmp_path: Path) -> 
 
 
 def test_records_in_files_of_their_own_are_collected(tmp_path: Path) -> None:
-    """As versions of framebench wrote them that had no files of lines."""
+    """Old versions of framebench wrote each record into a file of its own."""
     records = read(make_folder(tmp_path / "made", "m"))
     old = tmp_path / "old"
     folder = old / "records" / "m" / "torch-1" / CASE.id.replace("/", ".")

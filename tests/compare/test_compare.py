@@ -58,7 +58,7 @@ class Stopping(Listener):
 def test_a_comparison_goes_on_with_the_blocks_it_has(
     other: Case, after: int, fake_worker: Environment, results: Path
 ) -> None:
-    """As if nothing had happened in between."""
+    """After an interruption only the missing blocks are measured."""
     ready = {"torch": fake_worker}
     with pytest.raises(KeyboardInterrupt):
         compare.measure((CASE, other), 2, "s", ready, OPTIONS, results, Stopping(after))

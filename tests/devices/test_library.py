@@ -116,13 +116,13 @@ def test_a_model_may_be_converted_after_it_was_made(simulated: Steps) -> None:
 
 @pytest.mark.slow
 def test_a_scaler_finds_no_gradient_infinite(simulated: Steps) -> None:
-    """Else its optimizer would never step, and have no momentum."""
+    """Otherwise its optimizer would never step, and have no momentum."""
     assert simulated["scaled"]["kinds"]["optimizer states"] >= WEIGHT
 
 
 @pytest.mark.slow
 def test_made_up_numbers_let_loops_end_and_checks_pass(simulated: Steps) -> None:
-    """And a condition that is read now and then is true."""
+    """A condition outside loops and checks is read as True."""
     assert simulated["resampled"]["allocated"] >= 2 * 4 * 1024, "weights and their gradient"
     assert simulated["deciding"]["allocated"] >= WEIGHT
 

@@ -25,8 +25,8 @@ def simulated(environment: dict[str, Environment]) -> Steps:
 
 
 def test_a_weight_of_4_bits_takes_half_a_byte_a_number(simulated: Steps) -> None:
-    """And the matrices of low rank, in bfloat16. Double quantization saves three bytes of each
-    block of 64.
+    """The matrices of low rank are in bfloat16. Double quantization saves three bytes for each
+    block of 64 numbers.
     """
     low_rank = 2 * 2 * 16 * 4096
     assert simulated["qlora"]["kinds"]["weights"] == NUMBERS // 2 + low_rank

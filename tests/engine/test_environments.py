@@ -196,7 +196,7 @@ SET_UP = Path(__file__).parent / "programs" / "environments_set_up.py"
 
 @pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGKILL])
 def test_processes_of_a_set_up_end_with_it(how: signal.Signals, tmp_path: Path) -> None:
-    """Else pip would write into a folder that the next set-up removes and fills."""
+    """Otherwise pip would write into a folder that the next set-up removes and fills."""
     started = tmp_path / "started"
     command = [sys.executable, str(SET_UP), str(tmp_path / "torch-2.13.0-abc"), str(started)]
     variables = os.environ | {"PYTHONPATH": str(ROOT)}

@@ -63,7 +63,7 @@ def test_objects_that_grow_in_a_script_are_named(
 def test_a_script_is_followed_with_its_arguments(
     steps: str, code: int, message: str, tmp_path: Path
 ) -> None:
-    """Of its two optimizers the first counts."""
+    """The script has two optimizers; the steps of the first are counted."""
     options = ("--steps", "52", "--results", str(tmp_path / "results"))
     done = framebench("grow", str(PROGRAMS / "train.py"), *options, "--", "--steps", steps)
     assert done.returncode == code

@@ -97,8 +97,8 @@ def test_the_stated_sensitivity_holds_under_the_noise_of_clean_workloads(instrum
 
 
 def test_the_slope_interval_has_its_stated_coverage() -> None:
-    """Of a random walk, whose segments are unlike each other: what grows on average not at all is
-    accused rarely.
+    """The readings are random walks, with segments that differ from each other. Those that do not
+    grow on average are rarely reported as growing.
     """
     missed = accused = 0
     for _ in range(1000):

@@ -50,7 +50,7 @@ def test_published_records_have_no_problem_but_notes() -> None:
 
 
 def test_places_in_documents_that_commands_name_exist() -> None:
-    """Such as docs/reading.md#what-a-job-needs."""
+    """An example is docs/reading.md#what-a-job-needs."""
     named: set[tuple[str, str]] = set()
     for path in (ROOT / "framebench").rglob("*.py"):
         named.update(re.findall(r"docs/([\w-]+\.md)#([\w-]+)", path.read_text()))

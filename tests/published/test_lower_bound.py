@@ -14,7 +14,7 @@ def list_measured() -> list[Record]:
 
 
 def test_lower_bounds_are_below_every_measured_peak() -> None:
-    """Of a single process: ranks divide what it has."""
+    """Only cases of a single process are compared, since ranks divide its memory."""
     checked = 0
     for record in list_measured():
         if record.parsed.ranks == 1:

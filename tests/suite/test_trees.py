@@ -34,11 +34,11 @@ class Sample:
 
 
 class Encoding(UserDict):
-    """As tokenizers return it: a dictionary that is none."""
+    """Behaves like a dictionary but is no `dict`, as what tokenizers return."""
 
 
 class GraphObject:
-    """As graph libraries have it: attributes, some in a dictionary, and a method `to`."""
+    """Has attributes, some of them in a dictionary, and a method `to`, as in graph libraries."""
 
     def __init__(self) -> None:
         self.x = np.ones((5, 2))

@@ -104,7 +104,7 @@ def test_unpredictable_files_are_refused_with_a_reason(
 @pytest.mark.slow
 @pytest.mark.all_cases
 def test_a_file_is_compared_between_releases(tmp_path: Path) -> None:
-    """Of one and the same release nothing is said; of two there is a verdict on the peak."""
+    """Two releases are compared by the peak of the file's baseline."""
     versions = [f"torch=={version}" for version in find_pinned_versions("torch")[:2]]
     options = ("--rounds", "0", "--blocks", "1")
     rows = ask(tmp_path, "versions", "compare", *versions, str(written(tmp_path)), *options)

@@ -205,7 +205,7 @@ def test_files_in_each_framework_are_measured(
 
 @pytest.mark.all_cases
 def test_evaluation_is_measured(tmp_path: Path, environment: dict[str, Environment]) -> None:
-    """Of a model with dropout, which is off then."""
+    """The model has dropout, which is off in evaluation."""
     file = written(tmp_path, ("nn.Linear(8, 3)", "nn.Dropout(0.5), nn.Linear(8, 3)"))
     options = ("--strategies", "amp_bf16", "--scenario", "eval", "--json")
     done = try_file(file, tmp_path / "results", *options)
@@ -272,7 +272,7 @@ def test_a_strategy_that_computes_something_else_is_wrong(
 def test_known_faults_of_pytorch_are_named(
     case: str, right: str, wrong: str, reason: str, tmp_path: Path
 ) -> None:
-    """As docs/try.md says. Once a release repairs one, the page needs another look."""
+    """docs/try.md lists them. Once a release repairs one, that page has to be changed."""
     options = ("--strategies", f"fp32,{right},{wrong}", "--batch", "8")
     done = try_file(HERE / "cases" / f"{case}.py", tmp_path, *options)
     assert done.returncode, done.stderr

@@ -82,7 +82,7 @@ def test_cases_of_another_framework_are_refused() -> None:
 def test_the_command_fails_if_a_measurement_broke(
     statuses: list[str], code: int, monkeypatch: pytest.MonkeyPatch, results: Path
 ) -> None:
-    """As in `framebench run`; the session is finished all the same."""
+    """This is as in `framebench run`. The session is closed nevertheless."""
     monkeypatch.setattr(command.environments, "ensure", lambda *_: None)
     monkeypatch.setattr(command.environments, "warm", lambda *_: None)
     monkeypatch.setattr(command.versions, "measure", lambda *_: statuses)

@@ -282,6 +282,6 @@ def test_an_index_that_does_not_answer_is_no_pass(
 
 
 def test_peaks_can_be_compared_without_times(index: Index, tmp_path: Path) -> None:
-    """As the weekly workflow does."""
+    """The weekly workflow does so."""
     done = framebench("versions", "newest", "jax", "--rounds", "0", "--results", str(tmp_path))
     assert done.returncode == 0, done.stderr

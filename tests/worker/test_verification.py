@@ -164,7 +164,7 @@ def test_timed_step_is_verified_again(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_second_verification_compares_every_tensor(
     kind: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As where the learning rate is halved once all is verified."""
+    """A program may halve the learning rate after the first verification, for example."""
     observed = observe_right(TRAIN)
     for name, summary in observed.tensors[kind].items():
         observed.tensors[kind][name] = tuple(number / 2 for number in summary)
@@ -305,8 +305,8 @@ def verify_with_wider_tolerances(
 def test_remainder_of_cancelled_terms_is_compared_by_the_usual_size(
     norm: float, passes: bool
 ) -> None:
-    """As the running mean of a convolution whose input has the mean zero: only rounding gives it a
-    size.
+    """An example is the running mean behind a convolution of inputs with mean zero, which would be
+    zero without rounding errors.
     """
     others = {"a": 1.0, "b": 1.0, "c": 1.0}
     expected = observe_norms("buffer", {**others, "remainder": 1e-8})

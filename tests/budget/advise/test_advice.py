@@ -187,7 +187,7 @@ def test_strategies_are_ranked_by_times_of_shared_blocks() -> None:
 
 
 def test_resident_memory_decides_and_not_the_frameworks_count() -> None:
-    """Of two peaks just below the budget neither fits, for want of the margin."""
+    """Two peaks just below the budget do not fit, because of the margin."""
     records = [
         make_record("jax", "fp32", 4, MIB - 100, 1.0),
         make_record("torch", "fp32", 4, MIB - 100, 1.0),

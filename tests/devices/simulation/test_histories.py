@@ -35,8 +35,8 @@ def test_a_history_with_missing_requests_reserves_another_peak(history: History)
 
 @EVERY
 def test_segment_addresses_are_ordered_as_by_the_driver(history: History) -> None:
-    """Of two of one size, nearly always; if each lay above the one before it, as the addresses of a
-    heap do, seldom.
+    """Two segments of one size are nearly always in the same order as by the driver. They would
+    seldom be if each lay above the one before it, as in a heap.
     """
     alike, pairs = history.in_order(Addresses().take)
     assert alike / pairs > 0.93

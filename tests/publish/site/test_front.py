@@ -207,7 +207,7 @@ def test_without_scripts_the_answer_is_there(first: Path, browser: Any) -> None:
 
 
 def test_the_least_memory_agrees_with_the_answer_command() -> None:
-    """Of the committed records, the rows that are marked are those that the command names."""
+    """For the committed records, the marked rows are those that the command names."""
     results = Results(RESULTS)
     machine = list_machines(results.records, results)[0]
     group = next(front.list_groups(machine))
