@@ -103,7 +103,7 @@ class Timing:
             "device_s": reading.device_s / steps if self.stopwatch else None,
         }
 
-    def synced(self, steps: int) -> float:
+    def time_synced_steps(self, steps: int) -> float:
         """Make `steps` steps, wait for the device after each, and return their mean seconds.
 
         This mean minus the `wall_s` of `turn`, which queues steps, is the cost of launching a step.

@@ -223,7 +223,7 @@ def take_turns(timing: Timing, emit: Emit, commands: Commands) -> float:
         if "turn" in command:
             emit({"turn": timing.turn(command["turn"])})
         else:
-            emit({"synced": timing.synced(command["synced"])})
+            emit({"synced": timing.time_synced_steps(command["synced"])})
         idle_since = time.perf_counter()
     raise Abandoned
 

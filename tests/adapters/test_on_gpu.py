@@ -37,7 +37,7 @@ def test_steps_of_a_turn_are_waited_for_once_and_synced_steps_one_by_one() -> No
     adapter.one_step = lambda: calls.append("step")  # type: ignore[method-assign]
     timing = Timing(adapter)
     timing.turn(3)
-    timing.synced(3)
+    timing.time_synced_steps(3)
     assert calls == ["step", "step", "step", "wait", *("step", "wait") * 3]
     assert timing.summarize(TimeResult()).timed_steps == 3
 
