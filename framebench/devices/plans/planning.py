@@ -137,8 +137,8 @@ def plan_all(
         cases: Of any framework. What failed before is tried again.
         device: The target device.
         results: The folder of cached predictions.
-        say: Called with what takes long.
-        listener: Called with each prediction.
+        say: Called with a sentence about what is being done, where that takes long.
+        listener: Called with each prediction, and with whether it was cached.
         again: Whether to recompute what is cached.
         version: Of the framework, if not the pinned one.
         environment: In the place of the pinned ones.
