@@ -1,9 +1,10 @@
 """Measure on a GPU what tools/gpu_cases.csv lists, in its order: `python -m tools.gpu [MINUTES]`.
 
 A block of the list is measured as a whole, since ratios need its cases alive at once; one that does
-not fit into the time or the memory left waits, and a smaller one goes before it. What has a record
-is not measured again, but for what crashed or took too long under another commit. tools/gpu.sh
-starts this, and docs/gpu.md tells how it is used.
+not fit into the time or the memory left waits, and a smaller one goes before it. A case that is
+listed in three blocks is measured three times. What has its records is not measured again, but for
+what crashed or took too long under another commit. tools/gpu.sh starts this, and docs/gpu.md tells
+how it is used.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ import subprocess
 import sys
 import tarfile
 import time
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -51,12 +53,12 @@ class ListedCase:
     `seconds` and `gib` are what its two workers take, and of the GPU's memory, as far as was known.
     """
 
-    half: str  # the half hour that it was planned for
     block: str
     rounds: int  # 0: verification and memory alone
     case: Case
     seconds: float
     gib: float
+    number: int = 1  # how many blocks up to this one measure the case's times
 
 
 Blocks = dict[str, list[ListedCase]]
@@ -65,15 +67,20 @@ Blocks = dict[str, list[ListedCase]]
 def read_list(file: Path) -> Blocks:
     """Return the lines of a list by block, in order. Raises UnknownCase."""
     blocks: Blocks = {}
+    timed: Counter[Case] = Counter()
     with file.open() as lines:
         for row in csv.DictReader(lines):
+            case = parse(row["case"])
+            rounds = int(row["rounds"])
+            if rounds:
+                timed[case] += 1
             listed = ListedCase(
-                half=row["half"],
                 block=row["block"],
-                rounds=int(row["rounds"]),
-                case=parse(row["case"]),
+                rounds=rounds,
+                case=case,
                 seconds=float(row["seconds"]),
                 gib=float(row["gib"]),
+                number=timed[case] if rounds else 1,
             )
             blocks.setdefault(listed.block, []).append(listed)
     return blocks
@@ -98,12 +105,12 @@ def shrink_case(case: Case) -> Case:
     return replace(case, size="tiny", batch=batches[0] if is_small else batches[-1])
 
 
-def find_answers(results: Path, timed: bool) -> dict[Case, Record]:
-    """Return the records of cases that need no other try, with times or without.
+def find_answers(results: Path, timed: bool) -> dict[Case, list[Record]]:
+    """Return the records that count as a try of their case, with times or without.
 
     Under another commit, what crashed or took too long may do better.
     """
-    answers = {}
+    answers: dict[Case, list[Record]] = {}
     machine = provenance.read_machine_name()
     commit = provenance.find_commit()
     for record in store.read_all(results):
@@ -114,7 +121,7 @@ def find_answers(results: Path, timed: bool) -> dict[Case, Record]:
             continue
         if timed and record.status == "ok" and not record.step_s:
             continue
-        answers[record.parsed] = record
+        answers.setdefault(record.parsed, []).append(record)
     return answers
 
 
@@ -123,9 +130,19 @@ def select_left(
     results: Path,
     ready: dict[str, Environment],
 ) -> list[ListedCase]:
-    """Return the cases of a block that have no answer yet, of frameworks that are there."""
+    """Return the cases of a block that are still to be measured, of frameworks that are there.
+
+    A case that could not be measured in its first block is not tried again in a later one.
+    """
     answers = find_answers(results, timed=rows[0].rounds > 0)
-    return [one for one in rows if one.case not in answers and one.case.framework in ready]
+    left = []
+    for listed in rows:
+        records = answers.get(listed.case, [])
+        has_failed = any(record.status != "ok" for record in records)
+        is_answered = has_failed or len(records) >= listed.number
+        if not is_answered and listed.case.framework in ready:
+            left.append(listed)
+    return left
 
 
 def estimate_pace(blocks: Blocks, results: Path) -> float:
@@ -134,8 +151,11 @@ def estimate_pace(blocks: Blocks, results: Path) -> float:
     spent = expected = 0.0
     for rows in blocks.values():
         for listed in rows:
-            record = answers.get(listed.case)
-            if listed.rounds and record and record.step_s and "total" in record.spent_s:
+            records = answers.get(listed.case, [])
+            if not listed.rounds or len(records) < listed.number:
+                continue
+            record = records[listed.number - 1]
+            if record.step_s and "total" in record.spent_s:
                 spent += record.spent_s["total"]
                 expected += listed.seconds
     return spent / expected if expected else 1.0
@@ -258,7 +278,7 @@ def report_left(blocks: Blocks, ready: dict[str, Environment], results: Path) ->
         if rows_left:
             seconds = pace * sum(one.seconds for one in rows_left)
             cases = f"{len(rows_left)} of {len(rows)} cases"
-            say(f"left, half hour {rows[0].half}: {name}, {cases}, about {seconds:.0f} s")
+            say(f"left: {name}, {cases}, about {seconds:.0f} s")
     if absent:
         say(f"not counted, since this Python does not have it: {', '.join(sorted(absent))}")
     took = f"steps took {pace:.2f} times as long as the list expects"

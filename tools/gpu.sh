@@ -18,7 +18,7 @@ if [ "${1:-}" = --pack ]; then
     # shellcheck disable=SC2046
     exec "$python" -m pip install --quiet --target gpu-session/site --no-deps --no-compile --only-binary=:all: --implementation cp \
         --platform manylinux_2_17_x86_64 --python-version "${2:-3.12}" \
-        $(grep -E '^(msgspec|pydantic|pydantic_core|annotated-types|typing-inspection|typing_extensions)==' requirements/control.txt)
+        $(grep -E '^(msgspec|pydantic|pydantic_core|annotated-types|typing-inspection|typing_extensions)==' requirements/control.txt | cut -d' ' -f1)
 fi
 export PYTHONPATH="$PWD${PYTHONPATH:+:$PYTHONPATH}"
 "$python" -c "import msgspec, pydantic" 2> /dev/null || export PYTHONPATH="$PWD/gpu-session/site:$PYTHONPATH"

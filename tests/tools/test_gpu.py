@@ -5,6 +5,7 @@ a GPU that is none.
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -19,18 +20,20 @@ from framebench.engine.environments import Environment, describe
 from framebench.records import provenance, store
 from framebench.suite.case import is_declared
 from framebench.suite.selectors import parse
+from tests import fake_records
+from tests.fake_records import RIGHT
 from tests.processes import ROOT
 from tests.record_files import list_files, load_fields, save_fields
 from tools import gpu
 from tools.gpu import LIST, ListedCase, read_list, shrink_for_rehearsal
 
 SHORT = """\
-half,block,rounds,case,seconds,gib
-1,verification,0,transformer/torch/train/fp32/b4/tiny,30,1
-1,in PyTorch,8,transformer/torch/train/fp32/b8/full,30,10
-1,in PyTorch,8,transformer/torch/train/offload/b8/full,30,6
-1,in JAX,8,transformer/jax/eval/no_grad/b8/full,30,5
-1,too large for any GPU,8,resnet50/torch/train/fp32/b64/full,30,500
+block,rounds,case,seconds,gib
+verification,0,transformer/torch/train/fp32/b4/tiny,30,1
+in PyTorch,8,transformer/torch/train/fp32/b8/full,30,10
+in PyTorch,8,transformer/torch/train/offload/b8/full,30,6
+in JAX,8,transformer/jax/eval/no_grad/b8/full,30,5
+too large for any GPU,8,resnet50/torch/train/fp32/b64/full,30,500
 """
 
 
@@ -115,7 +118,7 @@ def crash_all_of_jax(results: Path) -> str:
 
 def make_listed(case: str, gib: float, seconds: float = 10.0) -> ListedCase:
     """Return a line of a list."""
-    return ListedCase("1", "a block", 8, parse(case), seconds, gib)
+    return ListedCase("a block", 8, parse(case), seconds, gib)
 
 
 def test_a_smaller_block_runs_if_the_next_does_not_fit_the_time(
@@ -155,6 +158,29 @@ def test_uncommitted_code_is_not_packed(tmp_path: Path) -> None:
     assert "commit first" in done.stdout
 
 
+def test_a_pack_asks_for_the_pinned_packages(tmp_path: Path) -> None:
+    """Of lines such as `pydantic==2.12.5 \\`, which hashes follow, pip is given the package."""
+    (tmp_path / "tools").mkdir()
+    shutil.copy(ROOT / "tools" / "gpu.sh", tmp_path / "tools")
+    (tmp_path / "requirements").mkdir()
+    shutil.copy(ROOT / "requirements" / "control.txt", tmp_path / "requirements")
+    commands = ["git init -q", "git add -A", "git -c user.name=n -c user.email=e commit -qm m"]
+    for command in commands:
+        subprocess.run(command.split(), cwd=tmp_path, check=True)
+    python = tmp_path.parent / "python"
+    python.write_text('#!/bin/sh\nprintf "%s\\n" "$@"\n')
+    python.chmod(0o755)
+    command = ["tools/gpu.sh", "--pack", "3.12"]
+    variables = os.environ | {"PYTHON": str(python)}
+    done = subprocess.run(command, cwd=tmp_path, env=variables, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout + done.stderr
+    words = done.stdout.splitlines()
+    packages = words[words.index("3.12") + 1 :]
+    assert {"pydantic", "msgspec"} <= {package.split("==")[0] for package in packages}
+    for package in packages:
+        assert re.fullmatch(r"[\w-]+==[\d.]+", package), package
+
+
 def test_a_copy_without_its_repository_knows_the_commit(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(provenance, "query_git", lambda *_: None)
     assert provenance.find_commit() is None
@@ -162,16 +188,48 @@ def test_a_copy_without_its_repository_knows_the_commit(monkeypatch: pytest.Monk
     assert provenance.find_commit() == provenance.name_code() == "f" * 40
 
 
-def test_listed_cases_are_known_and_each_is_there_once() -> None:
-    """Once for memory alone and once for times at most."""
-    seen = set()
-    for rows in read_list(LIST).values():
+def test_listed_cases_are_known_and_stand_once_in_a_block() -> None:
+    for name, rows in read_list(LIST).items():
         for listed in rows:
             assert is_declared(listed.case), listed.case.id
             assert listed.case.support.supported, listed.case.id
-            is_timed = listed.rounds > 0
-            assert (listed.case, is_timed) not in seen
-            seen.add((listed.case, is_timed))
+        assert len({listed.case for listed in rows}) == len(rows), name
+
+
+def test_a_case_of_three_blocks_is_measured_three_times(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What failed in its first block is not tried in the others."""
+    monkeypatch.setenv("FRAMEBENCH_MACHINE", "m")
+    line = "5,transformer/torch/train/{}/b4/tiny,30,1\n"
+    rows = [f"block {number},{line.format('fp32')}" for number in (1, 2, 3)]
+    rows.append(f"block 1,{line.format('offload')}")
+    rows.append(f"block 2,{line.format('offload')}")
+    (tmp_path / "list.csv").write_text("block,rounds,case,seconds,gib\n" + "".join(rows))
+    blocks = read_list(tmp_path / "list.csv")
+    environments = {"torch": describe("torch")}
+    results = tmp_path / "results"
+
+    def list_left() -> list[str]:
+        left = []
+        for name, rows in blocks.items():
+            for listed in gpu.select_left(rows, results, environments):
+                left.append(f"{name}: {listed.case.strategy}")
+        return left
+
+    both = ["block 1: fp32", "block 1: offload", "block 2: fp32", "block 2: offload"]
+    file = store.find_file(results, "m", "torch-2.13.0")
+    assert list_left() == [*both, "block 3: fp32"]
+    failed = parse("transformer/torch/train/offload/b4/tiny")
+    store.append(fake_records.record(failed, status="unsupported", reason="needs a GPU"), file)
+    assert list_left() == ["block 1: fp32", "block 2: fp32", "block 3: fp32"]
+    timed = fake_records.record(
+        parse("transformer/torch/train/fp32/b4/tiny"), **RIGHT, step_s=[0.1]
+    )
+    store.append(timed, file)
+    assert list_left() == ["block 2: fp32", "block 3: fp32"]
+    store.append(timed, file)
+    assert list_left() == ["block 3: fp32"]
 
 
 def test_cases_alive_at_once_fit_the_gpu() -> None:
