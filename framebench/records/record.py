@@ -6,14 +6,13 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Annotated, Any, Literal, Self
 
+from packaging.version import Version
 from pydantic import (
     AfterValidator,
     AwareDatetime,
     BaseModel,
     ConfigDict,
     Field,
-    SerializerFunctionWrapHandler,
-    field_serializer,
     field_validator,
     model_validator,
 )
@@ -31,6 +30,23 @@ Count = Annotated[int, Field(ge=0, le=10**9)]
 Moment = Annotated[
     AwareDatetime, Field(ge=datetime(1970, 1, 1, tzinfo=UTC), lt=datetime(9999, 1, 1, tzinfo=UTC))
 ]
+
+
+def check_case(text: str) -> str:
+    """Return the text if it is the id of a case. Raises ValueError."""
+    parse_case(text)
+    return text
+
+
+def check_release(text: str) -> str:
+    """Return the text if it is a version of a framework. Raises ValueError."""
+    Version(text)
+    return text
+
+
+# Tables are in the order of cases and of releases, so these must have one.
+CaseId = Annotated[str, AfterValidator(check_case)]
+Release = Annotated[str, AfterValidator(check_release)]
 
 
 class Part(BaseModel):
@@ -138,7 +154,7 @@ class Record(RecordBase, Part):
     """One case, measured once. Bytes are bytes, times are seconds."""
 
     schema_version: Literal[1] = 1
-    case: str
+    case: CaseId
     status: Status
     reason: str | None = None
     peaks: dict[str, Bytes] = {}  # of a steady step, by instrument
@@ -174,13 +190,6 @@ class Record(RecordBase, Part):
     log_tail: str | None = None
     provenance: Provenance = Field(repr=False)
 
-    @field_validator("case")
-    @classmethod
-    def is_an_id(cls, text: str) -> str:
-        """Refuse a text that is no case id."""
-        parse_case(text)
-        return text
-
     @field_validator("effect")
     @classmethod
     def counts_bytes(cls, effect: StrategyEffect | None) -> StrategyEffect | None:
@@ -189,16 +198,6 @@ class Record(RecordBase, Part):
         if size is not None and not is_size(size):
             raise ValueError(f"activation_bytes is a number of bytes, and not {str(size)[:40]!r}")
         return effect
-
-    @field_serializer("effect", mode="wrap")
-    def leave_out_no_reason(
-        self, effect: StrategyEffect | None, dump: SerializerFunctionWrapHandler
-    ) -> dict[str, Any] | None:
-        """Dump an effect without its reason where it has none, as older records do."""
-        fields: dict[str, Any] | None = dump(effect)
-        if fields is not None and fields.get("reason") is None:
-            fields.pop("reason", None)
-        return fields
 
     @model_validator(mode="after")
     def times_are_of_turns(self) -> Self:

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
+import sys
 import warnings
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -16,6 +19,7 @@ from framebench.records import lines, store
 from framebench.records.record import Record
 from framebench.records.record_base import ALL_INSTRUMENTS
 from framebench.records.store import BadRecord, RecordWarning
+from framebench.records.table_record import read_for_tables
 from framebench.suite.case import Case
 from framebench.suite.profiles import list_cases
 from framebench.suite.result import StrategyEffect, Verification
@@ -75,10 +79,48 @@ def test_file_round_trip(tmp_path: Path, one: Record) -> None:
     assert list(store.parse_file(Record, file)) == [(f"{file}:1", one)]
 
 
-def test_an_effect_without_a_reason_is_dumped_without_the_field() -> None:
-    effect = {"proven": True, "evidence": {"blocks": 2}}
-    one = record(effect=StrategyEffect(**effect))
-    assert one.model_dump()["effect"] == effect
+@contextmanager
+def interrupted_at(fatal: int) -> Iterator[None]:
+    """Raise KeyboardInterrupt, as Ctrl-C does, within the call of a function of this number."""
+    calls = 0
+
+    def count(frame: object, event: str, argument: object) -> None:
+        nonlocal calls
+        calls += event == "call"
+        if calls == fatal:
+            raise KeyboardInterrupt
+
+    sys.setprofile(count)
+    try:
+        yield
+    finally:
+        sys.setprofile(None)
+
+
+ACTIONS: dict[str, Callable[[Path], object]] = {
+    "write": lambda root: store.append(MEASURED, store.find_file(root, "m", "torch-2")),
+    "read": lambda root: list(store.read_all(root)),
+    "read for tables": lambda root: read_for_tables(root, "m"),
+}
+MEASURED = record(effect=StrategyEffect(True, {"blocks": 2}), step_s=[0.1])
+
+
+@pytest.mark.parametrize("action", ACTIONS)
+def test_ctrl_c_at_any_moment_is_an_interruption_and_no_other_error(
+    action: str, tmp_path: Path
+) -> None:
+    for fatal in range(1, 10_000):
+        root = tmp_path / str(fatal)
+        store.append(MEASURED, store.find_file(root, "m", "torch-1"))
+        try:
+            with interrupted_at(fatal):
+                ACTIONS[action](root)
+        except KeyboardInterrupt:
+            assert MEASURED in [found for _, found in store.read_files(root, "m")]
+        else:
+            assert fatal > 10, "it was interrupted in each of its calls"
+            return
+    pytest.fail("it never came to an end")
 
 
 def test_an_effect_that_is_not_proven_is_dumped_with_its_reason() -> None:
