@@ -30,6 +30,7 @@ from framebench.records.record_base import INSTRUMENTS, ROUNDS
 from framebench.suite.case import Case
 from framebench.suite.protocol import REFERENCE_FLOP, VERSION
 
+MOST_FILES = 10_000  # a machine has one for each release of a framework
 CLOCK_S = 1e-3  # by which two clocks may disagree on a turn
 # than the reference matmul in float32 of the same round, on the same core
 FASTER_IN_FP32 = 2.0
@@ -83,9 +84,15 @@ def list_files(folder: Path, report: CheckReport) -> Iterator[str]:
     def report_unlisted(error: OSError) -> None:
         report.problems.append(f"{error.filename}: {error.strerror}")
 
+    count = 0
     for parent, folders, names in os.walk(folder, onerror=report_unlisted):
         links = [name for name in folders if Path(parent, name).is_symlink()]
         for name in [*links, *names]:
+            count += 1
+            if count > MOST_FILES:
+                reason = f"more than {MOST_FILES:,} files; the rest was not looked at"
+                report.problems.append(f"{folder}: {reason}")
+                return
             file = Path(parent, name)
             fault = find_file_fault(file, folder)
             if fault:
@@ -95,12 +102,14 @@ def list_files(folder: Path, report: CheckReport) -> Iterator[str]:
 
 
 def find_file_fault(file: Path, folder: Path) -> str:
-    """Return why a file is no record by its kind, size and name; empty if it may be one."""
+    """Return why a file has no records by its kind, size, rights and name; empty if it may."""
     status = file.lstat()
     if not stat.S_ISREG(status.st_mode):
         return "no regular file"
     if status.st_size > MOST_FILE_BYTES:
         return f"{status.st_size:,} bytes, where at most {MOST_FILE_BYTES:,} are read"
+    if status.st_mode & 0o111:
+        return "it can be executed"
     if file.parent.parent != folder or file.suffix != store.SUFFIX:
         return f"not <machine>/<framework>-<version>{store.SUFFIX}"
     return ""

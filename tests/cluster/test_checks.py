@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from framebench.cluster import checks
 from framebench.cluster.checks import check
 from framebench.models.spec import Workload
 from framebench.records import store
@@ -183,7 +184,7 @@ def test_links_and_unreadable_folders_are_named(sent: Path, tmp_path: Path) -> N
         assert f"{closed}: Permission denied" in list_problems(sent)
 
 
-def test_links_pipes_and_large_files_are_not_opened(sent: Path) -> None:
+def test_links_pipes_programs_and_large_files_are_not_opened(sent: Path) -> None:
     folder = find_file(sent).parent
     (folder / "torch-1.jsonl").symlink_to("/etc/passwd")
     (folder / "linked").symlink_to(sent.parent, target_is_directory=True)
@@ -192,10 +193,22 @@ def test_links_pipes_and_large_files_are_not_opened(sent: Path) -> None:
         large.truncate(MOST_FILE_BYTES + 1)  # sparse: it takes no space
     os.mkfifo(folder / "torch-3.jsonl")
     (folder / "torch-4").mkdir()
+    (folder / "torch-5.jsonl").touch(0o755)
     (folder / "torch-4" / "\x1b[2J.jsonl").write_text("{}\n")
     problems = check(sent).problems
-    assert len(problems) == 6
+    assert len(problems) == 7
     assert all("not opened" in line and line.isprintable() for line in problems)
+
+
+def test_a_folder_of_too_many_files_is_not_read_to_its_end(
+    sent: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(checks, "MOST_FILES", 3)
+    for number in range(9):
+        (find_file(sent).parent / f"note-{number}").touch()
+    problems = check(sent).problems
+    assert f"{sent / 'records'}: more than 3 files; the rest was not looked at" in problems
+    assert sum("not opened" in problem for problem in problems) <= 3
 
 
 @pytest.mark.parametrize("text", ["[" * 100_000, "\x00", '{"case": "\x1b[2J"}'])
