@@ -21,6 +21,7 @@ from framebench.engine.environments import SetupError
 from framebench.engine.request import RunRequest
 from framebench.instruments import nvml
 from framebench.records import provenance
+from framebench.records.lines import open_to_append
 
 Say = Callable[[str], None]
 VARIABLE = "CUDA_VISIBLE_DEVICES"
@@ -99,7 +100,7 @@ def run_unit(unit: RunRequest, gpu: AssignedGpu, results: Path) -> int:
     folder = results / NODES / gpu.folder
     folder.mkdir(parents=True, exist_ok=True)
     command = [sys.executable, "-m", "framebench.cli", *unit.arguments(), "--results", str(folder)]
-    with (folder / LOG).open("ab") as log:
+    with os.fdopen(open_to_append(folder / LOG), "ab") as log:
         process = subprocess.Popen(
             command,
             stdin=subprocess.DEVNULL,

@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import Any
 
 import submitit
+from pydantic import TypeAdapter, ValidationError
 from submitit.core.utils import FailedJobError, FailedSubmissionError
 from submitit.helpers import DelayedSubmission
 from submitit.slurm.slurm import SlurmExecutor
@@ -32,12 +33,14 @@ from framebench.engine import environments, recording
 from framebench.engine.environments import SetupError
 from framebench.engine.request import RunRequest
 from framebench.records import provenance, store
+from framebench.records.lines import open_to_append
 
 Say = Callable[[str], None]
 ARRAY = 1000  # jobs: the most that Slurm takes at once unless it is set up for more
 ATTEMPTS = 3  # of a unit whose job ended before it was done
 POLL_S = 5.0
 USABLE = ("idle", "mix", "alloc", "comp")  # states of a node, as sinfo shortens them
+MOST_BYTES = 2**26  # of the file of jobs: a unit has some 60
 FOLDER = ".slurm"  # of the results folder: what submitit writes, and the jobs' output
 # what submitit raises where sbatch takes no job
 REFUSED = (FailedJobError, FailedSubmissionError, OSError)
@@ -65,11 +68,16 @@ class Jobs:
         return self.results / FOLDER / "jobs.json"
 
     def read_ids(self) -> dict[str, str]:
-        """Return the job of each unit that was submitted, by the unit's mark."""
-        if not self.file.exists():
+        """Return the job of each unit that was submitted, by the unit's mark.
+
+        None are known where the file is missing or damaged: a unit whose job is still queued is
+        submitted twice then, and the second job finds it done.
+        """
+        try:
+            text = store.read_bytes(self.file, MOST_BYTES)
+            return TypeAdapter(dict[str, str]).validate_json(text)
+        except (store.BadRecord, ValidationError):
             return {}
-        ids: dict[str, str] = json.loads(self.file.read_text())
-        return ids
 
     def write_ids(self, ids_by_mark: dict[str, str]) -> None:
         """Write the job of each unit, by the unit's mark."""
@@ -276,7 +284,7 @@ class Job(submitit.helpers.Checkpointable):
 
     def log(self, node_folder: Path, event: str) -> None:
         """Write when the unit began or ended."""
-        with (node_folder / LOG).open("a") as file:
+        with os.fdopen(open_to_append(node_folder / LOG), "a") as file:
             file.write(f"{datetime.now(UTC).isoformat()} {event}: {shlex.join(self.arguments)}\n")
 
     def checkpoint(self) -> DelayedSubmission:

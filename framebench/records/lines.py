@@ -122,10 +122,8 @@ def append_lines(texts: Iterable[str], file: Path) -> None:
             reason = f"a line of {len(line):,} bytes, where at most {MOST_BYTES:,} are read"
             raise OSError(errno.EFBIG, reason, str(file))
     file.parent.mkdir(parents=True, exist_ok=True)
-    handle = os.open(file, APPENDING, 0o666)
+    handle = open_to_append(file)
     try:
-        if not stat.S_ISREG(os.fstat(handle).st_mode):
-            raise OSError(errno.EINVAL, "no regular file", str(file))
         fcntl.flock(handle, fcntl.LOCK_EX)  # until the file is closed, however that comes about
         end_last_line(handle, file)
         size = os.fstat(handle).st_size
@@ -140,6 +138,18 @@ def append_lines(texts: Iterable[str], file: Path) -> None:
             sync_folder(file.parent)
     finally:
         os.close(handle)
+
+
+def open_to_append(file: Path) -> int:
+    """Return a handle of a file that is written at its end, and made if it is not there.
+
+    Raises OSError where it is a link, which may lead to any file, or no regular file.
+    """
+    handle = os.open(file, APPENDING, 0o666)
+    if not stat.S_ISREG(os.fstat(handle).st_mode):
+        os.close(handle)
+        raise OSError(errno.EINVAL, "no regular file", str(file))
+    return handle
 
 
 def end_last_line(handle: int, file: Path) -> None:

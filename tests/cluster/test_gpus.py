@@ -102,6 +102,17 @@ def test_units_are_measured_and_their_records_collected(
     assert len(list(store.read_all(results))) == 2
 
 
+def test_what_units_print_goes_through_no_link(results: Path) -> None:
+    victim = results / "victim"
+    folder = results / NODES / GPUS[0].folder
+    folder.mkdir(parents=True)
+    victim.write_text("precious")
+    (folder / gpus.LOG).symlink_to(victim)
+    with pytest.raises(OSError, match="symbolic links"):
+        gpus.run_unit(UNITS[0], GPUS[0], results)
+    assert victim.read_text() == "precious"
+
+
 def test_a_run_on_gpus_must_name_its_interpreter(results: Path) -> None:
     """The pinned builds are for the CPU."""
     case = "transformer/torch/train/fp32/b4/tiny"

@@ -26,6 +26,7 @@ from framebench.engine.runner import Options
 from framebench.records import provenance, store
 from tests.cluster.own_slurm import OwnSlurm, wait_until
 from tests.processes import COMMAND, make_fake_environment
+from tests.records.test_strangers_folder import HOSTILE
 
 CASES = (
     "transformer/torch/train/{fp32,checkpoint}/b4/tiny",
@@ -225,6 +226,24 @@ def play_slurm(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[...,
         return tmp_path / "results"
 
     return play
+
+
+@pytest.mark.timeout(60)
+@pytest.mark.parametrize("kind", HOSTILE)
+def test_a_strangers_file_of_jobs_says_nothing(kind: str, tmp_path: Path) -> None:
+    jobs = Jobs(tmp_path)
+    jobs.file.parent.mkdir()
+    HOSTILE[kind](jobs.file)
+    assert jobs.read_ids() == {}
+
+
+@pytest.mark.parametrize("text", ["", "[]", '{"mark": 5}', "[" * 100_000])
+def test_a_damaged_file_of_jobs_says_nothing(text: str, tmp_path: Path) -> None:
+    jobs = Jobs(tmp_path)
+    jobs.write_ids({"mark": "5"})
+    assert jobs.read_ids() == {"mark": "5"}
+    jobs.file.write_text(text)
+    assert jobs.read_ids() == {}
 
 
 def test_a_refused_job_is_reported(play_slurm: Callable[..., Path]) -> None:
