@@ -6,7 +6,6 @@ versions of framebench wrote a file for each, in folders that had these names.
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import NamedTuple
@@ -71,14 +70,16 @@ def add_answers(
 
 def read_answers(folder: Path) -> Iterator[tuple[Path, SavedAnswer]]:
     """Yield each readable answer below a folder with its file, of today's layout and the older."""
+    skipped = store.SkippedLines()
     for file in store.list_answer_files(folder):
         for _, answer in store.parse_file(SavedAnswer, file):
             if isinstance(answer, SavedAnswer):
                 yield Path(file), answer
             else:
-                warnings.warn(f"skipped {answer}", store.RecordWarning, stacklevel=2)
+                skipped.add(answer)
     for file in store.list_answer_files(folder, ".json"):
         try:
             yield Path(file), store.read_model(SavedAnswer, file)
         except store.BadRecord as error:
-            warnings.warn(f"skipped {error}", store.RecordWarning, stacklevel=2)
+            skipped.add(error)
+    skipped.count_rest()

@@ -7,7 +7,7 @@ from collections import Counter
 from pydantic import Field, model_validator
 
 from framebench.explain.account import Moment
-from framebench.records.record import Part
+from framebench.records.record import CaseId, Part, check_release
 
 
 class FullestMoment(Part):
@@ -35,7 +35,7 @@ class Explanation(Part):
     The holders' bytes sum to the peak's, which is the timeline's highest point.
     """
 
-    case: str
+    case: CaseId
     how: str  # what was counted, and what an event is
     # peak of a step without the account, in the same process, by instrument
     measured: dict[str, int]
@@ -59,6 +59,12 @@ class Explanation(Part):
             )
         return self
 
+    @model_validator(mode="after")
+    def check_version(self) -> Explanation:
+        """Raise ValueError unless it says which version of the framework it is of."""
+        check_release(self.framework_version)
+        return self
+
     @property
     def kinds(self) -> dict[str, int]:
         """Return the bytes at the peak by kind, most first."""
@@ -68,7 +74,12 @@ class Explanation(Part):
         return dict(bytes_by_kind.most_common())
 
     @property
+    def framework_version(self) -> str:
+        """Return the framework's release without the build's label; empty if none is said."""
+        framework = self.case.split("/")[1]
+        return self.versions.get(framework, "").partition("+")[0]
+
+    @property
     def release(self) -> str:
         """Return the framework and its version, such as `jax==0.10.2`."""
-        framework = self.case.split("/")[1]
-        return f"{framework}=={self.versions[framework].partition('+')[0]}"
+        return f"{self.case.split('/')[1]}=={self.framework_version}"

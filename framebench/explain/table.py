@@ -22,14 +22,15 @@ FINE = ",.2f"  # a hundredth of a MiB
 def load_explanations(results: Path) -> list[Explanation]:
     """Return the explanations in the folder `explained`, by case and version.
 
-    What `framebench explain CASE --json` printed is put there by hand.
+    What `framebench explain CASE --json` printed is put there by hand. Others are named in
+    RecordWarnings.
     """
 
     def rank(explanation: Explanation) -> tuple[Case, Version]:
-        return Case.from_id(explanation.case), Version(explanation.release.partition("==")[2])
+        return Case.from_id(explanation.case), Version(explanation.framework_version)
 
     files = sorted((results / "explained").glob("*.json"))
-    return sorted((store.read_model(Explanation, file) for file in files), key=rank)
+    return sorted(store.read_models(Explanation, files), key=rank)
 
 
 def select_newest(explanations: Sequence[Explanation]) -> list[Explanation]:

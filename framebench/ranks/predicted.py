@@ -9,7 +9,7 @@ from pydantic import ValidationError, model_validator
 
 from framebench.engine.environments import Environment, SetupError, run_module
 from framebench.ranks.cases import explain_unpredictable_rank
-from framebench.records.record import Part
+from framebench.records.record import CaseId, Part
 from framebench.suite.case import Case
 
 WORKER = "framebench.ranks.predicted_worker"
@@ -26,7 +26,7 @@ class Prediction(Part):
     `framebench predict CASE --ranks N --json` prints it.
     """
 
-    case: str  # with the batch of all ranks together
+    case: CaseId  # with the batch of all ranks together
     ranks: int
     rank: int  # which of them it is
     instrument: Literal["predicted"] = "predicted"

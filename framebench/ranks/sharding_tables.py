@@ -132,7 +132,8 @@ def tabulate_unevenness() -> Table:
 def load_predictions(root: Path) -> list[Prediction]:
     """Return the predictions in results/predicted, in the order of the table.
 
-    They are what `framebench predict --json` printed.
+    They are what `framebench predict --json` printed. Those of strategies that the table does not
+    have are left out, and what cannot be read is named in RecordWarnings.
     """
 
     def find_place(prediction: Prediction) -> tuple[int, bool, int, int]:
@@ -142,7 +143,11 @@ def load_predictions(root: Path) -> list[Prediction]:
         return framework, case.size != "cpu", strategy, case.ranks
 
     files = (root / "predicted").glob("*.json")
-    return sorted((store.read_model(Prediction, file) for file in files), key=find_place)
+    predictions = []
+    for prediction in store.read_models(Prediction, files):
+        if Case.from_id(prediction.case).strategy in sharding.STRATEGIES:
+            predictions.append(prediction)
+    return sorted(predictions, key=find_place)
 
 
 def tabulate_predictions(predictions: Sequence[Prediction]) -> Table:

@@ -48,6 +48,25 @@ SINGLE = (
 MOST_BAD = 10_000  # lines of a file that are no records: the rest of such a file is not read
 
 
+class SkippedLines:
+    """What cannot be read: the first faults are named in RecordWarnings, the others counted."""
+
+    def __init__(self) -> None:
+        self.count = 0
+
+    def add(self, fault: BadRecord | str) -> None:
+        """Name a line or a file that is passed over, unless many were named before it."""
+        self.count += 1
+        if self.count <= MOST_NAMED:
+            warnings.warn(f"skipped {fault}", RecordWarning, stacklevel=3)
+
+    def count_rest(self) -> None:
+        """Say how many were not named, if any were not."""
+        if self.count > MOST_NAMED:
+            more = f"skipped {self.count - MOST_NAMED} more records that cannot be read"
+            warnings.warn(more, RecordWarning, stacklevel=3)
+
+
 def find_calibration_file(root: Path) -> Path:
     """Return the file with what `framebench doctor` found out about this machine's instruments."""
     return root / "calibration" / f"{provenance.read_machine_name()}.json"
@@ -112,6 +131,22 @@ def read_model(kind: type[Model], path: Path | str, most_bytes: int = MOST_BYTES
         return kind.model_validate_json(read_bytes(path, most_bytes))
     except ValidationError as error:
         raise BadRecord(f"{path}: {explain(error)}") from error
+
+
+def read_models(kind: type[Model], files: Iterable[Path | str]) -> list[Model]:
+    """Return what is in those of these files that can be read as this kind of content, in order.
+
+    The others are named in RecordWarnings.
+    """
+    contents = []
+    skipped = SkippedLines()
+    for file in files:
+        try:
+            contents.append(read_model(kind, file))
+        except BadRecord as error:
+            skipped.add(error)
+    skipped.count_rest()
+    return contents
 
 
 def explain(error: ValidationError) -> str:
@@ -249,12 +284,14 @@ def read_answers(kind: type[Model], folder: Path) -> Iterator[tuple[str, Model]]
 
     The others are named in RecordWarnings. Raises OSError for a folder that cannot be read.
     """
+    skipped = SkippedLines()
     for file in list_answer_files(folder):
         for place, answer in parse_file(kind, file):
             if isinstance(answer, BadRecord):
-                warnings.warn(f"skipped {answer}", RecordWarning, stacklevel=2)
+                skipped.add(answer)
             else:
                 yield place, answer
+    skipped.count_rest()
 
 
 def list_answer_files(folder: Path, suffix: str = SUFFIX) -> list[str]:
@@ -317,22 +354,18 @@ def parse_files(
     named in RecordWarnings, the others counted in one. Raises OSError for a folder that cannot be
     read.
     """
-    skipped = 0
+    skipped = SkippedLines()
     for file in list_files(root, machine):
         records = []
         for place, record in parse_of_machine(parse_line, file):
-            if not isinstance(record, BadRecord):
+            if isinstance(record, BadRecord):
+                skipped.add(record)
+            else:
                 records.append((place, record))
-                continue
-            skipped += 1
-            if skipped <= MOST_NAMED:
-                warnings.warn(f"skipped {record}", RecordWarning, stacklevel=2)
         # a file is in the order of its lines, which `framebench collect` may have added at any time
         records.sort(key=lambda found: (found[1].case, get_time(found[1])))
         yield from records
-    if skipped > MOST_NAMED:
-        more = f"skipped {skipped - MOST_NAMED} more records that cannot be read"
-        warnings.warn(more, RecordWarning, stacklevel=2)
+    skipped.count_rest()
 
 
 def get_time(record: RecordBase) -> datetime:

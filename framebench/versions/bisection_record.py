@@ -9,7 +9,7 @@ from typing import Literal
 
 from pydantic import Field
 
-from framebench.records.record import Part
+from framebench.records.record import Part, Release
 
 # Equal work repeats to this share in fresh processes: a smaller difference is none, however calm
 # the processes were.
@@ -21,7 +21,7 @@ class ReleaseResult(Part):
     why there is none.
     """
 
-    release: str
+    release: Release
     values: tuple[float, ...] = ()
     instrument: str | None = None
     reason: str | None = None  # why it could not be installed, run or verified

@@ -31,10 +31,10 @@ def make_documents(results: Results) -> list[Table]:
 
 def read_saved(results: Path) -> list[Bisection]:
     """Return what `framebench versions bisect --json` printed and was put into the folder
-    `bisected`.
+    `bisected`. What cannot be read is named in RecordWarnings.
     """
     files = sorted((results / "bisected").glob("*.json"))
-    return [store.read_model(Bisection, file) for file in files]
+    return store.read_models(Bisection, files)
 
 
 def make_table(bisection: Bisection) -> Table:

@@ -60,10 +60,10 @@ def test_the_timeline_and_the_peak_follow_from_births_and_deaths() -> None:
 
 
 FIELDS = {
-    "case": "a",
+    "case": "transformer/torch/train/fp32/b4/tiny",
     "how": "",
     "measured": {},
-    "versions": {},
+    "versions": {"torch": "2.13.0"},
     "device": "cpu",
     "timeline": [(0, 5, "forward")],
     "peak": {"event": 0, "bytes": 5, "phase": "forward"},

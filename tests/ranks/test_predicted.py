@@ -154,7 +154,14 @@ def test_unpredictable_rank_cases_have_a_reason(case: str, why: str) -> None:
 
 
 def test_parts_that_do_not_add_up_are_refused() -> None:
-    fields = {"case": "a", "ranks": 2, "rank": 0, "peak_bytes": 3, "note": "", "versions": {}}
+    fields = {
+        "case": "transformer/torch/train/fsdp/b4x2/tiny",
+        "ranks": 2,
+        "rank": 0,
+        "peak_bytes": 3,
+        "note": "",
+        "versions": {},
+    }
     assert Prediction.model_validate(fields | {"parts": {"a": 1, "b": 2}}).peak_bytes == 3
     with pytest.raises(ValidationError, match="sum to 2 bytes"):
         Prediction.model_validate(fields | {"parts": {"a": 2}})

@@ -16,8 +16,8 @@ from framebench.devices.plans.process import WITHOUT_DEVICE
 from framebench.devices.plans.version import PLANNER_VERSION
 from framebench.engine.environments import Environment, run_module
 from framebench.records import provenance
-from framebench.records.record import Bytes, Moment, Part
-from framebench.records.store import read_model, write_atomically
+from framebench.records.record import Bytes, Moment, Part, Release
+from framebench.records.store import read_models, write_atomically
 
 FOLDER = Path("planned_reports")
 WORKER = "framebench.devices.releases.jax_reported"
@@ -44,7 +44,7 @@ class Reported(Part):
 
     schema_version: int = 1
     device: str
-    framework_version: str
+    framework_version: Release
     programs: dict[str, dict[str, Program]]  # by report and variant
     flags: dict[str, str] = Field(default={})
     code: str  # version of the planners (see `plans/version.py`)
@@ -76,9 +76,14 @@ def write(results: Path, reported: Reported) -> None:
 
 
 def read(results: Path, device: str) -> list[Reported]:
-    """Return what is cached, by release, the oldest first."""
-    releases = [read_model(Reported, file) for file in (results / FOLDER / device).glob("*.json")]
-    return sorted(releases, key=lambda release: Version(release.framework_version))
+    """Return what is cached, one of each release, the oldest release first.
+
+    What cannot be read is named in RecordWarnings.
+    """
+    by_version = {}
+    for release in read_models(Reported, sorted((results / FOLDER / device).glob("*.json"))):
+        by_version[release.framework_version] = release
+    return sorted(by_version.values(), key=lambda release: Version(release.framework_version))
 
 
 def tables(results: Path, device: str) -> Iterator[Table]:

@@ -1,0 +1,105 @@
+"""A results folder has other files than records: a stranger's take down no table of the others."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import tempfile
+import warnings
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import strategies as st
+
+from framebench.analysis.rendering import Table
+from framebench.analysis.results import Results
+from framebench.devices.releases import reported
+from framebench.explain import tables as explained
+from framebench.explain.table import load_causes
+from framebench.ranks.sharding_tables import load_predictions, tabulate_predictions
+from framebench.records.lines import RecordWarning
+from framebench.records.provenance import ROOT
+from framebench.versions import bisection_table
+from tests.records.malformed import Malformed, draw_malformed
+from tests.records.test_strangers_folder import HOSTILE
+
+GPU = "h100-80gb"
+
+
+def tabulate_explained(root: Path) -> Sequence[Table]:
+    load_causes(root)
+    return explained.make_tables(Results(root))
+
+
+def tabulate_bisected(root: Path) -> Sequence[Table]:
+    return bisection_table.make_documents(Results(root))
+
+
+def tabulate_predicted(root: Path) -> Sequence[Table]:
+    return [tabulate_predictions(load_predictions(root))]
+
+
+def tabulate_reported(root: Path) -> Sequence[Table]:
+    return list(reported.tables(root, GPU))
+
+
+TABLES: dict[str, Callable[[Path], Sequence[Table]]] = {
+    "explained": tabulate_explained,
+    "bisected": tabulate_bisected,
+    "predicted": tabulate_predicted,
+    f"planned_reports/{GPU}": tabulate_reported,
+}
+
+
+def find_good(folder: str) -> Path:
+    """Return the smallest published file of a folder."""
+    files = (ROOT / "results" / folder).glob("*.json")
+    return min(files, key=lambda file: file.stat().st_size)
+
+
+def copy_good(folder: str, root: Path) -> Path:
+    """Copy a published file into the same folder of other results, and return that folder."""
+    target = root / folder
+    target.mkdir(parents=True)
+    shutil.copy(find_good(folder), target)
+    return target
+
+
+@pytest.mark.parametrize("kind", HOSTILE)
+@pytest.mark.parametrize("folder", TABLES)
+def test_a_hostile_file_is_named_and_the_others_are_shown(
+    folder: str, kind: str, tmp_path: Path
+) -> None:
+    target = copy_good(folder, tmp_path)
+    alone = [str(table.data) for table in TABLES[folder](tmp_path)]
+    HOSTILE[kind](target / "hostile.json")
+    with pytest.warns(RecordWarning, match=r"skipped .*hostile\.json: "):
+        next_to_it = [str(table.data) for table in TABLES[folder](tmp_path)]
+    assert next_to_it == alone
+
+
+def draw_files() -> st.SearchStrategy[dict[str, Malformed]]:
+    """Draw a malformed file for each folder."""
+    drawn = {}
+    for folder in TABLES:
+        drawn[folder] = draw_malformed(json.loads(find_good(folder).read_bytes()))
+    return st.fixed_dictionaries(drawn)
+
+
+@settings(
+    max_examples=50,
+    deadline=None,
+    derandomize=True,
+    phases=[Phase.generate],
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.large_base_example],
+)
+@given(malformed=draw_files())
+def test_a_malformed_file_is_no_traceback(malformed: dict[str, Malformed]) -> None:
+    for folder, file in malformed.items():
+        with tempfile.TemporaryDirectory() as name, warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            target = copy_good(folder, Path(name))
+            (target / "malformed.json").write_bytes(file.content)
+            assert TABLES[folder](Path(name)), file.what
