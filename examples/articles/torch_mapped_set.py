@@ -2,25 +2,39 @@
 
 The article prints a class that maps a file into memory, and no number. A process of its own is put
 into a control group that may have half of the set's bytes, the pages of files among them. It holds
-batch after batch, from a memory-mapped file or from a list of arrays, until the kernel kills it.
-That needs the right to make such a group.
+batch after batch, from the article's memory-mapped `Dataset` or as a list of tensors, until the
+kernel kills it. That needs the right to make such a group. `chunk_size`, which the article leaves
+to its reader, is supplied.
 """
 
 import json
 import os
+import signal
 import subprocess
 import sys
 import tempfile
+import warnings
 from pathlib import Path
 
 import numpy as np
+import torch
+from torch.utils.data import Dataset
 
-BATCHES, BATCH_BYTES = 64, 2**22  # 256 MiB
+BATCHES, chunk_size = 64, 2**20
+BATCH_BYTES = 4 * chunk_size  # 4 MiB in float32, 256 MiB in all
 # where control groups of memory are made, and the file of their limit: version 1, and version 2
 GROUPS = {
     Path("/sys/fs/cgroup/memory"): "memory.limit_in_bytes",
     Path("/sys/fs/cgroup"): "memory.max",
 }
+
+
+class MMapDataset(Dataset):
+    def __init__(self, path):
+        self.data = np.memmap(path, dtype="float32", mode="r")
+
+    def __getitem__(self, idx):
+        return torch.from_numpy(self.data[idx * chunk_size : (idx + 1) * chunk_size])
 
 
 def make_group():
@@ -38,12 +52,15 @@ def make_group():
 
 def hold_batches(way, file, group):
     """Join a control group, and hold batch after batch; print a line for each that is held."""
-    mapped = np.memmap(file, np.uint8, "r", shape=(BATCHES, BATCH_BYTES))
+    warnings.simplefilter("ignore")  # of arrays that cannot be written to
+    dataset = MMapDataset(file)
+    torch.full((1024,), 0.0).sum()  # what PyTorch needs itself is there before the limit
     (Path(group) / "cgroup.procs").write_text(str(os.getpid()))
     held = []
     for i in range(BATCHES):
-        held.append(mapped[i] if way == "mapped" else np.full(BATCH_BYTES, i, np.uint8))
-        int(held[-1][::512].sum())  # a byte of every page
+        held.append(dataset[i] if way == "mapped" else torch.full((chunk_size,), float(i)))
+        if held[-1][::512].sum() != i * chunk_size / 512:  # reads from every page
+            raise ValueError(f"batch {i} is another one")
         print(i, flush=True)
 
 
@@ -53,6 +70,8 @@ def count_batches(way, file):
     command = [sys.executable, "-P", __file__, way, str(file), str(group)]
     done = subprocess.run(command, capture_output=True, text=True)
     group.rmdir()
+    if done.returncode not in (0, -signal.SIGKILL):
+        raise RuntimeError(f"{way}: {done.stderr}")
     return len(done.stdout.splitlines())
 
 
@@ -60,7 +79,7 @@ def write_set(file):
     """Write the set batch by batch, and leave none of it in the page cache."""
     with file.open("wb") as out:
         for i in range(BATCHES):
-            np.full(BATCH_BYTES, i, np.uint8).tofile(out)
+            np.full(chunk_size, i, np.float32).tofile(out)
         os.fsync(out.fileno())  # what is not written yet cannot be left out of the cache
         os.posix_fadvise(out.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
 
