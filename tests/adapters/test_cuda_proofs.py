@@ -22,6 +22,8 @@ def test_proofs_of_torch_on_a_gpu_say_no_where_the_strategy_is_undone(
     assert run_inside(environment["torch"], TORCH) == {
         "foreach": [True, False],
         "fraction": [True, False, False],
+        # proven, segments freed by the call and by steps, and hooks that are left
+        "cache": [[True, 4, 0, 1], [False, 0, 0, 1], [False, 0, 4, 1], [True, 4, 5, 1]],
         "segments": [True, False, False],
         "driver's pool": [True, False, False],
         "autotune": [True, False],

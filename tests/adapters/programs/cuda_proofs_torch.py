@@ -54,6 +54,45 @@ def prove_memory_fraction(obeys, taken_by_others):
     return proven
 
 
+def count_given_back(keeps, calls, freed_by_itself=0):
+    """Return the evidence of `empty_cache` of an allocator that keeps what is freed, or does not.
+
+    A step frees three segments, and some more that the allocator gives back by itself.
+    """
+    cached = freed = 0
+
+    def free(segments):
+        nonlocal cached, freed
+        if keeps:
+            cached += segments
+        else:
+            freed += segments
+
+    def step():
+        nonlocal freed
+        free(3)
+        freed += freed_by_itself
+        for hook in list(run.after_step):
+            hook()
+
+    def give_back():
+        nonlocal cached, freed
+        if calls:
+            freed += cached
+            cached = 0
+
+    original = torch.empty
+    torch.empty = lambda *shape, **options: free(1)
+    torch.cuda.empty_cache = give_back
+    torch.cuda.memory_reserved = lambda: 0
+    torch.cuda.memory_stats = lambda: {"segment.all.freed": freed}
+    run = SimpleNamespace(after_step=[], step=step, steps=0, synchronize=lambda: None)
+    verdict = SWITCHES["empty_cache"](run).judge({})
+    torch.empty = original
+    counts = [verdict.evidence[f"segments_freed_by_{what}"] for what in ("the_call", "steps")]
+    return [verdict.proven, *counts, len(run.after_step)]
+
+
 def prove_expandable_segments(*kinds):
     segments = [{"is_expandable": kind} for kind in kinds]
     torch.cuda.memory._snapshot = lambda: {"segments": segments}
@@ -88,6 +127,12 @@ proven = {
         prove_memory_fraction(obeys=True, taken_by_others=0),
         prove_memory_fraction(obeys=False, taken_by_others=0),
         prove_memory_fraction(obeys=True, taken_by_others=30 * GIB),
+    ],
+    "cache": [
+        count_given_back(keeps=True, calls=True),
+        count_given_back(keeps=True, calls=False),
+        count_given_back(keeps=False, calls=True),
+        count_given_back(keeps=True, calls=True, freed_by_itself=5),
     ],
     "segments": [prove_expandable_segments(*kinds) for kinds in ([1, 1], [1, 0], [])],
     "driver's pool": [prove_malloc_async(*sizes) for sizes in ([7, 0], [7, 12], [0, 0])],
