@@ -155,7 +155,7 @@ def add_number(
     """Return a line with its number, verdict and files, or with why it has none."""
     failures, missing = [], []
     for case in measure.cases(size):
-        if not machine.records(case):
+        if not measure.select_records(machine, case):
             failure = machine.failure(case)
             if failure:
                 failures.append(f"{case.id}: {failure}")

@@ -23,6 +23,7 @@ from framebench.claims.rule import Effect, NoNumber
 from framebench.claims.samples import ADDED, PEAK, RESERVED, TIME, Estimate, Quantity
 from framebench.claims.store import MachineResults
 from framebench.models import spec
+from framebench.records.record import Record
 from framebench.suite.case import FULL_SIZE, Case, is_declared
 
 Form = Literal["change", "number", "count", "share", "points", "error"]
@@ -40,7 +41,12 @@ FORMS: dict[str, Form] = {
     "bend": "share",
 }
 SWEPT = {"flattest": 2, "slope": 3, "bend": 3}  # the batches that each takes at the least
-PLANNED_METRICS = {"peak": PEAK.name, "added": ADDED.name, "kept": "activations at the peak"}
+PLANNED_METRICS = {
+    "peak": PEAK.name,
+    "added": ADDED.name,
+    "kept": "activations at the peak",
+    "weights": "bytes of weights",
+}
 REF = re.compile(
     r"(?P<scenario>\w+)/(?P<strategy>[\w+]+)"
     r"(@(b(?P<batch>\d+))?(?P<shift>-?\d+)?(x(?P<ranks>\d+))?)?"
@@ -147,6 +153,10 @@ class Measure:
         """Return the cases of which it needs a plan."""
         return []
 
+    def select_records(self, machine: MachineResults, case: Case) -> list[Record]:
+        """Return the records of a case that count."""
+        return machine.records(case)
+
     def describe_place(self, size: str) -> str:
         """Return which batches and size are compared: `b8/cpu`."""
         return describe_batches(self.cases(size))
@@ -190,13 +200,18 @@ class OfCases(Measure):
         names = (ref.workload, ref.framework, ref.scenario, ref.strategy)
         return [Case(*names, batch, size) for batch in batches]
 
+    def select_records(self, machine: MachineResults, case: Case) -> list[Record]:
+        if self.quantity.of_wrong:
+            return machine.find_result(case)
+        return machine.records(case)
+
     def effect(self, machine: MachineResults, size: str) -> Effect:
         cases = self.cases(size)
         if self.quantity is TIME:  # seconds of two processes differ by more than most claims
             return compare_times(machine, *cases)
         estimates = []
         for case in cases:
-            estimate = self.quantity.estimate(machine.records(case))
+            estimate = self.quantity.estimate(self.select_records(machine, case))
             if estimate is None:
                 raise NoNumber(f"the records of {case.id} have no {self.quantity.name}")
             estimates.append(estimate)
@@ -214,6 +229,11 @@ class OfCases(Measure):
         return subtract(*estimates)
 
     def list_files(self, machine: MachineResults, size: str) -> list[str]:
+        if self.quantity.of_wrong:
+            records = []
+            for case in self.cases(size):
+                records += self.select_records(machine, case)
+            return machine.files_of(records)
         return machine.files(self.cases(size), timed=self.quantity is TIME)
 
 

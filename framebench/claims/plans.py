@@ -12,14 +12,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from framebench.claims.rule import Effect
+from framebench.claims.rule import Effect, NoNumber
 from framebench.devices.fit.fitting import read_cached
 from framebench.devices.plans.planned import Planned
 from framebench.devices.releases.reported import Reported
 from framebench.records.store import BadRecord, read_model
 
-# added to what is alive between two steps; kept of it for the backward pass
-Quantity = Literal["peak", "added", "kept"]
+# added to what is alive between two steps; kept of it for the backward pass; the models' weights
+Quantity = Literal["peak", "added", "kept", "weights"]
 GPU = "h100-80gb"
 
 
@@ -34,6 +34,7 @@ class Plan:
     in_use: int = 0  # at the most, without what the allocator keeps in reserve
     # of it, for the backward pass and not yet free; zero where the plan does not tell
     kept: int = 0
+    weights: int = 0  # with buffers; zero where the plan does not tell
     reason: str = ""  # why there is no number
 
 
@@ -52,18 +53,25 @@ def make_plan(planned: Planned, file: Path, error: float) -> Plan:
         return Plan(file, error, reason=f"{planned.outcome}: {planned.reason}")
     standing = parts.get("between_steps", parts.get("arguments", 0))
     in_use, kept = parts.get("allocated", peak), parts.get("activations", 0)
-    return Plan(file, error, peak, standing, in_use, kept)
+    return Plan(file, error, peak, standing, in_use, kept, parts.get("weights", 0))
 
 
 def divide_plans(candidate: Plan, base: Plan, quantity: Quantity) -> Effect:
-    """Return candidate / base with both errors against it."""
+    """Return candidate / base with both errors against it. Raises NoNumber."""
     low, value, high = bound_bytes(candidate, quantity)
     base_low, base_value, base_high = bound_bytes(base, quantity)
+    if base_value == 0:
+        raise NoNumber(f"the plan of the base tells no {quantity}")
     return Effect(value / base_value, low / base_high, high / base_low)
 
 
 def bound_bytes(plan: Plan, quantity: Quantity) -> tuple[float, float, float]:
-    """Return what will be measured: the least, what is planned, the most."""
+    """Return what will be measured: the least, what is planned, the most.
+
+    The bytes of weights are those of their tensors, on every device: they have no error.
+    """
+    if quantity == "weights":
+        return plan.weights, plan.weights, plan.weights
     down = 1 / (1 + plan.error)
     up = 1 / (1 - plan.error)
     if quantity == "added":  # a difference of two numbers that may be off in opposite directions

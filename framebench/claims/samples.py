@@ -39,6 +39,8 @@ class Quantity:
     estimate: Callable[[Sequence[Record]], Estimate | None]
     # whether the proof of a strategy's effect counts it: then it is read whether that holds or not
     of_proof: bool = False
+    # whether a record with a wrong result has the number too: then the newest record alone counts
+    of_wrong: bool = False
 
 
 def estimate_bytes(values: Sequence[float], instrument: str) -> Estimate:
@@ -74,7 +76,10 @@ def make_peak(name: str, instrument: str = "", without_live: bool = False) -> Qu
 
 
 def make_count(
-    name: str, read: Callable[[Record], float | None], of_proof: bool = False
+    name: str,
+    read: Callable[[Record], float | None],
+    of_proof: bool = False,
+    of_wrong: bool = False,
 ) -> Quantity:
     """Return a counted number, by a function that reads it from a record."""
 
@@ -88,7 +93,7 @@ def make_count(
             return None
         return Estimate(counts[-1], min(counts), max(counts))
 
-    return Quantity(name, estimate, of_proof)
+    return Quantity(name, estimate, of_proof, of_wrong)
 
 
 def make_evidence(name: str) -> Quantity:
@@ -105,6 +110,15 @@ def make_held(name: str, part: str) -> Quantity:
         return max((rank.held.get(part, 0) for rank in record.ranks), default=None)
 
     return make_count(name, read, of_proof=True)
+
+
+def read_fused(record: Record) -> float | None:
+    """Return the share of a step's kernels that are fused."""
+    kernels = read_evidence(record, "kernels")
+    fused = read_evidence(record, "fused_kernels")
+    if not kernels or fused is None:
+        return None
+    return fused / kernels
 
 
 def estimate_unused(records: Sequence[Record]) -> Estimate | None:
@@ -131,6 +145,24 @@ def read_evidence(record: Record, name: str) -> float | None:
     if isinstance(count, int | float) and math.isfinite(count):
         return float(count)
     return None
+
+
+def read_fragments(record: Record) -> float | None:
+    """Return the share of a GPU's reserved bytes that is free between blocks in use.
+
+    Both are the most of all steps, by the allocator's own counters.
+    """
+    reserved = record.peaks.get("allocator.reserved")
+    if not reserved or "inactive_split_bytes" not in record.allocator:
+        return None
+    return record.allocator["inactive_split_bytes"] / reserved
+
+
+def read_verified(record: Record) -> bool | None:
+    """Return whether a step passed verification; None where it was not verified."""
+    if record.status == "wrong":
+        return False
+    return record.verified
 
 
 def read_parameters(record: Record) -> float | None:
@@ -180,11 +212,15 @@ QUANTITIES = {
     "parameters": make_count(
         "parameters over those of the plain model", read_parameters, of_proof=True
     ),
-    "verified": make_count("steps that pass verification", lambda record: record.verified),
+    "verified": make_count("steps that pass verification", read_verified, of_wrong=True),
     "half precision": make_count("variables in half precision", read_half_precision, of_proof=True),
     "refused": make_count(
         "allocations above the cap that are refused", read_refused, of_proof=True
     ),
+    "fragments": make_count(
+        "share of what is reserved that is free between blocks in use", read_fragments
+    ),
+    "fused": make_count("share of kernels that are fused", read_fused, of_proof=True),
     "unused": Quantity("share of what is reserved that no tensor uses", estimate_unused),
     "parameters of the fullest rank": make_held(
         "bytes of parameters in the fullest rank", "parameters"

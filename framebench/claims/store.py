@@ -65,9 +65,13 @@ class MachineResults:
         # by case; a later record of it replaces an earlier one
         self.newest = {record.case: record for record in records}
         self.ok_records: dict[str, list[Record]] = defaultdict(list)
+        # by case: the newest whose step came to a result, be it wrong
+        self.newest_results: dict[str, Record] = {}
         for record in select_one_version(records):
             if record.status == "ok":
                 self.ok_records[record.case].append(record)
+            if record.status in ("ok", "wrong"):
+                self.newest_results[record.case] = record
         self.plans = self.shared.plans
 
     @cached_property
@@ -107,6 +111,13 @@ class MachineResults:
             return []
         newest_commit = ok_records[-1].provenance.commit
         return [record for record in ok_records if record.provenance.commit == newest_commit]
+
+    def find_result(self, case: Case) -> list[Record]:
+        """Return the newest record whose step came to a result, right or wrong; empty without."""
+        newest = self.newest_results.get(case.id)
+        if newest is None:
+            return []
+        return [newest]
 
     def has_all(self, cases: Sequence[Case]) -> bool:
         """Return whether there are cases, and records of each."""
@@ -189,15 +200,20 @@ class MachineResults:
 
         Of times those of all blocks.
         """
-        names = []
+        counted: list[Record] = []
         for case in cases:
             records = self.records(case)
             if timed:
                 records = [record for record in self.ok_records.get(case.id, []) if record.timed]
-            names += [self.record_files[id(record)] for record in records]
+            counted += records
+        names = self.files_of(counted)
         if probe in self.probes:
-            names.append(self.probes[probe][0])
-        return [self.relative(Path(name)) for name in names]
+            names.append(self.relative(Path(self.probes[probe][0])))
+        return names
+
+    def files_of(self, records: Iterable[Record]) -> list[str]:
+        """Return the files of records, relative to the results folder."""
+        return [self.relative(Path(self.record_files[id(record)])) for record in records]
 
     def relative(self, file: Path) -> str:
         """Return a file's name below the results folder."""

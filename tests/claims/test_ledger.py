@@ -23,7 +23,7 @@ from framebench.models import spec
 from framebench.records.record import Rank
 from framebench.strategies.strategy import FRAMEWORKS
 from framebench.suite.protocol import VERSION
-from framebench.suite.result import StrategyEffect
+from framebench.suite.result import StrategyEffect, Verification
 from tests import sample_records
 from tests.claims.claim_records import (
     COMPILED,
@@ -188,8 +188,10 @@ def test_counts_of_the_proof_are_judged_if_they_are_numbers(
             {"refused": True, "refused_without": True},
             "not measured",
         ),
-        ("B12", ["train/empty_cache"], {"segments_given_back": 1}, "no effect"),
-        ("C31", ["train/empty_cache"], {"segments_given_back": 0}, "no effect"),
+        ("B12", ["train/empty_cache"], {"segments_freed_by_the_call": 1}, "no effect"),
+        ("C31", ["train/empty_cache"], {"segments_freed_by_the_call": 0}, "no effect"),
+        # an older count, which has in it what the step gives back by itself
+        ("C31", ["train/empty_cache"], {"segments_given_back": 31}, "not measured"),
     ],
 )
 def test_a_count_that_the_proof_demands_may_turn_out_otherwise(
@@ -204,6 +206,48 @@ def test_a_count_that_the_proof_demands_may_turn_out_otherwise(
             origin={"hardware": GPU},
         )
     assert judge(results, claim).verdict == verdict
+
+
+@pytest.mark.parametrize(
+    ("statuses", "verdict"),
+    [
+        (["ok"], "confirmed"),
+        (["wrong"], "no effect"),
+        (["ok", "wrong"], "no effect"),
+        (["wrong", "ok"], "confirmed"),
+        (["oom"], "not measured"),
+    ],
+)
+def test_a_step_whose_newest_result_is_wrong_refutes_that_it_can_be_used(
+    results: Path, statuses: list[str], verdict: Verdict
+) -> None:
+    for workload in spec.list_confirmed_workloads():
+        batch = spec.load_workload(workload).preset("tiny").base
+        for minute, status in enumerate(statuses):
+            put(
+                results,
+                f"{workload}/jittor/train/checkpoint/b{batch}/tiny",
+                minute=minute,
+                status=status,
+                verification=Verification(passed=status == "ok"),
+            )
+    entry = judge(results, "A13")
+    assert entry.verdict == verdict
+    assert bool(entry.records) == (verdict != "not measured")
+
+
+def test_fragments_are_what_is_free_between_blocks_in_use(results: Path) -> None:
+    """By the allocator's counter, of two cases that reserve and use as much."""
+    for strategy, free in (("padded", 10), ("raw", 30)):
+        put(
+            results,
+            f"transformer/torch/varlen/{strategy}/b4/tiny",
+            50,  # twice as much is reserved
+            allocator={"inactive_split_bytes": free * MIB},
+            origin={"hardware": GPU},
+        )
+    entry = judge(results, "C3")
+    assert (entry.verdict, entry.value) == ("confirmed", pytest.approx(0.2))
 
 
 def test_ranks_are_judged_by_the_fullest(results: Path) -> None:
