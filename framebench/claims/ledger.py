@@ -92,12 +92,20 @@ def ledger(
     gpus = []
     if size == DEFAULT_SIZE and here.is_cpu_only:
         for name in results.machines:
-            if name == machine:
+            if name == machine or not has_gpu(results, name):
                 continue
             other = MachineResults(results, name, shared)
             if not other.is_cpu_only and other.protocol == here.protocol:
                 gpus.append(other)
     return [make_entry(claim, here, size, gpus) for claim in REGISTRY.chosen(ids)]
+
+
+def has_gpu(results: Results, machine: str) -> bool:
+    """Return whether any record of a machine was measured on a GPU.
+
+    Where none was, the records need not be read in full.
+    """
+    return any(record.device not in (None, "cpu") for record in results.read_for_tables(machine))
 
 
 def make_entry(

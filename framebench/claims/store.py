@@ -22,6 +22,7 @@ from framebench.claims.plans import Plan
 from framebench.claims.probed_record import Probed
 from framebench.records.pins import find_pinned_version
 from framebench.records.record import Provenance, Record
+from framebench.records.record_base import RecordBase
 from framebench.records.store import read_answers
 from framebench.strategies.strategy import FRAMEWORKS
 from framebench.suite.case import Case
@@ -145,9 +146,11 @@ class MachineResults:
     @cached_property
     def wrong_steps(self) -> set[tuple[str, ...]]:
         """The steps whose newest results are wrong on every machine, in every size and batch."""
-        newest: dict[tuple[str, str], Record] = {}
-        for record in sorted(self.results.records, key=get_measurement_time):
-            newest[record.provenance.machine, record.case] = record
+        newest: dict[tuple[str, str], RecordBase] = {}
+        for machine in self.results.machines:
+            # a tenth of the time that whole records take
+            for record in sorted(self.results.read_for_tables(machine), key=get_measurement_time):
+                newest[machine, record.case] = record
         right: set[tuple[str, ...]] = set()
         wrong: set[tuple[str, ...]] = set()
         for record in newest.values():
