@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import importlib
+import inspect
 import os
 import signal
 import sys
 import warnings
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     import typer
@@ -116,7 +117,9 @@ def run_command_line() -> None:
         fail(f"after {option} comes '', which is no value: leave both out, or say what", 2)
     try:
         load_commands(sys.argv[1:])
-        code = app(standalone_mode=False, prog_name="framebench")
+        command = typer.main.get_command(app)
+        join_help_lines(command)
+        code = command(standalone_mode=False, prog_name="framebench")
     except typer.TyperException as error:
         fail(describe_mistake(error), 2)
     except (typer.Abort, KeyboardInterrupt):
@@ -128,6 +131,22 @@ def run_command_line() -> None:
     except OSError as error:
         fail(describe_error(error), 1)
     sys.exit(code)
+
+
+def join_help_lines(command: Any) -> None:
+    """Join the lines of each paragraph of a command's help, and of its subcommands'.
+
+    typer prints them as they are broken in the source. Lists and examples, whose lines are
+    indented or begin with a dash, stay as they are.
+    """
+    paragraphs = inspect.cleandoc(command.help or "").split("\n\n")
+    for index, paragraph in enumerate(paragraphs):
+        lines = paragraph.splitlines()
+        if not any(line.startswith((" ", "-", "\b")) for line in lines):
+            paragraphs[index] = " ".join(lines)
+    command.help = "\n\n".join(paragraphs)
+    for subcommand in getattr(command, "commands", {}).values():
+        join_help_lines(subcommand)
 
 
 def find_empty_option(arguments: Sequence[str]) -> str | None:

@@ -5,9 +5,10 @@ from __future__ import annotations
 import subprocess
 import sys
 
+import typer
 from typer.main import get_command
 
-from framebench.cli.__main__ import COMMANDS
+from framebench.cli.__main__ import COMMANDS, join_help_lines
 from framebench.cli.shared import app
 from tests.processes import ROOT
 
@@ -18,6 +19,32 @@ def test_each_command_is_added_by_the_module_that_the_table_names() -> None:
     for name, command in commands.items():
         if command.callback:  # a group of commands has none
             assert command.callback.__module__ == COMMANDS[name][0]
+
+
+def test_the_lines_of_a_helps_paragraph_are_joined() -> None:
+    app = typer.Typer()
+
+    @app.callback()
+    def group() -> None:
+        """A sentence that the source
+        breaks.
+        """
+
+    @app.command()
+    def subcommand() -> None:
+        """Return another one, which
+        it breaks too.
+
+        - a list
+        - stays
+        """
+
+    commands = get_command(app)
+    join_help_lines(commands)
+
+    assert commands.help == "A sentence that the source breaks."
+    listed = commands.commands["subcommand"].help  # type: ignore[attr-defined]
+    assert listed == "Return another one, which it breaks too.\n\n- a list\n- stays"
 
 
 def test_the_help_imports_no_library_that_takes_long() -> None:
