@@ -112,11 +112,6 @@ class Searches:
         # every row of a table asks for it several times, whatever its batch
         self._find_untracked = cache(self._find_largest_untracked)
 
-    def list_searches(self, case: Case, machine: str) -> list[CaseSearches]:
-        """Return each search of any batch of this case on a machine."""
-        fits = [fit for fit in self.select_fits(case) if fit.provenance.machine == machine]
-        return [CaseSearches([fit]) for fit in fits]
-
     def select_fits(self, case: Case) -> list[Fit]:
         """Return the searches of any batch of this case on all machines.
 
@@ -152,6 +147,7 @@ class Searches:
         return self._find_untracked(replace(case, batch=1))
 
     def _find_largest_untracked(self, case: Case) -> int | None:
+        """Return the most that the searches saw which resemble the case most (SIMILAR)."""
         for names in SIMILAR:
             sizes = []
             for fit in self.fits:

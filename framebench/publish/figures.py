@@ -1,4 +1,4 @@
-"""Choose the figures that there are for a machine, and draw them at once or write them as files."""
+"""Choose the figures that there are for a machine, and write them as files."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 
 import pandas as pd
-from matplotlib.figure import Figure
 
 from framebench.analysis.figures import FigureRequest, Question, render_all, start_drawing_pool
 from framebench.analysis.figures.batches import draw_curves, draw_savings
@@ -33,7 +32,7 @@ QUESTIONS: dict[str, Question] = {
 
 def list_figures(
     df: pd.DataFrame,
-    results: Results | None,
+    results: Results | None = None,
     others: Iterable[str] = (),
 ) -> Iterator[FigureRequest]:
     """Yield the name of each figure that there may be, the function that draws it, and its rows.
@@ -54,17 +53,6 @@ def list_figures(
     if results and machines:
         for module in (devices, explain, max_batch, versions):
             yield from module.figures(results, (*machines, *others))
-
-
-def draw_all(df: pd.DataFrame, results: Results | None = None) -> dict[str, Figure]:
-    """Return every figure that the rows can fill, by name.
-
-    `df` is what `framebench.load` returns. `results` has the searches and the records of all
-    releases, without which figures of those are left out. Raises ValueError if there are rows of
-    more than one machine.
-    """
-    drawn = {name: draw(rows) for name, draw, rows in list_figures(df, results)}
-    return {name: figure for name, figure in drawn.items() if figure is not None}
 
 
 def save(
