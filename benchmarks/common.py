@@ -16,7 +16,7 @@ from collections.abc import Callable
 from typing import Any, ClassVar, cast
 
 from framebench.asv.block import find_or_measure
-from framebench.asv.cases import cases_of_class
+from framebench.asv.cases import list_class_cases
 from framebench.engine import runner
 from framebench.models import spec
 from framebench.records.record import Record
@@ -85,7 +85,7 @@ class CaseBenchmark(ABC):
             return  # of a scenario, in this file
         workload = spec.load_workload(cast(str, cls.workload))
         framework = cast(str, cls.framework)
-        cases = cases_of_class(workload.name, framework, cls.scenario, cls.size)
+        cases = list_class_cases(workload.name, framework, cls.scenario, cls.size)
         # asv's pages open with the first value of each parameter: the baseline at the base batch
         baseline = SCENARIOS[cls.scenario].baseline
         base_batch = workload.preset(cls.size).base

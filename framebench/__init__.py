@@ -70,15 +70,15 @@ def load(
 
 
 def machines(results: Path | str | None = None) -> list[str]:
-    """Those that `load` can be asked for, the one with the most records first."""
+    """Return the machines that `load` can be asked for, the one with the most records first."""
     from framebench.analysis.results import Results
 
     return Results(folder() if results is None else Path(results)).machines
 
 
 def planned(results: Path | str | None = None) -> pd.DataFrame:
-    """What cases need on devices that are not here, as it was predicted: one row per case, device
-    and release.
+    """Return what cases are predicted to need on devices that are not here: one row per case,
+    device and release.
 
     Nothing in it is measured. The rows are what `framebench predict --device` kept in `results`, by
     default `folder()`. docs/data.md has the columns.

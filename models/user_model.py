@@ -198,8 +198,8 @@ def load_user_workload() -> Workload:
 
 
 @lru_cache(maxsize=2)
-def read_user_workload(file: Path, changed: int) -> Workload:
-    """Return the workload of an `own.json`; `changed` makes the cache forget an older one."""
+def read_user_workload(file: Path, modified_ns: int) -> Workload:
+    """Return the workload of an `own.json`, which is read again when its file was modified."""
     return make_user_workload(json.loads(file.read_text()))
 
 

@@ -272,9 +272,9 @@ def report_left(blocks: Blocks, ready: dict[str, Environment], results: Path) ->
     absent = set()
     for name, rows in blocks.items():
         rows_left = select_left(rows, results, ready)
-        count += sum(one.case.framework in ready for one in rows)
+        count += sum(row.case.framework in ready for row in rows)
         count_left += len(rows_left)
-        absent |= {one.case.framework for one in rows} - ready.keys()
+        absent |= {row.case.framework for row in rows} - ready.keys()
         if rows_left:
             seconds = pace * sum(one.seconds for one in rows_left)
             cases = f"{len(rows_left)} of {len(rows)} cases"
@@ -291,7 +291,7 @@ def find_environments(blocks: Blocks, rehearse: bool) -> dict[str, Environment]:
     On a GPU they are what its Python has; in a rehearsal the pinned ones, as if they could launch
     to a GPU.
     """
-    frameworks = [one.case.framework for rows in blocks.values() for one in rows]
+    frameworks = [row.case.framework for rows in blocks.values() for row in rows]
     if not rehearse:
         return installed.ready(frameworks, installed.INSTALLED, say)
     pinned = installed.ready(frameworks, None, say)

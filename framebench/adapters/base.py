@@ -41,6 +41,10 @@ Batch = tuple[Any, Any]  # inputs and targets, as the framework takes them
 UNSEEN = "what no object of Python shows"
 
 
+class RanksUnavailable(Exception):
+    """This release of the framework cannot predict a case over ranks; the message says why."""
+
+
 class Switches(dict[str, Switch]):
     """Hold a framework's switches by the name in a row's `how`.
 

@@ -30,7 +30,7 @@ class StaticCache:
         self.layers = [(make_empty(), make_empty()) for _ in range(layers)]
 
     def extend(self, layer: int, start: int, new: KeysAndValues) -> KeysAndValues:
-        """Add those of the tokens from `start` on, and return all of the layer."""
+        """Add keys and values of the tokens from `start` on; return all that the layer has."""
         end = start + new[0].shape[2]
         keys, values = arrays = self.layers[layer]
         for whole, part in zip(arrays, new):
@@ -53,7 +53,7 @@ class GrowingCache:
         self.join = join
 
     def extend(self, layer: int, start: int, new: KeysAndValues) -> KeysAndValues:
-        """Add those of the tokens from `start` on, and return all of the layer."""
+        """Add keys and values of the tokens from `start` on; return all that the layer has."""
         old = self.layers[layer]
         if start and old:
             new = self.join(old[0], new[0]), self.join(old[1], new[1])

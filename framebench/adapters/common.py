@@ -69,6 +69,7 @@ def collector(adapter: Adapter, mode: str = "", every: int = 0) -> Proof:
         adapter.after_step.append(collect)
 
     def watch_collections(_: Evidence) -> Evidence:
+        """Count collections of Python's collector over some more steps."""
         before = adapter.collections.copy()
         steps = 2 * max(every, 1)
         for _step in range(steps):
@@ -151,6 +152,7 @@ def factored(adapter: Adapter) -> Proof:
     """
 
     def count_numbers(_: Evidence) -> Evidence:
+        """Compare the numbers in the optimizer's states with the textbook's, weight by weight."""
         numbers: Counter[str] = Counter()  # of the optimizer's states, by weight
         for state in adapter.states():
             numbers[state.name] += state.array.size

@@ -150,9 +150,9 @@ class PartOptions(dict[str, Any]):
 
 
 class Hooks(Generic[P]):
-    """Functions that strategies leave for one moment of the build, called in their order.
+    """Functions that strategies add to one moment of the build, called in their order.
 
-    What a hook sets is its strategy's.
+    A part that such a function sets counts as set by its strategy.
     """
 
     def __init__(self, ledger: Ledger) -> None:

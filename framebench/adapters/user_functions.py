@@ -277,7 +277,9 @@ class UserFile:
         if not callable(step) or inspect.isclass(step):
             return False
         parameters = inspect.signature(step).parameters.values()
-        required = [one for one in parameters if one.default is inspect.Parameter.empty]
+        required = [
+            parameter for parameter in parameters if parameter.default is inspect.Parameter.empty
+        ]
         return len(required) == STEP_ARGUMENTS
 
     def split_batch(self, batch: tuple[Any, Any], parts: int, size: int) -> list[tuple[Any, Any]]:

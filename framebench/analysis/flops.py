@@ -51,8 +51,8 @@ def count_forward_flops(case: Case) -> int:
 def count_step_flops(case: Case) -> int | None:
     """Return the operations of one step in `train` or `eval`.
 
-    Returns None where a step is something else, where the workload declares no layers, and for a
-    case that this version does not have.
+    Returns None in other scenarios, where a strategy computes another scenario's mathematics,
+    where the workload declares no layers, and for a case that this version does not have.
     """
     if not case.is_known or not case.spec.layers:
         return None

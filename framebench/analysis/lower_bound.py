@@ -114,22 +114,30 @@ def list_trained_params(case: Case) -> list[Param]:
 
 
 def count_stored_bytes(case: Case, trainable: bool) -> int:
-    """Return the bytes of parameters, or of buffers.
+    """Return the bytes of the parameters of all models in memory, or of their buffers.
 
-    They are those of the model, of the second of a pair, and of the teacher of a student.
+    Besides the case's model there may be the second one of a pair, or the teacher of a student.
     """
-    options = get_options(case)
     spec = case.spec
     params = list(spec.params(case.config))
-    if case.plan.mathematics == "distill":  # the teacher is the workload's own model
-        params += spec.params(spec.config(case.size))
-    if case.scenario == "pair" and "in_turn" not in options:
-        # of a pair with a shared trunk the second model has a head of its own alone
-        is_shared = any(one.get("shared") for one in options.values())
-        prefix = spec.head if is_shared else ""
-        params += [param for param in spec.params(case.config) if param.name.startswith(prefix)]
+    if case.plan.mathematics == "distill":
+        params += spec.params(spec.config(case.size))  # the teacher is the workload's own model
+    if case.scenario == "pair":
+        params += list_second_params(case)
     stored = [param for param in params if param.trainable == trainable]
     return sum(count_param_bytes(case, param) for param in stored)
+
+
+def list_second_params(case: Case) -> list[Param]:
+    """Return the parameters that the second model of a pair adds to those of the first."""
+    options = get_options(case)
+    if "in_turn" in options:  # the first model is deleted before
+        return []
+    params = list(case.spec.params(case.config))
+    if any(option.get("shared") for option in options.values()):
+        # both have one trunk, and the second has only a head of its own
+        return [param for param in params if param.name.startswith(case.spec.head)]
+    return params
 
 
 def count_param_bytes(case: Case, param: Param) -> int:

@@ -15,7 +15,7 @@ class TooFew(ValueError):
     """A line needs two batches; the message says which there are."""
 
 
-class Estimate(NamedTuple):
+class PeakEstimate(NamedTuple):
     """A value with its 95 % interval by Student's t; two batches give none."""
 
     value: float
@@ -24,15 +24,15 @@ class Estimate(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Line:
+class PeakLine:
     """Least squares through (batch, bytes)."""
 
     batches: tuple[int, ...]
-    fixed: Estimate
-    per_sample: Estimate
+    fixed: PeakEstimate
+    per_sample: PeakEstimate
     residual: float | None  # standard error of a measurement about the line
 
-    def predict(self, batch: int) -> Estimate:
+    def predict(self, batch: int) -> PeakEstimate:
         """Return the peak to expect at this batch, with the interval for one new measurement."""
         x = np.array(self.batches, float)
         deviation = x - x.mean()
@@ -41,18 +41,20 @@ class Line:
         return estimate(value, self.residual, spread, len(x))
 
 
-def estimate(value: float, residual: float | None, spread: float, measurements: int) -> Estimate:
+def estimate(
+    value: float, residual: float | None, spread: float, measurements: int
+) -> PeakEstimate:
     """Return a value with its interval.
 
     `spread` is its variance in those of a measurement about the line.
     """
     if residual is None:
-        return Estimate(value)
+        return PeakEstimate(value)
     half = compute_student_quantile(measurements - 2) * residual * spread**0.5
-    return Estimate(value, value - half, value + half)
+    return PeakEstimate(value, value - half, value + half)
 
 
-def fit_line(batches: Sequence[int], peaks: Sequence[float]) -> Line:
+def fit_line(batches: Sequence[int], peaks: Sequence[float]) -> PeakLine:
     """Return the line through these peaks. Raises TooFew."""
     different = sorted(set(batches))
     if len(different) < 2:
@@ -70,7 +72,7 @@ def fit_line(batches: Sequence[int], peaks: Sequence[float]) -> Line:
         errors = y - fixed - slope * x
         residual = float(((errors**2).sum() / (n - 2)) ** 0.5)
     fixed_spread = 1 / n + float(x.mean()) ** 2 / square
-    return Line(
+    return PeakLine(
         tuple(batches),
         fixed=estimate(fixed, residual, fixed_spread, n),
         per_sample=estimate(slope, residual, 1 / square, n),

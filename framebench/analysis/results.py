@@ -28,7 +28,7 @@ class UnknownMachine(LookupError):
 
 
 class Results:
-    """What lies under `root`, of all machines or of those in `only`."""
+    """The records and searches in the folder `root`, of all machines or of those in `only`."""
 
     def __init__(self, root: Path, only: Collection[str] | None = None) -> None:
         self.root = root

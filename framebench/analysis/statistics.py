@@ -186,7 +186,7 @@ def correct_by_holm(ps: Sequence[float]) -> list[float]:
 
 
 class Quantity(NamedTuple):
-    """What is compared, and how much of a difference matters."""
+    """A quantity that is compared, and the least difference that matters."""
 
     name: str
     unit: str

@@ -70,7 +70,7 @@ def find_or_measure(case: Case, environment: str, profile: Iterable[Case]) -> Re
             if not runner.explain_unsupported(other) and differs_in_strategy_only(other, case):
                 compared.append(other)
         blocks = int(os.environ.get(BLOCKS, "1"))
-        measure(make_groups(compared, built_environments(requested, own)), run, blocks)
+        measure(make_groups(compared, find_built(requested, own)), run, blocks)
         return run.records(variant)[0]
 
 
@@ -79,7 +79,7 @@ def differs_in_strategy_only(one: Case, other: Case) -> bool:
     return replace(one, strategy=other.strategy) == other
 
 
-def built_environments(requested: list[Case], own: Environment) -> dict[str, Environment]:
+def find_built(requested: list[Case], own: Environment) -> dict[str, Environment]:
     """Return the built environments of the requested frameworks, and the given one of its own."""
     available = {own.framework: own}
     for framework in {case.framework for case in requested} - {own.framework}:

@@ -80,7 +80,7 @@ def keep_off_timed_core(pid: int) -> None:
             os.sched_setaffinity(pid, cores - {max(cores)})
 
 
-def missing(frameworks: list[str]) -> list[str]:
+def list_missing(frameworks: list[str]) -> list[str]:
     """Return those whose pinned environment, or kernels for this profile, are not built yet."""
     unready = []
     for framework in frameworks:

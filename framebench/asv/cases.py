@@ -41,17 +41,17 @@ class SuiteClass(NamedTuple):
 
 
 @cache
-def suite_classes() -> dict[str, SuiteClass]:
+def list_suite_classes() -> dict[str, SuiteClass]:
     """Return the suite's classes by their names."""
     classes = {}
-    for case in every_case():
+    for case in list_every_case():
         suite_class = SuiteClass(case.workload, case.framework, case.scenario, case.size)
         classes[suite_class.name] = suite_class
     return classes
 
 
 @cache
-def every_case() -> tuple[Case, ...]:
+def list_every_case() -> tuple[Case, ...]:
     """Return the cases of all profiles, each once.
 
     They make a benchmark's parameters the same under every profile, so that asv collects the
@@ -61,11 +61,11 @@ def every_case() -> tuple[Case, ...]:
     return tuple(dict.fromkeys(cases))
 
 
-def cases_of_class(workload: str, framework: str, scenario: str, size: str) -> list[Case]:
+def list_class_cases(workload: str, framework: str, scenario: str, size: str) -> list[Case]:
     """Return the cases of a class that its framework and its workload can have."""
     wanted = (workload, framework, scenario, size)
     cases = []
-    for case in every_case():
+    for case in list_every_case():
         if (
             case.workload,
             case.framework,
@@ -83,10 +83,10 @@ def parse(benchmark: str) -> SuiteClass | None:
     `benchmarks/`.
     """
     class_name, _, _ = benchmark.rpartition(".")
-    return suite_classes().get(class_name)
+    return list_suite_classes().get(class_name)
 
 
-def of_framework(benchmarks: Iterable[str], framework: str) -> list[str]:
+def select_of_framework(benchmarks: Iterable[str], framework: str) -> list[str]:
     """Return the suite's benchmarks of a framework among these."""
     chosen = []
     for name in benchmarks:
@@ -96,12 +96,14 @@ def of_framework(benchmarks: Iterable[str], framework: str) -> list[str]:
     return chosen
 
 
-def of_users(benchmarks: Iterable[str]) -> list[str]:
+def select_of_users(benchmarks: Iterable[str]) -> list[str]:
     """Return the benchmarks that are not of the suite: asv runs them as it would anywhere."""
     return [name for name in benchmarks if parse(name) is None]
 
 
-def selected(benchmarks: Benchmarks, name: str, profile_name: str | None = None) -> dict[int, Case]:
+def select_by_parameters(
+    benchmarks: Benchmarks, name: str, profile_name: str | None = None
+) -> dict[int, Case]:
     """Return the selected cases of a profile by their index in the product of the parameters.
 
     Without a name the profile is the one that is measured.
@@ -124,7 +126,7 @@ def selected(benchmarks: Benchmarks, name: str, profile_name: str | None = None)
 @cache  # asked for each benchmark, whenever a case is done
 def profile_cases(suite_class: SuiteClass, profile_name: str) -> list[Case]:
     """Return the cases of a class that a profile measures."""
-    of_class = cases_of_class(*suite_class)
+    of_class = list_class_cases(*suite_class)
     return [case for case in profiles.list_profile_cases(profile_name) if case in of_class]
 
 
@@ -135,7 +137,7 @@ def choose(benchmarks: Benchmarks, names: Iterable[str]) -> Benchmarks:
         if parse(name) is None:
             selection[name] = benchmarks.benchmark_selection[name]
             continue
-        indices = list(selected(benchmarks, name))
+        indices = list(select_by_parameters(benchmarks, name))
         if indices:
             selection[name] = indices
     chosen = benchmarks.filter_out(set(benchmarks) - set(selection))
@@ -145,14 +147,14 @@ def choose(benchmarks: Benchmarks, names: Iterable[str]) -> Benchmarks:
 
 def choose_framework(benchmarks: Benchmarks, framework: str) -> Benchmarks:
     """Return asv's selection with the cases of one framework alone."""
-    return choose(benchmarks, of_framework(benchmarks, framework))
+    return choose(benchmarks, select_of_framework(benchmarks, framework))
 
 
-def measurable(benchmarks: Benchmarks, framework: str) -> list[Case]:
+def list_measurable(benchmarks: Benchmarks, framework: str) -> list[Case]:
     """Return the selected cases of a framework that this machine can measure, in order."""
     chosen: set[Case] = set()
-    for name in of_framework(benchmarks, framework):
-        chosen.update(selected(benchmarks, name).values())
+    for name in select_of_framework(benchmarks, framework):
+        chosen.update(select_by_parameters(benchmarks, name).values())
     return [
         case
         for case in profiles.list_profile_cases()
@@ -160,20 +162,20 @@ def measurable(benchmarks: Benchmarks, framework: str) -> list[Case]:
     ]
 
 
-def of_run(selection: dict[str, Any]) -> list[Case]:
+def list_run_cases(selection: dict[str, Any]) -> list[Case]:
     """Return all cases that an `asv run` measures, once for each environment of their framework.
 
     `selection` is what asv has decided; it is empty before that.
     """
     cases = []
     for environment in selection.get("environments", ()):
-        cases += measurable(selection["benchmarks"], environment.framework)
+        cases += list_measurable(selection["benchmarks"], environment.framework)
     return cases
 
 
 def has_any(benchmarks: Benchmarks) -> bool:
     """Return whether asv selected any case of the profile, or any benchmark of a user's."""
-    return bool(of_users(benchmarks)) or any(
+    return bool(select_of_users(benchmarks)) or any(
         choose_framework(benchmarks, name) for name in FRAMEWORKS
     )
 
@@ -182,6 +184,6 @@ def find_profiles(benchmarks: Benchmarks) -> list[str]:
     """Return the profiles that have some of the cases that asv selected."""
     found = []
     for profile_name in profiles.PROFILES:
-        if any(selected(benchmarks, name, profile_name) for name in benchmarks):
+        if any(select_by_parameters(benchmarks, name, profile_name) for name in benchmarks):
             found.append(profile_name)
     return found

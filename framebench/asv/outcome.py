@@ -1,8 +1,8 @@
 """Decide whether an `asv run` has answered, and say why not.
 
-asv ends with status 2 whenever a benchmark failed, be it that a case came out wrong or that nothing
-could run. Here the second ends with status 1 and a sentence, so that 2 means: it has answered, but
-for cases whose records say why they failed.
+asv ends with status 2 whenever a benchmark failed, be it that a case failed verification or that
+nothing could run. Here the second ends with status 1 and a sentence, so that 2 means: it has
+answered, but for cases whose records say why they failed.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from framebench.suite.case import Case
 
 
 @dataclass
-class Outcome:
+class RunOutcome:
     """What became of the frameworks and cases of one run."""
 
     results: Path
@@ -72,7 +72,7 @@ class Outcome:
         if self.recorded and not any(has_answered(record) for record in self.recorded):
             first_record = self.recorded[0]
             return (
-                f"none of {len(self.recorded)} cases came out right; {first_record.case}: "
+                f"none of {len(self.recorded)} cases passed verification; {first_record.case}: "
                 f"{first_record.status}:"
                 f" {first_record.reason}"
             )

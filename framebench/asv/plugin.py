@@ -84,7 +84,7 @@ class FrameworkEnvironment(environment.Environment):
         """Do nothing for HEAD, and end asv for another commit, as `asv find` asks for."""
         if commit_hash != provenance.find_commit():
             # asv catches a UserError when it looks for benchmarks, and goes on with the next commit
-            sys.exit(str(run.cannot_measure(commit_hash[:8])))
+            sys.exit(str(run.refuse_commit(commit_hash[:8])))
 
     def run(self, args: list[str], **kwargs: Any) -> Any:
         """Start a process of asv's: discovery, or the server that benchmarks are forked from."""
@@ -106,4 +106,4 @@ def setup() -> None:
         list_profile_cases()
     except UnknownCase as unknown:
         raise util.UserError(f"FRAMEBENCH_PROFILE: {unknown}") from unknown
-    patches.apply(run.in_session, run.in_own_environments)
+    patches.apply(run.wrap_run, run.wrap_benchmarks)

@@ -19,8 +19,8 @@ from asv.runner import skip_benchmarks
 
 from framebench.asv import cases
 from framebench.asv.block import SELECTED
-from framebench.asv.building import Building, missing
-from framebench.asv.outcome import Outcome
+from framebench.asv.building import Building, list_missing
+from framebench.asv.outcome import RunOutcome
 from framebench.asv.progress import Progress, listen
 from framebench.engine import environments
 from framebench.engine.runner import RESULTS
@@ -47,7 +47,7 @@ class AsvRun:
     has_started: bool = False  # something that was selected was due
     session: Session | None = None
     building: Building | None = None
-    outcome: Outcome = field(default_factory=lambda: Outcome(RESULTS, ""))
+    outcome: RunOutcome = field(default_factory=lambda: RunOutcome(RESULTS, ""))
     # that asv forks benchmark processes from
     servers: list[subprocess.Popen[bytes]] = field(default_factory=list)
 
@@ -56,31 +56,32 @@ class AsvRun:
         # what a record tells about its origin is known here, not in the benchmark processes
         os.environ["FRAMEBENCH_MACHINE"] = machine
         os.environ["FRAMEBENCH_COMMAND"] = provenance.describe_command()
-        os.environ[SELECTED] = " ".join(case.id for case in cases.of_run(self.selection))
+        os.environ[SELECTED] = " ".join(case.id for case in cases.list_run_cases(self.selection))
         self.session = Session.open(RESULTS, provenance.name_code(), self.selector)
         os.environ["FRAMEBENCH_SESSION"] = self.session.id
-        self.outcome = Outcome(RESULTS, self.session.id)
+        self.outcome = RunOutcome(RESULTS, self.session.id)
         frameworks = []
         for environment in self.selection["environments"]:
             is_pinned = environment.version == find_pinned_version(environment.framework)
             if is_pinned and cases.choose_framework(benchmarks, environment.framework):
                 frameworks.append(environment.framework)
-        self.building = Building(missing(list(dict.fromkeys(frameworks))))
+        self.building = Building(list_missing(list(dict.fromkeys(frameworks))))
 
 
 current = AsvRun()
 
 
-def in_session(run: Callable[..., int | None]) -> Callable[..., int | None]:
+def wrap_run(run: Callable[..., int | None]) -> Callable[..., int | None]:
     """Wrap `asv run`: live progress, and a session that only a run closes which comes to its end.
 
     Raises UserError, which ends asv with status 1, where something could not run at all. Status 2
-    is asv's own, for benchmarks that failed: here cases that came out wrong or broke, whose records
-    say why.
+    is asv's own, for benchmarks that failed: here cases that failed verification or broke, whose
+    records say why.
     """
 
     @wraps(run)
     def run_in_session(cls: type[asv_run.Run], *args: Any, **kwargs: Any) -> int | None:
+        """Stand in for asv's `Run.run`: check its options, and measure in one session."""
         check_commits(kwargs.pop("range_spec", None))
         check_stored_commit(kwargs.get("set_commit_hash"))
         check_machine(kwargs.get("machine"))
@@ -97,9 +98,10 @@ def in_session(run: Callable[..., int | None]) -> Callable[..., int | None]:
             kwargs.get("env_spec") or "",
         ]
         current.selector = " ".join(map(str, words)).strip()
-        progress = Progress(lambda: len(cases.of_run(current.selection)), log.info, log.add)
+        progress = Progress(lambda: len(cases.list_run_cases(current.selection)), log.info, log.add)
         with stopping_children(), holding_results(), listen(progress):
             try:
+                # asv writes into `_returns` which benchmarks and environments it selected
                 result = run(cls, *args, **{**kwargs, "_returns": current.selection})
             finally:
                 if current.building:
@@ -133,7 +135,7 @@ def step_to_the_end() -> None:
         log.step()
 
 
-def in_own_environments(run_benchmarks: Callable[..., Any]) -> Callable[..., Any]:
+def wrap_benchmarks(run_benchmarks: Callable[..., Any]) -> Callable[..., Any]:
     """Wrap asv's function that runs benchmarks, so that each runs in its framework's environment.
 
     Benchmarks of a user's file run in every environment, by the interpreter that runs asv.
@@ -141,11 +143,12 @@ def in_own_environments(run_benchmarks: Callable[..., Any]) -> Callable[..., Any
 
     @wraps(run_benchmarks)
     def run_own(benchmarks: Benchmarks, env: Any, results: Any, **kwargs: Any) -> Any:
+        """Run an environment's benchmarks: those of its framework, and all of a user's files."""
         if not hasattr(env, "framework"):
             raise util.UserError(OWN_ENVIRONMENTS)
         check_selection(current.selection["benchmarks"])
         of_framework = cases.choose_framework(benchmarks, env.framework)
-        of_users = cases.of_users(benchmarks)
+        of_users = cases.select_of_users(benchmarks)
         chosen = cases.choose(benchmarks, [*of_framework, *of_users])
         for _ in range(len(benchmarks) - len(chosen)):
             log.step()
@@ -166,7 +169,7 @@ def in_own_environments(run_benchmarks: Callable[..., Any]) -> Callable[..., Any
             run_benchmarks(chosen, env, results=results, **kwargs)
         if of_framework:
             environment = environments.describe(env.framework, env.version)
-            planned = cases.measurable(of_framework, env.framework)
+            planned = cases.list_measurable(of_framework, env.framework)
             current.outcome.add(planned, environment, results.stderr)
         return results
 
@@ -212,7 +215,7 @@ def check_commits(requested: str | list[str] | None) -> None:
         commits = requested
         name = " and ".join(commit[:8] for commit in requested)
     if commits != [provenance.find_commit()]:
-        raise cannot_measure(name)
+        raise refuse_commit(name)
 
 
 def check_stored_commit(name: str | None) -> None:
@@ -220,10 +223,10 @@ def check_stored_commit(name: str | None) -> None:
     if name is not None:
         commit = provenance.query_git("rev-parse", "--verify", "--quiet", f"{name}^{{commit}}")
         if commit is None or commit != provenance.find_commit():
-            raise cannot_measure(name)
+            raise refuse_commit(name)
 
 
-def cannot_measure(commits: str) -> util.UserError:
+def refuse_commit(commits: str) -> util.UserError:
     """Return the error for other commits than HEAD."""
     head = (provenance.find_commit() or "")[:8]
     return util.UserError(

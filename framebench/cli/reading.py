@@ -50,9 +50,9 @@ def list_(
     profile: Profile = None,
     as_json: AsJson = False,
 ) -> None:
-    """List cases, or with --strategies what a framework has and why it lacks the rest:
+    """List cases, or with --strategies what a framework has and why it lacks the rest.
 
-    `list --strategies '*/jittor'`.
+    For example: `framebench list --strategies '*/jittor'`.
     """
     if strategies:
         print_strategies(choose_cases(selectors, [], profile, size="*"), as_json)
@@ -159,32 +159,38 @@ def find_records(
     A selector without a size names all sizes. Without selectors every case is named, also a
     combination that no profile has. Ends the command if there are none. Raises UnknownCase.
     """
-    named = {case.id for case in choose_cases(selectors, [], size="*")} if selectors else None
-
-    def select_named(records: list[Record]) -> list[Record]:
-        return [record for record in records if named is None or record.case in named]
-
-    def count_answers(name: str) -> tuple[int, int]:
-        """Return how many of the named cases a machine has times of, and has any record of."""
-        records = select_named(folder.get_records(name))
-        timed = {record.case for record in records if record.step_s}
-        return len(timed), len({record.case for record in records})
-
-    # without cases every machine answers
-    best = max(folder.machines, key=count_answers, default="") if selectors else ""
-    here = provenance.read_machine_name()
-
-    def is_answering(name: str) -> bool:
-        """Say whether the machine is this one, with records of the cases, or has most of them."""
-        return name in (here, best) and any(select_named(folder.get_records(name)))
-
-    machines = find_machines(folder, machine, is_answering if selectors else lambda name: True)
-    records = [r for r in select_named(folder.records) if r.provenance.machine in machines]
+    if selectors:
+        named = {case.id for case in choose_cases(selectors, [], size="*")}
+        records = [record for record in folder.records if record.case in named]
+        answering = find_answering(folder.machines, records)
+        machines = find_machines(folder, machine, lambda name: name in answering)
+    else:
+        records = folder.records
+        machines = find_machines(folder, machine)
+    records = [record for record in records if record.provenance.machine in machines]
     if not records:
         fail(
             f"no such records under {folder.root}; measure first: framebench run, or make bench", 1
         )
     return machines, records
+
+
+def find_answering(machines: Sequence[str], records: Iterable[Record]) -> set[str]:
+    """Return which of the machines answer a question about the cases of these records.
+
+    They are this machine, if it has any of the records, and the one that timed most of the cases;
+    among equals the one that has records of most of them.
+    """
+    cases: defaultdict[str, set[str]] = defaultdict(set)  # by machine
+    timed_cases: defaultdict[str, set[str]] = defaultdict(set)
+    for record in records:
+        name = record.provenance.machine
+        cases[name].add(record.case)
+        if record.step_s:
+            timed_cases[name].add(record.case)
+    here = provenance.read_machine_name()
+    best = max(machines, key=lambda name: (len(timed_cases[name]), len(cases[name])), default="")
+    return {name for name in (here, best) if cases[name]}
 
 
 def print_records(records: list[Record], with_machine: bool) -> None:
@@ -213,7 +219,8 @@ def answer(results: Results = provenance.READABLE, machine: Machine = None) -> N
     """One table: what training needs in each framework, which strategy saves most memory, and at
     what price.
 
-    Below it, the cases of the machine's last run that came out wrong or failed, with their causes.
+    Below it, the cases of the machine's last run that failed verification or broke, with their
+    causes.
     """
     from framebench.analysis.reports import answer as report
     from framebench.analysis.results import Results as Folder

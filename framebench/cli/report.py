@@ -15,12 +15,12 @@ from framebench.cli.shared import (
     Results,
     Selectors,
     app,
+    check_file_option,
+    check_folder_option,
     check_writable,
     echo,
     fail,
-    file_to_write,
     find_machine,
-    folder_to_fill,
     out,
     say,
 )
@@ -42,7 +42,7 @@ def check_documents(files: list[Path] | None) -> list[Path]:
     for file in files:
         if not file.is_file():
             raise typer.BadParameter(f"no document {file}")
-        file_to_write(file)
+        check_file_option(file)
     return files
 
 
@@ -65,7 +65,7 @@ def report(
     ] = False,
     figures: Annotated[str | None, typer.Option(help=FIGURES_HELP)] = None,
     notebooks: Annotated[list[str] | None, typer.Option(help=NOTEBOOKS_HELP)] = None,
-    to: Annotated[Path | None, typer.Option(callback=folder_to_fill, help=TO_HELP)] = None,
+    to: Annotated[Path | None, typer.Option(callback=check_folder_option, help=TO_HELP)] = None,
     docs: Annotated[
         list[Path] | None, typer.Option(callback=check_documents, help=DOCS_HELP)
     ] = None,
@@ -111,9 +111,9 @@ def report(
 
 def print_predictions(device: str, results: Path) -> None:
     """Print what was predicted for a device before; nothing is planned now."""
-    from framebench.devices.documents import of_named
+    from framebench.devices.documents import make_named_tables
 
-    tables = of_named(device, results)
+    tables = make_named_tables(device, results)
     if not tables:
         fail(
             f"no tables for {device} under {results}; predict first: framebench predict CASES "

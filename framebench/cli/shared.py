@@ -238,7 +238,7 @@ def can_access(path: Path, mode: int) -> bool:
     return os.access(path, mode, effective_ids=os.access in os.supports_effective_ids)
 
 
-def folder_to_fill(value: Path | None) -> Path | None:
+def check_folder_option(value: Path | None) -> Path | None:
     """Check an option's folder before any work is done for it. Raises typer.BadParameter."""
     if value is None:
         return None
@@ -248,7 +248,7 @@ def folder_to_fill(value: Path | None) -> Path | None:
         raise typer.BadParameter(describe_error(error)) from None
 
 
-def file_to_write(value: Path | None) -> Path | None:
+def check_file_option(value: Path | None) -> Path | None:
     """Check an option's file before any work is done for it. Raises typer.BadParameter."""
     if value is None:
         return None
@@ -259,7 +259,7 @@ def file_to_write(value: Path | None) -> Path | None:
     folder = value.absolute().parent
     if not folder.exists():
         raise typer.BadParameter(f"there is no folder {value.parent}")
-    folder_to_fill(folder)
+    check_folder_option(folder)
     return value
 
 

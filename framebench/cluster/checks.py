@@ -32,7 +32,7 @@ from framebench.suite.protocol import REFERENCE_FLOP, VERSION
 
 MOST_FILES = 10_000  # a machine has one for each release of a framework
 CLOCK_S = 1e-3  # by which two clocks may disagree on a turn
-# than the reference matmul in float32 of the same round, on the same core
+# how much faster a core may be than in the record's fastest reference matmul, which is in float32
 FASTER_IN_FP32 = 2.0
 FASTER_IN_FEWER_BITS = 64.0
 MOST_FLOPS = 1e16  # a second, of a GPU
@@ -73,9 +73,10 @@ def check(root: Path) -> CheckReport:
 
 
 def list_files(folder: Path, report: CheckReport) -> Iterator[str]:
-    """Yield the files that may be opened: <machine>/<environment>.jsonl, none of them a link.
+    """Yield the files that may be opened: <machine>/<framework>-<version>.jsonl.
 
-    Others are problems, and so is a folder that cannot be looked into.
+    Links, files of other names, files that are too large and folders that cannot be listed are
+    reported as problems.
     """
     if folder.is_symlink():
         report.problems.append(f"{folder}: a link; it was not followed")
@@ -284,7 +285,7 @@ def check_times(record: Record) -> Iterator[str]:
     flops = count_step_flops(record.parsed)
     if flops is not None:
         speed = flops / min(record.step_s)
-        limit = limit_speed(record)
+        limit = estimate_highest_speed(record)
         if speed > limit:
             yield (
                 f"{speed:.3g} floating-point operations a second, where at most {limit:.3g} are "
@@ -297,8 +298,12 @@ def check_times(record: Record) -> Iterator[str]:
         yield f"is no variant {turns.arm} of its block"
 
 
-def limit_speed(record: Record) -> float:
-    """Return the most floating-point operations a second that the record's processor can do."""
+def estimate_highest_speed(record: Record) -> float:
+    """Return the most floating-point operations a second that the record's processor can do.
+
+    On a CPU that is the speed of the reference matmul on one core, times an allowance for the
+    precision, times the threads.
+    """
     turns = record.turns_taken
     if not record.on_cpu or not turns.reference_s:
         return MOST_FLOPS

@@ -80,8 +80,8 @@ def compare_(
         except measure.NotMeasured as error:
             opened.close(results)  # the next try is a new comparison
             fail(str(error), 1)
-    base_records = [one.base for one in measured_rounds]
-    change_records = [one.change for one in measured_rounds]
+    base_records = [measured_round.base for measured_round in measured_rounds]
+    change_records = [measured_round.change for measured_round in measured_rounds]
     machine_blocks = Blocks(Folder(results).get_records(base_records[0].provenance.machine))
     if as_json:
         echo(json.dumps(verdicts.make_report(base_records, change_records, machine_blocks)))

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     import torch
 
     from framebench.devices.simulation.torch_simulate import Simulation
-    from framebench.devices.xla.jax_function import Plan
+    from framebench.devices.xla.jax_function import FunctionPlan
 
 __all__ = [
     "Device",
@@ -125,7 +125,7 @@ def plan(
     device: str | Device,
     *,
     donate_argnums: int | Sequence[int] = (),
-) -> Plan:
+) -> FunctionPlan:
     """Return the memory that XLA plans for a function of JAX's on a device, which need not be here.
 
     XLA's own compiler for the device makes the plan, and the function is never run. For GPUs it

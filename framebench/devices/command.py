@@ -33,7 +33,7 @@ def devices(
     if as_json:
         echo(json.dumps([dataclasses.asdict(device) for device in matching], indent=1))
         return
-    from framebench.devices.plans.store import choose_writable_folder, every
+    from framebench.devices.plans.store import choose_writable_folder, read_every
     from framebench.devices.tables import table
 
     table.tabulate_devices(matching).terminal(out)
@@ -43,6 +43,6 @@ def devices(
     if choose_writable_folder(results) != results:
         folders["Your cached predictions"] = choose_writable_folder(results)
     for title, folder in folders.items():
-        cached = table.count_cached(every(folder), title)
+        cached = table.count_cached(read_every(folder), title)
         if cached:
             cached.terminal(out)

@@ -16,7 +16,7 @@ from framebench.analysis.figures import FigureRequest, page
 from framebench.analysis.rendering import MIB
 from framebench.analysis.results import Results
 from framebench.devices.catalog import find
-from framebench.devices.plans.planned import code_of
+from framebench.devices.plans.planned import describe_code
 from framebench.devices.tables import frame
 from framebench.suite.case import Case
 
@@ -81,7 +81,7 @@ def draw_savings(df: pd.DataFrame) -> Figure | None:
     figure.tight_layout()
     versions = drawn.groupby("framework", sort=False)["framework_version"].first()
     releases = ", ".join(f"{name} {version}" for name, version in versions.items())
-    footer = f"{releases}. {code_of(drawn['commit'].dropna())}"
+    footer = f"{releases}. {describe_code(drawn['commit'].dropna())}"
     title = write_title(drawn[drawn["device"] == devices[0]])
     return page.explain_figure(figure, title, [NOTE, footer])
 
@@ -154,7 +154,7 @@ def draw_plans(df: pd.DataFrame) -> Figure | None:
         f"JAX {first} to {last}: plans for one {device} differ by {share.min() - 1:+.1%} to "
         f"{share.max() - 1:+.1%} from the oldest's"
     )
-    notes = [RELEASES_NOTE, code_of(drawn["commit"].dropna())]
+    notes = [RELEASES_NOTE, describe_code(drawn["commit"].dropna())]
     return page.explain_figure(grid.figure, title, notes)
 
 

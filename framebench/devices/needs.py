@@ -71,7 +71,7 @@ TITLES: dict[Kind, str] = {
 }
 
 
-def context_of(device: Device) -> tuple[int, int]:
+def find_context_bytes(device: Device) -> tuple[int, int]:
     """Return the bytes of a context on a device, at the least and at the most."""
     return CONTEXT if device.kind == "gpu" else (0, 0)
 
@@ -85,4 +85,4 @@ def estimate_needs(reserved: int, error: float, device: Device) -> int:
         error: The share by which the prediction may be too low: `ErrorInterval.high`.
         device: The target device.
     """
-    return round(reserved * (1 + error)) + context_of(device)[1]
+    return round(reserved * (1 + error)) + find_context_bytes(device)[1]

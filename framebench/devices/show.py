@@ -58,7 +58,7 @@ def predict_on_device(
     Raises UnknownCase and UnknownDevice.
     """
     device = find(name)
-    cases = planning.cases_of(selector)
+    cases = planning.select_cases(selector)
     predictions = plan_with_progress(cases, device, results, again=again)
     show_predictions(predictions, device, as_json)
 
@@ -79,7 +79,7 @@ def show_predictions(predictions: Sequence[Planned], device: Device, as_json: bo
 
 def explain_on_device(selector: str, name: str, results: Path, as_json: bool) -> None:
     """Print what the peak of one case is made of, and which lines of the source hold most of it."""
-    device, cases = find(name), planning.cases_of(selector)
+    device, cases = find(name), planning.select_cases(selector)
     if len(cases) != 1:
         fail(f"{selector!r} names {len(cases)} cases, and explain is about one", 2)
     (planned,) = plan_with_progress(cases, device, results)

@@ -475,7 +475,7 @@ def get_outcome(process: TimedProcess) -> CaseOutcome:
 
 
 def fail_verifications_against_wrong(processes: list[TimedProcess]) -> None:
-    """Fail the verification of each variant whose reference came out wrong in the end."""
+    """Fail the verification of each variant whose reference failed verification in the end."""
     wrong = {p.variant.case.id for p in processes if not get_outcome(p).is_right}
     for process in processes:
         outcome = get_outcome(process)
@@ -484,7 +484,7 @@ def fail_verifications_against_wrong(processes: list[TimedProcess]) -> None:
             continue
         against = process.verification.against
         if against in wrong:
-            reason = f"it was verified against {against}, which came out wrong"
+            reason = f"it was verified against {against}, which failed verification"
             failed = replace(verification, passed=False, reason=reason)
             outcome.result = replace(outcome.result, verification=failed)
 
@@ -548,7 +548,7 @@ def finish_block(timed: list[TimedVariant], run: Run) -> None:
 
 
 def needs_memory(timed: TimedVariant, run: Run) -> bool:
-    """Return whether the variant came out right, and the session has no peaks of it yet."""
+    """Return whether the variant passed verification, and the session has no peaks of it yet."""
     if timed.record.status != "ok" or not run.options.memory:
         return False
     if run.options.peaks_each_block:

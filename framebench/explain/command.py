@@ -17,10 +17,10 @@ from framebench.cli.shared import (
     Results,
     TargetDevice,
     app,
+    check_file_option,
     echo,
     err,
     fail,
-    file_to_write,
     measuring,
     out,
     say,
@@ -46,7 +46,7 @@ TO_HELP = "An SVG file for a picture of memory over the step."
 def explain(
     case: Annotated[str, typer.Argument(help=CASE_HELP)],
     against: Annotated[str | None, typer.Option(help=AGAINST_HELP)] = None,
-    to: Annotated[Path | None, typer.Option(callback=file_to_write, help=TO_HELP)] = None,
+    to: Annotated[Path | None, typer.Option(callback=check_file_option, help=TO_HELP)] = None,
     version: Annotated[
         str | None,
         typer.Option(help="Version of the framework, such as 0.9.2. Default: the pinned one."),

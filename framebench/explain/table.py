@@ -54,6 +54,7 @@ def load_causes(results: Path) -> Callable[[str, str, str], str | None]:
     }
 
     def describe_cause(case: str, base: str, change: str) -> str | None:
+        """Return by how much each kind of bytes grew or shrank, the largest difference first."""
         if (case, base) not in stored or (case, change) not in stored:
             return None
         # a kind that one release alone has counts from 0

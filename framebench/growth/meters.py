@@ -83,9 +83,9 @@ def read_own_bytes(process: str) -> int:
 
 
 class MeterReadings:
-    """What each meter reads after each step.
+    """The readings of each meter after each step.
 
-    The memory for it is taken before the first, so that it is no growth.
+    Their memory is taken before the first step, so that it does not count as growth.
     """
 
     def __init__(self, meters: dict[str, Meter], steps: int) -> None:

@@ -46,7 +46,7 @@ Verdict = Literal["grows", "does not grow", "undecided"]
 
 
 class Slope(NamedTuple):
-    """What a step adds, with its interval."""
+    """The bytes that a step adds, with their interval."""
 
     value: float
     low: float

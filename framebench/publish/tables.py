@@ -81,7 +81,7 @@ def make_document_tables(
         *support.make_tables(),
         *claims.make_tables(results),
         *blocks.make_tables(results.records),
-        *devices.documents(results),
+        *devices.make_documents(results),
         *explain.make_tables(results),
         *sharding_tables.make_tables(results.root),
         *bisections.make_documents(results),

@@ -11,6 +11,7 @@ from typing import Any
 
 import jax
 
+from framebench.adapters.base import RanksUnavailable
 from framebench.adapters.jax.program import count_plan_bytes
 from framebench.adapters.jax.shaped import ShapedAdapter, count_bytes_of_one
 from framebench.suite.case import Case
@@ -18,20 +19,16 @@ from framebench.suite.case import Case
 PACKAGES = ("jax", "jaxlib", "flax", "optax")
 
 
-class Gone(Exception):
-    """This JAX lacks what a prediction over ranks needs; the message says what."""
-
-
 def predict_rank_bytes(case: Case) -> dict[str, Any]:
     """Return the bytes that one device needs for a steady step by XLA's plan, and their parts.
 
-    Raises Gone.
+    Raises RanksUnavailable.
     """
     try:
         jax.config.update("jax_num_cpu_devices", case.ranks)
         jax.config.update("jax_platforms", "cpu")
     except AttributeError as error:
-        raise Gone(f"JAX {version('jax')} has no option jax_num_cpu_devices") from error
+        raise RanksUnavailable(f"JAX {version('jax')} has no option jax_num_cpu_devices") from error
     adapter = ShapedAdapter(case)
     adapter.build()
     adapter.compile()

@@ -11,6 +11,7 @@ import json
 import os
 import sys
 
+from framebench.adapters.base import RanksUnavailable
 from framebench.ranks.cases import over_ranks
 from framebench.worker.worker import reserve_stdout
 
@@ -20,7 +21,7 @@ if __name__ == "__main__":
     module = importlib.import_module(f"framebench.ranks.{case.framework}_predicted")
     try:
         answer = module.predict_rank_bytes(case)
-    except module.Gone as error:
+    except RanksUnavailable as error:
         answer = {"error": str(error)}
     print(json.dumps(answer), file=out)
     out.flush()

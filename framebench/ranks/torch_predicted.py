@@ -21,7 +21,6 @@ from torch.distributed.tensor import DTensor
 from framebench.adapters.torch import ranks_private as private
 from framebench.adapters.torch.fake import FakeAdapter
 from framebench.adapters.torch.ranks import make_mesh_of_ranks
-from framebench.adapters.torch.ranks_private import Gone as Gone
 from framebench.adapters.torch.storages import Storages
 from framebench.ranks.sharding import find_fullest_rank
 from framebench.suite.case import Case
@@ -40,7 +39,7 @@ class FakeRank(FakeAdapter):
 def predict_rank_bytes(case: Case) -> dict[str, Any]:
     """Return the bytes at the peak of a steady step in the fullest rank, and their parts.
 
-    Raises Gone.
+    Raises RanksUnavailable.
     """
     rank = find_fullest_rank(case)
     private.join_fake_group(rank, case.ranks)

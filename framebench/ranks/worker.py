@@ -156,7 +156,7 @@ def measure_memory(adapter: Adapter, task: Task, emit: Emit) -> MemoryResult:
 
 
 def join_verified(answers: list[dict[str, Any]]) -> dict[str, Any]:
-    """Return the first rank's result, or that of one which came out wrong.
+    """Return the first rank's result, or that of one which failed verification.
 
     The strategy's effect is proven only if it is in all ranks.
     """

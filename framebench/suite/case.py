@@ -262,6 +262,7 @@ class Case:
 
 @cache  # reading thousands of records asks for the same cases again and again
 def _is_known(case: Case) -> bool:
+    """Return whether this version has the parts of a case, and has them together."""
     try:
         stage = SCENARIOS[case.scenario]
         plan = find_strategy(case.scenario, case.strategy)

@@ -54,6 +54,7 @@ def map_tree(function: MapArray, tree: Any, is_leaf: Callable[[Any], bool] = nev
 def _map_mapping(
     function: MapArray, mapping: Mapping[Any, Any], is_leaf: Callable[[Any], bool]
 ) -> Mapping[Any, Any]:
+    """Return a mapping of the same class with its values mapped, or a dictionary of them."""
     mapped = {key: map_tree(function, value, is_leaf) for key, value in mapping.items()}
     if type(mapping) is dict:
         return mapped

@@ -149,11 +149,11 @@ def draws_in_python(adapter: Adapter) -> bool:
     return (random.getstate(), pickle.dumps(np.random.get_state())) != before
 
 
-def find_stateful_buffer(adapter: Adapter) -> str:
-    """Return a buffer that a forward pass changes and the next one reads, as spectral norm's.
+def find_stateful_buffers(adapter: Adapter) -> str:
+    """Return which buffers a forward pass changes, if the gradient of the next one differs by that.
 
-    It is empty if there is none. That is looked for after an update, since a moving average of
-    weights that stay is what it was.
+    Spectral norm has such buffers. The answer is empty if there are none. It is looked for after
+    an update: a moving average of the weights changes only when they do.
     """
     adapter.restore()
     with adapter.disable_randomness():
@@ -167,9 +167,11 @@ def find_stateful_buffer(adapter: Adapter) -> str:
         if not np.array_equal(array, before[name], equal_nan=True):
             changed.append(name)
     adapter.restore()
-    if changed and find_largest_difference(other, one)[1] > SAME:
-        return changed[0]
-    return ""
+    if not changed or find_largest_difference(other, one)[1] <= SAME:
+        return ""
+    # which of them the next pass reads is not known
+    others = f" and {len(changed) - 1} other buffers" if len(changed) > 1 else ""
+    return changed[0] + others
 
 
 def copy_buffers(adapter: Adapter) -> dict[str, np.ndarray]:

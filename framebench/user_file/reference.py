@@ -188,7 +188,7 @@ def check_finite(adapter: Adapter, observed: Observed) -> None:
         if math.isfinite(value):
             continue
         # an update may have made it so: look for it from the first weights
-        where = module.first_infinite(reset_adapter(adapter, adapter.case))
+        where = module.find_first_infinite(reset_adapter(adapter, adapter.case))
         place = f"; {where}" if where else ""
         raise Fault(f"{module.user().locate('loss')}: {name} of the first steps is {value}{place}")
 
@@ -223,7 +223,7 @@ def describe_difference(
     module = adapter.model_module
     moved = compare_tensors(repeated, observed)
     kind, name = max(moved, key=lambda tensor: moved[tensor])
-    where = module.first_random(adapter)
+    where = module.find_first_random(adapter)
     place = f", {where}" if where else ""
     return (
         f"{module.user().locate('model')}: two runs from the same weights differ, the {quantity} "
@@ -295,14 +295,14 @@ def survey_training(adapter: Adapter, facts: Facts, observed: Observed) -> Facts
     """Return what is asked of a model in training alone.
 
     `without_gradient`: weights that have none. `accumulation`: why micro-batches do not add up to
-    the batch, or empty. `remembers`: a buffer that one forward pass leaves to the next.
+    the batch, or empty. `remembers`: the buffers that one forward pass leaves to the next.
     `blocks_change`: such a buffer lies in a block.
     """
     without_gradient = checks.count_without_gradient(list_params(facts), observed)
     if facts.get("own_step"):  # its passes cannot be asked for one by one
         return {"without_gradient": without_gradient}
     accumulation = check_accumulation(adapter, facts)
-    stateful = checks.find_stateful_buffer(adapter)
+    stateful = checks.find_stateful_buffers(adapter)
     # only PyTorch's module has it
     changed_by_blocks = getattr(adapter.model_module, "changed_by_blocks", None)
     blocks_change = bool(stateful and changed_by_blocks and changed_by_blocks(adapter))

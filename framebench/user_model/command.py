@@ -20,10 +20,10 @@ from framebench.cli.shared import (
     AsJson,
     Env,
     app,
+    check_file_option,
+    check_folder_option,
     err,
     fail,
-    file_to_write,
-    folder_to_fill,
     measuring,
     parse_bytes,
     report_failures,
@@ -122,7 +122,7 @@ OnDevice = Annotated[
 Save = Annotated[
     Path | None,
     typer.Option(
-        callback=file_to_write,
+        callback=check_file_option,
         help="write the peaks, and what holds the baseline's, into a file for --compare",
     ),
 ]
@@ -138,13 +138,13 @@ Threshold = Annotated[str, typer.Option(help="growth of a peak that --compare le
 Figure = Annotated[
     Path | None,
     typer.Option(
-        callback=file_to_write,
+        callback=check_file_option,
         help="an SVG of memory against speed, or of peaks alone without times",
     ),
 ]
 Html = Annotated[
     Path | None,
-    typer.Option(callback=folder_to_fill, help="a folder for a page with all of it"),
+    typer.Option(callback=check_folder_option, help="a folder for a page with all of it"),
 ]
 
 
@@ -384,7 +384,7 @@ def search_batches(
     options: runner.Options,
     where: Path,
 ) -> list[Fit]:
-    """Search the largest batch within a budget for each strategy that came out right."""
+    """Search the largest batch within a budget for each strategy that passed verification."""
     searches = []
     for case in dict.fromkeys(record.parsed for record in records if record.usable):
         smallest = replace(case, batch=case.plan.micro_batches)

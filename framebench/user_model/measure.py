@@ -71,7 +71,7 @@ def measure_blocks(
 
 
 def has_failed(variant: Variant, run: blocks.Run) -> bool:
-    """Return whether a variant came out wrong or failed in a first look, if there was one."""
+    """Return whether a variant failed verification or broke in a first look, if there was one."""
     records = run.records(variant)
     return bool(records) and records[-1].status != "ok"
 

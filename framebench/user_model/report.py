@@ -66,7 +66,7 @@ def show(
         renamed = rows.assign(workload=rows["size"], relative_peak=rows["peak_ratio"])
         drawing = fronts.draw_pareto(renamed) or draw_peaks(rows)
         if drawing is None:
-            say("nothing to draw: no strategy came out right")
+            say("nothing to draw: no strategy passed verification")
         elif figure:
             figure.write_text(page.render_svg(drawing))
         if html:

@@ -42,7 +42,7 @@ class StrategyPeak(Part):
 
 
 class SavedPeaks(Part):
-    """What a comparison needs of one `framebench try`."""
+    """The results of one `framebench try` that a later one is compared with."""
 
     format: Literal[1] = 1
     file: str
@@ -75,7 +75,7 @@ def collect_peaks(records: list[Record], explanation: Explanation | None) -> Sav
         )
         peaks.append(peak)
     if not peaks:
-        raise Fault("no strategy came out right, so that there is no peak to save or compare")
+        raise Fault("no strategy passed verification, so that there is no peak to save or compare")
     newest = records[-1]
     case = newest.parsed
     return SavedPeaks(

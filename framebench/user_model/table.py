@@ -57,7 +57,7 @@ TableRow = dict[Any, Any]  # a row of `framebench.analysis.frames.frame`, by col
 
 @dataclass(frozen=True)
 class Remarks:
-    """What records tell that no column of their rows has."""
+    """Facts of a model's records that have no column in the table: they become notes below it."""
 
     untracked: dict[str, int]  # bytes that the baseline holds next to its tensors, by holder
     libraries: dict[str, int]  # by strategy the bytes that libraries keep for their next calls
@@ -262,7 +262,7 @@ def describe_fitting(df: pd.DataFrame, budget: int) -> str:
 
 
 def describe_least(df: pd.DataFrame) -> list[str]:
-    """Return which strategy needs least, of those that came out right and were seen at work.
+    """Return which strategy needs least, of those that passed verification and were seen at work.
 
     There is no sentence where only one did, or the baseline has no number.
     """
@@ -282,7 +282,7 @@ def describe_least(df: pd.DataFrame) -> list[str]:
 
 
 def select_known(df: pd.DataFrame) -> pd.DataFrame:
-    """Return the rows that came out right, and of which it is known what they need."""
+    """Return the rows that passed verification, and of which it is known what they need."""
     return df[df["usable"] & df["needs_bytes"].notna()]
 
 

@@ -9,9 +9,10 @@ from collections.abc import Iterable
 from fnmatch import fnmatchcase
 from pathlib import Path
 
-from pydantic import BaseModel, ConfigDict, ValidationError, field_validator
+from pydantic import BaseModel, ValidationError, field_validator
 
 from framebench.records.pins import REQUIREMENTS
+from framebench.records.record import Part
 from framebench.versions.judge import (
     QUANTITIES,
     REGRESSION,
@@ -28,14 +29,13 @@ class MalformedEntry(ValueError):
     """
 
 
-class AcceptedRegression(BaseModel):
+class AcceptedRegression(Part):
     """A regression that somebody has looked at.
 
     `at_most` is the largest accepted ratio of change over base. With `device` it is one of the
     plans for a device that is not here, and otherwise of what was measured.
     """
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
     release: str  # such as jax==0.11.0
     cases: str  # a glob of cases
     quantity: str  # one of judge.QUANTITIES

@@ -45,7 +45,7 @@ CONFIG = ROOT / "asv.releases.json"
 KNOWN = REQUIREMENTS / "releases.csv"  # with the day on which each was released
 MIB = 2**20
 # what a number of the history is of
-NUMBER_OF = ["machine", "framework", "version", "benchmark", "strategy", "batch"]
+KEY_COLUMNS = ["machine", "framework", "version", "benchmark", "strategy", "batch"]
 # git's own variables: the same author gives the same commits
 AUTHOR = {
     "GIT_AUTHOR_NAME": "framebench",
@@ -82,9 +82,10 @@ class Release(NamedTuple):
         return datetime.combine(self.released, time(12), UTC)
 
 
-class Plan(NamedTuple):
-    """What the compiler of a release plans for a case on a device that is not here: exact, not
-    measured.
+class PlannedPeak(NamedTuple):
+    """The peak that a release's compiler plans for a case on a device that is not here.
+
+    It is exact, and not measured.
     """
 
     device: str
@@ -94,7 +95,7 @@ class Plan(NamedTuple):
 
 
 def write(
-    records: Iterable[Record], config_file: Path = CONFIG, plans: Iterable[Plan] = ()
+    records: Iterable[Record], config_file: Path = CONFIG, plans: Iterable[PlannedPeak] = ()
 ) -> list[Release]:
     """Write repository, results and benchmarks of a configuration. Return the releases.
 
@@ -134,7 +135,7 @@ def load_config(file: Path) -> Config:
     return config
 
 
-def read_plans(results: Path) -> list[Plan]:
+def read_plans(results: Path) -> list[PlannedPeak]:
     """Return what releases of JAX plan for devices that are not here; none where nothing was
     planned.
     """
@@ -143,17 +144,17 @@ def read_plans(results: Path) -> list[Plan]:
     plans = table[(table["source"] == "compiler.plan") & (table["ranks"] == 1)]
     plans = plans[plans["used_bytes"] > 0]
     return [
-        Plan(row.device, Case.from_id(row.case), row.framework_version, int(row.used_bytes))
+        PlannedPeak(row.device, Case.from_id(row.case), row.framework_version, int(row.used_bytes))
         for row in iterate_rows(plans)
     ]
 
 
-def collect(records: Iterable[Record], plans: Iterable[Plan] = ()) -> pd.DataFrame:
+def collect(records: Iterable[Record], plans: Iterable[PlannedPeak] = ()) -> pd.DataFrame:
     """Return the numbers of every case of which two releases were measured on one machine, or
     planned for a device; a single point is no history.
 
     The columns are machine, framework, version, asv's name of the benchmark, its parameters
-    (strategy and batch), and value.
+    (strategy and batch), and value. Records whose version has no order are left out.
     """
     rows = []
     for measured in select_cases(records):
@@ -168,9 +169,8 @@ def collect(records: Iterable[Record], plans: Iterable[Plan] = ()) -> pd.DataFra
         peak = plan.peak_bytes / MIB
         rows.append(make_row(machine, plan.case, plan.version, "track_own_counter_peak", peak))
     # two builds of a release are one release: the newest record stands for it
-    table = pd.DataFrame(rows, columns=[*NUMBER_OF, "value"]).drop_duplicates(
-        NUMBER_OF, keep="last"
-    )
+    table = pd.DataFrame(rows, columns=[*KEY_COLUMNS, "value"])
+    table = table.drop_duplicates(KEY_COLUMNS, keep="last")
     of_case = table.groupby(["machine", "benchmark", "strategy", "batch"])
     return table[of_case["version"].transform("nunique") > 1]
 
@@ -178,7 +178,7 @@ def collect(records: Iterable[Record], plans: Iterable[Plan] = ()) -> pd.DataFra
 def make_row(
     machine: str, case: Case, version: str, metric: str, value: float
 ) -> tuple[str | float, ...]:
-    """Return a row of the history: the columns NUMBER_OF, and the value."""
+    """Return a row of the history: the columns KEY_COLUMNS, and the value."""
     suite_class = SuiteClass(case.workload, case.framework, case.scenario, case.size)
     benchmark = f"{suite_class.name}.{metric}"
     # asv names parameters as Python writes them

@@ -63,8 +63,10 @@ class ReleaseResult(Part):
 
 
 class Bisection(Part):
-    """`first` is the first release that changed against the oldest one tried that runs, unless
-    `between` has others.
+    """The answer of a search for the release that changed a peak.
+
+    `first` is the first release whose peak differs from that of the oldest one that runs. If
+    releases before it could not be tried, they are in `between`: the change may be in one of them.
     """
 
     framework: str

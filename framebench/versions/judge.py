@@ -148,11 +148,14 @@ def compare_versions(
     for key in sorted(base_records.keys() & change_records.keys()):
         pair = CaseRecords(base_records[key], change_records[key])
         rows += compare_case(QuantityComparison(*key, base, change, pair), blocks, threshold)
-    # p is corrected for the number of tests on the page before it decides
-    tested = [place for place, row in enumerate(rows) if row.p is not None]
-    for place, p in zip(tested, correct_by_holm([rows[place].p or 0.0 for place in tested])):
-        rows[place] = rows[place]._replace(p=p)
-    return [decide_row(row) for row in rows]
+    # before p decides, it is corrected for the number of tests on the page
+    corrected = iter(correct_by_holm([row.p for row in rows if row.p is not None]))
+    decided = []
+    for row in rows:
+        if row.p is not None:
+            row = row._replace(p=next(corrected))
+        decided.append(decide_row(row))
+    return decided
 
 
 def decide_row(row: QuantityComparison) -> QuantityComparison:

@@ -34,12 +34,14 @@ def attend_plainly(q: Array, k: Array, v: Array, mask: Array | None = None) -> A
 
     `mask` (queries, keys) says which keys a query looks at; by default those up to its own.
     """
-    t, d = q.shape[1], q.shape[-1]
-    mask = jnp.tril(jnp.ones((t, t), bool)) if mask is None else mask
+    length, width = q.shape[1], q.shape[-1]
+    if mask is None:
+        mask = jnp.tril(jnp.ones((length, length), bool))
     wide = jnp.promote_types(q.dtype, jnp.float32)
-    scores = jnp.einsum("bqhd,bkhd->bhqk", q, k, preferred_element_type=wide) / d**0.5
-    masked = jnp.where(mask, scores, -jnp.inf)
-    return jnp.einsum("bhqk,bkhd->bqhd", jax.nn.softmax(masked).astype(v.dtype), v)
+    products = jnp.einsum("bqhd,bkhd->bhqk", q, k, preferred_element_type=wide)
+    scores = jnp.where(mask, products / width**0.5, -jnp.inf)
+    probabilities = jax.nn.softmax(scores).astype(v.dtype)
+    return jnp.einsum("bhqk,bkhd->bqhd", probabilities, v)
 
 
 def project(embedding: nnx.Embed, hidden: Array) -> Array:

@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 
 from framebench.analysis.breakdown import find_lower_bound
-from framebench.analysis.predict import Line, fit_line
+from framebench.analysis.predict import PeakLine, fit_line
 from framebench.analysis.rendering import (
     DETAIL,
     ESSENTIAL,
@@ -45,7 +45,7 @@ def _alike(table: pd.DataFrame, at_least: int) -> Iterator[pd.DataFrame]:
             yield group.sort_values("batch", kind="stable")
 
 
-def through(group: pd.DataFrame) -> Line:
+def through(group: pd.DataFrame) -> PeakLine:
     """The line through these peaks. Raises TooFew."""
     return fit_line(group["batch"].tolist(), group["peak_bytes"].tolist())
 

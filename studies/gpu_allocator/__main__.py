@@ -7,7 +7,7 @@ from pathlib import Path
 import typer
 
 from framebench.analysis.rendering import Table
-from framebench.devices.plans.store import every
+from framebench.devices.plans.store import read_every
 from studies import gpu_session
 from studies.gpu_allocator import replay, workspaces
 from studies.tables import IntoReadme, show_tables
@@ -18,7 +18,7 @@ FIRST_PREDICTIONS = Path(gpu_session.__file__).parent / "data"
 
 def make_tables() -> list[Table]:
     """Return the replayed histories, then what cuDNN answered."""
-    replayed = replay.table(every(FIRST_PREDICTIONS, "planned_earlier"))
+    replayed = replay.table(read_every(FIRST_PREDICTIONS, "planned_earlier"))
     return [*([replayed] if replayed else []), *workspaces.tables()]
 
 

@@ -22,7 +22,7 @@ from torch.utils._pytree import tree_leaves
 from framebench.devices.catalog import Device, find
 from framebench.devices.simulation import cudnn, torch_plan
 from framebench.devices.simulation.cudnn import Convolution
-from framebench.devices.simulation.torch_device import replaced
+from framebench.devices.simulation.torch_device import replace_attribute
 from framebench.devices.simulation.torch_simulate import Simulation, simulate
 from framebench.devices.simulation.torch_watch import Watch
 from framebench.suite.case import Case
@@ -62,7 +62,7 @@ class Listener:
 
     def steps(self, case: Case) -> Callable[[torch.device], Callable[[], None]]:
         def make(where: torch.device) -> Callable[[], None]:
-            step = torch_plan.step_of(case)(where)
+            step = torch_plan.make_step_builder(case)(where)
 
             def told() -> None:
                 self.began = len(self.watch.lives) if self.watch else 0
@@ -97,19 +97,21 @@ class Listener:
 
 def record(case: Case, card: Device) -> dict[str, Any]:
     """Raises SystemExit where this environment's cuDNN cannot be asked."""
-    if not (version := cudnn.version()):
+    if not (version := cudnn.read_version()):
         sys.exit(
             "cuDNN is not installed here, or is older than 9.8: use a build of PyTorch for cards"
         )
     listener = Listener()
     with ExitStack() as stack:
-        stack.enter_context(replaced(cudnn, "find_workspace_bytes", listener.workspace))
-        stack.enter_context(replaced(Watch, "track_operator", lambda *args: listener.ran(*args)))
+        stack.enter_context(replace_attribute(cudnn, "find_workspace_bytes", listener.workspace))
+        stack.enter_context(
+            replace_attribute(Watch, "track_operator", lambda *args: listener.ran(*args))
+        )
         found: Simulation = simulate(
             listener.steps(case),
             card,
             steps=STEPS,
-            settings=torch_plan.settings_of(case, card),
+            settings=torch_plan.make_settings(case, card),
             release=torch_plan.read_release(),
         )
     told = {

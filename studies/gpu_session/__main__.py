@@ -11,7 +11,7 @@ from typing import Annotated
 import typer
 
 from framebench.analysis.rendering import Table
-from framebench.devices.plans.store import every
+from framebench.devices.plans.store import read_every
 from framebench.engine import runner
 from framebench.records import store
 from studies.gpu_session import counters, predictions
@@ -26,7 +26,7 @@ def make_tables(results: Path) -> list[Table]:
     GPU.
     """
     records = list(store.read_all(results))
-    planned = [*every(STUDY / "data", EARLIER), *every(results)]
+    planned = [*read_every(STUDY / "data", EARLIER), *read_every(results)]
     compared = [
         make(records, planned)
         for make in (predictions.table, predictions.by_workload, predictions.plans)

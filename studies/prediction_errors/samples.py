@@ -19,7 +19,7 @@ from studies.gpu_session.predictions import device_of
 from studies.published_peaks import errors, programs, rules
 from studies.published_peaks.rows import DATA
 from studies.published_peaks.rows import read as read_rows
-from studies.sharded_steps import __main__ as sharded_steps
+from studies.sharded_steps.__main__ import STUDY as SHARDED_STEPS
 
 TRUSTED = ("high", "good")
 OWN_GPU = "H200"
@@ -48,9 +48,9 @@ def read_samples() -> list[Sample]:
 
 def read_sharded() -> list[Sample]:
     """Return the peaks of one rank under FSDP2 that others measured and published."""
-    predictions = sharded_steps.read_predictions()
+    predictions = SHARDED_STEPS.read_predictions()
     samples = []
-    for row in sharded_steps.read_rows():
+    for row in SHARDED_STEPS.read_rows():
         source = row["source"].split()[0]
         predicted = predictions[row["name"]]["reserved_bytes"]
         measured = int(row["measured_bytes"])
@@ -91,8 +91,8 @@ def read_own() -> list[Sample]:
     PyTorch's first predictions, which asked cuDNN nothing, are samples of that kind.
     """
     predictions = [
-        *plans.every(GPU_SESSION / "data", EARLIER),
-        *plans.every(runner.RESULTS),
+        *plans.read_every(GPU_SESSION / "data", EARLIER),
+        *plans.read_every(runner.RESULTS),
     ]
     samples = []
     for record in store.read_all(runner.RESULTS):

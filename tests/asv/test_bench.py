@@ -137,7 +137,7 @@ def test_a_bench_of_which_nothing_came_out_right_fails(clone: Bench) -> None:
     clone.bench()  # an older answer does not make up for it
     done = clone.bench(FAKE_FAILURE="exception")
     assert done.returncode != 0
-    assert "none of 2 cases came out right" in done.stdout + done.stderr
+    assert "none of 2 cases passed verification" in done.stdout + done.stderr
 
 
 def test_a_bench_with_a_failed_setup_names_the_command_and_goes_on_once_repaired(

@@ -160,9 +160,9 @@ def test_builds_of_a_release_are_one_release_and_malformed_versions_are_left_out
 def test_plans_for_a_device_that_is_not_here_are_a_machine_of_their_own(config: Path) -> None:
     case = Case("transformer", "jax", "train", "fp32", 8, "full")
     plans = [
-        history.Plan("h100-80gb", case, "0.9.1", 100 * MIB),
-        history.Plan("h100-80gb", case, "0.9.2", 100 * MIB),
-        history.Plan("h100-80gb", case, "0.10.0", 130 * MIB),
+        history.PlannedPeak("h100-80gb", case, "0.9.1", 100 * MIB),
+        history.PlannedPeak("h100-80gb", case, "0.9.2", 100 * MIB),
+        history.PlannedPeak("h100-80gb", case, "0.10.0", 130 * MIB),
     ]
     history.write([], config, plans)
     (found,) = history.publish(config)

@@ -186,7 +186,7 @@ def test_a_profile_selects_each_of_its_cases_once_for_each_metric(
     chosen = cases.choose_framework(listed, "jax")
     selected = []
     for name in chosen:
-        selected += cases.selected(chosen, name).values()
+        selected += cases.select_by_parameters(chosen, name).values()
     expected = set()
     for case in profiles.list_profile_cases():
         is_confirmed = case.workload in spec.list_confirmed_workloads()
@@ -214,7 +214,7 @@ def test_every_case_of_every_profile_has_a_class(listed: Any) -> None:
     """A new scenario of a workload needs a class in benchmarks/."""
     classes = {name.rpartition(".")[0] for name in listed}
     confirmed = spec.list_confirmed_workloads()
-    for name, of_suite in cases.suite_classes().items():
+    for name, of_suite in cases.list_suite_classes().items():
         assert name in classes or of_suite.workload not in confirmed
 
 
@@ -228,7 +228,7 @@ def test_every_case_of_every_profile_has_a_class(listed: Any) -> None:
 )
 def test_parameters_begin_with_the_baseline_at_the_base_batch(name: str, listed: Any) -> None:
     """asv's pages open with the first value of each parameter, which must have been measured."""
-    of_suite = cases.suite_classes()[name]
+    of_suite = cases.list_suite_classes()[name]
     base = spec.load_workload(of_suite.workload).preset(of_suite.size).base
     strategies, batches = listed[f"{name}.track_peak_memory"]["params"]
     assert strategies[0] == repr(SCENARIOS[of_suite.scenario].baseline)

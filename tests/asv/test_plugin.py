@@ -12,7 +12,7 @@ import pytest
 from asv.benchmarks import Benchmarks
 
 from framebench.asv import cases, plugin, run
-from framebench.asv.outcome import Outcome
+from framebench.asv.outcome import RunOutcome
 from framebench.engine import environments
 from tests.discovery import discover_benchmarks
 
@@ -50,7 +50,7 @@ def test_only_environments_with_a_benchmark_are_built(
     listed = discover_benchmarks(tmp_path, "tiny")
     conf = SimpleNamespace(benchmark_dir="")
     benchmarks = Benchmarks(conf, listed.values(), r"(Jax|Torch)TrainTiny\.")
-    outcome = Outcome(Path("nowhere"), "session")
+    outcome = RunOutcome(Path("nowhere"), "session")
     state = run.AsvRun(selection={"benchmarks": benchmarks}, outcome=outcome)
     state.session = SimpleNamespace()  # type: ignore[assignment]
     ran: list[str] = []
@@ -77,7 +77,7 @@ def test_only_environments_with_a_benchmark_are_built(
         environment._setup()
     assert built == [], "asv sets up the whole matrix before it knows what is asked for"
 
-    run_selected = run.in_own_environments(run_benchmarks)
+    run_selected = run.wrap_benchmarks(run_benchmarks)
     for environment in matrix:
         run_selected(benchmarks, environment, SimpleNamespace(stderr={}))
 

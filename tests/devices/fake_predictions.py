@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from framebench.devices.needs import INTERVALS, ErrorInterval
-from framebench.devices.plans.planned import Origin, Planned
+from framebench.devices.plans.planned import Planned, PredictionOrigin
 from framebench.devices.plans.version import PLANNER_VERSION
 from framebench.records.pins import find_pinned_version
 
@@ -24,7 +24,7 @@ def allow_error(patch: pytest.MonkeyPatch, error: float) -> None:
         patch.setitem(INTERVALS, kind, interval)
 
 
-def origin(**changes: Any) -> Origin:
+def origin(**changes: Any) -> PredictionOrigin:
     result: dict[str, Any] = {
         "planned_at": datetime(2026, 11, 26, tzinfo=UTC),
         "command": "by hand",
@@ -33,7 +33,7 @@ def origin(**changes: Any) -> Origin:
         "code": str(PLANNER_VERSION),
         "wall_s": 1.0,
     }
-    return Origin(**(result | changes))
+    return PredictionOrigin(**(result | changes))
 
 
 def planned(**changes: Any) -> Planned:

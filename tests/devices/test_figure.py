@@ -27,22 +27,22 @@ def predict_all(device: str = "h100-80gb") -> list[Planned]:
     """Return predictions of both frameworks, JAX's of twice PyTorch's bytes."""
     predictions = [simulated(name, mib) for name, mib in STRATEGIES.items()]
     predictions += [compiled(name, 2 * mib) for name, mib in STRATEGIES.items()]
-    return [one.model_copy(update={"device": device}) for one in predictions]
+    return [prediction.model_copy(update={"device": device}) for prediction in predictions]
 
 
 def test_each_bar_is_a_row_and_each_panel_a_device() -> None:
     drawn = figure.draw_savings(frame([*predict_all(), *predict_all("a100-40gb")]))
     assert drawn
-    titles = [axes.get_title(loc="left").split(":")[0] for axes in drawn.axes]
-    assert titles == ["NVIDIA H100 SXM 80 GB", "NVIDIA A100 SXM 40 GB"]
     # the panels share one y axis, whose labels are those of the first
     names = [label.get_text() for label in drawn.axes[0].get_yticklabels()]
     assert names == ["fp32", "checkpoint", "accumulate"], "nothing that changes little"
     mib = [STRATEGIES[name] for name in names]
-    for axes in drawn.axes:
-        of_torch, of_jax = axes.containers
-        assert [round(bar.get_width()) for bar in of_torch] == mib
-        assert [round(bar.get_width() / 2) for bar in of_jax] == mib
+    titles = ["NVIDIA H100 SXM 80 GB", "NVIDIA A100 SXM 40 GB"]
+    for axes, title in zip(drawn.axes, titles, strict=True):
+        assert axes.get_title(loc="left").startswith(title)
+        torch_bars, jax_bars = axes.containers
+        assert [round(bar.get_width()) for bar in torch_bars] == mib
+        assert [round(bar.get_width()) for bar in jax_bars] == [2 * size for size in mib]
 
 
 def test_a_figure_is_of_training_at_the_base_batch(tmp_path: Path) -> None:

@@ -255,7 +255,7 @@ BASE = replace(CASE, size="full", batch=8)  # a size without float64 values
 @pytest.mark.parametrize(
     ("case", "waits"),
     [
-        (replace(BASE, strategy="checkpoint"), True),
+        (replace(BASE, strategy="checkpoint"), True),  # BASE is its reference
         (replace(BASE, batch=16), False),  # another case's reference
         (CASES[1], False),  # it has float64 values
     ],
@@ -263,5 +263,6 @@ BASE = replace(CASE, size="full", batch=8)  # a size without float64 values
 def test_case_waits_for_its_reference_while_that_is_built(
     case: Case, waits: bool, tmp_path: Path
 ) -> None:
-    building = [TimedProcess(Variant(BASE, describe("torch")), DEFAULT_OPTIONS, tmp_path, print)]
-    assert blocks.waits_for_reference(case, building, building, open_run(tmp_path)) == waits
+    base = TimedProcess(Variant(BASE, describe("torch")), DEFAULT_OPTIONS, tmp_path, print)
+    run = open_run(tmp_path)
+    assert blocks.waits_for_reference(case, batch=[base], processes=[base], run=run) == waits

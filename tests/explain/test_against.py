@@ -68,5 +68,8 @@ def test_the_table_sums_too_when_small_rows_are_folded() -> None:
 def test_peaks_are_compared_by_an_instrument_that_measured_both() -> None:
     change = make_explanation({"host.rss": 9}, ("a", "saved", 5))
     assert against.choose_peaks(OLD, change) == ("host.rss", 500, 9)
-    apart = make_explanation({"allocator.in_use": 9}, ("a", "saved", 5))
-    assert against.choose_peaks(OLD, apart) == ("the account", OLD.peak.bytes, 5)
+
+
+def test_without_a_shared_instrument_the_sums_over_holders_are_compared() -> None:
+    change = make_explanation({"allocator.in_use": 9}, ("a", "saved", 5))
+    assert against.choose_peaks(OLD, change) == ("the account", OLD.peak.bytes, 5)

@@ -114,9 +114,7 @@ def main(
     """Plant bugs in copies of the source, and see whether verification calls them wrong."""
     bugs = read_bugs()
     if words:
-        bugs = [b for b in bugs if any(word in f"{b.name} {b.case}" for word in words)]
-        if not bugs:
-            raise typer.BadParameter(f"no planted bug has {' or '.join(words)} in name or case")
+        bugs = select_bugs(bugs, words)
     is_complete = not words and minutes == math.inf
     if minutes < math.inf:
         random.shuffle(bugs)
@@ -134,16 +132,27 @@ def main(
     sys.exit(summarize(rows, len(bugs) - len(rows)))
 
 
+def select_bugs(bugs: list[Bug], words: list[str]) -> list[Bug]:
+    """Return the bugs whose name or case contains one of these words. Raises BadParameter."""
+    selected = []
+    for bug in bugs:
+        if any(word in bug.name or word in str(bug.case) for word in words):
+            selected.append(bug)
+    if not selected:
+        raise typer.BadParameter(f"no planted bug has {' or '.join(words)} in name or case")
+    return selected
+
+
 def summarize(rows: list[Row], untried: int) -> int:
     """Print how many bugs came out how, and return the exit code."""
     planted = [row for row in rows if row.bug]
+    wrong = [row for row in planted if row.status == "wrong"]
+    equivalent = [row for row in planted if row.equivalent]
+    missed = [row for row in planted if row.missed]
     failed = [row for row in rows if not row.as_wanted]
-    wrong = sum(row.status == "wrong" for row in planted)
-    equivalent = sum(bool(row.equivalent) for row in planted)
-    missed = sum(row.missed for row in planted)
     print(
-        f"\n{len(planted)} bugs: {wrong} wrong, {equivalent} equivalent, "
-        f"{missed} beyond verification; {len(rows) - len(planted)} cases without a bug; "
+        f"\n{len(planted)} bugs: {len(wrong)} wrong, {len(equivalent)} equivalent, "
+        f"{len(missed)} beyond verification; {len(rows) - len(planted)} cases without a bug; "
         f"{untried} not tried; {len(failed)} not as they should be"
     )
     for row in failed:

@@ -37,7 +37,7 @@ def find_offer(fit: Fit, searches: Searches, batch: int | None = None) -> Candid
         case.workload, case.scenario, fit.budget_bytes, (case.framework,), batch, case.size
     )
     candidates = list_candidates(advise([rows], question, searches))
-    (offer,) = [one for one in candidates if one.case.strategy == case.strategy]
+    (offer,) = [candidate for candidate in candidates if candidate.case.strategy == case.strategy]
     return offer
 
 

@@ -83,7 +83,9 @@ def test_the_need_of_the_baseline_is_one_number_everywhere(workload: str, framew
     needs = load_table().set_index("case").loc[case.id, "needs_bytes"]
 
     candidates = ask_advise(workload, framework, UNLIMITED).candidates
-    (advised,) = [one.peak.needs for one in candidates if one.case.strategy == "fp32"]
+    (advised,) = [
+        candidate.peak.needs for candidate in candidates if candidate.case.strategy == "fp32"
+    ]
     predicted = predict_from_records(case, MACHINE, RESULTS)
     (in_form,) = [row for row in list_form_rows(workload, framework) if row["base"]]
 

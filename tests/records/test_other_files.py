@@ -42,7 +42,7 @@ def tabulate_predicted(root: Path) -> Sequence[Table]:
 
 
 def tabulate_reported(root: Path) -> Sequence[Table]:
-    return list(reported.tables(root, GPU))
+    return list(reported.make_tables(root, GPU))
 
 
 TABLES: dict[str, Callable[[Path], Sequence[Table]]] = {

@@ -76,5 +76,5 @@ def sample(cases: list[Case], size: int) -> list[Case]:
 
 
 def was_broken(case: Case) -> bool:
-    """Return whether the pair came out wrong once."""
+    """Return whether the pair failed verification once."""
     return f"{case.scenario}/{case.strategy}" in ONCE_BROKEN

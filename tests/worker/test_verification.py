@@ -336,10 +336,12 @@ def test_a_tensor_of_rounding_errors_alone_must_only_not_be_zero() -> None:
     gradient = observe_right(TRAIN).tensors["gradient"]
     name = next(iter(gradient))
     norm, *projections = gradient[name]
-    doubled, zero, reversed_sign = (observe_right(TRAIN) for _ in range(3))
+    doubled = observe_right(TRAIN)
     doubled.tensors["gradient"][name] = (2 * norm, *projections)
+    zero = observe_right(TRAIN)
     zero.tensors["gradient"][name] = (0.0, 0.0, 0.0, 0.0)
-    reversed_sign.tensors["gradient"][name] = (norm, *(-number for number in projections))
+    reversed_sign = observe_right(TRAIN)
+    reversed_sign.tensors["gradient"][name] = (norm, *[-number for number in projections])
     wide = derive_tolerances(observe_right(TRAIN), [doubled], ALLOWED)
 
     assert wide.of_tensor("gradient", name) > 1

@@ -37,6 +37,8 @@ def average_over_micro_batches(gradient: Gradient, count: int, samples: int) -> 
     def average_gradient(
         params: Tree, stats: Tree, constants: Tree, x: Tree, y: Tree
     ) -> tuple[tuple[Array, Tree], Tree]:
+        """Return the mean loss and the mean gradient of all parts of the batch."""
+
         def add_micro_batch(carry: Tree, parts: Tree) -> tuple[Tree, None]:
             mean_loss, stats, mean_grads = carry
             micro_x, micro_y = jax.tree.map(choose, (x, y), parts)

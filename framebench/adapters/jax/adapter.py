@@ -53,7 +53,7 @@ from framebench.models.spec import USER_MODEL, Optimizer, load_workload
 from framebench.suite.case import Case
 from framebench.suite.trees import call_with, iterate_arrays, map_tree
 
-NARROW_TYPES = (jnp.float32, jnp.bfloat16, jnp.float16)
+NARROWER_THAN_FLOAT64 = (jnp.float32, jnp.bfloat16, jnp.float16)
 # our names of what Device.memory_stats() counts
 PEAKS = {"allocator.in_use": "peak_bytes_in_use", "allocator.reserved": "peak_pool_bytes"}
 COUNTERS = {
@@ -513,7 +513,7 @@ class JaxAdapter(Adapter):
     def find_narrow_result(self) -> str:
         for equation in walk_equations(*self.list_jaxprs()):
             for variable in equation.outvars:
-                if getattr(variable.aval, "dtype", None) in NARROW_TYPES:
+                if getattr(variable.aval, "dtype", None) in NARROWER_THAN_FLOAT64:
                     return f"{equation.primitive.name} in {variable.aval.dtype}"
         return ""
 

@@ -112,6 +112,7 @@ def checkpoint(run: JaxAdapter, every: int = 1) -> Proof:
     chosen = checkpoint_blocks(run, every, stacked)
 
     def count_products(observed: Evidence) -> Evidence:
+        """Count the products of a step without checkpointing, and those that XLA merged."""
         plain = trace_without_checkpoints(run)
         products_without = len(find_products(plain.jaxpr))
         merged = 0  # products that were requested and are missing from the executable
@@ -150,6 +151,7 @@ def checkpoint_dots(run: JaxAdapter, batched: bool = True) -> Proof:
     checkpoint_blocks(run, 1, can_stack_layers(run), policy=policy)
 
     def count_products(observed: Evidence) -> Evidence:
+        """Count what the step has more of than one without checkpointing."""
         without = trace_without_checkpoints(run)
         batched_without = count_batched_matmuls(without.jaxpr)
         if run.recipe.eager:  # what was requested is what ran

@@ -23,6 +23,8 @@ from framebench.adapters.jax.program import count_bytes, find_products
 from framebench.adapters.proof import Evidence, Proof, at_most, equal_to, expect
 
 switch = Switches()
+# of the programs of the prompt and of a token: after parameters, statistics and constants
+CACHE_ARGUMENT = 3
 
 
 class CacheWriter:
@@ -78,7 +80,7 @@ class JaxGenerator:
         self.prompt_loss: Any = 0.0
         self.calls = 0  # of the compiled program, in the last step
         self.collected: list[np.ndarray] | None = None  # logits, while `read_logits` asks for them
-        self.prompt_program = jax.jit(self.run_prompt, donate_argnums=3)
+        self.prompt_program = jax.jit(self.run_prompt, donate_argnums=CACHE_ARGUMENT)
 
     def read_prompt(self) -> Array:
         """Fill the cache with the prompt, keep its loss, and return its logits.
@@ -187,14 +189,14 @@ class JaxGenerator:
 
 
 def set_generator(run: JaxAdapter, cached: bool) -> Proof:
-    """Set the parts of a generator, and return the proof that both kinds of cache share.
+    """Prepare decoding with or without a cache; return the proof that both share.
 
-    The cache is donated to each call, which writes its result over it.
+    A cache is donated to each call of the program, which writes the new one over it.
     """
     generator = JaxGenerator(run, cached)
     if generator.writer:
         run.recipe.model_options["attend"] = generator.writer.attend
-        run.recipe.jit_options["donate_argnums"] = (3,)
+        run.recipe.jit_options["donate_argnums"] = (CACHE_ARGUMENT,)
     run.before_first_step.append(generator.read_prompt)
     run.recipe.decoder = generator.make_decoder
     run.recipe.decoder_arguments = generator.list_arguments

@@ -102,7 +102,7 @@ def expect_mixed(dtype: str) -> Proof:
     optimizer states are float32.
 
     Not all operands have it, since the backward pass of attention computes some products in
-    float32. An eager step has no executable to look at.
+    float32. An eager step fails, since it has no executable.
     """
 
     def has_most(evidence: Evidence) -> bool:

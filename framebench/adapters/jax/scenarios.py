@@ -179,6 +179,7 @@ def together(run: JaxAdapter, shared: bool = False) -> Proof:
     """
 
     def attach_models() -> None:
+        """Put both models on the device."""
         first = run.params, run.stats
         second = load_pair(run)[1]
         second = join_trunk(run, first, second) if shared else copy_to_device(second)
@@ -218,10 +219,12 @@ def in_turn(run: JaxAdapter, cleared: bool = False) -> Proof:
     """
 
     def attach_models() -> None:
+        """Keep both models on the host, and have steps load one after the other."""
         pair = load_pair(run)
         run.params = run.stats = None
 
         def load_each() -> Iterator[tuple[Tree, Tree]]:
+            """Yield each model on the device, and delete it before the next."""
             for on_host in pair:
                 model = copy_to_device(on_host)
                 yield model

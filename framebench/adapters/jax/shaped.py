@@ -24,11 +24,12 @@ class ShapedAdapter(JaxAdapter):
     """A case that is compiled and never run, for declared devices or those of this machine."""
 
     def __init__(self, case: Case, devices: list[jax.Device] | None = None) -> None:
-        """Set up the parts of the case.
+        """Prepare a case for compilation.
 
         Args:
             case: What to compile.
-            devices: The declared devices, no fewer than the case has ranks.
+            devices: The devices to compile for, which need not be there: at least one for each
+                rank. None takes those of this machine.
         """
         super().__init__(case, find_switches(case))
         self.declared = devices

@@ -71,7 +71,7 @@ def chunked_loss(run: JaxAdapter, chunks: int) -> Proof:
     run.recipe.loss = loss
 
     def sum_hidden(unprojected: tuple[nnx.Embed, Array], *_: Any) -> Array:
-        """Return a loss without a head."""
+        """Return a loss of the hidden states: no logits are computed."""
         return unprojected[1].sum()
 
     def count_loops_and_logits(_: Evidence) -> Evidence:
@@ -127,6 +127,7 @@ def accumulate(run: JaxAdapter) -> Proof:
     """Prove that a step loops over micro-batches."""
 
     def count_micro_steps(_: Evidence) -> Evidence:
+        """Count the passes of the loops that take parts of the batch."""
         batch = run.case.batch
         arrays = jax.tree.leaves(run.inputs)
         x = next(array for array in arrays if array.shape[:1] == (batch,))
@@ -169,6 +170,7 @@ def multi_steps(run: JaxAdapter) -> Proof:
         return int(find_state(run.optimizer_state, optax.MultiStepsState).gradient_step)
 
     def count_updates(_: Evidence) -> Evidence:
+        """Count the updates of one more step, and list the batches that were compiled for."""
         before = read_updates()
         run.step()
         run.synchronize()

@@ -376,4 +376,4 @@ def compute_gradient(adapter: JaxAdapter) -> tuple[float, list[tuple[str, np.nda
 
 
 # JAX has no known wrong gradients, and operations inside a compiled step cannot be watched
-explain_wrong_gradients = first_random = first_infinite = see_nothing
+explain_wrong_gradients = find_first_random = find_first_infinite = see_nothing

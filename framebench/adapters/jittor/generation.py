@@ -52,7 +52,7 @@ class JittorGenerator(TokenGenerator):
 
 
 def set_generator(run: JittorAdapter, cached: bool) -> JittorGenerator:
-    """Set the parts that all kinds share."""
+    """Prepare decoding with or without a cache, and return the generator."""
     generator = JittorGenerator(run)
     if cached:
         run.recipe.build_options["attend"] = generator.attend

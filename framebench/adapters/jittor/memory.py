@@ -33,6 +33,8 @@ def empty_cache(run: JittorAdapter, every: int = 1) -> Proof:
             given_back.append(empty_pool(run))
 
     def count_given_back(_: Evidence) -> Evidence:
+        """Count what the calls of two more periods give back to the system."""
+
         def leave_block_in_time() -> None:
             if run.steps % every == 0:
                 leave_free_block()
@@ -55,7 +57,10 @@ def empty_cache(run: JittorAdapter, every: int = 1) -> Proof:
 
 
 def leave_free_block() -> None:
-    """Leave a free block in the pool: a small model may leave none, having something in each."""
+    """Leave a free block in the pool, to be given back.
+
+    A small model alone may leave none, since something of it lies in every block.
+    """
     (jt.array(np.zeros(FREE_BLOCK // 4, np.float32)) + 1).sync()
 
 

@@ -96,6 +96,7 @@ def distill(run: JittorAdapter) -> Proof:
     config = run.teacher = run.workload.config(run.case.size)
 
     def attach_teacher(model: Module) -> None:
+        """Make the teacher, and have the loss compare the student with it."""
         teacher = run.load(config, run.workload.make_weights(config))
         teacher.eval()
         run.watched["teacher_passes"] = [teacher]
@@ -205,6 +206,7 @@ def run_pair(
     run.recipe.models = models
 
     def count_held(_: Evidence) -> Evidence:
+        """Read the bytes in use while each model runs, without inputs and output."""
         held: list[int] = []
 
         def watch_models() -> Iterator[Module]:

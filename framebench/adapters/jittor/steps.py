@@ -96,7 +96,7 @@ def chunked_loss(run: JittorAdapter, chunks: int) -> Proof:
         return run_checkpointed(PartOfLoss(embedding, loss), hidden)
 
     def sum_hidden(x: Var, _: Var) -> Var:
-        """Return a loss without a head."""
+        """Return a loss of the hidden states: no logits are computed."""
         return run.model(x)[0].sum()
 
     def count_large(_: Evidence) -> Evidence:

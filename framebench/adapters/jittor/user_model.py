@@ -174,18 +174,22 @@ def facts(size: int) -> dict[str, Any]:
         batch_norms=[name for name, module in modules if isinstance(module, nn.BatchNorm)],
         has_convolutions=any(isinstance(module, nn.Conv) for _, module in modules),
     )
-    optimizer_name = "SGD"
-    if "optimizer" in user():
-        made = list_optimizers(optimizer(trained, model))
-        optimizer_name = " and ".join(type(one).__name__ for one in made) or "of the file"
     return {
         **described,
         "uncut": user().explain_uncut(inputs, size),
         "params": [(name, list(p.shape), not p.is_stop_grad()) for name, p in named_params],
         "parameters": sum(p.numel() for p in trained),
-        "optimizer": optimizer_name,
+        "optimizer": name_optimizer(trained, model),
         "own_step": has_step(),
     }
+
+
+def name_optimizer(trained: list[Var], model: Module) -> str:
+    """Return the classes of the file's optimizers, or that of the default one. Raises Fault."""
+    if "optimizer" not in user():
+        return "SGD"
+    names = [type(each).__name__ for each in list_optimizers(optimizer(trained, model))]
+    return " and ".join(names) or "of the file"
 
 
 def compute_gradient(adapter: JittorAdapter) -> tuple[float, list[tuple[str, np.ndarray]]]:
@@ -199,4 +203,4 @@ def compute_gradient(adapter: JittorAdapter) -> tuple[float, list[tuple[str, np.
 
 
 # nothing is known that Jittor computes wrong, and no variable has a value while modules are called
-explain_wrong_gradients = first_random = first_infinite = see_nothing
+explain_wrong_gradients = find_first_random = find_first_infinite = see_nothing

@@ -39,8 +39,8 @@ from framebench.adapters.torch.observe import (
     StepCounter,
     count_dtypes,
     count_graph_nodes,
+    count_unique_bytes,
     list_addresses,
-    unique_bytes,
 )
 from framebench.adapters.torch.parts import Process, Readings, TorchRecipe
 from framebench.adapters.torch.profiled import Profiled
@@ -410,7 +410,7 @@ class TorchAdapter(Adapter):
                 # without dimensions it is a count of steps, or the state of a weight of one number
                 if value.ndim or kind in STATES:
                     is_divided = hasattr(value, "full_tensor")  # among ranks: the bytes of all
-                    nbytes = value.nbytes if is_divided else unique_bytes([value])
+                    nbytes = value.nbytes if is_divided else count_unique_bytes([value])
                     yield State(STATES.get(kind, kind), name, to_numpy(value), nbytes)
 
     def iterate_states(self) -> Iterator[tuple[nn.Parameter, Any]]:
@@ -517,7 +517,7 @@ class TorchAdapter(Adapter):
         # What the last evaluation's graph still holds is found by the count of saved tensors.
         known = self.known_tensors()
         on_device = [t for t in known if t.device.type == self.torch_device.type]
-        return unique_bytes(on_device) + self.readings.extra_bytes()
+        return count_unique_bytes(on_device) + self.readings.extra_bytes()
 
     def named_untracked_bytes(self) -> dict[str, int]:
         roots = [*iterate_attributes(self.model), *iterate_globals(self.case.user_file)]

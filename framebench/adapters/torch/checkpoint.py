@@ -94,6 +94,7 @@ def checkpoint(run: TorchAdapter, every: int = 1) -> Proof:
     run.recipe.on_model.append(attach)
 
     def count_recomputed(observed: Evidence) -> Evidence:
+        """Count the blocks that ran again in the backward pass, and how many should have."""
         # a block below every trained weight has nothing to recompute for
         recomputed = [b for b in chosen if any(p.requires_grad for p in b.parameters())]
         if observed["block_runs"] is None:  # of a compiled step only the products are seen

@@ -15,7 +15,7 @@ from torch import nn
 from framebench.adapters.base import State
 from framebench.adapters.torch.adapter import STATES, TorchAdapter, make_optimizer
 from framebench.adapters.torch.device import to_numpy
-from framebench.adapters.torch.observe import unique_bytes
+from framebench.adapters.torch.observe import count_unique_bytes
 from framebench.adapters.torch.quantized import import_package
 from framebench.models.spec import Optimizer
 
@@ -69,7 +69,7 @@ class _EngineOptimizer:
         elif self.stage:
             for group in self.engine.optimizer.averaged_gradients.values():
                 gradients += group or ()
-        self.gradients = unique_bytes(gradients)
+        self.gradients = count_unique_bytes(gradients)
         self.gradients_at_most = max(self.gradients, self.gradients_at_most)
 
     def measure_parts(self) -> dict[str, int]:
@@ -91,7 +91,7 @@ class _EngineOptimizer:
                 f"this DeepSpeed has no {error.name} as framebench knows it from 0.19.8, "
                 f"and it is no public API"
             ) from error
-        parts = {name: unique_bytes(of_part) for name, of_part in tensors.items()}
+        parts = {name: count_unique_bytes(of_part) for name, of_part in tensors.items()}
         return {"gradients": self.gradients, **parts}
 
     def measure_extra_bytes(self) -> int:
@@ -107,6 +107,7 @@ def attach_engine(run: TorchAdapter, stage: int) -> None:
     deepspeed.ops.__compatible_ops__["deepspeed_shm_comm"] = False
 
     def start(settings: Optimizer, params: list[nn.Parameter], **options: Any) -> _EngineOptimizer:
+        """Return DeepSpeed's engine as the case's optimizer, and have steps run through it."""
         inner = make_optimizer(settings, params, **options)
         zero = {
             "stage": stage,

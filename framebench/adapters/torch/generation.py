@@ -22,7 +22,7 @@ from framebench.adapters.caches import (
 )
 from framebench.adapters.proof import Evidence, Proof, equal_to, expect
 from framebench.adapters.torch.adapter import TorchAdapter
-from framebench.adapters.torch.observe import unique_bytes
+from framebench.adapters.torch.observe import count_unique_bytes
 
 switch = Switches()
 
@@ -41,14 +41,14 @@ class TorchGenerator(TokenGenerator):
         return stack
 
     def measure_cache(self) -> int:
-        return unique_bytes(self.list_cached())  # what was rewound is a view of more
+        return count_unique_bytes(self.list_cached())  # what was rewound is a view of more
 
     def to_numpy(self, logits: Tensor) -> Any:
         return logits.to("cpu", torch.float64).numpy()
 
 
 def set_generator(run: TorchAdapter, cached: bool) -> TorchGenerator:
-    """Set the parts that all kinds of caches share, and return the generator."""
+    """Prepare decoding with or without a cache, and return the generator."""
     generator = TorchGenerator(run)
     if cached:
         run.recipe.model_options["attend"] = generator.attend

@@ -75,7 +75,7 @@ def explain_wrong_gradients(adapter: Any, wrong: list[str]) -> str | None:
     """Return PyTorch's fault that makes a step of a user's model wrong, if one is known.
 
     It is recognised by what the step does; that it is the cause is not tested. `wrong` has the
-    weights whose gradient came out wrong.
+    weights whose gradient was wrong.
     """
     fault = find_fault_of_step(adapter, wrong)
     return f"PyTorch {torch.__version__} {fault}" if fault else None

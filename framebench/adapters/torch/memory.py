@@ -309,6 +309,7 @@ def after_training(run: TorchAdapter, cleared: bool) -> Proof:
     left: Evidence = {}
 
     def train() -> None:
+        """Make the passes of one training step of another model, and note what they leave."""
         model = run.load(run.config, run.canonical(run.config)).train()
         x, y = run.inputs
         run.model_module.loss(model(x), y).backward()

@@ -15,7 +15,7 @@ from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
-NARROW = (torch.float32, torch.bfloat16, torch.float16)
+NARROWER_THAN_FLOAT64 = (torch.float32, torch.bfloat16, torch.float16)
 # What stands for the mean, whatever the parameters of the distribution are.
 MEANS = {
     "randn": 0.0,
@@ -113,7 +113,7 @@ class NarrowResults(TorchDispatchMode):
         result = func(*args, **(kwargs or {}))
         if not self.first:
             for leaf in tree_leaves(result):
-                if isinstance(leaf, Tensor) and leaf.ndim and leaf.dtype in NARROW:
+                if isinstance(leaf, Tensor) and leaf.ndim and leaf.dtype in NARROWER_THAN_FLOAT64:
                     name = func._schema.name.removeprefix("aten::")
                     self.first = f"{name} in {str(leaf.dtype).removeprefix('torch.')}"
                     break

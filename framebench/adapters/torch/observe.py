@@ -49,20 +49,20 @@ def count_graph_nodes(output: Tensor) -> int:
     return len(list(iterate_graph(output)))
 
 
-def unique_bytes(tensors: Iterable[Tensor]) -> int:
+def count_unique_bytes(tensors: Iterable[Tensor]) -> int:
     """Return the bytes of the storages of these tensors, each storage once.
 
     Only the local part of a tensor that is divided among ranks counts.
     """
     bytes_by_address = {}
     for tensor in tensors:
-        for part in plain_tensors(tensor):
+        for part in list_plain_tensors(tensor):
             storage = part.untyped_storage()
             bytes_by_address[storage.data_ptr()] = storage.nbytes()
     return sum(bytes_by_address.values())
 
 
-def plain_tensors(tensor: Any) -> list[Tensor]:
+def list_plain_tensors(tensor: Any) -> list[Tensor]:
     """Return the plain dense tensors that a tensor consists of.
 
     A tensor in 8 bits consists of codes and scales, a sparse one of indices and values. If a
@@ -80,7 +80,7 @@ def plain_tensors(tensor: Any) -> list[Tensor]:
     names, _ = local.__tensor_flatten__()
     tensors: list[Tensor] = []
     for name in names:
-        tensors += plain_tensors(getattr(local, name))
+        tensors += list_plain_tensors(getattr(local, name))
     return tensors
 
 
@@ -88,7 +88,7 @@ def list_addresses(tensors: Iterable[Tensor]) -> set[int]:
     """Return the addresses of the storages of these tensors."""
     addresses = set()
     for tensor in tensors:
-        for part in plain_tensors(tensor):
+        for part in list_plain_tensors(tensor):
             addresses.add(part.untyped_storage().data_ptr())
     return addresses
 
@@ -197,7 +197,7 @@ class StepCounter(TorchDispatchMode):
     def on_save(self, tensor: Tensor) -> Tensor:
         """Count a tensor that is saved for the backward pass."""
         self.counts["saved_tensors"] += 1
-        for part in plain_tensors(tensor):
+        for part in list_plain_tensors(tensor):
             storage = part.untyped_storage()
             address = storage.data_ptr()
             self.saved[address] = storage.nbytes()

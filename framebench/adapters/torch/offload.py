@@ -215,6 +215,7 @@ def optimizer_offload(run: TorchAdapter) -> Proof:
     run.recipe.optimizer = make
 
     def count_moments(_: Evidence) -> Evidence:
+        """Count the moments of large weights, and those of them on the host."""
         least = find_least()
         moments: list[Tensor] = []  # of large weights
         for p, state in run.optimizer.state.items():

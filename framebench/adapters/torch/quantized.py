@@ -13,7 +13,7 @@ from framebench.adapters.base import State, Switches
 from framebench.adapters.proof import Evidence, Proof, above, equal_to, expect, only
 from framebench.adapters.torch.adapter import TorchAdapter
 from framebench.adapters.torch.device import to_numpy
-from framebench.adapters.torch.observe import plain_tensors, unique_bytes
+from framebench.adapters.torch.observe import count_unique_bytes, list_plain_tensors
 from framebench.models.spec import Optimizer
 from framebench.strategies.quantized import BLOCK, LEAST
 
@@ -56,7 +56,7 @@ def adamw_8bit(run: TorchAdapter) -> Proof:
 
 def count_with_part(tensors: Iterable[torch.Tensor], dtype: torch.dtype) -> int:
     """Return how many tensors consist of plain tensors of which one has this type."""
-    return sum(any(part.dtype == dtype for part in plain_tensors(t)) for t in tensors)
+    return sum(any(part.dtype == dtype for part in list_plain_tensors(t)) for t in tensors)
 
 
 def expect_codes(run: TorchAdapter) -> Proof:
@@ -89,6 +89,7 @@ def adamw_8bit_bnb(run: TorchAdapter) -> Proof:
         return optimizers.AdamW8bit(params, *settings, min_8bit_size=LEAST, **options)
 
     def read_moments(_: Iterator[State]) -> Iterator[State]:
+        """Yield each moment dequantized, with the bytes of its codes, scales and table."""
         for name, p in run.model.named_parameters():
             state = run.optimizer.state.get(p, {})
             for number, kind in ((1, "first moment"), (2, "second moment")):
@@ -103,7 +104,7 @@ def adamw_8bit_bnb(run: TorchAdapter) -> Proof:
                     values = functional.dequantize_blockwise(
                         values, absmax=scales, code=table, blocksize=BLOCK
                     )
-                yield State(kind, name, to_numpy(values), unique_bytes(tensors))
+                yield State(kind, name, to_numpy(values), count_unique_bytes(tensors))
 
     run.recipe.optimizer = make
     run.readings.states = read_moments

@@ -33,7 +33,7 @@ from framebench.adapters.proof import (
 )
 from framebench.adapters.torch import ranks_private as private
 from framebench.adapters.torch.adapter import TorchAdapter, make_optimizer
-from framebench.adapters.torch.observe import unique_bytes
+from framebench.adapters.torch.observe import count_unique_bytes
 from framebench.models.spec import Optimizer
 
 if TYPE_CHECKING:
@@ -58,10 +58,10 @@ def measure_held_bytes(run: TorchAdapter) -> dict[str, int]:
     """Return the bytes of the storages in this rank between two steps."""
     parameters = run.parameters()
     return {
-        "parameters": unique_bytes(parameters),
-        "gradients": unique_bytes(p.grad for p in parameters if p.grad is not None),
+        "parameters": count_unique_bytes(parameters),
+        "gradients": count_unique_bytes(p.grad for p in parameters if p.grad is not None),
         "gradient buckets": run.readings.extra_bytes(),
-        "optimizer states": unique_bytes(t for t in run.state_tensors() if t.ndim),
+        "optimizer states": count_unique_bytes(t for t in run.state_tensors() if t.ndim),
     } | run.readings.bytes_by_part()
 
 

@@ -2,8 +2,8 @@
 
 It is the size of DistributedDataParallel's buckets, and to predict the memory of a rank a group
 whose other ranks do not exist, a tracker of what FSDP holds, and DistributedDataParallel on fake
-tensors. None of it is a public API: it was tested with PyTorch 2.13, and `Gone` says what another
-version lacks.
+tensors. None of it is a public API: it was tested with PyTorch 2.13, and `RanksUnavailable` says
+what another version lacks.
 """
 
 from __future__ import annotations
@@ -14,6 +14,8 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+
+from framebench.adapters.base import RanksUnavailable
 
 PARTS = {  # by the tracker's names
     "Sharded Param": "parameters",
@@ -30,30 +32,23 @@ PARTS = {  # by the tracker's names
 }
 
 
-class Gone(Exception):
-    """This PyTorch lacks what ranks need; the message says what."""
-
-    def __init__(self, what: str) -> None:
-        super().__init__(
-            f"PyTorch {torch.__version__} has no {what} as framebench knows it from 2.13, "
-            f"and it is no public API"
-        )
-
-
 @contextmanager
 def require(what: str) -> Iterator[None]:
-    """Raise Gone where what is used in this context is not as it was."""
+    """Raise RanksUnavailable where this PyTorch lacks what is used in this context."""
     try:
         yield
     except (ImportError, AttributeError, TypeError, KeyError, ValueError) as error:
-        raise Gone(what) from error
+        raise RanksUnavailable(
+            f"PyTorch {torch.__version__} has no {what} as framebench knows it from 2.13, "
+            f"and it is no public API"
+        ) from error
 
 
 def join_fake_group(rank: int, ranks: int, backend: str = "fake") -> None:
-    """Join a group as one rank whose others do not exist. Raises Gone.
+    """Join a group as one rank whose others do not exist.
 
-    Collectives return at once, and move nothing. `backend`: such as `cpu:fake,gpu:fake`, for a
-    device that PyTorch does not have itself.
+    Raises RanksUnavailable. Collectives return at once, and move nothing. `backend`: such as
+    `cpu:fake,gpu:fake`, for a device that PyTorch does not have itself.
     """
     with require("fake process group (torch.testing._internal.distributed.fake_pg)"):
         from torch.testing._internal.distributed.fake_pg import FakeStore
@@ -68,9 +63,10 @@ def track_step(
     inputs: tuple[Tensor, ...],
     step: Callable[[], None],
 ) -> tuple[int, dict[str, int]]:
-    """Make a step; return the peak in bytes of what FSDP holds in it, and its parts. Raises Gone.
+    """Make a step; return the peak in bytes of what FSDP holds in it, and its parts.
 
-    PyTorch's tracker begins with what model and optimizer hold before the step.
+    PyTorch's tracker begins with what model and optimizer hold before the step. Raises
+    RanksUnavailable.
     """
     with require("torch.distributed._tools.fsdp2_mem_tracker.FSDPMemTracker"):
         from torch.distributed._tools.fsdp2_mem_tracker import FSDPMemTracker
@@ -106,9 +102,10 @@ class _KeepsBuckets:
 
 
 def replicate(model: nn.Module, **options: Any) -> nn.Module:
-    """Return DistributedDataParallel of a model on fake tensors. Raises Gone.
+    """Return DistributedDataParallel of a model on fake tensors.
 
-    Nothing is compared between ranks, and every reduction is done at once.
+    Nothing is compared between ranks, and every reduction is done at once. Raises
+    RanksUnavailable.
     """
     with require("nn.parallel.DistributedDataParallel(init_sync=...).reducer"):
         replica = nn.parallel.DistributedDataParallel(model, init_sync=False, **options)
@@ -133,7 +130,7 @@ def return_bucket(_, bucket):  # type: ignore[no-untyped-def]
 def measure_bucket_bytes(replica: nn.Module) -> int:
     """Return the bytes of the buckets in which DistributedDataParallel averages gradients.
 
-    Raises Gone.
+    Raises RanksUnavailable.
     """
     with require("DistributedDataParallel._get_ddp_logging_data() with bucket_sizes"):
         data = replica._get_ddp_logging_data()  # type: ignore[operator]

@@ -25,7 +25,7 @@ from framebench.adapters.proof import (
     if_counted,
 )
 from framebench.adapters.torch.adapter import TorchAdapter
-from framebench.adapters.torch.observe import unique_bytes
+from framebench.adapters.torch.observe import count_unique_bytes
 
 switch = Switches()
 
@@ -125,6 +125,7 @@ def distill(run: TorchAdapter) -> Proof:
         return (run.model_module.loss(logits, y) + divergence) / 2
 
     def count_passes(_: Evidence) -> Evidence:
+        """Count the teacher's forward passes in one more step, and its gradients."""
         teacher = run.models_in_memory[1]
         outputs: list[Any] = []
         hook = teacher.register_forward_hook(lambda *arguments: outputs.append(arguments))
@@ -153,8 +154,8 @@ def _keep_both(run: TorchAdapter, make: Callable[..., list[nn.Module]], shared: 
 
     def count_bytes(_: Evidence) -> Evidence:
         return {
-            "parameter_bytes": unique_bytes(run.parameters()),
-            "parameter_bytes_of_one": unique_bytes(run.models_in_memory[0].parameters()),
+            "parameter_bytes": count_unique_bytes(run.parameters()),
+            "parameter_bytes_of_one": count_unique_bytes(run.models_in_memory[0].parameters()),
         }
 
     run.before_first_step.append(attach)
@@ -209,6 +210,7 @@ def in_turn(run: TorchAdapter, cleared: bool = False) -> Proof:
     cleanings = 0
 
     def models() -> Iterator[nn.Module]:
+        """Yield each model of the pair, freed before the next is made."""
         nonlocal most, cleanings
         for weights in run.host_weights:
             model = run.load(run.config, weights)
@@ -380,7 +382,7 @@ class LeanGelu(torch.autograd.Function):
 
 
 class WastefulGelu(torch.autograd.Function):
-    """The same function; it saves whatever it has computed on the way."""
+    """GELU that saves every intermediate result."""
 
     @staticmethod
     def forward(ctx: Any, x: Tensor) -> Tensor:

@@ -172,11 +172,11 @@ def compile_step(run: TorchAdapter) -> Proof:
 
     run.recipe.on_model.append(attach)
     return expect(
-        graphs_forward=2,
+        graphs_forward=2,  # forward with backward, and the update
         graphs_backward=0,
         nodes_of_autograd=0,  # the engine that walks through autograd's graph had nothing to do
         operators_outside_graphs=0,
-        products=other_than({}),
+        products=other_than({}),  # the profiler saw the matmuls
     )
 
 

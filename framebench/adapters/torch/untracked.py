@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from torch._subclasses.fake_tensor import FakeTensor
 
 from framebench.adapters.holders import Root, StorageBytes, find_array_storage
-from framebench.adapters.torch.observe import iterate_graph, plain_tensors
+from framebench.adapters.torch.observe import iterate_graph, list_plain_tensors
 
 # attributes of a module that registers what it has, or that the harness has set
 KNOWN = {"_parameters", "_buffers", "_modules", "forward", "block_runner", "bodies"}
@@ -39,7 +39,7 @@ def find_storages(one: Any) -> StorageBytes:
     storages = {}
     try:
         for tensor in tensors:
-            for part in plain_tensors(tensor):
+            for part in list_plain_tensors(tensor):
                 if part.device.type == "cpu":
                     storage = part.untyped_storage()
                     storages[storage.data_ptr()] = storage.nbytes()

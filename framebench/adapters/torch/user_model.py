@@ -23,7 +23,7 @@ from framebench.adapters.torch.known_faults import (
     explain_wrong_gradients as explain_wrong_gradients,
 )
 from framebench.adapters.torch.known_faults import list_names
-from framebench.adapters.torch.observe import plain_tensors
+from framebench.adapters.torch.observe import list_plain_tensors
 from framebench.adapters.torch.user_optimizer import (
     CombinedOptimizer,
     asks_for_closure,
@@ -264,7 +264,7 @@ def find_storages(tensors: Iterable[Tensor]) -> Storages:
     """Return the bytes of each storage that these tensors have, by the storage's address."""
     storages: Storages = {}
     for tensor in tensors:
-        for part in plain_tensors(tensor):
+        for part in list_plain_tensors(tensor):
             storage = part.untyped_storage()
             storages[storage._cdata] = storage.nbytes()  # fake tensors have it too
     return storages
@@ -436,6 +436,7 @@ def is_compiled(module: nn.Module) -> bool:
 
 
 def _describe_optimizer(model: nn.Module) -> dict[str, Any]:
+    """Return what `facts` has of the file's optimizer. Raises Fault."""
     if "optimizer" not in user() and not configures_optimizer(model):
         return {"optimizer": "SGD"}
     made = optimizer(model.parameters())
@@ -477,7 +478,7 @@ def run_step(model: nn.Module, batch: tuple[Any, Any], optimizer: Any) -> Tensor
 
 def find_named_period(adapter: Any) -> int:
     """Return every how many steps the optimizer does more than in others; 1 if it names none."""
-    return min(LONGEST_PERIOD, max(find_period(one) for one in list_parts(adapter.optimizer)))
+    return min(LONGEST_PERIOD, max(find_period(part) for part in list_parts(adapter.optimizer)))
 
 
 def compute_gradient(adapter: Any) -> tuple[float, list[tuple[str, np.ndarray]]]:
@@ -530,7 +531,7 @@ def record_outputs(adapter: Any) -> list[tuple[str, Tensor]]:
     return outputs
 
 
-def first_random(adapter: Any) -> str:
+def find_first_random(adapter: Any) -> str:
     """Return in words where a second forward pass differs first; empty if nowhere."""
     for (name, a), (_, b) in zip(record_outputs(adapter), record_outputs(adapter)):
         if not torch.equal(a, b):
@@ -538,7 +539,7 @@ def first_random(adapter: Any) -> str:
     return ""
 
 
-def first_infinite(adapter: Any) -> str:
+def find_first_infinite(adapter: Any) -> str:
     """Return in words where an output is infinite or NaN first; empty if nowhere."""
     for name, output in record_outputs(adapter):
         if not output.isfinite().all():

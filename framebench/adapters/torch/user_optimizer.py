@@ -36,7 +36,7 @@ class CombinedOptimizer(Optimizer):
     """
 
     def __init__(self, optimizers: list[Optimizer], wrapper: Any = None) -> None:
-        groups = [group for one in optimizers for group in one.param_groups]
+        groups = [group for optimizer in optimizers for group in optimizer.param_groups]
         super().__init__(groups, defaults={})  # each group has its options already
         self.combined_optimizers = optimizers
         self.wrapper = wrapper
@@ -45,8 +45,8 @@ class CombinedOptimizer(Optimizer):
     def state(self) -> defaultdict[Tensor, Any]:  # type: ignore[override]
         """Return the states of all of them."""
         states: defaultdict[Tensor, Any] = defaultdict(dict)
-        for one in self.combined_optimizers:
-            states.update(one.state)
+        for combined_optimizer in self.combined_optimizers:
+            states.update(combined_optimizer.state)
         return states
 
     @state.setter
@@ -79,8 +79,8 @@ def list_optimizers(returned: Any) -> list[Optimizer]:
     """
     objects = list_returned(returned)
     optimizers = [one for one in objects if isinstance(one, Optimizer)]
-    inside = {id(inner) for one in optimizers for inner in list_inner(one)}
-    outermost = [one for one in optimizers if id(one) not in inside]
+    inside = {id(inner) for optimizer in optimizers for inner in list_inner(optimizer)}
+    outermost = [optimizer for optimizer in optimizers if id(optimizer) not in inside]
     if outermost:
         return outermost
     steppers: list[Optimizer] = []

@@ -78,7 +78,10 @@ def has_several_batches(group: pd.DataFrame) -> bool:
 
 
 def make_panels(measured: pd.DataFrame) -> pd.DataFrame:
-    """Return peaks and throughputs below each other, with the title of their panel."""
+    """Return the rows of the memory panels, then those of the throughput panel.
+
+    `panel` is the title of a row's panel, `value` what is drawn there.
+    """
     what = "memory of the process" if is_on_gpu(measured) else "peak memory"
     memory = measured.assign(
         value=measured["shared_bytes"] / MIB,

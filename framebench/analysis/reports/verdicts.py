@@ -80,7 +80,7 @@ def compare_times(
     if ratio is None:
         return None
     pairs = match_blocks(base, change)
-    base_time = geometric_mean(one.step_time_s or math.nan for one, _ in pairs)
+    base_time = geometric_mean(pair.step_time_s or math.nan for pair, _ in pairs)
     change_time = geometric_mean(other.step_time_s or math.nan for _, other in pairs)
     return make_verdict(quantity, ratio, base_time, change_time)
 

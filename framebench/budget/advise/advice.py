@@ -30,10 +30,10 @@ SortOrder = Literal["speed", "memory", "batch"]
 
 @dataclass(frozen=True)
 class Question:
-    """What advice is asked for.
+    """A question to `advise`: which strategies fit into the budget.
 
-    Without a `batch` it is the largest that fits. `shape` is the configuration of a model that is
-    only described.
+    Without a `batch` each is asked for its largest batch that fits. `shape` is the configuration of
+    a model that is only described.
     """
 
     workload: str
@@ -94,14 +94,14 @@ class BudgetAdvice:
     question: Question
     machine: str
     fitting: list[Candidate]
-    changed: list[Candidate]  # they fit, but compute something else
+    different_result: list[Candidate]  # they fit, but compute something else
     beyond: list[Candidate]
     left_out: dict[str, str]  # case -> why its record supports no advice
 
     @property
     def candidates(self) -> list[Candidate]:
         """Return all, those that fit first."""
-        return [*self.fitting, *self.changed, *self.beyond]
+        return [*self.fitting, *self.different_result, *self.beyond]
 
 
 @dataclass(frozen=True)
@@ -150,7 +150,7 @@ def advise(
         question,
         (speeds or rows)[0].machine,
         fitting=[c for c in fitting if c.case.same_mathematics],
-        changed=[c for c in fitting if not c.case.same_mathematics],
+        different_result=[c for c in fitting if not c.case.same_mathematics],
         beyond=[c for c in beyond if c.case.same_mathematics],
         left_out=left_out,
     )
@@ -292,6 +292,7 @@ def sort_candidates(candidates: Sequence[Candidate], by: SortOrder) -> list[Cand
     by_ratio = is_one_batch and all(row.torch_ratio for row in speeds)
 
     def sort_key(candidate: Candidate) -> tuple[float, int, Case]:
+        """Return what candidates are sorted by, the smallest first."""
         rank = 0.0
         if by == "batch" or (by == "speed" and not speeds):
             rank = -candidate.case.batch

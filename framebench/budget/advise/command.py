@@ -296,5 +296,5 @@ def answer_from_records(
 
 
 def print_sentence(sentence: str) -> None:
-    """Print it on one line of its own, however long."""
+    """Print a sentence on one line, however long it is."""
     out.print(sentence, markup=False, highlight=False, soft_wrap=True)

@@ -54,7 +54,7 @@ def make_tables(advice: BudgetAdvice, every: bool = False) -> Iterator[Table]:
     for candidates, title in (
         (advice.fitting, describe_order(advice)),
         (
-            advice.changed,
+            advice.different_result,
             "another model or another step: what it computes is not what the baseline does",
         ),
         (advice.beyond, "too large, closest first"),
@@ -186,19 +186,19 @@ def list_notes(
     uncalibrated = [c for c in advice.fitting if c.speed and not is_calibrated(c.speed)]
     if uncalibrated:
         yield (
-            f"{len(uncalibrated)} speeds are not ranked by: framebench doctor had not passed "
-            "when they were measured"
+            f"not ranked by speed: {len(uncalibrated)}, measured before framebench doctor had "
+            "passed"
         )
-    unknown_kept = sorted({c.case.framework for c in advice.fitting if not c.peak.kept})
-    if unknown_kept:
+    never_measured = sorted({c.case.framework for c in advice.fitting if not c.peak.kept})
+    if never_measured:
         yield (
-            f"what a process of {', '.join(unknown_kept)} keeps next to its tensors was never "
-            "measured: framebench max-batch tries under a limit"
+            f"memory outside tensors was never measured for {', '.join(never_measured)}: "
+            "framebench max-batch measures it under a limit"
         )
     if every:
         for case, why in advice.left_out.items():
             yield f"no advice: {case}: {why}"
-    elif advice.changed or advice.beyond or advice.left_out or len(advice.fitting) > FEW:
+    elif len(advice.fitting) > FEW or advice.different_result or advice.beyond or advice.left_out:
         yield "--all also shows the rest"
 
 
@@ -236,7 +236,7 @@ def make_json(advice: BudgetAdvice, changes: Sequence[Change]) -> dict[str, Any]
         "budget_bytes": question.budget,
         "machine": advice.machine,
         "fitting": [make_candidate_json(c) for c in advice.fitting],
-        "changed_mathematics": [make_candidate_json(c) for c in advice.changed],
+        "changed_mathematics": [make_candidate_json(c) for c in advice.different_result],
         "too_large": [make_candidate_json(c) for c in advice.beyond],
         "changes": steps,
         "left_out": advice.left_out,

@@ -85,6 +85,7 @@ def max_batch_(
     fits: list[Fit] = []
 
     def search(case: Case, environment: Environment, folder: Path) -> None:
+        """Search the largest batch of a case, and show how far the search is."""
         smallest = replace(case, batch=case.plan.micro_batches)
         with err.status(case.id) as status:
             fit = measure.search_largest_batch(

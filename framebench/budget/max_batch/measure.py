@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Literal
 
 from framebench.budget.max_batch.order import Order
-from framebench.budget.max_batch.probes import Progress, first_line, ignore_phase, run_order
+from framebench.budget.max_batch.probes import Progress, find_first_line, ignore_phase, run_order
 from framebench.engine import runner
 from framebench.engine.environments import Environment, describe
 from framebench.engine.recording import Context, make_provenance
@@ -120,7 +120,7 @@ class Prober:
             self.origin = Origin(
                 answer["versions"], answer["device"], platform.python_version(), core
             )
-        reason = first_line(outcome.reason or "")
+        reason = find_first_line(outcome.reason or "")
         # a limit of None takes what the machine has: that may run out, too
         if outcome.ran_out:
             return Probe(batch=batch, outcome="memory", reason=reason, limited=limit is not None)

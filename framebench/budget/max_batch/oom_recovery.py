@@ -15,7 +15,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 from framebench.budget.max_batch.order import Order
-from framebench.budget.max_batch.probes import Progress, first_line, ignore_phase, run_order
+from framebench.budget.max_batch.probes import Progress, find_first_line, ignore_phase, run_order
 from framebench.engine.environments import Environment
 from framebench.engine.runner import Options
 from framebench.suite.case import Case
@@ -33,10 +33,10 @@ class Recovery:
 
 
 @dataclass
-class Evaluation:
-    """What arrived of an evaluation of `samples` samples.
+class EvaluationReport:
+    """The losses that processes reported of `samples` samples, and how often memory ran out.
 
-    `failure` says why it did not come to its end.
+    `failure` says why the evaluation ended before its last sample; empty if it did not.
     """
 
     samples: int
@@ -73,7 +73,7 @@ class Evaluation:
             self.losses |= losses
             self.batches[batch] += 1
         elif "ran_out" in report:
-            reason = first_line(report["ran_out"])
+            reason = find_first_line(report["ran_out"])
             self.recoveries.append(Recovery(first, batch, "in the process", reason))
 
     def as_dict(self) -> dict[str, Any]:
@@ -99,9 +99,9 @@ def evaluate_in(
     budget: int | None,
     options: Options,
     progress: Progress = ignore_phase,
-) -> Evaluation:
+) -> EvaluationReport:
     """Evaluate samples in batches of at most `case.batch`, each attempt in a fresh process."""
-    evaluation = Evaluation(samples)
+    evaluation = EvaluationReport(samples)
     batch = min(case.batch, samples)
     while evaluation.lost:
         first = evaluation.first_undone
@@ -115,7 +115,7 @@ def evaluate_in(
             continue
         # the worker may have halved the batch before it died
         last_batch = outcome.reports[-1]["batch"] if outcome.reports else batch
-        reason = first_line(outcome.reason or "the worker ended without a result")
+        reason = find_first_line(outcome.reason or "the worker ended without a result")
         if not outcome.ran_out:
             evaluation.failure = reason
             break
@@ -128,7 +128,7 @@ def evaluate_in(
     return evaluation
 
 
-def describe_evaluation(evaluation: Evaluation) -> Iterator[str]:
+def describe_evaluation(evaluation: EvaluationReport) -> Iterator[str]:
     """Yield the account at the end of an evaluation, line by line."""
     done = len(evaluation.losses)
     yield (

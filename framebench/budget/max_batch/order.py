@@ -10,7 +10,7 @@ UNDER = "under the limit"  # ends the name of a phase in which the limit is enfo
 
 @dataclass(frozen=True)
 class Order:
-    """What a probe worker does. Without a budget it does the same without a limit."""
+    """The orders of a probe's process. Without a budget it runs without a limit."""
 
     do: Literal["fit", "evaluate"]
     case: str  # an id whose batch may be any

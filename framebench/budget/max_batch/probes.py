@@ -58,7 +58,7 @@ def run_order(
     )
 
 
-def first_line(reason: str) -> str:
+def find_first_line(reason: str) -> str:
     """Return the line of a reason that says what happened.
 
     Exceptions about memory go on for pages; Jittor's say it further down, in colour.

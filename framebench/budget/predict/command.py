@@ -51,7 +51,7 @@ CASE_HELP = "workload/framework/scenario/strategy/bN/size, with any batch; or yo
 
 @dataclass(frozen=True)
 class PeakPrediction:
-    """What one method says of a peak; None where it says nothing. Sizes in bytes."""
+    """The peak of a case by one method. Sizes are in bytes, None where the method has none."""
 
     method: str
     instrument: str | None

@@ -17,7 +17,7 @@ from framebench.analysis.rendering import DETAIL, ESSENTIAL, MIB, Table, TableCo
 from framebench.cli.shared import Parts, echo, out, say
 from framebench.devices.catalog import GIB, Device, find
 from framebench.devices.fit.fitting import FitAssessment, PredictedBatchSearch
-from framebench.devices.needs import context_of
+from framebench.devices.needs import find_context_bytes
 from framebench.devices.plans.planning import explain_unpredictable_on_device
 from framebench.devices.show import plan_with_progress
 from framebench.devices.tables.table import (
@@ -124,30 +124,39 @@ def choose_candidates(
 ) -> tuple[list[Case], dict[str, str]]:
     """Return the selected cases at a batch, or at their smallest, and why others are left out.
 
-    The usual ones are those of the quick profile, and combinations of them, or all of a scenario
-    that has none there; of others nothing is said. Raises UnknownCase.
+    With `only_usual` these are the usual strategies, and nothing is said of others. Raises
+    UnknownCase.
     """
-    cases = []
-    left_out = {}
     selected = select_described(selector) or select(selector)
     named = [replace(case, batch=batch or case.plan.micro_batches) for case in selected]
-    candidates = list(dict.fromkeys(named))
+    candidates = list(dict.fromkeys(named))  # each once
+    groups = sorted({f"{case.workload}/*/{case.scenario}" for case in candidates})
+    if len(groups) > 1:
+        raise UnknownCase(f"one workload and scenario at a time, not {groups[1]} as well")
     if only_usual:
-        used = [case for case in candidates if case.strategy in list_used(case.scenario)]
-        candidates = [case for case in used if all(part.quick for part in case.parts)] or used
+        candidates = select_usual(candidates)
+    cases = []
+    left_out = {}
     for case in candidates:
         obstacle = explain_unpredictable_on_device(case, device)
         if obstacle:
             left_out[case.id] = obstacle
         else:
             cases.append(case)
-    groups = sorted({f"{case.workload}/*/{case.scenario}" for case in named})
-    if len(groups) > 1:
-        raise UnknownCase(f"one workload and scenario at a time, not {groups[1]} as well")
     if not cases:
         reasons = "; ".join(f"{case}: {why}" for case, why in left_out.items())
         raise UnknownCase(f"nothing can be predicted: {reasons}")
     return cases, {} if only_usual else left_out
+
+
+def select_usual(cases: list[Case]) -> list[Case]:
+    """Return the strategies of the quick profile and combinations of them.
+
+    Where the quick profile has none of the scenario, return all that people use.
+    """
+    used = [case for case in cases if case.strategy in list_used(case.scenario)]
+    quick = [case for case in used if all(part.quick for part in case.parts)]
+    return quick or used
 
 
 def fit_on_device(
@@ -344,7 +353,7 @@ def list_offers(
 ) -> dict[str, Any]:
     """Return the assessments for programs; sizes are in bytes."""
     first = assessments[0]
-    least, most = context_of(first.device)
+    least, most = find_context_bytes(first.device)
     offers = []
     for assessment in assessments:
         planned = assessment.planned

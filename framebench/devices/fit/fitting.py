@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from framebench.devices.catalog import Device
-from framebench.devices.needs import ALLOWED, context_of
+from framebench.devices.needs import ALLOWED, find_context_bytes
 from framebench.devices.plans import store
 from framebench.devices.plans.planned import Planned, find_needs
 from framebench.records.pins import find_pinned_version
@@ -70,7 +70,7 @@ def read_cached(results: Path, device: str) -> dict[str, CachedPlan]:
 
 @dataclass(frozen=True)
 class FitAssessment:
-    """Whether one strategy fits at one batch on a device, or within a smaller budget of it."""
+    """The assessment whether a case fits on a device, or within a budget that is smaller."""
 
     case: Case
     planned: Planned
@@ -110,7 +110,7 @@ class FitAssessment:
             return False if self.planned.outcome == "refused" else None
         if self.needs <= self.memory:
             return True
-        least_context, _ = context_of(self.device)
+        least_context, _ = find_context_bytes(self.device)
         least = self.bytes * (1 + self.planned.interval.low) + least_context
         return False if least > self.memory else None
 
@@ -121,7 +121,7 @@ class FitAssessment:
             return "fits" if self.fits else "does not fit"
         if self.bytes is None:
             return self.planned.reason or self.planned.outcome
-        margin = (self.memory - context_of(self.device)[1]) / self.bytes - 1
+        margin = (self.memory - find_context_bytes(self.device)[1]) / self.bytes - 1
         if margin >= 0:
             return f"fits if the prediction is at most {margin:.1%} low"
         return f"fits only if the prediction is {-margin:.1%} high"
@@ -244,7 +244,7 @@ class PredictedBatchSearch:
         if slope <= 0:
             return farthest
         memory = self.assess(self.largest_fitting).memory
-        _, context = context_of(self.device)
+        _, context = find_context_bytes(self.device)
         limit = (memory - context) / (1 + planned.interval.high)
         return upper_batch + (limit - upper_bytes) / slope
 

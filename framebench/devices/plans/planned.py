@@ -25,7 +25,7 @@ Source = Literal["compiler.plan", "allocator.simulated"]
 WITH_CONVOLUTIONS = ("resnet50", "unet3d")  # workloads
 
 
-class Origin(Part):
+class PredictionOrigin(Part):
     """How the prediction came about."""
 
     planned_at: Moment
@@ -66,7 +66,7 @@ class Planned(Part):
     low: float | None = Field(default=None, gt=0)
     # ... and so many times, over the GPUs and families that judged it
     high: float | None = Field(default=None, gt=0)
-    origin: Origin
+    origin: PredictionOrigin
 
     @property
     def has_answer(self) -> bool:
@@ -123,7 +123,7 @@ def find_needs(planned: Planned) -> int | None:
     return estimate_needs(planned.predicted_bytes, planned.interval.high, BY_NAME[planned.device])
 
 
-def workspaces_of(predictions: Iterable[Planned]) -> str:
+def describe_workspaces(predictions: Iterable[Planned]) -> str:
     """Return for a caption whether simulations hold what cuDNN takes for convolutions; nothing
     without simulations.
     """
@@ -144,7 +144,7 @@ def workspaces_of(predictions: Iterable[Planned]) -> str:
     return f"Workspaces of convolutions: as cuDNN {max(releases)} answers without a GPU{share}."
 
 
-def code_of(commits: Iterable[str | None]) -> str:
+def describe_code(commits: Iterable[str | None]) -> str:
     """Return for a caption which commits planned it."""
     known = sorted({commit[:10] for commit in commits if commit})
     if not known:

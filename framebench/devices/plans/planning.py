@@ -18,7 +18,7 @@ from pydantic import ValidationError
 from framebench.devices.catalog import Device, find
 from framebench.devices.plans import process, store
 from framebench.devices.plans.answer import Answer, shorten_error
-from framebench.devices.plans.planned import Origin, Planned, Source
+from framebench.devices.plans.planned import Planned, PredictionOrigin, Source
 from framebench.devices.plans.version import (
     PLANNER_VERSION,
     is_current,
@@ -49,7 +49,7 @@ JITTOR = (
 Listener = Callable[[Planned, bool], None]  # called with a prediction, and whether it was cached
 
 
-def cases_of(selector: str) -> list[Case]:
+def select_cases(selector: str) -> list[Case]:
     """Return the cases that a selector names, each once. Raises UnknownCase.
 
     A selector without globs may have any batch, and any number of ranks.
@@ -58,7 +58,7 @@ def cases_of(selector: str) -> list[Case]:
     if braces:
         cases = []
         for choice in braces[1].split(","):
-            cases += cases_of(selector.replace(braces[0], choice, 1))
+            cases += select_cases(selector.replace(braces[0], choice, 1))
         return list(dict.fromkeys(cases))
     described = hypothetical.select_described(selector)
     if described:
@@ -197,7 +197,7 @@ def planned_for(
     """
     chosen: list[Case] = []
     for case in cases:
-        chosen += cases_of(case) if isinstance(case, str) else [case]
+        chosen += select_cases(case) if isinstance(case, str) else [case]
     framework, _, version = (release or "").partition("==")
     of_framework = [case for case in dict.fromkeys(chosen) if framework in ("", case.framework)]
     if chosen and not of_framework:
@@ -271,7 +271,7 @@ def plan_case(
     else:
         answer = process.run_planner(environment, case, device)
     fields = dataclasses.asdict(answer)
-    origin = Origin(
+    origin = PredictionOrigin(
         planned_at=datetime.now(UTC),
         command=provenance.describe_command(),
         commit=provenance.find_code(),

@@ -60,7 +60,7 @@ def publish(results: Path, is_chosen: Callable[[Planned], bool]) -> list[Planned
             write(results, planned)
         with FileLock(own / LOCK):
             lines = read_lines(path).values()
-            rewrite(path, (line for line in lines if case_of_line(line) not in chosen))
+            rewrite(path, (line for line in lines if find_case(line) not in chosen))
         moved += chosen.values()
     return moved
 
@@ -70,7 +70,7 @@ def write(results: Path, planned: Planned) -> Path:
     target = file(results, planned.device, planned.framework, planned.framework_version)
     results.mkdir(parents=True, exist_ok=True)
     with FileLock(results / LOCK):
-        lines = {case_of_line(line): line for line in read_lines(target).values()}
+        lines = {find_case(line): line for line in read_lines(target).values()}
         lines[planned.case] = planned.model_dump_json()
         rewrite(target, (line for _, line in sorted(lines.items())))
     return target
@@ -81,7 +81,7 @@ def rewrite(target: Path, lines: Iterable[str]) -> None:
     write_atomically("".join(f"{line}\n" for line in lines), target)
 
 
-def case_of_line(line: str) -> str:
+def find_case(line: str) -> str:
     """Return the case of a line, or the line itself if it cannot be read: it is left where it
     is.
     """
@@ -127,7 +127,7 @@ def read_lines(path: Path) -> dict[int, str]:
     return {number: line for number, line in lines if line.strip()}
 
 
-def every(results: Path, folder: str = FOLDER) -> Iterator[Planned]:
+def read_every(results: Path, folder: str = FOLDER) -> Iterator[Planned]:
     """Yield every prediction that can be read, by device, framework and case."""
     for path in sorted((results / folder).glob("*/*.jsonl")):
         yield from read(path).values()

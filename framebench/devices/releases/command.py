@@ -34,5 +34,5 @@ def reported_(
             environment = ensure_environment("jax", target, name, say)
             with err.status(f"jax {name}"):
                 reported.write(results, reported.plan_reports(target, environment))
-    for table in reported.tables(results, target.name):
+    for table in reported.make_tables(results, target.name):
         table.terminal(out)

@@ -23,7 +23,7 @@ from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from framebench.devices.catalog import Device, find
 from framebench.devices.xla import jax_target
-from framebench.devices.xla.jax_buffers import parts_of
+from framebench.devices.xla.jax_buffers import list_parts
 from framebench.devices.xla.jax_output import print_answer
 
 BLOCKS, STEPS, STATE = 10, 1000, (30000, 100)  # jax 27748
@@ -128,7 +128,7 @@ REPORTS = {"jax 27748": list_scans, "marin 5394": list_experts}
 def plan(lower: Callable[[], Lowered]) -> dict[str, Any]:
     """Return the bytes of the plan's parts, or why there is none."""
     try:
-        return {**parts_of(lower().compile().memory_analysis())}
+        return {**list_parts(lower().compile().memory_analysis())}
     except JaxRuntimeError as error:
         return {"reason": str(error).splitlines()[0][:300]}
 

@@ -86,7 +86,7 @@ def read(results: Path, device: str) -> list[Reported]:
     return sorted(by_version.values(), key=lambda release: Version(release.framework_version))
 
 
-def tables(results: Path, device: str) -> Iterator[Table]:
+def make_tables(results: Path, device: str) -> Iterator[Table]:
     """Yield a table for each report, if anything is cached."""
     releases = read(results, device)
     if not releases:

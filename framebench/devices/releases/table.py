@@ -9,7 +9,7 @@ from packaging.version import Version
 
 from framebench.analysis.rendering import Table, format_mib
 from framebench.devices.catalog import Device
-from framebench.devices.plans.planned import Planned, code_of
+from framebench.devices.plans.planned import Planned, describe_code
 from framebench.devices.tables.table import group_by_reason
 from framebench.strategies.strategy import TITLES
 
@@ -19,7 +19,7 @@ CAPTIONS = {
 }
 
 
-def of_releases(predictions: Sequence[Planned], device: Device) -> Iterator[Table]:
+def tabulate_releases(predictions: Sequence[Planned], device: Device) -> Iterator[Table]:
     """Yield a table for each framework of the cases that two releases planned."""
     for framework in CAPTIONS:
         on_it = [
@@ -67,7 +67,7 @@ def make_table(predictions: Sequence[Planned], device: Device) -> Table:
             caption += f" {note}"
     return Table.of_text(
         f"Releases of {TITLES[framework]} by what they plan for one {device.title}",
-        f"{caption} {code_of(planned.origin.commit for planned in predictions)}",
+        f"{caption} {describe_code(planned.origin.commit for planned in predictions)}",
         ("case", *versions, "change"),
         rows,
         left=1,

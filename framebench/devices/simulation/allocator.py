@@ -18,21 +18,24 @@ from framebench.devices.simulation.blocks import (
     MIN_BLOCK,
     SMALL,
     Block,
+    BlockPool,
     Event,
     OutOfMemory,
-    Pool,
     Settings,
     Stats,
+    compute_segment_size,
     round_size,
     round_up,
-    segment_size,
 )
 
 DEFAULT_STREAM = 0
 
 
 class Allocator:
-    """`malloc` gives a block, `free` takes it back; `stats` and `trace` have what happened."""
+    """PyTorch's caching allocator: `malloc` returns a block, and `free` takes it back.
+
+    `stats` has the bytes so far, `trace` each allocation and release.
+    """
 
     def __init__(self, settings: Settings | None = None) -> None:
         self.settings = settings or Settings()
@@ -40,7 +43,7 @@ class Allocator:
         self.trace: list[Event] = []
         self.stream = DEFAULT_STREAM  # that asks for memory
         # by stream, and whether it is the pool of small blocks
-        self.pools = {(DEFAULT_STREAM, small): Pool(small) for small in (True, False)}
+        self.pools = {(DEFAULT_STREAM, small): BlockPool(small) for small in (True, False)}
         self.heads: dict[int, Block] = {}  # the first block of each segment, by its address
         self.addresses = Addresses()
 
@@ -91,24 +94,24 @@ class Allocator:
             if run:
                 yield run
 
-    def _pool(self, small: bool) -> Pool:
+    def _pool(self, small: bool) -> BlockPool:
         """Return the pool of the stream that asks, made with the first request."""
-        return self.pools.setdefault((self.stream, small), Pool(small))
+        return self.pools.setdefault((self.stream, small), BlockPool(small))
 
-    def _list_pools(self, small: bool) -> list[Pool]:
+    def _list_pools(self, small: bool) -> list[BlockPool]:
         """Return the pools of small or of large blocks, of every stream."""
         return [pool for (_, is_small), pool in self.pools.items() if is_small == small]
 
-    def _find(self, pool: Pool, size: int) -> Block | None:
+    def _find(self, pool: BlockPool, size: int) -> Block | None:
         """Remove and return the smallest free block that is large enough (get_free_block)."""
         pool.searches += bool(self.settings.limit and self.settings.garbage_collection_threshold)
         at = bisect_left(pool.free, (size, 0))  # type: ignore[type-var]
         if at == len(pool.free):
             return None
         if self.settings.expandable_segments:  # best fit by the size that it can grow to
-            while at + 1 < len(pool.free) and _growable_size(pool.free[at + 1][2]) < _growable_size(
-                pool.free[at][2]
-            ):
+            while at + 1 < len(pool.free) and _measure_growable(
+                pool.free[at + 1][2]
+            ) < _measure_growable(pool.free[at][2]):
                 at += 1
         block = pool.free[at][2]
         most = self.settings.max_split_size
@@ -123,7 +126,7 @@ class Allocator:
         del pool.free[at]
         return block
 
-    def _take(self, pool: Pool, size: int) -> Block | None:
+    def _take(self, pool: BlockPool, size: int) -> Block | None:
         """Return a new segment; if the GPU is full, retry after giving back what is cached (the
         chain in malloc).
         """
@@ -137,11 +140,11 @@ class Allocator:
         self.stats.retries += 1
         return self._ask(pool, size)
 
-    def _ask(self, pool: Pool, size: int) -> Block | None:
+    def _ask(self, pool: BlockPool, size: int) -> Block | None:
         """Ask the GPU for a segment once (alloc_block)."""
         if self.settings.expandable_segments:
             return self._grow(pool, size)
-        taken = segment_size(size)
+        taken = compute_segment_size(size)
         if self._over_limit(taken):
             return None
         block = Block(self.addresses.take(taken), taken, pool)
@@ -196,7 +199,7 @@ class Allocator:
         self.stats.segments -= 1
         self._record("segment_free", block.address, block.size)
 
-    def _release_oversize(self, pool: Pool, size: int) -> bool:
+    def _release_oversize(self, pool: BlockPool, size: int) -> bool:
         """Give back the smallest block of at least `max_split_size` that is enough, else the
         largest ones until they are.
 
@@ -232,7 +235,7 @@ class Allocator:
                 self._release(block)
             able = [block for block in able if block not in old]
 
-    def _grow(self, pool: Pool, size: int) -> Block | None:
+    def _grow(self, pool: BlockPool, size: int) -> Block | None:
         """Map memory behind the lowest addresses where the block fits
         (try_allocate_expandable_block).
         """
@@ -248,7 +251,7 @@ class Allocator:
         pool.remove(block)
         return block
 
-    def _find_expandable_block(self, pool: Pool, size: int) -> Block:
+    def _find_expandable_block(self, pool: BlockPool, size: int) -> Block:
         """Return the first of free or unmapped blocks in a row that are long enough, else a new
         segment.
 
@@ -325,7 +328,7 @@ class Allocator:
         self.trace.append(Event(action, address, size))
 
 
-def _growable_size(block: Block) -> int:
+def _measure_growable(block: Block) -> int:
     """Return the bytes of a block and of what can be mapped right behind it."""
     if block.after and not block.after.mapped:
         return block.size + block.after.size

@@ -87,7 +87,7 @@ class Block:
 
     address: int
     size: int
-    pool: Pool
+    pool: BlockPool
     expandable: bool = False  # its segment grows
     mapped: bool = True  # has memory behind its addresses
     allocated: bool = False
@@ -115,7 +115,7 @@ class Block:
 
 
 @dataclass(eq=False, slots=True)
-class Pool:
+class BlockPool:
     """Free blocks by size, then address; and address ranges of expandable segments that have no
     memory yet.
     """
@@ -172,7 +172,7 @@ def round_to_division(size: int, divisions: int) -> int:
     return round_up(size, step)
 
 
-def segment_size(size: int) -> int:
+def compute_segment_size(size: int) -> int:
     """Return the bytes that are asked of the GPU for a block of this size (get_allocation_size)."""
     if size <= SMALL:
         return SMALL_SEGMENT

@@ -74,7 +74,7 @@ class Refused(RuntimeError):
 
 
 @cache
-def library() -> ctypes.CDLL | None:
+def load_library() -> ctypes.CDLL | None:
     """Load this environment's cuDNN, or the one that FOLDER_VARIABLE names; None where there is
     none, or one that cannot be asked without a GPU.
     """
@@ -94,9 +94,9 @@ def library() -> ctypes.CDLL | None:
     return None
 
 
-def version() -> str | None:
+def read_version() -> str | None:
     """Return the release of cuDNN, such as 9.20.0; None where it cannot be asked."""
-    cudnn = library()
+    cudnn = load_library()
     if cudnn is None:
         return None
     number = int(cudnn.cudnnGetVersion())
@@ -111,7 +111,7 @@ def find_workspace_bytes(question: Convolution, gpu: str) -> int:
         question: The convolution.
         gpu: The GPU as cuDNN itself describes it, in JSON.
     """
-    session = Session()
+    session = CudnnSession()
     try:
         device = session.make(DEVICE, (2702, CHAR, [*gpu.encode(), 0]))
         graph = session.make(GRAPH, (801, DESCRIPTOR, [make_operation(session, question)]))
@@ -129,11 +129,11 @@ def find_workspace_bytes(question: Convolution, gpu: str) -> int:
     raise Refused(f"cuDNN has no engine for {question}")
 
 
-class Session:
+class CudnnSession:
     """The descriptors of one question, which end with it."""
 
     def __init__(self) -> None:
-        cudnn = library()
+        cudnn = load_library()
         assert cudnn
         self.cudnn = cudnn
         self.descriptors: list[ctypes.c_void_p] = []
@@ -178,7 +178,7 @@ class Session:
         return count.value
 
 
-def make_operation(session: Session, question: Convolution) -> int:
+def make_operation(session: CudnnSession, question: Convolution) -> int:
     """Return the descriptor of the convolution with its operands. Raises Refused."""
     kind, alpha, beta, *places = OPERATIONS[question.kind]
     parts = []
@@ -208,7 +208,7 @@ def make_operation(session: Session, question: Convolution) -> int:
     return session.make(kind, (alpha, FLOAT, [1.0]), (beta, FLOAT, [0.0]), *attributes)
 
 
-def list_choices(session: Session, graph: int, device: int) -> Iterator[int]:
+def list_choices(session: CudnnSession, graph: int, device: int) -> Iterator[int]:
     """Yield engines with their settings, in the heuristics' order."""
     for mode in (INSTANT, FALLBACK):
         with contextlib.suppress(Refused):
@@ -224,7 +224,7 @@ def list_choices(session: Session, graph: int, device: int) -> Iterator[int]:
             yield from (choice or 0 for choice in choices[:count])
 
 
-def is_allowed(session: Session, choice: int, question: Convolution) -> bool:
+def is_allowed(session: CudnnSession, choice: int, question: Convolution) -> bool:
     """Return whether PyTorch's `filterEngineConfigs` leaves a choice."""
     engine = (ctypes.c_void_p * 1)(session.create(ENGINE))
     session.read(choice, 300, DESCRIPTOR, engine)

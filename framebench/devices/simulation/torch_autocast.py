@@ -54,6 +54,7 @@ def cast(value: Any, dtype: torch.dtype) -> Any:
     """
 
     def cast_one(tensor: Tensor) -> Tensor:
+        """Return a tensor in the type of the policy; a weight's copy is made once."""
         if not can_cast(tensor) or tensor.dtype == dtype:
             return tensor
         is_weight = tensor.requires_grad and tensor.is_leaf and not tensor._is_view()

@@ -16,7 +16,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from framebench.devices.simulation.torch_device import is_on_gpu, replaced
+from framebench.devices.simulation.torch_device import is_on_gpu, replace_attribute
 
 MODULES = "bitsandbytes.nn.modules"
 FUNCTIONS = "bitsandbytes.functional"
@@ -40,12 +40,12 @@ def follow_bitsandbytes() -> Iterator[None]:
         yield
         return
     with ExitStack() as stack:
-        stack.enter_context(replaced(modules, "Params4bit", Parameter4Bit))
+        stack.enter_context(replace_attribute(modules, "Params4bit", Parameter4Bit))
         # tables that the package keeps, which are fake in here
-        stack.enter_context(replaced(functions, "name2qmap", {}))
-        stack.enter_context(replaced(functions, "get_paged", get_paged))
+        stack.enter_context(replace_attribute(functions, "name2qmap", {}))
+        stack.enter_context(replace_attribute(functions, "get_paged", get_paged))
         for name in ("fill", "prefetch_tensor"):  # of paged states
-            stack.enter_context(replaced(functions, name, ask_for_nothing))
+            stack.enter_context(replace_attribute(functions, name, ask_for_nothing))
         yield
 
 
@@ -62,11 +62,11 @@ class Parameter4Bit:
         for name, default in ATTRIBUTES.items():
             value = attributes.get(name)
             setattr(parameter, name, default if value is None else value)
-        parameter.become_on_device = partial(quantize, parameter)  # type: ignore[attr-defined]
+        parameter.become_on_device = partial(quantize_moved, parameter)  # type: ignore[attr-defined]
         return parameter
 
 
-def quantize(before: Any, moved: Tensor) -> Any:
+def quantize_moved(before: Any, moved: Tensor) -> Any:
     """Return a weight that has moved, quantized if it is on the device (`Params4bit._quantize`)."""
     values = {name: getattr(before, name) for name in ATTRIBUTES}
     if not is_on_gpu(moved):

@@ -43,6 +43,7 @@ def compile_here(gpu: Gpu, is_distributed: bool = False) -> Callable[..., Any]:
     is_ready = False
 
     def compile_function(function: Any = None, **options: Any) -> Callable[..., Any]:
+        """Return the function, to be compiled by the simulation when it is first called."""
         if function is None:
             return lambda decorated: compile_function(decorated, **options)
         if getattr(function, "__module__", "").startswith("torchao.optim"):

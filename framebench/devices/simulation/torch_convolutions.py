@@ -13,7 +13,7 @@ from torch._prims_common import make_channels_last_strides_for, make_contiguous_
 from framebench.devices.catalog import Device
 from framebench.devices.simulation import cudnn
 from framebench.devices.simulation.cudnn import Convolution, Operand
-from framebench.devices.simulation.torch_device import convolution_layout
+from framebench.devices.simulation.torch_device import choose_convolution_layout
 from framebench.devices.simulation.torch_gpu import Gpu
 
 # the first release whose wheels have a cuDNN that can be asked: 9.10. Older ones chose otherwise
@@ -26,7 +26,7 @@ DRIVER = 13000  # the CUDA of the driver, which the wheels' cuDNN asks for
 BLOCKS = 32  # at once on a core; no choice depends on it
 
 
-def workspace(
+def find_workspace(
     kind: str,
     values: Tensor,
     weight: Tensor,
@@ -58,7 +58,7 @@ def workspace(
         """Return a number for each axis; one may stand for all."""
         return tuple(map(int, numbers if len(numbers) == axes else [*numbers] * axes))
 
-    order = convolution_layout(values, weight)
+    order = choose_convolution_layout(values, weight)
     x = make_operand(values.shape, order)
     filters = make_operand(weight.shape, order)
     y = make_operand(out_shape, order)
@@ -88,7 +88,7 @@ def is_asked_of_cudnn(values: Tensor, weight: Tensor, groups: int, gpu: Gpu) -> 
 
     In benchmark mode algorithms are measured.
     """
-    can_be_asked = gpu.description and gpu.release >= ASKED_SINCE and cudnn.library()
+    can_be_asked = gpu.description and gpu.release >= ASKED_SINCE and cudnn.load_library()
     if not can_be_asked or torch.backends.cudnn.benchmark or values.dim() not in (3, 4, 5):
         return False
     is_known_type = str(values.dtype).removeprefix("torch.") in cudnn.TYPES

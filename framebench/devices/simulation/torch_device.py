@@ -41,7 +41,7 @@ def do_nothing(*_: Any, **__: Any) -> None:
     """Return at once: the work of the device is done when it is asked for."""
 
 
-class Event:
+class GpuEvent:
     """An event that has always happened already."""
 
     record = wait = synchronize = do_nothing
@@ -67,16 +67,16 @@ class GpuStream:
         self.number = next(self.numbers)
 
     def record_event(self, event: Any = None) -> Any:
-        return event or Event()
+        return event or GpuEvent()
 
 
 class Backend:
-    """`torch.gpu`: what PyTorch and programs ask of `torch.cuda`.
+    """The module `torch.gpu`: it answers what PyTorch and programs ask of `torch.cuda`.
 
     States of generators are host memory and have no numbers.
     """
 
-    Stream, Event = GpuStream, Event
+    Stream, Event = GpuStream, GpuEvent
     _initialized = True
     manual_seed_all = set_rng_state = synchronize = set_device = do_nothing
 
@@ -143,7 +143,7 @@ def register_backend() -> Backend:
     return backend
 
 
-def convolution_layout(values: Tensor, weight: Tensor, _: Any = None) -> torch.memory_format:
+def choose_convolution_layout(values: Tensor, weight: Tensor, _: Any = None) -> torch.memory_format:
     """Return in which order cuDNN computes a convolution: channels last if either operand is.
 
     `cudnn_conv_suggest_memory_format` in ATen/native/ConvUtils.h.
@@ -155,7 +155,7 @@ def convolution_layout(values: Tensor, weight: Tensor, _: Any = None) -> torch.m
 
 
 @contextlib.contextmanager
-def replaced(owner: Any, name: str, value: Any) -> Iterator[None]:
+def replace_attribute(owner: Any, name: str, value: Any) -> Iterator[None]:
     """Give an attribute another value for a while."""
     before = getattr(owner, name)
     setattr(owner, name, value)
@@ -189,10 +189,10 @@ def pose_as_gpu(allocator: Allocator) -> Iterator[torch.device]:
         (_foreach_utils, "_foreach_supported_types", lists),
         (optimizers, "_foreach_supported_types", lists),
         (autocast, "__init__", autocast_here),
-        (torch._C, "_conv_determine_backend_memory_format", convolution_layout),
+        (torch._C, "_conv_determine_backend_memory_format", choose_convolution_layout),
     ]
     replacements += [(torch.cuda, name, getattr(backend, name)) for name in OF_CUDA]
     with contextlib.ExitStack() as stack:
         for owner, name, value in replacements:
-            stack.enter_context(replaced(owner, name, value))
+            stack.enter_context(replace_attribute(owner, name, value))
         yield torch.device(NAME, 0)

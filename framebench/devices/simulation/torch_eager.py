@@ -48,9 +48,13 @@ class EagerOnGpu(TorchFunctionMode):
             return func(*args, **kwargs)
         if func is functional.one_hot:
             return make_one_hot(*args, **kwargs)
-        version = first._version if torch.is_grad_enabled() and first._is_view() else None
+        # on a GPU the gradient of a view that was overwritten is copied (see the module)
+        if not torch.is_grad_enabled() or not first._is_view():
+            return func(*args, **kwargs)
+        version = first._version
         out = func(*args, **kwargs)
-        if version is not None and first._version != version:
+        was_overwritten = first._version != version
+        if was_overwritten:
             copy_gradient(first)
         return out
 

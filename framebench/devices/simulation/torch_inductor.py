@@ -38,7 +38,7 @@ from torch._prims import rng_prims
 from torch.fx import GraphModule, Node
 from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_modes
 
-from framebench.devices.simulation.torch_device import NAME, do_nothing, replaced
+from framebench.devices.simulation.torch_device import NAME, do_nothing, replace_attribute
 from framebench.devices.simulation.torch_gpu import Gpu
 
 SETTINGS = {  # of Inductor: nothing is cached, as the device is not here, and nothing is built
@@ -49,7 +49,7 @@ SETTINGS = {  # of Inductor: nothing is cached, as the device is not here, and n
 
 
 class Properties(NamedTuple):
-    """What Inductor reads of a GPU.
+    """The properties of a GPU that Inductor reads.
 
     Registers, threads of a block and of a warp are the same on each GPU since Volta ("Technical
     specifications per compute capability" in NVIDIA's CUDA programming guide).
@@ -184,7 +184,7 @@ def compile_inner(graph: GraphModule, inputs: list[Any], **options: Any) -> Any:
     with (
         _disable_current_modes(),
         compiling(),
-        replaced(GraphLowering, "compile_to_module", keep_program),
+        replace_attribute(GraphLowering, "compile_to_module", keep_program),
     ):
         compiled = compile_fx.compile_fx_inner(graph, inputs, **options)
     if not programs:  # nothing is computed in the graph
@@ -215,7 +215,7 @@ def compiling() -> Iterator[None]:
     ]
     with ExitStack() as stack:
         for owner, name, value in replacements:
-            stack.enter_context(replaced(owner, name, value))
+            stack.enter_context(replace_attribute(owner, name, value))
         yield
 
 
@@ -273,7 +273,7 @@ def load_program(source: str) -> ModuleType:
     stubs = {"triton": triton, "triton.language": triton.language}
     with (
         mock.patch.dict(sys.modules, stubs),
-        replaced(async_compile, "AsyncCompile", NoKernels),
+        replace_attribute(async_compile, "AsyncCompile", NoKernels),
     ):
         exec(compile(source, "<inductor>", "exec"), program.__dict__)
     program.__dict__.update(

@@ -18,8 +18,8 @@ from torch import Tensor
 
 from framebench.devices.simulation import torch_sums
 from framebench.devices.simulation.blocks import round_up
-from framebench.devices.simulation.torch_convolutions import workspace
-from framebench.devices.simulation.torch_device import convolution_layout
+from framebench.devices.simulation.torch_convolutions import find_workspace
+from framebench.devices.simulation.torch_device import choose_convolution_layout
 from framebench.devices.simulation.torch_gpu import Gpu
 
 WITHOUT_CUDNN = (
@@ -105,10 +105,11 @@ def copy_operands(args: Args, _: Gpu) -> Iterator[int]:
 
 
 def flash_backward(args: Args, _: Gpu) -> Iterator[int]:
-    """`mha_bwd` in transformers/cuda/flash_attn/flash_api.cpp.
+    """Return the requests of flash attention's backward pass.
 
     Gradients and outputs are made contiguous; then come sums of softmax and of the queries'
-    gradients in float32, and gradients of as many heads of keys as there are queries.
+    gradients in float32, and gradients of as many heads of keys as there are queries (`mha_bwd`
+    in transformers/cuda/flash_attn/flash_api.cpp).
     """
     gradient, query, key, _, out = args[:5]
     batch, heads, length, width = query.shape
@@ -139,9 +140,10 @@ def cudnn_backward(args: Args, _: Gpu) -> Iterator[int]:
 
 
 def efficient_backward(args: Args, gpu: Gpu) -> Iterator[int]:
-    """`_efficient_attention_backward` in transformers/cuda/attention_backward.cu.
+    """Yield the requests of the backward pass of memory-efficient attention.
 
-    The matmul of output and gradient, summed over a head, in float32; then the workspace.
+    First comes the matmul of output and gradient, summed over a head, in float32; then the
+    workspace (`_efficient_attention_backward` in transformers/cuda/attention_backward.cu).
     """
     gradient, query, key, value, _, out = args[:6]
     batch, heads, length, _ = query.shape
@@ -194,12 +196,12 @@ def convolution(results: Results, args: Args, gpu: Gpu) -> Requests:
     """
     values, weight = args[:2]
     yield from results
-    order = convolution_layout(values, weight)
+    order = choose_convolution_layout(values, weight)
     copies = copy_unless_contiguous(values, order) + copy_unless_contiguous(weight, order)
     (out,) = results
     assert out is not None
     yield from take_and_return(
-        *copies, *workspace("forward", values, weight, out.shape, args[3:9], gpu)
+        *copies, *find_workspace("forward", values, weight, out.shape, args[3:9], gpu)
     )
 
 
@@ -212,7 +214,7 @@ def convolution_backward(results: Results, args: Args, gpu: Gpu) -> Requests:
     """
     gradient, values, weight = args[:3]
     needs_weight_gradient = args[10][1]
-    order = convolution_layout(values, weight)
+    order = choose_convolution_layout(values, weight)
     copies = copy_unless_contiguous(values, order) if needs_weight_gradient else []
     copies += copy_unless_contiguous(gradient, order)
     yield from copies
@@ -221,7 +223,7 @@ def convolution_backward(results: Results, args: Args, gpu: Gpu) -> Requests:
         if result is not None:
             yield result
             yield from take_and_return(
-                *copy, *workspace(kind, values, weight, gradient.shape, args[4:10], gpu)
+                *copy, *find_workspace(kind, values, weight, gradient.shape, args[4:10], gpu)
             )
     yield from (-size for size in reversed(copies))
     yield from results[2:]

@@ -22,7 +22,7 @@ from framebench.devices.simulation import cudnn
 from framebench.devices.simulation.blocks import OutOfMemory, Settings
 from framebench.devices.simulation.torch_compiled import CompiledStep
 from framebench.devices.simulation.torch_convolutions import describe_gpu
-from framebench.devices.simulation.torch_device import replaced
+from framebench.devices.simulation.torch_device import replace_attribute
 from framebench.devices.simulation.torch_gpu import RULES_OF_RELEASE
 from framebench.devices.simulation.torch_kernels import NOT_HELD, WITHOUT_CUDNN
 from framebench.devices.simulation.torch_simulate import Simulation, read_release, simulate
@@ -72,7 +72,7 @@ def explain_missing_simulation(case: Case) -> str | None:
     return None
 
 
-def settings_of(case: Case, device: Device) -> Settings:
+def make_settings(case: Case, device: Device) -> Settings:
     """Return the settings of the allocator, as the case's strategies set them."""
     options = {part.how: part.options for part in case.parts}
     share = 1
@@ -83,16 +83,19 @@ def settings_of(case: Case, device: Device) -> Settings:
     )
 
 
-def step_of(case: Case) -> Callable[[torch.device], Callable[[], None]]:
+def make_step_builder(case: Case) -> Callable[[torch.device], Callable[[], None]]:
     """Return a function that builds the case on a device and returns its step."""
 
     def make(where: torch.device) -> Callable[[], None]:
+        """Build the case on a device, and return its step."""
         adapter = FakeAdapter(case, where)
         with ExitStack() as stack:
             if any(part.how == "optimizer_offload" for part in case.parts):
                 # torchao's optimizer on the host knows two kinds of devices
                 offload = import_package(adapter, "torchao.optim.cpu_offload")
-                devices = replaced(offload, "get_available_devices", lambda: ["cpu", "cuda"])
+                devices = replace_attribute(
+                    offload, "get_available_devices", lambda: ["cpu", "cuda"]
+                )
                 stack.enter_context(devices)
             adapter.build()
 
@@ -110,7 +113,7 @@ def plan(case: Case, device: Device) -> Answer:
     release = read_release()
     answer = simulate_case(case, device, release)
     answer.versions["torch"] = torch.__version__.partition("+")[0]
-    cudnn_version = cudnn.version() if describe_gpu(device) else None
+    cudnn_version = cudnn.read_version() if describe_gpu(device) else None
     if cudnn_version:
         answer.versions["cudnn"] = cudnn_version
     if release != RULES_OF_RELEASE:
@@ -132,10 +135,10 @@ def simulate_case(case: Case, device: Device, release: tuple[int, int]) -> Answe
     obstacle = explain_missing_simulation(case)
     if obstacle:
         return Answer("not planned", obstacle)
-    settings = settings_of(case, device)
+    settings = make_settings(case, device)
     run = partial(
         simulate,
-        step_of(case),
+        make_step_builder(case),
         device,
         release=release,
         rank=find_fullest_rank(case) if case.ranks > 1 else 0,

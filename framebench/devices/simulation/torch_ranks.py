@@ -17,12 +17,12 @@ from torch.nn.parallel import DistributedDataParallel
 from torch.utils._python_dispatch import _disable_current_modes
 
 from framebench.adapters.torch import ranks_private as private
-from framebench.devices.simulation.torch_device import NAME, register_backend, replaced
+from framebench.devices.simulation.torch_device import NAME, register_backend, replace_attribute
 
 
 @contextmanager
 def join_as_rank(rank: int, ranks: int) -> Iterator[None]:
-    """Be one of several ranks in this context. Raises Gone.
+    """Be one of several ranks in this context. Raises RanksUnavailable.
 
     A program may join again, as it does where it runs, and make meshes of devices.
     """
@@ -33,13 +33,15 @@ def join_as_rank(rank: int, ranks: int) -> Iterator[None]:
     private.share_empty_chunks()
     with ExitStack() as stack:
         stack.callback(dist.destroy_process_group)
-        stack.enter_context(replaced(dist, "init_process_group", join_again))
-        stack.enter_context(replaced(DeviceMesh, "__init__", mesh_here(DeviceMesh.__init__)))
+        stack.enter_context(replace_attribute(dist, "init_process_group", join_again))
+        stack.enter_context(
+            replace_attribute(DeviceMesh, "__init__", mesh_here(DeviceMesh.__init__))
+        )
         replicate = replicate_here(DistributedDataParallel.__init__)
-        stack.enter_context(replaced(DistributedDataParallel, "__init__", replicate))
+        stack.enter_context(replace_attribute(DistributedDataParallel, "__init__", replicate))
         propagate = ShardingPropagator._propagate_tensor_meta_non_cached
         name = "_propagate_tensor_meta_non_cached"
-        stack.enter_context(replaced(ShardingPropagator, name, without_modes(propagate)))
+        stack.enter_context(replace_attribute(ShardingPropagator, name, disable_modes(propagate)))
         yield
 
 
@@ -57,7 +59,7 @@ def replicate_here(init: Callable[..., None]) -> Callable[..., None]:
     return init_here
 
 
-def without_modes(function: Callable[..., Any]) -> Callable[..., Any]:
+def disable_modes(function: Callable[..., Any]) -> Callable[..., Any]:
     """Return a function that no mode follows.
 
     A distributed tensor finds out what an operator returns by running it on fake tensors of the

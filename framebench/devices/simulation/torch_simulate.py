@@ -43,7 +43,7 @@ from framebench.devices.simulation.blocks import Settings
 from framebench.devices.simulation.torch_bitsandbytes import follow_bitsandbytes
 from framebench.devices.simulation.torch_compiled import compile_here
 from framebench.devices.simulation.torch_convolutions import describe_gpu
-from framebench.devices.simulation.torch_device import is_on_gpu, pose_as_gpu, replaced
+from framebench.devices.simulation.torch_device import is_on_gpu, pose_as_gpu, replace_attribute
 from framebench.devices.simulation.torch_eager import EagerOnGpu
 from framebench.devices.simulation.torch_gpu import RULES_OF_RELEASE, Gpu
 from framebench.devices.simulation.torch_snapshot import make_snapshot
@@ -177,14 +177,14 @@ def simulated_gpu(
         CURRENT.append(gpu)
         stack.callback(CURRENT.pop)
         stack.callback(torch_autocast.CAST.clear)
-        stack.enter_context(replaced(torch, "clear_autocast_cache", clear_both_caches))
-        stack.enter_context(replaced(torch, "compile", compile_here(gpu, is_distributed)))
+        stack.enter_context(replace_attribute(torch, "clear_autocast_cache", clear_both_caches))
+        stack.enter_context(replace_attribute(torch, "compile", compile_here(gpu, is_distributed)))
         stack.enter_context(follow_bitsandbytes())
         stack.enter_context(FakeTensorMode(allow_non_fake_inputs=True))
         # torch.tensor(1.0, device=gpu) makes its number on the host and moves it where modes see it
         stack.callback(torch._C._set_only_lift_cpu_tensors, torch._C._only_lift_cpu_tensors())
         torch._C._set_only_lift_cpu_tensors(True)
-        stack.enter_context(replaced(torch.UntypedStorage, "resize_", resize_and_follow))
+        stack.enter_context(replace_attribute(torch.UntypedStorage, "resize_", resize_and_follow))
         stack.enter_context(watch)
         stack.enter_context(EagerOnGpu())
         yield where, watch

@@ -58,8 +58,8 @@ def count_partial_sums(rows: int, columns: int, gpu: Gpu) -> int:
     """
     output_vec_size = next(size for size in (VECTOR, 2, 1) if columns % size == 0)
     max_threads = MOST_THREADS // output_vec_size
-    dim0_pow2 = min(last_power_of_two(columns // output_vec_size), max_threads)
-    dim1_pow2 = min(last_power_of_two(rows), max_threads)
+    dim0_pow2 = min(find_last_power_of_two(columns // output_vec_size), max_threads)
+    dim1_pow2 = min(find_last_power_of_two(rows), max_threads)
     block_x = min(dim0_pow2, WARP)
     block_y = min(dim1_pow2, max_threads // block_x)
     block_x = min(dim0_pow2, max_threads // block_y)
@@ -81,7 +81,7 @@ def count_partial_sums(rows: int, columns: int, gpu: Gpu) -> int:
     return columns * ctas_per_output * block_x * output_vec_size
 
 
-def last_power_of_two(number: int) -> int:
+def find_last_power_of_two(number: int) -> int:
     """Return the largest power of two that is not more than the number, and at least 1."""
     return 1 << (max(number, 1).bit_length() - 1)
 

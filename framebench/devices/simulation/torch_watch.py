@@ -322,14 +322,14 @@ class Watch(TorchDispatchMode):
     def mark(self, tensors: Iterable[Any], kind: str) -> None:
         """Say of what kind the storages of these tensors are, unless they have one."""
         for tensor in filter(is_on_gpu, tensors):
-            for part in plain_parts(tensor):
+            for part in list_plain_parts(tensor):
                 life = self.alive.get(part.untyped_storage()._cdata)
                 if life and not life.kind:
                     life.kind = kind
 
     def holds(self, tensor: Tensor) -> bool:
         """Return whether a tensor, or a part of it, has a block of this simulation."""
-        return any(part.untyped_storage()._cdata in self.alive for part in plain_parts(tensor))
+        return any(part.untyped_storage()._cdata in self.alive for part in list_plain_parts(tensor))
 
     def adopt(self, tensors: Iterable[Any], operator: str) -> None:
         """Give blocks to tensors that were made while no mode was on.
@@ -364,13 +364,13 @@ def find_frame(frame: FrameType | None) -> FrameType | None:
     return frame
 
 
-def plain_parts(tensor: Tensor) -> Iterator[Tensor]:
+def list_plain_parts(tensor: Tensor) -> Iterator[Tensor]:
     """Yield the plain tensors of which a wrapper consists."""
     if hasattr(tensor, "__tensor_flatten__") and type(tensor).__name__ != "FakeTensor":
         names, _ = tensor.__tensor_flatten__()
         for name in names:
             part = getattr(tensor, name)
             if isinstance(part, Tensor):  # a distributed tensor has its mesh there, too
-                yield from plain_parts(part)
+                yield from list_plain_parts(part)
     else:
         yield tensor

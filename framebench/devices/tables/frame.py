@@ -16,7 +16,7 @@ from framebench.analysis.frames import Column, order_releases, parse_release
 from framebench.analysis.rendering import Table
 from framebench.devices.catalog import BY_NAME
 from framebench.devices.plans.planned import Planned, find_needs
-from framebench.devices.plans.store import every
+from framebench.devices.plans.store import read_every
 from framebench.records.pins import find_pinned_version
 from framebench.strategies.registry import list_strategies
 from framebench.suite.case import Case
@@ -49,7 +49,7 @@ def columns() -> Table:
 
 def load(results: Path) -> pd.DataFrame:
     """Return the predictions that are cached in the folder."""
-    return frame(every(results))
+    return frame(read_every(results))
 
 
 def frame(predictions: Iterable[Planned]) -> pd.DataFrame:

@@ -11,8 +11,8 @@ from dataclasses import replace
 from framebench.analysis.rendering import Table, format_mib
 from framebench.devices.catalog import Device, find
 from framebench.devices.fit.fitting import FitAssessment
-from framebench.devices.needs import context_of
-from framebench.devices.plans.planned import Planned, code_of, workspaces_of
+from framebench.devices.needs import find_context_bytes
+from framebench.devices.plans.planned import Planned, describe_code, describe_workspaces
 from framebench.devices.tables.table import (
     describe_errors,
     describe_share,
@@ -72,13 +72,13 @@ def tabulate_savings(predictions: Sequence[Planned], device: Device) -> Iterator
             f"{source}{ratio} = over the same column's {first.stage.baseline}. "
         )
         if is_gpu:
-            caption += f"{workspaces_of(peaks.values())} "
+            caption += f"{describe_workspaces(peaks.values())} "
         title = (
             f"What strategies save: {workload} {scenario}, batch {batch}, size {size}, on one "
             f"{device.title}"
         )
         notes = group_by_reason(dict(sorted(reasons.items())))
-        caption += code_of(planned.origin.commit for planned in peaks.values())
+        caption += describe_code(planned.origin.commit for planned in peaks.values())
         yield Table.of_text(title, caption, head, rows, left=1, notes=tuple(notes))
 
 
@@ -107,7 +107,7 @@ def tabulate_batches(predictions: Sequence[Planned], device: Device) -> Iterator
         device: Whose kernels were planned.
     """
     memories = {name: find(gpu).memory_bytes for name, gpu in GPUS.items()}
-    least, most = context_of(device)
+    least, most = find_context_bytes(device)
     for (workload, scenario, size), group in group_pinned(predictions, device).items():
         # by framework and strategy, then by batch
         assessments: defaultdict[tuple[str, str], dict[int, FitAssessment]] = defaultdict(dict)
@@ -133,8 +133,8 @@ def tabulate_batches(predictions: Sequence[Planned], device: Device) -> Iterator
                 f"the kernels of one {device.title}. The answer allows for a CUDA context of up to "
                 f"{format_mib(most)} MiB ({format_mib(least)} at the least), and for the errors "
                 f"that predictions had ({describe_errors(shown)}). '... or more': no larger one "
-                f"was planned. {workspaces_of(shown)} "
-                f"{code_of(planned.origin.commit for planned in shown)}"
+                f"was planned. {describe_workspaces(shown)} "
+                f"{describe_code(planned.origin.commit for planned in shown)}"
             )
             title = (
                 f"Largest batch that fits: {workload} {scenario}, size {size}, as on one "

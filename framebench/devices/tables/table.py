@@ -11,7 +11,7 @@ import pandas as pd
 from framebench.analysis.needs import format_needs
 from framebench.analysis.rendering import DETAIL, ESSENTIAL, Table, TableColumn, format_mib
 from framebench.devices.catalog import BY_NAME, DEVICES, Device
-from framebench.devices.needs import INTERVALS, TITLES, ErrorInterval, Kind, context_of
+from framebench.devices.needs import INTERVALS, TITLES, ErrorInterval, Kind, find_context_bytes
 from framebench.devices.plans.planned import Planned, find_needs
 from framebench.devices.plans.planning import is_reusable
 from framebench.models import spec
@@ -209,7 +209,7 @@ def describe_errors(predictions: Iterable[Planned]) -> str:
 
 def describe_context(device: Device) -> str:
     """Return what a process takes next to its allocator; nothing on a device without context."""
-    most = context_of(device)[1]
+    most = find_context_bytes(device)[1]
     return f" + {format_mib(most, ',.0f')} MiB of CUDA context" if most else ""
 
 

@@ -29,7 +29,7 @@ class Placed(NamedTuple):
     buffer: HloBuffer
 
 
-def parts_of(memory: Any) -> dict[str, int]:
+def list_parts(memory: Any) -> dict[str, int]:
     """Return the bytes of a plan by part.
 
     `memory` is what `memory_analysis` of a compiled program returns.
@@ -42,9 +42,10 @@ def parts_of(memory: Any) -> dict[str, int]:
     }
 
 
-def largest(folder: Path) -> list[LineBuffers]:
-    """Return what holds the memory, most bytes first; nothing if XLA dumped nothing into the
-    folder.
+def list_largest_holders(folder: Path) -> list[LineBuffers]:
+    """Return the MOST_HOLDERS lines that hold most memory, most bytes first.
+
+    The list is empty if XLA dumped nothing into the folder.
     """
     program = next(folder.glob("*after_optimizations.txt"), None)
     plan = next(folder.glob("*after_optimizations-buffer-assignment.txt"), None)
@@ -62,8 +63,8 @@ def largest(folder: Path) -> list[LineBuffers]:
         instruction = by_name.get(placed.instruction)
         if instruction:
             shapes = re.findall(r"\w+\[[\d,]*\]", instruction.result)
-            place = int(placed.part.partition(",")[0] or 0)  # in the tuple
-            shape = shapes[place] if place < len(shapes) else ""
+            index = int(placed.part.partition(",")[0] or 0)  # in a tuple of results
+            shape = shapes[index] if index < len(shapes) else ""
             if instruction.opcode == "parameter":  # arguments are of many shapes
                 shape = ""
             groups[sources.describe(instruction), shape].append(placed.buffer.size)

@@ -20,7 +20,7 @@ COMPILERS = {"gpu": 'pip install "jax[cuda13]"', "tpu": 'pip install "jax[tpu]"'
 
 
 @dataclass(frozen=True)
-class Plan:
+class FunctionPlan:
     """What XLA plans for one run of a function. Sizes are in bytes."""
 
     # arguments, results and temporaries, without what results take over from donated arguments
@@ -46,7 +46,7 @@ def plan(
     arguments: Sequence[Any],
     device: Device,
     donate_argnums: int | Sequence[int] = (),
-) -> Plan:
+) -> FunctionPlan:
     """Return XLA's plan for one device.
 
     Raises ImportError without a compiler for it, and DoesNotFit.
@@ -80,8 +80,8 @@ def plan(
         raise DoesNotFit(
             f"needs {peak / 2**30:,.1f} GiB, and {device.title} has {device.gib:,.1f} GiB"
         )
-    return Plan(
+    return FunctionPlan(
         peak=peak,
-        parts=jax_buffers.parts_of(compiled.memory_analysis()),
+        parts=jax_buffers.list_parts(compiled.memory_analysis()),
         device=device,
     )

@@ -101,7 +101,7 @@ def plan(case: Case, device: Device) -> Answer:
             adapter.compile()
         except JaxRuntimeError as error:
             return explain_error(str(error))
-        buffers = jax_buffers.largest(Path(folder))
+        buffers = jax_buffers.list_largest_holders(Path(folder))
     (compiled,) = adapter.program.compiled.values()
     memory = compiled.memory_analysis()
     unplanned_bytes = adapter.count_unplanned_bytes()
@@ -110,7 +110,7 @@ def plan(case: Case, device: Device) -> Answer:
         return Answer(
             "not planned", "the plan has nothing in the host's memory: the strategy is not in it"
         )
-    parts = jax_buffers.parts_of(memory)
+    parts = jax_buffers.list_parts(memory)
     if unplanned_bytes:
         parts["beside"] = unplanned_bytes
     if in_host:

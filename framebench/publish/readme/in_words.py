@@ -53,7 +53,7 @@ def describe_results(results: Results) -> list[Words]:
         words.append(Words(f"{machine}: what stands out", stands_out.describe_machine(table)))
     backed = backing.describe_backing(results.records, results.root)
     words.append(Words("what backs the numbers", backed))
-    return [one for one in words if one.lines]
+    return [sentences for sentences in words if sentences.lines]
 
 
 def describe_training(
@@ -63,8 +63,8 @@ def describe_training(
 ) -> Words:
     """Return a line for each workload, from rows as `framebench.load` gives them.
 
-    `tables` are those of all machines, whose times, and shares at other batches, stand where this
-    one has none.
+    Where this machine has no times, or no shares at other batches, those of `tables`, the other
+    machines, are used.
     """
     others = {name: other for name, other in (tables or {}).items() if name != machine}
     timed = find_timed(others)

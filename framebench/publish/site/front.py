@@ -27,7 +27,7 @@ from framebench.analysis.statistics import PEAK
 from framebench.analysis.tables import is_on_gpu, select_in_use
 from framebench.devices.catalog import BY_NAME, DEVICES
 from framebench.devices.plans.planned import Planned, find_needs
-from framebench.devices.plans.store import every
+from framebench.devices.plans.store import read_every
 from framebench.models import spec
 from framebench.publish.site.links import get_case_link, get_machine_folder, get_prediction_link
 from framebench.publish.site.machine import Machine
@@ -192,25 +192,33 @@ def round_up(count: float) -> float:
 def load_predictions(results: Path) -> pd.DataFrame:
     """Return the predictions that the form answers from: of the pinned releases, of one device.
 
-    A row has a prediction's numbers by POINT. The least of a framework saves so much of its
-    baseline's need that it matters, and computes what the baseline computes.
+    A row has a prediction's numbers by POINT. `share` is its need over the baseline's. `least`
+    marks what needs least in a framework, if it computes what the baseline does and saves so much
+    that it matters.
     """
     points = []
-    for planned in every(results):
+    for planned in read_every(results):
         case = Case.from_id(planned.case)
-        is_pinned = planned.framework_version == find_pinned_version(planned.framework)
-        is_offered = planned.device in BY_NAME and case.workload in spec.list_workloads()
-        if is_offered and is_pinned and case.ranks == 1 and find_needs(planned) is not None:
+        if is_offered(planned, case):
             points.append(describe_prediction(planned, case))
     columns = ["place", *QUESTION, *POINT, "bytes", "same_loss", "rank"]
     table = pd.DataFrame(points, columns=columns)
     table = table.astype({"bytes": float, "base": bool, "same_loss": bool})
-    question = [table[name] for name in ("place", *QUESTION, "framework")]
-    base = table["bytes"].where(table["base"]).groupby(question).transform("max")
-    saving = table[table["same_loss"] & (table["bytes"] < base * (1 - PEAK.minimum))]
-    least = saving.groupby(["place", *QUESTION, "framework"])["bytes"].idxmin()
-    ranked = table.assign(share=(table["bytes"] / base).round(3), least=table.index.isin(least))
-    return ranked.sort_values("rank", kind="stable")
+    compared = [table[name] for name in ("place", *QUESTION, "framework")]
+    # each row's baseline
+    base_bytes = table["bytes"].where(table["base"]).groupby(compared).transform("max")
+    table["share"] = (table["bytes"] / base_bytes).round(3)
+    saves = table["same_loss"] & (table["bytes"] < base_bytes * (1 - PEAK.minimum))
+    least = table[saves].groupby(["place", *QUESTION, "framework"])["bytes"].idxmin()
+    table["least"] = table.index.isin(least)
+    return table.sort_values("rank", kind="stable")
+
+
+def is_offered(planned: Planned, case: Case) -> bool:
+    """Return whether the form answers from a prediction."""
+    is_pinned = planned.framework_version == find_pinned_version(planned.framework)
+    is_known = planned.device in BY_NAME and case.workload in spec.list_workloads()
+    return is_pinned and is_known and case.ranks == 1 and find_needs(planned) is not None
 
 
 def describe_prediction(planned: Planned, case: Case) -> dict[str, Any]:

@@ -11,9 +11,9 @@ from pathlib import Path
 
 from framebench.analysis.rendering import format_mib
 from framebench.devices.catalog import BY_NAME, DEVICES, Device
-from framebench.devices.documents import of_device
+from framebench.devices.documents import make_device_tables
 from framebench.devices.plans.planned import Planned, find_needs
-from framebench.devices.plans.store import every
+from framebench.devices.plans.store import read_every
 from framebench.devices.tables.table import (
     describe_reserved,
     describe_share,
@@ -44,7 +44,7 @@ def name_release(planned: Planned) -> str:
 def write_predictions(source: SourceFolder, results: Path) -> list[str]:
     """Write the pages of all devices; return the path of the first, or nothing without any."""
     by_device: dict[str, list[Planned]] = defaultdict(list)
-    for planned in every(results):
+    for planned in read_every(results):
         is_of_suite = Case.from_id(planned.case).workload != USER_MODEL
         if planned.device in BY_NAME and is_of_suite:
             by_device[planned.device].append(planned)
@@ -80,7 +80,7 @@ def write_device(
         rows.append((page.root + link, planned, describe_numbers(planned, device)))
     page.add_heading("Every prediction")
     page.add_html(render("predictions.html", head=HEAD, rows=rows))
-    page.add_tables(*of_device(device, predictions, results))
+    page.add_tables(*make_device_tables(device, predictions, results))
     below = [write_sections(source, path, device, by_page[path]) for path in sorted(by_page)]
     page.add_contents(below, is_hidden=True)
     return page.save()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from framebench.devices.plans.store import every
+from framebench.devices.plans.store import read_every
 from studies.gpu_allocator.__main__ import FIRST_PREDICTIONS
 from studies.gpu_allocator.replay import histories, table
 
@@ -16,7 +16,7 @@ def test_a_history_without_a_prediction_has_a_row() -> None:
 
 def test_what_the_simulation_lacks_are_the_workspaces() -> None:
     """Without them the model reserves what was predicted."""
-    made = table(every(FIRST_PREDICTIONS, "planned_earlier"))
+    made = table(read_every(FIRST_PREDICTIONS, "planned_earlier"))
     assert made is not None
     for row in made.rows:
         told = dict(zip(made.head, row, strict=True))

@@ -9,7 +9,7 @@ import pytest
 from framebench.analysis.results import Results
 from framebench.devices.catalog import find
 from framebench.devices.needs import ALLOWED
-from framebench.devices.plans.store import every
+from framebench.devices.plans.store import read_every
 from framebench.records.provenance import ROOT
 from framebench.records.record import Record
 from framebench.suite.selectors import parse
@@ -165,7 +165,7 @@ def test_plans_at_full_size_are_as_the_readme_says() -> None:
     }
     planned_here = {
         p.case: p.peak_bytes
-        for p in every(root)
+        for p in read_every(root)
         if p.device == "h200-141gb" and p.framework_version == "0.11.2"
     }
     fp32, bf16, text = (
@@ -196,7 +196,7 @@ def test_plans_at_full_size_are_as_the_readme_says() -> None:
 def test_jax_is_off_by_less_than_what_advise_allows_for() -> None:
     """At full size."""
     results = Results(ROOT / "results")
-    compared = predictions.table(results.records, every(ROOT / "results"))
+    compared = predictions.table(results.records, read_every(ROOT / "results"))
     assert compared
     rows = [dict(zip(compared.head, row, strict=True)) for row in compared.rows]
     off = [

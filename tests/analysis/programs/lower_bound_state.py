@@ -7,7 +7,7 @@ import warnings
 from torch import Tensor
 
 from framebench import adapters
-from framebench.adapters.torch.observe import StepCounter, unique_bytes
+from framebench.adapters.torch.observe import StepCounter, count_unique_bytes
 from framebench.suite.selectors import parse
 
 
@@ -32,13 +32,13 @@ def read_states(case_id: str) -> dict[str, int]:
         if address not in lasting:
             saved += size
     return {
-        "parameters": unique_bytes(params),
-        "gradients": unique_bytes(param.grad for param in params if param.grad is not None),
-        "buffers": unique_bytes(buffer for buffer in buffers if buffer.is_floating_point()),
-        "optimizer": unique_bytes(state for state in states if state.ndim > 0),
-        "inputs": unique_bytes(run.inputs),
+        "parameters": count_unique_bytes(params),
+        "gradients": count_unique_bytes(param.grad for param in params if param.grad is not None),
+        "buffers": count_unique_bytes(buffer for buffer in buffers if buffer.is_floating_point()),
+        "optimizer": count_unique_bytes(state for state in states if state.ndim > 0),
+        "inputs": count_unique_bytes(run.inputs),
         "live": run.live_bytes(),
-        "counters": unique_bytes(value for value in [*states, *buffers] if value.ndim == 0),
+        "counters": count_unique_bytes(value for value in [*states, *buffers] if value.ndim == 0),
         "saved": saved,
     }
 

@@ -23,7 +23,7 @@ from framebench.budget.max_batch.measure import (
     search_largest_batch,
     select_cases,
 )
-from framebench.budget.max_batch.oom_recovery import Evaluation, evaluate_in
+from framebench.budget.max_batch.oom_recovery import EvaluationReport, evaluate_in
 from framebench.engine.environments import Environment, describe
 from framebench.engine.runner import Options
 from framebench.engine.session import alone
@@ -216,7 +216,7 @@ def test_evaluation_ends_with_a_reason(
 
 
 def test_samples_that_arrive_twice_are_counted() -> None:
-    found = Evaluation(3)
+    found = EvaluationReport(3)
     for first in (0, 1):
         found.add({"first": first, "batch": 2, "losses": [1.0, 2.0], "peaks": {"host.rss": 1}})
     assert (found.twice, found.lost, found.first_undone, found.total) == (1, 0, 3, 4.0)

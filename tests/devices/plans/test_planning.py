@@ -110,7 +110,7 @@ def test_published_predictions_are_reused_and_never_overwritten(
     assert len(asked.read_text()) == 2
     plan(tmp_path, CASE, again=True)
     assert published.read_bytes() == before
-    assert {one.case for one in store.every(tmp_path / "own")} == {CASE, OTHER}
+    assert {one.case for one in store.read_every(tmp_path / "own")} == {CASE, OTHER}
 
 
 @pytest.mark.parametrize(
@@ -141,7 +141,7 @@ def test_a_failed_prediction_is_recorded_and_retried(
     (failed,) = plan(tmp_path)
     assert failed.outcome == "failed"
     assert reason in str(failed.reason)
-    assert list(store.every(tmp_path)) == [failed]
+    assert list(store.read_every(tmp_path)) == [failed]
     plan(tmp_path)
     assert asked.read_text() == "xx"
 
@@ -184,13 +184,13 @@ def test_unpredictable_cases_have_a_reason(
 
 
 def test_selectors_name_many_cases_and_any_batch() -> None:
-    cases = planning.cases_of("transformer/jax/train/{fp32,checkpoint}/b12/full")
+    cases = planning.select_cases("transformer/jax/train/{fp32,checkpoint}/b12/full")
     assert [(case.strategy, case.batch) for case in cases] == [("fp32", 12), ("checkpoint", 12)]
-    assert len(planning.cases_of("resnet50/jax/train/fp32/*/tiny")) > 1
-    (case,) = planning.cases_of("transformer/jax/train/fully_sharded/b64x8/full")
+    assert len(planning.select_cases("resnet50/jax/train/fp32/*/tiny")) > 1
+    (case,) = planning.select_cases("transformer/jax/train/fully_sharded/b64x8/full")
     assert case.ranks == 8
     with pytest.raises(UnknownCase, match="no strategy 'nothing'"):
-        planning.cases_of("transformer/jax/train/nothing/b8/full")
+        planning.select_cases("transformer/jax/train/nothing/b8/full")
 
 
 def test_predict_lists_each_case_and_fails_if_one_failed(tmp_path: Path, play: Play) -> None:
@@ -202,7 +202,7 @@ def test_predict_lists_each_case_and_fails_if_one_failed(tmp_path: Path, play: P
     assert "12.0" in result.stdout
     assert "Not measured" in result.stdout
     predictions = json.loads(framebench(*asked, "--json").stdout)
-    assert [one["outcome"] for one in predictions] == ["planned", "planned"]
+    assert [prediction["outcome"] for prediction in predictions] == ["planned", "planned"]
     play("sys.exit(1)")
     failing = framebench("predict", OTHER, *options)
     assert failing.returncode == 1

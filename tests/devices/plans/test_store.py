@@ -27,7 +27,7 @@ def test_a_newer_prediction_replaces_the_older(tmp_path: Path) -> None:
     path = store.write(tmp_path, newer)
     assert path == tmp_path / "planned/h100-80gb/jax-0.10.2.jsonl"
     assert store.read(path) == {CASE: newer}
-    assert list(store.every(tmp_path)) == [newer]
+    assert list(store.read_every(tmp_path)) == [newer]
 
 
 def test_own_predictions_are_published_on_request(
@@ -43,12 +43,12 @@ def test_own_predictions_are_published_on_request(
     store.write(tmp_path, published_before)
     store.write(own, newer)
     store.write(own, of_another_case)
-    assert list(store.every(tmp_path)) == [published_before]
+    assert list(store.read_every(tmp_path)) == [published_before]
 
     assert store.publish(tmp_path, lambda one: one.case == CASE) == [newer]
 
-    assert list(store.every(tmp_path)) == [newer]
-    assert list(store.every(own)) == [of_another_case]
+    assert list(store.read_every(tmp_path)) == [newer]
+    assert list(store.read_every(own)) == [of_another_case]
 
 
 def test_only_answers_of_the_suites_cases_are_published(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -67,7 +67,7 @@ def test_concurrent_writers_lose_nothing(tmp_path: Path) -> None:
     predictions = [planned(case=case) for case in (CASE, *OTHERS)]
     with ThreadPoolExecutor(8) as pool:
         list(pool.map(lambda one: store.write(tmp_path, one), predictions))
-    assert {one.case for one in store.every(tmp_path)} == {CASE, *OTHERS}
+    assert {one.case for one in store.read_every(tmp_path)} == {CASE, *OTHERS}
 
 
 def test_a_damaged_line_is_named_and_preserved(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ import pytest
 from framebench.analysis.statistics import PEAK
 from framebench.devices.catalog import find
 from framebench.devices.plans import store
-from framebench.devices.releases.table import of_releases
+from framebench.devices.releases.table import tabulate_releases
 from framebench.suite.case import Case
 from framebench.versions import bisect, bisection_table
 from framebench.versions import planned as plans
@@ -43,7 +43,7 @@ def test_releases_stand_side_by_side_in_their_order() -> None:
     newer = planned(framework_version="0.10.0")
     older = planned(framework_version="0.9.2", peak_bytes=24 * MIB)
     alone = planned(case=CASE.replace("fp32", "scan"))
-    (table,) = of_releases([newer, older, alone], H100)
+    (table,) = tabulate_releases([newer, older, alone], H100)
     assert table.head == ("case", "0.9.2", "0.10.0", "change")
     assert table.rows == ((CASE, "24.0", "12.0", "-50.00%"),)
 
@@ -87,14 +87,16 @@ def test_an_accepted_growth_of_a_plan_is_known(
     assert (row["verdict"], done.returncode) == (verdict, code)
 
 
-def test_the_release_is_named_by_its_plan(results: Path) -> None:
+def test_bisection_finds_the_release_from_plans_alone(results: Path) -> None:
     answer = bisect_plans(results)
     assert (answer.outcome, answer.first, answer.last_unchanged) == ("found", "0.9.2", "0.9.1")
     assert {one.instrument for one in answer.tried} == {"compiler.plan"}
     table = bisection_table.make_table(answer)
     assert table.title.endswith(f"{CASE} on one h100-80gb")
     assert "peak by compiler.plan: planned, not measured" in table.caption
-    # a release without a plan is stepped over
+
+
+def test_a_release_without_a_plan_leaves_two_candidates(results: Path) -> None:
     store.write(results, unplanned("not planned", framework_version="0.9.1"))
     answer = bisect_plans(results)
     assert (answer.outcome, answer.first, answer.between) == ("one of several", "0.9.2", ("0.9.1",))

@@ -16,8 +16,8 @@ from framebench.devices.simulation.blocks import (
     Block,
     OutOfMemory,
     Settings,
+    compute_segment_size,
     round_size,
-    segment_size,
 )
 
 KIB, MIB = 2**10, 2**20
@@ -54,7 +54,7 @@ def test_a_request_is_rounded_up(requested: int, divisions: int, block: int) -> 
     ],
 )
 def test_segment_sizes_follow_the_allocator(block: int, segment: int) -> None:
-    assert segment_size(block) == segment
+    assert compute_segment_size(block) == segment
 
 
 def test_small_requests_share_a_segment() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from framebench.devices.catalog import find
-from framebench.devices.needs import context_of
+from framebench.devices.needs import find_context_bytes
 from framebench.devices.plans.planned import Planned
 from framebench.devices.tables.strategies import GPUS, tabulate_batches, tabulate_savings
 from framebench.records.pins import find_pinned_version
@@ -25,7 +25,8 @@ def predict_none(framework: str, strategy: str, outcome: str, **fields: object) 
     )
 
 
-def predict_batches(gib_each: float, batches: tuple[int, ...], strategy: str) -> list[Planned]:
+def predict_batches(batches: tuple[int, ...], strategy: str, *, gib_each: float) -> list[Planned]:
+    """Return the plan of each batch, which takes so many GiB a sample."""
     return [simulated(strategy, 1024 * gib_each * batch, batch) for batch in batches]
 
 
@@ -64,10 +65,11 @@ def test_a_plan_beyond_the_devices_memory_does_not_fit() -> None:
 
 def test_the_largest_batch_that_fits_in_each_memory(monkeypatch: pytest.MonkeyPatch) -> None:
     allow_error(monkeypatch, 0.1)
-    predictions = predict_batches(2, (8, 16, 32, 64), "fp32")
-    predictions += predict_batches(8, (4, 8, 16), "checkpoint")
-    predictions += predict_batches(1, (8, 16), "accumulate")  # too few for a row
+    predictions = predict_batches((8, 16, 32, 64), "fp32", gib_each=2)
+    predictions += predict_batches((4, 8, 16), "checkpoint", gib_each=8)
+    predictions += predict_batches((8, 16), "accumulate", gib_each=1)  # too few for a row
     (table,) = tabulate_batches(predictions, H100)
+    # framework, strategy, predicted batches, then the largest that fits each of GPUS
     assert table.rows == (
         ("torch", "fp32", "8, 16, 32, 64", "8", "16", "32"),
         ("torch", "checkpoint", "4, 8, 16", "below 4", "4", "8"),
@@ -78,8 +80,8 @@ def test_a_certain_batch_includes_error_and_context(monkeypatch: pytest.MonkeyPa
     allow_error(monkeypatch, 0.1)
     memory = find(GPUS["24 GB"]).memory_bytes
     # of which `simulated` reserves 100 MiB next to what is in use
-    most = (memory - context_of(H100)[1]) / 1.1 / MIB - 100
-    small = predict_batches(1, (1, 2), "fp32")
+    most = (memory - find_context_bytes(H100)[1]) / 1.1 / MIB - 100
+    small = predict_batches((1, 2), "fp32", gib_each=1)
     for mib, answer in ((most - 1, "4 or more"), (most + 1, "2")):
         (table,) = tabulate_batches([*small, simulated("fp32", mib, batch=4)], H100)
         assert table.rows[0][3] == answer

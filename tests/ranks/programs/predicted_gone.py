@@ -5,11 +5,12 @@ import sys
 
 import torch.distributed._tools.fsdp2_mem_tracker as tools
 
+from framebench.adapters.base import RanksUnavailable
 from framebench.ranks import torch_predicted
 from framebench.ranks.cases import over_ranks
 
 del tools.FSDPMemTracker
 try:
     torch_predicted.predict_rank_bytes(over_ranks(sys.argv[1]))
-except torch_predicted.Gone as error:
+except RanksUnavailable as error:
     print(json.dumps(str(error)))

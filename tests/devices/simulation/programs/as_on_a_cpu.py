@@ -17,8 +17,8 @@ from framebench.budget.predict.worker import predict_step_bytes
 from framebench.devices.catalog import find
 from framebench.devices.simulation import torch_attention, torch_kernels
 from framebench.devices.simulation.blocks import Settings
-from framebench.devices.simulation.torch_device import replaced
-from framebench.devices.simulation.torch_plan import step_of
+from framebench.devices.simulation.torch_device import replace_attribute
+from framebench.devices.simulation.torch_plan import make_step_builder
 from framebench.devices.simulation.torch_simulate import simulate
 from framebench.devices.simulation.torch_watch import Watch
 from framebench.suite.hypothetical import parse_any_batch
@@ -45,8 +45,8 @@ for case_id in sys.argv[1:]:
     case = parse_any_batch(case_id)
     with ExitStack() as stack:
         for choice in CHOICES_OF_A_CPU:
-            stack.enter_context(replaced(*choice))
-        found = simulate(step_of(case), find("h100-80gb"), steps=2, settings=Settings())
+            stack.enter_context(replace_attribute(*choice))
+        found = simulate(make_step_builder(case), find("h100-80gb"), steps=2, settings=Settings())
     counts[case_id] = predict_step_bytes(case) | {
         "simulated": found.allocator.stats.requested_peak,
         "weights": sum(param.trainable for param in case.spec.params(case.config)),

@@ -12,7 +12,7 @@ from framebench.devices.simulation import torch_kernels
 from framebench.devices.simulation.torch_gpu import Gpu
 
 WORKSPACES = {"data": 7000, "filter": 9000}
-torch_kernels.workspace = lambda kind, *_: [WORKSPACES[kind]]
+torch_kernels.find_workspace = lambda kind, *_: [WORKSPACES[kind]]
 values = torch.empty(2, 8, 6, 6, device="meta")
 weight = torch.empty(8, 3, 3, 8, device="meta").movedim(-1, 1).expand(8, 8, 3, 3).movedim(0, 1)
 results = {"input": values, "weight": weight, "bias": torch.empty(8, device="meta")}

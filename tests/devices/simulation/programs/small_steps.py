@@ -19,7 +19,7 @@ from torch.utils.checkpoint import checkpoint
 
 from framebench.devices.catalog import find
 from framebench.devices.simulation import torch_attention
-from framebench.devices.simulation.torch_device import replaced
+from framebench.devices.simulation.torch_device import replace_attribute
 from framebench.devices.simulation.torch_gpu import Gpu
 from framebench.devices.simulation.torch_simulate import simulate
 from framebench.devices.simulation.torch_watch import Watch
@@ -263,26 +263,32 @@ def view_snapshot() -> dict[str, Any]:
 
 
 def choose_kernels() -> list[str]:
-    """The kernel of attention for each call in `attention_calls.json`."""
-    chosen = []
-    for call in json.loads(Path(__file__).with_name("attention_calls.json").read_text()):
-        options = {"dtype": getattr(torch, call["dtype"]), "device": "meta"}
-        query = torch.empty(2, call.get("heads", 4), 128, call.get("width", 64), **options)
-        key = torch.empty(2, 4, 128, call.get("width", 64), **options)
-        tensors = [t.requires_grad_(call.get("trains", True)) for t in (query, key, key.clone())]
-        mask = torch.empty(128, 128, **options) if call.get("mask") else None
-        is_grouped = "heads" in call
-        asked = torch_attention.Call(
-            *tensors, mask, call.get("dropout", 0.0), causal=False, grouped=is_grouped
-        )
-        gpu = Gpu(tuple(call["gpu"]), tuple(call.get("release", (2, 13))))
-        chosen.append(torch_attention.choose_kernel(asked, gpu))
-    return chosen
+    """Return the kernel of attention for each call in `attention_calls.json`."""
+    kernels = []
+    for fields in json.loads(Path(__file__).with_name("attention_calls.json").read_text()):
+        gpu = Gpu(tuple(fields["gpu"]), tuple(fields.get("release", (2, 13))))
+        kernels.append(torch_attention.choose_kernel(make_attention_call(fields), gpu))
+    return kernels
+
+
+def make_attention_call(fields: dict[str, Any]) -> torch_attention.Call:
+    """Return a call of attention with these fields, on tensors without numbers."""
+    options = {"dtype": getattr(torch, fields["dtype"]), "device": "meta"}
+    width = fields.get("width", 64)
+    query = torch.empty(2, fields.get("heads", 4), 128, width, **options)
+    key = torch.empty(2, 4, 128, width, **options)
+    value = torch.empty_like(key)
+    for tensor in (query, key, value):
+        tensor.requires_grad_(fields.get("trains", True))
+    mask = torch.empty(128, 128, **options) if fields.get("mask") else None
+    dropout = fields.get("dropout", 0.0)
+    is_grouped = "heads" in fields
+    return torch_attention.Call(query, key, value, mask, dropout, causal=False, grouped=is_grouped)
 
 
 found: dict[str, Any] = {name: run_step(name) for name in STEPS}
 for name, (step, owner, attribute, value) in PLANTED.items():
-    with replaced(owner, attribute, value):
+    with replace_attribute(owner, attribute, value):
         found[name] = run_step(step)
 for function in (
     request_in_order,
