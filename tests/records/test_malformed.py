@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 import framebench as library
 from framebench.records import store
 from framebench.records.record import Record
-from tests.processes import framebench
+from tests.processes import framebench, make_fake_environment
 from tests.records.malformed import Malformed, draw_malformed
 from tests.records.test_strangers_folder import list_content
 from tests.sample_records import read_sample
@@ -36,11 +36,20 @@ COMMANDS = (
     "report transformer/torch",
     "report --to TO",
     "advise transformer/torch/train --budget 1GiB",
+    "advise transformer/torch/train --budget 1GiB --json",
+    "plan transformer/torch/train/fp32/b4/tiny",
+    "predict transformer/jax/train/checkpoint/b8/cpu",
+    "predict transformer/jax/train/checkpoint/b8/cpu --json",
+    "max-batch --budget 1GiB transformer/jax/train/fp32/b4/cpu --device h100-80gb",
     "claims list",
+    "claims A1 --all",
+    "claims --json",
+    "devices",
     "check-results RESULTS",
     "check-results RESULTS --json",
     "collect RESULTS",
     f"versions compare {OLD} {NEW}",
+    f"versions compare {OLD} {NEW} --json",
 )
 
 
@@ -95,14 +104,17 @@ def find_fault(command: str, results: Path) -> str | None:
     return None
 
 
-@pytest.mark.timeout(300)
-@settings(
+GENERATED = settings(
     max_examples=EXAMPLES,
     deadline=None,
     derandomize=True,
     phases=[Phase.generate],  # to shrink them takes minutes, and what is wrong is named
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.large_base_example],
 )
+
+
+@pytest.mark.timeout(300)
+@GENERATED
 @given(malformed=st.lists(CONTENTS, min_size=AT_ONCE, max_size=AT_ONCE))
 def test_malformed_records_are_passed_over(malformed: list[Malformed]) -> None:
     with tempfile.TemporaryDirectory() as folder:
@@ -113,3 +125,19 @@ def test_malformed_records_are_passed_over(malformed: list[Malformed]) -> None:
             assert (command, find_fault(command, results)) == (command, None)
         library.load(results)
         assert list_content(results) == before
+
+
+@pytest.mark.timeout(300)
+@settings(GENERATED, max_examples=1)
+@given(malformed=st.lists(CONTENTS, min_size=10 * AT_ONCE, max_size=10 * AT_ONCE))
+def test_what_measures_goes_on_next_to_malformed_records(malformed: list[Malformed]) -> None:
+    """A worker of ours plays the framework's part."""
+    with tempfile.TemporaryDirectory() as folder:
+        results = Path(folder, "results")
+        plant(results, [each.content for each in malformed])
+        before = len(list(store.read_all(results)))
+        python = make_fake_environment("engine/failing_worker.py", Path(folder)).python
+        case, options = "transformer/torch/train/fp32/b4/tiny", f"--env {python} --rounds 3"
+        for command in (f"run {case} {options}", f"compare {case} {case} --blocks 1 {options}"):
+            assert (command, find_fault(command, results)) == (command, None)
+        assert len(list(store.read_all(results))) == before + 3
