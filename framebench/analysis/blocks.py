@@ -18,6 +18,7 @@ from framebench.analysis.statistics import (
     Ratio,
     compare_blocks,
     compare_rounds,
+    compare_seconds,
     measure_spread,
     pool_spreads,
 )
@@ -42,8 +43,10 @@ def select_timed(records: Iterable[AnyRecord]) -> list[AnyRecord]:
 def group_by_block(records: Iterable[RecordBase]) -> dict[str, list[RecordBase]]:
     """Return the timed records of each block, in the order of its processes."""
     groups: dict[str, list[RecordBase]] = defaultdict(list)
-    for record in sorted(select_timed(records), key=lambda record: record.turns_taken.arm):
+    for record in select_timed(records):
         groups[record.turns_taken.block].append(record)
+    for members in groups.values():
+        members.sort(key=lambda record: record.turns_taken.arm)
     return groups
 
 
@@ -68,10 +71,13 @@ def match_blocks(
 
 def compare_in_block(base: RecordBase, candidate: RecordBase) -> float | None:
     """Return the log ratio of the step times of two records of one block, by round."""
-    by_round = []
-    for record in (base, candidate):
-        by_round.append(dict(zip(record.turns_taken.round, record.step_s, strict=True)))
-    return compare_rounds(*by_round)
+    base_rounds, candidate_rounds = base.turns_taken.round, candidate.turns_taken.round
+    if base_rounds == candidate_rounds:  # of nearly all records, and thousands are compared
+        return compare_seconds(base.step_s, candidate.step_s)
+    return compare_rounds(
+        dict(zip(base_rounds, base.step_s, strict=True)),
+        dict(zip(candidate_rounds, candidate.step_s, strict=True)),
+    )
 
 
 def compute_log_ratios(base: Iterable[RecordBase], candidate: Iterable[RecordBase]) -> list[float]:

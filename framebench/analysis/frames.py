@@ -350,8 +350,12 @@ def make_row(
     base_needs = None
     if base is not None and read.step_instrument == base.read.step_instrument:
         base_needs = find_needs(base, searches)
-    time_ratio, time_low, time_high, time_p = find_time_ratio(blocks, base, measured)
-    torch_ratio, torch_low, torch_high, _ = find_time_ratio(blocks, torch_base, measured)
+    to_base = find_time_ratio(blocks, base, measured)
+    to_torch = to_base  # of PyTorch's own strategies
+    if torch_base is not base:
+        to_torch = find_time_ratio(blocks, torch_base, measured)
+    time_ratio, time_low, time_high, time_p = to_base
+    torch_ratio, torch_low, torch_high, _ = to_torch
     check = newest.verification
     mathematics = check.mathematics if check else None
     return Row(

@@ -9,6 +9,7 @@ import warnings
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from functools import cache
+from operator import attrgetter
 from pathlib import Path
 from typing import NamedTuple
 
@@ -171,5 +172,5 @@ def list_probes(fit: Fit) -> Iterator[Probe]:
 
 def is_similar(fit: Fit, case: Case, names: Iterable[str]) -> bool:
     """Return whether a search and a case agree in these fields."""
-    other = parse_case(fit.case)
-    return all(getattr(other, name) == getattr(case, name) for name in names)
+    get_fields = attrgetter(*names)
+    return bool(get_fields(parse_case(fit.case)) == get_fields(case))

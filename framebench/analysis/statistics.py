@@ -93,8 +93,17 @@ def compare_rounds(base: Mapping[int, float], candidate: Mapping[int, float]) ->
     The arguments are seconds by round. Returns None if they share no round.
     """
     shared = base.keys() & candidate.keys()
-    logs = [math.log(candidate[number]) - math.log(base[number]) for number in shared]
-    return statistics.median(logs) if logs else None
+    if not shared:
+        return None
+    return compare_seconds(
+        [base[number] for number in shared], [candidate[number] for number in shared]
+    )
+
+
+def compare_seconds(base: Sequence[float], candidate: Sequence[float]) -> float:
+    """Return the median log ratio of seconds, each over the one in the same place."""
+    logs = [math.log(other) - math.log(one) for one, other in zip(base, candidate, strict=True)]
+    return statistics.median(logs)
 
 
 def pool_spreads(spreads: Sequence[Pool]) -> Pool:

@@ -292,6 +292,19 @@ def test_a_case_against_itself_is_two_processes() -> None:
     assert compute_log_ratios(records, records) == pytest.approx([math.log(1.5)])
 
 
+def test_each_process_of_a_case_is_a_pair_of_its_own_with_the_first() -> None:
+    records = make_blocks([(BASE, [[1.0]]), (BASE, [[1.5]]), (BASE, [[2.0]])])
+    (logs, others) = Blocks(records).pairs.values()
+    assert [*logs, *others] == pytest.approx([math.log(1.5), math.log(2.0)])
+
+
+def test_rounds_are_matched_where_a_process_missed_some() -> None:
+    missed = [1.0, math.nan, 1.0, 1.0, 1.0]
+    records = make_blocks([(BASE, [missed]), (CHECKPOINT, [[2.0, 9.0, 2.0, 2.0, 9.0]])])
+    logs = compute_log_ratios(select_case(records, BASE), select_case(records, CHECKPOINT))
+    assert logs == pytest.approx([math.log(2.0)])
+
+
 def test_a_ratio_is_moderated_by_all_pairs_with_baselines_but_itself() -> None:
     rng = np.random.default_rng(0)
     variants = []
