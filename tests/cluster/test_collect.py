@@ -75,6 +75,36 @@ def test_equal_machines_have_one_name_and_are_still_told_apart(tmp_path: Path) -
     assert collect([third], tmp_path / "all").machines.keys() == {"kind"}
 
 
+def test_a_node_keeps_its_name_however_often_its_machine_is_renamed(tmp_path: Path) -> None:
+    collect([make_folder(tmp_path / "n1", "n1")], tmp_path / "one", "kind")
+    collect([tmp_path / "one"], tmp_path / "other", "another")
+    origins = [record.provenance for record in read(tmp_path / "other")]
+    assert {(origin.machine, origin.node) for origin in origins} == {("another", "n1")}
+
+
+def test_a_machine_keeps_its_name_next_to_others_of_its_kind(tmp_path: Path) -> None:
+    into = tmp_path / "all"
+    for session in ("1", "2"):
+        make_folder(into, "a", session=session)
+    make_folder(into, "b", session="3")
+    report = collect([make_folder(tmp_path / "new", "b", session="4")], into)
+    assert report.machines.keys() == {"b"}
+
+
+def test_two_processes_of_one_case_in_a_block_are_two_records(tmp_path: Path) -> None:
+    for measured in make_blocks([(CASE, [[1.0]]), (CASE, [[1.0]])]):
+        store.append(measured, store.find_file(tmp_path / "a", "m", "torch-1"))
+    assert count(collect([tmp_path / "a"], tmp_path / "all")) == (2, 0, 0, 0)
+
+
+@pytest.mark.parametrize("release", ["torch-\x1b[2J", "torch-1\n", "torch-" + "9" * 100])
+def test_a_strangers_name_of_a_release_names_no_file(release: str, tmp_path: Path) -> None:
+    store.append(record(CASE), store.find_file(tmp_path / "a", "m", release))
+    report = collect([tmp_path / "a"], tmp_path / "all")
+    assert count(report) == (0, 0, 0, 1)
+    assert list_files(tmp_path / "all") == []
+
+
 def test_two_kinds_of_machine_of_one_name_are_two(tmp_path: Path) -> None:
     one = make_folder(tmp_path / "a", "localhost")
     other = make_folder(tmp_path / "b", "localhost", OTHER)

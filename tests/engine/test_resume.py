@@ -8,14 +8,17 @@ from pathlib import Path
 
 import pytest
 
+from framebench.engine import unfinished
 from framebench.engine.blocks import Listener, measure, measure_group
 from framebench.engine.environments import Environment
 from framebench.engine.groups import Group
 from framebench.engine.timed_process import Variant
+from framebench.engine.unfinished import UnfinishedRecord
 from framebench.records import store
 from framebench.records.record import Record
 from framebench.suite.case import Case
 from tests.engine.fake_blocks import CASES, make_group, open_run, read_strategies
+from tests.fake_records import record
 
 
 class InterruptingListener(Listener):
@@ -114,6 +117,18 @@ def test_block_whose_unfinished_records_are_damaged_is_measured_again(
 
     records = list(store.read_all(results))
     assert {record.parsed for record in records} == set(cases)
-    for record in records:
+    for one in records:
         # the peaks of the first case are in the record from before the interruption
-        assert record.peaks or record.parsed == cases[0]
+        assert one.peaks or one.parsed == cases[0]
+    (block,) = {one.turns_taken.block for one in records if one.parsed == cases[1]}
+    in_block = [one.parsed for one in records if one.turns_taken.block == block]
+    assert sorted(in_block) == sorted(cases), "both are measured again, in one block"
+
+
+def test_each_block_keeps_its_unfinished_records_apart(results: Path) -> None:
+    kept = {}
+    for block, case in zip(("session/1", "session/2"), CASES):
+        kept[block] = [UnfinishedRecord(environment="torch-0", record=record(case))]
+        unfinished.write(kept[block], unfinished.find_file(results, block))
+    for block, records in kept.items():
+        assert unfinished.read(unfinished.find_file(results, block)) == records
