@@ -33,6 +33,7 @@ SIGNS = {
     r"a graph|they change|it (can|is shown|runs|prints)": 1,
 }
 SIZE = re.compile(r"-(\d+) %")
+POSSIBLE = re.compile(r"\b(may|can)\b")
 DECIDED = [claim for claim in REGISTRY.claims if claim.deciding]
 BY_NAME = operator.attrgetter("name")
 
@@ -126,6 +127,13 @@ def test_a_row_expects_the_direction_that_it_names(claim: Claim) -> None:
     sign = find_sign_of_words(claim)
     for measurement in claim.deciding:
         assert sign in (None, measurement.target.direction), measurement.name
+
+
+@pytest.mark.parametrize("claim", REGISTRY.claims, ids=BY_NAME)
+def test_what_may_or_can_be_without_a_size_is_confirmed_by_one_comparison(claim: Claim) -> None:
+    has_size = SIZE.match(claim.claimed) is not None
+    if claim.place is not None and POSSIBLE.search(claim.says) and not has_size:
+        assert claim.may
 
 
 @pytest.mark.parametrize("claim", DECIDED, ids=BY_NAME)
