@@ -85,6 +85,12 @@ def report(
         fail("--to takes all tables of a machine: leave the cases out, or add --html", 2)
     if selectors and (figures or notebooks):
         fail("figures and notebooks are of all cases of a machine: leave the cases out", 2)
+    if (figures or notebooks) and not to and results.resolve() != runner.RESULTS.resolve():
+        fail(
+            "the project's own figures and notebooks are of its own results: say where those of "
+            f"{results} go, by --to DIR",
+            2,
+        )
     if device is not None:
         print_predictions(device, results)
         return

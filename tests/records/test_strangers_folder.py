@@ -143,6 +143,18 @@ def test_a_report_writes_where_it_is_told_to_and_through_no_link(
     assert "| torch | fp32 |" in (to / "m.md").read_text()
 
 
+@pytest.mark.parametrize("what", ["--figures", "--notebooks"])
+def test_published_figures_are_not_replaced_by_those_of_other_results(
+    what: str, strange: Path
+) -> None:
+    published = [ROOT / "docs" / "figures", ROOT / "analysis"]
+    before = [list_content(folder) for folder in published]
+    done = framebench("report", what, "all", "--results", str(strange))
+    assert done.returncode == 2
+    assert "by --to DIR" in done.stderr
+    assert [list_content(folder) for folder in published] == before
+
+
 def test_a_link_in_the_place_of_a_session_is_replaced_and_not_followed(tmp_path: Path) -> None:
     victim = tmp_path / "victim"
     victim.write_text("precious")
