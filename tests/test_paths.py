@@ -21,10 +21,10 @@ def find_places(text: str) -> list[str]:
 
 def test_no_file_names_a_place_of_one_machine() -> None:
     command = ["git", "grep", "-nIE", "/(home|Users|root|work|mnt)/", "--", *TEXT]
-    found = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
-    if found.returncode > 1:
-        pytest.skip(f"no repository here: {found.stderr.strip()}")
-    for line in found.stdout.splitlines():
+    process = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
+    if process.returncode > 1:
+        pytest.skip(f"no repository here: {process.stderr.strip()}")
+    for line in process.stdout.splitlines():
         file, _, text = line.partition(":")
         assert file == "tests/test_paths.py" or not find_places(text), line[:160]
 

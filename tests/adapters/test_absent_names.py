@@ -41,13 +41,13 @@ pytestmark = pytest.mark.slow
 
 
 def test_recommended_names_do_not_exist(environment: dict[str, Environment]) -> None:
-    found = look_up_names((*ABSENT, *list_names(REGISTRY.claims)), environment["jittor"])
-    assert found == dict.fromkeys((*ABSENT, *list_names(REGISTRY.claims)), False)
+    is_there = look_up_names((*ABSENT, *list_names(REGISTRY.claims)), environment["jittor"])
+    assert is_there == dict.fromkeys((*ABSENT, *list_names(REGISTRY.claims)), False)
 
 
 def test_the_look_up_finds_what_exists(environment: dict[str, Environment]) -> None:
-    found = look_up_names(PRESENT, environment["jittor"])
-    assert found == dict.fromkeys(PRESENT, True)
+    is_there = look_up_names(PRESENT, environment["jittor"])
+    assert is_there == dict.fromkeys(PRESENT, True)
 
 
 PROGRAMS = Path(__file__).parent / "programs"

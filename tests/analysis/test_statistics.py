@@ -40,6 +40,6 @@ def make_sides(
 def test_each_quantity_has_a_verdict(
     times: list[list[float]], peak: int, instructions: int, expected: list[str]
 ) -> None:
-    found = verdicts.compare(*make_sides(times, peak, instructions))
-    assert [verdict.quantity for verdict in found] == ["step time", "peak memory", "instructions"]
-    assert [verdict.verdict for verdict in found] == expected
+    rows = verdicts.compare(*make_sides(times, peak, instructions))
+    assert [verdict.quantity for verdict in rows] == ["step time", "peak memory", "instructions"]
+    assert [verdict.verdict for verdict in rows] == expected

@@ -17,8 +17,8 @@ Predicted = Callable[..., dict[str, dict[str, int]]]
 @pytest.fixture
 def predicted(environment: dict[str, Environment]) -> Predicted:
     def predict(*cases: str) -> dict[str, dict[str, int]]:
-        found = run_inside(environment["torch"], PREDICT, *cases)
-        assert isinstance(found, dict)
-        return found
+        result = run_inside(environment["torch"], PREDICT, *cases)
+        assert isinstance(result, dict)
+        return result
 
     return predict

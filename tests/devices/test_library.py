@@ -25,9 +25,9 @@ BATCH = 4 * 64 * 1024  # bytes of 64 rows of it
 @pytest.fixture(scope="module")
 def simulated(environment: dict[str, Environment]) -> Steps:
     """What the library says of the steps of `library_steps.py`, by their name."""
-    found = run_inside(environment["torch"], PROGRAMS / "library_steps.py")
-    assert isinstance(found, dict)
-    return found
+    result = run_inside(environment["torch"], PROGRAMS / "library_steps.py")
+    assert isinstance(result, dict)
+    return result
 
 
 @pytest.fixture(scope="module")
@@ -37,9 +37,9 @@ def planned() -> Steps:
         compiler = environments.ensure("jax", package="jax-cuda")
     except SetupError as error:
         pytest.skip(f"XLA's compiler for GPUs cannot be installed: {str(error).splitlines()[-1]}")
-    found = run_inside(compiler, PROGRAMS / "library_plan.py", variables={"JAX_PLATFORMS": "cpu"})
-    assert isinstance(found, dict)
-    return found
+    result = run_inside(compiler, PROGRAMS / "library_plan.py", variables={"JAX_PLATFORMS": "cpu"})
+    assert isinstance(result, dict)
+    return result
 
 
 @pytest.mark.parametrize(

@@ -19,9 +19,9 @@ pytestmark = pytest.mark.slow
 @pytest.fixture(scope="module")
 def simulated(environment: dict[str, Environment]) -> Steps:
     """What the library says of the steps of `quantized_steps.py`, by their name."""
-    found = run_inside(environment["torch"], PROGRAM)
-    assert isinstance(found, dict)
-    return found
+    result = run_inside(environment["torch"], PROGRAM)
+    assert isinstance(result, dict)
+    return result
 
 
 def test_a_weight_of_4_bits_takes_half_a_byte_a_number(simulated: Steps) -> None:

@@ -28,9 +28,9 @@ HOST = PROGRAMS / "instruments_host.py"
 @pytest.mark.skipif(not HostPeak.is_available(), reason="needs a writable /proc/self/clear_refs")
 def test_host_peak_sees_what_was_freed_again(environment: dict[str, Environment]) -> None:
     """The program allocates and frees 512 MiB three times, and reads the peak each time."""
-    found = run_inside(environment["torch"], HOST, variables=MALLOC_ENV)
-    assert isinstance(found, list)
-    assert found == pytest.approx([KNOWN] * 3, rel=0.01)
+    result = run_inside(environment["torch"], HOST, variables=MALLOC_ENV)
+    assert isinstance(result, list)
+    assert result == pytest.approx([KNOWN] * 3, rel=0.01)
 
 
 SMALL = PROGRAMS / "instruments_small.py"

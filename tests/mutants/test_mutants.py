@@ -143,8 +143,8 @@ def test_the_largest_error_is_given_in_tolerances(
     mathematics: Mathematics | None,
     expected: tuple[str, float | None],
 ) -> None:
-    found = find_largest_error(CaseVerdict("wrong", "reason", verification), mathematics)
-    assert found == pytest.approx(expected)
+    error = find_largest_error(CaseVerdict("wrong", "reason", verification), mathematics)
+    assert error == pytest.approx(expected)
 
 
 @pytest.mark.slow

@@ -44,9 +44,9 @@ def test_published_tables_are_generated() -> None:
 
 
 def test_published_records_have_no_problem_but_notes() -> None:
-    found = check(ROOT / "results")
-    assert found.records
-    assert not found.problems
+    report = check(ROOT / "results")
+    assert report.records
+    assert not report.problems
 
 
 def test_places_in_documents_that_commands_name_exist() -> None:

@@ -24,10 +24,10 @@ def test_every_id_is_unique_and_parses_back() -> None:
 
 
 def test_missing_parts_mean_all_and_the_default_size() -> None:
-    found = selectors.select("unet3d/jax")
-    assert {c.size for c in found} == {"cpu"}
-    assert {c.scenario for c in found} == {"train", "eval", "finetune"}
-    assert selectors.select("unet3d/jax/*/*/*/tiny") != found
+    cases = selectors.select("unet3d/jax")
+    assert {c.size for c in cases} == {"cpu"}
+    assert {c.scenario for c in cases} == {"train", "eval", "finetune"}
+    assert selectors.select("unet3d/jax/*/*/*/tiny") != cases
 
 
 @pytest.mark.parametrize(
@@ -86,9 +86,9 @@ def test_micro_batches_of_batch_norm_exist_at_every_batch_that_they_divide() -> 
 
 def test_a_selector_selects_within_a_profile() -> None:
     candidates = profiles.list_profile_cases("standard")
-    found = selectors.select("transformer/*/train/*", candidates=candidates)
-    assert set(found) < set(candidates)
-    assert {c.framework for c in found} == set(FRAMEWORKS)
+    cases = selectors.select("transformer/*/train/*", candidates=candidates)
+    assert set(cases) < set(candidates)
+    assert {c.framework for c in cases} == set(FRAMEWORKS)
 
 
 def test_combinations_may_be_written_in_any_order() -> None:

@@ -143,9 +143,9 @@ def test_a_flax_model_is_held_once(
     """Weights and Adam's two moments: what the file's model began as is not kept beside them."""
     file = tmp_path / "mine.py"
     file.write_text(FLAX.format(api=api, model=model))
-    found = run_inside(environment["jax"], HERE / "programs/try_flax_live.py", str(file))
-    assert isinstance(found, dict)
-    assert found["live"] == pytest.approx(3 * found["weights"] + found["inputs"], abs=4096)
+    result = run_inside(environment["jax"], HERE / "programs/try_flax_live.py", str(file))
+    assert isinstance(result, dict)
+    assert result["live"] == pytest.approx(3 * result["weights"] + result["inputs"], abs=4096)
 
 
 @pytest.mark.slow

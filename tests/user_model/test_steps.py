@@ -48,9 +48,9 @@ def try_files(
         orders.append([str(path), framework, file.scenario, strategies])
     if not orders:
         return {}
-    found = run_inside(environment, PROGRAM, json.dumps(orders))
-    assert isinstance(found, dict)
-    return dict(zip(files, found.values(), strict=True))
+    result = run_inside(environment, PROGRAM, json.dumps(orders))
+    assert isinstance(result, dict)
+    return dict(zip(files, result.values(), strict=True))
 
 
 @pytest.fixture(scope="module")

@@ -42,30 +42,30 @@ def search(values: list[Values]) -> Bisection:
 def test_the_first_release_that_changed_is_named_in_few_measurements(
     where: int, after: float
 ) -> None:
-    found = search([OLD] * where + [(after, after)] * (12 - where))
+    bisection = search([OLD] * where + [(after, after)] * (12 - where))
 
-    assert found.outcome == "found"
-    assert found.first == RELEASES[where]
-    assert found.last_unchanged == RELEASES[where - 1]
+    assert bisection.outcome == "found"
+    assert bisection.first == RELEASES[where]
+    assert bisection.last_unchanged == RELEASES[where - 1]
     change = after / OLD[0] - 1
-    assert f"{change:+.1%} against {RELEASES[where - 1]}" in found.answer
+    assert f"{change:+.1%} against {RELEASES[where - 1]}" in bisection.answer
 
-    tried = [result.release for result in found.tried]
+    tried = [result.release for result in bisection.tried]
     assert len(tried) == len(set(tried)), "each release once"
     assert len(tried) <= 6  # both ends, then log2 of the 12 releases, rounded up
 
 
 def test_a_change_below_the_threshold_is_none() -> None:
-    found = search([(100.0 + release / 100,) for release in range(12)])
-    assert (found.outcome, found.first) == ("no change", None)
-    assert [result.release for result in found.tried] == ["1.0", "1.11"]
-    assert "+0.11%" in found.answer
+    bisection = search([(100.0 + release / 100,) for release in range(12)])
+    assert (bisection.outcome, bisection.first) == ("no change", None)
+    assert [result.release for result in bisection.tried] == ["1.0", "1.11"]
+    assert "+0.11%" in bisection.answer
 
 
 def test_a_change_within_the_noise_of_a_release_names_none() -> None:
-    found = search([OLD] * 11 + [(100.0, 110.0)])
-    assert (found.outcome, found.first) == ("undecided", None)
-    assert "differ by 10.00%" in found.answer
+    bisection = search([OLD] * 11 + [(100.0, 110.0)])
+    assert (bisection.outcome, bisection.first) == ("undecided", None)
+    assert "differ by 10.00%" in bisection.answer
 
 
 @pytest.mark.parametrize(
@@ -79,25 +79,29 @@ def test_a_change_within_the_noise_of_a_release_names_none() -> None:
 def test_releases_stepped_over_before_the_change_are_named_with_it(
     values: list[Values], first: str, between: tuple[str, ...]
 ) -> None:
-    found = search(values)
-    assert (found.outcome, found.first, found.between) == ("one of several", first, between)
-    assert f"{', '.join(between)} or {first}" in found.answer
+    bisection = search(values)
+    assert (bisection.outcome, bisection.first, bisection.between) == (
+        "one of several",
+        first,
+        between,
+    )
+    assert f"{', '.join(between)} or {first}" in bisection.answer
 
 
 def test_releases_that_fail_elsewhere_are_stepped_over_and_said() -> None:
     before = [FAILED, FAILED, OLD, OLD, OLD, FAILED, OLD, OLD]
-    found = search([*before, NEW, NEW, NEW, FAILED])
-    assert (found.outcome, found.first, found.last_unchanged) == ("found", "1.8", "1.7")
-    text = bisection_table.make_table(found).markdown()
+    bisection = search([*before, NEW, NEW, NEW, FAILED])
+    assert (bisection.outcome, bisection.first, bisection.last_unchanged) == ("found", "1.8", "1.7")
+    text = bisection_table.make_table(bisection).markdown()
     assert "| stepped over | no such wheel |" in text
     assert "+30.0%" in text
 
 
 def test_a_change_to_the_other_side_on_the_way_is_not_the_one_looked_for() -> None:
     """As JAX 0.10.1 needs 2 % less for a small U-Net than 0.9.2, and 0.10.2 a third more."""
-    found = search([(100.0,)] * 3 + [(97.7,)] * 6 + [(136.0,)] * 3)
-    assert (found.first, found.last_unchanged) == ("1.9", "1.8")
-    assert "+39.2% against 1.8" in found.answer
+    bisection = search([(100.0,)] * 3 + [(97.7,)] * 6 + [(136.0,)] * 3)
+    assert (bisection.first, bisection.last_unchanged) == ("1.9", "1.8")
+    assert "+39.2% against 1.8" in bisection.answer
 
 
 @pytest.mark.parametrize(
@@ -109,10 +113,10 @@ def test_a_change_to_the_other_side_on_the_way_is_not_the_one_looked_for() -> No
     ids=["none", "one"],
 )
 def test_too_few_releases_that_run_give_no_answer(values: list[Values], message: str) -> None:
-    found = search(values)
-    assert found.outcome == "not measured"
-    assert message in found.answer
-    assert len(found.tried) == 12
+    bisection = search(values)
+    assert bisection.outcome == "not measured"
+    assert message in bisection.answer
+    assert len(bisection.tried) == 12
 
 
 def test_noise_has_a_floor_and_instruments_are_not_mixed() -> None:
@@ -150,8 +154,8 @@ def test_a_resumed_search_measures_no_release_again(
     names = RELEASES[:5]
     with pytest.raises(KeyboardInterrupt):
         bisect.bisect_releases(parse(CASE), 0.01, names, make_bench(tmp_path).measure)
-    found = bisect.bisect_releases(parse(CASE), 0.01, names, make_bench(tmp_path).measure)
-    assert (found.outcome, found.first) == ("found", "1.3")
+    bisection = bisect.bisect_releases(parse(CASE), 0.01, names, make_bench(tmp_path).measure)
+    assert (bisection.outcome, bisection.first) == ("found", "1.3")
     assert measured == ["1.0", "1.4", "1.2", "1.2", "1.3"]
 
 

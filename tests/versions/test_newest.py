@@ -39,8 +39,8 @@ PAIR = ReleasePair("jax", "0.9.2", "0.10.2")
 
 def make_sides(count: int = 5, change: Change = keep_record) -> tuple[list[Record], list[Record]]:
     """Return a case's records under the pinned release, and under the newest with a change."""
-    found = make_version_blocks(select_originals(1)[0], count, change)
-    return found[::2], found[1::2]
+    records = make_version_blocks(select_originals(1)[0], count, change)
+    return records[::2], records[1::2]
 
 
 def drop_peaks(record: Record) -> Record:
@@ -102,9 +102,9 @@ def die_early(record: Record, number: int) -> Record:
 def test_a_newest_release_has_a_verdict_and_an_exit_code(
     change: Change, outcome: str, code: int
 ) -> None:
-    found = judge_newest(PAIR, *make_sides(change=change))
-    assert (found.outcome, found.exit_code) == (outcome, code), found.answer
-    assert found.answer.startswith("jax 0.10.2 against 0.9.2: ")
+    judgement = judge_newest(PAIR, *make_sides(change=change))
+    assert (judgement.outcome, judgement.exit_code) == (outcome, code), judgement.answer
+    assert judgement.answer.startswith("jax 0.10.2 against 0.9.2: ")
 
 
 def test_cases_that_failed_before_are_no_regression() -> None:

@@ -64,9 +64,9 @@ def test_bisection_names_the_release_of_a_rise(changed_at: int, rise: float) -> 
         return ReleaseResult(release=release, values=tuple(values), instrument="host.rss")
 
     case = parse("unet3d/jax/train/fp32/b4/cpu")
-    found = bisect.bisect_releases(case, PEAK.minimum, RELEASES, measure)
+    bisection = bisect.bisect_releases(case, PEAK.minimum, RELEASES, measure)
 
-    assert (found.outcome, found.first) == ("found", RELEASES[changed_at])
+    assert (bisection.outcome, bisection.first) == ("found", RELEASES[changed_at])
 
 
 def test_two_hundred_equal_releases_raise_at_most_one_alarm() -> None:

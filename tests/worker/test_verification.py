@@ -314,8 +314,8 @@ def test_remainder_of_cancelled_terms_is_compared_by_the_usual_size(
     observed = observe_norms("buffer", {**others, "remainder": norm})
     tolerances = derive_tolerances(expected, [moved], ALLOWED / 10)
     reference = Reference("", {}, expected.tensors)
-    found = compare_tensors(TRAIN, "buffer", observed.tensors["buffer"], reference, tolerances)
-    assert (found.margin <= 1) is passes
+    comparison = compare_tensors(TRAIN, "buffer", observed.tensors["buffer"], reference, tolerances)
+    assert (comparison.margin <= 1) is passes
 
 
 def test_small_tensor_that_has_a_size_is_compared_by_its_own() -> None:
@@ -324,8 +324,10 @@ def test_small_tensor_that_has_a_size_is_compared_by_its_own() -> None:
     observed = observe_norms("gradient", {**others, "small": 2e-4})
     tolerances = derive_tolerances(expected, [expected], ALLOWED)
     reference = Reference("", {}, expected.tensors)
-    found = compare_tensors(TRAIN, "gradient", observed.tensors["gradient"], reference, tolerances)
-    assert found.margin > 1
+    comparison = compare_tensors(
+        TRAIN, "gradient", observed.tensors["gradient"], reference, tolerances
+    )
+    assert comparison.margin > 1
 
 
 def test_a_tensor_of_rounding_errors_alone_must_only_not_be_zero() -> None:

@@ -194,12 +194,12 @@ def test_evaluation_continues_where_a_process_died(
     beyond: str, unchecked: Environment, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("BEYOND", beyond)
-    found = evaluate_in(unchecked, EVAL, 50, 9 * MIB, OPTIONS)
-    assert (found.lost, found.twice, found.failure) == (0, 0, "")
-    assert found.losses == {sample: 0.5 * sample for sample in range(50)}
-    recoveries = [(recovery.batch, recovery.how) for recovery in found.recoveries]
+    report = evaluate_in(unchecked, EVAL, 50, 9 * MIB, OPTIONS)
+    assert (report.lost, report.twice, report.failure) == (0, 0, "")
+    assert report.losses == {sample: 0.5 * sample for sample in range(50)}
+    recoveries = [(recovery.batch, recovery.how) for recovery in report.recoveries]
     assert recoveries == [(32, "by a new process"), (16, "by a new process")]
-    assert found.batches == {8: 6, 2: 1}
+    assert report.batches == {8: 6, 2: 1}
 
 
 @pytest.mark.parametrize(
@@ -210,9 +210,9 @@ def test_evaluation_ends_with_a_reason(
     beyond: str, named: str, unchecked: Environment, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("BEYOND", beyond)
-    found = evaluate_in(unchecked, replace(EVAL, batch=2), 4, MIB // 2, OPTIONS)
-    assert named in found.failure
-    assert found.lost == 4
+    report = evaluate_in(unchecked, replace(EVAL, batch=2), 4, MIB // 2, OPTIONS)
+    assert named in report.failure
+    assert report.lost == 4
 
 
 def test_samples_that_arrive_twice_are_counted() -> None:

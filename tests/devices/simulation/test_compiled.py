@@ -18,9 +18,9 @@ Steps = dict[str, Any]
 
 @pytest.fixture(scope="module")
 def steps(environment: dict[str, Environment]) -> Steps:
-    found = run_inside(environment["torch"], PROGRAM)
-    assert isinstance(found, dict)
-    return found
+    result = run_inside(environment["torch"], PROGRAM)
+    assert isinstance(result, dict)
+    return result
 
 
 @pytest.mark.slow

@@ -30,9 +30,9 @@ LAYER, HIDDEN = 4 * 512 * 512, 4 * 256 * 512
 
 @pytest.fixture(scope="module")
 def steps(environment: dict[str, Environment]) -> Steps:
-    found = run_inside(environment["torch"], PROGRAMS / "small_steps.py")
-    assert isinstance(found, dict)
-    return found
+    result = run_inside(environment["torch"], PROGRAMS / "small_steps.py")
+    assert isinstance(result, dict)
+    return result
 
 
 def test_adam_agrees_with_the_calculation_by_hand(steps: Steps) -> None:

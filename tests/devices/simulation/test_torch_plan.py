@@ -53,9 +53,9 @@ Answers = dict[str, dict[str, Any]]
 def answers(request: pytest.FixtureRequest, environment: dict[str, Environment]) -> Answers:
     places = [name_place(strategy) for strategy in sorted({*USUAL, *list_requested(request)})]
     places += [*EVALUATIONS, *UNPLANNED, TOO_LARGE, OLDER, NEWER]
-    found = run_inside(environment["torch"], PROGRAM, *places)
-    assert isinstance(found, dict)
-    return found
+    result = run_inside(environment["torch"], PROGRAM, *places)
+    assert isinstance(result, dict)
+    return result
 
 
 def name_place(strategy: str) -> str:
