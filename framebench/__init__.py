@@ -58,15 +58,15 @@ def load(
     from framebench.analysis.results import Results
     from framebench.records.provenance import ALL
 
-    found = Results(folder() if results is None else Path(results))
+    shown_results = Results(folder() if results is None else Path(results))
     if machine == ALL:
-        return found.join_tables(versions)
-    chosen = found.choose_machine(machine)
+        return shown_results.join_tables(versions)
+    chosen = shown_results.choose_machine(machine)
     is_named = machine is not None or "FRAMEBENCH_MACHINE" in os.environ
-    if not is_named and chosen != found.machines[0]:
-        others = ", ".join(name for name in found.machines if name != chosen)
+    if not is_named and chosen != shown_results.machines[0]:
+        others = ", ".join(name for name in shown_results.machines if name != chosen)
         print(f"framebench.load(): machine {chosen}; others: {others}", file=sys.stderr)
-    return found.table(chosen, versions)
+    return shown_results.table(chosen, versions)
 
 
 def machines(results: Path | str | None = None) -> list[str]:
@@ -104,14 +104,16 @@ def releases(results: Path | str | None = None, machine: str | None = None) -> p
     from framebench.records.provenance import ALL
     from framebench.versions.judge import QuantityComparison, compare_successive, has_successive
 
-    found = Results(folder() if results is None else Path(results))
-    get_records = found.get_records
+    shown_results = Results(folder() if results is None else Path(results))
+    get_records = shown_results.get_records
     if machine == ALL:
-        records = found.records
+        records = shown_results.records
     else:
-        loaded = chosen = found.choose_machine(machine)
+        loaded = chosen = shown_results.choose_machine(machine)
         if machine is None and "FRAMEBENCH_MACHINE" not in os.environ:
-            chosen = found.choose_machine(answers=lambda name: has_successive(get_records(name)))
+            chosen = shown_results.choose_machine(
+                answers=lambda name: has_successive(get_records(name))
+            )
         if chosen != loaded:
             hint = f"{loaded} has one release of each framework"
             print(f"framebench.releases(): machine {chosen}; {hint}", file=sys.stderr)
@@ -134,7 +136,7 @@ def ledger(results: Path | str | None = None, machine: str | None = None) -> pd.
     from framebench.analysis.results import Results
     from framebench.claims import ledger as claims
 
-    found = Results(folder() if results is None else Path(results))
-    entries = claims.ledger(found, found.choose_machine(machine))
+    shown_results = Results(folder() if results is None else Path(results))
+    entries = claims.ledger(shown_results, shown_results.choose_machine(machine))
     table = pd.DataFrame([vars(entry) for entry in entries])
     return table.drop(columns=["lines", "records"])

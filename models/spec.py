@@ -467,9 +467,9 @@ def find_folders() -> dict[str, Path]:
         raise BadWorkload(f"${FOLDER_VARIABLE} is {user_folder}, where no folder has a spec.py")
     for name, folder in added.items():
         if name in built_in or name == USER_MODEL or not name.isidentifier():
-            taken = ", ".join((USER_MODEL, *built_in))
+            reserved = ", ".join((USER_MODEL, *built_in))
             raise BadWorkload(
-                f"{folder}: {name!r} cannot be the name of a workload; taken are {taken}"
+                f"{folder}: {name!r} cannot be the name of a workload; taken are {reserved}"
             )
     os.environ[FOLDER_VARIABLE] = str(user_folder)  # workers may run in another folder
     models.__path__.append(str(user_folder))

@@ -412,11 +412,11 @@ class Adapter(ABC):
         """
         if not self.can_read_malloc():
             return 0
-        taken = host.measure_large_blocks()
-        assert taken is not None
+        large_blocks = host.measure_large_blocks()
+        assert large_blocks is not None
         assert self.malloc_bytes_before is not None
         explained = self.live_bytes() + sum(named.values())
-        return taken - self.malloc_bytes_before - explained
+        return large_blocks - self.malloc_bytes_before - explained
 
     def reported_library_bytes(self) -> int:
         """Return the bytes that libraries say they have taken since the file was imported."""

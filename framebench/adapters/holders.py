@@ -70,11 +70,11 @@ def walk_objects(root: Any, closed: set[int]) -> Iterator[Any]:
     visited = {id(root)}
     pending = [root]
     while pending and len(visited) < MOST:
-        one = pending.pop()
-        yield one
-        if isinstance(one, ATOMS):
+        current = pending.pop()
+        yield current
+        if isinstance(current, ATOMS):
             continue
-        for other in gc.get_referents(one):
+        for other in gc.get_referents(current):
             if id(other) not in visited and id(other) not in closed and may_enter(other):
                 visited.add(id(other))
                 pending.append(other)

@@ -263,10 +263,10 @@ class UserFile:
 
     def takes_model(self) -> bool:
         """Return whether the file's `optimizer` takes the model, and not its parameters."""
-        made = getattr(self.module, "optimizer", None)
-        if not inspect.isfunction(made):
+        function = getattr(self.module, "optimizer", None)
+        if not inspect.isfunction(function):
             return False
-        return next(iter(inspect.signature(made).parameters), "") in MODEL_NAMES
+        return next(iter(inspect.signature(function).parameters), "") in MODEL_NAMES
 
     def has_step(self) -> bool:
         """Return whether the file has its own training step, `step(model, batch, optimizer)`.

@@ -102,8 +102,8 @@ def find_limits(
 
     They are those of the machine, or else of others with a device of its kind.
     """
-    tried = searches.find_searches(case, machine, framework_version, device)
+    case_searches = searches.find_searches(case, machine, framework_version, device)
     return EnforcedLimits(
-        held=tried.find_smallest_holding(case.batch),
-        failed=tried.find_largest_failing(case.batch),
+        held=case_searches.find_smallest_holding(case.batch),
+        failed=case_searches.find_largest_failing(case.batch),
     )

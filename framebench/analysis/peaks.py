@@ -145,16 +145,16 @@ def choose_peak(evidence: Sequence[Row], case: Case, searches: Searches) -> Peak
         limits = find_limits(case, *origin, searches)
         for row in evidence:
             if row.case == case.id:
-                kept = find_kept_of_row(case, row, searches)
-                return Peak("measured", "record", get_bytes(row), kept=kept, limits=limits)
+                kept_bytes = find_kept_of_row(case, row, searches)
+                return Peak("measured", "record", get_bytes(row), kept=kept_bytes, limits=limits)
     probe = searches.find_searches(case, *origin).find_finished(case.batch)
     if probe is not None:
         peak = probe.peaks.get(newest.step_instrument or "")
         if peak:
-            kept = probe.kept_bytes or 0
-            return Peak("measured", "search under a limit", peak, kept=kept, limits=limits)
-    kept = max(find_kept_of_row(case, row, searches) for row in evidence)
-    return predict_peak(evidence, case)._replace(kept=kept, limits=limits)
+            kept_bytes = probe.kept_bytes or 0
+            return Peak("measured", "search under a limit", peak, kept=kept_bytes, limits=limits)
+    kept_bytes = max(find_kept_of_row(case, row, searches) for row in evidence)
+    return predict_peak(evidence, case)._replace(kept=kept_bytes, limits=limits)
 
 
 def get_bytes(row: Row) -> int:

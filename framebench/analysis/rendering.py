@@ -253,8 +253,8 @@ def choose_widths(table: Table, names: Sequence[str], width: int) -> dict[str, i
     What is left of the width goes to the columns that lack least. Nothing is returned where the
     columns do not fit even so, since rich then shares the width out by itself.
     """
-    left = width - count_least_characters(table, names)
-    if left < 0:
+    remaining = width - count_least_characters(table, names)
+    if remaining < 0:
         return {}
     widths = {name: find_minimum_width(table, name) for name in names}
     lacking = {}
@@ -262,9 +262,9 @@ def choose_widths(table: Table, names: Sequence[str], width: int) -> dict[str, i
         longest = max(map(len, table.texts[name]), default=0)
         lacking[name] = max(0, longest - widths[name])
     for name in sorted(names, key=lambda name: lacking[name]):
-        more = min(lacking[name], left)
+        more = min(lacking[name], remaining)
         widths[name] += more
-        left -= more
+        remaining -= more
     return widths
 
 

@@ -63,7 +63,7 @@ def list_every_case() -> tuple[Case, ...]:
 
 def list_class_cases(workload: str, framework: str, scenario: str, size: str) -> list[Case]:
     """Return the cases of a class that its framework and its workload can have."""
-    wanted = (workload, framework, scenario, size)
+    parts = (workload, framework, scenario, size)
     cases = []
     for case in list_every_case():
         if (
@@ -71,7 +71,7 @@ def list_class_cases(workload: str, framework: str, scenario: str, size: str) ->
             case.framework,
             case.scenario,
             case.size,
-        ) == wanted and case.support.supported:
+        ) == parts and case.support.supported:
             cases.append(case)
     return cases
 
@@ -182,8 +182,8 @@ def has_any(benchmarks: Benchmarks) -> bool:
 
 def find_profiles(benchmarks: Benchmarks) -> list[str]:
     """Return the profiles that have some of the cases that asv selected."""
-    found = []
+    profiles_with_cases = []
     for profile_name in profiles.PROFILES:
         if any(select_by_parameters(benchmarks, name, profile_name) for name in benchmarks):
-            found.append(profile_name)
-    return found
+            profiles_with_cases.append(profile_name)
+    return profiles_with_cases

@@ -82,8 +82,8 @@ class RunOutcome:
 def find_last_words(stderr: str | None) -> str:
     """Return the last line that a benchmark printed, such as that of a traceback."""
     lines = [line.strip() for line in (stderr or "").splitlines()]
-    told = [line for line in lines if line and not line.startswith(("asv:", "For parameters:"))]
-    return told[-1] if told else ""
+    messages = [line for line in lines if line and not line.startswith(("asv:", "For parameters:"))]
+    return messages[-1] if messages else ""
 
 
 def explain_setup(framework: str, why: str) -> str:

@@ -68,9 +68,9 @@ def add_title(format_result: Callable[..., list[str]]) -> Callable[..., list[str
     def format_with_title(result: Any, benchmark: dict[str, Any], *options: Any) -> list[str]:
         lines = format_result(result, benchmark, *options)
         width = count_row_parameters(lines, benchmark["param_names"])
-        kept = [line for line in lines if set(line.split()[width:]) != {"n/a"}]
+        shown_lines = [line for line in lines if set(line.split()[width:]) != {"n/a"}]
         title = benchmark.get("pretty_name")
-        return [title, *kept] if title else kept
+        return [title, *shown_lines] if title else shown_lines
 
     return format_with_title
 

@@ -91,8 +91,8 @@ def measure_all(
         measured.measure(list_groups(able, pairs, ready), run, blocks)
         statuses = []
         for case in cases:
-            found = [record.status for record in run.records(Variant(case, where[case]))]
-            statuses.append(next((status for status in found if status != "ok"), "ok"))
+            case_statuses = [record.status for record in run.records(Variant(case, where[case]))]
+            statuses.append(next((status for status in case_statuses if status != "ok"), "ok"))
         return statuses
 
 
@@ -107,8 +107,8 @@ def list_groups(
     """
     paired = {case for both in pairs for case in both}
     alone = [case for case in cases if case not in paired and case.ranks == 1]
-    found = make_groups(alone, ready)
+    groups = make_groups(alone, ready)
     for base, change in pairs:
         if base in cases and change in cases:
-            found.append(make_pair(base, change, ready))
-    return found
+            groups.append(make_pair(base, change, ready))
+    return groups

@@ -214,8 +214,8 @@ def open_session(results: Path, selector: str, keep: bool = False) -> Iterator[S
 
 def describe_error(error: OSError) -> str:
     """Return the error in words, with the file if it names one."""
-    said = error.strerror or str(error)
-    return f"{said}: {error.filename}" if error.filename else said
+    message = error.strerror or str(error)
+    return f"{message}: {error.filename}" if error.filename else message
 
 
 def check_writable(folder: Path) -> Path:

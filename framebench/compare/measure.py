@@ -36,9 +36,9 @@ def list_differences(base: Case, change: Case) -> list[str]:
     """
     differences = []
     for name in ("workload", "scenario", "batch", "size"):
-        one, other = getattr(base, name), getattr(change, name)
-        if one != other:
-            differences.append(f"{name}: {one} and {other}")
+        of_base, of_change = getattr(base, name), getattr(change, name)
+        if of_base != of_change:
+            differences.append(f"{name}: {of_base} and {of_change}")
     return differences
 
 

@@ -167,14 +167,14 @@ def explain_step(adapter: JittorAdapter) -> dict[str, Any]:
     with origins.watch():
         adapter.step()
         adapter.synchronize()
-    made = replay_blocks(account, alive, origins)
+    values = replay_blocks(account, alive, origins)
     for node, (kind, layer) in label_variables(adapter).items():
-        if node in made and kind in ("parameter", "buffer", "optimizer state"):
-            made[node].kind = f"new {kind}"
-            made[node].layer = layer
+        if node in values and kind in ("parameter", "buffer", "optimizer state"):
+            values[node].kind = f"new {kind}"
+            values[node].layer = layer
     output = read_node_number(adapter.output)
-    if output in made:
-        made[output].kind = "output"
+    if output in values:
+        values[output].kind = "output"
     if not adapter.case.stage.trains:
         for value in alive.values():
             if value.kind == "temporary":
@@ -188,14 +188,14 @@ def replay_blocks(account: Account, alive: dict[int, Value], origins: Origins) -
     `alive` has the values that lie in a block, and is kept up to date. Return the new values by
     variable.
     """
-    made: dict[int, Value] = {}
+    new_values: dict[int, Value] = {}
     makers = iter(load_probe().operators())  # one for each block taken
     for block, size, node, source in split_rows(load_probe().end(), 4):
         account.events += 1
         if size >= 0:  # taken
             value = origins.classify_variable(node, source)
             value.size, value.born, value.by = size, account.events, next(makers)
-            alive[block] = made[node] = value
+            alive[block] = new_values[node] = value
             account.values.append(value)
             if value.phase != "before":
                 account.enter_phase(value.phase)
@@ -207,7 +207,7 @@ def replay_blocks(account: Account, alive: dict[int, Value], origins: Origins) -
             if is_saved and value.kind == "temporary":
                 value.kind = "saved for backward"
     account.events += 1  # the end of the step, until which the last values are alive
-    return made
+    return new_values
 
 
 def split_rows(numbers: list[int], width: int) -> Iterator[list[int]]:

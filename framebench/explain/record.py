@@ -51,10 +51,10 @@ class Explanation(Part):
         """Raise ValueError unless the holders sum to the peak, and the timeline reaches it."""
         # a value that is counted twice, or not at all, shows here
         highest = max(moment.bytes for moment in self.timeline)
-        held = sum(holder.bytes for holder in self.holders)
-        if not highest == self.peak.bytes == held:
+        total = sum(holder.bytes for holder in self.holders)
+        if not highest == self.peak.bytes == total:
             raise ValueError(
-                f"the holders sum to {held} bytes, the peak is {self.peak.bytes}, "
+                f"the holders sum to {total} bytes, the peak is {self.peak.bytes}, "
                 f"the timeline's {highest}"
             )
         return self

@@ -226,17 +226,17 @@ def list_recent_objects() -> list[Any]:
     # of a graph, which `list_graphs` measures: the count itself makes objects of its nodes
     node_types = {kind for kind in types if hasattr(kind, "next_functions")}
     traced_types = types - tensor_types - node_types - PLAIN
-    made: dict[int, Any] = {}  # by identity: many things are met several times
+    recent: dict[int, Any] = {}  # by identity: many things are met several times
     tensors: dict[int, Any] = {}
     for thing in met:
         if type(thing) in tensor_types:
             tensors[id(thing)] = thing
         elif type(thing) in traced_types and is_of_steps(thing):
-            made[id(thing)] = thing
+            recent[id(thing)] = thing
     all_tensors = list(tensors.values())
     # they would be taken for holders of tensors
     del tracked, referents, untracked, met, tensors, thing
-    return [*made.values(), *select_held(all_tensors)]
+    return [*recent.values(), *select_held(all_tensors)]
 
 
 def is_of_steps(thing: Any) -> bool:
@@ -256,8 +256,8 @@ def select_held(tensors: list[Any]) -> list[Any]:
     holders = [
         h for h in gc.get_referrers(*tensors) if h is not tensors and not isinstance(h, FrameType)
     ]
-    held = set(map(id, gc.get_referents(*holders)))
-    return [tensor for tensor in tensors if id(tensor) in held]
+    referents = set(map(id, gc.get_referents(*holders)))
+    return [tensor for tensor in tensors if id(tensor) in referents]
 
 
 def has_storage(kind: type) -> bool:

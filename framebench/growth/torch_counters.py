@@ -165,8 +165,8 @@ class TorchStorages(TorchDispatchMode, StorageTracker):  # type: ignore[misc]  #
         for name, tensor in list_variables(sys._getframe(1)):
             if tensor.grad_fn is not None:
                 storage = tensor.untyped_storage()._cdata
-                made = self.made.get(storage)
-                line = self.written.get(storage) or (made.made_at if made else "")
+                traced = self.made.get(storage)
+                line = self.written.get(storage) or (traced.made_at if traced else "")
                 sizes[GrowingName(name, line)] = count_graph_nodes(tensor)
         return sizes
 
@@ -182,15 +182,15 @@ def list_variables(frame: FrameType | None) -> list[tuple[str, torch.Tensor]]:
 
     Looked at are the callers of this frame that lie in the user's files.
     """
-    found = []
+    variables = []
     while frame is not None:
         if rank_file(frame.f_code.co_filename) == 2:
             place = shorten_path(frame.f_code.co_filename)
             for name, value in [*frame.f_globals.items(), *frame.f_locals.items()]:
                 if isinstance(value, torch.Tensor):
-                    found.append((f"`{name}`, in {place}", value))
+                    variables.append((f"`{name}`, in {place}", value))
                 for attribute, part in list(getattr(value, "__dict__", {}).items()):
                     if isinstance(part, torch.Tensor):
-                        found.append((f"`{name}.{attribute}`, in {place}", part))
+                        variables.append((f"`{name}.{attribute}`, in {place}", part))
         frame = frame.f_back
-    return found
+    return variables

@@ -204,8 +204,8 @@ def read_strategies() -> dict[str, HeldStates]:
     strategies = {}
     for row in read_rows("strategies.csv"):
         rules = {part: RULES[row[part]] for part in PARTS if row[part]}
-        held = HeldStates(FORMULAS[row["formula"]], rules, row["why"])
-        strategies[row["strategy"]] = held
+        states = HeldStates(FORMULAS[row["formula"]], rules, row["why"])
+        strategies[row["strategy"]] = states
     return strategies
 
 

@@ -78,14 +78,14 @@ def tabulate_counts(size: str) -> Table:
         modules[parameter.name.rpartition(".")[0]] += prod(parameter.shape)
     largest = max(modules.values())
     rows = []
-    for name, held in sharding.STRATEGIES.items():
+    for name, states in sharding.STRATEGIES.items():
         for ranks in RANKS:
-            parts = held.bytes(shapes, ranks)
+            parts = states.bytes(shapes, ranks)
             total = sum(parts.values())
-            formula = held.formula.at(parameters, ranks, largest)
+            formula = states.formula.at(parameters, ranks, largest)
             difference = total / formula - 1
             sizes = [*map(parts.get, sharding.PARTS), total, formula]
-            why = held.why if abs(difference) > NEAR else ""
+            why = states.why if abs(difference) > NEAR else ""
             rows.append((name, str(ranks), *map(format_mib, sizes), f"{difference:+.1%}", why))
     caption = (
         "MiB (2^20 bytes) that the fullest rank holds between two steps, float32, Transformer of "

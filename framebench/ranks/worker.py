@@ -122,8 +122,8 @@ def run(task: Task, emit: Emit) -> dict[str, Any]:
             memory = measure_memory(adapter, task, emit)
             measured = []
             for rank in ranks.gathered(adapter, to_json(memory)):
-                held = rank.pop("held")
-                measured.append(RankMemory(MemoryResult(**rank), held))
+                held_bytes = rank.pop("held")
+                measured.append(RankMemory(MemoryResult(**rank), held_bytes))
             joined = to_json(Result(ranks=measured))
     except Exception as error:
         raise WorkerError(error, limits.is_out_of_memory(error, limits.is_enforced())) from error

@@ -179,7 +179,7 @@ def check_combination(parts: tuple[Strategy, ...], scenario: Scenario) -> None:
     for part in parts:
         if part.name == scenario.baseline:
             reasons.append(f"{part.name} is the baseline of {scenario.name}, it adds nothing")
-    reasons += [explain_clash(one, other) for one, other in combinations(parts, 2)]
+    reasons += [explain_clash(first, other) for first, other in combinations(parts, 2)]
     for why in filter(None, reasons):
         name = "+".join(part.name for part in parts)
         raise IncompatibleStrategies(f"{name} makes no sense: {why}")
@@ -220,23 +220,25 @@ def combine_support(framework: str, parts: tuple[Strategy, ...]) -> Support:
     """
     support = {part.name: part.support[framework] for part in parts}
     for kind in (Unsupported, AlwaysOn):
-        reasons = [f"{name}: {one.why}" for name, one in support.items() if isinstance(one, kind)]
+        reasons = [
+            f"{name}: {each.why}" for name, each in support.items() if isinstance(each, kind)
+        ]
         if reasons:
             return kind("; ".join(reasons))
     conflict = explain_conflict(support)
     if conflict:
         return Unsupported(conflict)
     env: dict[str, str] = {}
-    for one in support.values():
-        env |= one.env
-    is_emulated = any(isinstance(one, Emulated) for one in support.values())
+    for each in support.values():
+        env |= each.env
+    is_emulated = any(isinstance(each, Emulated) for each in support.values())
     kind_of_whole = Emulated if is_emulated else Native
     return kind_of_whole(
-        why=join_once(one.why for one in support.values()),
-        gpu=any(one.gpu for one in support.values()),
+        why=join_once(each.why for each in support.values()),
+        gpu=any(each.gpu for each in support.values()),
         env=env,
-        undone_on_cpu=join_once(one.undone_on_cpu for one in support.values()),
-        package=join_once(one.package for one in support.values()),  # one, or none
+        undone_on_cpu=join_once(each.undone_on_cpu for each in support.values()),
+        package=join_once(each.package for each in support.values()),  # one, or none
     )
 
 
@@ -247,13 +249,13 @@ def explain_conflict(support: Mapping[str, Support]) -> str:
     """
     values: dict[str, tuple[str, str]] = {}  # by variable: its value, and the part that sets it
     part_by_package: dict[str, str] = {}
-    for name, one in support.items():
-        for variable, value in one.env.items():
+    for name, each in support.items():
+        for variable, value in each.env.items():
             first_value, first_part = values.setdefault(variable, (value, name))
             if first_value != value:
                 return f"{first_part} and {name} each set {variable}"
-        if one.package:
-            part_by_package[one.package] = name
+        if each.package:
+            part_by_package[each.package] = name
     if len(part_by_package) > 1:
         return f"{' and '.join(part_by_package.values())} need environments of their own"
     return ""

@@ -75,8 +75,8 @@ def measure_distance(one: Summary, other: Summary) -> float:
 
     That is by their norms, or by the root mean square of their projections if that is more.
     """
-    apart = np.abs(np.subtract(one, other))
-    return float(max(apart[0], np.sqrt(np.mean(apart[1:] ** 2))))
+    differences = np.abs(np.subtract(one, other))
+    return float(max(differences[0], np.sqrt(np.mean(differences[1:] ** 2))))
 
 
 def measure_errors(observed: Summary, reference: Summary) -> tuple[float, float]:
@@ -85,11 +85,11 @@ def measure_errors(observed: Summary, reference: Summary) -> tuple[float, float]
     The error of the projections is their root mean square. A tensor that is zero in the reference,
     such as the change of a frozen weight, must be zero; otherwise both errors are infinite.
     """
-    apart = np.abs(np.subtract(observed, reference))
+    differences = np.abs(np.subtract(observed, reference))
     norm = reference[NORM]
     if norm == 0:
-        return (float("inf"), float("inf")) if apart.any() else (0.0, 0.0)
-    return float(apart[NORM] / norm), float(np.sqrt(np.mean(apart[1:] ** 2)) / norm)
+        return (float("inf"), float("inf")) if differences.any() else (0.0, 0.0)
+    return float(differences[NORM] / norm), float(np.sqrt(np.mean(differences[1:] ** 2)) / norm)
 
 
 def measure_max_error(observed: Summary, reference: Summary) -> float:

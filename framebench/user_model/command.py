@@ -318,11 +318,14 @@ def measure(
             take_first_look(variants, run, survey["held"], show_first)
             if options.rounds:
                 deadline = None if seconds is None else began + seconds
-                made = measure_blocks(variants, run, blocks, deadline, partial(are_decided, run))
-                if 0 < made < blocks and seconds is not None:
+                blocks_made = measure_blocks(
+                    variants, run, blocks, deadline, partial(are_decided, run)
+                )
+                if 0 < blocks_made < blocks and seconds is not None:
                     say(
-                        f"the time is over after {made} of {blocks} blocks, so ratios of times "
-                        f"have no interval: --minutes {2 * seconds / 60:g}, or fewer --strategies"
+                        f"the time is over after {blocks_made} of {blocks} blocks, so ratios of "
+                        f"times have no interval: --minutes {2 * seconds / 60:g}, or fewer "
+                        "--strategies"
                     )
     except KeyboardInterrupt:
         records = list_records()

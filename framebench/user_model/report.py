@@ -82,6 +82,6 @@ def show(
     needs = dict(zip(rows["case"], rows["needs_bytes"]))
     values = []
     for row in frames.make_rows(records):
-        known = None if math.isnan(needs[row.case]) else int(needs[row.case])
-        values.append(vars(row) | {"needs_bytes": known})
+        needed = None if math.isnan(needs[row.case]) else int(needs[row.case])
+        values.append(vars(row) | {"needs_bytes": needed})
     echo(json.dumps(values, indent=1, default=lambda moment: moment.isoformat()))

@@ -240,8 +240,8 @@ def describe_fitting(df: pd.DataFrame, budget: int) -> str:
 
     A time counts if its ratio is decided, and the baseline's where others have a ratio to it.
     """
-    known = select_known(df)
-    fitting = known[known["needs_bytes"] <= budget]
+    measured = select_known(df)
+    fitting = measured[measured["needs_bytes"] <= budget]
     if fitting.empty:
         return f"Nothing fits within {format_mib(budget)} MiB."
     is_base = fitting["baseline"] & fitting["time_ratio"].notna()
@@ -256,7 +256,7 @@ def describe_fitting(df: pd.DataFrame, budget: int) -> str:
         if len(timed) < len(fitting):
             claim = "the fastest of those whose time is decided is"
     return (
-        f"{len(fitting)} of {len(known)} strategies fit within {format_mib(budget)} MiB; "
+        f"{len(fitting)} of {len(measured)} strategies fit within {format_mib(budget)} MiB; "
         f"{claim} {best['strategy']} ({format_needs(best['needs_bytes'])} MiB{step})."
     )
 
@@ -266,12 +266,12 @@ def describe_least(df: pd.DataFrame) -> list[str]:
 
     There is no sentence where only one did, or the baseline has no number.
     """
-    known = select_known(df)
-    baselines = known[known["baseline"]]
-    if len(known) < 2 or baselines.empty:
+    measured = select_known(df)
+    baselines = measured[measured["baseline"]]
+    if len(measured) < 2 or baselines.empty:
         return []
     base = baselines.iloc[0]
-    least = known.sort_values("needs_bytes", kind="stable").iloc[0]
+    least = measured.sort_values("needs_bytes", kind="stable").iloc[0]
     share = least["needs_bytes"] / base["needs_bytes"]
     if share >= 1:
         return [f"No strategy needs less than {base['strategy']}."]

@@ -216,9 +216,9 @@ def place_in_time(framework: str, measured: set[str]) -> list[Release]:
     one of these or at the next measured one. A fix of an older line may appear after a newer one. A
     release whose day is not known follows the one before it.
     """
-    known = pd.read_csv(KNOWN, dtype=str).query("framework == @framework")
+    all_releases = pd.read_csv(KNOWN, dtype=str).query("framework == @framework")
     days: dict[str, date] = {}
-    for row in iterate_rows(known):
+    for row in iterate_rows(all_releases):
         days[row.version] = date.fromisoformat(row.released)
     versions = sorted({*days, *measured}, key=Version)
     start, *_, end = (place for place, version in enumerate(versions) if version in measured)
@@ -273,8 +273,8 @@ def run_program(
     except OSError as error:
         raise NoHistoryError(f"{command[0]} could not be started: {error}") from error
     if done.returncode:
-        said = (done.stderr or done.stdout or "no reason given").strip()
-        raise NoHistoryError(f"{' '.join(command[:4])} failed: {said.splitlines()[-1]}")
+        message = (done.stderr or done.stdout or "no reason given").strip()
+        raise NoHistoryError(f"{' '.join(command[:4])} failed: {message.splitlines()[-1]}")
     return done.stdout
 
 

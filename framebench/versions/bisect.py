@@ -79,10 +79,10 @@ def bisect_releases(
     stepped_over: set[int] = set()
     while True:
         # between the last that did not change and the first that did
-        left = [place for place in range(low + 1, high) if place not in stepped_over]
-        if not left:
+        candidates = [place for place in range(low + 1, high) if place not in stepped_over]
+        if not candidates:
             break
-        middle = left[len(left) // 2]
+        middle = candidates[len(candidates) // 2]
         result = get_result(middle)
         changed = result.changed(base, minimum)
         if changed is None:

@@ -289,10 +289,10 @@ def bisect(
             # another threshold reads the same values
             title = f"bisect {opened.id} {first} {last} {processes}"
             # of a file the folder is held already
-            held = nullcontext() if case.endswith(".py") else alone(results)
+            lock = nullcontext() if case.endswith(".py") else alone(results)
             most = processes * (2 + len(names).bit_length())  # both ends, and what halving takes
             with (
-                held,
+                lock,
                 open_session(folder, title) as session,
                 CaseProgress([opened], folder, err, most, session.id) as progress,
             ):
@@ -460,7 +460,7 @@ def publish(
         "them with results"
     )
     say(f"{len(regressions)} regressions")
-    for found in regressions:
-        step = f"{found.before} to {found.after}, on {found.machine}"
-        say(f"{step}: {found.change:+.1%} {found.benchmark}")
+    for regression in regressions:
+        step = f"{regression.before} to {regression.after}, on {regression.machine}"
+        say(f"{step}: {regression.change:+.1%} {regression.benchmark}")
     say(f"asv --config {file.name} preview shows it")

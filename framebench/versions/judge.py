@@ -231,16 +231,16 @@ def compare_case(
         rows.append(compare_statuses(blank))
     if not base or not change:
         return rows
-    found = {verdict.quantity: verdict for verdict in verdicts.compare(base, change, blocks)}
+    by_quantity = {verdict.quantity: verdict for verdict in verdicts.compare(base, change, blocks)}
     first_step = compare_first_steps(base, change)
     if first_step:
-        found[FIRST.name] = first_step
+        by_quantity[FIRST.name] = first_step
     for quantity in QUANTITIES:
         minimum = quantity.minimum if threshold is None else threshold
         row = blank._replace(quantity=quantity.name, unit=quantity.unit, minimum=minimum)
         reason = MISSING[quantity.name]
-        if quantity.name in found:
-            row = fill_in(row, found[quantity.name])
+        if quantity.name in by_quantity:
+            row = fill_in(row, by_quantity[quantity.name])
             if row.low is not None:
                 reason = None
             elif quantity.name == TIME.name:
@@ -251,8 +251,8 @@ def compare_case(
                 reason = f"read by different instruments: {', '.join(sorted(instruments))}"
                 row = row._replace(verdict=INCOMPARABLE)
         rows.append(row._replace(reason=reason))
-    if INSTRUCTIONS.name in found:  # where the processor counts instructions
-        work = found[INSTRUCTIONS.name]
+    if INSTRUCTIONS.name in by_quantity:  # where the processor counts instructions
+        work = by_quantity[INSTRUCTIONS.name]
         row = blank._replace(
             quantity=work.quantity, minimum=INSTRUCTIONS.minimum, verdict=work.verdict
         )

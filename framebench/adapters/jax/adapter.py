@@ -185,8 +185,8 @@ class JaxAdapter(Adapter):
         if not self.trains_by_file():
             return self.place("state", self.recipe.optimizer.init(self.params))
         model = merge_model(self.graph, self.params, self.stats, self.constants)
-        made = self.model_module.make_step_optimizer(model, self.recipe.optimizer)
-        return self.place("state", self.model_module.read_optimizer(made))
+        step_optimizer = self.model_module.make_step_optimizer(model, self.recipe.optimizer)
+        return self.place("state", self.model_module.read_optimizer(step_optimizer))
 
     def trains_by_file(self) -> bool:
         """Return whether the training step is that of a user's file."""

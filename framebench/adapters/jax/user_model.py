@@ -112,8 +112,8 @@ def make_plain_model() -> nnx.Module:
         return FunctionModel(weights, apply)
     if not isinstance(model, nnx.Module):
         expected = "a flax.nnx.Module, a flax.linen.Module or (weights, apply)"
-        made = describe_type(model)
-        raise user().fault("model", f"model() must return {expected}, not {made}")
+        class_name = describe_type(model)
+        raise user().fault("model", f"model() must return {expected}, not {class_name}")
     return model
 
 
@@ -232,9 +232,9 @@ def list_optimizers(made: Any) -> list[nnx.Optimizer]:
 def read_optimizer(made: Any) -> list[Any]:
     """Return the state of each optimizer, in trees of arrays, with its count of steps."""
     states = []
-    for one in list_optimizers(made):
-        arrays = jax.tree.map(to_pure, one.opt_state, is_leaf=is_nnx_state)
-        states.append((one.step.get_value(), arrays))
+    for each in list_optimizers(made):
+        arrays = jax.tree.map(to_pure, each.opt_state, is_leaf=is_nnx_state)
+        states.append((each.step.get_value(), arrays))
     return states
 
 

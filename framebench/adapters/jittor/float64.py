@@ -250,7 +250,7 @@ def check_graph() -> None:
     # `binary.add` of the node `Op(35:1:1:1:i2:o1:s0:g1,binary.add->36)`
     operators = [re.sub(r"^Op\([^,]*,|->.*$", "", node) for node in graph.nodes_info]
     narrow = {i for i, node in enumerate(graph.nodes_info) if NARROW_VARIABLE.match(node)}
-    found = set()
+    types = set()
     for i in narrow:
         makers = [operators[maker] for maker in graph.inputs[i]]
         users = [operators[user] for user in graph.outputs[i]]
@@ -264,6 +264,6 @@ def check_graph() -> None:
         if operands & narrow:
             continue  # float32 only because an operand is
         source = ", ".join(makers) or "computed before the step"
-        found.add(f"{source} (for {', '.join(users)})")
-    if found:
-        raise NoFloat64(f"Jittor computes in float32: {'; '.join(sorted(found))}")
+        types.add(f"{source} (for {', '.join(users)})")
+    if types:
+        raise NoFloat64(f"Jittor computes in float32: {'; '.join(sorted(types))}")

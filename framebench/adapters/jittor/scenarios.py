@@ -207,12 +207,12 @@ def run_pair(
 
     def count_held(_: Evidence) -> Evidence:
         """Read the bytes in use while each model runs, without inputs and output."""
-        held: list[int] = []
+        bytes_held: list[int] = []
 
         def watch_models() -> Iterator[Module]:
             for model in models():
                 jt.sync_all(True)
-                held.append(load_probe().used_bytes() - others)
+                bytes_held.append(load_probe().used_bytes() - others)
                 yield model
                 del model
 
@@ -224,7 +224,7 @@ def run_pair(
         run.one_step()
         run.synchronize()
         run.recipe.models = models
-        return {"models_run": len(held), "parameter_bytes_held": max(held)}
+        return {"models_run": len(bytes_held), "parameter_bytes_held": max(bytes_held)}
 
     little_more = 1.02 * expected_bytes + 1024
     expected = (at_least(expected_bytes), below(little_more))

@@ -81,8 +81,10 @@ def make_plain_model() -> Module:
     """Return the file's model in training mode. Raises Fault."""
     model = user().make_model(Module)
     if not isinstance(model, Module):
-        made = describe_type(model)
-        raise user().fault("model", f"model() must return a jittor.Module, and it returned {made}")
+        class_name = describe_type(model)
+        raise user().fault(
+            "model", f"model() must return a jittor.Module, and it returned {class_name}"
+        )
     return model.train()  # Jittor's dropout begins in evaluation mode
 
 
@@ -106,16 +108,16 @@ def optimizer(parameters: list[Var], model: Module) -> Any:
 
     It must be a Jittor optimizer, unless the file has a `step` of its own. Raises Fault.
     """
-    made = user().get("optimizer")(model if user().takes_model() else parameters)
+    returned_optimizer = user().get("optimizer")(model if user().takes_model() else parameters)
     if has_step():
-        return made
-    if isinstance(made, jt.optim.Optimizer):
-        return made
-    count = len(list_optimizers(made))
+        return returned_optimizer
+    if isinstance(returned_optimizer, jt.optim.Optimizer):
+        return returned_optimizer
+    count = len(list_optimizers(returned_optimizer))
     if count > 1:
         problem = f"{count} optimizers are stepped by step(model, batch, optimizer) of the file"
     else:
-        returned = describe_type(made)
+        returned = describe_type(returned_optimizer)
         problem = f"optimizer(parameters) must return a jittor.optim.Optimizer, not {returned}"
     raise user().fault("optimizer", problem)
 

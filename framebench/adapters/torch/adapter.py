@@ -515,8 +515,8 @@ class TorchAdapter(Adapter):
 
     def live_bytes(self) -> int:
         # What the last evaluation's graph still holds is found by the count of saved tensors.
-        known = self.known_tensors()
-        on_device = [t for t in known if t.device.type == self.torch_device.type]
+        tensors = self.known_tensors()
+        on_device = [t for t in tensors if t.device.type == self.torch_device.type]
         return count_unique_bytes(on_device) + self.readings.extra_bytes()
 
     def named_untracked_bytes(self) -> dict[str, int]:

@@ -128,8 +128,8 @@ def foreach(run: TorchAdapter) -> Proof:
     run.recipe.optimizer_options["foreach"] = True
 
     def set_foreach(value: bool | None) -> None:
-        for one in (run.optimizer, *list_inner(run.optimizer)):
-            for group in one.param_groups:
+        for each in (run.optimizer, *list_inner(run.optimizer)):
+            for group in each.param_groups:
                 group.update(foreach=value, fused=None)
 
     def count_operators(observed: Evidence) -> Evidence:
@@ -306,22 +306,24 @@ def _count_freed_segments() -> int:
 @switch
 def after_training(run: TorchAdapter, cleared: bool) -> Proof:
     """Train another model for one step first; the allocator may keep its memory."""
-    left: Evidence = {}
+    counts: Evidence = {}
 
     def train() -> None:
         """Make the passes of one training step of another model, and note what they leave."""
         model = run.load(run.config, run.canonical(run.config)).train()
         x, y = run.inputs
         run.model_module.loss(model(x), y).backward()
-        left["gradients_of_the_training_step"] = sum(p.grad is not None for p in model.parameters())
+        counts["gradients_of_the_training_step"] = sum(
+            p.grad is not None for p in model.parameters()
+        )
         del model
         freed = _count_freed_segments()
         if cleared:
             _free_a_segment()
             gc.collect()
             torch.cuda.empty_cache()
-        left["segments_given_back"] = _count_freed_segments() - freed
-        left["bytes_held_before_evaluation"] = torch.cuda.memory_reserved()
+        counts["segments_given_back"] = _count_freed_segments() - freed
+        counts["bytes_held_before_evaluation"] = torch.cuda.memory_reserved()
 
     run.before_first_step.append(train)
     # by segments, not by bytes: how much there is to give back is what is measured
@@ -329,4 +331,4 @@ def after_training(run: TorchAdapter, cleared: bool) -> Proof:
         gradients_of_the_training_step=above(0),
         segments_given_back=above(0) if cleared else at_most(0),
     )
-    return proof.counting(lambda _: left)
+    return proof.counting(lambda _: counts)

@@ -123,8 +123,8 @@ def _measure_scale(run: TorchAdapter) -> float:
     weight = run.list_trained()[-1]
     scaler = run.recipe.scaler
     norms = []
-    for one in (scaler, torch.amp.GradScaler(run.torch_device.type, enabled=False)):
-        run.recipe.scaler = one
+    for each in (scaler, torch.amp.GradScaler(run.torch_device.type, enabled=False)):
+        run.recipe.scaler = each
         run.backward_pass()
         assert weight.grad is not None
         norms.append(float(weight.grad.norm()))

@@ -344,15 +344,15 @@ def pinned(run: TorchAdapter) -> Proof:
 
 def _count_saved(gelu: Callable[[Tensor], Tensor]) -> Evidence:
     """Count the tensors that one GELU keeps for its backward pass."""
-    kept: list[Tensor] = []
+    saved: list[Tensor] = []
 
     def keep(tensor: Tensor) -> Tensor:
-        kept.append(tensor)
+        saved.append(tensor)
         return tensor
 
     with torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor):
         gelu(torch.linspace(-3, 3, 7, requires_grad=True))
-    return {"saved_by_one_gelu": len(kept)}
+    return {"saved_by_one_gelu": len(saved)}
 
 
 @switch

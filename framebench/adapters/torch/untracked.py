@@ -57,8 +57,8 @@ def iterate_saved(node: Any) -> Iterator[Tensor]:
         if not name.startswith("_raw_saved_"):
             continue
         raw = _get_unless_freed(node, name)
-        for one in raw if isinstance(raw, tuple | list) else (raw,):
-            packed = _get_unless_freed(one, "data")
+        for value in raw if isinstance(raw, tuple | list) else (raw,):
+            packed = _get_unless_freed(value, "data")
             if isinstance(packed, Tensor):
                 yield packed
 

@@ -300,7 +300,7 @@ def optimizer(parameters: Iterable[nn.Parameter], **options: Any) -> torch.optim
         set_options(one, options)
         for group in one.param_groups:
             addresses += [id(p) for p in group["params"]]
-    made: Any = optimizers[0]
+    combined: Any = optimizers[0]
     if len(optimizers) > 1:
         if len(set(addresses)) < len(addresses) or any(makes_passes(one) for one in optimizers):
             raise user().fault(
@@ -308,9 +308,9 @@ def optimizer(parameters: Iterable[nn.Parameter], **options: Any) -> torch.optim
                 "several optimizers must share no weight, and none of them may compute the loss "
                 "itself; step(model, batch, optimizer) of the file steps them as it likes",
             )
-        made = CombinedOptimizer(optimizers)
-    made.returned = returned
-    return cast(torch.optim.Optimizer, made)
+        combined = CombinedOptimizer(optimizers)
+    combined.returned = returned
+    return cast(torch.optim.Optimizer, combined)
 
 
 def make_optimizers(parameters: list[nn.Parameter]) -> Any:
@@ -439,22 +439,24 @@ def _describe_optimizer(model: nn.Module) -> dict[str, Any]:
     """Return what `facts` has of the file's optimizer. Raises Fault."""
     if "optimizer" not in user() and not configures_optimizer(model):
         return {"optimizer": "SGD"}
-    made = optimizer(model.parameters())
-    description = describe_optimizer(made)
-    if len(list_parts(made)) > 1:
+    file_optimizer = optimizer(model.parameters())
+    description = describe_optimizer(file_optimizer)
+    if len(list_parts(file_optimizer)) > 1:
         description += ", which step() steps" if has_step() else ", which step together"
-    rates = {find_full_rate(group) for group in made.param_groups if "initial_lr" in group}
+    rates = {
+        find_full_rate(group) for group in file_optimizer.param_groups if "initial_lr" in group
+    }
     if rates and not has_step():
         listed = ", ".join(str(rate) for rate in sorted(rates))
         description += f" at its full rate of {listed}, without its schedule"
     # what wrappers hold; of several optimizers, none is inside another
-    inner = [one for part in list_parts(made) for one in list_inner(part)]
+    inner = [wrapped for part in list_parts(file_optimizer) for wrapped in list_inner(part)]
     return {
         "optimizer": description,
-        "closure": needs_closure(made),
-        "passes": asks_for_closure(made),
-        "hooks": has_hooks(made),
-        "inner": [type(one).__name__ for one in inner],
+        "closure": needs_closure(file_optimizer),
+        "passes": asks_for_closure(file_optimizer),
+        "hooks": has_hooks(file_optimizer),
+        "inner": [type(wrapped).__name__ for wrapped in inner],
     }
 
 

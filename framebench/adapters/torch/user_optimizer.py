@@ -98,10 +98,10 @@ def list_inner(holder: Any) -> list[Optimizer]:
     pending = [holder]
     while pending:
         attributes = getattr(pending.pop(), "__dict__", {})
-        for one in list_returned(list(attributes.values())):
-            if isinstance(one, Optimizer) and one is not holder and id(one) not in inner:
-                inner[id(one)] = one
-                pending.append(one)
+        for each in list_returned(list(attributes.values())):
+            if isinstance(each, Optimizer) and each is not holder and id(each) not in inner:
+                inner[id(each)] = each
+                pending.append(each)
     return list(inner.values())
 
 
@@ -117,7 +117,7 @@ def describe_optimizer(optimizer: Optimizer) -> str:
     if len(parts) > 1:
         return " and ".join(map(describe_optimizer, parts))
     name = type(getattr(optimizer, "wrapper", None) or optimizer).__name__
-    inner = [type(one).__name__ for one in list_inner(optimizer)]
+    inner = [type(each).__name__ for each in list_inner(optimizer)]
     return f"{name} around {' and '.join(inner)}" if inner else name
 
 
@@ -129,10 +129,10 @@ def set_options(optimizer: Optimizer, options: dict[str, Any]) -> None:
     optimizers = [optimizer, *list_inner(optimizer)]
     for name, value in options.items():
         groups = []
-        for one in optimizers:
-            if name in getattr(one, "defaults", {}):
-                one.defaults[name] = value
-                groups += one.param_groups
+        for each in optimizers:
+            if name in getattr(each, "defaults", {}):
+                each.defaults[name] = value
+                groups += each.param_groups
         if not groups:
             kind = describe_optimizer(optimizer)
             raise DoesNotApply(f"your optimizer, {kind}, has no option {name}")
@@ -150,8 +150,8 @@ def find_period(optimizer: Any) -> int:
     names it.
     """
     periods = [1]
-    for one in (optimizer, *list_inner(optimizer)):
-        for holder in (vars(one), one.defaults, *one.param_groups):
+    for each in (optimizer, *list_inner(optimizer)):
+        for holder in (vars(each), each.defaults, *each.param_groups):
             for name in PERIODS:
                 if isinstance(holder.get(name), int):
                     periods.append(holder[name])
@@ -194,8 +194,8 @@ def iterate_states(optimizer: Any, with_inner: bool) -> Iterator[tuple[nn.Parame
     """Yield each weight with its optimizer state, also of optimizers inside this one."""
     optimizers = [optimizer, *(list_inner(optimizer) if with_inner else ())]
     yielded = set()
-    for one in optimizers:
-        for p, state in one.state.items():
+    for each in optimizers:
+        for p, state in each.state.items():
             if isinstance(state, dict) and id(state) not in yielded:
                 yielded.add(id(state))
                 yield p, state

@@ -194,11 +194,11 @@ def make_candidates(
             is_comparable = row.device == evidence[-1].device and not question.shape
             if is_strategy and is_comparable and row.throughput and not find_fault(row):
                 timed.append(row)
-        known = StrategyEvidence(evidence, timed, question.budget, searches)
+        strategy_evidence = StrategyEvidence(evidence, timed, question.budget, searches)
         if question.batch is None:
-            candidates.append(known.find_largest_batch(case))
+            candidates.append(strategy_evidence.find_largest_batch(case))
         elif question.batch % case.plan.micro_batches == 0:
-            candidates.append(known.judge(case))
+            candidates.append(strategy_evidence.judge(case))
     return candidates
 
 
@@ -272,9 +272,9 @@ class StrategyEvidence:
         batches = range(smallest, LARGEST_BATCH + 1, smallest)
         promising = {smallest, bisect_right(batches, self.budget, key=predict_need) * smallest}
         promising.update(row.batch for row in self.rows if row.size == case.size)
-        tried = self.find_searches(case)
-        promising.add(tried.find_largest_fitting(self.budget))
-        failing = tried.find_smallest_failing(self.budget)
+        case_searches = self.find_searches(case)
+        promising.add(case_searches.find_largest_fitting(self.budget))
+        failing = case_searches.find_smallest_failing(self.budget)
         if failing is not None:
             promising.add(failing - smallest)
         return {batch for batch in promising if batch >= smallest}

@@ -40,11 +40,11 @@ def read_searches(results: Path, machine: str) -> pd.DataFrame:
     `largest` is 0 where nothing fits, `answer` says it in words. Files that cannot be read are
     named in a warning.
     """
-    found = []
+    rows = []
     for fit in load_searches(results):
         if fit.provenance.machine == machine:
-            found.append(make_row(fit))
-    searches = pd.DataFrame(found)
+            rows.append(make_row(fit))
+    searches = pd.DataFrame(rows)
     if searches.empty:
         return searches
     newest = searches.sort_values("measured_at")

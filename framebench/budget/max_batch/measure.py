@@ -227,15 +227,18 @@ def conclude(search: BatchSearch, confirmation: Probe | None, budget: int) -> tu
 
     `confirmation`: the smallest batch that failed, without a limit.
     """
-    seen = f"; {search.fits} fits" if search.fits else ""
+    bounds = f"; {search.fits} fits" if search.fits else ""
     if search.stopped:
-        return "stopped", f"stopped at batch {search.stopped.batch}: {search.stopped.reason}{seen}"
-    if search.ended_early:
-        if search.fails:
-            seen += f"; {search.fails} does not fit"
         return (
             "stopped",
-            f"stopped after {search.minutes:g} minutes{seen}; --minutes goes on longer",
+            f"stopped at batch {search.stopped.batch}: {search.stopped.reason}{bounds}",
+        )
+    if search.ended_early:
+        if search.fails:
+            bounds += f"; {search.fails} does not fit"
+        return (
+            "stopped",
+            f"stopped after {search.minutes:g} minutes{bounds}; --minutes goes on longer",
         )
     if not search.probes:
         answer = f"--max-batch {search.most} is below the smallest batch, {search.unit}"

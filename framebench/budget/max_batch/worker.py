@@ -46,13 +46,13 @@ def fit(adapter: Adapter, order: Order, emit: Emit) -> dict[str, Any]:
     loss = adapter.loss()
     if not math.isfinite(loss):
         raise ArithmeticError(f"the loss became {loss}")
-    kept = None
+    kept_bytes = None
     if untracked_before is not None and untracked_after is not None:
-        kept = max(0, untracked_after - untracked_before)
+        kept_bytes = max(0, untracked_after - untracked_before)
     return {
         "peaks": steady_peaks,
         "cold_peaks": cold_peaks,
-        "kept_bytes": kept,
+        "kept_bytes": kept_bytes,
         "step_s": seconds,
         "limited": limited,
     }

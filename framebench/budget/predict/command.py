@@ -151,9 +151,10 @@ def show(
             echo(f"  {prediction.method:<13} {peak:>13}  {prediction.note}")
             if prediction.needs_bytes is not None:
                 needs = f"{format_needs(prediction.needs_bytes)} MiB"
-                kept = f"the peak, {format_mib(prediction.kept_bytes)} MiB kept next to it, and"
+                kept = f"{format_mib(prediction.kept_bytes)} MiB kept next to it"
                 echo(
-                    f"  {'needs':<13} {needs:>13}  what a budget must have: {kept} {MARGIN - 1:.0%}"
+                    f"  {'needs':<13} {needs:>13}  what a budget must have: the peak, {kept}, and "
+                    f"{MARGIN - 1:.0%}"
                 )
 
 

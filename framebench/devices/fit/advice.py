@@ -254,10 +254,13 @@ def write_sentence(assessments: Sequence[FitAssessment], batch: int | None) -> s
         f"{len(fitting)} of {len(assessments)} strategies fit {describe_model(first.case)} on one "
         f"{first.device.title} for certain."
     )
-    known = [assessment for assessment in fitting or assessments if assessment.bytes is not None]
-    same = [assessment for assessment in known if assessment.case.same_mathematics]
+    predicted = [
+        assessment for assessment in fitting or assessments if assessment.bytes is not None
+    ]
+    same = [assessment for assessment in predicted if assessment.case.same_mathematics]
     best: dict[str, FitAssessment] = {}
-    for assessment in same or known:  # such as fine-tuning, where all but the whole is another step
+    # there may be none, as in fine-tuning, where all but the whole is another step
+    for assessment in same or predicted:
         best.setdefault(TITLES[assessment.case.framework], assessment)
     for title, assessment in best.items():
         strategy = assessment.case.strategy

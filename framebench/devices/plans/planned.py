@@ -146,7 +146,7 @@ def describe_workspaces(predictions: Iterable[Planned]) -> str:
 
 def describe_code(commits: Iterable[str | None]) -> str:
     """Return for a caption which commits planned it."""
-    known = sorted({commit[:10] for commit in commits if commit})
-    if not known:
+    short_hashes = sorted({commit[:10] for commit in commits if commit})
+    if not short_hashes:
         return "Which commit planned it is not known."
-    return f"Planned at commit{'s' if len(known) > 1 else ''} {', '.join(known)}."
+    return f"Planned at commit{'s' if len(short_hashes) > 1 else ''} {', '.join(short_hashes)}."

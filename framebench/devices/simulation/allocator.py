@@ -144,14 +144,14 @@ class Allocator:
         """Ask the GPU for a segment once (alloc_block)."""
         if self.settings.expandable_segments:
             return self._grow(pool, size)
-        taken = compute_segment_size(size)
-        if self._over_limit(taken):
+        segment_bytes = compute_segment_size(size)
+        if self._over_limit(segment_bytes):
             return None
-        block = Block(self.addresses.take(taken), taken, pool)
+        block = Block(self.addresses.take(segment_bytes), segment_bytes, pool)
         self.heads[block.address] = block
-        self.stats.reserve(taken)
+        self.stats.reserve(segment_bytes)
         self.stats.segments += 1
-        self._record("segment_alloc", block.address, taken)
+        self._record("segment_alloc", block.address, segment_bytes)
         return block
 
     def _hand_out(self, block: Block, size: int, requested: int) -> Block:

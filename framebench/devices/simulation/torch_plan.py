@@ -167,9 +167,9 @@ def simulate_case(case: Case, device: Device, release: tuple[int, int]) -> Answe
     for kind, size in simulation.kinds.items():
         parts[kind.replace(" ", "_")] = size
     largest = []
-    for held in simulation.holders[:MOST_BUFFERS]:
-        line = f"{held.line} ({held.kind})"
-        largest.append(LineBuffers(held.bytes, line, held.shape, held.tensors))
+    for holder in simulation.holders[:MOST_BUFFERS]:
+        line = f"{holder.line} ({holder.kind})"
+        largest.append(LineBuffers(holder.bytes, line, holder.shape, holder.tensors))
     return Answer(
         "planned",
         peak_bytes=simulation.reserved,

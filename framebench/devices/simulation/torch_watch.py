@@ -166,15 +166,15 @@ class Watch(TorchDispatchMode):
 
     def track_requests(self, operator: str, requests: Iterable[Tensor | int | None]) -> None:
         """Track results, and bytes that a kernel takes (positive) or gives back (negative)."""
-        taken: defaultdict[int, list[Life]] = defaultdict(list)
+        lives_by_size: defaultdict[int, list[Life]] = defaultdict(list)
         for request in requests:
             if isinstance(request, Tensor):
                 if is_on_gpu(request):
                     self.add_storage(request.untyped_storage(), operator, describe_shape(request))
             elif request and request > 0:
-                taken[request].append(self.take(request, operator, "temporaries"))
+                lives_by_size[request].append(self.take(request, operator, "temporaries"))
             elif request:
-                self.give_back(taken[-request].pop())
+                self.give_back(lives_by_size[-request].pop())
 
     def take_workspace(self, library: str, size: int) -> None:
         """Take a handle's workspace with the first use.
@@ -351,10 +351,10 @@ def find_line(frame: FrameType | None) -> str:
     """Return the innermost line of the user's program as `folder/file.py:line`, or an empty string
     if no frame is in the program.
     """
-    found = find_frame(frame)
-    if found is None:
+    user_frame = find_frame(frame)
+    if user_frame is None:
         return ""
-    return f"{'/'.join(found.f_code.co_filename.split('/')[-2:])}:{found.f_lineno}"
+    return f"{'/'.join(user_frame.f_code.co_filename.split('/')[-2:])}:{user_frame.f_lineno}"
 
 
 def find_frame(frame: FrameType | None) -> FrameType | None:

@@ -89,13 +89,14 @@ def choose_disjoint(
         for part, buffer in positions.items():
             candidates.append((-buffer.size, not is_argument, Placed(name, part, buffer)))
     candidates.sort(key=lambda candidate: candidate[:2])
-    taken: defaultdict[int, list[tuple[int, int]]] = defaultdict(list)  # ranges by allocation
+    # by allocation
+    taken_ranges: defaultdict[int, list[tuple[int, int]]] = defaultdict(list)
     chosen = []
     for *_, placed in candidates:
         allocation, start = placed.buffer.place
         end = start + placed.buffer.size
-        if all(end <= begin or start >= stop for begin, stop in taken[allocation]):
-            taken[allocation].append((start, end))
+        if all(end <= begin or start >= stop for begin, stop in taken_ranges[allocation]):
+            taken_ranges[allocation].append((start, end))
             chosen.append(placed)
     return chosen
 

@@ -41,8 +41,8 @@ def find_order(text: str) -> str:
 
     That is the first in its text: 1234.5 of `1,234.5 tokens/s`. Cells without one come last.
     """
-    found = NUMBER.match(text)
-    return found[0].replace(",", "").replace("~", "") if found else LAST
+    match = NUMBER.match(text)
+    return match[0].replace(",", "").replace("~", "") if match else LAST
 
 
 ENVIRONMENT = Environment(
