@@ -88,7 +88,7 @@ def test_torchs_allocator_on_a_gpu_reads_a_known_peak(environment: dict[str, Env
     assert run_inside(environment["torch"], CUDA) == pytest.approx(KNOWN, rel=0.01)
 
 
-class FakeNvml:
+class PolledNvml:
     """NVML as documented, with two processes on one GPU.
 
     `used` has the bytes of process 42 at each poll, None where they are unknown; the last stays.
@@ -116,7 +116,7 @@ def test_nvml_keeps_the_peak_of_one_process(
     used: list[int | None], peak: int | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(nvml, "list_gpus", lambda: ("a GPU",))
-    monkeypatch.setitem(sys.modules, "pynvml", FakeNvml(used))  # type: ignore[arg-type]
+    monkeypatch.setitem(sys.modules, "pynvml", PolledNvml(used))  # type: ignore[arg-type]
     with ProcessPeak(42, interval_s=0.001) as seen:
         while len(used) > 1:  # the last one stays
             time.sleep(0.001)

@@ -14,7 +14,7 @@ import pytest
 from framebench.engine.environments import Environment
 from tests.conftest import list_requested
 from tests.processes import run_inside
-from tests.user_model.user_files import BASELINES, UserFile, read_files
+from tests.user_model.user_files import BASELINES, TriedFile, read_files
 
 PROGRAM = Path(__file__).parent / "programs" / "try_files.py"
 TORCH = read_files("steps.toml")
@@ -27,7 +27,7 @@ ONE_NUMBER = {  # files with a weight that is one number, and how many weights t
 }
 
 
-def list_cases(files: dict[str, UserFile]) -> list[Any]:
+def list_cases(files: dict[str, TriedFile]) -> list[Any]:
     """Return the names as cases of tests; those not often asked for are in `make test-all`."""
     cases = []
     for name, file in files.items():
@@ -36,7 +36,7 @@ def list_cases(files: dict[str, UserFile]) -> list[Any]:
 
 
 def try_files(
-    files: dict[str, UserFile], framework: str, environment: Environment, folder: Path
+    files: dict[str, TriedFile], framework: str, environment: Environment, folder: Path
 ) -> dict[str, Any]:
     """Return what the program tells of these files, by name."""
     orders = []
@@ -73,7 +73,7 @@ def tried(
     return results
 
 
-def check_rows(file: UserFile, found: dict[str, Any]) -> None:
+def check_rows(file: TriedFile, found: dict[str, Any]) -> None:
     """Fail unless each strategy came out as the table says."""
     assert "fault" not in found, found["fault"]
     for strategy in (BASELINES[file.scenario], *file.strategies):

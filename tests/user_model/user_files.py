@@ -18,8 +18,8 @@ OPTIONAL = ("optimizer", "blocks", "loss", "split", "step")
 
 
 @dataclass(frozen=True)
-class UserFile:
-    """A file, and what is right of it."""
+class TriedFile:
+    """A file for `framebench try`, and what its answer should be."""
 
     name: str
     code: str
@@ -32,13 +32,13 @@ class UserFile:
     often: bool = False
 
 
-def read_files(table: str, kind: str = "file") -> dict[str, UserFile]:
+def read_files(table: str, kind: str = "file") -> dict[str, TriedFile]:
     """Return the files of a table by name; each begins with the table's `beginning`."""
     content = tomllib.loads((HERE / table).read_text())
     files = {}
     for row in content[kind]:
         code = f"{content['beginning']}\n{row.pop('code')}"
-        files[row["name"]] = UserFile(code=code, **row)
+        files[row["name"]] = TriedFile(code=code, **row)
     return files
 
 

@@ -9,7 +9,7 @@ from typing import Any
 from framebench.suite.case import Case
 
 
-class FakeAdapter:
+class ScriptedAdapter:
     """Steps that do nothing, whose losses are those that a test gives."""
 
     budget_s = 900.0

@@ -19,14 +19,14 @@ from framebench.worker.laziness_check import (
     describe_late_result,
     describe_other_losses,
 )
-from tests.worker.fake_adapter import FakeAdapter
+from tests.worker.fake_adapter import ScriptedAdapter
 
 TRAIN = parse("transformer/torch/train/fp32/b4/tiny")
 EVAL = parse("transformer/torch/eval/no_grad/b4/tiny")
 LATE_S = 40 * SHORTEST_S  # longer than a busy machine takes for a step that does nothing
 
 
-class SlowAdapter(FakeAdapter):
+class SlowAdapter(ScriptedAdapter):
     """A step, and reading its loss or its logits, take so many seconds."""
 
     def __init__(
@@ -94,11 +94,11 @@ def test_logits_of_a_users_model_must_be_there_and_not_their_loss(
 def test_repeated_steps_must_give_the_same_losses(
     repeated: list[float], allowed: float, reason: str
 ) -> None:
-    adapter: Any = FakeAdapter(TRAIN, repeated)
+    adapter: Any = ScriptedAdapter(TRAIN, repeated)
     assert describe_other_losses(adapter, [3.0, 2.0, 1.0, 0.5], allowed) == reason
 
 
-class CachingAdapter(FakeAdapter):
+class CachingAdapter(ScriptedAdapter):
     """Its loss is computed from its inputs in every n-th step alone."""
 
     def __init__(self, case: Case, every: int) -> None:

@@ -28,7 +28,7 @@ from framebench.worker.verification import (
     verify,
     verify_again,
 )
-from tests.worker.fake_adapter import FakeAdapter
+from tests.worker.fake_adapter import ScriptedAdapter
 
 TRAIN = parse("transformer/torch/train/fp32/b4/tiny")
 EVAL = parse("transformer/torch/eval/no_grad/b4/tiny")
@@ -38,7 +38,7 @@ LOSSES = [3.0, 2.0, 1.0]
 
 
 def make_adapter(case: Case) -> Any:
-    return FakeAdapter(case)
+    return ScriptedAdapter(case)
 
 
 def observe_right(case: Case) -> Observed:
@@ -146,7 +146,7 @@ def without_steps(monkeypatch: pytest.MonkeyPatch) -> None:
 def make_timed_adapter(observed: Observed, monkeypatch: pytest.MonkeyPatch) -> Any:
     """Return an adapter after its timed steps, whose first steps repeated give `observed`."""
     monkeypatch.setattr(verification, "make_first_steps", lambda adapter: ([0.1, 0.1], observed))
-    adapter = FakeAdapter(TRAIN, LOSSES)
+    adapter = ScriptedAdapter(TRAIN, LOSSES)
     adapter.steps = 3 + len(LOSSES)
     adapter.outputs_per_step = Counter({1: 5})
     return adapter
@@ -181,7 +181,7 @@ def test_steps_that_leave_the_loss_are_wrong(monkeypatch: pytest.MonkeyPatch) ->
     assert (found.passed, found.unmoved_steps) == (False, 2)
 
 
-class LazyAdapter(FakeAdapter):
+class LazyAdapter(ScriptedAdapter):
     """Only its first step sets outputs: two."""
 
     def step(self) -> None:
@@ -237,7 +237,7 @@ def test_a_change_may_be_rounded_away_only_if_there_is_a_gradient(
     assert (measure_margin(change, expected_change, has_gradient) < 1) == passes
 
 
-class BiasedAdapter(FakeAdapter):
+class BiasedAdapter(ScriptedAdapter):
     """Keeps biased running variances of 16 values per channel, as JAX does."""
 
     biased_variance = True
