@@ -55,9 +55,9 @@ class Results:
         return self.only is None or machine in self.only
 
     def read_machine(self, machine: str) -> list[tuple[str, Record]]:
-        """Return the readable records of one machine with their places; no other's are read.
+        """Return the readable records of one machine with their places.
 
-        The others are named in a RecordWarning.
+        No other machine's are read. Unreadable records are named in a RecordWarning.
         """
         if machine not in self._files:
             store.warn_of_single_files(self.root, machine)
@@ -71,10 +71,10 @@ class Results:
         return [record for _, record in self.read_machine(machine)]
 
     def read_for_tables(self, machine: str) -> list[RecordBase]:
-        """Return what tables need of the readable records of one machine; no other's are read.
+        """Return what tables need of the readable records of one machine.
 
-        It takes a tenth of the time and memory of `read_machine`. The others are named in a
-        RecordWarning.
+        It takes a tenth of the time and memory of `read_machine`. No other machine's records are
+        read. Unreadable records are named in a RecordWarning.
         """
         if not self.includes(machine):
             return []

@@ -197,7 +197,8 @@ def measuring(results: Path, describe_kept: Callable[[], str] = lambda: "") -> I
 def open_session(results: Path, selector: str, keep: bool = False) -> Iterator[Session]:
     """Measure in a session of this code, which is closed when the context comes to its end.
 
-    With `keep` a file says afterwards that it did. Ends and raises as `measuring` does.
+    With `keep` a file says afterwards that the session came to its end. Ends the command and raises
+    as `measuring` does.
     """
     session: Session | None = None
 

@@ -312,15 +312,19 @@ def test_a_ratio_is_moderated_by_all_pairs_with_baselines_but_itself() -> None:
         times = np.exp(rng.normal(0, 0.02, (3, 4)))  # three blocks of four rounds
         variants.append((case, times.tolist()))
     records = make_blocks(variants)
-    base, one = select_case(records, BASE), select_case(records, CHECKPOINT)
-    other = select_case(records, ACCUMULATE)
-    to_one, to_other = compute_log_ratios(base, one), compute_log_ratios(base, other)
+    base = select_case(records, BASE)
+    checkpoint = select_case(records, CHECKPOINT)
+    accumulate = select_case(records, ACCUMULATE)
 
     by_blocks = Blocks(records)
 
-    assert by_blocks.compare(base, one) == compare_blocks(to_one, pool_variances([to_other]))
-    between = compare_blocks(compute_log_ratios(one, other), pool_variances([to_one, to_other]))
-    assert by_blocks.compare(one, other) == between
+    of_checkpoint = compute_log_ratios(base, checkpoint)
+    of_accumulate = compute_log_ratios(base, accumulate)
+    moderated = compare_blocks(of_checkpoint, pool_variances([of_accumulate]))
+    assert by_blocks.compare(base, checkpoint) == moderated
+    between = compute_log_ratios(checkpoint, accumulate)
+    moderated = compare_blocks(between, pool_variances([of_checkpoint, of_accumulate]))
+    assert by_blocks.compare(checkpoint, accumulate) == moderated
 
 
 def test_a_pair_has_one_direction_whatever_the_order_in_each_block() -> None:

@@ -73,9 +73,9 @@ def empty_pool(run: JittorAdapter) -> int:
 
 @switch
 def managed_allocator(run: JittorAdapter) -> Proof:
-    """Prove who gives the watched pool its memory.
+    """Prove that the watched pool takes managed memory from CUDA.
 
-    The flag came from the environment, before the import.
+    The flag was set in the environment, before Jittor was imported.
     """
 
     def read_source(_: Evidence) -> Evidence:

@@ -30,10 +30,10 @@ def predict(monkeypatch: pytest.MonkeyPatch) -> Predict:
     allow_error(monkeypatch, 0.08)
 
     def by(size: Callable[[Case], int]) -> list[Case]:
-        asked: list[Case] = []
+        planned_cases: list[Case] = []
 
         def plan_all(cases: Sequence[Case], *_: Any, **__: Any) -> list[Planned]:
-            asked.extend(cases)
+            planned_cases.extend(cases)
             fields = {"device": GPU[1], "source": "allocator.simulated", "parts": {}}
             return [
                 planned(case=case.id, framework=case.framework, peak_bytes=size(case), **fields)
@@ -41,7 +41,7 @@ def predict(monkeypatch: pytest.MonkeyPatch) -> Predict:
             ]
 
         monkeypatch.setattr(planning, "plan_all", plan_all)
-        return asked
+        return planned_cases
 
     return by
 
@@ -53,20 +53,20 @@ def list_offers(*arguments: str) -> list[dict[str, Any]]:
 
 def test_advise_without_a_batch_sorts_by_largest_batch(predict: Predict) -> None:
     per_sample = {"fp32": 2 * GIB, "checkpoint": GIB // 2}
-    asked = predict(lambda case: GIB + per_sample.get(case.strategy, GIB) * case.batch)
+    planned_cases = predict(lambda case: GIB + per_sample.get(case.strategy, GIB) * case.batch)
     best = list_offers("advise", "transformer/torch/train/*/full-350m", *GPU)[0]
     assert best["case"].startswith("transformer/torch/train/checkpoint/b")
     assert best["next_batch_was_tried"]
-    strategies = {case.strategy for case in asked}
+    strategies = {case.strategy for case in planned_cases}
     assert {"fp32", "amp_bf16", "checkpoint", "amp_bf16+checkpoint"} <= strategies
     assert "tf32" not in strategies, "unless it is named"
 
 
 def test_advise_defaults_to_the_full_size_at_its_usual_batch(predict: Predict) -> None:
-    asked = predict(lambda case: GIB)
+    planned_cases = predict(lambda case: GIB)
     assert framebench("advise", "resnet50/*/train", *GPU).returncode == 0
-    assert {(case.batch, case.size) for case in asked} == {(64, "full")}
-    assert {case.framework for case in asked} == {"torch", "jax"}
+    assert {(case.batch, case.size) for case in planned_cases} == {(64, "full")}
+    assert {case.framework for case in planned_cases} == {"torch", "jax"}
 
 
 def test_each_strategy_is_judged_at_the_given_batch(predict: Predict) -> None:
@@ -88,25 +88,26 @@ def test_accumulation_over_batch_norm_is_not_counted_as_a_saving(predict: Predic
 
 
 def test_a_described_size_is_asked_like_a_declared_one(predict: Predict) -> None:
-    asked = predict(lambda case: GIB)
+    planned_cases = predict(lambda case: GIB)
     by_option = framebench("advise", "transformer/torch/train", "--parameters", "1.3B", *GPU)
     by_name = framebench("advise", "transformer/torch/train/*/b1/1.3B", *GPU)
     assert by_option.stdout == by_name.stdout
-    assert {(case.batch, case.size) for case in asked} == {(1, "1.3B")}
-    assert asked[0].spec.parameter_count(asked[0].config) == pytest.approx(1.3e9, rel=0.1)
+    assert {(case.batch, case.size) for case in planned_cases} == {(1, "1.3B")}
+    first = planned_cases[0]
+    assert first.spec.parameter_count(first.config) == pytest.approx(1.3e9, rel=0.1)
     assert "layers 24" in by_option.stderr
 
-    asked.clear()
+    planned_cases.clear()
     long = "--parameters", "350M", "--sequence", "2048", "--layers", "24"
     framebench("advise", "transformer/torch/train/fp32/b2", *long, *GPU)
-    assert [(case.size, case.config.length) for case in asked] == [("350M-s2048-l24", 2048)]
+    assert [(case.size, case.config.length) for case in planned_cases] == [("350M-s2048-l24", 2048)]
 
 
 def test_a_scenario_without_usual_strategies_is_asked_about_all(predict: Predict) -> None:
-    asked = predict(lambda case: GIB)
+    planned_cases = predict(lambda case: GIB)
     done = framebench("advise", "transformer/torch/finetune/*/b1/7B", *GPU)
     assert done.returncode == 0, done.stderr
-    assert {"half", "lora"} <= {case.strategy for case in asked}
+    assert {"half", "lora"} <= {case.strategy for case in planned_cases}
 
     predict(lambda case: (4 if case.strategy == "lora" else 90) * GIB)
     tight = framebench("advise", "transformer/torch/finetune/*/b1/7B", *GPU)
@@ -114,10 +115,10 @@ def test_a_scenario_without_usual_strategies_is_asked_about_all(predict: Predict
 
 
 def test_the_largest_batch_of_a_described_size_is_searched(predict: Predict) -> None:
-    asked = predict(lambda case: GIB * case.batch)
+    planned_cases = predict(lambda case: GIB * case.batch)
     offers = list_offers("max-batch", "transformer/torch/train/fp32/*/350M", *GPU)
     assert offers[0]["case"].startswith("transformer/torch/train/fp32/b3")
-    assert {case.size for case in asked} == {"350M"}
+    assert {case.size for case in planned_cases} == {"350M"}
 
 
 def test_strategies_that_save_more_are_suggested_if_nothing_usual_fits(predict: Predict) -> None:
@@ -138,20 +139,20 @@ def test_what_needs_least_is_named_if_nothing_fits(predict: Predict) -> None:
 
 
 def test_strategies_over_ranks_are_judged_on_one_of_the_devices(predict: Predict) -> None:
-    asked = predict(lambda case: GIB * case.batch)
+    planned_cases = predict(lambda case: GIB * case.batch)
     done = framebench("advise", "transformer/torch/train/fsdp*/b8x8/full", *GPU)
     assert done.returncode == 0, done.stderr
-    assert {case.ranks for case in asked} == {8}
+    assert {case.ranks for case in planned_cases} == {8}
     assert "over 8 devices" in done.stdout
     by_option = framebench("advise", "transformer/torch/train/fsdp*/b8/full", "--ranks", "8", *GPU)
     assert by_option.stdout == done.stdout
 
 
 def test_max_batch_searches_the_baseline_by_default(predict: Predict) -> None:
-    asked = predict(lambda case: GIB * case.batch)
+    planned_cases = predict(lambda case: GIB * case.batch)
     offers = list_offers("max-batch", "transformer/torch/train", *GPU, "--budget", "16GiB")
     assert offers[0]["case"].endswith("/fp32/b13/full")
-    assert {case.strategy for case in asked} == {"fp32"}
+    assert {case.strategy for case in planned_cases} == {"fp32"}
 
 
 @pytest.mark.parametrize(

@@ -37,18 +37,19 @@ def play(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Play:
     """
 
     def play_planner(body: str | dict[str, Any]) -> Path:
-        asked = tmp_path / "asked"
+        planner_calls = tmp_path / "planner_calls"
         interpreter = tmp_path / "python"
         if isinstance(body, dict):
             body = f"print('noise'); print({json.dumps(body)!r})"
         interpreter.write_text(
-            f"#!{sys.executable}\nimport sys, time\nopen({str(asked)!r}, 'a').write('x')\n{body}\n"
+            f"#!{sys.executable}\nimport sys, time\n"
+            f"open({str(planner_calls)!r}, 'a').write('x')\n{body}\n"
         )
         interpreter.chmod(0o755)
         played = Environment("jax", "0.10.2", interpreter)
         monkeypatch.setattr(environments, "ensure", lambda framework, **_: played)
         monkeypatch.setattr(releases, "ensure_release", lambda framework, *_: played)
-        return asked
+        return planner_calls
 
     return play_planner
 
@@ -61,45 +62,45 @@ def plan(tmp_path: Path, *cases: str, device: str = H100.name, **options: Any) -
 def test_a_cached_prediction_is_reused(
     tmp_path: Path, play: Play, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    asked = play(ANSWER)
+    planner_calls = play(ANSWER)
     (first,) = plan(tmp_path)
     assert (first.outcome, first.peak_bytes) == ("planned", 12 * MIB)
     assert first.origin.versions == {"jax": "0"}
     assert plan(tmp_path) == [first]
-    assert asked.read_text() == "x"
+    assert planner_calls.read_text() == "x"
     plan(tmp_path, again=True)
-    assert asked.read_text() == "xx"
+    assert planner_calls.read_text() == "xx"
     assert [one.case for one in plan(tmp_path, OTHER, CASE)] == [OTHER, CASE]
-    assert asked.read_text() == "xxx", "only what is missing is planned"
+    assert planner_calls.read_text() == "xxx", "only what is missing is planned"
     monkeypatch.setattr(planners, "PLANNER_VERSION", planners.PLANNER_VERSION + 1)
     plan(tmp_path)
-    assert asked.read_text() == "xxx", "the new version has the same sizes"
+    assert planner_calls.read_text() == "xxx", "the new version has the same sizes"
     monkeypatch.setattr(planners, "SAME_SIZES_SINCE", planners.PLANNER_VERSION)
     plan(tmp_path)
-    assert asked.read_text() == "xxxx"
+    assert planner_calls.read_text() == "xxxx"
 
 
 def test_what_an_earlier_version_alone_refused_is_asked_again(tmp_path: Path, play: Play) -> None:
     (reason,) = ANSWERED_NOW
-    asked = play({"outcome": "not planned", "reason": f"{reason}: a compiler decides"})
+    planner_calls = play({"outcome": "not planned", "reason": f"{reason}: a compiler decides"})
     plan(tmp_path)
     plan(tmp_path)
-    assert asked.read_text() == "xx"
+    assert planner_calls.read_text() == "xx"
 
 
 def test_what_the_current_version_refuses_too_is_not_asked_again(
     tmp_path: Path, play: Play
 ) -> None:
-    asked = play({"outcome": "not planned", "reason": "the driver decides"})
+    planner_calls = play({"outcome": "not planned", "reason": "the driver decides"})
     plan(tmp_path)
     plan(tmp_path)
-    assert asked.read_text() == "x"
+    assert planner_calls.read_text() == "x"
 
 
 def test_published_predictions_are_reused_and_never_overwritten(
     tmp_path: Path, play: Play, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    asked = play(ANSWER)
+    planner_calls = play(ANSWER)
     plan(tmp_path)
     (published,) = (tmp_path / "planned").glob("*/*.jsonl")
     before = published.read_bytes()
@@ -107,7 +108,7 @@ def test_published_predictions_are_reused_and_never_overwritten(
     plan(tmp_path, CASE, OTHER)
     plan(tmp_path, CASE, OTHER)
     # the planner ran once for CASE, before that was published, and once for OTHER
-    assert len(asked.read_text()) == 2
+    assert len(planner_calls.read_text()) == 2
     plan(tmp_path, CASE, again=True)
     assert published.read_bytes() == before
     assert {one.case for one in store.read_every(tmp_path / "own")} == {CASE, OTHER}
@@ -137,13 +138,13 @@ def test_a_failed_prediction_is_recorded_and_retried(
     reason: str,
 ) -> None:
     monkeypatch.setitem(process.BUDGET_S, "gpu", 1.5)
-    asked = play(body)
+    planner_calls = play(body)
     (failed,) = plan(tmp_path)
     assert failed.outcome == "failed"
     assert reason in str(failed.reason)
     assert list(store.read_every(tmp_path)) == [failed]
     plan(tmp_path)
-    assert asked.read_text() == "xx"
+    assert planner_calls.read_text() == "xx"
 
 
 def test_flags_of_the_user_do_not_reach_the_planner(
@@ -158,11 +159,12 @@ def test_flags_of_the_user_do_not_reach_the_planner(
 
 
 def test_a_refusal_is_an_answer(tmp_path: Path, play: Play) -> None:
-    asked = play({"outcome": "refused", "reason": "needs 90.00 GiB", "needs_bytes": 90 * 2**30})
+    refusal = {"outcome": "refused", "reason": "needs 90.00 GiB", "needs_bytes": 90 * 2**30}
+    planner_calls = play(refusal)
     (refused,) = plan(tmp_path)
     assert (refused.outcome, refused.needs_bytes) == ("refused", 90 * 2**30)
     plan(tmp_path)
-    assert asked.read_text() == "x"
+    assert planner_calls.read_text() == "x"
 
 
 @pytest.mark.parametrize(
@@ -196,12 +198,12 @@ def test_selectors_name_many_cases_and_any_batch() -> None:
 def test_predict_lists_each_case_and_fails_if_one_failed(tmp_path: Path, play: Play) -> None:
     options = ("--device", "h100-80gb", "--results", str(tmp_path))
     play(ANSWER)
-    asked = ("predict", CASE.replace("fp32", "{fp32,no_donate}"), *options)
-    result = framebench(*asked)
+    arguments = ("predict", CASE.replace("fp32", "{fp32,no_donate}"), *options)
+    result = framebench(*arguments)
     assert result.returncode == 0
     assert "12.0" in result.stdout
     assert "Not measured" in result.stdout
-    predictions = json.loads(framebench(*asked, "--json").stdout)
+    predictions = json.loads(framebench(*arguments, "--json").stdout)
     assert [prediction["outcome"] for prediction in predictions] == ["planned", "planned"]
     play("sys.exit(1)")
     failing = framebench("predict", OTHER, *options)
@@ -229,12 +231,12 @@ def test_two_releases_are_compared_to_the_byte(tmp_path: Path, play: Play) -> No
     plan(tmp_path)
     play(ANSWER | {"peak_bytes": 11 * MIB})
     options = ("--device", "h100-80gb", "--results", str(tmp_path))
-    asked = ("versions", "compare", "jax==0.9.2", "jax==0.10.2", CASE, *options)
-    result = framebench(*asked, "--json")
+    arguments = ("versions", "compare", "jax==0.9.2", "jax==0.10.2", CASE, *options)
+    result = framebench(*arguments, "--json")
     (row,) = json.loads(result.stdout)["rows"]
     assert (row["base"], row["change"], row["verdict"]) == (11 * MIB, 12 * MIB, "regression")
     assert result.returncode == 1
-    assert "+1,048,576" in framebench(*asked).stdout
+    assert "+1,048,576" in framebench(*arguments).stdout
 
 
 @pytest.mark.parametrize(
