@@ -18,6 +18,7 @@ from framebench.analysis.results import Results
 from framebench.devices.catalog import find
 from framebench.devices.plans.planned import describe_code
 from framebench.devices.tables import frame
+from framebench.models.spec import load_workload
 from framebench.suite.case import Case
 
 ROW_IN = 0.26  # height of a strategy's two bars in inches
@@ -93,12 +94,13 @@ def select_strategies(df: pd.DataFrame) -> pd.DataFrame:
     For a case that does not fit, `used_bytes` is what it would take.
     """
     needed = df["used_bytes"].fillna(df["refused_bytes"])
-    cases = df["case"].map(Case.from_id)
-    is_same = cases.map(lambda case: case.same_mathematics).astype(bool)
-    is_single = ~df["strategy"].str.contains("+", regex=False)
-    predicted = df.assign(used_bytes=needed)[needed.notna() & is_single & is_same]
-    changed = predicted.loc[(predicted["ratio"] - 1).abs() > WORTH, "strategy"]
-    return predicted[predicted["strategy"].isin(changed) | predicted["baseline"]]
+    is_same = df["case"].map(lambda name: Case.from_id(name).same_mathematics).astype(bool)
+    is_combined = df["strategy"].str.contains("+", regex=False)
+    predicted = df.assign(used_bytes=needed)
+    predicted = predicted[needed.notna() & is_same & ~is_combined]
+    has_changed = (predicted["ratio"] - 1).abs() > WORTH
+    changing = predicted.loc[has_changed, "strategy"]
+    return predicted[predicted["strategy"].isin(changing) | predicted["baseline"]]
 
 
 def write_title(drawn: pd.DataFrame) -> str:
@@ -165,11 +167,14 @@ def figures(results: Results, _: Iterable[str]) -> Iterator[FigureRequest]:
     """
     df = frame.load(results.root)
     shown = df[df["device"].isin(SHOWN)]
-    training = shown[shown["pinned"] & (shown["scenario"] == "train") & (shown["ranks"] == 1)]
+    is_training = (shown["scenario"] == "train") & (shown["ranks"] == 1)
+    training = shown[is_training & shown["pinned"]]
     for (workload, size), group in training.groupby(["workload", "size"]):
-        sizes = Case.from_id(group["case"].iloc[0]).spec.sizes
-        if size in sizes:
-            at_base = group[group["batch"] == sizes[str(size)].base]
+        declared = load_workload(str(workload)).sizes
+        if size in declared:
+            base_batch = declared[str(size)].base
+            at_base = group[group["batch"] == base_batch]
             yield f"devices-{workload}-train-{size}", draw_savings, at_base
-    for name, group in shown[shown["framework"] == "jax"].groupby("device"):
-        yield f"devices-releases-{name}", draw_plans, group
+    of_jax = shown[shown["framework"] == "jax"]
+    for device, group in of_jax.groupby("device"):
+        yield f"devices-releases-{device}", draw_plans, group

@@ -220,25 +220,27 @@ def combine_support(framework: str, parts: tuple[Strategy, ...]) -> Support:
     """
     support = {part.name: part.support[framework] for part in parts}
     for kind in (Unsupported, AlwaysOn):
-        reasons = [
-            f"{name}: {each.why}" for name, each in support.items() if isinstance(each, kind)
-        ]
+        reasons = []
+        for name, of_part in support.items():
+            if isinstance(of_part, kind):
+                reasons.append(f"{name}: {of_part.why}")
         if reasons:
             return kind("; ".join(reasons))
     conflict = explain_conflict(support)
     if conflict:
         return Unsupported(conflict)
+    kind_of_whole: type[Support] = Native
     env: dict[str, str] = {}
-    for each in support.values():
-        env |= each.env
-    is_emulated = any(isinstance(each, Emulated) for each in support.values())
-    kind_of_whole = Emulated if is_emulated else Native
+    for of_part in support.values():
+        env |= of_part.env
+        if isinstance(of_part, Emulated):
+            kind_of_whole = Emulated
     return kind_of_whole(
-        why=join_once(each.why for each in support.values()),
-        gpu=any(each.gpu for each in support.values()),
+        why=join_once(of_part.why for of_part in support.values()),
+        gpu=any(of_part.gpu for of_part in support.values()),
         env=env,
-        undone_on_cpu=join_once(each.undone_on_cpu for each in support.values()),
-        package=join_once(each.package for each in support.values()),  # one, or none
+        undone_on_cpu=join_once(of_part.undone_on_cpu for of_part in support.values()),
+        package=join_once(of_part.package for of_part in support.values()),  # one, or none
     )
 
 
@@ -249,13 +251,13 @@ def explain_conflict(support: Mapping[str, Support]) -> str:
     """
     values: dict[str, tuple[str, str]] = {}  # by variable: its value, and the part that sets it
     part_by_package: dict[str, str] = {}
-    for name, each in support.items():
-        for variable, value in each.env.items():
+    for name, of_part in support.items():
+        for variable, value in of_part.env.items():
             first_value, first_part = values.setdefault(variable, (value, name))
             if first_value != value:
                 return f"{first_part} and {name} each set {variable}"
-        if each.package:
-            part_by_package[each.package] = name
+        if of_part.package:
+            part_by_package[of_part.package] = name
     if len(part_by_package) > 1:
         return f"{' and '.join(part_by_package.values())} need environments of their own"
     return ""

@@ -118,10 +118,11 @@ def describe_origins(shown: pd.DataFrame) -> Iterator[str]:
 
 def describe_problems(shown: pd.DataFrame, listed: Collection[str]) -> Iterator[str]:
     """Yield a sentence for each fault that left a case without numbers, but for those listed."""
-    is_broken = ~shown["status"].isin(["ok", "unsupported"]) & ~shown["case"].isin(listed)
-    broken = shown[is_broken]
-    causes = broken["reason"].astype(str).str.split(";").str[0]
-    for fault, cases in broken["case"].groupby(broken["status"] + ": " + causes, sort=False):
+    has_numbers = shown["status"].isin(["ok", "unsupported"])
+    broken = shown[~has_numbers & ~shown["case"].isin(listed)]
+    first_reasons = broken["reason"].astype(str).str.split(";").str[0]
+    faults = broken["status"] + ": " + first_reasons
+    for fault, cases in broken["case"].groupby(faults, sort=False):
         others = f" and {len(cases) - 1} more" if len(cases) > 1 else ""
         yield f"{cases.iloc[0]}{others}: {fault}"
 

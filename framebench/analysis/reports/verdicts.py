@@ -140,18 +140,26 @@ def compare_instructions(base: Sequence[Record], change: Sequence[Record]) -> Ve
 
     Two processes are enough: of each the median of its steps counts.
     """
-    counts = []
-    for records in (base, change):
-        ok = [record for record in records if record.status == "ok" and record.instructions]
-        counts.append([median(record.instructions) for record in ok])
-    base_counts, change_counts = counts
+    base_counts = list_instructions(base)
+    change_counts = list_instructions(change)
     if not base_counts or not change_counts:
         return None
-    base_count, change_count = median(base_counts), median(change_counts)
-    ratio = Ratio(change_count / base_count, blocks=min(map(len, counts)))
+    base_count = median(base_counts)
+    change_count = median(change_counts)
+    processes = min(len(base_counts), len(change_counts))
+    ratio = Ratio(change_count / base_count, blocks=processes)
     is_same = abs(ratio.value - 1) <= WORK
     verdict = make_verdict(INSTRUCTIONS, ratio, base_count, change_count)
     return verdict._replace(verdict=SAME_WORK if is_same else INSTRUCTIONS.more)
+
+
+def list_instructions(records: Sequence[Record]) -> list[float]:
+    """Return the median number of instructions of a step in each process that counted them."""
+    counts = []
+    for record in records:
+        if record.status == "ok" and record.instructions:
+            counts.append(median(record.instructions))
+    return counts
 
 
 def make_verdict(quantity: Quantity, ratio: Ratio, base: float, change: float) -> Verdict:

@@ -47,10 +47,14 @@ def describe_topic(
     """
     for workload in workloads or spec.list_workloads():
         group = table[(table["workload"] == workload) & (table["scenario"] == scenario)]
-        usual = group[group["batch"] == rows.find_usual_batch(group)]
-        is_in_topic = usual["strategy"].isin(strategies) & usual["framework"].isin(frameworks)
-        shown = usual[is_in_topic & (usual["status"] != "unsupported")]
-        phrases = [describe_row(row, len(strategies) > 1) for row in rows.iterate_rows(shown)]
+        shown = group[
+            (group["batch"] == rows.find_usual_batch(group))
+            & group["strategy"].isin(strategies)
+            & group["framework"].isin(frameworks)
+            & (group["status"] != "unsupported")
+        ]
+        names_strategy = len(strategies) > 1
+        phrases = [describe_row(row, names_strategy) for row in rows.iterate_rows(shown)]
         if phrases:
             yield f"{spec.load_workload(workload).title} {', '.join(phrases)}"
 
