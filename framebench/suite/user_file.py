@@ -95,16 +95,23 @@ def list_definitions(file: str) -> dict[str, int]:
     """
     lines = {}
     for node in parse_file(file).body:
-        names: list[str] = []
-        if isinstance(node, ast.FunctionDef | ast.ClassDef):
-            names = [node.name]
-        elif isinstance(node, ast.Import | ast.ImportFrom):
-            names = [(alias.asname or alias.name).split(".")[0] for alias in node.names]
-        elif isinstance(node, ast.Assign | ast.AnnAssign):
-            targets = node.targets if isinstance(node, ast.Assign) else [node.target]
-            names = [target.id for target in targets if isinstance(target, ast.Name)]
-        lines.update(dict.fromkeys(names, node.lineno))
+        for name in list_defined(node):
+            lines[name] = node.lineno
     return lines
+
+
+def list_defined(node: ast.stmt) -> list[str]:
+    """Return the names that a statement defines: of functions, classes, imports and variables."""
+    if isinstance(node, ast.FunctionDef | ast.ClassDef):
+        return [node.name]
+    if isinstance(node, ast.Import | ast.ImportFrom):
+        return [(alias.asname or alias.name).split(".")[0] for alias in node.names]
+    targets: list[ast.expr] = []
+    if isinstance(node, ast.Assign):
+        targets = node.targets
+    elif isinstance(node, ast.AnnAssign):
+        targets = [node.target]
+    return [target.id for target in targets if isinstance(target, ast.Name)]
 
 
 def list_imports(file: str) -> set[str]:

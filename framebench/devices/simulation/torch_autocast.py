@@ -72,12 +72,7 @@ def run_cast(policy: str, operator: Any, args: Any, kwargs: Any) -> Any:
     """Run an operator as a policy says: the name of one of the header's lists."""
     tensors = [leaf for leaf in tree_leaves((args, kwargs)) if isinstance(leaf, Tensor)]
     if policy == "FP32_SET_OPT_DTYPE":
-        # the operator itself reads half precision and writes float32
-        position = [argument.name for argument in operator._schema.arguments].index("dtype")
-        requested = args[position] if len(args) > position else kwargs.get("dtype")
-        if requested is None and can_cast(tensors[0]):
-            return operator(*args[:position], **kwargs | {"dtype": torch.float32})
-        return operator(*args, **kwargs)
+        return run_with_wide_result(operator, args, kwargs, may_cast=can_cast(tensors[0]))
     # PROMOTE: float32 if any tensor is, else the lower type (`promote_type`)
     has_float32 = any(tensor.dtype == torch.float32 for tensor in tensors)
     if policy == "FP32" or (policy == "PROMOTE" and has_float32):
@@ -85,6 +80,16 @@ def run_cast(policy: str, operator: Any, args: Any, kwargs: Any) -> Any:
     else:
         dtype = torch.get_autocast_dtype(NAME)
     return operator(*cast(args, dtype), **cast(kwargs, dtype))
+
+
+def run_with_wide_result(operator: Any, args: Any, kwargs: Any, may_cast: bool) -> Any:
+    """Run an operator that reads half precision and writes float32, unless it is told otherwise."""
+    names = [argument.name for argument in operator._schema.arguments]
+    position = names.index("dtype")
+    requested = args[position] if len(args) > position else kwargs.get("dtype")
+    if requested is None and may_cast:
+        return operator(*args[:position], **kwargs | {"dtype": torch.float32})
+    return operator(*args, **kwargs)
 
 
 @cache
