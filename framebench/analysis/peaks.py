@@ -38,7 +38,7 @@ from framebench.analysis.selection import select_records
 from framebench.records import store
 from framebench.records.record_base import parse_case
 from framebench.suite.case import Case
-from framebench.suite.hypothetical import Described
+from framebench.suite.hypothetical import DescribedCase
 
 
 class Peak(NamedTuple):
@@ -92,7 +92,7 @@ def select_evidence(rows: Sequence[Row], case: Case) -> list[Row]:
     for row in rows:
         if row.framework != case.framework or row.strategy != case.strategy:
             continue
-        if row.size != case.size and not isinstance(case, Described):
+        if row.size != case.size and not isinstance(case, DescribedCase):
             continue
         fault = find_fault(row)
         if fault:
@@ -119,7 +119,7 @@ def get_origin(row: Row) -> tuple[str, str | None, str | None]:
 def explain_absence(case: Case) -> str:
     """Return that there are no records of the case, and the command that makes them."""
     selector = f"{case.workload}/{case.framework}/{case.scenario}/{case.strategy}"
-    if not isinstance(case, Described):
+    if not isinstance(case, DescribedCase):
         selector += f"/*/{case.size}"
     return f"no records of {selector}; measure first: framebench run '{selector}'"
 
@@ -141,7 +141,7 @@ def choose_peak(evidence: Sequence[Row], case: Case, searches: Searches) -> Peak
     newest = evidence[-1]
     origin = newest.machine, newest.framework_version, newest.device
     limits = NEVER_TRIED
-    if not isinstance(case, Described):
+    if not isinstance(case, DescribedCase):
         limits = find_limits(case, *origin, searches)
         for row in evidence:
             if row.case == case.id:
@@ -175,7 +175,7 @@ def predict_peak(evidence: Sequence[Row], case: Case) -> Peak:
 
     It is never below the lower bound. One measured batch is scaled instead.
     """
-    if isinstance(case, Described):
+    if isinstance(case, DescribedCase):
         return predict_described(evidence, case)
     batches = [row.batch for row in evidence]
     if len(set(batches)) < 2:

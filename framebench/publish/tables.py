@@ -9,7 +9,7 @@ from framebench.analysis import batch_tables, frames, tables
 from framebench.analysis.breakdown import make_part_tables
 from framebench.analysis.rendering import Table
 from framebench.analysis.reports import machines, support
-from framebench.analysis.reports.documents import Generated
+from framebench.analysis.reports.documents import DocumentPart
 from framebench.analysis.results import Results
 from framebench.analysis.selection import select_records
 from framebench.claims import show as claims
@@ -59,7 +59,7 @@ def make_tables(records: Sequence[Record], results: Results) -> list[Table]:
 def make_document_parts(
     results: Results,
     record_tables: Sequence[Table] | None = None,
-) -> list[Generated]:
+) -> list[DocumentPart]:
     """Return everything that a document may show, of every machine: tables and sentences.
 
     `record_tables` are the tables of all records, where they were made before (`make_tables`).

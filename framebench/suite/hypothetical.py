@@ -16,7 +16,7 @@ LARGEST_BATCH = 2**16  # samples: of a larger one the inputs alone take minutes 
 
 
 @dataclass(frozen=True, order=True)
-class Described(Case):
+class DescribedCase(Case):
     """A case of a model that no size declares: `shape` is its configuration, `size` its name."""
 
     shape: Any = field(default=None, kw_only=True)

@@ -53,7 +53,7 @@ class Mathematics:
 
 
 @dataclass(frozen=True)
-class Again:
+class RepeatedVerification:
     """The verification that follows the timed steps.
 
     In training the first steps were repeated from the first weights and gave the first values, and
@@ -89,7 +89,7 @@ class Verification:
     margin: float | None = None
     state_bytes: int | None = None  # of the optimizer
     still: bool = False  # without random numbers, since the strategy draws others than the baseline
-    again: Again | None = None
+    again: RepeatedVerification | None = None
     mathematics: Mathematics | None = None  # older records have none
     # where they are a reference for other cases
     summaries: dict[str, dict[str, Summary]] = field(default_factory=dict)

@@ -19,7 +19,7 @@ from framebench.models.spec import USER_MODEL
 from framebench.strategies.quantized import count_moment_bytes
 from framebench.suite.case import Case
 from framebench.suite.protocol import LOSS_STEPS, Reference
-from framebench.suite.result import Again, TensorComparison, Verification
+from framebench.suite.result import RepeatedVerification, TensorComparison, Verification
 from framebench.suite.tensors import NORM, Summaries, Summary, measure_errors, measure_max_error
 from framebench.worker.laziness_check import (
     describe_ignored_inputs,
@@ -402,7 +402,7 @@ def verify_finite(case: Case, observed: Observed) -> Verification:
 
 def verify_again(
     adapter: Adapter, losses: list[float], tolerances: Tolerances, other: Reference | None = None
-) -> Again:
+) -> RepeatedVerification:
     """Verify that what was timed is what was verified.
 
     These are checked, in this order:
@@ -450,19 +450,19 @@ def repeat_evaluation(adapter: Adapter) -> Observed:
 
 def compare_again(
     case: Case, observed: Observed, reference: Reference | None, tolerances: Tolerances
-) -> Again:
+) -> RepeatedVerification:
     """Compare what the first steps gave when they were repeated.
 
     Without an update only the output is looked at.
     """
     if reference is None:
-        return Again(passed=all(map(math.isfinite, observed.values.values())))
+        return RepeatedVerification(passed=all(map(math.isfinite, observed.values.values())))
     tensors = reference.tensors
     if not case.stage.trains:
         tensors = {kind: reference.tensors[kind] for kind in observed.tensors}
     reference = Reference(reference.case, reference.values, tensors)
     comparison = compare(case, observed, reference, tolerances)
-    return Again(
+    return RepeatedVerification(
         passed=comparison.passed,
         reason=comparison.reason,
         relative_error=comparison.relative_error,

@@ -11,7 +11,7 @@ from framebench.engine.runner import Options
 from framebench.instruments import nvml
 from framebench.suite.case import Case
 from framebench.suite.protocol import Command, Task
-from framebench.suite.result import Again, Result, TimeResult, Verification
+from framebench.suite.result import RepeatedVerification, Result, TimeResult, Verification
 from framebench.worker import worker
 from framebench.worker.observe import Observed
 from framebench.worker.stepping import Timing
@@ -53,7 +53,7 @@ def test_cold_peaks_are_read_after_the_first_steps(monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(
         worker, "make_verified_steps", lambda *_: (verified, Verification(passed=True))
     )
-    monkeypatch.setattr(worker, "verify_again", lambda *_: Again(passed=True))
+    monkeypatch.setattr(worker, "verify_again", lambda *_: RepeatedVerification(passed=True))
     commands: list[Command] = [{"turn": 1}, {"turn": 1}, {"finish": True}]
     result = worker.measure_time(
         FakeGpuAdapter(), Task("", "time"), Result(), lambda message: None, commands

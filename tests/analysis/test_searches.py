@@ -11,7 +11,7 @@ from framebench.analysis.searches import CaseSearches, Searches, load_searches
 from framebench.records import store
 from framebench.records.search import Fit, Probe
 from framebench.suite.case import Case
-from framebench.suite.hypothetical import Described
+from framebench.suite.hypothetical import DescribedCase
 from tests.fake_records import provenance
 
 CASE = Case("transformer", "torch", "train", "fp32", 1, "cpu")
@@ -80,7 +80,7 @@ def test_a_machine_without_searches_has_those_of_its_kind_of_device() -> None:
 
 
 def test_a_model_that_is_only_described_was_never_searched() -> None:
-    described = Described("transformer", "torch", "train", "fp32", 1, "124M")
+    described = DescribedCase("transformer", "torch", "train", "fp32", 1, "124M")
     assert Searches([search(100, 4, 5)]).find_searches(described, "m", "2.13.0").fits == []
 
 

@@ -12,7 +12,7 @@ from framebench.engine.environments import Environment
 from framebench.engine.recording import CaseVerdict
 from framebench.records.provenance import ROOT
 from framebench.strategies.strategy import FRAMEWORKS
-from framebench.suite.result import Again, Mathematics, Verification
+from framebench.suite.result import Mathematics, RepeatedVerification, Verification
 from tests.mutants import run
 from tests.mutants.bug import Bug, Edit, TextIsGone, read_bugs
 from tests.mutants.outcomes import Row
@@ -132,7 +132,11 @@ MISSING = Mathematics("a case", True, False, "no gradient of 3 tensors")
         (None, OFF, ("loss in float64", 6)),
         (None, MISSING, ("reason", None)),
         (Verification(False, margin=3.0), None, ("reason", 3)),
-        (Verification(True, margin=0.5, again=Again(False, margin=2.0)), None, ("reason", 2)),
+        (
+            Verification(True, margin=0.5, again=RepeatedVerification(False, margin=2.0)),
+            None,
+            ("reason", 2),
+        ),
         (Verification(False, margin=math.nan), None, ("reason", None)),
         (Verification(False, margin=0.5), None, ("reason", None)),
     ],

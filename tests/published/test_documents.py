@@ -10,7 +10,7 @@ from tempfile import TemporaryDirectory
 
 import pytest
 
-from framebench.analysis.reports.documents import Generated, refresh
+from framebench.analysis.reports.documents import DocumentPart, refresh
 from framebench.analysis.results import Results
 from framebench.cluster.checks import check
 from framebench.publish.tables import make_document_parts, make_tables
@@ -19,7 +19,7 @@ from tests.published.committed_files import list_anchors, list_tracked, read_rec
 
 
 @cache
-def make_published_tables() -> list[Generated]:
+def make_published_tables() -> list[DocumentPart]:
     with TemporaryDirectory() as folder:
         for file in list_tracked("results"):
             (Path(folder) / file).parent.mkdir(parents=True, exist_ok=True)

@@ -10,10 +10,10 @@ from pydantic import ValidationError
 
 from framebench.records.record import read_result
 from framebench.suite.result import (
-    Again,
     MemoryResult,
     Origin,
     RankMemory,
+    RepeatedVerification,
     Result,
     StrategyEffect,
     TensorComparison,
@@ -32,7 +32,7 @@ RESULT = Result(
         passed=True,
         observed={"loss_0": 1.5},
         tensors={"gradient": GRADIENT},
-        again=Again(passed=True),
+        again=RepeatedVerification(passed=True),
     ),
     times=TimeResult(first_step_s=0.1, shares={"wait": 0.5}, timed_steps=8, timed_s=2.0),
     memory=MEMORY,

@@ -15,7 +15,7 @@ class NoSuchTable(ValueError):
     """A document asks for a table that the records do not give; the message lists those they do."""
 
 
-class Generated(Protocol):
+class DocumentPart(Protocol):
     """A table, or sentences."""
 
     @property
@@ -26,7 +26,7 @@ class Generated(Protocol):
         """Return what stands in the document."""
 
 
-def refresh(text: str, tables: Iterable[Generated]) -> str:
+def refresh(text: str, tables: Iterable[DocumentPart]) -> str:
     """Return the document with each of its tables regenerated. Raises NoSuchTable."""
     by_key = {table.key: table for table in tables}
 

@@ -23,7 +23,7 @@ from framebench.analysis.searches import NO_SEARCHES, CaseSearches, Searches
 from framebench.analysis.statistics import Ratio
 from framebench.strategies.strategy import FRAMEWORKS
 from framebench.suite.case import Case
-from framebench.suite.hypothetical import LARGEST_BATCH, Described
+from framebench.suite.hypothetical import LARGEST_BATCH, DescribedCase
 
 SortOrder = Literal["speed", "memory", "batch"]
 
@@ -54,7 +54,7 @@ class Question:
     def case(self, framework: str, strategy: str, batch: int) -> Case:
         """Return the case of a strategy at a batch."""
         parts = self.workload, framework, self.scenario, strategy, batch, self.size
-        return Described(*parts, shape=self.shape) if self.shape else Case(*parts)
+        return DescribedCase(*parts, shape=self.shape) if self.shape else Case(*parts)
 
 
 @dataclass(frozen=True)
@@ -105,7 +105,7 @@ class BudgetAdvice:
 
 
 @dataclass(frozen=True)
-class Change:
+class SuggestedChange:
     """From what the user has to what fits with the least loss of speed, in the same framework if
     anything fits there.
     """
@@ -309,7 +309,7 @@ def sort_candidates(candidates: Sequence[Candidate], by: SortOrder) -> list[Cand
 
 def find_change(
     advice: BudgetAdvice, framework: str, strategy: str, blocks: Blocks
-) -> Change | None:
+) -> SuggestedChange | None:
     """Return the change that costs least speed; None without records of what the user has."""
     for base in advice.candidates:
         if (base.case.framework, base.case.strategy) == (framework, strategy):
@@ -320,9 +320,9 @@ def find_change(
     same_framework = [c for c in advice.fitting if c.case.framework == framework]
     fitting = same_framework or advice.fitting
     if not fitting:
-        return Change(base, None)
+        return SuggestedChange(base, None)
     to = fitting[0]
     for row in base.timed:
         if to.speed and (row.batch, row.size) == (to.speed.batch, to.speed.size):
-            return Change(base, to, blocks.compare_cases(row.case, to.speed.case))
-    return Change(base, to)
+            return SuggestedChange(base, to, blocks.compare_cases(row.case, to.speed.case))
+    return SuggestedChange(base, to)

@@ -12,7 +12,7 @@ from framebench.analysis.frames import Row
 from framebench.analysis.needs import MARGIN, format_needs
 from framebench.analysis.rendering import DETAIL, ESSENTIAL, Table, TableColumn, format_mib
 from framebench.analysis.tables import describe_conditions, format_time_ratios
-from framebench.budget.advise.advice import BudgetAdvice, Candidate, Change, is_calibrated
+from framebench.budget.advise.advice import BudgetAdvice, Candidate, SuggestedChange, is_calibrated
 
 COLUMNS = {
     "framework": TableColumn("framework"),
@@ -178,7 +178,7 @@ def overlap(one: Row | None, other: Row | None) -> bool:
 
 
 def list_notes(
-    advice: BudgetAdvice, changes: Sequence[Change], every: bool = False
+    advice: BudgetAdvice, changes: Sequence[SuggestedChange], every: bool = False
 ) -> Iterator[str]:
     """Yield the sentences below the tables."""
     for change in changes:
@@ -202,7 +202,7 @@ def list_notes(
         yield "--all also shows the rest"
 
 
-def describe_change(change: Change, budget: int) -> str:
+def describe_change(change: SuggestedChange, budget: int) -> str:
     """Return a change in a sentence, with its cost in time."""
     base, to = change.base, change.to
     fits = "fits already" if base.fits else f"does not fit {format_mib(budget)} MiB"
@@ -219,7 +219,7 @@ def describe_change(change: Change, budget: int) -> str:
     return f"{start}: the cheapest change is to {describe_briefly(to)}, at {cost}"
 
 
-def make_json(advice: BudgetAdvice, changes: Sequence[Change]) -> dict[str, Any]:
+def make_json(advice: BudgetAdvice, changes: Sequence[SuggestedChange]) -> dict[str, Any]:
     """Return the advice as JSON fields. Sizes are in bytes, times in seconds."""
     question = advice.question
     steps = []

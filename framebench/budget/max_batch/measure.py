@@ -17,7 +17,7 @@ from functools import partial
 from pathlib import Path
 from typing import Literal
 
-from framebench.budget.max_batch.order import Order
+from framebench.budget.max_batch.order import ProbeOrder
 from framebench.budget.max_batch.probes import Progress, find_first_line, ignore_phase, run_order
 from framebench.engine import runner
 from framebench.engine.environments import Environment, describe
@@ -112,7 +112,7 @@ class Prober:
         def show_phase(phase: str) -> None:
             self.progress(f"{case.id}: {phase}")
 
-        order = Order("fit", case.id, limit)
+        order = ProbeOrder("fit", case.id, limit)
         outcome = run_order(order, self.environment, self.options, show_phase)
         answer = outcome.answer
         if "device" in answer:  # where it ran is part of the record

@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
-from framebench.budget.max_batch.order import Order
+from framebench.budget.max_batch.order import ProbeOrder
 from framebench.budget.max_batch.probes import Progress, find_first_line, ignore_phase, run_order
 from framebench.engine.environments import Environment
 from framebench.engine.runner import Options
@@ -105,7 +105,7 @@ def evaluate_in(
     batch = min(case.batch, samples)
     while evaluation.lost:
         first = evaluation.first_undone
-        order = Order("evaluate", replace(case, batch=batch).id, budget, samples, first)
+        order = ProbeOrder("evaluate", replace(case, batch=batch).id, budget, samples, first)
         outcome = run_order(order, environment, options, progress)
         for report in outcome.reports:
             evaluation.add(report)

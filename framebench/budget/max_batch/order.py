@@ -9,7 +9,7 @@ UNDER = "under the limit"  # ends the name of a phase in which the limit is enfo
 
 
 @dataclass(frozen=True)
-class Order:
+class ProbeOrder:
     """The orders of a probe's process. Without a budget it runs without a limit."""
 
     do: Literal["fit", "evaluate"]

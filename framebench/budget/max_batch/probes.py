@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from framebench.budget.max_batch.order import UNDER, Order
+from framebench.budget.max_batch.order import UNDER, ProbeOrder
 from framebench.engine import runner
 from framebench.engine.environments import Environment
 from framebench.engine.runner import Options
@@ -39,7 +39,7 @@ def ignore_phase(phase: str) -> None:
 
 
 def run_order(
-    order: Order, environment: Environment, options: Options, progress: Progress = ignore_phase
+    order: ProbeOrder, environment: Environment, options: Options, progress: Progress = ignore_phase
 ) -> ProbeOutcome:
     """Carry out an order in a process of its own. Never raises for the worker's fault."""
     case = Case.from_id(order.case)

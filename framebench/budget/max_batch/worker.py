@@ -18,7 +18,7 @@ from typing import Any
 
 from framebench import adapters
 from framebench.adapters.base import Adapter
-from framebench.budget.max_batch.order import UNDER, Order
+from framebench.budget.max_batch.order import UNDER, ProbeOrder
 from framebench.instruments import limits
 from framebench.instruments.limits import measure_mapped, read_gpu_memory
 from framebench.suite.case import Case
@@ -27,7 +27,7 @@ from framebench.worker.stepping import make_timed_step
 from framebench.worker.worker import Emit, WorkerError, measure_peaks, serve
 
 
-def fit(adapter: Adapter, order: Order, emit: Emit) -> dict[str, Any]:
+def fit(adapter: Adapter, order: ProbeOrder, emit: Emit) -> dict[str, Any]:
     """Make three steps within the budget: the first one's peak, a steady one's, and the time of the
     last.
 
@@ -71,7 +71,7 @@ def measure_untracked(adapter: Adapter) -> int | None:
     return measure_mapped() - adapter.live_bytes()
 
 
-def evaluate(adapter: Adapter, order: Order, emit: Emit) -> dict[str, Any]:
+def evaluate(adapter: Adapter, order: ProbeOrder, emit: Emit) -> dict[str, Any]:
     """Evaluate all samples from `order.first` on, by batches that are halved whenever memory runs
     out.
 
@@ -152,7 +152,7 @@ def run_order(fields: Mapping[str, Any], emit: Emit) -> dict[str, Any]:
     """Carry out an order as it was on the command line. Raises WorkerError for what the framework
     raises.
     """
-    order = Order(**fields)
+    order = ProbeOrder(**fields)
     case = Case.from_id(order.case)
     gpu_bytes = read_gpu_memory()
     if case.framework == "jax" and order.budget is not None and gpu_bytes is not None:

@@ -35,7 +35,7 @@ class LineBuffers:
 
 
 @dataclass
-class Answer:
+class PlannerAnswer:
     """Fields of `planned.Planned`, which says what they mean, and of its origin."""
 
     outcome: Outcome
@@ -55,14 +55,14 @@ class Answer:
         return json.dumps(asdict(self))
 
 
-def parse_answer(printed: str) -> Answer:
+def parse_answer(printed: str) -> PlannerAnswer:
     """Return the answer in the last line of what a planner printed.
 
     Raises ValueError if there is none.
     """
     lines = printed.strip().splitlines()
     try:
-        return Answer(**json.loads(lines[-1]))
+        return PlannerAnswer(**json.loads(lines[-1]))
     except (IndexError, TypeError) as error:
         raise ValueError("the last line is no answer") from error
 

@@ -17,7 +17,7 @@ from pydantic import ValidationError
 
 from framebench.devices.catalog import Device, find
 from framebench.devices.plans import process, store
-from framebench.devices.plans.answer import Answer, shorten_error
+from framebench.devices.plans.answer import PlannerAnswer, shorten_error
 from framebench.devices.plans.planned import Planned, PredictionOrigin, Source
 from framebench.devices.plans.version import (
     PLANNER_VERSION,
@@ -263,9 +263,9 @@ def plan_case(
     start = time.monotonic()
     obstacle = explain_unpredictable_on_device(case, device)
     if obstacle:
-        answer = Answer("not planned", obstacle)
+        answer = PlannerAnswer("not planned", obstacle)
     elif not isinstance(environment, Environment):
-        answer = Answer("failed", f"no compiler for it: {shorten_error(str(environment))}")
+        answer = PlannerAnswer("failed", f"no compiler for it: {shorten_error(str(environment))}")
     elif environment.framework == "torch":
         answer = servers.plan(environment, case, device)
     else:

@@ -14,7 +14,7 @@ import subprocess
 import tempfile
 
 from framebench.devices.catalog import Device
-from framebench.devices.plans.answer import Answer, describe_end, parse_answer
+from framebench.devices.plans.answer import PlannerAnswer, describe_end, parse_answer
 from framebench.devices.simulation import cudnn
 from framebench.engine import children, environments
 from framebench.engine.environments import Environment
@@ -37,7 +37,7 @@ WITHOUT_DEVICE = {  # variables of a planner
 END_S = 5.0  # for a server to end by itself when its standard input does
 
 
-def run_planner(environment: Environment, case: Case, device: Device) -> Answer:
+def run_planner(environment: Environment, case: Case, device: Device) -> PlannerAnswer:
     """Return the answer of JAX's planner; `failed` with its last words if it gives none, or takes
     too long.
     """
@@ -48,7 +48,7 @@ def run_planner(environment: Environment, case: Case, device: Device) -> Answer:
     except TimeoutError:
         return describe_timeout(device)
     except ValueError:
-        return Answer("failed", describe_end(ended.code, ended.stderr))
+        return PlannerAnswer("failed", describe_end(ended.code, ended.stderr))
 
 
 def make_command(environment: Environment, module: str, *arguments: str) -> list[str]:
@@ -73,9 +73,11 @@ def list_variables(environment: Environment) -> dict[str, str]:
     return variables
 
 
-def describe_timeout(device: Device) -> Answer:
+def describe_timeout(device: Device) -> PlannerAnswer:
     """Return the answer for a case whose planner took too long."""
-    return Answer("failed", f"planning took longer than {BUDGET_S[device.kind] / 60:.0f} minutes")
+    return PlannerAnswer(
+        "failed", f"planning took longer than {BUDGET_S[device.kind] / 60:.0f} minutes"
+    )
 
 
 class Server:
@@ -94,7 +96,7 @@ class Server:
             stderr=self.errors,
         )
 
-    def plan(self, case: Case, device: Device) -> Answer:
+    def plan(self, case: Case, device: Device) -> PlannerAnswer:
         """Return the answer for a case; `failed` if the process ends or takes too long."""
         stdin, stdout = self.process.stdin, self.process.stdout
         assert stdin
@@ -110,7 +112,7 @@ class Server:
             # a server prints nothing but answers, each at once and on one line
             return parse_answer(stdout.readline())
         except (BrokenPipeError, ValueError):
-            return Answer("failed", self.end())
+            return PlannerAnswer("failed", self.end())
 
     def end(self) -> str:
         """End the process, by its standard input if it lives, and return why it ended."""
@@ -130,7 +132,7 @@ class Servers:
         self.started: list[Server] = []
         self.idle: list[Server] = []
 
-    def plan(self, environment: Environment, case: Case, device: Device) -> Answer:
+    def plan(self, environment: Environment, case: Case, device: Device) -> PlannerAnswer:
         """Return the answer of a server that waits, or else of a new one."""
         try:
             server = self.idle.pop()

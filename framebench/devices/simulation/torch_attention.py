@@ -21,7 +21,7 @@ aten = torch.ops.aten
 
 
 @dataclass(frozen=True)
-class Call:
+class AttentionCall:
     """One call, as the conditions look at it (`sdp_params`)."""
 
     query: Tensor
@@ -57,7 +57,7 @@ class Call:
         return len(batches) == 1 and (len(heads) == 1 or (allow_grouped and self.grouped))
 
 
-def can_use_flash(call: Call, gpu: Gpu) -> bool:
+def can_use_flash(call: AttentionCall, gpu: Gpu) -> bool:
     """Return whether PyTorch may use flash attention for a call.
 
     A port of `can_use_flash_attention` in ATen/native/transformers/cuda/sdp_utils.cpp.
@@ -77,7 +77,7 @@ def can_use_flash(call: Call, gpu: Gpu) -> bool:
     return not call.causal or call.query.shape[2] == call.key.shape[2]
 
 
-def can_use_efficient(call: Call, gpu: Gpu) -> bool:
+def can_use_efficient(call: AttentionCall, gpu: Gpu) -> bool:
     """Return whether PyTorch may use the memory-efficient kernel for a call.
 
     A port of `can_use_mem_efficient_attention` in the same file, with `minimum_gemm_alignment`.
@@ -97,7 +97,7 @@ def can_use_efficient(call: Call, gpu: Gpu) -> bool:
     return call.query.dtype in (torch.float16, torch.float32)
 
 
-def can_use_cudnn(call: Call, gpu: Gpu) -> bool:
+def can_use_cudnn(call: AttentionCall, gpu: Gpu) -> bool:
     """Return whether PyTorch may use cuDNN's attention for a call.
 
     A port of `can_use_cudnn_attention` in the same file. Heads wider than 128 are left to other
@@ -112,7 +112,7 @@ def can_use_cudnn(call: Call, gpu: Gpu) -> bool:
     return call.key.shape[2] != 1 and not (call.dropout and call.query.shape[2] == 1)
 
 
-def choose_kernel(call: Call, gpu: Gpu) -> str:
+def choose_kernel(call: AttentionCall, gpu: Gpu) -> str:
     """Return flash, efficient, cudnn or math.
 
     Raises RuntimeError, as PyTorch does, if none is allowed.
@@ -143,7 +143,7 @@ def attend(
     enable_gqa: bool = False,
 ) -> Tensor:
     """Run what a GPU would run for `scaled_dot_product_attention`, with the same arguments."""
-    call = Call(query, key, value, attn_mask, dropout_p, is_causal, enable_gqa)
+    call = AttentionCall(query, key, value, attn_mask, dropout_p, is_causal, enable_gqa)
     kernel = choose_kernel(call, gpu)
     mask = attn_mask
     if mask is not None and mask.dtype == torch.bool:  # convert_boolean_attn_mask
@@ -176,7 +176,7 @@ def attend(
     return outputs[0]
 
 
-def attend_by_flash(call: Call, scale: float | None) -> Tensor:
+def attend_by_flash(call: AttentionCall, scale: float | None) -> Tensor:
     """Run flash attention with heads padded to a multiple of 8."""
     width = call.query.shape[-1]
     tensors = call.tensors

@@ -33,7 +33,7 @@ REFUSED_OPTIONS = {
 HINT = "Leave torch.compile out to ask about the eager step"
 
 
-class CompiledStep(NotImplementedError):
+class UnsupportedCompilation(NotImplementedError):
     """A step whose compilation cannot be simulated; the message says why."""
 
 
@@ -58,7 +58,7 @@ def compile_here(gpu: Gpu, is_distributed: bool = False) -> Callable[..., Any]:
             # Packages compile functions that a program never calls: all is done in the first call
             nonlocal compiled, is_ready
             if obstacle:
-                raise CompiledStep(f"{obstacle}. {HINT}")
+                raise UnsupportedCompilation(f"{obstacle}. {HINT}")
             try:
                 # its import takes seconds, and fails where a release has another Inductor
                 from framebench.devices.simulation import torch_inductor
@@ -67,7 +67,7 @@ def compile_here(gpu: Gpu, is_distributed: bool = False) -> Callable[..., Any]:
                     torch_inductor.describe_gpu(gpu)
                     is_ready = True
             except (ImportError, AttributeError) as error:
-                raise CompiledStep(
+                raise UnsupportedCompilation(
                     f"the Inductor of PyTorch {torch.__version__} differs from that of 2.13, which "
                     f"is simulated ({error}). {HINT}"
                 ) from error

@@ -17,10 +17,16 @@ import torch
 from framebench.adapters.torch.fake import FakeAdapter
 from framebench.adapters.torch.quantized import import_package
 from framebench.devices.catalog import Device
-from framebench.devices.plans.answer import ASKED, CONVOLUTIONS, NOT_ASKED, Answer, LineBuffers
+from framebench.devices.plans.answer import (
+    ASKED,
+    CONVOLUTIONS,
+    NOT_ASKED,
+    LineBuffers,
+    PlannerAnswer,
+)
 from framebench.devices.simulation import cudnn
 from framebench.devices.simulation.blocks import OutOfMemory, Settings
-from framebench.devices.simulation.torch_compiled import CompiledStep
+from framebench.devices.simulation.torch_compiled import UnsupportedCompilation
 from framebench.devices.simulation.torch_convolutions import describe_gpu
 from framebench.devices.simulation.torch_device import replace_attribute
 from framebench.devices.simulation.torch_gpu import RULES_OF_RELEASE
@@ -108,7 +114,7 @@ def make_step_builder(case: Case) -> Callable[[torch.device], Callable[[], None]
     return make
 
 
-def plan(case: Case, device: Device) -> Answer:
+def plan(case: Case, device: Device) -> PlannerAnswer:
     """Return what a case needs on a GPU of the catalog."""
     release = read_release()
     answer = simulate_case(case, device, release)
@@ -130,11 +136,11 @@ def plan(case: Case, device: Device) -> Answer:
     return answer
 
 
-def simulate_case(case: Case, device: Device, release: tuple[int, int]) -> Answer:
+def simulate_case(case: Case, device: Device, release: tuple[int, int]) -> PlannerAnswer:
     """Return outcome, reason and sizes. What is no fault of a user's file is raised."""
     obstacle = explain_missing_simulation(case)
     if obstacle:
-        return Answer("not planned", obstacle)
+        return PlannerAnswer("not planned", obstacle)
     settings = make_settings(case, device)
     run = partial(
         simulate,
@@ -146,18 +152,18 @@ def simulate_case(case: Case, device: Device, release: tuple[int, int]) -> Answe
     )
     try:
         simulation = run(settings=settings)
-    except CompiledStep as error:
-        return Answer("not planned", str(error))
+    except UnsupportedCompilation as error:
+        return PlannerAnswer("not planned", str(error))
     except OutOfMemory as error:
         simulation = run(settings=replace(settings, limit=None))
         reason = (
             f"does not fit: needs {simulation.reserved / 2**30:.1f} GiB, and a tensor of "
             f"{error.requested:,} bytes was refused"
         )
-        return Answer("refused", reason, simulation.reserved, flags=list_flags(simulation))
+        return PlannerAnswer("refused", reason, simulation.reserved, flags=list_flags(simulation))
     except Exception as error:
         if case.workload == USER_MODEL and find_line(error, case.user_file):
-            return Answer("failed", describe_fault(error, case.user_file))
+            return PlannerAnswer("failed", describe_fault(error, case.user_file))
         raise
     parts = {
         "allocated": simulation.allocated,
@@ -170,7 +176,7 @@ def simulate_case(case: Case, device: Device, release: tuple[int, int]) -> Answe
     for holder in simulation.holders[:MOST_BUFFERS]:
         line = f"{holder.line} ({holder.kind})"
         largest.append(LineBuffers(holder.bytes, line, holder.shape, holder.tensors))
-    return Answer(
+    return PlannerAnswer(
         "planned",
         peak_bytes=simulation.reserved,
         parts=parts,

@@ -3,7 +3,8 @@
     python -m framebench.devices.simulation.torch_server
 
 Each line of standard input, CASE DEVICE, is answered by one line of JSON
-(`plans.answer.Answer`). PyTorch, and what a user's file imports, is imported once for all of them.
+(`plans.answer.PlannerAnswer`). PyTorch, and what a user's file imports, is imported once for all of
+them.
 Each case runs in a process that is forked from this one: strategies set flags of PyTorch that the
 next case must not find, and what a case takes is freed with its process.
 """
@@ -23,7 +24,7 @@ import torch._decomp
 import torch._refs  # noqa: F401  (the first fake tensor of each case would import it)
 
 from framebench.devices.catalog import find
-from framebench.devices.plans.answer import Answer, describe_end, parse_answer
+from framebench.devices.plans.answer import PlannerAnswer, describe_end, parse_answer
 from framebench.devices.simulation.torch_plan import plan
 from framebench.models.spec import USER_MODEL, load_workload
 from framebench.suite.case import Case
@@ -46,7 +47,7 @@ def serve() -> None:
         print(answer.to_json(), file=answers, flush=True)
 
 
-def plan_in_fork(case_id: str, device_name: str) -> Answer:
+def plan_in_fork(case_id: str, device_name: str) -> PlannerAnswer:
     """Plan a case in a forked process; how that ended, if it gave no answer."""
     with tempfile.TemporaryFile("w+") as printed, tempfile.TemporaryFile("w+") as errors:
         child = os.fork()
@@ -58,7 +59,7 @@ def plan_in_fork(case_id: str, device_name: str) -> Answer:
             return parse_answer(printed.read())
         except ValueError:
             errors.seek(0)
-            return Answer("failed", describe_end(code, errors.read()))
+            return PlannerAnswer("failed", describe_end(code, errors.read()))
 
 
 def answer_and_exit(case_id: str, device_name: str, printed: TextIO, errors: TextIO) -> NoReturn:

@@ -23,7 +23,7 @@ from jax.errors import JaxRuntimeError
 
 from framebench.adapters.jax.shaped import ShapedAdapter
 from framebench.devices.catalog import Device, find
-from framebench.devices.plans.answer import Answer
+from framebench.devices.plans.answer import PlannerAnswer
 from framebench.devices.xla import jax_buffers, jax_target
 from framebench.devices.xla.jax_output import copy_stderr, print_answer
 from framebench.strategies.strategy import IncompatibleStrategies
@@ -81,19 +81,19 @@ def explain_missing_plan(case: Case) -> str | None:
     return None
 
 
-def plan(case: Case, device: Device) -> Answer:
+def plan(case: Case, device: Device) -> PlannerAnswer:
     """Return the bytes that XLA plans for a case on a device, or why there is no plan.
 
     That the case does not fit is an answer too, and raises nothing.
     """
     obstacle = explain_missing_plan(case)
     if obstacle:
-        return Answer("not planned", obstacle)
+        return PlannerAnswer("not planned", obstacle)
     try:
         adapter = ShapedAdapter(case, jax_target.devices(device, case.ranks))
         adapter.build()
     except IncompatibleStrategies as error:
-        return Answer("not planned", str(error))
+        return PlannerAnswer("not planned", str(error))
     options = dict(adapter.recipe.compiler_options)
     with tempfile.TemporaryDirectory() as folder, copy_stderr() as errors:
         adapter.program.options = options | {"xla_dump_to": folder}
@@ -107,7 +107,7 @@ def plan(case: Case, device: Device) -> Answer:
     unplanned_bytes = adapter.count_unplanned_bytes()
     in_host = memory.host_argument_size_in_bytes + memory.host_temp_size_in_bytes
     if not in_host and any(part.how in ("offload", "optimizer_offload") for part in case.parts):
-        return Answer(
+        return PlannerAnswer(
             "not planned", "the plan has nothing in the host's memory: the strategy is not in it"
         )
     parts = jax_buffers.list_parts(memory)
@@ -117,7 +117,7 @@ def plan(case: Case, device: Device) -> Answer:
         parts["host"] = in_host
     peak = adapter.program.plan + unplanned_bytes
     compilers = read_versions(COMPILERS[device.kind])
-    return Answer(
+    return PlannerAnswer(
         "planned",
         peak_bytes=peak,
         parts=parts,
@@ -130,7 +130,7 @@ def plan(case: Case, device: Device) -> Answer:
     )
 
 
-def explain_error(error: str) -> Answer:
+def explain_error(error: str) -> PlannerAnswer:
     """Return the answer that an error message of XLA's stands for.
 
     It is `refused` if memory is too small, `not planned` if the device lacks an operation, and
@@ -146,16 +146,18 @@ def explain_error(error: str) -> Answer:
         needs, memory = int(one_buffer[1]), int(one_buffer[2])
         subject = "one buffer alone needs"
     elif "RESOURCE_EXHAUSTED" in error:
-        return Answer("refused", f"XLA refuses for want of memory: {error.splitlines()[0][:300]}")
+        return PlannerAnswer(
+            "refused", f"XLA refuses for want of memory: {error.splitlines()[0][:300]}"
+        )
     else:
         unimplemented = UNIMPLEMENTED.search(error)
         if unimplemented:
-            return Answer(
+            return PlannerAnswer(
                 "not planned", f"XLA cannot compile it for this device: {unimplemented[1].strip()}"
             )
-        return Answer("failed", " ".join(error.split())[:400])
+        return PlannerAnswer("failed", " ".join(error.split())[:400])
     reason = f"{subject} {needs / 2**30:,.2f} GiB at compile time, of {memory / 2**30:,.2f} GiB"
-    return Answer("refused", reason, needs)
+    return PlannerAnswer("refused", reason, needs)
 
 
 def write_notes(device: Device, peak: int, errors: str, program: str) -> list[str]:

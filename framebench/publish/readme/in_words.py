@@ -31,7 +31,7 @@ SharesByBatch = dict[Any, dict[Any, float]]
 
 
 @dataclass(frozen=True)
-class Words:
+class Sentences:
     """Sentences that a document may have in the place of a table."""
 
     key: str
@@ -42,7 +42,7 @@ class Words:
         return "".join(f"- {line}\n" for line in self.lines)
 
 
-def describe_results(results: Results) -> list[Words]:
+def describe_results(results: Results) -> list[Sentences]:
     """Return the sentences of each machine that has something to compare.
 
     The last ones say what backs the numbers of all machines.
@@ -50,9 +50,9 @@ def describe_results(results: Results) -> list[Words]:
     tables = {machine: results.table(machine) for machine in results.machines}
     words = [describe_training(table, machine, tables) for machine, table in tables.items()]
     for machine, table in tables.items():
-        words.append(Words(f"{machine}: what stands out", stands_out.describe_machine(table)))
+        words.append(Sentences(f"{machine}: what stands out", stands_out.describe_machine(table)))
     backed = backing.describe_backing(results.records, results.root)
-    words.append(Words("what backs the numbers", backed))
+    words.append(Sentences("what backs the numbers", backed))
     return [sentences for sentences in words if sentences.lines]
 
 
@@ -60,7 +60,7 @@ def describe_training(
     table: pd.DataFrame,
     machine: str,
     tables: Mapping[str, pd.DataFrame] | None = None,
-) -> Words:
+) -> Sentences:
     """Return a line for each workload, from rows as `framebench.load` gives them.
 
     Where this machine has no times, or no shares at other batches, those of `tables`, the other
@@ -83,7 +83,7 @@ def describe_training(
         if phrases:
             batch = rows.find_usual_batch(group)
             lines.append(f"**{workload.title}**, training at batch {batch}. {' '.join(phrases)}")
-    return Words(f"{machine}: in words", tuple(lines))
+    return Sentences(f"{machine}: in words", tuple(lines))
 
 
 def find_shares_by_batch(tables: Iterable[pd.DataFrame]) -> SharesByBatch:

@@ -10,7 +10,7 @@ from typing import Any
 from framebench.records.record import Record
 from framebench.suite.case import Case
 from framebench.suite.protocol import VERSION
-from framebench.suite.result import Again, Verification
+from framebench.suite.result import RepeatedVerification, Verification
 from studies.planted_bugs import without_bugs
 from tests.fake_records import provenance, record
 
@@ -25,7 +25,9 @@ def made(
 ) -> Record:
     when = datetime(2026, 1, 2, hour, tzinfo=UTC)
     about = {"measured_at": when, "protocol": VERSION, "machine": "m", **more}
-    found = Verification(passed=status == "ok", margin=0.1, again=Again(passed=True, margin=margin))
+    found = Verification(
+        passed=status == "ok", margin=0.1, again=RepeatedVerification(passed=True, margin=margin)
+    )
     case = Case("transformer", "torch", "train", strategy, 4, size)
     return record(
         case,

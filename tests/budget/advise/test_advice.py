@@ -22,7 +22,7 @@ from framebench.models import spec
 from framebench.records.record import Record
 from framebench.strategies.registry import find_strategy
 from framebench.suite.case import Case
-from framebench.suite.hypothetical import Described
+from framebench.suite.hypothetical import DescribedCase
 from framebench.suite.protocol import VERSION
 from framebench.suite.result import StrategyEffect, Verification
 from framebench.suite.selectors import parse
@@ -314,7 +314,7 @@ DESCRIBED = Question(
 
 
 def test_a_number_of_parameters_gives_the_shape_of_a_published_model() -> None:
-    like = Described("transformer", "torch", "train", "fp32", 8, "124M", shape=DESCRIBED.shape)
+    like = DescribedCase("transformer", "torch", "train", "fp32", 8, "124M", shape=DESCRIBED.shape)
     published = parse("transformer/torch/train/fp32/b8/full")
     assert spec.load_workload("transformer").parameter_count(DESCRIBED.shape) == 124_475_904
     assert compute_lower_bound(like) == compute_lower_bound(published)

@@ -10,7 +10,7 @@ from torch._inductor import scheduler
 
 from framebench.devices import simulate
 from framebench.devices.simulation import torch_inductor
-from framebench.devices.simulation.torch_compiled import CompiledStep
+from framebench.devices.simulation.torch_compiled import UnsupportedCompilation
 
 ROWS = WIDTH = 1024
 Step = Callable[[], object]
@@ -111,7 +111,7 @@ def describe(make_step: MakeStep, device: str = "a100-40gb", **options: Any) -> 
     """Return sizes, or why the step is not simulated."""
     try:
         simulation = simulate(make_step, device, **options)
-    except CompiledStep as error:
+    except UnsupportedCompilation as error:
         return str(error)
     return {
         "allocated": simulation.allocated,

@@ -271,7 +271,7 @@ def choose_kernels() -> list[str]:
     return kernels
 
 
-def make_attention_call(fields: dict[str, Any]) -> torch_attention.Call:
+def make_attention_call(fields: dict[str, Any]) -> torch_attention.AttentionCall:
     """Return a call of attention with these fields, on tensors without numbers."""
     options = {"dtype": getattr(torch, fields["dtype"]), "device": "meta"}
     width = fields.get("width", 64)
@@ -283,7 +283,9 @@ def make_attention_call(fields: dict[str, Any]) -> torch_attention.Call:
     mask = torch.empty(128, 128, **options) if fields.get("mask") else None
     dropout = fields.get("dropout", 0.0)
     is_grouped = "heads" in fields
-    return torch_attention.Call(query, key, value, mask, dropout, causal=False, grouped=is_grouped)
+    return torch_attention.AttentionCall(
+        query, key, value, mask, dropout, causal=False, grouped=is_grouped
+    )
 
 
 found: dict[str, Any] = {name: run_step(name) for name in STEPS}
