@@ -157,7 +157,7 @@ def collect(records: Iterable[Record], plans: Iterable[PlannedPeak] = ()) -> pd.
     (strategy and batch), and value. Records whose version has no order are left out.
     """
     rows = []
-    for measured in select_cases(records):
+    for measured in select_cases(records):  # two builds of a release are one release there
         record = measured.read
         with suppress(InvalidVersion):
             version = Version(record.framework_version or "").public
@@ -168,9 +168,7 @@ def collect(records: Iterable[Record], plans: Iterable[PlannedPeak] = ()) -> pd.
         machine = f"{plan.device}-planned"
         peak = plan.peak_bytes / MIB
         rows.append(make_row(machine, plan.case, plan.version, "track_own_counter_peak", peak))
-    # two builds of a release are one release: the newest record stands for it
     table = pd.DataFrame(rows, columns=[*KEY_COLUMNS, "value"])
-    table = table.drop_duplicates(KEY_COLUMNS, keep="last")
     of_case = table.groupby(["machine", "benchmark", "strategy", "batch"])
     return table[of_case["version"].transform("nunique") > 1]
 
