@@ -30,7 +30,7 @@ def make_saved(
             "case": "own/torch/train/fp32/b8/net",
             "how": "storages",
             "measured": {"host.rss": size},
-            "versions": {},
+            "versions": {"torch": "2.13.0"},
             "device": "cpu",
             "timeline": [(0, size, "forward")],
             "peak": {"event": 0, "bytes": size, "phase": "forward"},
