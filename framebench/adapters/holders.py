@@ -48,8 +48,8 @@ def find_holders(
     bytes_by_holder: Counter[str] = Counter()
 
     def add(name: str, objects: Iterable[Any]) -> None:
-        for one in objects:
-            for address, size in find_storages(one).items():
+        for instance in objects:
+            for address, size in find_storages(instance).items():
                 if address and size and address not in counted:
                     counted.add(address)
                     bytes_by_holder[name] += size

@@ -18,7 +18,8 @@ from framebench.analysis.tables import (
     select_quick,
 )
 
-DEPENDS = 0.05  # a share of the baseline's peak that moves by more from batch to batch is noted
+# a share of the baseline's peak that moves by more from batch to batch is noted
+NOTED_CHANGE = 0.05
 ROW = ["framework", "strategy"]
 QUANTITIES = read_columns("batches")
 # of the table that stands among prose
@@ -99,7 +100,7 @@ def describe_dependence(group: pd.DataFrame) -> list[str]:
     for (framework, strategy), rows in strategies:
         by_batch = rows.set_index("batch")["relative_peak"].sort_index()
         change = by_batch.max() - by_batch.min()
-        if change > DEPENDS:
+        if change > NOTED_CHANGE:
             shares = ", ".join(f"{share:.0%} at batch {batch}" for batch, share in by_batch.items())
             line = f"{framework} {strategy} depends on the batch: {shares} of the baseline's peak"
             lines.append((change, line))

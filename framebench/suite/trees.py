@@ -84,14 +84,14 @@ class ArrayPickler(pickle.Pickler):
         self.arrays: list[Any] = []
         self.places: dict[int, int] = {}  # in `arrays`, by the identity of the array
 
-    def persistent_id(self, one: Any) -> int | None:
+    def persistent_id(self, instance: Any) -> int | None:
         """Return the place of an array; None of anything else, which is pickled."""
-        if not is_array(one):
+        if not is_array(instance):
             return None
-        if id(one) not in self.places:
-            self.places[id(one)] = len(self.arrays)
-            self.arrays.append(self.function(one))
-        return self.places[id(one)]
+        if id(instance) not in self.places:
+            self.places[id(instance)] = len(self.arrays)
+            self.arrays.append(self.function(instance))
+        return self.places[id(instance)]
 
 
 class ArrayUnpickler(pickle.Unpickler):

@@ -220,19 +220,19 @@ def make_step_optimizer(model: nnx.Module, transformation: optax.GradientTransfo
     return nnx.Optimizer(model, transformation, wrt=nnx.Param)
 
 
-def list_optimizers(made: Any) -> list[nnx.Optimizer]:
+def list_optimizers(returned: Any) -> list[nnx.Optimizer]:
     """Return the optimizers of NNX in what the file's `optimizer` returned."""
-    if isinstance(made, dict):
-        made = list(made.values())
-    if not isinstance(made, list | tuple):
-        made = [made]
-    return [one for one in made if isinstance(one, nnx.Optimizer)]
+    if isinstance(returned, dict):
+        returned = list(returned.values())
+    if not isinstance(returned, list | tuple):
+        returned = [returned]
+    return [one for one in returned if isinstance(one, nnx.Optimizer)]
 
 
-def read_optimizer(made: Any) -> list[Any]:
+def read_optimizer(returned: Any) -> list[Any]:
     """Return the state of each optimizer, in trees of arrays, with its count of steps."""
     states = []
-    for each in list_optimizers(made):
+    for each in list_optimizers(returned):
         arrays = jax.tree.map(to_pure, each.opt_state, is_leaf=is_nnx_state)
         states.append((each.step.get_value(), arrays))
     return states
@@ -248,9 +248,9 @@ def to_pure(node: Any) -> Any:
     return node.get_value() if isinstance(node, nnx.Variable) else nnx.to_pure_dict(node)
 
 
-def write_optimizer(made: Any, states: list[Any]) -> None:
+def write_optimizer(returned: Any, states: list[Any]) -> None:
     """Put states that `read_optimizer` returned into optimizers that are made anew."""
-    for one, (count, arrays) in zip(list_optimizers(made), states, strict=True):
+    for one, (count, arrays) in zip(list_optimizers(returned), states, strict=True):
         one.step.set_value(count)
         variables = jax.tree.leaves(
             one.opt_state, is_leaf=lambda node: isinstance(node, nnx.Variable)

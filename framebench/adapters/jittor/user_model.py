@@ -122,13 +122,13 @@ def optimizer(parameters: list[Var], model: Module) -> Any:
     raise user().fault("optimizer", problem)
 
 
-def list_optimizers(made: Any) -> list[jt.optim.Optimizer]:
+def list_optimizers(returned: Any) -> list[jt.optim.Optimizer]:
     """Return the optimizers in what the file's `optimizer` returned."""
-    if isinstance(made, dict):
-        made = list(made.values())
-    if not isinstance(made, list | tuple):
-        made = [made]
-    return [one for one in made if isinstance(one, jt.optim.Optimizer)]
+    if isinstance(returned, dict):
+        returned = list(returned.values())
+    if not isinstance(returned, list | tuple):
+        returned = [returned]
+    return [one for one in returned if isinstance(one, jt.optim.Optimizer)]
 
 
 def has_step() -> bool:

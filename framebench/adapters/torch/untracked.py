@@ -22,19 +22,19 @@ from framebench.adapters.torch.observe import iterate_graph, list_plain_tensors
 KNOWN = {"_parameters", "_buffers", "_modules", "forward", "block_runner", "bodies"}
 
 
-def find_storages(one: Any) -> StorageBytes:
+def find_storages(instance: Any) -> StorageBytes:
     """Return the host storages of a tensor or NumPy array; none of any other object.
 
     To a tensor belong its gradient and what its graph has saved for a backward pass.
     """
-    if not issubclass(type(one), Tensor):
-        return find_array_storage(one) if type(one).__module__ == "numpy" else {}
-    if one.device.type != "cpu" or isinstance(one, FakeTensor):
+    if not issubclass(type(instance), Tensor):
+        return find_array_storage(instance) if type(instance).__module__ == "numpy" else {}
+    if instance.device.type != "cpu" or isinstance(instance, FakeTensor):
         return {}
-    tensors = [one]
-    if one.is_leaf and one.grad is not None:
-        tensors.append(one.grad)
-    for node in iterate_graph(one):
+    tensors = [instance]
+    if instance.is_leaf and instance.grad is not None:
+        tensors.append(instance.grad)
+    for node in iterate_graph(instance):
         tensors += iterate_saved(node)
     storages = {}
     try:

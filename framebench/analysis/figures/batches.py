@@ -11,7 +11,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import NullLocator
 
 from framebench.analysis import rows
-from framebench.analysis.batch_tables import DEPENDS, select_several
+from framebench.analysis.batch_tables import NOTED_CHANGE, select_several
 from framebench.analysis.figures import page
 from framebench.analysis.rendering import MIB
 from framebench.analysis.tables import is_on_gpu
@@ -204,7 +204,7 @@ def describe_savings(compared: pd.DataFrame) -> str:
     strategies = compared.sort_values("batch").groupby(["framework", "strategy"], observed=True)
     shares = strategies["relative_peak"]
     change = shares.max() - shares.min()
-    if change.max() <= DEPENDS:
+    if change.max() <= NOTED_CHANGE:
         return f"{head}: what a strategy saves does not depend on the batch"
     group = strategies.get_group(change.idxmax())
     first, last = group.iloc[0], group.iloc[-1]

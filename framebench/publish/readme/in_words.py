@@ -17,7 +17,7 @@ from framebench.analysis.answers import (
     select_comparable,
     select_with_price,
 )
-from framebench.analysis.batch_tables import DEPENDS
+from framebench.analysis.batch_tables import NOTED_CHANGE
 from framebench.analysis.needs import format_whole_needs
 from framebench.analysis.results import Results
 from framebench.models import spec
@@ -129,7 +129,7 @@ def describe_needs(row: Any, timed: dict[Any, Any], shares: SharesByBatch) -> st
 
 def describe_dependence(share: float, by_batch: Mapping[int, float]) -> str:
     """Return the share at the batch where it differs most, if by more than five points."""
-    largest_change = DEPENDS
+    largest_change = NOTED_CHANGE
     text = ""
     for batch, other_share in by_batch.items():
         if abs(other_share - share) > largest_change:
