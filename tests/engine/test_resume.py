@@ -132,3 +132,15 @@ def test_each_block_keeps_its_unfinished_records_apart(results: Path) -> None:
         unfinished.write(kept[block], unfinished.find_file(results, block))
     for block, records in kept.items():
         assert unfinished.read(unfinished.find_file(results, block)) == records
+
+
+@pytest.mark.parametrize("damaged", [0, 1])
+def test_of_a_block_with_a_damaged_record_none_is_used(damaged: int, results: Path) -> None:
+    """Their times are compared with each other: those of one alone say nothing."""
+    file = unfinished.find_file(results, "session/1")
+    block = [UnfinishedRecord(environment="torch-0", record=record(case)) for case in CASES[:2]]
+    unfinished.write(block, file)
+    texts = file.read_text().splitlines(keepends=True)
+    texts[damaged] = "{}\n"
+    file.write_text("".join(texts))
+    assert unfinished.read(file) == []
