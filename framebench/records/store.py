@@ -295,13 +295,13 @@ def read_answers(kind: type[Model], folder: Path) -> Iterator[tuple[str, Model]]
 
 
 def list_answer_files(folder: Path, suffix: str = SUFFIX) -> list[str]:
-    """Return the files of lines in a folder, however deep, in order; none if it is not there.
+    """Return the files of lines in a folder, however deep, in order; none if it is no folder.
 
     Raises OSError where a folder cannot be looked into.
     """
 
     def fail(error: OSError) -> None:
-        if not isinstance(error, FileNotFoundError):
+        if not isinstance(error, FileNotFoundError | NotADirectoryError):
             raise error
 
     files = []

@@ -7,7 +7,9 @@ from __future__ import annotations
 import contextlib
 import gc
 import json
+import os
 import resource
+import signal
 import subprocess
 import sys
 import time
@@ -18,6 +20,7 @@ import psutil
 import pytest
 
 from framebench.engine import children, environments, supervisor
+from framebench.engine.children import CHILDREN, LineReader
 from framebench.engine.environments import Environment, SetupError
 from framebench.engine.supervisor import Outcome, Worker
 from tests.processes import framebench
@@ -177,6 +180,28 @@ def test_an_orphan_is_left_alone_while_another_worker_may_need_it(tmp_path: Path
     assert len(list_left(tmp_path / "other")) == 2
     workers[1].kill()
     assert list_left(tmp_path / "one") == list_left(tmp_path / "other") == []
+
+
+def test_a_closed_pipe_is_its_end_however_often_it_is_read() -> None:
+    program = "import os, time; os.close(1); time.sleep(600)"
+    process = CHILDREN.start([sys.executable, "-c", program], os.environ, stdout=subprocess.PIPE)
+    reader = LineReader(process)
+    try:
+        assert reader.read(60.0) is None
+        assert reader.read(3.0) is None
+    finally:
+        CHILDREN.end(process)
+        reader.close()
+
+
+def test_all_children_are_killed_at_once() -> None:
+    started = [CHILDREN.start(["sleep", "600"], os.environ) for _ in range(2)]
+    try:
+        CHILDREN.kill()
+        assert [process.wait(60) for process in started] == [-signal.SIGKILL] * 2
+    finally:
+        for process in started:
+            CHILDREN.end(process)
 
 
 @pytest.mark.parametrize("stream", ["sys.stdout.buffer", "sys.stderr.buffer"])

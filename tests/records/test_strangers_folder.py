@@ -125,6 +125,21 @@ def test_commands_that_read_pass_over_hostile_files(
     assert list_content(strange) == before
 
 
+@pytest.mark.parametrize("command", READING)
+def test_a_file_in_the_place_of_a_folder_is_passed_over(
+    command: str, strange: Path, tmp_path: Path
+) -> None:
+    victim = tmp_path / "victim"
+    victim.write_text("precious")
+    for name in ("bisected", "calibration", "claims", "explained", "fits", "planned", "predicted"):
+        (strange / name).symlink_to(victim)
+    words = [word.format(strange=strange, into=tmp_path / "into") for word in command.split()]
+    done = framebench(*words)
+    assert done.returncode in (0, 1)
+    assert "Not a directory" not in done.stderr
+    assert victim.read_text() == "precious"
+
+
 def test_a_report_writes_where_it_is_told_to_and_through_no_link(
     strange: Path, tmp_path: Path
 ) -> None:
