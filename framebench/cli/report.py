@@ -47,11 +47,12 @@ def check_documents(files: list[Path] | None) -> list[Path]:
 
 
 FIGURES_HELP = (
-    "Draw a machine's `all`, one or some (`pareto-*`) as SVG, by default to docs/figures/."
+    "Draw figures of a machine as SVG: `all`, or those of a name such as `pareto-*`. Default "
+    "folder: docs/figures/."
 )
 NOTEBOOKS_HELP = "Execute a notebook, or `all`, by default into analysis/notebooks/executed/."
 TO_HELP = "Folder of the site, the figures, the notebooks, or a file with all tables of a machine."
-DOCS_HELP = "Fill in the tables of a document anew, from committed records."
+DOCS_HELP = "Fill in the tables of this document from committed records. May be repeated."
 DEVICE_HELP = "Print the predictions that are kept for a device that is not here."
 
 

@@ -93,10 +93,11 @@ ENV_HELP = (
     "`installed` (this interpreter), or the path of a Python. Default: the pinned environments."
 )
 Env = Annotated[str | None, typer.Option(help=ENV_HELP)]
-FileBatch = Annotated[int, typer.Option(min=1, help="Of a file of your own.")]
-FileScenario = Annotated[str, typer.Option(help="Of a file of your own: train or eval.")]
+FileBatch = Annotated[int, typer.Option(min=1, help="Batch size of your own file.")]
+FileScenario = Annotated[str, typer.Option(help="Scenario of your own file: train or eval.")]
 FileStrategies = Annotated[
-    str | None, typer.Option(help="Of a file of your own. Default: its baseline.")
+    str | None,
+    typer.Option(help="Strategies for your own file, separated by commas. Default: its baseline."),
 ]
 DEVICE_HELP = (
     "Predict for a device that is not here, such as h100-80gb. `framebench devices` lists them."

@@ -55,7 +55,7 @@ def explain(
     batch: FileBatch = 8,
     scenario: FileScenario = "train",
     strategy: Annotated[
-        str | None, typer.Option(help="Of a file of your own. Default: its baseline.")
+        str | None, typer.Option(help="Strategy for your own file. Default: its baseline.")
     ] = None,
     env: Env = None,
     results: Results = runner.RESULTS,

@@ -133,7 +133,7 @@ def compare_(
     batch: FileBatch = 8,
     scenario: FileScenario = "train",
     strategies: FileStrategies = None,
-    blocks: Annotated[int, typer.Option(min=1, help="Of a file of your own.")] = 3,
+    blocks: Annotated[int, typer.Option(min=1, help="Blocks to measure of your own file.")] = 3,
     rounds: Rounds = runner.Options.rounds,
     results: Results = provenance.READABLE,
     as_json: AsJson = False,

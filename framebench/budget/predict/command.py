@@ -88,7 +88,7 @@ def predict(
         typer.Option(
             parser=parse_bytes,
             metavar="SIZE",
-            help="Of a file of your own: also run it under this limit, such as 4GiB.",
+            help="Also run your own file under this limit, such as 4GiB.",
         ),
     ] = None,
     env: Env = None,
