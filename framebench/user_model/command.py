@@ -63,67 +63,64 @@ File = Annotated[
     typer.Argument(
         exists=True,
         dir_okay=False,
-        help="a Python file; docs/try.md says what it needs",
+        help="A Python file; docs/try.md says what it needs.",
     ),
 ]
-Batch = Annotated[int, typer.Option(min=1, help="samples of one step")]
-Scenario = Annotated[str, typer.Option(help="train, or eval: what inference takes")]
+Batch = Annotated[int, typer.Option(min=1, help="Samples of one step.")]
+Scenario = Annotated[str, typer.Option(help="train, or eval for inference.")]
 Strategies = Annotated[
     str | None,
-    typer.Option(help="some, such as amp_bf16,checkpoint; by default all that apply"),
+    typer.Option(help="Strategies, such as amp_bf16,checkpoint. Default: all that apply."),
 ]
 Blocks = Annotated[
     int | None,
-    typer.Option(
-        min=1, help="fresh processes of each strategy; by default 3, and more as --minutes says"
-    ),
+    typer.Option(min=1, help="Blocks of fresh processes. Default: 3, and more as --minutes says."),
 ]
 Minutes = Annotated[
     float,
     typer.Option(
         min=0,
-        max=MOST_S / 60,
-        help="without --blocks: measure 3 blocks, and more until ratios of times are decided, as "
-        "far as they end within so many minutes; the first table and the first block are always "
-        "made",
+        max=MOST_S // 60,
+        help="Without --blocks: measure more than 3 blocks while ratios of times are undecided, up "
+        "to so many minutes. The first table and the first block are always measured.",
     ),
 ]
 Rounds = Annotated[
     int,
-    typer.Option(min=0, help="turns of each process in a block; 0: memory alone, no times"),
+    typer.Option(min=0, help="Rounds per block. 0 measures memory only."),
 ]
 TimeLimit = Annotated[
     float,
-    typer.Option(min=0.01, max=MOST_S, help="seconds for each of a strategy's processes"),
+    typer.Option(min=0.01, max=MOST_S, help="Seconds for each of a strategy's processes."),
 ]
-Framework = Annotated[str | None, typer.Option(help="where the file imports several")]
+Framework = Annotated[str | None, typer.Option(help="The framework, if the file imports several.")]
 Folder = Annotated[
     Path | None,
-    typer.Option(file_okay=False, help="folder of the records; by default results/own/NAME"),
+    typer.Option(file_okay=False, help="Folder of the records. Default: results/own/NAME."),
 ]
 Budget = Annotated[
     str | None,
-    typer.Option(help="such as 16GiB: which strategies fit, and which of them is fastest"),
+    typer.Option(help="A limit such as 16GiB: say which strategies fit, and which is fastest."),
 ]
 MaxBatch = Annotated[
     bool,
     typer.Option(
         "--max-batch",
-        help="the largest batch within the budget or on the device, for each strategy",
+        help="Also search each strategy's largest batch within the budget or on the device.",
     ),
 ]
 OnDevice = Annotated[
     str | None,
     typer.Option(
-        help="predict for a GPU that is not here, such as rtx4090-24gb, and run nothing; see "
-        "framebench devices"
+        help="Predict for a GPU that is not here, such as rtx4090-24gb, and run nothing. "
+        "`framebench devices` lists them."
     ),
 ]
 Save = Annotated[
     Path | None,
     typer.Option(
         callback=check_file_option,
-        help="write the peaks, and what holds the baseline's, into a file for --compare",
+        help="Write the peaks, and what holds the baseline's, to this file for --compare.",
     ),
 ]
 Compare = Annotated[
@@ -131,20 +128,20 @@ Compare = Annotated[
     typer.Option(
         exists=True,
         dir_okay=False,
-        help="compare with peaks of --save: exit code 1 where one grew beyond --threshold",
+        help="Compare with peaks of --save. Exit code 1: one grew by more than --threshold.",
     ),
 ]
-Threshold = Annotated[str, typer.Option(help="growth of a peak that --compare lets pass")]
+Threshold = Annotated[str, typer.Option(help="Growth of a peak that --compare accepts.")]
 Figure = Annotated[
     Path | None,
     typer.Option(
         callback=check_file_option,
-        help="an SVG of memory against speed, or of peaks alone without times",
+        help="An SVG file for memory against speed, or for peaks if there are no times.",
     ),
 ]
 Html = Annotated[
     Path | None,
-    typer.Option(callback=check_folder_option, help="a folder for a page with all of it"),
+    typer.Option(callback=check_folder_option, help="A folder for a page with all results."),
 ]
 
 

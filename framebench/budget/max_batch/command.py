@@ -61,7 +61,7 @@ def max_batch_(
     max_batch: Annotated[int, typer.Option(min=1)] = LARGEST_BATCH,
     time_limit: TimeLimit = 900.0,
     minutes: Annotated[
-        float, typer.Option(min=0, max=MOST_S / 60, help=MINUTES_HELP)
+        float, typer.Option(min=0, max=MOST_S // 60, help=MINUTES_HELP)
     ] = measure.MINUTES,
     results: Results = runner.RESULTS,
     again: Annotated[
