@@ -150,10 +150,10 @@ def join_help_lines(command: Any) -> None:
 
 
 def find_empty_option(arguments: Sequence[str]) -> str | None:
-    """Return the first option whose value is empty or blank, if there is one: an unset variable of
-    a script, which would name the current folder, or what is chosen by default.
+    """Return the first option whose value is empty or blank, if there is one.
 
-    Behind `--` come the arguments of a user's own script, which may be empty.
+    It is an unset variable of a script, and would name the current folder, or what is chosen by
+    default. Behind `--` come the arguments of a user's own script, which may be empty.
     """
     option = ""  # whose value the next word may be
     for argument in arguments:

@@ -34,8 +34,9 @@ NOTE = (
 
 
 def figures(results: Results, _machines: Iterable[str]) -> Iterator[FigureRequest]:
-    """Yield a figure for each workload, scenario, strategy, batch and size that several frameworks
-    have an explanation of, with the newest release of each framework.
+    """Yield a figure for each explained case that several frameworks have in common.
+
+    A framework's case is that of its newest release.
     """
     explanations = select_newest(load_explanations(results.root))
     explanations = sorted(explanations, key=list_parts_but_framework)
@@ -55,8 +56,9 @@ def list_parts_but_framework(explanation: Explanation) -> tuple[str, ...]:
 
 
 def tabulate_moments(explanations: Iterable[Explanation]) -> pd.DataFrame:
-    """Return a row for each allocation or release: its place in the step in %, and the MiB in use
-    from then on.
+    """Return a row for each allocation or release.
+
+    It has its place in the step in %, and the MiB in use from then on.
     """
     tables = []
     for explanation in explanations:

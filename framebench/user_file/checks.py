@@ -38,11 +38,10 @@ DRAWN = (
 
 
 def find_largest_difference(one: Observed, other: Observed) -> tuple[str, float]:
-    """Return the quantity in which two runs from the same weights differ most, and its relative
-    difference.
+    """Return the quantity in which two runs differ most, and its relative difference.
 
-    Weights are skipped: an optimizer that divides by a second moment turns rounding in a gradient
-    into a whole update.
+    Both began with the same weights. Weights are skipped: an optimizer that divides by a second
+    moment turns rounding in a gradient into a whole update.
     """
     differences = {"loss": 0.0}
     for name, value in other.values.items():

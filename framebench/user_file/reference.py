@@ -372,8 +372,9 @@ def explain_error(error: Exception, user: UserFile) -> WorkerError:
 
 
 def write_references(folder: Path, references: dict[str, Observed]) -> None:
-    """Write the baseline's values and tensors in the files that a workload's float64 references
-    have: golden.json and tensors.json.gz.
+    """Write the baseline's values and tensors as a workload has its float64 references.
+
+    The files are golden.json and tensors.json.gz.
     """
     values = {}
     tensors = {}

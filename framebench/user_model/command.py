@@ -278,8 +278,9 @@ def measure(
     show_first: Callable[[list[Record]], None] = show_nothing,
     show_interrupted: Callable[[list[Record], dict[str, str]], None] = show_nothing,
 ) -> tuple[list[Record], dict[str, str]]:
-    """Measure strategies of a user's model. Return the records of this session, and for each
-    strategy that was left out the reason.
+    """Measure strategies of a user's model.
+
+    Return the records of this session, and for each strategy that was left out the reason.
 
     Args:
         model: The user's model.

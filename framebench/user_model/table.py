@@ -170,8 +170,9 @@ def describe_left_out(left_out: dict[str, str]) -> list[str]:
 
 
 def add_needs(df: pd.DataFrame, remarks: Remarks) -> pd.DataFrame:
-    """Return the cases with columns of what libraries keep (0 where nothing counts it), and of what
-    each case needs.
+    """Return the cases with two more columns: what libraries keep, and what each case needs.
+
+    The former is 0 where nothing counts it.
     """
     with_libraries = df.assign(library_bytes=df["strategy"].map(remarks.libraries).fillna(0))
     needs = [find_needs(row) for row in with_libraries.to_dict("records")]
@@ -197,10 +198,11 @@ def find_contradiction(df: pd.DataFrame) -> str | None:
 
 
 def describe_verdicts(records: list[Record]) -> Iterator[str]:
-    """Yield how many strategies compute what the baseline does, were seen at work, and had their
-    mathematics checked in float64; and why the others did not.
+    """Yield how many strategies were verified and proven, and why the others were not.
 
-    The newest record of a strategy counts. Narrow tables drop the columns that say so.
+    Counted are those that compute what the baseline does, whose effect was confirmed, and whose
+    mathematics was checked in float64. The newest record of a strategy counts. Narrow tables
+    drop the columns that say so.
     """
     verified = 0
     proven = 0

@@ -96,8 +96,9 @@ def read_accepted(file: Path = ACCEPTED) -> list[AcceptedRegression]:
 def split_regressions(
     rows: Iterable[QuantityComparison], accepted: Iterable[AcceptedRegression]
 ) -> tuple[list[QuantityComparison], list[tuple[QuantityComparison, str]]]:
-    """Return the new regressions among the rows, and the known ones with the reason that each was
-    accepted for.
+    """Return the new regressions among the rows, and the known ones.
+
+    A known one comes with the reason that it was accepted for.
     """
     entries = list(accepted)
     new = []

@@ -150,11 +150,11 @@ def read_plans(results: Path) -> list[PlannedPeak]:
 
 
 def collect(records: Iterable[Record], plans: Iterable[PlannedPeak] = ()) -> pd.DataFrame:
-    """Return the numbers of every case of which two releases were measured on one machine, or
-    planned for a device; a single point is no history.
+    """Return the numbers of every case that has them of two releases.
 
-    The columns are machine, framework, version, asv's name of the benchmark, its parameters
-    (strategy and batch), and value. Records whose version has no order are left out.
+    They were measured on one machine, or planned for one device. The columns are machine,
+    framework, version, asv's name of the benchmark, its parameters (strategy and batch), and
+    value. Records whose version has no order are left out.
     """
     rows = []
     for measured in select_cases(records):  # two builds of a release are one release there
@@ -207,12 +207,12 @@ def read_numbers(measured: Measured) -> dict[str, float]:
 
 
 def place_in_time(framework: str, measured: set[str]) -> list[Release]:
-    """Return a framework's releases from the oldest measured one to the newest, by version, each at
-    its day but none before an older version.
+    """Return a framework's releases from the oldest measured one to the newest, by version.
 
-    Releases that were not measured become commits without results: a step in asv's graph lies at
-    one of these or at the next measured one. A fix of an older line may appear after a newer one. A
-    release whose day is not known follows the one before it.
+    Each has the day on which it appeared, but none an earlier one than an older version.
+    Releases that were not measured become commits without results: a step in asv's graph lies
+    at one of these or at the next measured one. A fix of an older line may appear after a newer
+    one. A release whose day is not known follows the one before it.
     """
     all_releases = pd.read_csv(KNOWN, dtype=str).query("framework == @framework")
     days: dict[str, date] = {}

@@ -30,16 +30,19 @@ def make_documents(results: Results) -> list[Table]:
 
 
 def read_saved(results: Path) -> list[Bisection]:
-    """Return what `framebench versions bisect --json` printed and was put into the folder
-    `bisected`. What cannot be read is named in RecordWarnings.
+    """Return the bisections that were put into the folder `bisected`.
+
+    `framebench versions bisect --json` prints them. What cannot be read is named in
+    RecordWarnings.
     """
     files = sorted((results / "bisected").glob("*.json"))
     return store.read_models(Bisection, files)
 
 
 def make_table(bisection: Bisection) -> Table:
-    """Return every release that was tried, oldest first, with its change against the oldest that
-    runs, and the answer.
+    """Return every release that was tried, oldest first, and the answer.
+
+    Each has its change against the oldest that runs.
     """
     results = sorted(bisection.tried, key=lambda result: Version(result.release))
     # changes are told against the oldest that runs, as the search does

@@ -390,8 +390,9 @@ def newest(
 
 
 def choose_exit_code(codes: Sequence[int]) -> int:
-    """Return the exit code of several frameworks: a regression, 1, counts more than what could not
-    be judged, 3.
+    """Return the exit code of several frameworks.
+
+    A regression, 1, counts more than what could not be judged, 3.
     """
     return 1 if 1 in codes else max(codes)
 

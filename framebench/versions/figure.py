@@ -47,8 +47,9 @@ def figures(results: Results, machines: Iterable[str]) -> Iterator[FigureRequest
 
 @page.apply_style
 def draw_changes(comparison_rows: pd.DataFrame) -> Figure | None:
-    """Draw the rows of one pair of versions on one machine (`judge.compare_versions`): cases down,
-    quantities across.
+    """Draw the rows of one pair of versions on one machine: cases down, quantities across.
+
+    The rows are those of `judge.compare_versions`.
 
     Returns None where nothing is decided.
     """
@@ -64,8 +65,9 @@ def draw_changes(comparison_rows: pd.DataFrame) -> Figure | None:
 
 
 def draw_cells(axes: Axes, cells: pd.DataFrame) -> None:
-    """Draw colours on a logarithmic scale around 1, for what matters; the case with the largest
-    ratio comes first.
+    """Draw colours on a logarithmic scale around 1, for what matters.
+
+    The case with the largest ratio comes first.
     """
     cells = cells.assign(shade=np.log2(cells["value"]).mask(cells["verdict"] == NONE, 0))
     order = cells.groupby("case")["value"].max().sort_values(ascending=False, kind="stable").index

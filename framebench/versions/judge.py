@@ -132,11 +132,11 @@ def parse_pair(base: str, change: str) -> tuple[str, str, str]:
 def compare_versions(
     records: Iterable[Record], base: str, change: str, threshold: float | None = None
 ) -> list[QuantityComparison]:
-    """Compare each quantity of each case that both versions (`jax==0.9.2`) have records of, by
-    machine and case.
+    """Compare each quantity of each case that both versions have records of.
 
-    `threshold` replaces the quantities' own minimum effects (memory 1 %, step time 3 %, first step
-    10 %). Raises UnknownVersion for what no record is of, and for two frameworks.
+    Versions are such as `jax==0.9.2`. The rows are by machine and case. `threshold` replaces
+    the quantities' own minimum effects (memory 1 %, step time 3 %, first step 10 %). Raises
+    UnknownVersion for what no record is of, and for two frameworks.
     """
     parse_pair(base, change)
     # what a release does not have cannot have regressed

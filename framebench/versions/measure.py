@@ -62,8 +62,9 @@ def choose_versions(framework: str, named: list[str] | None = None) -> list[str]
 def select_cases(
     framework: str, selectors: list[str] | None = None, profile: str | None = None
 ) -> list[Case]:
-    """Return the framework's cases that are named, those of a profile, or STANDING at the base
-    batch. Raises UnknownCase.
+    """Return the framework's cases that are named, or those of a profile.
+
+    Without both they are those of STANDING, at the base batch. Raises UnknownCase.
     """
     cases: list[Case] = []
     of_profile = profiles.list_profile_cases(profile) if profile else None
@@ -110,11 +111,10 @@ def measure(
     results: Path,
     progress: Listener = SILENT,
 ) -> list[str]:
-    """Measure so many blocks of each case, with the versions in `ready` as variants; return the
-    statuses of all records.
+    """Measure so many blocks of each case, with the versions in `ready` as variants.
 
-    What this session has measured already is not repeated. Raises OSError if a record cannot be
-    written.
+    Return the statuses of all records. What this session has measured already is not repeated.
+    Raises OSError if a record cannot be written.
     """
     groups = []
     statuses: list[str] = []

@@ -128,11 +128,11 @@ class PairBench:
     accepted: list[AcceptedRegression]
 
     def compare(self, pair: ReleasePair) -> NewestVerdict:
-        """Measure both releases in a session, which resumes if it was interrupted, and judge the
-        newest that can be installed.
+        """Measure both releases in a session, and judge the newest that can be installed.
 
-        Nothing is measured where the pinned version is the newest. Raises SetupError if the pinned
-        version cannot be installed, UnknownCase, and Busy.
+        The session resumes if it was interrupted. Nothing is measured where the pinned
+        version is the newest. Raises SetupError if the pinned version cannot be installed,
+        UnknownCase, and Busy.
         """
         if pair.is_current:
             return NewestVerdict(pair, "current", pair.describe_current())

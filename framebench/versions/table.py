@@ -178,8 +178,9 @@ def describe_conditions(rows: Iterable[QuantityComparison]) -> str:
 
 
 def list_package_changes(records: CaseRecords) -> Iterator[str]:
-    """Yield the packages that changed with the framework, and the build that its own label names
-    (`2.13.0+cpu`).
+    """Yield the packages that changed with the framework.
+
+    The build of the framework is one of them, as its label names it (`2.13.0+cpu`).
     """
     framework = records.base[-1].parsed.framework
     old = records.base[-1].provenance.versions
@@ -211,8 +212,9 @@ def describe_changes(rows: Sequence[QuantityComparison]) -> str:
 
 
 def suggest_bisection(regressions: Sequence[QuantityComparison]) -> str:
-    """Return the command that finds the release in which the largest regression of a peak began;
-    empty without one.
+    """Return the command that finds where the largest regression of a peak began.
+
+    It is empty without a regression of a peak.
     """
     peaks = [row for row in regressions if row.quantity == PEAK.name]
     if not peaks:
@@ -224,10 +226,10 @@ def suggest_bisection(regressions: Sequence[QuantityComparison]) -> str:
 
 
 def make_report_tables(records: Iterable[Record], results: Path) -> list[Table]:
-    """Return a table for each version and the one before it, by machine and framework, where both
-    have a case.
+    """Return a table for each version and the one before it, by machine and framework.
 
-    Only cases of a single process are in it. `results` has the explained steps.
+    Both must have a case. Only cases of a single process are in it. `results` has the explained
+    steps.
     """
     find_cause = load_causes(results)
     single = [record for record in records if record.parsed.ranks == 1]

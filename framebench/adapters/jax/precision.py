@@ -98,11 +98,11 @@ def default(run: JaxAdapter) -> Proof:
 
 
 def expect_mixed(dtype: str) -> Proof:
-    """Return a proof that most operands of the executable have type `dtype`, and that weights and
-    optimizer states are float32.
+    """Return a proof that the step computes in `dtype`, with float32 weights and states.
 
-    Not all operands have it, since the backward pass of attention computes some products in
-    float32. An eager step fails, since it has no executable.
+    Most operands of the executable must have the type. Not all operands have it, since the
+    backward pass of attention computes some products in float32. An eager step fails, since it
+    has no executable.
     """
 
     def has_most(evidence: Evidence) -> bool:

@@ -500,8 +500,9 @@ class TorchAdapter(Adapter):
         return [*self.parameters(), *self.buffers(), *self.input_tensors()]
 
     def known_tensors(self) -> list[Tensor]:
-        """Return the tensors that the harness expects between two steps: the lasting ones, the
-        output, gradients and optimizer states.
+        """Return the tensors that the harness expects between two steps.
+
+        They are the lasting ones, the output, gradients and optimizer states.
         """
         gradients = [p.grad for p in self.parameters() if p.grad is not None]
         lasting = self.lasting_tensors()

@@ -76,8 +76,9 @@ class Candidate:
 
     @property
     def throughput(self) -> float:
-        """Return samples or tokens per second for ranking; 0 if not measured, or by instruments
-        without calibration.
+        """Return samples or tokens per second for ranking.
+
+        It is 0 if none were measured, or by instruments without calibration.
         """
         if self.speed is None or not is_calibrated(self.speed):
             return 0
@@ -106,8 +107,9 @@ class BudgetAdvice:
 
 @dataclass(frozen=True)
 class SuggestedChange:
-    """From what the user has to what fits with the least loss of speed, in the same framework if
-    anything fits there.
+    """The change from what the user has to what fits, with the least loss of speed.
+
+    It stays in the same framework if anything fits there.
     """
 
     base: Candidate
@@ -157,8 +159,9 @@ def advise(
 
 
 def select_relevant(rows: Sequence[Row], question: Question) -> list[Row]:
-    """Return the rows of the strategies and the size in question; of every size for a model that is
-    only described.
+    """Return the rows of the strategies and the size in question.
+
+    A model that is only described takes rows of every size.
     """
     relevant = []
     for row in rows:
@@ -176,8 +179,9 @@ def count_timed_strategies(rows: Sequence[Row]) -> int:
 def make_candidates(
     rows: Sequence[Row], speeds: Sequence[Row], question: Question, searches: Searches
 ) -> list[Candidate]:
-    """Return one candidate for each framework and strategy with usable rows, at the batch in
-    question or the largest.
+    """Return one candidate for each framework and strategy with usable rows.
+
+    It is at the batch in question, or at the largest.
     """
     candidates = []
     usable = {(row.framework, row.strategy) for row in rows if not find_fault(row)}

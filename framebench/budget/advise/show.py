@@ -43,10 +43,11 @@ WHY_IT_FITS = {
 
 
 def make_tables(advice: BudgetAdvice, every: bool = False) -> Iterator[Table]:
-    """Yield a table of the candidates that fit, of those that fit but compute something else, and
-    of those that are too large, closest first.
+    """Yield the tables of candidates.
 
-    Unless `every` is set, only the first rows of the first table that has any are yielded.
+    They are those that fit, those that fit but compute something else, and those that are too
+    large, closest first. Unless `every` is set, only the first rows of the first table that has
+    any are yielded.
     """
     question = advice.question
     batch = f"batch {question.batch}" if question.batch else "largest batch"

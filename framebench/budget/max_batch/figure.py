@@ -20,8 +20,9 @@ from framebench.records.search import Fit
 
 
 def figures(results: Results, machines: Iterable[str]) -> Iterator[FigureRequest]:
-    """Yield one for each workload, scenario, size and budget that was searched on the first of
-    these machines.
+    """Yield a figure for each workload, scenario, size and budget that was searched.
+
+    The searches are those of the first of these machines.
     """
     search_rows = read_searches(results.root, next(iter(machines)))
     if search_rows.empty:
@@ -34,11 +35,10 @@ def figures(results: Results, machines: Iterable[str]) -> Iterator[FigureRequest
 
 
 def read_searches(results: Path, machine: str) -> pd.DataFrame:
-    """Return what `framebench max-batch` found on a machine: the newest search of each case and
-    budget, one a row.
+    """Return what `framebench max-batch` found on a machine.
 
-    `largest` is 0 where nothing fits, `answer` says it in words. Files that cannot be read are
-    named in a warning.
+    A row is the newest search of a case and budget. `largest` is 0 where nothing fits, `answer`
+    says it in words. Files that cannot be read are named in a warning.
     """
     rows = []
     for fit in load_searches(results):

@@ -202,10 +202,10 @@ def search_largest_batch(
 
 
 def find_saved(case: Case, budget: int, most: int, results: Path) -> Fit | None:
-    """Return the newest answer of this machine, version and protocol that a search up to batch
-    `most` would give again.
+    """Return this machine's newest answer that a search up to batch `most` would give again.
 
-    A search that was stopped may find more the next time.
+    It is of the same version and protocol. A search that was stopped may find more the next
+    time.
     """
     newest = None
     for _, fit in store.parse_file(Fit, find_file(results, describe(case.framework))):

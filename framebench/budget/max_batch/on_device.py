@@ -95,8 +95,10 @@ def choose_folder(model: UserModel, results: Path) -> Path:
 def prepare(
     model: UserModel, strategies: list[str] | None, env: str | None
 ) -> Iterator[DeviceQuestion]:
-    """Let planners know the file in this context, and have cuDNN, which is asked for the workspaces
-    of PyTorch's convolutions. Raises Fault.
+    """Let planners know the file in this context. Raises Fault.
+
+    The environment with cuDNN is built, which is asked for the workspaces of PyTorch's
+    convolutions.
     """
     with open_for_device(model, strategies, env) as question:
         if model.framework == "torch" and question.has_convolutions:

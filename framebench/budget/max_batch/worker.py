@@ -59,10 +59,10 @@ def fit(adapter: Adapter, order: ProbeOrder, emit: Emit) -> dict[str, Any]:
 
 
 def measure_untracked(adapter: Adapter) -> int | None:
-    """Return the private bytes of the process that are no tensors, such as workspaces and generated
-    kernels.
+    """Return the private bytes of the process that are no tensors; None on another device.
 
-    They are among them on the CPU alone; None on another device.
+    On the CPU tensors are among the private bytes. The others are workspaces and generated kernels,
+    for instance.
     """
     if adapter.device() != "cpu":
         return None
@@ -118,10 +118,10 @@ def evaluate(adapter: Adapter, order: ProbeOrder, emit: Emit) -> dict[str, Any]:
 
 
 def evaluate_batch(adapter: Adapter, report: BatchReport) -> None:
-    """Evaluate the batch that is on the device, and add its losses and peaks to the report, or how
-    memory ran out.
+    """Evaluate the batch that is on the device, and report it.
 
-    On return the error of memory that ran out is gone, and with it the tensors of its frames.
+    The report gets its losses and peaks, or how memory ran out. On return the error of memory
+    that ran out is gone, and with it the tensors of its frames.
     """
     try:
         report["peaks"] = measure_peaks(adapter)
@@ -138,8 +138,9 @@ def evaluate_batch(adapter: Adapter, report: BatchReport) -> None:
 
 
 def reset_signals() -> None:
-    """Undo a framework's signal handlers, one of which hangs when malloc fails beneath it, and
-    write no core files.
+    """Undo a framework's signal handlers, and write no core files.
+
+    One of the handlers hangs when malloc fails beneath it.
     """
     import resource
 

@@ -166,8 +166,9 @@ def predict_file(
     budget: int | None,
     env: str | None,
 ) -> dict[str, list[PeakPrediction]]:
-    """Predict a user's own model by fake tensors; within a budget it is also run, under that
-    limit. Returns the predictions by case. Raises Fault.
+    """Predict a user's own model by fake tensors, and return the predictions by case.
+
+    Within a budget it is also run, under that limit. Raises Fault.
     """
     predictions = {}
     with open_shapes(file, scenario, strategies, batch, env) as (cases, left_out, environment):

@@ -239,10 +239,10 @@ def show_assessments(
 
 
 def write_sentence(assessments: Sequence[FitAssessment], batch: int | None) -> str:
-    """Return how many strategies fit, and the best of each framework that computes what the
-    baseline does, or of all where none does.
+    """Return how many strategies fit, and the best of each framework.
 
-    Frameworks are not compared, since XLA's plan and a simulation of PyTorch count differently.
+    The best computes what the baseline does; where none does, it is the best of all. Frameworks
+    are not compared, since XLA's plan and a simulation of PyTorch count differently.
 
     Args:
         assessments: At least one, the best first.

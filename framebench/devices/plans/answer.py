@@ -75,8 +75,9 @@ def describe_end(code: int, errors: str) -> str:
 
 
 def shorten_error(text: str) -> str:
-    """Return the line that names the last exception, or else the last one: messages of PyTorch's go
-    on for pages.
+    """Return the line of an error that names the last exception, or else the last line.
+
+    Messages of PyTorch's go on for pages.
     """
     lines = [line.rstrip() for line in text.splitlines() if line.strip()]
     named = [

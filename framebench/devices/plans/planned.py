@@ -124,8 +124,9 @@ def find_needs(planned: Planned) -> int | None:
 
 
 def describe_workspaces(predictions: Iterable[Planned]) -> str:
-    """Return for a caption whether simulations hold what cuDNN takes for convolutions; nothing
-    without simulations.
+    """Return for a caption whether simulations hold what cuDNN takes for convolutions.
+
+    It is empty without simulations.
     """
     count = 0
     releases = []

@@ -130,8 +130,9 @@ def plan_all(
     version: str | None = None,
     environment: Environment | None = None,
 ) -> list[Planned]:
-    """Return the prediction of each case, in the order of the cases: cached, or planned now and
-    cached as soon as it is there.
+    """Return the prediction of each case, in the order of the cases.
+
+    It is cached, or planned now and then cached at once.
 
     Args:
         cases: Of any framework. What failed before is tried again.
@@ -242,8 +243,9 @@ def is_reusable(planned: Planned) -> bool:
 
 @contextlib.contextmanager
 def interrupt_on_sigterm() -> Iterator[None]:
-    """Let SIGTERM end what runs in here as Ctrl-C does, and with it the planners, which are in
-    sessions of their own.
+    """Let SIGTERM end what runs in this context as Ctrl-C does.
+
+    The planners end with it, which are in sessions of their own.
     """
     before = signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:

@@ -127,8 +127,9 @@ class Allocator:
         return block
 
     def _take(self, pool: BlockPool, size: int) -> Block | None:
-        """Return a new segment; if the GPU is full, retry after giving back what is cached (the
-        chain in malloc).
+        """Return a new segment (the chain in malloc).
+
+        If the GPU is full, what is cached is given back, and it is asked again.
         """
         if self.settings.limit and self.settings.garbage_collection_threshold:
             self._collect(int(self.settings.garbage_collection_threshold * self.settings.limit))
@@ -200,10 +201,10 @@ class Allocator:
         self._record("segment_free", block.address, block.size)
 
     def _release_oversize(self, pool: BlockPool, size: int) -> bool:
-        """Give back the smallest block of at least `max_split_size` that is enough, else the
-        largest ones until they are.
+        """Give back oversize blocks until a request fits, and return whether it does.
 
-        Return whether that is enough (release_available_cached_blocks).
+        They are the smallest block of at least `max_split_size` that is enough, or else the
+        largest ones (release_available_cached_blocks).
         """
         if self.settings.max_split_size is None:
             return False

@@ -116,8 +116,9 @@ class Block:
 
 @dataclass(eq=False, slots=True)
 class BlockPool:
-    """Free blocks by size, then address; and address ranges of expandable segments that have no
-    memory yet.
+    """The free blocks of a pool by size, then address.
+
+    Next to them it has the address ranges of expandable segments that have no memory yet.
     """
 
     small: bool

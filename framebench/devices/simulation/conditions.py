@@ -12,10 +12,10 @@ from pathlib import Path
 
 @cache
 def find_answer(file: str, line: int) -> bool | None:
-    """Return the answer by which a check in this line passes: one of the form `if ...: raise` or
-    `assert`. None if the line has none.
+    """Return the truth value that lets the check in this line pass; None if there is no check.
 
-    A truth value that is read there is taken for the whole condition, or for what follows `not`.
+    A check has the form `if ...: raise` or `assert`. A truth value that is read there is taken
+    for the whole condition, or for what follows `not`.
     """
     for node in list_statements(file):
         if isinstance(node, ast.Assert):

@@ -75,8 +75,9 @@ class Refused(RuntimeError):
 
 @cache
 def load_library() -> ctypes.CDLL | None:
-    """Load this environment's cuDNN, or the one that FOLDER_VARIABLE names; None where there is
-    none, or one that cannot be asked without a GPU.
+    """Load this environment's cuDNN, or the one that FOLDER_VARIABLE names.
+
+    Return None where there is none, or one that cannot be asked without a GPU.
     """
     spec = importlib.util.find_spec("nvidia")
     folders = list((spec and spec.submodule_search_locations) or ())
@@ -168,8 +169,9 @@ class CudnnSession:
         return descriptor.value or 0
 
     def read(self, descriptor: int, name: int, value_type: int, into: Any = None) -> int:
-        """Read the values of an attribute into an array, as many as fit, and return their number:
-        without an array how many there are. Raises Refused.
+        """Read the values of an attribute into an array, and return their number. Raises Refused.
+
+        As many are read as fit; without an array they are only counted.
         """
         count = ctypes.c_int64()
         most = ctypes.c_int64(0 if into is None else len(into))

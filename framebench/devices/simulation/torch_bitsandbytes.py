@@ -50,8 +50,10 @@ def follow_bitsandbytes() -> Iterator[None]:
 
 
 class Parameter4Bit:
-    """Take the place of `bitsandbytes.nn.Params4bit`: return a plain parameter with its attributes,
-    which is quantized when it moves to the device.
+    """Take the place of `bitsandbytes.nn.Params4bit`.
+
+    It returns a plain parameter with the attributes of one, which is quantized when it moves to
+    the device.
     """
 
     def __new__(

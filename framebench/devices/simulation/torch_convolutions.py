@@ -129,8 +129,9 @@ def make_operand(shape: Sequence[int], order: torch.memory_format) -> Operand:
 
 
 def describe_gpu(device: Device) -> str:
-    """Return a device in cuDNN's own JSON, as it writes down a GPU that is there; empty where it
-    does not know it.
+    """Return a device in cuDNN's own JSON, as it describes a GPU that is there.
+
+    The text is empty for a device that cuDNN does not know.
     """
     if device.compute_capability < OLDEST_CHIP:
         return ""

@@ -56,8 +56,9 @@ class GpuEvent:
 
 
 class GpuStream:
-    """A stream: its memory lies in pools of its own, and its work is done at once, in the order in
-    which the program asks for it.
+    """A stream of the simulated device, whose memory lies in pools of its own.
+
+    Its work is done at once, in the order in which the program asks for it.
     """
 
     numbers = itertools.count(DEFAULT_STREAM)

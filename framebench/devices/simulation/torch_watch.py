@@ -348,8 +348,9 @@ def describe_shape(tensor: Tensor) -> str:
 
 
 def find_line(frame: FrameType | None) -> str:
-    """Return the innermost line of the user's program as `folder/file.py:line`, or an empty string
-    if no frame is in the program.
+    """Return the innermost line of the user's program as `folder/file.py:line`.
+
+    The text is empty if no frame is in the program.
     """
     user_frame = find_frame(frame)
     if user_frame is None:

@@ -174,8 +174,9 @@ def group_by_reason(reasons: Mapping[str, str]) -> list[str]:
 
 
 def describe_share(planned: Planned, device: Device) -> str:
-    """Return which share of the device's memory the case needs, and that it does not fit if even
-    the prediction is more.
+    """Return which share of the device's memory the case needs.
+
+    If even the predicted bytes are more than there are, say that it does not fit.
     """
     needs = find_needs(planned)
     if planned.outcome == "refused":

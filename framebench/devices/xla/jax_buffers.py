@@ -102,10 +102,10 @@ def choose_disjoint(
 
 
 class Sources:
-    """Which line of the source an instruction comes from, by the tables of files, places and
-    callers before the instructions of a program's text.
+    """The lines of the source that instructions come from.
 
-    Older releases of XLA write file and line with each instruction instead.
+    They are read from the tables of files, places and callers before the instructions of a
+    program's text. Older releases of XLA write file and line with each instruction instead.
     """
 
     def __init__(self, text: str, computations: dict[str, list[Instruction]]) -> None:

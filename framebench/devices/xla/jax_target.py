@@ -30,8 +30,9 @@ def devices(device: Device, ranks: int) -> list[jax.Device]:
 
 
 def choose_slice(device: Device, ranks: int) -> str:
-    """Return the smallest slice with so many chips, such as v5e:2x4: of three axes where the
-    device's has three.
+    """Return the smallest slice with so many chips, such as v5e:2x4.
+
+    It has three axes where the device's has three.
     """
     kind, _, shape = device.topology.partition(":")
     third_axis = "x1" if shape.count("x") == 2 else ""
