@@ -130,6 +130,8 @@ def run_command_line() -> None:
         fail(str(error), 1)
     except OSError as error:
         fail(describe_error(error), 1)
+    except MemoryError:
+        fail("memory ran out for framebench itself, perhaps by a limit (ulimit -v)", 1)
     sys.exit(code)
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import errno
 import os
 import queue
 import secrets
@@ -34,6 +35,17 @@ PR_SET_CHILD_SUBREAPER = 36
 MARK = "FRAMEBENCH_CHILD"  # environment variable that all processes of a child inherit
 
 
+def start_thread(work: Callable[[], None]) -> threading.Thread:
+    """Start a thread. Raises OSError where there may be no more, as under a limit on memory."""
+    thread = threading.Thread(target=work, daemon=True)
+    try:
+        thread.start()
+    except RuntimeError as error:
+        reason = "no further thread can be started, by a limit on memory or processes (ulimit)"
+        raise OSError(errno.EAGAIN, reason) from error
+    return thread
+
+
 class TooLong(Exception):
     """Raised for a line that is longer than may be read."""
 
@@ -49,8 +61,7 @@ class LogTail:
         self.most_bytes = most_bytes
         self.last_bytes = bytearray()
         self.lock = threading.Lock()
-        self.thread = threading.Thread(target=self.read, daemon=True)
-        self.thread.start()
+        self.thread = start_thread(self.read)
 
     def read(self) -> None:
         """Read until all writers have closed the pipe."""
@@ -88,8 +99,7 @@ class LineReader:
         self.process = process
         self.pipe = process.stdout
         self.lines: queue.Queue[bytes] = queue.Queue(1)
-        self.thread = threading.Thread(target=self.read_all, daemon=True)
-        self.thread.start()
+        self.thread = start_thread(self.read_all)
 
     def read_all(self) -> None:
         """Put every line into the queue, and an empty one once all writers have closed the pipe."""
@@ -242,16 +252,19 @@ def run_program(command: Sequence[str], variables: Mapping[str, str], limit_s: f
     )
     assert process.stdout
     assert process.stderr
-    printed = LogTail(process.stdout, ANSWER_BYTES)
-    errors = LogTail(process.stderr)
+    logs = []
     try:
+        printed = LogTail(process.stdout, ANSWER_BYTES)
+        logs.append(printed)
+        errors = LogTail(process.stderr)
+        logs.append(errors)
         process.wait(limit_s)
     except subprocess.TimeoutExpired:
         raise TimeoutError from None
     finally:
         CHILDREN.end(process)
-        printed.close()
-        errors.close()
+        for log in logs:
+            log.close()
     return Ended(process.returncode, printed.text(), errors.text())
 
 

@@ -79,8 +79,12 @@ class Worker:
             stdin=subprocess.PIPE if live else subprocess.DEVNULL,
         )
         assert self.process.stderr
-        self.log = LogTail(self.process.stderr)
-        self.lines = LineReader(self.process)
+        try:
+            self.log = LogTail(self.process.stderr)
+            self.lines = LineReader(self.process)
+        except OSError:  # without its threads nobody would listen to it
+            CHILDREN.end(self.process)
+            raise
 
     def send(self, command: Command) -> None:
         """Send a command. To a dead worker it is lost: `receive` reports that it is dead.

@@ -12,6 +12,7 @@ import resource
 import signal
 import subprocess
 import sys
+import threading
 import time
 import warnings
 from pathlib import Path
@@ -98,6 +99,11 @@ def run_program(program: str, folder: Path, limit_s: float = 60.0) -> Outcome:
     environment = make_environment(program, folder)
     worker = Worker(environment, "worker", {}, {MARKER: str(folder)})
     return worker.end(lambda phase: None, limit_s)
+
+
+def run_worker(environment: Environment, module: str, variables: dict[str, str]) -> None:
+    """Start a worker, as `environments.run_module` runs a module."""
+    Worker(environment, module, {}, variables)
 
 
 def list_left(folder: Path) -> list[psutil.Process]:
@@ -194,6 +200,28 @@ def test_a_closed_pipe_is_its_end_however_often_it_is_read() -> None:
         reader.close()
 
 
+@pytest.mark.parametrize("allowed", [0, 1])
+def test_a_child_without_its_threads_is_ended(
+    allowed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A limit on memory may allow a process and no thread that listens to it."""
+    environment = make_environment("time.sleep(600)\n", tmp_path)
+    start = threading.Thread.start
+    for action in (run_worker, environments.run_module):
+        started: list[threading.Thread] = []
+
+        def start_few(thread: threading.Thread, started: list[threading.Thread] = started) -> None:
+            if len(started) == allowed:
+                raise RuntimeError("can't start new thread")
+            started.append(thread)
+            start(thread)
+
+        monkeypatch.setattr(threading.Thread, "start", start_few)
+        with pytest.raises((OSError, SetupError), match="no further thread can be started"):
+            action(environment, "module", variables={MARKER: str(tmp_path)})
+        assert list_left(tmp_path) == []
+
+
 def test_all_children_are_killed_at_once() -> None:
     started = [CHILDREN.start(["sleep", "600"], os.environ) for _ in range(2)]
     try:
@@ -267,6 +295,18 @@ def test_a_reason_without_end_is_cut_off(field: str, tmp_path: Path) -> None:
     assert outcome.status == "crashed"
     assert "xxx" in str(outcome.reason)
     assert len(str(outcome.reason)) <= supervisor.LONGEST_REASON
+
+
+@pytest.mark.parametrize("later", ["error", "result"])
+def test_the_first_error_is_the_cause_of_what_follows(later: str, tmp_path: Path) -> None:
+    """Of several ranks the others fail because the first one has."""
+    program = "import json\n"
+    for kind, text in (("error", "the cause"), (later, "a consequence")):
+        message = {kind: {"type": "ValueError", "message": text, "oom": False}}
+        program += f"print(json.dumps({message}), flush=True)\n"
+    outcome = run_program(program, tmp_path)
+    assert outcome.status == "crashed"
+    assert "the cause" in str(outcome.reason)
 
 
 def test_the_log_is_what_was_printed_last(tmp_path: Path) -> None:
