@@ -68,11 +68,14 @@ ASSUMED = {
     ),
 }
 RECORDED = re.compile(r"zero_grad_mode=(\d)")
-COMPILED = (
-    "the step is compiled: Inductor decides what is kept, and its plan for a card cannot "
-    "be had here"
+LOW_BIT = (
+    "steps on images are compiled, and rows of studies/compiled_steps; of texts the lengths are "
+    "not stated"
 )
-SHARDED = "FSDP2 over several cards, compiled or in float8: a rank of it is not simulated"
+SHARDED = (
+    "FSDP2 over several cards, compiled or in float8, which is not simulated together; "
+    "studies/sharded_steps has the eager rows"
+)
 UNWRITTEN = {  # by source
     "EasyDeL issue 166": "the model and the batch are not in the text",
     "HF transformers docs": "the versions are not stated, and the figure holds a context that "
@@ -103,7 +106,7 @@ UNWRITTEN = {  # by source
     "length are not shown",
     "torchao float8/mx training docs": SHARDED,
     "torchao float8nocompile": SHARDED,
-    "torchao low-bit optimizers": COMPILED,
+    "torchao low-bit optimizers": LOW_BIT,
     "torchao optimizer offload": "which counter is not stated; half of the rows are compiled",
     "torchao quantized training": "which layers are checkpointed is not stated; compiled but for "
     "one row",
