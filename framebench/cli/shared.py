@@ -21,7 +21,7 @@ from rich.segment import Segment
 from framebench.engine.session import Session, alone
 from framebench.engine.terminal import escape_control
 from framebench.models import spec
-from framebench.records import provenance
+from framebench.records import provenance, store
 from framebench.records.provenance import ALL
 from framebench.suite import profiles, protocol
 from framebench.suite.case import DEFAULT_SIZE, Case, UnknownCase
@@ -322,20 +322,36 @@ def find_machines(
 def find_answering_machines(folder: Folder, named: str | None) -> list[str]:
     """Return the machines whose records answer a question together.
 
-    That is the machine that is named. Without a name it is this one, and the first of the others
-    for what this one has not measured; or that alone if this one has no records.
+    That is the machine that is named. Without a name it is this one, or else one with this
+    processor, and the first of the others for what that one has not measured. If there is neither,
+    it is the one that a command reads by default.
     """
-    here = provenance.read_machine_name()
-    if named is not None or here not in folder.machines:
+    if named is not None:
         return [find_machine(folder, named)]
-    others = [name for name in folder.machines if name != here]
+    machine, reason = provenance.read_machine_name(), "this one"
+    if machine not in folder.machines:
+        machine, reason = find_same_processor(folder) or "", "with this processor"
+    if not machine:
+        return [find_machine(folder, None)]
+    others = [name for name in folder.machines if name != machine]
     if not others:
-        return [here]
+        return [machine]
     say(
-        f"machine {here}, this one; what it has not measured comes from {others[0]} (--machine "
+        f"machine {machine}, {reason}; what it has not measured comes from {others[0]} (--machine "
         "NAME takes one alone)",
     )
-    return [here, others[0]]
+    return [machine, others[0]]
+
+
+def find_same_processor(folder: Folder) -> str | None:
+    """Return the machine with most records whose first record names the processor of this one."""
+    processor = provenance.describe_hardware()["cpu"]
+    for machine in folder.machines:
+        for file in store.list_files(folder.root, machine):
+            record = store.read_first_record(file)
+            if record and record.cpu == processor:
+                return machine
+    return None
 
 
 class Parts(NamedTuple):

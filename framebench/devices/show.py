@@ -10,6 +10,7 @@ import typer
 
 from framebench.cli.shared import echo, err, fail, out, say
 from framebench.devices.catalog import Device, find
+from framebench.devices.found_wrong import WrongResult, find_wrong_on_gpus
 from framebench.devices.plans import planning
 from framebench.devices.plans.planned import Planned
 from framebench.engine.environments import Environment
@@ -60,17 +61,25 @@ def predict_on_device(
     device = find(name)
     cases = planning.select_cases(selector)
     predictions = plan_with_progress(cases, device, results, again=again)
-    show_predictions(predictions, device, as_json)
+    show_predictions(predictions, device, as_json, find_wrong_on_gpus(results))
 
 
-def show_predictions(predictions: Sequence[Planned], device: Device, as_json: bool) -> None:
-    """Print predictions as a table or as JSON; end with exit code 1 if one failed."""
+def show_predictions(
+    predictions: Sequence[Planned],
+    device: Device,
+    as_json: bool,
+    wrong: Sequence[WrongResult] = (),
+) -> None:
+    """Print predictions as a table or as JSON; end with exit code 1 if one failed.
+
+    Below the table stand which results were `wrong` on a GPU.
+    """
     if as_json:
         echo(json.dumps([planned.model_dump(mode="json") for planned in predictions], indent=1))
     else:
         from framebench.devices.tables import table
 
-        table.tabulate_cases(predictions, device).terminal(out)
+        table.tabulate_cases(predictions, device, wrong).terminal(out)
         if len(predictions) == 1 and predictions[0].outcome == "planned":
             table.tabulate_parts(predictions[0], device).terminal(out)
     if any(planned.outcome == "failed" for planned in predictions):

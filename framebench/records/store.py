@@ -228,7 +228,15 @@ def parse_of_machine(
 
 def has_records(path: str) -> bool:
     """Say whether a file has a record that can be read."""
-    return any(isinstance(record, Record) for _, record in parse_record_file(path))
+    return read_first_record(path) is not None
+
+
+def read_first_record(path: str) -> Record | None:
+    """Return the first record of a file that can be read, or None if there is none."""
+    for _, record in parse_record_file(path):
+        if isinstance(record, Record):
+            return record
+    return None
 
 
 def read_all(root: Path) -> Iterator[Record]:

@@ -5,7 +5,7 @@ Standard library only, since workers read it.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 from framebench.models import spec
@@ -133,3 +133,12 @@ def explain_unpredictable(case: Case) -> str | None:
     if "memory format" in names:
         return "modules of fake tensors cannot be converted to another memory format"
     return None
+
+
+def describe_shape(shape: Any) -> str:
+    """Return the numbers of a model's configuration in words."""
+    texts = []
+    for name, value in asdict(shape).items():
+        if value:
+            texts.append(f"{name} {value:,}" if isinstance(value, int) else f"{name} {value}")
+    return ", ".join(texts)

@@ -18,7 +18,7 @@ from framebench.analysis.statistics import NONE, PEAK
 from framebench.cli.shared import echo, err, fail, out, say
 from framebench.devices import catalog
 from framebench.devices.plans.planned import Planned
-from framebench.devices.plans.planning import ensure_environment, planned_for
+from framebench.devices.plans.planning import ensure_environment, planned_for, select_cases
 from framebench.engine.environments import SetupError
 from framebench.versions.accepted import MalformedEntry, find_reason, read_accepted
 from framebench.versions.bisection_record import ReleaseResult
@@ -32,6 +32,7 @@ from framebench.versions.measure import PLANNED, select_base_batch
 from framebench.versions.newest import ReleasePair
 
 NO_PLAN = "no plan"
+MANY = 10  # cases, after which it is said how long their plans take
 KNOWN = "known regression"
 ONE_CUDNN = (
     "only one of the two releases is installed with cuDNN, which tells the workspaces of "
@@ -125,6 +126,12 @@ def compare_releases(
         fail(f"with --device releases of {' and '.join(HOW)} are planned, such as jax==0.9.2", 2)
     if not selectors:
         fail("which cases? name some, such as 'transformer/jax/train/{fp32,checkpoint}/b8/full'", 2)
+    count = sum(len(select_cases(selector)) for selector in selectors)
+    if count >= MANY:
+        say(
+            f"planning {count} cases for two releases: a new plan takes up to a minute; "
+            "name fewer, such as 'transformer/jax/train/{fp32,checkpoint}/b8/full'"
+        )
     with err.status(f"{base} and {change}: {device}"):
         # cached plans of either release are reused
         base_plans = planned_for(selectors, device, results, say, base)

@@ -13,13 +13,14 @@ import pandas as pd
 
 from framebench.analysis.rendering import DETAIL, ESSENTIAL, Table, TableColumn
 from framebench.analysis.reports import verdicts
-from framebench.analysis.statistics import NONE, PEAK, UNDECIDED
+from framebench.analysis.statistics import NONE, PEAK, TIME, UNDECIDED
 from framebench.explain.table import load_causes
 from framebench.records.record import Record
 from framebench.strategies.strategy import TITLES
 from framebench.versions.judge import (
     EXPLAINED,
     FEW,
+    FIRST,
     IMPROVEMENT,
     REGRESSION,
     VERDICTS,
@@ -29,6 +30,8 @@ from framebench.versions.judge import (
     parse_pair,
 )
 
+# of quantities, so that a row takes one line of 100 columns
+SHORT_NAMES = {PEAK.name: "peak", TIME.name: "step", FIRST.name: "first step"}
 FOLDED = (UNDECIDED, FEW)  # verdicts that are counted below a table, not shown
 COLUMNS = {
     "machine": TableColumn("machine"),
@@ -93,9 +96,12 @@ def make_table(
 def make_row(row: QuantityComparison) -> dict[str, object]:
     """Return the values of a row by column."""
     cells = row._asdict()
-    for name in ("base", "change"):
-        value = cells[f"{name}_value"]
-        cells[name] = None if value is None else verdicts.format_value(value, row.unit)
+    if row.unit:
+        factor, unit = verdicts.FACTORS[row.unit]
+        cells["quantity"] = f"{SHORT_NAMES[row.quantity]} {unit}"
+        for name in ("base", "change"):
+            value = cells[f"{name}_value"]
+            cells[name] = None if value is None else f"{value * factor:,.2f}"
     cells["interval"] = verdicts.format_interval(row.low, row.high)
     cells["minimum"] = None if row.minimum is None else f"{row.minimum * 100:g} %"
     return cells

@@ -13,11 +13,12 @@ from tempfile import TemporaryDirectory
 import pytest
 from typer.testing import CliRunner
 
+from framebench.analysis.results import Results
 from framebench.budget.predict import command as command_of_predict
 from framebench.cli import reading, run
-from framebench.cli.shared import app
+from framebench.cli.shared import app, find_answering_machines
 from framebench.records import store
-from framebench.records.provenance import read_machine_name
+from framebench.records.provenance import describe_hardware, read_machine_name
 from framebench.suite.case import Case
 from framebench.suite.selectors import select
 from tests.fake_records import RIGHT, provenance, record
@@ -194,6 +195,23 @@ def test_the_machine_that_answers_most_of_a_question_is_read(tmp_path: Path) -> 
     assert "checkpoint" in both.stdout
     assert "machine asked; --machine takes the records of another: widest" in both.stderr
     assert "machine widest;" in every.stderr
+
+
+def test_a_machine_with_this_processor_answers_before_one_with_more_records(
+    results: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    processor = describe_hardware()["cpu"]
+    for machine, cpu, count in (("largest", "another", 2), ("alike", processor, 1)):
+        origin = provenance(machine=machine, hardware={"cpu": cpu, "device": "cpu"})
+        for batch in (4, 8)[:count]:
+            case = Case("transformer", "torch", "train", "fp32", batch, "tiny")
+            file = store.find_file(results, machine, "torch-2.13.0")
+            store.append(record(case, provenance=origin, **RIGHT), file)
+    monkeypatch.delenv("FRAMEBENCH_MACHINE", raising=False)
+    assert find_answering_machines(Results(results), None) == ["alike", "largest"]
+    assert find_answering_machines(Results(results), "largest") == ["largest"]
+    monkeypatch.setenv("FRAMEBENCH_MACHINE", "largest")
+    assert find_answering_machines(Results(results), None) == ["largest", "alike"]
 
 
 def plant_machine(results: Path, content: str, name: str = "other") -> None:

@@ -256,7 +256,7 @@ def test_regressions_come_first_and_what_is_undecided_is_counted_below() -> None
     rows = judge.compare_versions(PLANTED, OLD, NEW)
     shown = table.make_table(rows)
 
-    regressions = [(SLOW, TIME.name), (LARGE, PEAK.name)]  # case and quantity
+    regressions = [(SLOW, "step ms"), (LARGE, "peak MiB")]  # case and quantity
     assert [row[:2] for row in shown.rows[:2]] == regressions
     first_verdict_below = shown.rows[2][-1]
     assert first_verdict_below == NONE

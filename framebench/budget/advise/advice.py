@@ -26,6 +26,7 @@ from framebench.suite.case import Case
 from framebench.suite.hypothetical import LARGEST_BATCH, DescribedCase
 
 SortOrder = Literal["speed", "memory", "batch"]
+FEWEST_RANKED = 3  # timed strategies of a machine that are ranked by themselves
 
 
 @dataclass(frozen=True)
@@ -128,8 +129,9 @@ def advise(
 ) -> BudgetAdvice:
     """Return what fits, from the rows of this machine and then of others, and from all searches.
 
-    Strategies that only test an article's sentence are left out. Speeds are those of the machine
-    that timed most strategies. Raises NoRecords.
+    Strategies that only test an article's sentence are left out. Speeds are those of the first
+    machine that timed enough strategies to rank them, or else of the one that timed most. Raises
+    NoRecords.
     """
     relevant = [select_relevant(rows, question) for rows in of_machines]
     rows = select_rows(relevant)
@@ -138,8 +140,7 @@ def advise(
         if not question.shape:
             cases += f"/*/*/{question.size}"
         raise NoRecords(f"no records of {cases}; measure first: framebench run '{cases}'")
-    # speeds of two machines are never ranked together
-    speeds = max(relevant, key=count_timed_strategies)
+    speeds = select_speeds(relevant)
     candidates = make_candidates(rows, speeds, question, searches)
     fitting = sort_candidates([c for c in candidates if c.fits], question.by)
     beyond = sort_candidates([c for c in candidates if not c.fits], "memory")
@@ -169,6 +170,17 @@ def select_relevant(rows: Sequence[Row], question: Question) -> list[Row]:
         if same_size and question.includes(row.framework, row.strategy) and not row.only_for_claims:
             relevant.append(row)
     return relevant
+
+
+def select_speeds(of_machines: Sequence[Sequence[Row]]) -> Sequence[Row]:
+    """Return the rows of the machine whose speeds are ranked.
+
+    Speeds of two machines are never ranked together, and another processor may rank them otherwise.
+    """
+    for rows in of_machines:
+        if count_timed_strategies(rows) >= FEWEST_RANKED:
+            return rows
+    return max(of_machines, key=count_timed_strategies)
 
 
 def count_timed_strategies(rows: Sequence[Row]) -> int:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -35,14 +34,14 @@ from framebench.strategies.registry import SCENARIOS, find_baseline, list_used
 from framebench.strategies.strategy import FRAMEWORKS
 from framebench.suite import selectors
 from framebench.suite.case import DEFAULT_SIZE, UnknownCase
-from framebench.suite.hypothetical import check_described, name_described
+from framebench.suite.hypothetical import check_described, describe_shape, name_described
 
 if TYPE_CHECKING:
     from framebench.budget.advise.advice import Question
 
 CASES_HELP = (
     "Such as transformer/*/train/*/b4/cpu. Without a batch, the largest that fits; with "
-    "--device the usual one."
+    "--device and without a size, the usual one."
 )
 UNDESCRIBED = (
     spec.SEQUENCE,
@@ -71,7 +70,7 @@ def advise(
         str, typer.Argument(metavar="CASES", help=CASES_HELP)
     ] = "transformer/*/train",
     current: Annotated[
-        str | None, typer.Option("--from", help="The strategy that you use now.")
+        str | None, typer.Option("--from", help="The strategy that you use now. Not with --device.")
     ] = None,
     machine: Machine = None,
     parameters: Annotated[
@@ -194,14 +193,7 @@ def describe_question(question: Parts, size: str) -> Parts:
     workload = question.workload or "transformer"
     check_described(workload, size)
     batch = question.batch or spec.load_workload(workload).preset(size).base
-    config = spec.load_workload(workload).config(size)
-    say(f"{size}: taken for {describe_shape(config)}")
     return question._replace(workload=workload, size=size, batch=batch)
-
-
-def describe_shape(shape: Any) -> str:
-    """Return the numbers of a model's configuration in words."""
-    return ", ".join(f"{name} {value:,}" for name, value in asdict(shape).items() if value)
 
 
 def resolve_names(named: Parts) -> tuple[tuple[str, ...], frozenset[str] | None]:

@@ -37,7 +37,8 @@ WHY_IT_FITS = {
     "search": "was tried under an enforced limit",
     "record": "follows from its measured peak",
     "prediction": (
-        "is predicted with room to spare (`framebench max-batch` tries it, and may find more)"
+        "is predicted, with the most that it may need (`framebench max-batch` tries it, and may "
+        "find more)"
     ),
 }
 

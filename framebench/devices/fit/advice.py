@@ -7,7 +7,7 @@ Predictions alone decide, so nothing is said of speed.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -17,6 +17,7 @@ from framebench.analysis.rendering import DETAIL, ESSENTIAL, MIB, Table, TableCo
 from framebench.cli.shared import Parts, echo, out, say
 from framebench.devices.catalog import GIB, Device, find
 from framebench.devices.fit.fitting import FitAssessment, PredictedBatchSearch
+from framebench.devices.found_wrong import COMPARE_GRADIENTS, describe_wrong, find_wrong_on_gpus
 from framebench.devices.needs import find_context_bytes
 from framebench.devices.plans.planning import explain_unpredictable_on_device
 from framebench.devices.show import plan_with_progress
@@ -31,7 +32,7 @@ from framebench.models.spec import USER_MODEL, load_workload
 from framebench.strategies.registry import list_used
 from framebench.strategies.strategy import TITLES
 from framebench.suite.case import DEFAULT_SIZE, FULL_SIZE, Case, UnknownCase
-from framebench.suite.hypothetical import select_described
+from framebench.suite.hypothetical import describe_shape, select_described
 from framebench.suite.selectors import select
 
 FEW_GPUS = "jax: what its plans may be off by rests on a few cases of one H200; see docs/devices.md"
@@ -80,6 +81,8 @@ def advise_on_device(
     size = size or DEFAULT_SIZE
     named = f"{workload}/{framework}/{scenario}/{strategy}"
     cases, left_out = choose_candidates(f"{named}/*/{size}", batch, device, strategy == "*")
+    shape = describe_shape(cases[0].spec.config(size))
+    say(f"{workload}, size {size}: {shape}")
     if strategy == "*" and scenario == "train":
         say(
             "using the usual strategies; name others, such as {offload,adamw_8bit}: `framebench "
@@ -114,7 +117,8 @@ def suggest_savers(prefix: str, batch: int, size: str, device: Device, budget: i
     if savers:
         limit = f" --budget {budget / MIB:.0f}MiB" if budget else ""
         say(
-            "None of the usual strategies fits for certain. These save more: framebench advise "
+            "None of the usual strategies fits for certain. Those below are in float32; with "
+            "amp_bf16+ before a name it is in mixed precision. These save more: framebench advise "
             f"'{prefix}/{{{','.join(savers)}}}/b{batch}/{size}' --device {device.name}{limit}"
         )
 
@@ -184,7 +188,7 @@ def fit_on_device(
     assessments = []
     for case, planned in zip(cases, predictions):
         assessments.append(FitAssessment(case, planned, device, budget))
-    return show_assessments(assessments, cases[0].batch, left_out, as_json)
+    return show_assessments(assessments, cases[0].batch, left_out, results, as_json)
 
 
 def search_on_device(
@@ -214,31 +218,45 @@ def search_on_device(
         predictions = plan_with_progress(list(waiting), device, results, environment=environment)
         for (case, search), planned in zip(waiting.items(), predictions):
             search.planned[case.batch] = planned
-    return show_assessments([search.result for search in searches], None, left_out, as_json)
+    assessments = [search.result for search in searches]
+    return show_assessments(assessments, None, left_out, results, as_json)
 
 
 def show_assessments(
-    assessments: list[FitAssessment], batch: int | None, left_out: Mapping[str, str], as_json: bool
+    assessments: list[FitAssessment],
+    batch: int | None,
+    left_out: Mapping[str, str],
+    results: Path,
+    as_json: bool,
 ) -> bool:
     """Print the assessments, the best first, and return whether none fits."""
+    wrong_on_gpus = find_wrong_on_gpus(results)
+    wrong: dict[Case, str] = {}
+    for assessment in assessments:
+        description = describe_wrong(assessment.case, wrong_on_gpus)
+        if description:
+            wrong[assessment.case] = description
     assessments.sort(
         key=lambda assessment: (
             not assessment.fits,
+            assessment.case in wrong,
             not assessment.case.same_mathematics,
             -assessment.batch,
             assessment.bytes or 0,
         )
     )
     if as_json:
-        echo(json.dumps(list_offers(assessments, left_out), indent=1))
+        echo(json.dumps(list_offers(assessments, left_out, wrong), indent=1))
     else:
-        sentence = write_sentence(assessments, batch)
+        sentence = write_sentence(assessments, batch, wrong)
         out.print(sentence, markup=False, highlight=False, soft_wrap=True)
-        make_table(assessments, batch, left_out).terminal(out)
+        make_table(assessments, batch, left_out, wrong).terminal(out)
     return not any(assessment.fits for assessment in assessments)
 
 
-def write_sentence(assessments: Sequence[FitAssessment], batch: int | None) -> str:
+def write_sentence(
+    assessments: Sequence[FitAssessment], batch: int | None, wrong: Collection[Case]
+) -> str:
     """Return how many strategies fit, and the best of each framework.
 
     The best computes what the baseline does; where none does, it is the best of all. Frameworks
@@ -247,6 +265,7 @@ def write_sentence(assessments: Sequence[FitAssessment], batch: int | None) -> s
     Args:
         assessments: At least one, the best first.
         batch: The requested batch; None where each assessment is at the largest that fits.
+        wrong: Cases whose result was wrong on a GPU, which are not the best.
     """
     first = assessments[0]
     fitting = [assessment for assessment in assessments if assessment.fits]
@@ -254,9 +273,10 @@ def write_sentence(assessments: Sequence[FitAssessment], batch: int | None) -> s
         f"{len(fitting)} of {len(assessments)} strategies fit {describe_model(first.case)} on one "
         f"{first.device.title} for certain."
     )
-    predicted = [
-        assessment for assessment in fitting or assessments if assessment.bytes is not None
-    ]
+    predicted = []
+    for assessment in fitting or assessments:
+        if assessment.bytes is not None and assessment.case not in wrong:
+            predicted.append(assessment)
     same = [assessment for assessment in predicted if assessment.case.same_mathematics]
     best: dict[str, FitAssessment] = {}
     # there may be none, as in fine-tuning, where all but the whole is another step
@@ -295,14 +315,23 @@ def describe_batch(assessment: FitAssessment) -> str:
 
 
 def make_table(
-    assessments: Sequence[FitAssessment], batch: int | None, left_out: Mapping[str, str]
+    assessments: Sequence[FitAssessment],
+    batch: int | None,
+    left_out: Mapping[str, str],
+    wrong: Mapping[Case, str],
 ) -> Table:
-    """Return a table in the order of the assessments, with why others were left out below it."""
+    """Return a table in the order of the assessments.
+
+    Below it stand why others were left out, and which results were `wrong` on a GPU.
+    """
     rows = []
     notes = []
     reasons = {}
+    wrong_strategies: dict[str, list[str]] = {}  # by what was found
     for assessment in assessments:
         case, planned = assessment.case, assessment.planned
+        if case in wrong:
+            wrong_strategies.setdefault(wrong[case], []).append(case.strategy)
         notes += [f"{case.framework}: {missing}" for missing in planned.not_held]
         notes += [f"{case.id}: {note}" for note in planned.notes]
         if case.framework == "jax":
@@ -310,6 +339,8 @@ def make_table(
         if assessment.fits and not assessment.is_exact:
             notes.append(INCOMPLETE)
         strategy = case.strategy
+        if case in wrong:
+            strategy += " (found wrong)"
         if not case.same_mathematics:
             strategy += " (other mathematics)"
             if case.plan.same_loss:  # micro-batches are what samples are normalized over
@@ -340,6 +371,8 @@ def make_table(
         f"error that predictions had ({allowed}){describe_context(first.device)}. How it is "
         "predicted: docs/devices.md."
     )
+    for description, strategies in wrong_strategies.items():
+        notes.append(f"{', '.join(strategies)}: {description}: {COMPARE_GRADIENTS}")
     notes += group_by_reason({**reasons, **left_out})
     return Table.of_text(
         f"{describe_model(first.case)}, {batch_title}, on one {first.device.title}",
@@ -352,7 +385,7 @@ def make_table(
 
 
 def list_offers(
-    assessments: Sequence[FitAssessment], left_out: Mapping[str, str]
+    assessments: Sequence[FitAssessment], left_out: Mapping[str, str], wrong: Mapping[Case, str]
 ) -> dict[str, Any]:
     """Return the assessments for programs; sizes are in bytes."""
     first = assessments[0]
@@ -372,6 +405,7 @@ def list_offers(
                 "error": {"low": planned.interval.low, "high": planned.interval.high},
                 "next_batch_was_tried": assessment.is_exact,
                 "not_certain_from": assessment.smallest_not_fitting,
+                "found_wrong": wrong.get(assessment.case),
             }
         )
     return {

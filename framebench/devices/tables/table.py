@@ -11,6 +11,7 @@ import pandas as pd
 from framebench.analysis.needs import format_needs
 from framebench.analysis.rendering import DETAIL, ESSENTIAL, Table, TableColumn, format_mib
 from framebench.devices.catalog import BY_NAME, DEVICES, Device
+from framebench.devices.found_wrong import COMPARE_GRADIENTS, WrongResult, describe_wrong
 from framebench.devices.needs import INTERVALS, TITLES, ErrorInterval, Kind, find_context_bytes
 from framebench.devices.plans.planned import Planned, find_needs
 from framebench.devices.plans.planning import is_reusable
@@ -114,10 +115,12 @@ def group_pinned(
     return dict(sorted(groups.items()))
 
 
-def tabulate_cases(predictions: Sequence[Planned], device: Device) -> Table:
+def tabulate_cases(
+    predictions: Sequence[Planned], device: Device, wrong: Sequence[WrongResult] = ()
+) -> Table:
     """Return a table of what each case needs on the device.
 
-    What no prediction holds is below it, once.
+    Below it stand what no prediction holds, once, and which results were `wrong` on a GPU.
     """
     rows = []
     unplanned = {}
@@ -141,6 +144,9 @@ def tabulate_cases(predictions: Sequence[Planned], device: Device) -> Table:
             release = f"{planned.framework} {planned.framework_version}"
             missing[f"not in the peaks of {release}: {'; '.join(planned.not_held)}"] = None
         notes += [f"{planned.case}: {note}" for note in planned.notes]
+        found_wrong = describe_wrong(parse_case(planned.case), wrong)
+        if found_wrong:
+            notes.append(f"{planned.case}: {found_wrong}: {COMPARE_GRADIENTS}")
     caption = (
         f"Not measured. in use = tensors; reserved = what the framework's allocator takes, with "
         f"the error that predictions had ({describe_errors(predictions)}); needs = its upper "

@@ -220,6 +220,20 @@ def test_speeds_without_calibration_are_marked_and_not_ranked_by() -> None:
     assert "is fastest" not in show.describe_answer(ask_advice([fast]))
 
 
+@pytest.mark.parametrize(("timed_here", "best"), [(3, "checkpoint"), (2, "fp32")])
+def test_speeds_of_the_first_machine_count_if_it_timed_enough(timed_here: int, best: str) -> None:
+    """Another processor ranks the strategies otherwise."""
+    names = ("fp32", "checkpoint", "amp_bf16", "accumulate")
+    here = []
+    for name, step_s in zip(names[:timed_here], (2.0, 1.0, 3.0)):
+        here.append(make_record("torch", name, 4, 100, step_s, machine="here"))
+    elsewhere = []
+    for name, step_s in zip(names, (1.0, 2.0, 3.0, 4.0)):
+        elsewhere.append(make_record("torch", name, 4, 100, step_s, machine="elsewhere"))
+    advice = advise([make_rows(here), make_rows(elsewhere)], QUESTION)
+    assert advice.fitting[0].case.strategy == best
+
+
 def test_strategies_that_change_the_mathematics_are_listed_apart() -> None:
     base = make_record("torch", "fp32", 4, 200, 1.0)
     records = [

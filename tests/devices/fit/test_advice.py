@@ -11,9 +11,12 @@ from typing import Any
 
 import pytest
 
+from framebench.devices.fit import advice
+from framebench.devices.found_wrong import WrongResult
 from framebench.devices.plans import planning
 from framebench.devices.plans.planned import Planned
 from framebench.suite.case import Case
+from framebench.suite.selectors import parse
 from tests.devices.fake_predictions import allow_error, planned
 from tests.processes import framebench
 
@@ -85,6 +88,22 @@ def test_accumulation_over_batch_norm_is_not_counted_as_a_saving(predict: Predic
     predict(lambda case: GIB if case.strategy == "accumulate" else 2 * GIB)
     offers = list_offers("advise", "resnet50/torch/train/{fp32,accumulate}/b64/full", *GPU)
     assert [offer["case"].split("/")[3] for offer in offers] == ["fp32", "accumulate"]
+
+
+def test_what_was_wrong_on_a_gpu_is_not_the_best(
+    predict: Predict, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    wrong = WrongResult("a-gpu", parse("unet3d/torch/train/amp_bf16/b2/full"))
+    monkeypatch.setattr(advice, "find_wrong_on_gpus", lambda _: [wrong])
+    sizes = {"fp32": 3 * GIB, "checkpoint": 2 * GIB, "amp_bf16": GIB}
+    predict(lambda case: sizes[case.strategy])
+    selector = "unet3d/torch/train/{fp32,checkpoint,amp_bf16}/b2/full"
+    done = framebench("advise", selector, *GPU)
+    assert "PyTorch needs least with checkpoint: " in done.stdout
+    assert "amp_bf16 (found wrong)" in done.stdout
+    offers = list_offers("advise", selector, *GPU)
+    assert [offer["case"].split("/")[3] for offer in offers] == ["checkpoint", "fp32", "amp_bf16"]
+    assert [bool(offer["found_wrong"]) for offer in offers] == [False, False, True]
 
 
 def test_a_described_size_is_asked_like_a_declared_one(predict: Predict) -> None:

@@ -1,0 +1,65 @@
+"""Steps whose results were found wrong on a GPU, so that no prediction of them is recommended.
+
+The rule was fixed before it was applied to any record: a case counts as found wrong if, on some
+machine with a GPU, the newest record of a case of the same workload, framework, scenario and size
+is wrong, and that case's strategy is the same, or one of those that are combined. Batches are not
+told apart.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+from typing import NamedTuple
+
+from framebench.analysis.results import Results
+from framebench.analysis.selection import get_measurement_time
+from framebench.records.record_base import RecordBase
+from framebench.suite.case import Case
+
+COMPARE_GRADIENTS = "compare gradients with float32 before you count on it"
+
+
+class WrongResult(NamedTuple):
+    """A case whose newest result on a machine is wrong."""
+
+    machine: str
+    case: Case
+
+
+def find_wrong_on_gpus(results: Path) -> list[WrongResult]:
+    """Return the wrong results among the newest ones of cases on GPUs."""
+    folder = Results(results)
+    wrong = []
+    for machine in folder.machines:
+        for record in select_newest(folder.read_for_tables(machine)):
+            if record.status == "wrong" and not record.on_cpu:
+                wrong.append(WrongResult(machine, record.parsed))
+    return wrong
+
+
+def select_newest(records: Iterable[RecordBase]) -> Iterable[RecordBase]:
+    """Return the newest record of each case."""
+    newest = {}
+    for record in sorted(records, key=get_measurement_time):
+        newest[record.case] = record
+    return newest.values()
+
+
+def describe_wrong(case: Case, wrong: Iterable[WrongResult]) -> str:
+    """Return where this step's result was wrong, in words; empty if it was found wrong nowhere."""
+    for result in wrong:
+        if is_part_of(result.case, case):
+            return f"its result was wrong on {result.machine} ({result.case.id})"
+    return ""
+
+
+def is_part_of(measured: Case, case: Case) -> bool:
+    """Return whether a case has the strategy that was measured, alone or among others."""
+    for name in ("workload", "framework", "scenario", "size"):
+        if getattr(measured, name) != getattr(case, name):
+            return False
+    if measured.strategy == case.strategy:
+        return True
+    is_baseline = measured.strategy == measured.stage.baseline
+    return not is_baseline and all(part in case.plan.parts for part in measured.plan.parts)
