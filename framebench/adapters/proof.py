@@ -34,6 +34,8 @@ def read(evidence: Evidence, key: str) -> Any:
     A dictionary of counts has no entry of what never occurred: that is 0.
     """
     name, _, entry = key.partition(".")
+    if name not in evidence:
+        raise KeyError(f"nothing counts {name}; what is counted: {', '.join(sorted(evidence))}")
     value = evidence[name]
     return value.get(entry, 0) if entry else value
 

@@ -17,6 +17,7 @@ from framebench.models.spec import USER_MODEL
 from framebench.records import provenance, store
 from framebench.records.record import Record
 from framebench.suite.case import Case
+from framebench.suite.result import StrategyEffect
 
 GUESS_S = 20.0  # for a case that was never measured anywhere
 BAR_COLUMNS = 49  # of a terminal that the bar, counts and times take next to the case
@@ -133,8 +134,15 @@ def format_record(record: Record, step_s: float | None = None, width: int = 41) 
     numbers = f"{step_s * 1e3:7.1f} ms/step" if step_s is not None else ""
     if record.ranks:
         numbers = describe_ranks(record)
-    effect = "" if record.effect and record.effect.proven else "  effect not proven"
-    return f"{name} {peak:<22} {numbers}{effect}"
+    return f"{name} {peak:<22} {numbers}{describe_effect(record.effect)}"
+
+
+def describe_effect(effect: StrategyEffect | None) -> str:
+    """Return why the strategy's effect is not proven; empty if it is."""
+    if effect and effect.proven:
+        return ""
+    reason = f": {make_line(effect.reason)}" if effect and effect.reason else ""
+    return f"  effect not proven{reason}"
 
 
 def describe_ranks(record: Record) -> str:

@@ -78,8 +78,8 @@ def test_relations_hold_for_right_values_alone(proof: Proof, right: object, wron
 
 
 def test_a_count_that_nobody_made_is_an_error_and_proves_nothing() -> None:
-    with pytest.raises(KeyError, match="kernels"):
-        expect(kernels=0).judge({})
+    with pytest.raises(KeyError, match="nothing counts kernels; what is counted: calls, steps"):
+        expect(kernels=0).judge({"steps": 3, "calls": 1})
 
 
 def test_counts_of_a_proof_are_added_to_a_copy_of_the_evidence() -> None:

@@ -8,9 +8,10 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from framebench.engine.progress import CaseProgress
+from framebench.engine.progress import CaseProgress, format_record
 from framebench.records import provenance, store
 from framebench.suite.case import Case
+from framebench.suite.result import StrategyEffect
 from tests.fake_records import provenance as origin
 from tests.fake_records import record
 
@@ -55,3 +56,12 @@ def test_cases_beside_each_other_take_less_and_new_ones_what_is_guessed(tmp_path
     guesses = dict.fromkeys(CASES, 8.0)
     progress = CaseProgress(CASES, tmp_path, make_console(80), guesses=guesses, at_once=2)
     assert progress.format_remaining() == "8 s"
+
+
+def test_a_measured_case_says_why_its_effect_is_not_proven() -> None:
+    reason = "graph_nodes: expected 0,\nobserved 16"
+    unproven = StrategyEffect(proven=False, evidence={}, reason=reason)
+    line = format_record(record(CASES[1], effect=unproven))
+    assert line.endswith("effect not proven: graph_nodes: expected 0, observed 16")
+    proven = StrategyEffect(proven=True, evidence={})
+    assert "proven" not in format_record(record(CASES[1], effect=proven))
