@@ -18,11 +18,12 @@ def freeze_bn(module):
 
 
 def count_changes(model):
-    """Return whether a call changes the running mean after model.train(), as 0 or 1."""
-    before = model[1].running_mean.clone()
+    """Return how many of the layer's three buffers a call changes after model.train()."""
+    before = {name: buffer.clone() for name, buffer in model[1].named_buffers()}
     model.train()  # passes the mode on to each layer
     model(torch.randn(8, 3, 8, 8))
-    return int(not torch.equal(before, model[1].running_mean))
+    after = dict(model[1].named_buffers())
+    return sum(not torch.equal(before[name], after[name]) for name in before)
 
 
 model.apply(freeze_bn)

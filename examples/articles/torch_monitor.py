@@ -37,6 +37,11 @@ def monitor_and_work(results):
     work(results)
 
 
+def find_most(lines, place):
+    """Return the most bytes that stand at this place of a printed line."""
+    return max(float(line.split()[place].strip("MB,")) for line in lines) * 1024**2
+
+
 device = "cuda" if torch.cuda.is_available() else "cpu"
 printed, results, control_results = StringIO(), [], []
 with redirect_stdout(printed):
@@ -46,10 +51,10 @@ with redirect_stdout(printed):
     control = threading.Thread(target=monitor_and_work, args=(control_results,), daemon=True)
     control.start()
     control.join(WORK_S)
-most = max(float(line.split()[1].removesuffix("MB,")) for line in lines)
 found = {
     "readings": len(lines),
-    "most": most * 1024**2,
+    "most": find_most(lines, 1),
+    "most_reserved": find_most(lines, 3),
     "rounds": len(results),
     "rounds_without_thread": len(control_results),
 }
