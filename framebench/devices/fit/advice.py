@@ -7,7 +7,7 @@ Predictions alone decide, so nothing is said of speed.
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -49,10 +49,13 @@ SAVERS = (
     "checkpoint+adamw_8bit",
     "checkpoint+optimizer_in_backward",
 )
+# at one batch, which the title names, or at the largest batch of each strategy
+SHARE = "in use x base"
+BATCH = "batch"
 HEAD = (
     "framework",
     TableColumn("strategy", priority=ESSENTIAL),
-    "batch",
+    SHARE,
     "in use MiB",
     "reserved MiB",
     TableColumn("needs MiB", priority=ESSENTIAL),
@@ -314,6 +317,17 @@ def describe_batch(assessment: FitAssessment) -> str:
     return f"{assessment.batch} to {assessment.smallest_not_fitting - 1}"
 
 
+def describe_share(assessment: FitAssessment, assessments: Iterable[FitAssessment]) -> str:
+    """Return what is in use as a share of the baseline's of the framework, or a dash without it."""
+    used = assessment.planned.parts.get("allocated")
+    for other in assessments:
+        is_base = other.case.strategy == other.case.stage.baseline
+        base_bytes = other.planned.parts.get("allocated")
+        if is_base and other.case.framework == assessment.case.framework and used and base_bytes:
+            return f"{used / base_bytes:.2f}"
+    return "-"
+
+
 def make_table(
     assessments: Sequence[FitAssessment],
     batch: int | None,
@@ -355,7 +369,7 @@ def make_table(
             (
                 case.framework,
                 strategy,
-                describe_batch(assessment),
+                describe_share(assessment, assessments) if batch else describe_batch(assessment),
                 format_mib(planned.parts.get("allocated")),
                 format_mib(assessment.bytes),
                 format_needs(assessment.needs),
@@ -377,7 +391,7 @@ def make_table(
     return Table.of_text(
         f"{describe_model(first.case)}, {batch_title}, on one {first.device.title}",
         caption,
-        HEAD,
+        HEAD if batch else tuple(BATCH if column == SHARE else column for column in HEAD),
         rows,
         left=2,
         notes=tuple(dict.fromkeys(notes)),  # each once

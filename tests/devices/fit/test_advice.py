@@ -5,6 +5,7 @@ what a mistake is told.
 from __future__ import annotations
 
 import json
+import re
 import shlex
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -37,11 +38,19 @@ def predict(monkeypatch: pytest.MonkeyPatch) -> Predict:
 
         def plan_all(cases: Sequence[Case], *_: Any, **__: Any) -> list[Planned]:
             planned_cases.extend(cases)
-            fields = {"device": GPU[1], "source": "allocator.simulated", "parts": {}}
-            return [
-                planned(case=case.id, framework=case.framework, peak_bytes=size(case), **fields)
-                for case in cases
-            ]
+            predictions = []
+            for case in cases:
+                predictions.append(
+                    planned(
+                        case=case.id,
+                        framework=case.framework,
+                        device=GPU[1],
+                        source="allocator.simulated",
+                        peak_bytes=size(case),
+                        parts={"allocated": size(case)},
+                    )
+                )
+            return predictions
 
         monkeypatch.setattr(planning, "plan_all", plan_all)
         return planned_cases
@@ -82,6 +91,16 @@ def test_each_strategy_is_judged_at_the_given_batch(predict: Predict) -> None:
         "amp_bf16": "fits if the prediction is at most 3.0% low",
         "fp32": "does not fit",
     }
+
+
+def test_what_is_in_use_is_given_as_a_share_of_the_baselines(predict: Predict) -> None:
+    sizes = {"fp32": 8 * GIB, "checkpoint": 3 * GIB}
+    predict(lambda case: sizes[case.strategy])
+    table = framebench("advise", "transformer/torch/train/{fp32,checkpoint}/b8/full", *GPU).stdout
+    assert re.search(r"checkpoint +│ +0\.38 ", table)
+    assert re.search(r"fp32 +│ +1\.00 ", table)
+    alone = framebench("advise", "transformer/torch/train/checkpoint/b8/full", *GPU).stdout
+    assert re.search(r"checkpoint +│ +- ", alone), "without its baseline"
 
 
 def test_accumulation_over_batch_norm_is_not_counted_as_a_saving(predict: Predict) -> None:
