@@ -75,6 +75,8 @@ class Session:
 
         Whoever opens one holds the folder (`alone`). Raises OSError if it cannot be written.
         """
+        for leftover in results.glob(".*.tmp"):  # of a process that was killed as it wrote one
+            leftover.unlink(missing_ok=True)
         unfinished = cls.unfinished(results, code, selector)
         if unfinished is not None:
             return unfinished

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import signal
 import subprocess
 import sys
 import time
@@ -16,6 +17,33 @@ from tests.processes import ROOT, small_disk
 
 # holds the folder named first, says so, and starts a process that outlives it
 HOLD = Path(__file__).parent / "programs" / "session_hold.py"
+
+# Opens a session and ends it, and is killed within the call of this number among those that change
+# the folder or put it on the disk
+KILLED = """
+import os, signal, sys
+from pathlib import Path
+from framebench.engine.session import Session, alone
+
+results, fatal, calls = Path(sys.argv[1]), int(sys.argv[2]), 0
+
+def watch(name):
+    call = getattr(os, name)
+    def watched(*arguments, **options):
+        global calls
+        calls += 1
+        if calls == fatal:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return call(*arguments, **options)
+    setattr(os, name, watched)
+
+with alone(results):
+    for name in ("open", "write", "fsync", "replace", "rename", "unlink", "mkdir"):
+        watch(name)
+    session = Session.open(results, "code", "cases")
+    print(session.id, flush=True)
+    session.close(results)
+"""
 
 
 def start_holder(results: Path, when: float = 0.0) -> subprocess.Popen[str]:
@@ -111,3 +139,22 @@ def test_a_file_that_is_none_is_a_new_session(results: Path, content: bytes) -> 
     opened = Session.open(results, "abc", "quick")
     assert re.fullmatch("[0-9a-f]{12}", opened.id)
     assert Session.open(results, "abc", "quick") == opened
+
+
+def test_a_kill_as_a_session_begins_or_ends_leaves_nothing_behind(results: Path) -> None:
+    for fatal in range(1, 50):
+        command = [sys.executable, "-c", KILLED, str(results), str(fatal)]
+        done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
+        had_begun = bool(done.stdout) and done.returncode != 0
+        with alone(results):
+            session = Session.open(results, "code", "cases")
+            left = {file.name for file in results.iterdir()}
+            session.close(results)
+        assert left == {LOCK, session.path(results).name}
+        if had_begun:
+            assert session.id == done.stdout.strip(), "what has begun goes on"
+        if done.returncode == 0:
+            assert fatal > 4, "it was killed in each of its calls"
+            return
+        assert done.returncode == -signal.SIGKILL, done.stderr
+    pytest.fail("it never came to an end")
