@@ -297,6 +297,13 @@ def test_a_reason_without_end_is_cut_off(field: str, tmp_path: Path) -> None:
     assert len(str(outcome.reason)) <= supervisor.LONGEST_REASON
 
 
+def test_a_message_that_a_death_cut_off_is_no_fault_of_its_own(tmp_path: Path) -> None:
+    program = 'sys.stdout.write(\'{"phase": "wor\')\nsys.stdout.flush()\nos.kill(os.getpid(), 9)\n'
+    outcome = run_program(program, tmp_path)
+    assert outcome.status == "crashed"
+    assert "ended by SIGKILL" in str(outcome.reason)
+
+
 @pytest.mark.parametrize("later", ["error", "result"])
 def test_the_first_error_is_the_cause_of_what_follows(later: str, tmp_path: Path) -> None:
     """Of several ranks the others fail because the first one has."""
