@@ -268,15 +268,34 @@ Key = tuple[object, ...]  # what cases that are compared have in common
 NO_RATIO = (None, None, None, None)
 
 
-def make_rows(all_records: Iterable[RecordBase], searches: Searches = NO_SEARCHES) -> list[Row]:
+def make_blocks(all_records: Iterable[RecordBase]) -> Blocks:
+    """Return the blocks of these records whose times count.
+
+    Those of cases over ranks do not, as `make_frame` leaves them out.
+    """
+    single = [record for record in all_records if record.parsed.ranks == 1]
+    return Blocks(chain.from_iterable(case.timed for case in select_cases(single)))
+
+
+def make_rows(
+    all_records: Iterable[RecordBase],
+    searches: Searches = NO_SEARCHES,
+    machine_blocks: Blocks | None = None,
+) -> list[Row]:
     """Return a row for each machine, case and framework version of these records, in that order.
 
     Ratios are to the baseline of the same workload, framework, version, scenario, batch, size and
     machine. They are missing where the baseline is; of peaks where two instruments read them; of
     times where the two share no block. `searches` say what processes keep next to their peak.
+
+    How much blocks differ, and with it every interval, is learnt from `machine_blocks`. Whoever has
+    only some of a machine's records names those of all, so that a case has one interval whatever
+    rows stand beside it.
     """
     cases = select_cases(all_records)
-    blocks = Blocks(chain.from_iterable(case.timed for case in cases))
+    blocks = machine_blocks
+    if blocks is None:
+        blocks = Blocks(chain.from_iterable(case.timed for case in cases))
     # by the strategies that are combined, of which a baseline has none
     by_parts: dict[Key, AnyMeasured] = {}
     torch_baselines: dict[Key, AnyMeasured] = {}
@@ -550,14 +569,18 @@ def compute_reference_share(timed: Sequence[RecordBase]) -> float | None:
     return find_median(shares)
 
 
-def make_frame(all_records: Iterable[RecordBase], searches: Searches = NO_SEARCHES) -> pd.DataFrame:
+def make_frame(
+    all_records: Iterable[RecordBase],
+    searches: Searches = NO_SEARCHES,
+    machine_blocks: Blocks | None = None,
+) -> pd.DataFrame:
     """Return a table with the columns of COLUMNS, in the order of the published tables.
 
     What one rank of several needs is compared with other ranks alone, in `framebench.ranks.table`,
-    and is left out.
+    and is left out. `machine_blocks` are as in `make_rows`.
     """
     single = [record for record in all_records if record.parsed.ranks == 1]
-    return make_frame_of_rows(make_rows(single, searches))
+    return make_frame_of_rows(make_rows(single, searches, machine_blocks))
 
 
 def make_frame_of_rows(rows: Sequence[Row]) -> pd.DataFrame:

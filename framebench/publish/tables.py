@@ -45,9 +45,14 @@ def make_tables(records: Sequence[Record], results: Results) -> list[Table]:
     """Return every table of these records.
 
     Besides strategies in use there are those only for claims, cases over ranks, and versions.
-    `results` is the folder of the records, whose searches say what processes keep.
+    `results` is the folder of the records, whose searches say what processes keep. Intervals are
+    learnt from all records of a machine there, also where only some are shown.
     """
-    table = frames.make_frame(select_records(records), results.searches)
+    of_machines = []
+    for machine in sorted({record.provenance.machine for record in records}):
+        of_machines += results.get_records(machine)
+    machine_blocks = frames.make_blocks(select_records(of_machines))
+    table = frames.make_frame(select_records(records), results.searches, machine_blocks)
     return [
         *make_tables_in_use(table),
         *tables.make_claim_tables(table),

@@ -25,12 +25,14 @@ class Machine:
     @cached_property
     def table(self) -> pd.DataFrame:
         """Return a row for each case and framework version."""
-        return frames.make_frame(self.records, self.results.searches)
+        blocks = frames.make_blocks(self.results.get_records(self.name))
+        return frames.make_frame(self.records, self.results.searches, blocks)
 
     @cached_property
     def shown(self) -> pd.DataFrame:
         """Return the rows of one version of each framework."""
-        return frames.make_frame(select_records(self.records), self.results.searches)
+        blocks = frames.make_blocks(select_records(self.results.get_records(self.name)))
+        return frames.make_frame(select_records(self.records), self.results.searches, blocks)
 
     @cached_property
     def page_rows(self) -> dict[str, pd.Series]:

@@ -1,0 +1,58 @@
+"""What `framebench report` prints of some cases is what it prints of them among all."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from framebench.analysis.results import Results
+from framebench.publish.site.machine import list_machines
+from framebench.publish.tables import make_tables
+from framebench.records import store
+from framebench.records.record import Record
+from framebench.suite.case import Case
+from tests.fake_records import make_blocks
+
+CHECKPOINT = "transformer/torch/train/checkpoint/b4/tiny"
+# how much the blocks of each case differ: JAX's are noisy
+NOISE = {("torch", "checkpoint"): 0.01, ("torch", "accumulate"): 0.03, ("jax", "checkpoint"): 0.3}
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Results:
+    """Return a results folder with three blocks of two frameworks."""
+    rng = np.random.default_rng(0)
+    variants = []
+    for framework in ("torch", "jax"):
+        fp32 = Case("transformer", framework, "train", "fp32", 4, "tiny")
+        variants.append((fp32, [[1.0]] * 3))
+    for (framework, strategy), noise in NOISE.items():
+        case = Case("transformer", framework, "train", strategy, 4, "tiny")
+        blocks = [[float(seconds)] for seconds in np.exp(rng.normal(0.2, noise, 3))]
+        variants.append((case, blocks))
+    for record in make_blocks(variants, peaks=[2**20] * len(variants)):
+        release = f"{record.parsed.framework}-1"
+        store.append(record, store.find_file(tmp_path, "m", release))
+    return Results(tmp_path)
+
+
+def find_interval(records: list[Record], folder: Results) -> tuple[float, float]:
+    """Return the interval of PyTorch's checkpointing in the first table of these records."""
+    rows = make_tables(records, folder)[0].data
+    (row,) = rows[rows["case"] == CHECKPOINT].to_dict("records")
+    return row["time_ratio_low"], row["time_ratio_high"]
+
+
+@pytest.mark.parametrize("shown", ["torch/train/(fp32|checkpoint)/", "train/(fp32|checkpoint)/"])
+def test_a_case_has_one_interval_whatever_rows_stand_beside_it(shown: str, folder: Results) -> None:
+    selected = [record for record in folder.records if re.search(shown, record.case)]
+    assert len(selected) < len(folder.records)
+    of_all = find_interval(folder.records, folder)
+    assert find_interval(selected, folder) == of_all
+    (machine,) = list_machines(selected, folder)
+    for rows in (machine.shown, machine.table):
+        (row,) = rows[rows["case"] == CHECKPOINT].to_dict("records")
+        assert (row["time_ratio_low"], row["time_ratio_high"]) == of_all
