@@ -273,6 +273,16 @@ def test_a_strategy_is_listed_with_its_support_or_the_reason(
     assert support in text
 
 
+@pytest.mark.parametrize(
+    ("selector", "is_said"),
+    [("*/jittor/eval", True), ("*/jittor/eval/fp16", True), ("*/torch/eval", False)],
+)
+def test_what_was_never_tried_on_a_gpu_is_called_that(selector: str, is_said: bool) -> None:
+    printed = CliRunner().invoke(app, ["list", "--strategies", selector]).stdout
+    assert "(GPU)" in printed
+    assert ("was not run on CUDA" in " ".join(printed.split())) is is_said
+
+
 def test_each_line_of_the_list_is_a_selector() -> None:
     cases = select("resnet50/*/train/{fp32,rewrite}")
     lines = list(reading.fold_batches(cases, 60))

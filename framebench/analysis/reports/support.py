@@ -26,6 +26,7 @@ from framebench.suite.case import Case
 COLUMNS = tuple(read_columns("support").values())
 HEADINGS = tuple(column.name for column in COLUMNS)
 FEW = 12  # strategies of a framework: of more the mechanism is left out, since it fills a screen
+UNTRIED_ON_GPU = ("jittor",)  # that the suite has not run on a GPU yet (docs/gpu.md)
 GENERATED = "Generated from framebench/strategies/registry.py."
 
 
@@ -180,10 +181,13 @@ def describe_cases(cases: Iterable[Case]) -> Iterator[Table]:
         for title, causes in (("has", how[has]), ("does not have", of_framework["why"][lacks])):
             names = of_framework["strategy"][causes.index].groupby(causes, sort=False)
             lists = names.unique().str.join(", ")  # a strategy may be in several scenarios
+            untried = ""
+            if framework in UNTRIED_ON_GPU and any("(GPU)" in cause for cause in causes):
+                untried = f"(GPU): not tried, as {TITLES[framework]} was not run on CUDA here. "
             if len(lists):
                 yield Table.of_text(
                     f"{TITLES[framework]} {title}",
-                    caption,
+                    f"{untried}{caption}".strip(),
                     ("strategies", "how, or why not"),
                     [(text, str(cause)) for cause, text in lists.items()],
                 )
