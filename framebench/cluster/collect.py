@@ -1,10 +1,10 @@
 """Put the records of several results folders into one: each once, none lost.
 
-Equal machines get one name. Results of older versions of framebench, which had a file for each
-record, are taken too. Searches for the largest batch and the results of probes are collected with
-the records. The same records collected again change nothing. Two records of one measurement with
-different contents are a conflict: what was there stays, and the other is kept in `conflicts/`,
-which no table reads.
+Equal machines get one name, unless they are to stay apart. Results of older versions of framebench,
+which had a file for each record, are taken too. Searches for the largest batch and the results of
+probes are collected with the records. The same records collected again change nothing. Two records
+of one measurement with different contents are a conflict: what was there stays, and the other is
+kept in `conflicts/`, which no table reads.
 """
 
 from __future__ import annotations
@@ -49,9 +49,10 @@ class CollectionReport:
 class Collection:
     """The folder that records are added to, with its measurements and the names of its machines."""
 
-    def __init__(self, root: Path, name: str | None) -> None:
+    def __init__(self, root: Path, name: str | None, apart: bool) -> None:
         self.root = root
-        self.preferred_name = name
+        self.named = name
+        self.apart = apart
         self.report = CollectionReport()
         # where each is, and a hash of what it says: all records may be too many for the memory
         self.measurements: dict[Key, tuple[str, str]] = {}
@@ -68,19 +69,21 @@ class Collection:
     def name_machine(self, origin: Provenance, folder: Path) -> str:
         """Return what the machine of a record in a folder is called here.
 
-        A name that another kind of machine has gets the fingerprint. What one folder has under one
-        name stays under one: a host may change what it shows of a machine.
+        It is the name that was asked for, or its own where machines are to stay apart, or else that
+        of an equal machine. A name that another kind of machine has gets the fingerprint. What one
+        folder has under one name stays under one: a host may change what it shows of a machine.
         """
         mark, own_name = hash_hardware(origin.hardware), origin.machine
-        names = self.names.get(mark)
-        if names:
-            name = own_name if own_name in names else names.most_common(1)[0][0]
+        name = self.named or own_name
+        equal = self.names.get(mark, Counter())
+        if name in equal:
+            pass
+        elif equal and not self.named and not self.apart:
+            name = equal.most_common(1)[0][0]
         elif (folder, own_name) in self.names_by_folder:
             name = self.names_by_folder[folder, own_name]
-        else:
-            name = self.preferred_name or own_name
-            if any(name in taken for taken in self.names.values()):
-                name = f"{name[: LONGEST - len(mark) - 1]}-{mark}"
+        elif any(name in taken for taken in self.names.values()):
+            name = f"{name[: LONGEST - len(mark) - 1]}-{mark}"
         self.names_by_folder.setdefault((folder, own_name), name)
         return name
 
@@ -132,15 +135,18 @@ class Collection:
         )
 
 
-def collect(folders: Sequence[Path], into: Path, name: str | None = None) -> CollectionReport:
+def collect(
+    folders: Sequence[Path], into: Path, name: str | None = None, apart: bool = False
+) -> CollectionReport:
     """Add the records of results folders, and of the machines' folders in them, to those of `into`.
 
-    Equal machines go under the name that is there, or `name`, or that of the first. Raises
-    BadMachine, and OSError if a record cannot be written.
+    All machines go under `name`, or with `apart` each under its own, or equal machines under the
+    name that is there or that of the first. Raises BadMachine, and OSError if a record cannot be
+    written.
     """
     into.mkdir(parents=True, exist_ok=True)
     with FileLock(into / ".collect.lock"):
-        collection = Collection(into, check_machine(name) if name else None)
+        collection = Collection(into, check_machine(name) if name else None, apart)
         for folder in folders:
             count = 0
             for results in (folder, *sorted((folder / NODES).glob("*"))):

@@ -90,20 +90,29 @@ def collect_(
         Path, typer.Option(file_okay=False, help="The folder to add them to.")
     ] = runner.RESULTS,
     machine: Annotated[
-        str | None, typer.Option(help="A name for machines that are new there.")
+        str | None, typer.Option(help="The machine's name there, also next to equal machines.")
     ] = None,
+    apart: Annotated[
+        bool,
+        typer.Option("--apart", help="Keep machines of equal hardware apart, to compare them."),
+    ] = False,
 ) -> None:
     """Add the records of several results folders to one.
 
     Records that are already there are skipped. Older versions wrote a file for each record; such
     records become lines of a file for each machine and release.
 
-    Machines of equal hardware get one name. Records of one measurement that differ are kept aside,
-    and shown.
+    Machines of equal hardware get one name, and their blocks count together. Records of one
+    measurement that differ are kept aside, and shown.
     """
-    report = collect(folders, results, machine)
+    if machine and apart:
+        fail("--machine gives one name, and --apart keeps several: one of them at a time", 2)
+    report = collect(folders, results, machine, apart)
     for name, nodes in sorted(report.machines.items()):
-        say(f"{name}: {', '.join(sorted(nodes))}")
+        merged = ""
+        if len(nodes) > 1 and not machine:
+            merged = "; of equal hardware, they count as one machine (--apart keeps them apart)"
+        say(f"{name}: {', '.join(sorted(nodes))}{merged}")
     for sentence in (*report.conflicts, *report.unreadable):
         say(sentence)
     echo(

@@ -105,6 +105,41 @@ def test_a_strangers_name_of_a_release_names_no_file(release: str, tmp_path: Pat
     assert list_files(tmp_path / "all") == []
 
 
+def list_machines(root: Path) -> set[str]:
+    """Return the machines that a folder has records of."""
+    return {record.provenance.machine for record in read(root)}
+
+
+def test_equal_machines_stay_apart_where_they_are_to_be_compared(tmp_path: Path) -> None:
+    first, second = (make_folder(tmp_path / n, n, session=n) for n in ("alpha", "beta"))
+    results = ("--results", str(tmp_path / "all"))
+
+    done = framebench("collect", str(first), str(second), *results)
+    assert (
+        "alpha: alpha, beta; of equal hardware, they count as one machine (--apart" in done.stderr
+    )
+    assert list_machines(tmp_path / "all") == {"alpha"}
+
+    done = framebench(
+        "collect", str(first), str(second), "--results", str(tmp_path / "two"), "--apart"
+    )
+    assert "count as one" not in done.stderr
+    assert list_machines(tmp_path / "two") == {"alpha", "beta"}
+    for source in (first, second):  # what is there keeps its name
+        assert count(collect([source], tmp_path / "two", apart=True)) == (0, 3, 0, 0)
+
+    assert framebench("collect", str(first), *results, "--apart", "--machine", "m").returncode == 2
+
+
+def test_a_machine_is_called_what_it_was_named_also_next_to_an_equal_one(tmp_path: Path) -> None:
+    for name in ("alpha", "beta"):
+        collect([make_folder(tmp_path / name, "localhost", session=name)], tmp_path / "all", name)
+    assert list_machines(tmp_path / "all") == {"alpha", "beta"}
+    other = make_folder(tmp_path / "other", "localhost", OTHER, session="other")
+    collect([other], tmp_path / "all", "beta")
+    assert list_machines(tmp_path / "all") == {"alpha", "beta", f"beta-{hash_hardware(OTHER)}"}
+
+
 def test_two_kinds_of_machine_of_one_name_are_two(tmp_path: Path) -> None:
     one = make_folder(tmp_path / "a", "localhost")
     other = make_folder(tmp_path / "b", "localhost", OTHER)
