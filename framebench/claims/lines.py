@@ -34,6 +34,7 @@ from framebench.records.record import Provenance
 from framebench.strategies.strategy import FRAMEWORKS
 from framebench.suite.case import FULL_SIZE, Case
 
+SHARED = "host.rss"  # reads the peaks that tables compare on a CPU
 PLACE = re.compile(rf"\w+/({'|'.join(FRAMEWORKS)})\b")
 
 
@@ -172,6 +173,10 @@ def add_number(
         if judged is not measure:
             allocated = format_effect(*measure.effect(machine, size), measure.form)
             line = replace(line, also=f"reserved; allocated: {allocated}")
+        elif line.device == "cpu":
+            instrument = measure.find_instrument(machine, size)
+            if instrument not in ("", SHARED):
+                line = replace(line, also=f"by {instrument}")
     except DoesNotRun as error:
         return replace(line, verdict=DOES_NOT_RUN, remark=f"{line.name}: {error}")
     except NoNumber as error:

@@ -20,7 +20,7 @@ from framebench.claims import plans
 from framebench.claims.plans import GPU, Plan
 from framebench.claims.probed_record import Probed
 from framebench.claims.rule import Effect, NoNumber
-from framebench.claims.samples import ADDED, PEAK, RESERVED, TIME, Estimate, Quantity
+from framebench.claims.samples import ADDED, COUNTED, PEAK, RESERVED, TIME, Estimate, Quantity
 from framebench.claims.store import MachineResults
 from framebench.models import spec
 from framebench.records.record import Record
@@ -157,6 +157,10 @@ class Measure:
         """Return the records of a case that count."""
         return machine.records(case)
 
+    def find_instrument(self, machine: MachineResults, size: str) -> str:
+        """Return the instrument of memory that read the number; empty for any other number."""
+        return ""
+
     def describe_place(self, size: str) -> str:
         """Return which batches and size are compared: `b8/cpu`."""
         return describe_batches(self.cases(size))
@@ -204,6 +208,13 @@ class OfCases(Measure):
         if self.quantity.of_wrong:
             return machine.find_result(case)
         return machine.records(case)
+
+    def find_instrument(self, machine: MachineResults, size: str) -> str:
+        for case in self.cases(size):
+            estimate = self.quantity.estimate(self.select_records(machine, case))
+            if estimate is not None and estimate.instrument != COUNTED:
+                return estimate.instrument
+        return ""
 
     def effect(self, machine: MachineResults, size: str) -> Effect:
         cases = self.cases(size)

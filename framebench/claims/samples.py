@@ -17,6 +17,8 @@ from dataclasses import dataclass
 from framebench.analysis.statistics import RESOLUTION
 from framebench.records.record import Record
 
+COUNTED = "counted"
+
 
 @dataclass(frozen=True)
 class Estimate:
@@ -25,7 +27,7 @@ class Estimate:
     value: float
     low: float
     high: float
-    instrument: str = "counted"  # or the instrument of memory that read it
+    instrument: str = COUNTED  # or the instrument of memory that read it
 
 
 @dataclass(frozen=True)

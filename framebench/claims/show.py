@@ -16,6 +16,7 @@ from framebench.claims.lines import Line
 from framebench.claims.rule import MEASURED, NOT_MEASURED
 from framebench.claims.store import device_of
 from framebench.claims.wording import select_alike, with_numbers
+from framebench.devices.catalog import BY_NAME
 from framebench.records import store
 from framebench.suite.case import FULL_SIZE, Case
 
@@ -88,16 +89,20 @@ def make_table(entries: Sequence[Entry]) -> Table:
 
 def describe_machines(entries: Sequence[Entry]) -> str:
     """Return which machines and which protocol a table is of, and how often each verdict is."""
-    gpus = set()
-    for entry in entries:
-        gpus |= {line.other_machine for line in entry.lines if line.counts and line.on_other_gpu}
-    machines = [entries[0].machine, *sorted(gpus)]
     counts = Counter(entry.verdict for entry in entries)
     verdicts = [f"{count} {verdict}" for verdict, count in counts.most_common()]
     return (
-        f"Machine {', at full size '.join(machines)}: {', '.join(verdicts)}. "
+        f"Machine {', at full size '.join(list_machines(entries))}: {', '.join(verdicts)}. "
         f"Measured under protocol {entries[0].protocol}."
     )
+
+
+def list_machines(entries: Sequence[Entry]) -> list[str]:
+    """Return the machine that the claims were asked of, and the GPUs whose numbers count."""
+    gpus = set()
+    for entry in entries:
+        gpus |= {line.other_machine for line in entry.lines if line.counts and line.on_other_gpu}
+    return [entries[0].machine, *sorted(gpus)]
 
 
 def describe_cases(entry: Entry) -> str:
@@ -139,7 +144,7 @@ def make_list(entries: Sequence[Entry]) -> Table:
         HEAD_OF_LIST,
         rows,
         left=len(HEAD_OF_LIST),
-        machine=entries[0].machine,
+        machine=", ".join(list_machines(entries)),
     )
 
 
@@ -156,7 +161,7 @@ def make_answer(entry: Entry, device: str = "") -> Table:
         f"{more}: framebench claims '{entry.name}' --all.",
         HEAD_OF_LINES[:-1],
         rows,
-        machine=entry.machine,
+        machine=", ".join(list_machines([entry])),
     )
 
 
@@ -171,22 +176,42 @@ def make_detail(entry: Entry, device: str = "") -> Table:
         HEAD_OF_LINES,
         [make_line_row(line) for line in deciding_first],
         notes=tuple(f"{line.name}: {line.remark}" for line in entry.lines if line.remark),
-        machine=entry.machine,
+        machine=", ".join(list_machines([entry])),
     )
 
 
 def describe_answer(entry: Entry, device: str) -> str:
-    """Return the verdict, for a device if one is named, what was claimed, and what to do."""
+    """Return the verdict beside what was claimed, for a device if one is named, and what to do."""
     verdict = f"{entry.judged[0].upper()}{entry.judged[1:]}. Measured: {entry.measured}."
     if device:
         verdict = describe_for_device(entry, device)
     place = f" Stands in {entry.place}." if entry.place else ""
-    return (
-        f"{verdict}\n"
-        f"{entry.name}: {entry.says}\n"
-        f"Claimed: {entry.claimed} ({entry.metric}).{place}\n"
-        f"What to do: {entry.recommendation}"
-    )
+    lines = [
+        f"{verdict} Claimed: {entry.claimed} ({entry.metric}).",
+        f"{entry.name}: {entry.says}{place}",
+        f"What to do: {entry.recommendation}",
+    ]
+    command = find_prediction(entry, device)
+    is_answered = verdict.startswith(("Measured", "Planned"))
+    if command and not is_answered:
+        lines.append(f"Predict it for {device}: {command}")
+    return "\n".join(lines)
+
+
+def find_prediction(entry: Entry, device: str) -> str:
+    """Return the command that predicts a claim's cases for a device.
+
+    It is empty where no device is named that such plans are for, and where the claim has no plan.
+    """
+    name = next((name for name in BY_NAME if device and name.startswith(device)), "")
+    planned = [line for line in entry.lines if line.planned and len(line.cases) == 2]
+    if not name or not planned:
+        return ""
+    base, candidate = [case.split("/") for case in planned[0].cases]
+    parts = []
+    for one, other in zip(base, candidate):
+        parts.append(one if one == other else f"{{{one},{other}}}")
+    return f"framebench predict '{'/'.join(parts)}' --device {name}"
 
 
 def make_line_row(line: Line) -> tuple[str, ...]:

@@ -63,6 +63,23 @@ def test_devices_are_found_by_their_beginning() -> None:
         find_device("a1000")
 
 
+def test_where_a_device_has_no_answer_the_command_that_predicts_it_is_named(entry: Entry) -> None:
+    case = "transformer/torch/train/{fp32,compile}/b4/tiny"
+    command = f"Predict it for a100: framebench predict '{case}' --device a100-40gb"
+    assert make_answer(entry, "a100").title.splitlines()[-1] == command
+    without_plan = replace(entry, lines=entry.lines[:1])
+    answered = [make_answer(entry, device) for device in ("h100-80gb", "cpu", "")]
+    for answer in (*answered, make_answer(without_plan, "a100")):
+        assert "Predict it" not in answer.title
+
+
+def test_an_answer_stands_under_the_gpu_whose_number_it_is(entry: Entry) -> None:
+    answer = make_answer(entry, "a100")
+    assert answer.machine == "m, nvidia-h200"
+    assert "Claimed: less (peak, compiled / eager)." in answer.title.splitlines()[0]
+    assert make_answer(replace(entry, lines=entry.lines[1:])).machine == "m"
+
+
 def test_an_answer_begins_with_the_verdict_and_has_six_lines_at_most(entry: Entry) -> None:
     answer = make_answer(replace(entry, lines=entry.lines[:1] * 9))
     assert answer.title.startswith("Confirmed")

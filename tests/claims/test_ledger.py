@@ -77,6 +77,19 @@ def test_resident_memory_is_known_to_half_a_per_cent_and_an_eighth_of_a_mib(resu
     assert (entry.low, entry.high) == pytest.approx((0.790, 0.810), abs=5e-4)
 
 
+@pytest.mark.parametrize(
+    ("instrument", "named"),
+    [("host.rss", ""), ("allocator.in_use", "by allocator.in_use"), ("compiler.plan", None)],
+)
+def test_a_number_names_its_instrument_where_tables_have_another(
+    instrument: str, named: str | None, results: Path
+) -> None:
+    put_both(results, 80, instrument=instrument)
+    (line,) = judge(results, make_claim()).lines
+    assert line.also == (f"by {instrument}" if named is None else named)
+    assert line.number == f"{line.measured} {line.also}".strip()
+
+
 def test_two_instruments_give_no_verdict(results: Path) -> None:
     put(results, EAGER, instrument="host.rss")
     put(results, COMPILED, instrument="allocator.in_use")
