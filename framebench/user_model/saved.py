@@ -26,7 +26,7 @@ LAYERS = 3  # that grew most, in a message
 PERCENT = re.compile(r"\s*(\d+(?:\.\d+)?)\s*%\s*")
 COLUMNS = {
     "strategy": TableColumn("strategy"),
-    "bytes_before": TableColumn("saved MiB", format_mib),
+    "bytes_before": TableColumn("before MiB", format_mib),
     "bytes_after": TableColumn("now MiB", format_mib),
     "share": TableColumn("change", "+.1%"),
     "verdict": TableColumn("verdict"),
@@ -50,6 +50,7 @@ class SavedPeaks(Part):
     scenario: str
     batch: int
     device: str
+    processor: str = ""  # files of older versions have none
     versions: dict[str, str]
     peaks: tuple[StrategyPeak, ...]
     explanation: Explanation | None  # of the baseline; None where its peak cannot be explained
@@ -78,12 +79,14 @@ def collect_peaks(records: list[Record], explanation: Explanation | None) -> Sav
         raise Fault("no strategy passed verification, so that there is no peak to save or compare")
     newest = records[-1]
     case = newest.parsed
+    hardware = newest.provenance.hardware
     return SavedPeaks(
         file=case.size,
         framework=case.framework,
         scenario=case.scenario,
         batch=case.batch,
-        device=str(newest.provenance.hardware.get("device", "")),
+        device=str(hardware.get("device", "")),
+        processor=str(hardware.get("cpu", "")),
         versions=newest.provenance.versions,
         peaks=tuple(peaks),
         explanation=explanation,
@@ -147,6 +150,9 @@ def check_comparable(before: SavedPeaks, after: SavedPeaks) -> list[str]:
             )
     old_setting = {"device": before.device, **before.versions}
     new_setting = {"device": after.device, **after.versions}
+    if before.processor and after.processor:  # it decides which kernels, and so which workspaces
+        old_setting["the processor"] = before.processor
+        new_setting["the processor"] = after.processor
     remarks = []
     for name, old in old_setting.items():
         new = new_setting.get(name, old)
@@ -182,8 +188,12 @@ def describe_layers(before: Explanation | None, after: Explanation | None) -> st
         grown[holder.layer, holder.kind] += holder.bytes
     for holder in before.holders:
         grown[holder.layer, holder.kind] -= holder.bytes
+    more = [(name, size) for name, size in grown.most_common() if size > 0]
     parts = []
-    for (layer, kind), size in grown.most_common(LAYERS):
-        if size > 0:
-            parts.append(f"{kind} of {layer or 'the step'} (+{format_mib(size, ',.2f')} MiB)")
+    for (layer, kind), size in more[:LAYERS]:
+        parts.append(f"{kind} of {layer or 'the step'} (+{format_mib(size, ',.2f')} MiB)")
+    others = more[LAYERS:]
+    if others:
+        size = sum(size for _, size in others)
+        parts.append(f"{len(others)} others (+{format_mib(size, ',.2f')} MiB together)")
     return f"more at the baseline's peak: {', '.join(parts)}" if parts else ""

@@ -82,6 +82,15 @@ def test_a_grown_peak_is_reported_with_the_layer_that_grew(
     assert printed.endswith("more at the baseline's peak: saved of body.1 (+50.00 MiB)")
 
 
+def test_layers_beyond_those_that_are_named_are_added_up(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    grown = {f"body.{place}": (place + 1) * MIB for place in range(5)}
+    saved.report_growth(make_saved({"fp32": 100}, {}), make_saved({"fp32": 150}, grown), 0.02)
+    printed = " ".join(capsys.readouterr().err.split())
+    assert printed.endswith("saved of body.2 (+3.00 MiB), 2 others (+3.00 MiB together)")
+
+
 def test_a_strategy_that_is_gone_fails(capsys: pytest.CaptureFixture[str]) -> None:
     before = make_saved({"fp32": 100, "checkpoint": 50})
     assert saved.report_growth(before, make_saved({"fp32": 100}), 0.02)
@@ -94,6 +103,13 @@ def test_another_batch_is_not_compared_and_another_release_told() -> None:
         saved.check_comparable(before, make_saved({"fp32": 100}, batch=16))
     other = make_saved({"fp32": 100}, versions={"torch": "2.14.0"})
     assert saved.check_comparable(before, other) == ["torch was 2.13.0 and is 2.14.0"]
+
+
+def test_another_processor_is_told_where_both_are_known() -> None:
+    unknown = make_saved({"fp32": 100})
+    here, there = (unknown.model_copy(update={"processor": name}) for name in ("x", "y"))
+    assert saved.check_comparable(here, there) == ["the processor was x and is y"]
+    assert saved.check_comparable(unknown, there) == saved.check_comparable(here, here) == []
 
 
 @pytest.mark.parametrize(
