@@ -27,6 +27,7 @@ LOG_BYTES = 2**16  # that are kept of what a child prints on standard error: its
 ANSWER_BYTES = 2**26  # that are kept of what a program prints whose last line is its answer
 MOST_LINE_BYTES = 2**26  # of a message: results with a summary of each tensor have some 2**20
 POLL_S = 0.1  # between two looks at whether a silent child is still alive
+HEAR_S = 1.0  # between two looks at what a program has said meanwhile
 LISTEN_S = 1.0  # to what is still in a pipe once its writer is dead
 MOST_ROUNDS = 20  # of killing: a process may start others while it is looked for
 LIBC = ctypes.CDLL(None) if sys.platform == "linux" else None
@@ -237,11 +238,17 @@ class Ended(NamedTuple):
     stderr: str
 
 
-def run_program(command: Sequence[str], variables: Mapping[str, str], limit_s: float) -> Ended:
+def run_program(
+    command: Sequence[str],
+    variables: Mapping[str, str],
+    limit_s: float,
+    hear: Callable[[str], None] | None = None,
+) -> Ended:
     """Run a program with these variables alone, and return how it ended.
 
-    What it starts and leaves behind is killed with it, and delays nothing. Raises TimeoutError
-    after so many seconds, and OSError where it cannot be started.
+    What it starts and leaves behind is killed with it, and delays nothing. `hear` is called every
+    second with the end of its standard error. Raises TimeoutError after so many seconds, and
+    OSError where it cannot be started.
     """
     process = CHILDREN.start(
         command,
@@ -258,14 +265,31 @@ def run_program(command: Sequence[str], variables: Mapping[str, str], limit_s: f
         logs.append(printed)
         errors = LogTail(process.stderr)
         logs.append(errors)
-        process.wait(limit_s)
-    except subprocess.TimeoutExpired:
-        raise TimeoutError from None
+        wait_for_program(process, limit_s, errors, hear)
     finally:
         CHILDREN.end(process)
         for log in logs:
             log.close()
     return Ended(process.returncode, printed.text(), errors.text())
+
+
+def wait_for_program(
+    process: subprocess.Popen[bytes],
+    limit_s: float,
+    errors: LogTail,
+    hear: Callable[[str], None] | None,
+) -> None:
+    """Wait until a program has ended. Raises TimeoutError after so many seconds."""
+    deadline = time.monotonic() + limit_s
+    while True:
+        left_s = deadline - time.monotonic()
+        try:
+            process.wait(left_s if hear is None else min(left_s, HEAR_S))
+            return
+        except subprocess.TimeoutExpired:
+            if hear is None or left_s <= HEAR_S:
+                raise TimeoutError from None
+            hear(errors.text())
 
 
 def kill_group(leader: int) -> None:

@@ -477,11 +477,12 @@ def run_module(
     *arguments: str,
     variables: Mapping[str, str] = NO_VARIABLES,
     limit_s: float = MODULE_LIMIT_S,
+    hear: Callable[[str], None] | None = None,
 ) -> str:
     """Return what one of our modules prints in a framework's environment, with these variables.
 
     It may import a user's file: it is killed after so many seconds, with all that it has started.
-    Raises SetupError with the end of its errors.
+    `hear` is called every second with the end of its errors. Raises SetupError with that end.
     """
     paths = {
         **os.environ,
@@ -491,7 +492,7 @@ def run_module(
     }
     command = [str(environment.python), "-P", "-m", module, *arguments]
     try:
-        ended = children.run_program(command, paths, limit_s)
+        ended = children.run_program(command, paths, limit_s, hear)
     except TimeoutError:
         raise SetupError(
             f"{module} in {environment.name} came to no end in {limit_s:g} s, and was ended"

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated
 
@@ -44,6 +46,7 @@ STEP_AT_HELP = (
     "A function of your script, each of whose calls is a step; by default its optimizer's step, "
     "in JAX the compiled function"
 )
+TELL_S = 5.0  # between two lines on progress where there is no terminal
 STEP_HELP = "A Python file with `step(adapter)`, which is called in place of the case's own step."
 
 
@@ -88,9 +91,10 @@ def grow(
             growth = follow_script(file, arguments or [], steps, step_at, env, results, time_limit)
         elif case.endswith(".py"):
             opened = open_model(file, "train", [], USER_MODEL_BATCH, env, results)
-            with measuring(results), opened as (cases, environment, _):
+            with measuring(results), opened as (cases, environment, _), err.status("") as status:
                 announce(steps)
-                growth = measure.read_case(cases[0], environment, steps, step, time_limit)
+                tell = make_progress(file.name, status.update)
+                growth = measure.read_case(cases[0], environment, steps, step, time_limit, tell)
         else:
             growth = follow_case(case, steps, step, env, results, time_limit)
     except (Fault, NoReadings) as error:
@@ -119,6 +123,21 @@ def announce(steps: int) -> None:
     )
 
 
+def make_progress(name: str, update: Callable[[str], None]) -> Callable[[str], None]:
+    """Return what shows how far the steps are: on a terminal in its last line, else in lines."""
+    told_at = time.monotonic()
+
+    def tell(step: str) -> None:
+        nonlocal told_at
+        update(f"{name}: {step}")
+        now = time.monotonic()
+        if not err.is_terminal and now - told_at > TELL_S:
+            told_at = now
+            say(f"{name}: {step}")
+
+    return tell
+
+
 def follow_case(
     case_id: str, steps: int, step: Path | None, env: str | None, results: Path, limit_s: float
 ) -> Growth:
@@ -131,10 +150,11 @@ def follow_case(
     obstacle = measure.explain_unsupported_growth(case)
     if obstacle:  # before an environment is built for nothing
         raise NoReadings(f"{case.id}: {obstacle}")
-    with measuring(results), err.status(case.id):
+    with measuring(results), err.status(case.id) as status:
         environment = installed.ready([case.framework], env, say)[case.framework]
         announce(steps)
-        return measure.read_case(case, environment, steps, step, limit_s)
+        tell = make_progress(case.id, status.update)
+        return measure.read_case(case, environment, steps, step, limit_s, tell)
 
 
 def follow_script(
@@ -148,7 +168,8 @@ def follow_script(
 ) -> Growth:
     """Read the steps of a user's training script. Raises NoReadings and Fault."""
     framework = measure.find_framework(script)
-    with measuring(results), err.status(script.name):
+    with measuring(results), err.status(script.name) as status:
         environment = installed.ready([framework], env, say)[framework]
         announce(steps)
-        return measure.read_script(script, arguments, environment, steps, step_at, limit_s)
+        tell = make_progress(script.name, status.update)
+        return measure.read_script(script, arguments, environment, steps, step_at, limit_s, tell)

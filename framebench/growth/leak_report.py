@@ -17,12 +17,15 @@ from pathlib import Path
 from types import CodeType, FrameType
 from typing import Any, NamedTuple
 
+from framebench.growth.additions import find_additions
+
 HALF = 12  # of the watched steps: what the second half leaves behind is named
 REGULAR = 0.75  # of these steps must have left one behind, else it is no growth
 MOST_ROWS = 8  # of each kind
 KINDS = ("graph", "compilation", "object", "storage")  # in the order of the report
 FRAMES = 12  # of a traceback
 MOST_CALLERS = 200  # that are looked through for a line of the user's
+MOST_ADDITIONS = 3  # lines of a file that add to one container
 CONTAINERS = {dict, tuple}  # those that the collector may not know
 PLAIN = {
     int,
@@ -97,6 +100,10 @@ class StorageTracker:
     def list_graphs(self) -> dict[GrowingName, int]:
         """Return the operations in the graph that each of the user's variables holds."""
         return {}
+
+    def find_line(self, thing: Any) -> str:
+        """Return the line that made an object's memory; empty if it is not known."""
+        return ""
 
     def describe(self, thing: Any) -> str:
         """Return what else an object keeps alive; empty if nothing is known."""
@@ -179,7 +186,8 @@ def group_things(
         groups[Source("compilation", program.function, program.called_from)].append(None)
     for thing in list_recent_objects():
         what = f"{name_type(type(thing))} {describe_array(thing)}".strip()
-        groups[Source("object", what, find_origin(thing))].append(thing)
+        made_at = find_origin(thing) or tracker.find_line(thing)
+        groups[Source("object", what, made_at)].append(thing)
     for storage in tracker.list_alive():
         groups[Source("storage", storage.what, storage.made_at)].append(storage.bytes)
     return groups
@@ -359,7 +367,10 @@ def describe_holder(things: list[Any], tracker: StorageTracker) -> str:
 
 
 def describe_container(holder: Any) -> str:
-    """Return type and length of a holder, and the name that a module or an object has for it."""
+    """Return type and length of a holder, and the name that a module or an object has for it.
+
+    The lines of the user's files follow that add to this name.
+    """
     description = name_type(type(holder))
     if hasattr(holder, "__len__"):
         description += f" of {len(holder)}"
@@ -371,5 +382,29 @@ def describe_container(holder: Any) -> str:
         for name, value in names.items():
             if value is holder and isinstance(name, str):
                 module = f", in {names['__name__']}" if "__name__" in names else ""
-                return f"held by `{name}`, {description}{module}"
+                additions = describe_additions(name, names.get("__file__"))
+                return f"held by `{name}`, {description}{module}{additions}"
     return f"held by {description}"
+
+
+def describe_additions(name: str, file: str | None) -> str:
+    """Return which lines add to what has this name: of a module's file, or of those that run."""
+    texts = []
+    for path in [file] if file else list_running_files():
+        lines = find_additions(path, name) if rank_file(path) == 2 else []
+        if lines:
+            listed = ", ".join(map(str, lines[:MOST_ADDITIONS]))
+            if len(lines) > MOST_ADDITIONS:
+                listed += " and more"
+            texts.append(f"{shorten_path(path)}:{listed}")
+    return f", added to at {' and '.join(texts)}" if texts else ""
+
+
+def list_running_files() -> list[str]:
+    """Return the files whose functions run now, each once."""
+    files: list[str] = []
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None and len(files) < MOST_CALLERS:
+        files.append(frame.f_code.co_filename)
+        frame = frame.f_back
+    return list(dict.fromkeys(files))

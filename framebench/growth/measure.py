@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Callable
 from pathlib import Path
 
 from pydantic import ValidationError
@@ -11,6 +12,7 @@ from pydantic import ValidationError
 from framebench.engine import runner
 from framebench.engine.environments import MODULE_LIMIT_S, Environment, SetupError, run_module
 from framebench.engine.runner import Options
+from framebench.growth.progress import PROGRESS, find_progress
 from framebench.growth.record import Growth
 from framebench.instruments import host
 from framebench.suite.case import Case
@@ -18,6 +20,7 @@ from framebench.suite.user_file import list_imports
 from framebench.user_file.trial import PACKAGES
 
 WORKER = "framebench.growth.worker"
+Progress = Callable[[str], None]  # is told how far the steps are
 
 
 class NoReadings(Exception):
@@ -48,15 +51,16 @@ def read_case(
     steps: int,
     file: Path | None = None,
     limit_s: float = MODULE_LIMIT_S,
+    progress: Progress | None = None,
 ) -> Growth:
     """Read memory after each step of a case, in a fresh process whose malloc returns what it can.
 
     `file` has the user's `step` that is called in place of the case's own; all of it may take
-    `limit_s` seconds. Raises NoReadings.
+    `limit_s` seconds. `progress` is told how far it is. Raises NoReadings.
     """
     variables = runner.make_worker_variables(environment, case, "memory", Options())
     arguments = [case.id, str(steps), str(file.absolute()) if file else ""]
-    return run_worker(environment, arguments, variables, limit_s)
+    return run_worker(environment, arguments, variables, limit_s, progress)
 
 
 def read_script(
@@ -66,6 +70,7 @@ def read_script(
     steps: int,
     step_at: str,
     limit_s: float,
+    progress: Progress | None = None,
 ) -> Growth:
     """Read memory after each step of a user's own script, within so many seconds.
 
@@ -75,11 +80,15 @@ def read_script(
     # the script may import what lies on the user's path
     variables = {**host.MALLOC_ENV, "PYTHONPATH": os.environ.get("PYTHONPATH", "")}
     arguments = [str(script.absolute()), str(steps), step_at, *arguments]
-    return run_worker(environment, arguments, variables, limit_s)
+    return run_worker(environment, arguments, variables, limit_s, progress)
 
 
 def run_worker(
-    environment: Environment, arguments: list[str], variables: dict[str, str], limit_s: float
+    environment: Environment,
+    arguments: list[str],
+    variables: dict[str, str],
+    limit_s: float,
+    progress: Progress | None = None,
 ) -> Growth:
     """Run the worker, and return what it has read. Raises NoReadings.
 
@@ -87,13 +96,22 @@ def run_worker(
     """
     place = f"{arguments[0]} in {environment.name}"
     arguments = [environment.framework, *arguments]
+
+    def hear(errors: str) -> None:
+        told = find_progress(errors)
+        if progress and told:
+            progress(told)
+
     try:
-        printed = run_module(environment, WORKER, *arguments, variables=variables, limit_s=limit_s)
+        printed = run_module(
+            environment, WORKER, *arguments, variables=variables, limit_s=limit_s, hear=hear
+        )
         reply = json.loads(printed.splitlines()[-1])
         if "fault" in reply:
             raise NoReadings(reply["fault"])
         return Growth.model_validate(reply)
     except SetupError as error:
-        raise NoReadings(f"{place}: {str(error).splitlines()[-1]}") from error
+        lines = [line for line in str(error).splitlines() if not line.startswith(PROGRESS)]
+        raise NoReadings(f"{place}: {lines[-1]}") from error
     except (ValidationError, ValueError, IndexError) as error:
         raise NoReadings(f"{place} ended without an answer: {error}") from error

@@ -170,11 +170,19 @@ class TorchStorages(TorchDispatchMode, StorageTracker):  # type: ignore[misc]  #
                 sizes[GrowingName(name, line)] = count_graph_nodes(tensor)
         return sizes
 
+    def find_line(self, thing: Any) -> str:
+        """Return the line that made a tensor's memory; empty if it was made before."""
+        if not has_storage(type(thing)):
+            return ""
+        made = self.made.get(thing.untyped_storage()._cdata)
+        return made.made_at if made else ""
+
     def describe(self, thing: Any) -> str:
-        """Return how large the graph is that a tensor keeps alive."""
+        """Return how large the graph is that a tensor keeps alive, and what would not keep it."""
         if getattr(thing, "grad_fn", None) is None:
             return ""
-        return f"with a graph of {count_graph_nodes(thing)} operations"
+        size = count_graph_nodes(thing)
+        return f"with a graph of {size} operations: keep .item() or .detach() of it instead"
 
 
 def list_variables(frame: FrameType | None) -> list[tuple[str, torch.Tensor]]:

@@ -10,7 +10,7 @@ script has several optimizers, the first counts.
 
 First each step is followed by readings of every meter, with nothing else in the process; then some
 more steps are watched, which names what they leave behind. It prints one JSON object, the fields of
-`framebench.growth.record.Growth`, or `{"fault": why}`.
+`framebench.growth.record.Growth`, or `{"fault": why}`. On standard error it says how far it is.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ import importlib
 import json
 import os
 import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
@@ -29,12 +30,14 @@ from framebench import adapters
 from framebench.adapters.base import Adapter
 from framebench.growth.leak_report import HALF, CompiledProgram, LeakWatch
 from framebench.growth.meters import MeterReadings, make_host_meters
+from framebench.growth.progress import PROGRESS
 from framebench.growth.step_marks import MARK, MarkedStep, choose_functions, parse_marked
 from framebench.suite.hypothetical import parse_any_batch
 from framebench.suite.user_file import Fault, describe_fault, load_file
 from framebench.worker.worker import reserve_stdout
 
 WARM_UP = 20  # steps before the first reading: compilers, pools and caches settle
+TELL_S = 2.0  # between two words on how far it is
 
 
 class EnoughSteps(BaseException):
@@ -58,6 +61,7 @@ class StepFollower:
         self.first_watched = WARM_UP + steps
         self.needed = self.first_watched + 2 * HALF
         self.stepper: Any = None  # whose steps are counted, such as an optimizer
+        self.told_at = time.monotonic()
 
     def end_step(self, stepper: Any = None) -> None:
         """Count, read or watch a step. Raises EnoughSteps after the last."""
@@ -66,6 +70,7 @@ class StepFollower:
         if stepper is not self.stepper:
             return
         self.steps_made += 1
+        self.tell_progress()
         if self.steps_made == WARM_UP:
             gc.freeze()  # what is there already need not be looked through after every step
         elif WARM_UP < self.steps_made <= self.first_watched:
@@ -78,6 +83,14 @@ class StepFollower:
         elif self.steps_made == self.needed:
             self.leaks = self.watch.finish()
             raise EnoughSteps
+
+    def tell_progress(self) -> None:
+        """Say on standard error how many steps were made, now and then."""
+        now = time.monotonic()
+        if now - self.told_at > TELL_S:
+            self.told_at = now
+            line = f"{PROGRESS}step {self.steps_made} of {self.needed}\n"
+            os.write(2, line.encode())  # a script may have put something else for sys.stderr
 
     def mark(self, function: Any) -> Any:
         """Return a function of the script whose calls are its steps."""

@@ -38,8 +38,12 @@ def test_leaked_objects_are_named_with_size_line_and_holder(
     (array,), (tensor,) = result["array"], result["tensor"]
     assert (array["kind"], array["what"]) == ("object", "numpy.ndarray float64[1250]")
     assert (array["per_step"], array["bytes_per_step"]) == (1, 10_000)
-    assert array["note"] == f"held by `arrays`, list of {2 * HALF}, in __main__"
-    assert array["made_at"].startswith(f"{PROGRAM.relative_to(ROOT)}:")
+    line = PROGRAM.read_text().splitlines().index("    arrays.append(np.full(1250, 0.5))") + 1
+    place = f"{PROGRAM.relative_to(ROOT)}:{line}"
+    assert (
+        array["note"] == f"held by `arrays`, list of {2 * HALF}, in __main__, added to at {place}"
+    )
+    assert array["made_at"] == place
     assert tensor["what"].endswith(".Tensor")
     assert (tensor["per_step"], tensor["bytes_per_step"]) == (1, None), (
         "its bytes are its storage's"

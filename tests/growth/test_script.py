@@ -5,6 +5,7 @@ optimizer's do.
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -23,7 +24,12 @@ PROGRAMS = Path(__file__).parent / "programs"
         ("running_sum", (), "hangs on `total`", "running_sum.py:13", 0),
         # the nodes of its graph; what they saved was freed by the backward pass
         pytest.param(
-            "train", ("--keep",), "held by `losses`", "train.py:", 1024, marks=pytest.mark.all_cases
+            "train",
+            ("--keep",),
+            "added to at tests/growth/programs/train.py:25; with a graph of",
+            "train.py:19",
+            1024,
+            marks=pytest.mark.all_cases,
         ),
         pytest.param(
             "evaluation", (), "held by `outputs`", "", 2 * 2048, marks=pytest.mark.all_cases
@@ -68,6 +74,15 @@ def test_a_script_is_followed_with_its_arguments(
     done = framebench("grow", str(PROGRAMS / "train.py"), *options, "--", "--steps", steps)
     assert done.returncode == code
     assert message in " ".join((done.stdout + done.stderr).split())
+
+
+@pytest.mark.slow
+def test_a_slow_script_says_how_far_it_is(tmp_path: Path) -> None:
+    options = ("--steps", "52", "--results", str(tmp_path / "results"))
+    script = str(PROGRAMS / "train.py")
+    done = framebench("grow", script, *options, "--", "--pause", "0.08")
+    assert done.returncode == 0, done.stderr
+    assert re.search(r"^train.py: step \d+ of 96$", done.stderr, re.MULTILINE)
 
 
 @pytest.mark.parametrize(

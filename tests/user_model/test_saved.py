@@ -86,7 +86,8 @@ def test_layers_beyond_those_that_are_named_are_added_up(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     grown = {f"body.{place}": (place + 1) * MIB for place in range(5)}
-    saved.report_growth(make_saved({"fp32": 100}, {}), make_saved({"fp32": 150}, grown), 0.02)
+    before = make_saved({"fp32": 100}, {"head": MIB})
+    saved.report_growth(before, make_saved({"fp32": 150}, grown | {"head": MIB}), 0.02)
     printed = " ".join(capsys.readouterr().err.split())
     assert printed.endswith("saved of body.2 (+3.00 MiB), 2 others (+3.00 MiB together)")
 
