@@ -26,8 +26,8 @@ PROGRAMS = Path(__file__).parent / "programs"
         pytest.param(
             "train",
             ("--keep",),
-            "added to at tests/growth/programs/train.py:25; with a graph of",
-            "train.py:19",
+            "train.py:24; with a graph of",
+            "train.py:18",
             1024,
             marks=pytest.mark.all_cases,
         ),

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import pandas as pd
 
@@ -26,8 +26,16 @@ from framebench.strategies.registry import BASELINES
 from framebench.suite.case import DEFAULT_SIZE
 
 BATCH = re.compile(r"/b\d+[^/]*")  # in the id of a case
-# what a strategy needs of its baseline by batch, by kind of device and case without its batch
-SharesByBatch = dict[Any, dict[Any, float]]
+
+
+class BatchShares(NamedTuple):
+    """What a strategy needs of its baseline by batch, and the machine that measured it."""
+
+    machine: str
+    shares: dict[int, float]
+
+
+SharesByBatch = dict[Any, BatchShares]  # by kind of device and case without its batch
 
 
 @dataclass(frozen=True)
@@ -68,7 +76,7 @@ def describe_training(
     """
     others = {name: other for name, other in (tables or {}).items() if name != machine}
     timed = find_timed(others)
-    shares = find_shares_by_batch([table, *others.values()])
+    shares = find_shares_by_batch({machine: table, **others})
     trained = table[(table["scenario"] == "train") & (table["size"] == DEFAULT_SIZE)]
     # language models, which most people ask about, come first
     workloads = [spec.load_workload(name) for name in spec.list_workloads()]
@@ -79,28 +87,32 @@ def describe_training(
         savings = rank_savings(select_comparable(group))
         phrases = []
         for framework, ranked in savings:
-            phrases.append(describe_framework(framework, ranked, timed, shares))
+            phrases.append(describe_framework(framework, ranked, timed, shares, machine))
         if phrases:
             batch = rows.find_usual_batch(group)
             lines.append(f"**{workload.title}**, training at batch {batch}. {' '.join(phrases)}")
     return Sentences(f"{machine}: in words", tuple(lines))
 
 
-def find_shares_by_batch(tables: Iterable[pd.DataFrame]) -> SharesByBatch:
+def find_shares_by_batch(tables: Mapping[str, pd.DataFrame]) -> SharesByBatch:
     """Return what cases need of their baselines by batch, from the first machine with several."""
     shares: SharesByBatch = {}
-    for table in tables:
+    for machine, table in tables.items():
         usable = table[table["usable"] & table["needs_ratio"].notna()]
         cases = usable["case"].str.replace(BATCH, "", regex=True)
         for key, group in usable.groupby([usable["device"], cases]):
             if len(group) > 1:
-                by_batch = group.set_index("batch")["needs_ratio"]
-                shares.setdefault(key, by_batch.to_dict())
+                by_batch = dict(zip(group["batch"], group["needs_ratio"], strict=True))
+                shares.setdefault(key, BatchShares(machine, by_batch))
     return shares
 
 
 def describe_framework(
-    framework: str, ranked: list[Any], timed: dict[Any, Any], shares: SharesByBatch
+    framework: str,
+    ranked: list[Any],
+    timed: dict[Any, Any],
+    shares: SharesByBatch,
+    machine: str,
 ) -> str:
     """Return a sentence: what the framework needs with the strategy that needs least.
 
@@ -108,19 +120,25 @@ def describe_framework(
     """
     if not ranked:
         return f"{framework}: no strategy saves memory."
-    needs = [describe_needs(row, timed, shares) for row in select_with_price(ranked)]
+    needs = []
+    for row in select_with_price(ranked):
+        needs.append(describe_needs(row, timed, shares, machine))
     return f"{framework} needs {', or '.join(needs)}."
 
 
-def describe_needs(row: Any, timed: dict[Any, Any], shares: SharesByBatch) -> str:
+def describe_needs(row: Any, timed: dict[Any, Any], shares: SharesByBatch, machine: str) -> str:
     """Return what a strategy needs, its share of what the baseline needs, and its cost."""
     share = f"{row.needs_ratio:.0%} of `{BASELINES[row.scenario]}`"
     price = describe_cost(row)
     if pd.isna(row.time_ratio) and (row.case, row.device) in timed:
-        machine, other = timed[row.case, row.device]
-        price = f"{describe_cost(other)} on `{machine}`"
-    by_batch = shares.get((row.device, BATCH.sub("", row.case)), {})
-    dependence = describe_dependence(row.needs_ratio, by_batch)
+        timed_on, other = timed[row.case, row.device]
+        price = f"{describe_cost(other)} on `{timed_on}`"
+    dependence = ""
+    by_batch = shares.get((row.device, BATCH.sub("", row.case)))
+    if by_batch is not None:
+        dependence = describe_dependence(row.needs_ratio, by_batch.shares)
+        if dependence and by_batch.machine != machine:
+            dependence += f" on `{by_batch.machine}`"
     return (
         f"{format_whole_needs(row.needs_bytes)} MiB with `{row.strategy}` ({share}, {price}"
         f"{dependence})"

@@ -98,6 +98,7 @@ def test_a_share_that_depends_on_the_batch_is_said_with_the_batch_where_it_diffe
         of_batches.append(rows)
     other = pd.concat(of_batches)
     start = "105 MiB with `accumulate` (50% of `fp32`, 1.10 x the time"
-    assert describe(mine, {"n": other}) == f"{start}; 30% at batch 16)."
+    assert describe(mine, {"n": other}) == f"{start}; 30% at batch 16 on `n`)."
+    assert describe(other).endswith("; 30% at batch 16).")
     assert describe(mine, {"n": other.query("batch < 16")}) == f"{start}).", "two points are none"
     assert describe(mine, {"n": other.assign(device="gpu")}) == f"{start})."
