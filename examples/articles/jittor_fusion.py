@@ -1,8 +1,8 @@
 """Article A, what fusion does to the same operators: their kernels, and the memory they allocate.
 
 The article prints no listing. The operators go through each number once, so that they compute the
-same whether they are fused or not. A matmul or a convolution would not: without fusion Jittor
-multiplies broadcast tensors. The control leaves fusion on and waits for each operator's result, so
+same whether they are fused or not. A matmul or a convolution would not: oneDNN's kernels replace
+it only where it is fused. The control leaves fusion on and waits for each operator's result, so
 that there is nothing to fuse.
 """
 
