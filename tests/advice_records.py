@@ -76,4 +76,4 @@ def make_rows(found: list[Record]) -> list[Row]:
 
 
 def list_candidates(advice: BudgetAdvice) -> list[Candidate]:
-    return [*advice.fitting, *advice.changed, *advice.beyond]
+    return [*advice.fitting, *advice.different_result, *advice.beyond]
