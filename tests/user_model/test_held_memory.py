@@ -24,7 +24,16 @@ CONTENT = tomllib.loads((HERE / "held_memory.toml").read_text())
 HELD: dict[str, dict[str, Any]] = {row["name"]: row for row in CONTENT["file"]}
 BUFFERS = (3, 30)  # MiB, below and above what was once told apart
 # kinds of models that users reported: files of cases/
-REPORTED = ("padded", "teacher_and_student", "spectral", "language", "messages", "detector")
+REPORTED = (
+    "padded",
+    "teacher_and_student",
+    "spectral",
+    "language",
+    "messages",
+    "detector",
+    "denoiser",
+    "factors",
+)
 
 
 @pytest.fixture(scope="module")

@@ -82,6 +82,7 @@ def check_rows(file: TriedFile, found: dict[str, Any]) -> None:
         if "left_out" in row:
             continue
         assert row["passed"], (strategy, row["reason"])
+        assert row["in_float64"] or not file.in_float64, row["reason"]
         assert row["proven"] == (strategy not in file.unproven), strategy
         assert row["key"].endswith("/still") == (strategy in file.still)
         moved = len(set(row["losses"])) == len(row["losses"])

@@ -30,6 +30,7 @@ class TriedFile:
     still: tuple[str, ...] = ()  # verified without random numbers
     moves: bool = True  # whether each step's loss is another one
     often: bool = False
+    in_float64: bool = False  # must be verified in float64, too
 
 
 def read_files(table: str, kind: str = "file") -> dict[str, TriedFile]:

@@ -91,6 +91,8 @@ def build(
     for _, module in nnx.iter_modules(model):
         if hasattr(module, "dtype"):
             module.dtype = dtype
+        if hasattr(module, "param_dtype") and module.param_dtype == jnp.float32:
+            module.param_dtype = param_dtype  # a recurrent cell's first state has it, too
     for *_, variable in flax_weights.iterate_leaves(model):
         if variable.shape == ():
             variable.set_metadata(on_set_value=remove_axes)
