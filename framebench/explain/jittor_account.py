@@ -36,15 +36,17 @@ Notes = list[tuple[int, str]]  # the number of the next node, and what was enter
 
 @contextmanager
 def note_entry(notes: Notes, name: str) -> Iterator[None]:
-    """Note that something is entered here, and that what is around it goes on afterwards."""
+    """Note that a layer or phase is entered here, and at the end that the one around it goes on."""
     _, around = notes[-1]
     notes.append((load_probe().node(), name))
-    yield
-    notes.append((load_probe().node(), around))
+    try:
+        yield
+    finally:
+        notes.append((load_probe().node(), around))
 
 
 def find_note(notes: Notes, node: int) -> str:
-    """Return what was entered last before this node was made."""
+    """Return the layer or phase that was entered last before this node was made."""
     # a note is made before the next node
     place = bisect_right(notes, node - 1, key=lambda note: note[0])
     return notes[place - 1][1] if place else ""
@@ -54,6 +56,7 @@ class Origins:
     """Where the nodes of a step come from: which module and which phase made them."""
 
     def __init__(self, adapter: JittorAdapter) -> None:
+        """Note what the variables of the model are, and that the forward pass begins now."""
         self.adapter = adapter
         self.names = {id(module): name for name, module in adapter.model.named_modules()}
         self.layers: Notes = [(0, "")]
@@ -63,7 +66,7 @@ class Origins:
 
     @contextmanager
     def watch(self) -> Iterator[None]:
-        """Note in here what modules, the backward pass and the update make."""
+        """While this context is open, note which layer and which phase create each node."""
         original_call = jt.Module.__call__  # all modules of a model are called by it
         optimizer = getattr(self.adapter, "optimizer", None)
 
@@ -78,8 +81,10 @@ class Origins:
             backward, step = optimizer.backward, optimizer.step
 
             def run_backward(*arguments: Any) -> None:
-                if all(phase != "backward" for _, phase in self.phases):
-                    # what is made from now on is looked up in what was made before
+                """Run the backward pass as a phase, and note which layer each gradient is of."""
+                is_first = all(phase != "backward" for _, phase in self.phases)
+                if is_first:
+                    # from now on the probe traces each new node to those of the forward pass
                     load_probe().backward()
                 with note_entry(self.phases, "backward"):
                     backward(*arguments)
@@ -94,10 +99,12 @@ class Origins:
 
             # set on the object, so that deleting them brings the methods of the class back
             optimizer.backward, optimizer.step = run_backward, run_update
-        yield
-        jt.Module.__call__ = original_call
-        if optimizer:
-            del optimizer.backward, optimizer.step
+        try:
+            yield
+        finally:
+            jt.Module.__call__ = original_call
+            if optimizer:
+                del optimizer.backward, optimizer.step
 
     def classify_variable(self, node: int, source: int) -> Value:
         """Return a value with the kind, layer and phase of a variable that takes memory.

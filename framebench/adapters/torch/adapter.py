@@ -33,7 +33,12 @@ from framebench.adapters.torch.device import (
     to_numpy,
 )
 from framebench.adapters.torch.known_faults import find_known_fault
-from framebench.adapters.torch.modes import MeansForDraws, NarrowResults, WidenedCasts
+from framebench.adapters.torch.modes import (
+    MeansForDraws,
+    NarrowResults,
+    WidenedCasts,
+    use_default_dtype,
+)
 from framebench.adapters.torch.observe import (
     BATCHED_MATMULS,
     StepCounter,
@@ -103,6 +108,7 @@ class TorchAdapter(Adapter):
     """A case in PyTorch. Its switches set or wrap `recipe`, `readings` and `process`."""
 
     def __init__(self, case: Case, switches: Mapping[str, Switch]) -> None:
+        """Set the parts that switches may change, and read the memory that libraries hold."""
         super().__init__(case, switches)
         self.torch_device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
         # in memory between two steps: the model, then a teacher; in `pair` both models or none
@@ -260,14 +266,10 @@ class TorchAdapter(Adapter):
         if not self.float64:
             yield
             return
-        before = torch.get_default_dtype()
-        torch.set_default_dtype(torch.float64)
-        try:
-            # a user's loss may call logits.float(), which would narrow float64
-            with WidenedCasts() if self.is_user_model else contextlib.nullcontext():
-                yield
-        finally:
-            torch.set_default_dtype(before)
+        # a user's loss may call logits.float(), which would narrow float64
+        casts = WidenedCasts() if self.is_user_model else contextlib.nullcontext()
+        with use_default_dtype(torch.float64), casts:
+            yield
 
     def find_narrow_result(self) -> str:
         with NarrowResults() as narrow:

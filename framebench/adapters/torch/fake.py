@@ -13,6 +13,7 @@ from torch import Tensor, nn
 
 from framebench.adapters.torch import find_switches
 from framebench.adapters.torch.adapter import TorchAdapter
+from framebench.adapters.torch.modes import use_default_dtype
 from framebench.suite.case import Case
 
 
@@ -34,10 +35,9 @@ class FakeAdapter(TorchAdapter):
 
     def load(self, config: Any, weights: dict[str, np.ndarray]) -> nn.Module:
         is_moved = self.torch_device.type != "cpu"
-        # the class's docstring says why the model is not converted where it is not moved
-        torch.set_default_dtype(torch.float32 if is_moved else self.recipe.dtype)
-        model = self.model_module.build(config, **self.recipe.model_options)
-        torch.set_default_dtype(torch.float32)
+        # fake tensors cannot be converted on the CPU: there the model is built in its final dtype
+        with use_default_dtype(torch.float32 if is_moved else self.recipe.dtype):
+            model = self.model_module.build(config, **self.recipe.model_options)
         if is_moved:
             model = model.to(self.torch_device, self.recipe.dtype)
         return model.train(not self.recipe.evaluates)

@@ -7,6 +7,8 @@ that the second run of a checkpointed block sees it too.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import torch
@@ -27,6 +29,17 @@ MEANS = {
     "geometric_": 1.0,
     "log_normal_": 1.0,
 }
+
+
+@contextmanager
+def use_default_dtype(dtype: torch.dtype) -> Iterator[None]:
+    """Create tensors in this type in this context, unless a call asks for another one."""
+    before = torch.get_default_dtype()
+    torch.set_default_dtype(dtype)
+    try:
+        yield
+    finally:
+        torch.set_default_dtype(before)
 
 
 class MeansForDraws(TorchDispatchMode):

@@ -1,0 +1,93 @@
+"""A context that changes something takes the change back, also after an error in its block."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from textwrap import dedent
+
+from tests.processes import ROOT
+
+# what these do after their block is meant for a block that came to its end alone
+ONLY_AFTER_SUCCESS = {
+    "refuse_float32": "checks the graph that the block has built",
+    "open_session": "says that the session came to its end",
+}
+
+
+def list_contexts(source: str) -> Iterator[ast.FunctionDef]:
+    """Yield the functions in the source of a module that `contextmanager` makes contexts of."""
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.FunctionDef):
+            decorators = [ast.unparse(decorator) for decorator in node.decorator_list]
+            if any(decorator.endswith("contextmanager") for decorator in decorators):
+                yield node
+
+
+def is_yield(node: ast.AST) -> bool:
+    return isinstance(node, ast.Yield | ast.YieldFrom)
+
+
+def skips_its_end_after_an_error(body: list[ast.stmt]) -> bool:
+    """Return whether a statement follows a `yield` that an error in the block would skip.
+
+    A `finally` is never skipped. Neither is what follows `yield` and `return`, which belongs to
+    another way through the function.
+    """
+    for statement, following in zip(body, [*body[1:], None], strict=True):
+        if not any(is_yield(node) for node in ast.walk(statement)):
+            continue
+        if isinstance(statement, ast.Try) and statement.finalbody:
+            continue
+        inner_bodies = [
+            value for _, value in ast.iter_fields(statement) if isinstance(value, list) and value
+        ]
+        statements = [inner for inner in inner_bodies if isinstance(inner[0], ast.stmt)]
+        if any(skips_its_end_after_an_error(inner) for inner in statements):
+            return True
+        leaves = any(isinstance(inner[-1], ast.Return) for inner in statements)
+        if following is not None and not leaves and not isinstance(following, ast.Return):
+            return True
+    return False
+
+
+def test_only_the_contexts_that_are_meant_to_skip_their_end_after_an_error() -> None:
+    skipping = set()
+    for file in (ROOT / "framebench").rglob("*.py"):
+        for context in list_contexts(file.read_text()):
+            if skips_its_end_after_an_error(context.body):
+                skipping.add(context.name)
+    assert skipping == ONLY_AFTER_SUCCESS.keys()
+
+
+def test_a_patch_that_an_error_would_leave_is_found() -> None:
+    source = """
+        @contextmanager
+        def leave_patched():
+            module.function = patched
+            yield
+            module.function = original
+
+        @contextlib.contextmanager
+        def leave_patched_in_a_branch():
+            if needed:
+                with other():
+                    yield
+                module.function = original
+
+        @contextmanager
+        def restore():
+            if not needed:
+                yield
+                return
+            module.function = patched
+            try:
+                yield
+            finally:
+                module.function = original
+    """
+    skipping = []
+    for context in list_contexts(dedent(source)):
+        if skips_its_end_after_an_error(context.body):
+            skipping.append(context.name)
+    assert skipping == ["leave_patched", "leave_patched_in_a_branch"]
