@@ -158,6 +158,7 @@ class CanonicalNames:
     """
 
     def __init__(self, model: nnx.Module, names: Collection[str]) -> None:
+        """Choose for each leaf of the model how its layout is restored."""
         self.names = names
         self.restorers: dict[tuple[str, ...], Convert] = {}
         for module, path, _ in iterate_leaves(model):

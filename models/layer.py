@@ -22,7 +22,7 @@ class Layer:
     elements: int  # that it needs again, per sample
     # of a matmul: elements of its result, which exists together with its input
     output: int = 0
-    border: bool = False  # the input of a block: checkpointing keeps it
+    is_block_input: bool = False  # checkpointing keeps it
     # a convolution whose weight is (in, out, kernel...), and whose stride is as large as its kernel
     transposed: bool = False
     # per sample, besides those of its weight: matmuls of activations, as in attention

@@ -129,14 +129,14 @@ class Adapter(ABC):
         gc.enable()
         if self.unfreezes:
             gc.unfreeze()
-        self.count_collections()
+        self.start_counting_collections()
 
     @property
     def is_user_model(self) -> bool:
         """Whether the model is one of a user's file."""
         return self.case.workload == USER_MODEL
 
-    def count_collections(self) -> None:
+    def start_counting_collections(self) -> None:
         """Have this adapter, and no earlier one, count what Python's collector does."""
         for callback in list(gc.callbacks):
             if isinstance(getattr(callback, "__self__", None), Adapter):

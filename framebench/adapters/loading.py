@@ -31,6 +31,7 @@ class Loader:
     """
 
     def __init__(self, case: Case, mode: str, put: Put, arrive: Put | None = None) -> None:
+        """Make the raw images and labels of all batches, in a mapped file if the mode has one."""
         assert case.spec.raw_images
         assert case.spec.prepare
         self.batch = case.batch

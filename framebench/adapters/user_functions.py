@@ -114,6 +114,7 @@ class UserFile:
     """
 
     def __init__(self, file: str, seed_framework: Callable[[int], object]) -> None:
+        """Seed the generators and import the file."""
         self.file = file
         self.seed_framework = seed_framework
         self.form = BatchForm()

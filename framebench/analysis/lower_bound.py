@@ -265,7 +265,8 @@ def count_backward_bytes(case: Case) -> tuple[int, int]:
     gradients of this layer and all above. If a block is recomputed, only its input is saved until
     its backward pass. Micro-batches after the first, and a step that zeroes gradients instead of
     freeing them, have all gradients all the time; an optimizer that works in the backward pass, or
-    a compiler that updates weights in place, needs those of one layer at a time.
+    a compiler that updates weights in place, needs those of one layer at a time. Offloaded
+    activations count nothing.
     """
     options = get_options(case)
     gradients = count_gradient_bytes(case)
@@ -281,12 +282,12 @@ def count_backward_bytes(case: Case) -> tuple[int, int]:
         per_element = 0
     of_all = sum(gradients.get(layer.name, 0) for layer in layers)
     of_this_and_above = of_all
-    saved = 0  # elements up to this layer, but of recomputed blocks
+    saved = 0  # elements up to this layer, without those of recomputed blocks
     in_block = dict.fromkeys(find_recomputed_blocks(case), 0)  # elements of each up to this layer
     candidates = []
     for layer in layers:
         gradient = gradients.get(layer.name, 0)
-        if layer.border or layer.block not in in_block:
+        if layer.is_block_input or layer.block not in in_block:
             saved += layer.elements
         else:
             in_block[layer.block] += layer.elements

@@ -105,6 +105,7 @@ class Searches:
     """The newest searches of all cases, machines and versions."""
 
     def __init__(self, all_fits: Iterable[Fit] = ()) -> None:
+        """Keep the newest search of each case, budget, machine and version."""
         newest = {}
         for fit in sorted(all_fits, key=lambda fit: fit.provenance.measured_at):
             key = fit.case, fit.budget_bytes, fit.provenance.machine, get_framework_version(fit)

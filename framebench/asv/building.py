@@ -24,6 +24,7 @@ class Building:
     """Run `framebench setup FRAMEWORK` for one framework after the other, in a thread."""
 
     def __init__(self, frameworks: list[str]) -> None:
+        """Start the thread that builds."""
         self.remaining = list(frameworks)
         self.last_lines: dict[str, str] = {}  # by framework
         self.failures: dict[str, str] = {}
@@ -80,8 +81,8 @@ def keep_off_timed_core(pid: int) -> None:
             os.sched_setaffinity(pid, cores - {max(cores)})
 
 
-def list_missing(frameworks: list[str]) -> list[str]:
-    """Return those whose pinned environment, or kernels for this profile, are not built yet."""
+def list_unbuilt(frameworks: list[str]) -> list[str]:
+    """Return the frameworks whose environment or kernels are not built for this profile."""
     unready = []
     for framework in frameworks:
         environment = environments.describe(framework)

@@ -37,6 +37,7 @@ class FrameworkEnvironment(environment.Environment):
     def __init__(
         self, conf: Any, python: str, requirements: dict[str, str], tagged_env_vars: dict[Any, str]
     ) -> None:
+        """Take the release from the requirements. Raises EnvironmentUnavailable."""
         if len(requirements) != 1 or not set(requirements) <= set(FRAMEWORKS):
             raise environment.EnvironmentUnavailable(
                 f"an environment needs exactly one framework of {', '.join(FRAMEWORKS)}, not "

@@ -19,7 +19,7 @@ from asv.runner import skip_benchmarks
 
 from framebench.asv import cases
 from framebench.asv.block import SELECTED
-from framebench.asv.building import Building, list_missing
+from framebench.asv.building import Building, list_unbuilt
 from framebench.asv.outcome import RunOutcome
 from framebench.asv.progress import Progress, listen
 from framebench.engine import environments
@@ -52,7 +52,10 @@ class AsvRun:
     servers: list[subprocess.Popen[bytes]] = field(default_factory=list)
 
     def open(self, benchmarks: Benchmarks, machine: str) -> None:
-        """Open the session, or resume the one that an equal run left."""
+        """Open the session, or resume that of an equal run, and start to build environments.
+
+        Benchmark processes learn of the session from environment variables.
+        """
         # what a record tells about its origin is known here, not in the benchmark processes
         os.environ["FRAMEBENCH_MACHINE"] = machine
         os.environ["FRAMEBENCH_COMMAND"] = provenance.describe_command()
@@ -65,7 +68,7 @@ class AsvRun:
             is_pinned = environment.version == find_pinned_version(environment.framework)
             if is_pinned and cases.choose_framework(benchmarks, environment.framework):
                 frameworks.append(environment.framework)
-        self.building = Building(list_missing(list(dict.fromkeys(frameworks))))
+        self.building = Building(list_unbuilt(list(dict.fromkeys(frameworks))))
 
 
 current = AsvRun()
@@ -136,7 +139,7 @@ def step_to_the_end() -> None:
 
 
 def wrap_benchmarks(run_benchmarks: Callable[..., Any]) -> Callable[..., Any]:
-    """Wrap asv's function that runs benchmarks, so that each runs in its framework's environment.
+    """Wrap asv's function that runs benchmarks: each runs in its framework's environment.
 
     Benchmarks of a user's file run in every environment, by the interpreter that runs asv.
     """
@@ -150,6 +153,7 @@ def wrap_benchmarks(run_benchmarks: Callable[..., Any]) -> Callable[..., Any]:
         of_framework = cases.choose_framework(benchmarks, env.framework)
         of_users = cases.select_of_users(benchmarks)
         chosen = cases.choose(benchmarks, [*of_framework, *of_users])
+        # asv's progress counts every benchmark, also those that are not run in this environment
         for _ in range(len(benchmarks) - len(chosen)):
             log.step()
         if not chosen:

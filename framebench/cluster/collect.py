@@ -50,6 +50,7 @@ class Collection:
     """The folder that records are added to, with its measurements and the names of its machines."""
 
     def __init__(self, root: Path, name: str | None, apart: bool) -> None:
+        """Read which records, and which names of machines, the folder has already."""
         self.root = root
         self.named = name
         self.apart = apart

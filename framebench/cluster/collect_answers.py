@@ -82,4 +82,4 @@ def read_answers(folder: Path) -> Iterator[tuple[Path, SavedAnswer]]:
             yield Path(file), store.read_model(SavedAnswer, file)
         except store.BadRecord as error:
             skipped.add(error)
-    skipped.count_rest()
+    skipped.warn_of_rest()

@@ -43,6 +43,6 @@ def devices(
     if choose_writable_folder(results) != results:
         folders["Your cached predictions"] = choose_writable_folder(results)
     for title, folder in folders.items():
-        cached = table.count_cached(read_every(folder), title)
+        cached = table.list_cached(read_every(folder), title)
         if cached:
             cached.terminal(out)

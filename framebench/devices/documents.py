@@ -36,7 +36,7 @@ def make_named_tables(name: str, results: Path) -> list[Table]:
     """
     device = find(name)
     predictions = list(read_every(results))
-    cached = table.count_cached(planned for planned in predictions if planned.device == device.name)
+    cached = table.list_cached(planned for planned in predictions if planned.device == device.name)
     return make_device_tables(device, predictions, results) + ([cached] if cached else [])
 
 

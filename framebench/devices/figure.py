@@ -104,7 +104,7 @@ def select_strategies(df: pd.DataFrame) -> pd.DataFrame:
 
 
 def write_title(drawn: pd.DataFrame) -> str:
-    """Return the strategy that leaves the least in each framework, of one device's rows."""
+    """Return a title that names the strategy with the least memory in each framework."""
     findings = []
     for framework in NAMES:
         group = drawn[drawn["framework"] == framework].dropna(subset="ratio").sort_values("ratio")

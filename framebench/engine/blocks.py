@@ -382,7 +382,7 @@ def start_processes(
         if not batch:
             return
         for process in batch:
-            process.get_ready()
+            process.wait_until_ready()
             capacity.enter(process.worker.process.pid if process.worker else None)
 
 

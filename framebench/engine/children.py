@@ -96,6 +96,7 @@ class LineReader:
     """
 
     def __init__(self, process: subprocess.Popen[bytes]) -> None:
+        """Start the thread that reads the lines of a process."""
         assert process.stdout
         self.process = process
         self.pipe = process.stdout

@@ -47,6 +47,7 @@ class CaseProgress(Listener):
         guesses: Mapping[Case, float] = MappingProxyType({}),
         at_once: int = 1,
     ) -> None:
+        """Estimate the time of each case, and count what the session has measured already."""
         self.console = console
         self.at_once = at_once
         self.expected_s = estimate_seconds(cases, results, guesses)

@@ -67,7 +67,7 @@ def find_in_block(case: Case, alive: list[tuple[Case, Verification]]) -> Referen
     if not needs_reference(case):
         return None
     for other, verification in alive:
-        is_reference = computes_values(other, case.golden_key) and verification.passed
+        is_reference = computes_in_fp32(other, case.golden_key) and verification.passed
         if is_reference and verification.summaries:
             return make_reference(other.id, verification)
     return None
@@ -79,18 +79,20 @@ def make_reference(case: str, verification: Verification) -> Reference:
     return Reference(case, values, verification.summaries)
 
 
-def computes_values(case: Case, key: str) -> bool:
+def computes_in_fp32(case: Case, key: str) -> bool:
     """Return whether a case computes the values of this key in strict float32."""
     return case.golden_key == key and case.plan.precision == "fp32"
 
 
 def _is_baseline(case: Case) -> bool:
+    """Return whether a case is the baseline of its stage."""
     return case.strategy == case.stage.baseline
 
 
 def _is_reference(record: Record, case: Case) -> bool:
+    """Return whether a verified float32 record of the same model can stand in as reference."""
     other = record.parsed
     same_model = (other.workload, other.batch, other.size) == (case.workload, case.batch, case.size)
-    if not same_model or not computes_values(other, case.golden_key):
+    if not same_model or not computes_in_fp32(other, case.golden_key):
         return False
     return record.status == "ok" and bool(record.verified)

@@ -189,6 +189,7 @@ class MemoryProcess:
         extra: float = 0.0,
         part: Part = "memory",
     ) -> None:
+        """Start the process, and watch the memory that it takes on the device."""
         self.started = time.monotonic()
         self.options = options
         scratch.mkdir(parents=True, exist_ok=True)

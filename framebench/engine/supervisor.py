@@ -62,6 +62,7 @@ class Worker:
         variables: dict[str, str],
         live: bool = False,
     ) -> None:
+        """Start the process and the threads that read its output. Raises OSError."""
         self.environment = environment
         self.phase = "start"
         self.final: Message = {}

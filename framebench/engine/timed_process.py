@@ -26,7 +26,7 @@ from framebench.suite.result import Verification
 TURN_S = 0.05  # a turn has as many steps as take this long: shorter turns are noise
 SYNCED = 4  # steps that follow a turn on a device, each waited for
 PATIENCE = 20.0  # a turn may take so many times as long as expected,
-LEAST_S = 60.0  # and at least so many seconds
+MIN_TIMEOUT_S = 60.0  # and at least so many seconds, as for the reference matmul
 # what all turns of a variant may take together, where that leaves it LEAST_ROUNDS
 LONGEST_S = 120.0
 LEAST_ROUNDS = 4
@@ -61,7 +61,7 @@ class Variant:
 class TimedProcess:
     """The process in which a variant's steps are timed.
 
-    Its life: `start`, `get_ready`, then `turn` while it is `ready`, then `finish` and `end`.
+    Its life: `start`, `wait_until_ready`, then `turn` while it is `ready`, then `finish` and `end`.
     Between the first two and between the last two it works by itself, next to others. A failure
     ends this variant alone and becomes its `outcome`.
     """
@@ -105,7 +105,7 @@ class TimedProcess:
             environment, "framebench.worker.worker", task.as_dict(), variables, live=True
         )
 
-    def get_ready(self) -> None:
+    def wait_until_ready(self) -> None:
         """Wait until the case is built, verified and warmed up; choose its steps and rounds."""
         message = self.receive("ready", self.options.time_limit_s)
         if message is not None:
@@ -161,7 +161,7 @@ class TimedProcess:
         assert self.worker
         began = time.monotonic()
         self.worker.send(command)
-        message = self.receive(name, max(LEAST_S, PATIENCE * self.expected_turn_s))
+        message = self.receive(name, max(MIN_TIMEOUT_S, PATIENCE * self.expected_turn_s))
         self.seconds += time.monotonic() - began
         return message
 
@@ -222,6 +222,7 @@ class ReferenceMatmul:
     """
 
     def __init__(self, options: Options) -> None:
+        """Start the reference worker, and wait until it says how many operations a matmul has."""
         self.worker = Worker(
             CONTROL,
             "framebench.worker.control_matmul",
@@ -231,7 +232,7 @@ class ReferenceMatmul:
         )
         self.flop = 0.0  # of one matmul
         self.seconds: dict[int, float] = {}  # by round
-        message = self.worker.receive(ignore_phase, LEAST_S)
+        message = self.worker.receive(ignore_phase, MIN_TIMEOUT_S)
         if message:
             self.flop = message.get("flop", 0.0)
 
@@ -244,7 +245,7 @@ class ReferenceMatmul:
     def turn(self, number: int) -> None:
         """Time the matmul in this round. A process that died has no times from then on."""
         self.worker.send({"turn": 1})
-        message = self.worker.receive(ignore_phase, LEAST_S)
+        message = self.worker.receive(ignore_phase, MIN_TIMEOUT_S)
         if message and "turn" in message:
             self.seconds[number] = message["turn"]["wall_s"]
 

@@ -25,6 +25,7 @@ class ProgramWalk:
         buffers: dict[str, dict[str, HloBuffer]],
         trains: bool,
     ) -> None:
+        """Start an account that is in the forward pass."""
         self.program = program  # instructions by computation
         self.buffers = buffers  # by instruction, and by index of its result
         self.trains = trains

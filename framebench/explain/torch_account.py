@@ -43,6 +43,7 @@ class StorageAccount(Storages):
     """
 
     def __init__(self, adapter: TorchAdapter) -> None:
+        """Start an account with the storages that are there before the step."""
         super().__init__()
         self.account = Account()
         self.values: dict[int, Value] = {}  # those alive, by storage

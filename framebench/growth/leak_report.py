@@ -117,6 +117,7 @@ class LeakWatch:
     """
 
     def __init__(self, tracker: StorageTracker, programs: list[CompiledProgram]) -> None:
+        """Start to trace what Python and the framework allocate."""
         self.tracker = tracker
         self.programs = programs
         self.counted: Counter[Source] = Counter()  # things after the first half

@@ -119,6 +119,7 @@ class TorchStorages(TorchDispatchMode, StorageTracker):  # type: ignore[misc]  #
     """Notes every storage when an operator first returns it."""
 
     def __init__(self) -> None:
+        """Remember which storages there are already."""
         super().__init__()
         # imports what the first step in a mode imports: while memory is traced that takes minutes
         torch._dynamo.list_backends()

@@ -51,6 +51,7 @@ class StepFollower:
     """
 
     def __init__(self, steps: int, counters: ModuleType) -> None:
+        """Watch compilations from now on, and choose the meters."""
         self.counters = counters
         self.programs: list[CompiledProgram] = counters.watch_compilations()
         self.bytes = counters.make_byte_meters() | make_host_meters()

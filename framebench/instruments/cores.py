@@ -17,7 +17,10 @@ _unpinned_threads: set[int] = set()  # native ids of the threads that may use al
 
 
 def pin(core: int) -> None:
-    """Pin this process to a core: all its threads but those in `use_all_cores`."""
+    """Pin this process to a core: all its threads except those that called `use_all_cores`.
+
+    The first call remembers which cores the process had before, for `use_all_cores`.
+    """
     if not _allowed:
         _allowed.update(os.sched_getaffinity(0))
     for thread in Path("/proc/self/task").iterdir():

@@ -217,7 +217,7 @@ class ProcessPeak:
 
     @property
     def note(self) -> str | None:
-        """Say why there is no `device.process` though there is a GPU."""
+        """Return why there is no `device.process` though there is a GPU, or None."""
         if self.peak is not None or not list_gpus():
             return None
         instead = ""

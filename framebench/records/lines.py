@@ -173,7 +173,7 @@ def end_last_line(handle: int, file: Path) -> None:
 
 
 def is_json(text: bytes) -> bool:
-    """Say whether a text is complete JSON."""
+    """Return whether a text is complete JSON."""
     try:
         json.loads(text)
     except (ValueError, RecursionError):

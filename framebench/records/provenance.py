@@ -130,7 +130,7 @@ def name_code() -> str:
 
 
 def is_dirty() -> bool | None:
-    """Say whether the code differs from the commit; results and data do not count."""
+    """Return whether the code differs from the commit; results and data do not count."""
     changes = query_git("status", "--porcelain", "--untracked-files=no", "--", *CODE)
     return None if changes is None else bool(changes or _list_new_modules())
 

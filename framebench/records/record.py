@@ -130,8 +130,8 @@ class Provenance(Part):
 
     @field_validator("hardware")
     @classmethod
-    def is_of_the_right_kinds(cls, hardware: dict[str, Any]) -> dict[str, Any]:
-        """Refuse a size of memory that is none, and names that are no texts.
+    def refuse_wrong_types(cls, hardware: dict[str, Any]) -> dict[str, Any]:
+        """Refuse a memory size that is not a number of bytes, and names that are not text.
 
         Fingerprints and limits are computed from these, and tables show them.
         """

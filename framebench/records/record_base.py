@@ -194,7 +194,7 @@ class RecordBase:
 
     @property
     def on_cpu(self) -> bool:
-        """Say whether the case ran on a CPU."""
+        """Return whether the case ran on a CPU."""
         return self.device == "cpu"
 
     @property
@@ -225,7 +225,7 @@ class RecordBase:
 
     @property
     def timed(self) -> bool:
-        """Say whether its times count: of a block, of enough rounds that are known, and ok."""
+        """Return whether the times count: of a block with enough known rounds, and ok."""
         if self.status != "ok" or self.turns is None:
             return False
         return ROUNDS <= len(self.step_s) == len(self.turns.round)
@@ -251,12 +251,12 @@ class RecordBase:
 
     @property
     def verified(self) -> bool | None:
-        """Say whether the result was as it should be; None if it did not come to that."""
+        """Return whether the result passed verification; None if it was not verified."""
         return self.verification.passed if self.verification else None
 
     @property
     def usable(self) -> bool:
-        """Say whether its numbers may be shown.
+        """Return whether the numbers of the record may be shown.
 
         That is so if they are verified, the strategy was seen to take effect, and nothing was
         planted.

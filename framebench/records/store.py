@@ -60,8 +60,8 @@ class SkippedLines:
         if self.count <= MOST_NAMED:
             warnings.warn(f"skipped {fault}", RecordWarning, stacklevel=3)
 
-    def count_rest(self) -> None:
-        """Say how many were not named, if any were not."""
+    def warn_of_rest(self) -> None:
+        """Warn how many more lines and files were skipped than were named, if any were."""
         if self.count > MOST_NAMED:
             more = f"skipped {self.count - MOST_NAMED} more records that cannot be read"
             warnings.warn(more, RecordWarning, stacklevel=3)
@@ -145,7 +145,7 @@ def read_models(kind: type[Model], files: Iterable[Path | str]) -> list[Model]:
             contents.append(read_model(kind, file))
         except BadRecord as error:
             skipped.add(error)
-    skipped.count_rest()
+    skipped.warn_of_rest()
     return contents
 
 
@@ -227,7 +227,7 @@ def parse_of_machine(
 
 
 def has_records(path: str) -> bool:
-    """Say whether a file has a record that can be read."""
+    """Return whether a file has a record that can be read."""
     return read_first_record(path) is not None
 
 
@@ -299,7 +299,7 @@ def read_answers(kind: type[Model], folder: Path) -> Iterator[tuple[str, Model]]
                 skipped.add(answer)
             else:
                 yield place, answer
-    skipped.count_rest()
+    skipped.warn_of_rest()
 
 
 def list_answer_files(folder: Path, suffix: str = SUFFIX) -> list[str]:
@@ -373,7 +373,7 @@ def parse_files(
         # a file is in the order of its lines, which `framebench collect` may have added at any time
         records.sort(key=lambda found: (found[1].case, get_time(found[1])))
         yield from records
-    skipped.count_rest()
+    skipped.warn_of_rest()
 
 
 def get_time(record: RecordBase) -> datetime:

@@ -82,16 +82,16 @@ class ArrayPickler(pickle.Pickler):
         super().__init__(file)
         self.function = function
         self.arrays: list[Any] = []
-        self.places: dict[int, int] = {}  # in `arrays`, by the identity of the array
+        self.index_by_id: dict[int, int] = {}  # index in `arrays`, by the identity of the array
 
     def persistent_id(self, instance: Any) -> int | None:
-        """Return the place of an array; None of anything else, which is pickled."""
+        """Return the index of an array in `arrays`; None of anything else, which is pickled."""
         if not is_array(instance):
             return None
-        if id(instance) not in self.places:
-            self.places[id(instance)] = len(self.arrays)
+        if id(instance) not in self.index_by_id:
+            self.index_by_id[id(instance)] = len(self.arrays)
             self.arrays.append(self.function(instance))
-        return self.places[id(instance)]
+        return self.index_by_id[id(instance)]
 
 
 class ArrayUnpickler(pickle.Unpickler):
@@ -172,8 +172,8 @@ def are_arguments(inputs: Any) -> bool:
     return isinstance(inputs, tuple | list) and not hasattr(inputs, "_fields")
 
 
-def count_samples(inputs: Any) -> int:
-    """Return the first axis of the first array that has one, or 0."""
+def read_batch_length(inputs: Any) -> int:
+    """Return the length of the first axis of the first array that has one, or 0."""
     for array in iterate_arrays(inputs):
         if len(array.shape):
             return int(array.shape[0])
@@ -256,7 +256,7 @@ def split(tree: Any, parts: int, samples: int = 0) -> list[Any]:
     """
     if parts == 1:
         return [tree]
-    samples = samples or count_samples(tree)
+    samples = samples or read_batch_length(tree)
     size = samples // parts
 
     def is_leaf(node: Any) -> bool:

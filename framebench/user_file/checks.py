@@ -180,7 +180,7 @@ def copy_buffers(adapter: Adapter) -> dict[str, np.ndarray]:
     return {name: array.copy() for name, array in adapter.weights() if name in names}
 
 
-def count_without_gradient(
+def describe_without_gradient(
     params: list[tuple[str, list[int], bool]],
     observed: Observed,
 ) -> dict[str, Any]:

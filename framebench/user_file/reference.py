@@ -298,7 +298,7 @@ def survey_training(adapter: Adapter, facts: Facts, observed: Observed) -> Facts
     the batch, or empty. `remembers`: the buffers that one forward pass leaves to the next.
     `blocks_change`: such a buffer lies in a block.
     """
-    without_gradient = checks.count_without_gradient(list_params(facts), observed)
+    without_gradient = checks.describe_without_gradient(list_params(facts), observed)
     if facts.get("own_step"):  # its passes cannot be asked for one by one
         return {"without_gradient": without_gradient}
     accumulation = check_accumulation(adapter, facts)

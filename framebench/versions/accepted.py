@@ -62,7 +62,7 @@ class AcceptedRegression(Part):
     def covers(
         self, change: str, case: str, quantity: str, ratio: float | None, device: str | None = None
     ) -> bool:
-        """Say whether a change of a case is this regression, and no larger than was accepted."""
+        """Return whether a change of a case is this regression, and no larger than was accepted."""
         return (
             change == self.release
             and quantity == self.quantity

@@ -150,14 +150,14 @@ def read_plans(results: Path) -> list[PlannedPeak]:
 
 
 def collect(records: Iterable[Record], plans: Iterable[PlannedPeak] = ()) -> pd.DataFrame:
-    """Return the numbers of every case that has them of two releases.
+    """Return the numbers of every case measured or planned in at least two releases.
 
-    They were measured on one machine, or planned for one device. The columns are machine,
-    framework, version, asv's name of the benchmark, its parameters (strategy and batch), and
-    value. Records whose version has no order are left out.
+    The releases of a case were measured on one machine, or planned for one device. The columns are
+    machine, framework, version, asv's name of the benchmark, its parameters (strategy and batch),
+    and value. Records whose version has no order are left out.
     """
     rows = []
-    for measured in select_cases(records):  # two builds of a release are one release there
+    for measured in select_cases(records):  # two builds of a release count as one
         record = measured.read
         with suppress(InvalidVersion):
             version = Version(record.framework_version or "").public

@@ -261,9 +261,10 @@ def compare_case(
 
 
 def compare_statuses(blank: QuantityComparison) -> QuantityComparison:
-    """Compare how often a case failed.
+    """Compare how often a case failed, by Fisher's exact test (1922).
 
-    It is decided by Fisher's exact test (1922), which takes four processes of each.
+    At least one process must have failed. With equal counts the test needs four processes of each
+    release to decide; where one release has more processes, fewer of the other can be enough.
     """
     base, change = blank.records
     failed = [record for record in (*base, *change) if record.status != "ok"]

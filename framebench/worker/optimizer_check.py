@@ -54,6 +54,7 @@ class OptimizerCheck:
     """
 
     def __init__(self, adapter: Adapter, initial_weights: dict[str, np.ndarray]) -> None:
+        """Record the first update."""
         self.steps = 0
         self.initial_weights = initial_weights
         self.marks: dict[str, dict[str, int]] = {}  # checksums of a weight's states, by kind

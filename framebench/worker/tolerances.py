@@ -237,7 +237,7 @@ def observe_rebuilt(adapter: Adapter, perturbation: float) -> Observed:
     other.build()
     observed = make_first_steps(other)[1]
     # the callback that counts collections is the other one's by now, and would keep it alive
-    adapter.count_collections()
+    adapter.start_counting_collections()
     del other
     gc.collect()  # proofs count what is in memory
     return observed

@@ -62,7 +62,7 @@ class BottleneckShape:
 
     @property
     def is_projected(self) -> bool:
-        """Say whether the shortcut needs a convolution, since input and output differ in shape."""
+        """Return whether the shortcut needs a convolution: input and output differ in shape."""
         return self.stride != 1 or self.cin != self.cout
 
     @property
@@ -206,7 +206,7 @@ def list_layers(config: ResNetConfig, switches: Switches) -> Iterator[Layer]:
         inner = block.inner * block.edge**2
         inner_strided = block.inner * block.edge_out**2
         result = block.cout * block.edge_out**2
-        yield Layer(f"{name}.conv1", block.cin * block.edge**2, output=inner, border=True)
+        yield Layer(f"{name}.conv1", block.cin * block.edge**2, output=inner, is_block_input=True)
         yield Layer(f"{name}.bn1", inner)
         yield Layer(f"{name}.conv2", inner, output=inner_strided)
         yield Layer(f"{name}.bn2", inner_strided)

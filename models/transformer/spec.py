@@ -210,7 +210,7 @@ def list_layers(c: TransformerConfig, switches: Switches) -> Iterator[Layer]:
     yield Layer("wpe", 0)
     for i in range(c.layers):
         block = f"blocks.{i}"
-        yield Layer(f"{block}.ln1", stream, border=True)
+        yield Layer(f"{block}.ln1", stream, is_block_input=True)
         yield from list_adapted_layers(c, f"{block}.qkv", stream, output=3 * stream)
         yield Layer(f"{block}.attend", 3 * stream + normalisers, flops=matmuls)
         yield from list_adapted_layers(c, f"{block}.proj", stream, output=stream)

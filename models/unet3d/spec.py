@@ -88,20 +88,24 @@ def list_layers(config: UNetConfig, switches: Switches) -> Iterator[Layer]:
         # the volume itself is counted among the inputs
         first = 0 if i == 0 else cin * edge**3
         edge = ceil(edge / stride)
-        yield from list_unit_layers(f"down.{i}", first, cout * edge**3, border=True)
+        yield from list_unit_layers(f"down.{i}", first, cout * edge**3, is_block_input=True)
     for i, (cin, cout) in enumerate(config.levels_up):
         elements = cin * edge**3
         edge *= 2
         upsampled = cout * edge**3
-        yield Layer(f"up.{i}.upsample", elements, output=upsampled, border=True, transposed=True)
-        yield from list_unit_layers(f"up.{i}", 2 * upsampled, upsampled, border=False)
+        yield Layer(
+            f"up.{i}.upsample", elements, output=upsampled, is_block_input=True, transposed=True
+        )
+        yield from list_unit_layers(f"up.{i}", 2 * upsampled, upsampled, is_block_input=False)
     yield Layer("head", config.filters[0] * edge**3, output=config.classes * edge**3)
     yield Layer("logits", config.classes * edge**3)
 
 
-def list_unit_layers(level: str, elements: int, output: int, border: bool) -> Iterator[Layer]:
+def list_unit_layers(
+    level: str, elements: int, output: int, is_block_input: bool
+) -> Iterator[Layer]:
     """Yield the layers of a level's two units, whose input has so many elements per sample."""
-    yield Layer(f"{level}.unit1.conv", elements, output=output, border=border)
+    yield Layer(f"{level}.unit1.conv", elements, output=output, is_block_input=is_block_input)
     yield Layer(f"{level}.unit1.norm", output)
     yield Layer(f"{level}.unit2.conv", output, output=output)
     yield Layer(f"{level}.unit2.norm", output)

@@ -100,16 +100,16 @@ def test_environments_that_are_not_built_or_not_warm_are_missing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("FRAMEBENCH_CACHE", str(tmp_path))
-    assert building.list_missing(["torch", "jittor"]) == ["torch", "jittor"]
+    assert building.list_unbuilt(["torch", "jittor"]) == ["torch", "jittor"]
     for name in ("torch", "jittor"):
         where = environments.describe(name).python.parent.parent
         where.mkdir(parents=True)
         (where / ".complete").touch()
-    assert building.list_missing(["torch", "jittor"]) == ["jittor"], "its kernels"
+    assert building.list_unbuilt(["torch", "jittor"]) == ["jittor"], "its kernels"
     (where / ".warm-first").touch()
-    assert building.list_missing(["jittor"]) == ["jittor"], "the quick profile has more"
+    assert building.list_unbuilt(["jittor"]) == ["jittor"], "the quick profile has more"
     monkeypatch.setenv("FRAMEBENCH_PROFILE", "first")
-    assert building.list_missing(["jittor"]) == []
+    assert building.list_unbuilt(["jittor"]) == []
 
 
 def test_results_are_shown_as_they_come() -> None:

@@ -77,7 +77,7 @@ def test_weights_without_a_gradient_are_counted(
     # decay moves a weight without a gradient, too
     observed.tensors["weight"] = observe(head=1.0, body=1.0).tensors["weight"]
     observed.tensors["first moment"] = observe(**moments).tensors["gradient"]
-    counts = checks.count_without_gradient(params, observed)
+    counts = checks.describe_without_gradient(params, observed)
     assert counts == {"weights": 2, "first": 1, "ever": never}
     (told,) = list_remarks({"without_gradient": counts})
     assert told.startswith(remark)

@@ -119,6 +119,7 @@ class JaxAdapter(Adapter):
     teacher_names: flax_weights.CanonicalNames  # set by the strategy that has a teacher
 
     def __init__(self, case: Case, switches: Mapping[str, Switch]) -> None:
+        """Set the parts of the recipe that switches may change, before anything is built."""
         super().__init__(case, switches)
         self.constants: dict[str, Tree] = {}  # what a step reads and never changes
         self.residuals: Any = None  # the residuals of an evaluation that keeps its graph
@@ -302,6 +303,8 @@ class JaxAdapter(Adapter):
         """
 
         def evaluate(params: Tree, *others: Any) -> tuple[Array, Tree, Any]:
+            """Return logits, new statistics (None if there are none) and residuals (likewise)."""
+
             def forward(params: Tree) -> tuple[Array, Tree]:
                 return run_model(graph, params, *others)
 
@@ -364,6 +367,7 @@ class JaxAdapter(Adapter):
         def step(
             params: Tree, stats: Tree, state: Tree, constants: Tree, x: Array, y: Array
         ) -> tuple[Tree, Tree, Tree, Array]:
+            """Compute gradients and apply the optimizer's updates to the parameters."""
             constants = constants | self.recipe.constants_from_state(state)
             (loss, stats), grads = gradient(params, stats, constants, x, y)
             updates, state = self.recipe.optimizer.update(grads, state, params)

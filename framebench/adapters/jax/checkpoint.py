@@ -72,8 +72,9 @@ def stack_layers(run: JaxAdapter) -> None:
 def keep_barriers(run: JaxAdapter) -> None:
     """Keep XLA:CPU from merging recomputations with the originals, which would save no memory.
 
-    It drops the barriers that jax.checkpoint sets before it removes common subexpressions. Without
-    that pass the barriers last. A loop needs none; XLA:GPU was not tried.
+    XLA:CPU removes the barriers that jax.checkpoint sets (its pass `cse_barrier_expander`), and
+    then merges equal subexpressions. This function disables that pass, so the barriers last. A
+    loop over layers needs no barriers; XLA:GPU was not tried.
     """
     if run.platform == "cpu":
         run.recipe.compiler_options.wrap(DISABLED_PASSES, lambda _: "cse_barrier_expander")

@@ -132,6 +132,7 @@ class JaxGenerator:
             x: Array,
             y: Array,
         ) -> tuple[Tree, Array, Array]:
+            """Compute the token at `position` and add its loss to `total`."""
             model = merge_model(graph, params, stats, constants)
             if self.writer:
                 token = jax.lax.dynamic_slice_in_dim(x, position, 1, 1)

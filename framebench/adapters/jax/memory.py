@@ -136,11 +136,11 @@ def preallocate(run: JaxAdapter) -> Proof:
     """Prove that XLA takes more than half of what it may before the first step."""
     evidence: Evidence = {}
 
-    def read_reserved() -> None:
+    def note_reserved() -> None:
         counted = run.read_allocator()
         evidence["reserved_before"] = counted.get("pool_bytes", 0)
         evidence["limit"] = counted.get("bytes_limit", 0)
 
-    run.before_first_step.append(read_reserved)
+    run.before_first_step.append(note_reserved)
     proof = expect(limit=(above(0), below("reserved_before", times=2)))
     return proof.counting(lambda _: evidence)

@@ -104,6 +104,7 @@ def optimizer_offload(run: JaxAdapter) -> Proof:
     run.recipe.sharding = choose_memory
 
     def count_bytes(_: Evidence) -> Evidence:
+        """Count the bytes of the optimizer's state: all, those on the host, and those planned."""
         # a count of steps stays on the device
         arrays = [array for array in jax.tree.leaves(run.optimizer_state) if array.ndim]
         on_host = [array for array in arrays if array.sharding.memory_kind == HOST]

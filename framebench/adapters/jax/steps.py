@@ -55,6 +55,7 @@ def chunked_loss(run: JaxAdapter, chunks: int) -> Proof:
     run.recipe.model_options["head"] = run.model_module.skip_head
 
     def loss(unprojected: tuple[nnx.Embed, Array], x: Array, y: Array, constants: Tree) -> Array:
+        """Return the mean loss, added up over chunks of the logits."""
         embedding, hidden = unprojected
 
         @partial(jax.checkpoint, prevent_cse=False)  # which a loop does not need

@@ -123,6 +123,7 @@ class FunctionModel(nnx.Module):
     """Weights in a tree of arrays, and the function that takes them first."""
 
     def __init__(self, weights: Any, apply: Callable[..., Any]) -> None:
+        """Make a parameter of each array, named by its path in the tree."""
         paths, self.form = jax.tree.flatten_with_path(weights)
         self.apply = apply
         params = {}
@@ -143,6 +144,7 @@ class LinenModel(nnx.Module):
     """
 
     def __init__(self, module: linen.Module) -> None:
+        """Initialise the module on a batch of one sample from the user's file."""
         x, _ = user().make_batch(1, ARRAYS, "array")
         as_nnx = bridge.ToNNX(module, rngs=nnx.Rngs(SEED))
         self.inner = call_with(partial(bridge.lazy_init, as_nnx), x)

@@ -26,7 +26,7 @@ from framebench.adapters.parts import Hooks, PartOptions
 from framebench.instruments import host
 from framebench.models.spec import SEED, USER_MODEL, Optimizer, load_workload
 from framebench.suite.case import Case
-from framebench.suite.trees import call_with, count_samples, map_tree
+from framebench.suite.trees import call_with, map_tree, read_batch_length
 
 # of the flags that strategies set: a warm-up runs one case after another in one process
 DEFAULT_FLAGS = {
@@ -93,6 +93,7 @@ class JittorAdapter(Adapter):
     graph_bytes = 0
 
     def __init__(self, case: Case, switches: Mapping[str, Switch]) -> None:
+        """Set Jittor's flags to their defaults, and the parts that switches may change."""
         super().__init__(case, switches)
         gc.collect()  # the variables of an earlier case would be counted as this one's
         for flag, default in DEFAULT_FLAGS.items():
@@ -330,7 +331,7 @@ class JittorAdapter(Adapter):
         with ExecutionCounter(self.watched) as counter:
             with jt.profile_scope() as rows_of_call:
                 self.one_step()
-                counter.read_graph()
+                counter.count_graph_types()
             with jt.profile_scope() as rows_of_wait:
                 self.synchronize()
         operations_kept = jt.number_of_lived_ops()
@@ -420,7 +421,7 @@ class JittorAdapter(Adapter):
     def take_few_samples(self, batch: Batch) -> Batch:
         """Return two samples of a batch for each micro-batch."""
         x, y = batch
-        batch_size = count_samples(x)
+        batch_size = read_batch_length(x)
 
         def take_few(var: Var) -> Var:
             if var.shape[0] != batch_size:

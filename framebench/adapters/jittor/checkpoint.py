@@ -88,6 +88,7 @@ def checkpoint(run: JittorAdapter, every: int = 1) -> Proof:
     chosen: list[Module] = []
 
     def attach(model: Module) -> None:
+        """Choose the blocks of a new model, and let it run them by `recompute_block`."""
         chosen[:] = run.model_module.blocks_of(model)[::every]
         chosen_ids = {id(block) for block in chosen}
 
@@ -100,6 +101,7 @@ def checkpoint(run: JittorAdapter, every: int = 1) -> Proof:
         model.block_runner = recompute_block
 
     def count_recomputed(observed: Evidence) -> Evidence:
+        """Count the blocks that recompute, and the runs that all blocks should have together."""
         # a block below every trained weight has nothing to recompute for
         recomputed = [block for block in chosen if list_trainable(block)]
         runs = count_plain_runs(run)

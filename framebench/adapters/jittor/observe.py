@@ -14,7 +14,7 @@ import jittor as jt
 from jittor import Module
 
 from framebench.adapters.base import Evidence
-from framebench.suite.trees import count_samples
+from framebench.suite.trees import read_batch_length
 
 # a node of `jt.dump_all_graphs`: its type and its shape
 VARIABLE = re.compile(r"Var\([^,]*,(\w+),.*\)\[([^\]]*)\]")
@@ -72,12 +72,12 @@ class ExecutionCounter:
         def count_and_execute(*xs: Any, **kwargs: Any) -> Any:
             self.executions[name] += 1
             if name == "forward_passes":
-                self.samples.add(count_samples((xs, kwargs)))
+                self.samples.add(read_batch_length((xs, kwargs)))
             return execute(*xs, **kwargs)
 
         return count_and_execute
 
-    def read_graph(self) -> None:
+    def count_graph_types(self) -> None:
         """Count the types of the variables in the graph, before it is executed.
 
         Then it still has those that get fused away.

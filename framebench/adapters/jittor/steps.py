@@ -16,7 +16,7 @@ from framebench.adapters.jittor.adapter import JittorAdapter
 from framebench.adapters.jittor.checkpoint import run_checkpointed
 from framebench.adapters.jittor.observe import list_variables
 from framebench.adapters.proof import Evidence, Proof, above, equal_to, expect
-from framebench.suite.trees import count_samples
+from framebench.suite.trees import read_batch_length
 
 switch = Switches()
 
@@ -26,11 +26,11 @@ def accumulate(run: JittorAdapter) -> Proof:
     """Prove that a step makes a forward pass for each micro-batch, of a part of the batch."""
 
     def count_parts(_: Evidence) -> Evidence:
-        if count_samples(run.inputs[0]) == run.case.batch:
+        if read_batch_length(run.inputs[0]) == run.case.batch:
             return {"samples_per_part": [run.case.batch // run.micro_batches]}
         # a user's batch without an axis of samples, such as graphs
         parts = run.cut_batch(run.inputs, run.micro_batches)
-        return {"samples_per_part": sorted({count_samples(x) for x, _ in parts})}
+        return {"samples_per_part": sorted({read_batch_length(x) for x, _ in parts})}
 
     proof = expect(forward_passes=run.micro_batches, samples_per_pass=equal_to("samples_per_part"))
     return proof.counting(count_parts)

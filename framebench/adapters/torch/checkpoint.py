@@ -159,6 +159,7 @@ def checkpoint_dots(run: TorchAdapter, batched: bool = True) -> Proof:
         return sum(observed.operators[name] for name in BATCHED_MATMULS)
 
     def count_repeated(observed: Evidence) -> Evidence:
+        """Count block runs and matmuls that a step makes more than one without checkpointing."""
         without, runs = _observe_without(run)
         passes = run.micro_batches * run.loss_evaluations
         matmuls = sum(observed["products"].values()) - sum(without["products"].values())

@@ -36,6 +36,7 @@ class _EngineOptimizer:
     """
 
     def __init__(self, engine: Any, inner: Any, stage: int) -> None:
+        """Measure the gradients from now on whenever one of them was accumulated."""
         self.engine = engine
         self.inner = inner
         self.stage = stage

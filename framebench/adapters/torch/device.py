@@ -64,9 +64,9 @@ COUNTERS = {
 
 
 def read_statistics(keys: Mapping[str, str], device: torch.device) -> dict[str, int]:
-    """Return those of the caching allocator's statistics that it has.
+    """Return the statistics that the caching allocator has, under the names of `keys`.
 
-    There are none on a CPU, and none of an allocator that is switched off, which counts nothing.
+    There are none on a CPU, nor if the caching allocator is switched off: it counts nothing then.
     """
     if device.type != "cuda":
         return {}

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from torch.utils._python_dispatch import TorchDispatchMode, is_traceable_wrapper_subclass
 
 from framebench.adapters.base import Evidence
-from framebench.suite.trees import count_samples
+from framebench.suite.trees import read_batch_length
 
 # what autocast runs in the lower precision, by the beginnings of operators' names
 MATMULS = ("convolution", "addmm", "mm", "bmm", "_scaled_dot_product")
@@ -115,6 +115,7 @@ class StepCounter(TorchDispatchMode):
     def __init__(
         self, models: list[nn.Module], blocks: list[nn.Module], lasting: Iterable[Tensor] = ()
     ) -> None:
+        """Start all counts at zero."""
         super().__init__()
         self.models = models
         self.blocks = blocks
@@ -188,7 +189,7 @@ class StepCounter(TorchDispatchMode):
         """Count a forward pass, unless it is a teacher's."""
         if module is self.models[0]:
             self.counts["forward_passes"] += 1
-        self.counts["samples_per_pass"] = count_samples((args, kwargs))
+        self.counts["samples_per_pass"] = read_batch_length((args, kwargs))
 
     def before_block(self, module: nn.Module, args: Any) -> None:
         """Count an execution of a block."""

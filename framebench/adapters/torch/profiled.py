@@ -16,7 +16,7 @@ from torch.profiler import ProfilerActivity, profile, record_function
 
 from framebench.adapters.base import Evidence
 from framebench.adapters.torch.observe import MATMULS
-from framebench.suite.trees import count_samples
+from framebench.suite.trees import read_batch_length
 
 # the profiler's names of a call of what Dynamo compiled, of a run of a graph that Inductor
 # generated, of the backward pass, and of the optimizer's update
@@ -81,7 +81,7 @@ class Profiled:
     def before_pass(self, module: Any, args: Any, kwargs: Any) -> None:
         """Count a forward pass and mark its beginning in the profile."""
         self.passes += 1
-        self.samples_per_pass = count_samples((args, kwargs))
+        self.samples_per_pass = read_batch_length((args, kwargs))
         self.mark = record_function(MODEL)
         self.mark.__enter__()
 

@@ -25,7 +25,7 @@ from framebench.adapters.proof import (
 from framebench.adapters.torch.adapter import TorchAdapter
 from framebench.adapters.torch.device import FUSED
 from framebench.adapters.torch.profiled import record_events
-from framebench.suite.trees import call_with, count_samples, list_arrays
+from framebench.suite.trees import call_with, list_arrays, read_batch_length
 
 switch = Switches()
 SELECTION = "select_algorithm"  # TorchInductor's counters of kernels that it has measured
@@ -41,7 +41,7 @@ def accumulate(run: TorchAdapter) -> Proof:
         inputs = [x for x, _ in run.cut_batch(run.inputs, parts)]
         return {
             "passes_expected": parts * run.loss_evaluations,
-            "samples_in_last_part": count_samples(inputs[-1]),
+            "samples_in_last_part": read_batch_length(inputs[-1]),
             "numbers_in_largest_part": max(count_numbers(x) for x in inputs),
             "numbers_in_batch": count_numbers(run.inputs[0]),
         }
@@ -155,6 +155,8 @@ def compile_step(run: TorchAdapter) -> Proof:
     run.readings.counts_passes = False
 
     def attach(model: Any) -> None:
+        """Replace the step by two compiled functions: both passes, and the update."""
+
         def compute_gradients(x: Tensor, y: Tensor) -> Tensor:
             loss: Tensor = run.model_module.loss(call_with(model, x), run.find_target((x, y)))
             loss.backward()

@@ -374,7 +374,10 @@ def batch(size: int) -> tuple[Any, Any]:
 
 
 def to_canonical(tensor: Tensor) -> np.ndarray | Tensor:
-    """Return a tensor in NumPy, as every batch is kept; one that NumPy does not have as it is."""
+    """Return a tensor as a NumPy array.
+
+    Sparse and nested tensors, which NumPy lacks, are returned as they are, detached.
+    """
     if tensor.layout != torch.strided or tensor.is_nested:
         return tensor.detach()
     return to_wide_array(tensor)

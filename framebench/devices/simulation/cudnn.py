@@ -134,6 +134,7 @@ class CudnnSession:
     """The descriptors of one question, which end with it."""
 
     def __init__(self) -> None:
+        """Load cuDNN, which must be there."""
         cudnn = load_library()
         assert cudnn
         self.cudnn = cudnn

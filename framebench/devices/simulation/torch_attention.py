@@ -84,7 +84,7 @@ def can_use_efficient(call: AttentionCall, gpu: Gpu) -> bool:
     """
     if not torch.backends.cuda.mem_efficient_sdp_enabled():
         return False
-    if not call.is_dense(gpu.grouped_heads_everywhere):
+    if not call.is_dense(gpu.efficient_takes_grouped_heads):
         return False
     alignment = 1
     if gpu.capability >= (8, 0) or (gpu.capability >= (7, 0) and call.is_half):

@@ -55,6 +55,7 @@ def compile_here(gpu: Gpu, is_distributed: bool = False) -> Callable[..., Any]:
 
         @wraps(function)
         def call(*args: Any, **kwargs: Any) -> Any:
+            """Compile the function if it is not yet, and call it. Raises UnsupportedCompilation."""
             # Packages compile functions that a program never calls: all is done in the first call
             nonlocal compiled, is_ready
             if obstacle:
@@ -64,7 +65,7 @@ def compile_here(gpu: Gpu, is_distributed: bool = False) -> Callable[..., Any]:
                 from framebench.devices.simulation import torch_inductor
 
                 if not is_ready:
-                    torch_inductor.describe_gpu(gpu)
+                    torch_inductor.compile_for_gpu(gpu)
                     is_ready = True
             except (ImportError, AttributeError) as error:
                 raise UnsupportedCompilation(

@@ -30,9 +30,10 @@ class Gpu:
         return has_preference and self.capability[0] in (9, 10)
 
     @property
-    def grouped_heads_everywhere(self) -> bool:
-        """Return whether the efficient kernel takes grouped heads (`supports_gqa` in
-        sdp_utils.cpp).
+    def efficient_takes_grouped_heads(self) -> bool:
+        """Return whether the efficient kernel takes grouped heads, as the flash kernel always does.
+
+        `supports_gqa` in sdp_utils.cpp: it does since PyTorch 2.11.
         """
         return self.release >= (2, 11)
 

@@ -140,7 +140,7 @@ def register_device() -> None:
     inductor_utils.GPU_TYPES.append(NAME)
 
 
-def describe_gpu(gpu: Gpu) -> None:
+def compile_for_gpu(gpu: Gpu) -> None:
     """Let what is compiled from now on be for this GPU, and forget what was compiled before.
 
     Raises AttributeError where this release's Inductor has not what `compiling` replaces.

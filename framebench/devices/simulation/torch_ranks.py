@@ -60,10 +60,10 @@ def replicate_here(init: Callable[..., None]) -> Callable[..., None]:
 
 
 def disable_modes(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Return a function that no mode follows.
+    """Return a function whose calls no TorchDispatchMode sees.
 
-    A distributed tensor finds out what an operator returns by running it on fake tensors of the
-    whole shape, which lie nowhere.
+    A DTensor finds out the shape that an operator returns by running it on fake tensors of the
+    whole shape. The simulation's modes must not count these as memory.
     """
 
     def run(*args: Any, **kwargs: Any) -> Any:

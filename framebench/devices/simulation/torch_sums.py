@@ -89,19 +89,21 @@ def find_last_power_of_two(number: int) -> int:
 def embedding_backward(
     results: list[Tensor | None], args: tuple[Any, ...], _: Gpu
 ) -> Iterator[Tensor | int | None]:
-    """Yield the gradient of an embedding's weight, and the requests before and after it.
+    """Yield the gradient of an embedding's weight, and around it the bytes taken and given back.
 
-    They sort indices and add up rows of one index (`embedding_dense_backward_cuda` in
-    ATen/native/cuda/Embedding.cu, `embedding_backward_cuda_kernel` in EmbeddingBackwardKernel.cu).
+    Bytes are positive where they are taken and negative where they are given back. The kernels
+    need this memory to sort indices and to add up the rows of one index
+    (`embedding_dense_backward_cuda` in ATen/native/cuda/Embedding.cu,
+    `embedding_backward_cuda_kernel` in EmbeddingBackwardKernel.cu).
     What CUB takes for more than keys and values is left out: it is less than a MiB.
     """
-    gradient, indices, weights, padding = args[:4]
+    gradient, indices, num_weights, padding = args[:4]
     count = indices.numel()
     if count <= UNSORTED_INDICES and padding < 0:
         yield from results
         return
     keys = count * indices.element_size()
-    partial_sums = count // ROWS_OF_PARTIAL_SUM + min(count, weights)
+    partial_sums = count // ROWS_OF_PARTIAL_SUM + min(count, num_weights)
     sums = partial_sums * ceil(gradient.shape[-1] / WARP) * WARP * FLOAT
     yield from (keys, keys, keys, 2 * keys, -2 * keys, -keys)
     yield from results

@@ -62,7 +62,7 @@ def tabulate_errors(intervals: Mapping[Kind, ErrorInterval] = INTERVALS) -> Tabl
     )
 
 
-def count_cached(predictions: Iterable[Planned], title: str = "Cached predictions") -> Table | None:
+def list_cached(predictions: Iterable[Planned], title: str = "Cached predictions") -> Table | None:
     """Return a table of how many predictions are cached by device and release; None without any."""
     cached: Counter[tuple[int, str, str]] = Counter()  # by place in the catalog, and release
     older: Counter[tuple[int, str, str]] = Counter()  # of an earlier version of the planners

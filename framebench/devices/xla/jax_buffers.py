@@ -109,6 +109,7 @@ class Sources:
     """
 
     def __init__(self, text: str, computations: dict[str, list[Instruction]]) -> None:
+        """Read the tables of files, places and stack frames from the program's text."""
         self.computations = computations
         tables = {name: dict(ENTRY.findall(rows)) for name, rows in TABLE.findall(text)}
         self.files = tables.get("FileNames", {})

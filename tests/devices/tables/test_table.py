@@ -6,7 +6,7 @@ import pytest
 
 from framebench.devices.catalog import find
 from framebench.devices.plans.planned import Planned
-from framebench.devices.tables.table import count_cached, describe_share
+from framebench.devices.tables.table import describe_share, list_cached
 from tests.devices.fake_predictions import CASE, MIB, origin, planned, unplanned
 
 
@@ -26,11 +26,11 @@ def test_a_peak_above_the_memory_does_not_fit(prediction: Planned, share: str) -
 def test_predictions_of_an_older_version_are_counted() -> None:
     older = planned(case=CASE.replace("fp32", "checkpoint"), origin=origin(code="0"))
     gone = planned(case="transformer/jax/train/once_there/b1/tiny")
-    table = count_cached([planned(), older, gone, planned(device="a100-40gb")])
+    table = list_cached([planned(), older, gone, planned(device="a100-40gb")])
     assert table
     assert table.rows == (
         ("h100-80gb", "jax 0.10.2", "3", "2"),
         ("a100-40gb", "jax 0.10.2", "1", "0"),
     )
     assert "2 of 4 were made by an older version" in table.caption
-    assert count_cached([]) is None
+    assert list_cached([]) is None

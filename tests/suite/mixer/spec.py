@@ -68,7 +68,7 @@ def layers(c: Config, switches: Switches) -> Iterator[Layer]:
     for i in range(c.blocks):
         for part in ("tokens", "channels"):
             b = f"blocks.{i}.{part}"
-            yield Layer(f"{b}.norm", whole, border=part == "tokens")
+            yield Layer(f"{b}.norm", whole, is_block_input=part == "tokens")
             yield Layer(f"{b}.fc1", whole, output=2 * whole)
             yield Layer(f"{b}.gelu", 2 * whole)
             yield Layer(f"{b}.fc2", 2 * whole, output=whole)
