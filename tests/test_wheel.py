@@ -187,5 +187,7 @@ def test_the_pinned_versions_are_in_the_ranges() -> None:
     pinned = {}
     for name, version in read_pins(ROOT / "requirements/control.txt").items():
         pinned[normalize_name(name)] = version
-    for name, requirement in read_declared().items():
+    declared = read_declared()
+    assert declared
+    for name, requirement in declared.items():
         assert pinned[name] in requirement.specifier

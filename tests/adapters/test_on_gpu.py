@@ -19,6 +19,8 @@ from framebench.worker.tolerances import ObservedSteps, Tolerances
 from tests.adapters.fake_gpu import FakeGpuAdapter
 from tests.single_case import measure_alone
 
+MIB = 2**20
+
 
 def test_steps_are_timed_by_both_clocks() -> None:
     timing = Timing(FakeGpuAdapter())
@@ -48,18 +50,34 @@ def test_host_memory_is_no_instrument_on_a_gpu() -> None:
     assert result.allocator == {"ooms": 0}
 
 
-def test_cold_peaks_are_read_after_the_first_steps(monkeypatch: pytest.MonkeyPatch) -> None:
-    verified = ObservedSteps([0.1], Observed({}), Tolerances({}, {}, 0.0))
-    monkeypatch.setattr(
-        worker, "make_verified_steps", lambda *_: (verified, Verification(passed=True))
-    )
+def test_cold_peaks_are_those_of_the_first_steps_in_the_allocator(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Every step of this adapter has a higher peak than the one before."""
+    first_steps = 2
+    steps: list[str] = []
+    adapter = FakeGpuAdapter()
+    adapter.one_step = lambda: steps.append("step")  # type: ignore[method-assign]
+    adapter.read_peaks = lambda: {  # type: ignore[method-assign]
+        "allocator.in_use": len(steps) * MIB,
+        "compiler.plan": MIB,
+    }
+
+    def make_first_steps(*_: object) -> tuple[ObservedSteps, Verification]:
+        for _step in range(first_steps):
+            adapter.one_step()
+        verified = ObservedSteps([0.1], Observed({}), Tolerances({}, {}, 0.0))
+        return verified, Verification(passed=True)
+
+    monkeypatch.setattr(worker, "make_verified_steps", make_first_steps)
     monkeypatch.setattr(worker, "verify_again", lambda *_: RepeatedVerification(passed=True))
     commands: list[Command] = [{"turn": 1}, {"turn": 1}, {"finish": True}]
     result = worker.measure_time(
-        FakeGpuAdapter(), Task("", "time"), Result(), lambda message: None, commands
+        adapter, Task("", "time"), Result(), lambda message: None, commands
     )
+    assert len(steps) > first_steps, "steps were timed after the peaks were read"
     assert result.times is not None
-    assert result.times.cold_peaks == {"allocator.in_use": 5}
+    assert result.times.cold_peaks == {"allocator.in_use": first_steps * MIB}
 
 
 @pytest.mark.gpu

@@ -54,7 +54,7 @@ def is_beaten(point: Point, points: list[Point]) -> bool:
 
 
 @given(st.lists(st.tuples(coordinates, coordinates), max_size=12))
-def test_the_front_is_what_no_other_point_beats(points: list[Point]) -> None:
+def test_the_front_has_the_points_that_no_other_point_beats(points: list[Point]) -> None:
     table = pd.DataFrame(points, columns=["relative_peak", "speed"], dtype=float)
     front = fronts.find_front(table)
     expected = {point for point in points if not is_beaten(point, points)}

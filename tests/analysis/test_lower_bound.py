@@ -96,7 +96,7 @@ def test_saving_strategies_lower_the_bound() -> None:
     assert len(set(totals)) == len(totals)
 
 
-def test_an_optimizer_in_the_backward_pass_needs_the_gradients_of_a_layer_at_a_time() -> None:
+def test_an_optimizer_in_the_backward_pass_needs_gradients_of_one_layer() -> None:
     gradients = []
     for strategy in ("checkpoint", "checkpoint+optimizer_in_backward"):
         case = parse(f"transformer/torch/train/{strategy}/b1/cpu")

@@ -68,8 +68,11 @@ def test_releases_are_in_the_order_of_releases(tmp_path: Path) -> None:
 
 
 def test_by_default_a_case_has_one_row_of_one_version() -> None:
-    for machine in Results(RESULTS).machines:
+    machines = Results(RESULTS).machines
+    assert machines
+    for machine in machines:
         table = framebench.load(RESULTS, machine)
+        assert len(table)
         assert not table["case"].duplicated().any()
         assert (table.groupby("framework")["framework_version"].nunique() == 1).all()
         assert len(framebench.load(RESULTS, machine, versions="all")) >= len(table)
@@ -99,7 +102,7 @@ def test_usable_rows_are_verified_and_proven() -> None:
 def test_this_machine_comes_first_then_the_one_with_most_records(
     results: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """A machine that nobody named is said where it is not the published one."""
+    """A machine that is chosen by default is printed if another one has more records."""
     monkeypatch.delenv("FRAMEBENCH_MACHINE", raising=False)
     monkeypatch.setattr(origin, "read_machine_name", lambda: "here")
     write_cases(results, "few", 1)

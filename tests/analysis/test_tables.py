@@ -187,7 +187,7 @@ def test_on_a_gpu_peaks_are_the_process_s_and_ratios_the_framework_s() -> None:
 @pytest.mark.parametrize(
     ("hardware", "has_share"), [({"cpu": "x", "device": "cpu"}, True), (GPU, False)]
 )
-def test_a_matmul_on_the_host_is_no_reference_for_a_gpu(
+def test_times_on_a_gpu_are_not_related_to_a_matmul_on_the_host(
     hardware: dict[str, str], has_share: bool
 ) -> None:
     case = Case("resnet50", "torch", "train", "fp32", 8, "tiny")

@@ -214,7 +214,9 @@ def test_every_case_of_every_profile_has_a_class(listed: Any) -> None:
     """A new scenario of a workload needs a class in benchmarks/."""
     classes = {name.rpartition(".")[0] for name in listed}
     confirmed = spec.list_confirmed_workloads()
-    for name, of_suite in cases.list_suite_classes().items():
+    suite_classes = cases.list_suite_classes()
+    assert suite_classes
+    for name, of_suite in suite_classes.items():
         assert name in classes or of_suite.workload not in confirmed
 
 

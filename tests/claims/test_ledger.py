@@ -231,9 +231,10 @@ def test_a_count_that_the_proof_demands_may_turn_out_otherwise(
         (["oom"], "not measured"),
     ],
 )
-def test_a_step_whose_newest_result_is_wrong_refutes_that_it_can_be_used(
+def test_the_newest_result_decides_whether_a_strategy_is_usable(
     results: Path, statuses: list[str], verdict: Verdict
 ) -> None:
+    """A13: checkpointing can be used in Jittor, in every workload with confirmed references."""
     for workload in spec.list_confirmed_workloads():
         batch = spec.load_workload(workload).preset("tiny").base
         for minute, status in enumerate(statuses):
@@ -328,7 +329,9 @@ def test_a_met_precondition_changes_no_verdict(results: Path) -> None:
 @pytest.mark.parametrize(
     ("peak", "verdict"), [(80, "by definition"), (100, "no effect"), (120, "opposite")]
 )
-def test_no_record_may_violate_a_definition(results: Path, peak: float, verdict: Verdict) -> None:
+def test_records_against_a_definition_overrule_it(
+    results: Path, peak: float, verdict: Verdict
+) -> None:
     put_both(results, peak)
     assert judge(results, make_claim(definition="it is proven")).verdict == verdict
 
@@ -365,10 +368,11 @@ def test_numbers_of_two_metrics_have_a_range_and_no_median(results: Path) -> Non
     assert entry.measured == "-40.0 to -20.0 %"
 
 
-def test_the_number_is_that_of_decided_comparisons_and_advice_has_all(results: Path) -> None:
+def test_open_comparisons_count_in_the_advice_but_not_in_the_number(results: Path) -> None:
     put_both(results, 80)
     put_both(results, 60, "resnet50")
     put_both(results, 98.5, "unet3d")
+    # -1.5 % and -0.5 % lie on both sides of the smallest gain that matters, so U-Net is open
     put(results, "unet3d/torch/train/compile/b4/tiny", 99.5, minute=1)
     entry = judge(results, make_claim(EVERYWHERE))
     assert entry.verdict == "confirmed"

@@ -79,7 +79,7 @@ def test_documented_examples_have_their_exit_codes(
         ),
     ],
 )
-def test_missing_parts_of_a_selector_are_none(selector: str, parts: Parts) -> None:
+def test_missing_parts_of_a_selector_are_read_as_none(selector: str, parts: Parts) -> None:
     assert parse_selector(selector) == parts
 
 

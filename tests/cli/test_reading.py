@@ -277,7 +277,7 @@ def test_a_strategy_is_listed_with_its_support_or_the_reason(
     ("selector", "is_said"),
     [("*/jittor/eval", True), ("*/jittor/eval/fp16", True), ("*/torch/eval", False)],
 )
-def test_what_was_never_tried_on_a_gpu_is_called_that(selector: str, is_said: bool) -> None:
+def test_strategies_never_tried_on_a_gpu_are_marked_so(selector: str, is_said: bool) -> None:
     printed = CliRunner().invoke(app, ["list", "--strategies", selector]).stdout
     assert "(GPU)" in printed
     assert ("was not run on CUDA" in " ".join(printed.split())) is is_said

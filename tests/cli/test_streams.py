@@ -55,7 +55,7 @@ def test_a_full_device_is_told_in_a_sentence() -> None:
     assert done.stderr == "framebench: No space left on device\n"
 
 
-def test_a_reader_that_goes_away_is_no_traceback() -> None:
+def test_a_closed_pipe_causes_no_traceback() -> None:
     done = run_in_shell("| true")
     assert "Traceback" not in done.stderr
     assert "Exception" not in done.stderr
@@ -114,7 +114,7 @@ def test_an_empty_value_is_a_mistake() -> None:
     assert "after --results comes '', which is no value" in done.stderr
 
 
-def test_a_program_that_is_no_python_is_called_that(results: Path) -> None:
+def test_an_interpreter_that_is_not_python_is_reported_as_such(results: Path) -> None:
     program = "/bin/echo"
     done = framebench("run", CASE.id, "--env", program, "--results", str(results))
     assert done.returncode == 2

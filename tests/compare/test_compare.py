@@ -83,19 +83,22 @@ def test_differences_in_the_work_of_two_cases_are_listed() -> None:
     assert compare.list_differences(CASE, other_work) == ["batch: 4 and 8", "size: tiny and cpu"]
 
 
-def test_versions_are_variants_of_one_block_and_an_interrupted_run_goes_on(
+def test_an_interrupted_run_over_versions_is_resumed_in_the_same_blocks(
     fake_worker: Environment, results: Path
 ) -> None:
+    blocks = 2
     ready = {}
     for version in ("0.1", "0.2", "0.3"):
         ready[version] = replace(fake_worker, version=version)
     with pytest.raises(KeyboardInterrupt):
-        versions.measure([CASE, OTHER], ready, 2, "s", OPTIONS, results, Stopping(3))
+        versions.measure([CASE, OTHER], ready, blocks, "s", OPTIONS, results, Stopping(3))
     earlier = list(store.read_all(results))
-    statuses = versions.measure([CASE, OTHER], ready, 2, "s", OPTIONS, results)
-    assert statuses == ["ok"] * 12
+    count = len([CASE, OTHER]) * len(ready) * blocks
+    assert 0 < len(earlier) < count
+    statuses = versions.measure([CASE, OTHER], ready, blocks, "s", OPTIONS, results)
+    assert statuses == ["ok"] * count
     records = list(store.read_all(results))
-    assert len(records) == 12, "nothing lost, nothing measured twice"
+    assert len(records) == count, "nothing lost, nothing measured twice"
     for record in earlier:
         assert record in records
     variants: dict[str, set[int]] = defaultdict(set)

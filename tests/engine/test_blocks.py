@@ -198,16 +198,18 @@ def test_variants_are_built_together_where_first_steps_do_not_matter(
     assert Counter(read_cores(event_log, "start")) == {"7": 2, "3": 1, "0": 1}
 
 
-@pytest.mark.parametrize("at_once", [1, 2])
+@pytest.mark.parametrize("parallel_memory_runs", [1, 2])
 def test_the_same_case_may_be_two_variants(
-    at_once: int,
+    parallel_memory_runs: int,
     fake_worker: Environment,
     results: Path,
     event_log: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Each has its own peaks, also where the first one's record is there before the second's."""
-    monkeypatch.setattr(blocks, "count_memory_processes", lambda timed, run: at_once)
+    """Each has a memory process of its own, also where the first record is written before the
+    second variant's memory process starts (one at a time).
+    """
+    monkeypatch.setattr(blocks, "count_memory_processes", lambda timed, run: parallel_memory_runs)
     variant = Variant(CASE, fake_worker)
     with open_run(results, Options(rounds=3)) as opened:
         for _ in range(2):  # the second time there is nothing to do

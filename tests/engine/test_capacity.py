@@ -42,7 +42,9 @@ def test_baseline_and_one_more_are_measured_whatever_memory_is_free(
     monkeypatch.setattr(capacity, "read_free_memory", lambda: 1)
     with open_run(results, Options(rounds=2)) as opened:
         measure([make_group(fake_worker)], opened)
-    for record in store.read_all(results):
+    records = list(store.read_all(results))
+    assert records
+    for record in records:
         assert len(record.turns_taken.arms) == 2
 
 
@@ -69,7 +71,7 @@ def test_free_memory_is_what_the_control_group_and_the_machine_leave(
 
 
 @pytest.mark.parametrize(("told", "taken"), [({}, 300), ({7: 250}, 250)])
-def test_gpu_memory_of_a_process_is_what_the_gpu_tells_or_else_is_no_longer_free(
+def test_gpu_memory_of_a_process_is_reported_by_the_gpu_or_taken_from_free_memory(
     told: dict[int, int], taken: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     free_bytes = iter((1000, 700, 350))

@@ -52,6 +52,7 @@ def test_resumed_session_repeats_nothing_that_is_done(
     with pytest.raises(KeyboardInterrupt), open_run(results, listener=listener) as opened:
         measure([make_group(fake_worker, CASES[:3])], opened)
     earlier = list(store.read_all(results))
+    assert len(earlier) == moment.get("records", 0)
 
     with open_run(results) as opened:
         measure([make_group(fake_worker, CASES[:3])], opened)

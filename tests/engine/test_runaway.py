@@ -316,7 +316,7 @@ def test_the_first_error_is_the_cause_of_what_follows(later: str, tmp_path: Path
     assert "the cause" in str(outcome.reason)
 
 
-def test_the_log_is_what_was_printed_last(tmp_path: Path) -> None:
+def test_the_log_has_the_lines_printed_last(tmp_path: Path) -> None:
     lines = "for number in range(100_000): print(number, file=sys.stderr)"
     outcome = run_program(f"{lines}\nsys.exit(1)\n", tmp_path)
     assert outcome.log.splitlines()[-1] == "99999"
@@ -326,7 +326,7 @@ def test_the_log_is_what_was_printed_last(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "line", ["5", "null", "[]", "[" * 100_000, "{}", '"phase"', "NaN"], ids=lambda line: line[:8]
 )
-def test_a_line_that_is_no_message_is_an_error_of_the_worker(line: str, tmp_path: Path) -> None:
+def test_a_line_that_is_not_a_message_is_an_error_of_the_worker(line: str, tmp_path: Path) -> None:
     outcome = run_program(f"print('{line}', flush=True)\ntime.sleep(600)\n", tmp_path)
     assert outcome.status == "crashed"
     assert "not a message" in (outcome.reason or "")

@@ -133,7 +133,7 @@ def test_another_session_leaves_an_unfinished_one_alone(
         b'{"id": "../../../x", "code": "abc", "selector": "quick"}',
     ],
 )
-def test_a_file_that_is_none_is_a_new_session(results: Path, content: bytes) -> None:
+def test_a_malformed_session_file_starts_a_new_session(results: Path, content: bytes) -> None:
     results.mkdir()
     Session("", "abc", "quick").path(results).write_bytes(content)
     opened = Session.open(results, "abc", "quick")

@@ -51,6 +51,6 @@ def test_later_threads_are_counted() -> None:
     assert pages <= counter.read() - before < 2 * pages
 
 
-def test_a_counter_that_the_kernel_refuses_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_counter_that_the_kernel_refuses_is_absent(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("framebench.instruments.counters.SYSCALL", {})
     assert Counter.open() is None

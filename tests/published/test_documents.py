@@ -38,7 +38,9 @@ def test_tables_in_documents_are_generated(document: str) -> None:
 
 def test_published_tables_are_generated() -> None:
     tables = make_tables(read_records(), Results.committed(ROOT / "results"))
-    for file in list_tracked("results/tables"):
+    files = list_tracked("results/tables")
+    assert files
+    for file in files:
         of_machine = [table.markdown() for table in tables if table.machine == Path(file).stem]
         assert "\n".join(of_machine) == (ROOT / file).read_text(), file
 

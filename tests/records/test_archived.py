@@ -98,6 +98,6 @@ def test_a_described_size_is_a_name() -> None:
         "a/torch/b/<c>/b4/d",
     ],
 )
-def test_what_is_no_name_of_a_case_is_refused(text: str) -> None:
+def test_a_malformed_case_id_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match="is no case"):
         parse_case(text)

@@ -132,7 +132,7 @@ def test_a_line_may_have_other_characters_that_end_lines(tmp_path: Path) -> None
     assert read_texts(tmp_path / "a.jsonl") == [text, text]
 
 
-def test_a_line_is_on_the_disk_when_it_is_appended_and_so_is_a_new_files_name(
+def test_an_appended_line_and_the_name_of_a_new_file_are_synced_to_disk(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     file = tmp_path / "a.jsonl"

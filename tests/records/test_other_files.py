@@ -96,7 +96,7 @@ def draw_files() -> st.SearchStrategy[dict[str, Malformed]]:
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.large_base_example],
 )
 @given(malformed=draw_files())
-def test_a_malformed_file_is_no_traceback(malformed: dict[str, Malformed]) -> None:
+def test_a_malformed_file_causes_no_traceback(malformed: dict[str, Malformed]) -> None:
     for folder, file in malformed.items():
         with tempfile.TemporaryDirectory() as name, warnings.catch_warnings():
             warnings.simplefilter("ignore")

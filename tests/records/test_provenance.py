@@ -59,7 +59,9 @@ def test_changed_and_new_modules_are_other_code(name: str, repository: Path) -> 
         "models/ignored.py",
     ],
 )
-def test_what_no_measurement_imports_is_not(name: str, repository: Path) -> None:
+def test_the_code_hash_leaves_out_files_that_no_measurement_imports(
+    name: str, repository: Path
+) -> None:
     (repository / name).write_text("x = 1\n")
     assert provenance.is_dirty() is False
     assert provenance.name_code() == provenance.find_commit()
@@ -84,7 +86,7 @@ def test_without_git_the_files_own_hash_names_the_code(
 
 
 @pytest.mark.parametrize("of", ["nobody", "another user"])
-def test_a_repository_that_git_refuses_is_none(
+def test_a_repository_that_git_refuses_counts_as_missing(
     of: str, repository: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Without .git, or where git calls the owner of the folder dubious."""

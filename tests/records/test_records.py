@@ -198,7 +198,7 @@ def test_less_than_nothing_and_more_than_there_is_are_refused(field: str, tmp_pa
     "name",
     ["../../../x", "/tmp/x", "a/b", "..", ".hidden", "-x", "", "all", "a b", "x" * 101, "a\n"],
 )
-def test_a_machine_that_is_no_name_is_refused(name: str, tmp_path: Path) -> None:
+def test_a_malformed_machine_name_is_refused(name: str, tmp_path: Path) -> None:
     whole = json.loads(record().model_dump_json())
     whole["provenance"]["machine"] = name
     (tmp_path / "r.json").write_text(json.dumps(whole))

@@ -63,6 +63,6 @@ def test_a_number_that_is_not_finite_crosses_the_pipe_as_none() -> None:
     "answer",
     [{"memory": {"peaks": {"host.rss": "many"}}}, {"times": {"first_step": 1.0}}, {"peaks": {}}],
 )
-def test_an_answer_that_is_no_result_is_refused(answer: dict[str, object]) -> None:
+def test_an_answer_that_is_not_a_result_is_refused(answer: dict[str, object]) -> None:
     with pytest.raises(ValidationError):
         read_result(answer)

@@ -88,7 +88,7 @@ def test_a_field_that_tables_show_is_refused_where_the_full_check_refuses_it(kin
         b"",
     ],
 )
-def test_what_is_no_record_has_the_reason_of_the_full_check(text: bytes) -> None:
+def test_a_line_that_is_not_a_record_has_the_reason_of_the_full_check(text: bytes) -> None:
     line = Line("file:1", text)
     with pytest.raises(store.BadRecord) as expected:
         store.parse_record(line)

@@ -189,7 +189,10 @@ def test_a_copy_without_its_repository_knows_the_commit(monkeypatch: pytest.Monk
 
 
 def test_listed_cases_are_known_and_stand_once_in_a_block() -> None:
-    for name, rows in read_list(LIST).items():
+    blocks = read_list(LIST)
+    assert blocks
+    for name, rows in blocks.items():
+        assert rows, name
         for listed in rows:
             assert is_declared(listed.case), listed.case.id
             assert listed.case.support.supported, listed.case.id

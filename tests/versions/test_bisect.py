@@ -55,7 +55,7 @@ def test_the_first_release_that_changed_is_named_in_few_measurements(
     assert len(tried) <= 6  # both ends, then log2 of the 12 releases, rounded up
 
 
-def test_a_change_below_the_threshold_is_none() -> None:
+def test_a_change_below_the_threshold_is_not_reported() -> None:
     bisection = search([(100.0 + release / 100,) for release in range(12)])
     assert (bisection.outcome, bisection.first) == ("no change", None)
     assert [result.release for result in bisection.tried] == ["1.0", "1.11"]
@@ -97,7 +97,7 @@ def test_releases_that_fail_elsewhere_are_stepped_over_and_said() -> None:
     assert "+30.0%" in text
 
 
-def test_a_change_to_the_other_side_on_the_way_is_not_the_one_looked_for() -> None:
+def test_bisection_ignores_a_change_in_the_other_direction() -> None:
     """As JAX 0.10.1 needs 2 % less for a small U-Net than 0.9.2, and 0.10.2 a third more."""
     bisection = search([(100.0,)] * 3 + [(97.7,)] * 6 + [(136.0,)] * 3)
     assert (bisection.first, bisection.last_unchanged) == ("1.9", "1.8")

@@ -58,7 +58,7 @@ def enlarge_by(factor: float) -> Change:
         (["2.14.0+cpu", "2.14.0+cu130"], "2.14.0"),
     ],
 )
-def test_the_newest_release_is_none_of_its_builds(
+def test_the_newest_release_is_named_without_its_build(
     listed: list[str], found: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(releases, "list_releases", lambda framework: listed)
@@ -122,7 +122,7 @@ def test_too_little_to_judge_is_undecided_and_does_not_pass() -> None:
     assert judge_newest(PAIR, [], []).outcome == "undecided"
 
 
-def test_a_regression_below_the_threshold_or_accepted_is_none() -> None:
+def test_a_small_or_accepted_regression_is_not_reported() -> None:
     found = make_sides(change=enlarge_by(1.05))
     assert judge_newest(PAIR, *found, 0.3).outcome == "same"
     entry = AcceptedRegression(
@@ -270,7 +270,7 @@ def test_plans_are_compared_with_the_newest_release_that_can_be_installed(
     assert "jittor has no plans" in done.stderr
 
 
-def test_an_index_that_does_not_answer_is_no_pass(
+def test_an_index_that_does_not_answer_fails_the_run(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def refuse(framework: str) -> list[str]:

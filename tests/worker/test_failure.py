@@ -67,7 +67,7 @@ def test_message_of_the_framework_decides_whether_memory_ran_out(
         (DoesNotApply("no blocks"), "no_device"),
     ],
 )
-def test_obstacle_of_a_case_is_no_crash(
+def test_a_case_with_an_obstacle_does_not_count_as_crashed(
     error: Exception, flag: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     failure: Any = describe_failure(raise_in_worker(error, monkeypatch))

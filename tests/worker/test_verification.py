@@ -82,13 +82,18 @@ def test_reference_itself_passes_with_all_of_its_tensors(case: Case) -> None:
     observed = observe_right(case)
     found = verify_observed(case, observed)
     assert (found.passed, found.margin, found.reason) == (True, 0, None)
-    for kind, summaries in observe_right(case).tensors.items():
+    right = observe_right(case).tensors
+    assert right
+    for kind, summaries in right.items():
         assert found.tensors[kind].count == len(summaries)
 
 
 @pytest.mark.parametrize(("times", "passes"), [(2, False), (0.5, True)])
 def test_every_tensor_must_be_within_its_tolerance(times: float, passes: bool) -> None:
-    for kind, summaries in observe_right(TRAIN).tensors.items():
+    right = observe_right(TRAIN).tensors
+    assert right
+    for kind, summaries in right.items():
+        assert summaries, kind
         for name, (norm, *projections) in summaries.items():
             observed = observe_right(TRAIN)
             observed.tensors[kind][name] = (norm * (1 + times * ALLOWED), *projections)
@@ -125,7 +130,7 @@ def test_frozen_weight_that_moved_is_wrong() -> None:
 
 
 @pytest.mark.parametrize("number", [math.nan, math.inf])
-def test_what_is_not_finite_is_wrong(number: float) -> None:
+def test_values_that_are_not_finite_fail_verification(number: float) -> None:
     for_loss, for_tensor = observe_right(TRAIN), observe_right(TRAIN)
     for_loss.values["loss_1"] = number
     for_tensor.tensors["weight"]["ln_f.bias"] = (number, 0.0, 0.0, 0.0)

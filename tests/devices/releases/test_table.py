@@ -114,7 +114,9 @@ def test_a_release_without_a_plan_leaves_two_candidates(results: Path) -> None:
         ("report --device tpu-v5e", "predict first: framebench predict CASES --device tpu-v5e"),
     ],
 )
-def test_a_mistake_is_one_sentence(tmp_path: Path, command: str, message: str) -> None:
+def test_a_wrong_argument_is_answered_in_one_sentence(
+    tmp_path: Path, command: str, message: str
+) -> None:
     done = framebench(*command.split(), "--results", str(tmp_path))
     assert done.returncode in (1, 2)
     assert message in " ".join(done.stderr.split())

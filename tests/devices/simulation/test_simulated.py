@@ -21,9 +21,13 @@ AMPERE = 2 * 4096 * 1024 + 8 * 16 * 1024  # of one handle of cuBLAS
 WEIGHTS = 4 * (1024 * 2048 + 2048 * 512 + 512 * 512)
 INPUT = 4 * 8 * 1024
 # of `make_attention`
-TENSOR = 2 * 4 * 256 * 64  # numbers
-ROWS = 2 * 4 * 256
-SEEDS = 2 * 512
+BATCH, HEADS, QUERIES, HEAD_SIZE = 2, 4, 256, 64
+ROWS = BATCH * HEADS * QUERIES
+TENSOR = ROWS * HEAD_SIZE  # numbers
+SEEDS = 2 * 512  # bytes of dropout's seed and offset, a block of the allocator each
+FLOAT = 4  # bytes
+TILE = 64  # queries, and keys, that a block of threads of the efficient kernel takes
+LOCK = 16  # bytes, of a tile
 # of `make_layer`
 LAYER, HIDDEN = 4 * 512 * 512, 4 * 256 * 512
 
@@ -65,14 +69,16 @@ def test_an_update_without_foreach_has_another_peak(steps: Steps) -> None:
     assert steps["adam without lists"]["allocated"] == expected != steps["adam"]["allocated"]
 
 
-def test_the_efficient_kernel_saves_a_logarithm_per_query(steps: Steps) -> None:
+def test_the_efficient_kernel_saves_a_logsumexp_per_query(steps: Steps) -> None:
     """At the peak: queries, keys and values, their gradients, the output and its gradient, a
-    logarithm per query; and of the kernel a sum per query and a tile of 64 x 64 with its lock for
-    each block of 64 queries.
+    logsumexp per query, and dropout's seeds; and of the kernel a sum per query and, for each block
+    of 64 queries, a tile of 64 x 64 with its lock.
     """
     found = steps["attention in float32"]
-    tiles = 2 * 4 * (256 // 64) * (64 * 64 * 4 + 16)
-    assert found["allocated"] == 8 * 4 * TENSOR + 4 * ROWS + SEEDS + 4 * ROWS + tiles
+    tensors = 8 * FLOAT * TENSOR
+    logsumexp = row_sums = FLOAT * ROWS
+    tiles = BATCH * HEADS * (QUERIES // TILE) * (FLOAT * TILE * TILE + LOCK)
+    assert found["allocated"] == tensors + logsumexp + SEEDS + row_sums + tiles
     assert set(found["kernels"]) == {"efficient_attention", "efficient_attention_backward"}
 
 
@@ -99,7 +105,7 @@ def test_hopper_takes_cudnn(steps: Steps) -> None:
 
 def test_the_wrong_attention_kernel_has_another_peak(steps: Steps) -> None:
     """The probabilities of every pair are saved, and matmuls take workspaces."""
-    pairs = 4 * 2 * 4 * 256 * 256
+    pairs = FLOAT * BATCH * HEADS * QUERIES * QUERIES
     wrong, right = steps["wrong attention"], steps["attention in float32"]
     assert wrong["between_steps"] - right["between_steps"] == 2 * AMPERE
     assert wrong["allocated"] - 2 * AMPERE > right["allocated"] + pairs

@@ -263,7 +263,10 @@ def test_a_group_never_mixes_what_is_measured_with_what_is_predicted() -> None:
     data = read_data(RESULTS)
     kinds = {place["name"]: place["kind"] for place in data["PLACES"]}
 
-    for group in data["GROUPS"]:
+    groups = data["GROUPS"] + front.list_predicted_groups(front.load_predictions(ROOT / "results"))
+    assert {group["kind"] for group in groups} == {"measured", "predicted"}
+    for group in groups:
+        assert group["rows"]
         assert group["kind"] == kinds[group["place"]]
         for row in group["rows"]:
             assert ("source" in row) == (group["kind"] == "predicted")

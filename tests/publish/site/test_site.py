@@ -220,6 +220,7 @@ def test_a_case_id_with_path_parts_writes_no_page(tmp_path: Path) -> None:
     with pytest.warns(store.RecordWarning, match=rf"{file.name}:2: "):
         pages = build(Results(tmp_path / "results"), tmp_path / "a" / "site", guides=False)
 
+    assert pages
     assert all(page.is_relative_to(tmp_path / "a" / "site") for page in pages)
     assert [p.name for p in (tmp_path / "a").iterdir()] == ["site"]
 
