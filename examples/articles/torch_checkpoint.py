@@ -17,7 +17,7 @@ def custom_forward(x):
     return model_segment(x)
 
 
-def count_without_gradient(input_tensor):
+def describe_without_gradient(input_tensor):
     model_segment.zero_grad(set_to_none=True)
     output = checkpoint(custom_forward, input_tensor)
     head(output).sum().backward()
@@ -27,11 +27,11 @@ def count_without_gradient(input_tensor):
 data = torch.randn(4, 8)
 with warnings.catch_warnings(record=True) as said:
     warnings.simplefilter("always")
-    without = count_without_gradient(data)
+    without = describe_without_gradient(data)
 warned = len(said)
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")
-    after_a_layer = count_without_gradient(torch.nn.Linear(8, 8)(data))
+    after_a_layer = describe_without_gradient(torch.nn.Linear(8, 8)(data))
 print(
     json.dumps(
         {
