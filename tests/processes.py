@@ -11,7 +11,7 @@ import subprocess
 import sys
 import tempfile
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, redirect_stderr, redirect_stdout
 from functools import cache
 from pathlib import Path
@@ -128,11 +128,21 @@ def run_served(command: list[str], **options: Any) -> subprocess.CompletedProces
     return RUN(command, **options)
 
 
-def run_program_served(command: list[str], variables: dict[str, str], limit_s: float) -> Ended:
-    """Run a program as `children.run_program` does, but served if it can be."""
+def run_program_served(
+    command: list[str],
+    variables: dict[str, str],
+    limit_s: float,
+    hear: Callable[[str], None] | None = None,
+) -> Ended:
+    """Run a program as `children.run_program` does, but served if it can be.
+
+    `hear` is called once with the whole standard error, at the end.
+    """
     done = run_served(
         command, env=variables, capture_output=True, text=True, stdin=subprocess.DEVNULL
     )
+    if hear:
+        hear(done.stderr)
     return Ended(done.returncode, done.stdout, done.stderr)
 
 
