@@ -38,6 +38,7 @@ from framebench.adapters.torch.modes import (
     NarrowResults,
     WidenedCasts,
     use_default_dtype,
+    widen_modules,
 )
 from framebench.adapters.torch.observe import (
     BATCHED_MATMULS,
@@ -266,10 +267,23 @@ class TorchAdapter(Adapter):
         if not self.float64:
             yield
             return
-        # a user's loss may call logits.float(), which would narrow float64
-        casts = WidenedCasts() if self.is_user_model else contextlib.nullcontext()
-        with use_default_dtype(torch.float64), casts:
+        with use_default_dtype(torch.float64), contextlib.ExitStack() as stack:
+            if self.is_user_model:
+                stack.enter_context(widen_modules(self.list_modules_beside()))
+                # a user's loss may call logits.float(), which would narrow float64
+                stack.enter_context(WidenedCasts())
             yield
+
+    def list_modules_beside(self) -> list[nn.Module]:
+        """Return modules in globals of the user's file that have no weight of the model."""
+        own = {id(weight) for weight in self.model.parameters()}
+        beside = []
+        for _, value in iterate_globals(self.case.user_file):
+            if isinstance(value, nn.Module):
+                weights = {id(weight) for weight in value.parameters()}
+                if own.isdisjoint(weights):
+                    beside.append(value)
+        return beside
 
     def find_narrow_result(self) -> str:
         with NarrowResults() as narrow:

@@ -7,14 +7,14 @@ that the second run of a checkpointed block sees it too.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
-from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_modes
 from torch.utils._pytree import tree_leaves
 
 NARROWER_THAN_FLOAT64 = (torch.float32, torch.bfloat16, torch.float16)
@@ -89,6 +89,32 @@ def find_mean(operator: str, arguments: dict[str, Any]) -> float | Tensor | None
     if operator == "poisson":
         return arguments["self"].round()
     return None
+
+
+@contextmanager
+def widen_modules(modules: Iterable[nn.Module]) -> Iterator[None]:
+    """Have the frozen ones of some modules in float64 meanwhile, as a teacher that a loss calls.
+
+    From float32 to float64 and back no number changes.
+    """
+    narrow = [module for module in modules if is_frozen_in_float32(module)]
+    with _disable_current_modes():
+        for module in narrow:
+            module.double()
+    try:
+        yield
+    finally:
+        with _disable_current_modes():
+            for module in narrow:
+                module.float()
+
+
+def is_frozen_in_float32(module: nn.Module) -> bool:
+    """Return whether a module has weights, none of which is trained, in float32 alone."""
+    weights = list(module.parameters())
+    tensors = [*weights, *module.buffers()]
+    types = {tensor.dtype for tensor in tensors if tensor.is_floating_point()}
+    return types == {torch.float32} and not any(weight.requires_grad for weight in weights)
 
 
 class WidenedCasts(TorchFunctionMode):
