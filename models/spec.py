@@ -252,7 +252,7 @@ class Workload:
     def make_batch(self, config: Any, batch: int) -> tuple[np.ndarray, np.ndarray]:
         """Make canonical inputs and targets.
 
-        They are NCHW or NCDHW float32 images with int64 labels, or int64 tokens and targets.
+        The pairs are NCHW or NCDHW float32 images with int64 labels, or int64 tokens and targets.
         """
         rng = np.random.default_rng([SEED, zlib.crc32(self.name.encode()), batch])
         return self.inputs(config, batch, rng)
@@ -280,7 +280,7 @@ class Workload:
     def draw_lengths(self, config: Any, batch: int) -> np.ndarray:
         """Draw the true lengths (STREAM_BATCHES, batch) of the sequences of `varlen`.
 
-        They are log-normal, most of them short, as texts are.
+        The lengths are log-normal, most of them short, as texts are.
         """
         rng = np.random.default_rng([SEED, 1, batch])
         drawn = np.exp(rng.normal(np.log(config.length / 3), 0.6, (STREAM_BATCHES, batch)))

@@ -399,7 +399,7 @@ class Adapter(ABC):
     def can_read_malloc(self) -> bool:
         """Return whether malloc's large blocks show what a user's program allocates.
 
-        They do on a CPU, in a framework where only tensors take large blocks.
+        This is so on a CPU, in a framework where only tensors take large blocks.
         """
         is_read = self.malloc_bytes_before is not None
         return self.is_user_model and is_read and self.device() == "cpu"

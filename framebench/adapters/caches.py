@@ -23,7 +23,7 @@ KeysAndValues = tuple[Any, Any]  # of shape (batch, heads, tokens, width / heads
 class StaticCache:
     """Keep keys and values of each layer in arrays as long as the sequence.
 
-    They are made by `make_empty`.
+    `make_empty` makes the arrays.
     """
 
     def __init__(self, layers: int, make_empty: Callable[[], Any]) -> None:

@@ -48,8 +48,8 @@ def lacks_baseline(row: Row) -> bool:
 def select_comparable(group: pd.DataFrame) -> pd.DataFrame:
     """Return the proven strategies of one workload and scenario at the usual batch.
 
-    They compute what the baseline does, and have its ratio of peaks by the instrument that
-    strategies are compared by. Whether they were timed plays no part.
+    The strategies compute what the baseline does, and have its ratio of peaks by the instrument
+    that strategies are compared by. Whether they were timed plays no part.
     """
     is_usual = group["batch"] == rows.find_usual_batch(group)
     is_proven = group["usable"] & group["same_mathematics"]

@@ -89,10 +89,10 @@ def compute_log_ratios(base: Iterable[RecordBase], candidate: Iterable[RecordBas
 class Blocks:
     """The blocks among some records, such as all of one machine.
 
-    They give the ratio of two variants that share blocks.
-    How much blocks differ is learnt from all pairs together: each variant against the baseline of
-    its framework, and baselines, or where a block has none, against the first variant. The pair
-    that is compared is not among those that moderate it.
+    From the blocks that two variants share comes their ratio. How much blocks differ is learnt from
+    all pairs together: each variant against the baseline of its framework, and baselines, or where
+    a block has none, against the first variant. The pair that is compared is not among those that
+    moderate it.
     """
 
     def __init__(self, records: Iterable[RecordBase]) -> None:

@@ -271,7 +271,7 @@ NO_RATIO = (None, None, None, None)
 def make_blocks(all_records: Iterable[RecordBase]) -> Blocks:
     """Return the blocks of these records whose times count.
 
-    Those of cases over ranks do not, as `make_frame` leaves them out.
+    The times of cases over ranks do not count: `make_frame` leaves these cases out.
     """
     single = [record for record in all_records if record.parsed.ranks == 1]
     return Blocks(chain.from_iterable(case.timed for case in select_cases(single)))
@@ -285,7 +285,7 @@ def make_rows(
     """Return a row for each machine, case and framework version of these records, in that order.
 
     Ratios are to the baseline of the same workload, framework, version, scenario, batch, size and
-    machine. They are missing where the baseline is; of peaks where two instruments read them; of
+    machine. Ratios are missing where the baseline is; of peaks where two instruments read them; of
     times where the two share no block. `searches` say what processes keep next to their peak.
 
     How much blocks differ, and with it every interval, is learnt from `machine_blocks`. Whoever has
@@ -512,8 +512,8 @@ def divide_peaks(
 ) -> float | None:
     """Return the peak over that of `base`, by the instrument that this field of a record names.
 
-    Both are the largest over the steps of one process. Returns None where two instruments read
-    them.
+    Both peaks are the largest over the steps of one process. Returns None where two instruments
+    read them.
     """
     if base is None:
         return None

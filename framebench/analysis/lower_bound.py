@@ -86,7 +86,7 @@ def get_activation_width(case: Case) -> int:
 def get_storage_width(case: Case) -> int:
     """Return the bytes of an element of a parameter, of its gradient and of each of its states.
 
-    They are narrow only where the weights themselves are.
+    Gradients and states are narrow only where the weights are.
     """
     if {"half", "amp_level"} & get_options(case).keys():
         return get_activation_width(case)

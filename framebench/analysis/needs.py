@@ -100,7 +100,7 @@ def find_limits(
 ) -> EnforcedLimits:
     """Return what searches of this version of the framework have shown of the case's batch.
 
-    They are those of the machine, or else of others with a device of its kind.
+    The searches are those of the machine, or else of others with a device of its kind.
     """
     case_searches = searches.find_searches(case, machine, framework_version, device)
     return EnforcedLimits(

@@ -74,7 +74,7 @@ def read_evidence(
 ) -> tuple[list[Row], Blocks]:
     """Return the rows of a machine, workload and scenario, and the blocks that they were timed in.
 
-    They are of one version of each framework. No other record is read.
+    The rows are of one version of each framework. No other record is read.
     """
     records = select_records(store.read_cases(results, machine, f"{workload}.*.{scenario}.*"))
     return make_rows(record for record in records if record.parsed.ranks == 1), Blocks(records)
@@ -83,9 +83,9 @@ def read_evidence(
 def select_evidence(rows: Sequence[Row], case: Case) -> list[Row]:
     """Return the rows from which this case's peak can be predicted, sorted by batch.
 
-    They have its strategy, framework and size; a model that is only described takes rows of any
-    size. All have the same machine, version and instrument: those of the row of the case itself, or
-    else those that most rows have. Raises NoRecords, with the reason.
+    The rows have the case's strategy, framework and size; a model that is only described takes rows
+    of any size. All have the same machine, version and instrument: those of the row of the case
+    itself, or else those that most rows have. Raises NoRecords, with the reason.
     """
     usable = []
     faults = []

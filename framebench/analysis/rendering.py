@@ -215,7 +215,7 @@ class Table:
 def choose_columns(table: Table, width: int) -> list[str]:
     """Return the names of the columns that fit so many characters without a broken word.
 
-    They are the first, and of the others those that matter most, from left to right.
+    The first column always stays; of the others those stay that matter most, from left to right.
     """
     shown = list(table.shown)
     while len(shown) > 1 and count_least_characters(table, shown) > width:

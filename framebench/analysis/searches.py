@@ -143,8 +143,8 @@ class Searches:
     def find_untracked(self, case: Case) -> int | None:
         """Return the bytes that a process has next to its tensors, such as workspaces.
 
-        They are the most that searches of the same strategy saw, or else of the workload, or of the
-        framework; None if there are none of the framework.
+        The bytes are the most that searches of the same strategy saw, or else of the workload, or
+        of the framework; None if there are none of the framework.
         """
         return self._find_untracked(replace(case, batch=1))
 

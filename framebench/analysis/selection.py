@@ -21,9 +21,9 @@ from framebench.strategies.strategy import FRAMEWORKS
 def select_current(all_records: Iterable[AnyRecord]) -> list[AnyRecord]:
     """Return the records that may be compared.
 
-    They were made without a limit of memory, with nothing planted, and under the newest protocol of
-    their machine. That is the newest with an ok record, if there is any: a protocol without numbers
-    hides no numbers.
+    These records were made without a limit of memory, with nothing planted, and under the newest
+    protocol of their machine. That is the newest with an ok record, if there is any: a protocol
+    without numbers hides no numbers.
     """
     unrestricted = [record for record in all_records if is_unrestricted(record)]
     newest: dict[str, tuple[bool, int]] = {}  # by machine

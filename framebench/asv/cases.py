@@ -54,7 +54,7 @@ def list_suite_classes() -> dict[str, SuiteClass]:
 def list_every_case() -> tuple[Case, ...]:
     """Return the cases of all profiles, each once.
 
-    They make a benchmark's parameters the same under every profile, so that asv collects the
+    The list makes a benchmark's parameters the same under every profile, so that asv collects the
     results that several profiles measure at one commit.
     """
     cases = [case for name in profiles.PROFILES for case in profiles.list_profile_cases(name)]

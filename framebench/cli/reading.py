@@ -178,8 +178,8 @@ def find_records(
 def find_answering(machines: Sequence[str], records: Iterable[Record]) -> set[str]:
     """Return which of the machines answer a question about the cases of these records.
 
-    They are this machine, if it has any of the records, and the one that timed most of the cases;
-    among equals the one that has records of most of them.
+    The answer is this machine, if it has any of the records, and the one that timed most of the
+    cases; among equals the one that has records of most of them.
     """
     cases: defaultdict[str, set[str]] = defaultdict(set)  # by machine
     timed_cases: defaultdict[str, set[str]] = defaultdict(set)

@@ -79,7 +79,7 @@ def find_context_bytes(device: Device) -> tuple[int, int]:
 def estimate_needs(reserved: int, error: float, device: Device) -> int:
     """Return the bytes of the device's memory to plan with.
 
-    They are enough wherever the prediction is off by no more than `error`.
+    This memory is enough wherever the prediction is off by no more than `error`.
 
     Args:
         reserved: Bytes that the framework is predicted to take.

@@ -98,7 +98,7 @@ class Run:
     def compiles_alone(self) -> bool:
         """Return whether nothing may be built while another process compiles.
 
-        That is so where the time of the first step is recorded.
+        A compilation runs alone where the time of the first step is recorded.
         """
         return self.options.first_alone and not self.without_times
 

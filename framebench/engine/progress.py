@@ -180,7 +180,7 @@ def estimate_seconds(
 def read_last_seconds(framework: str, results: Path) -> dict[str, float]:
     """Return what the last record of each case took, of those that can be read.
 
-    They are of the release of the framework that is measured.
+    The records are of the release of the framework that is measured.
     """
     file = store.find_file(results, provenance.read_machine_name(), describe(framework).name)
     seconds = {}

@@ -130,7 +130,8 @@ def count_longest_axis(shapes: Shapes, ranks: int) -> int:
 def count_even_parts(shapes: Shapes, ranks: int) -> int:
     """Count the weights of one rank's part under DeepSpeed's stages 1 and 2.
 
-    They lay all tensors end to end in one row, and cut it into equal parts of an even length.
+    These stages lay all tensors end to end in one row, and cut it into equal parts of an even
+    length.
     """
     return 2 * divide_up(count_all(shapes, ranks), 2 * ranks)
 
@@ -138,8 +139,8 @@ def count_even_parts(shapes: Shapes, ranks: int) -> int:
 def count_padded_row(shapes: Shapes, ranks: int) -> int:
     """Count the weights that each rank holds under DeepSpeed's stages 1 and 2: all of them.
 
-    They are views of one row of all tensors. Its end is padded, so that the ranks' parts are equal
-    (`count_even_parts`).
+    The weights are views of one row of all tensors. The row's end is padded, so that the ranks'
+    parts are equal (`count_even_parts`).
     """
     return ranks * count_even_parts(shapes, ranks)
 

@@ -132,8 +132,8 @@ def tabulate_unevenness() -> Table:
 def load_predictions(root: Path) -> list[Prediction]:
     """Return the predictions in results/predicted, in the order of the table.
 
-    They are what `framebench predict --json` printed. Those of strategies that the table does not
-    have are left out, and what cannot be read is named in RecordWarnings.
+    The files have what `framebench predict --json` printed. Predictions of strategies that the
+    table does not have are left out, and what cannot be read is named in RecordWarnings.
     """
 
     def find_place(prediction: Prediction) -> tuple[int, bool, int, int]:

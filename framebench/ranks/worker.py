@@ -73,7 +73,7 @@ def launch_ranks(case: Case) -> None:
 def run_processes(ranks: int, arguments: list[str]) -> int:
     """Run a process of this Python for each rank, and return the exit status.
 
-    Waits until all have ended or one has failed. They meet at the address in
+    Waits until all have ended or one has failed. The processes meet at the address in
     JAX_COORDINATOR_ADDRESS.
     """
     # the port is free again when the socket is closed, and the first rank takes it

@@ -112,9 +112,9 @@ def append_line(text: str, file: Path) -> None:
 def append_lines(texts: Iterable[str], file: Path) -> None:
     """Add lines to a file, which is made if it is not there.
 
-    They are on the disk when this returns. A kill or Ctrl-C in between leaves the first of them.
-    Two processes that append at once wait for each other. Raises OSError if they cannot be written,
-    also where the file is a link or no regular file; then none of them is there.
+    The lines are on the disk when this returns. A kill or Ctrl-C in between leaves the first of
+    them. Two processes that append at once wait for each other. Raises OSError if they cannot be
+    written, also where the file is a link or no regular file; then none of them is there.
     """
     lines = [text.encode() + b"\n" for text in texts]
     for line in lines:

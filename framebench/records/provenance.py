@@ -228,7 +228,7 @@ def _read_huge_pages(
 def _read_cpu_model() -> str:
     """Return the processor's name, family and model.
 
-    They are from /proc/cpuinfo, since platform.processor() is empty on Linux.
+    All three are from /proc/cpuinfo, since platform.processor() is empty on Linux.
     """
     info = Path("/proc/cpuinfo")
     if not info.exists():

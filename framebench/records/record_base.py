@@ -258,8 +258,7 @@ class RecordBase:
     def usable(self) -> bool:
         """Return whether the numbers of the record may be shown.
 
-        That is so if they are verified, the strategy was seen to take effect, and nothing was
-        planted.
+        The record must be verified, its strategy was seen to take effect, and nothing was planted.
         """
         proven = self.effect is not None and self.effect.proven
         return bool(

@@ -321,8 +321,8 @@ def list_answer_files(folder: Path, suffix: str = SUFFIX) -> list[str]:
 def list_single_folders(root: Path, machine: str | None = None) -> list[str]:
     """Return the folders with files of one record each, as older versions of framebench wrote them.
 
-    They are `records/<machine>/<environment>/`, of a machine or of all. `framebench collect` alone
-    reads them. A machine's folder that may not be listed has none. Raises OSError where the
+    The folders are `records/<machine>/<environment>/`, of a machine or of all. `framebench collect`
+    alone reads them. A machine's folder that may not be listed has none. Raises OSError where the
     machines cannot be listed.
     """
     folders = []
@@ -358,9 +358,9 @@ def parse_files(
 ) -> Iterator[tuple[str, AnyRecord]]:
     """Yield what `parse_line` makes of every readable record, with its place.
 
-    They are in the order of machine, release, case and time. The first that cannot be read are
-    named in RecordWarnings, the others counted in one. Raises OSError for a folder that cannot be
-    read.
+    The records come in the order of machine, release, case and time. The first lines that cannot be
+    read are named in RecordWarnings, the others counted in one. Raises OSError for a folder that
+    cannot be read.
     """
     skipped = SkippedLines()
     for file in list_files(root, machine):
@@ -384,8 +384,8 @@ def get_time(record: RecordBase) -> datetime:
 def read_cases(root: Path, machine: str, pattern: str) -> Iterator[Record]:
     """Yield a machine's readable records of the cases whose id matches a glob.
 
-    They come by release file, then case, then time. In the glob, dots stand for the slashes of the
-    id. Records of other cases are not validated.
+    The records come by release file, then case, then time. In the glob, dots stand for the slashes
+    of the id. Records of other cases are not validated.
     """
     for file in list_files(root, machine):
         lines = []

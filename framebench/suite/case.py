@@ -200,7 +200,8 @@ class Case:
     def is_deterministic(self) -> bool:
         """Return whether it is verified with randomness disabled.
 
-        That is so where the strategy draws random numbers in another order than the baseline.
+        Randomness is disabled where the strategy draws random numbers in another order than the
+        baseline.
         """
         return self.spec.draws_differently(self.plan)
 

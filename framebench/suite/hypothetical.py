@@ -77,8 +77,8 @@ def name_described(
 def select_described(selector: str) -> list[Case]:
     """Return the cases of a selector whose size is described, such as `.../b1/1.3B`, at any batch.
 
-    They have the strategies of the size `full`; without a batch it is 1. None are returned where
-    the size is no such name. Raises UnknownCase.
+    The cases have the strategies of the size `full`; without a batch in the selector it is 1. No
+    cases are returned where the size has another form. Raises UnknownCase.
     """
     parts = selector.strip("/").split("/")
     if len(parts) != len(PARTS) or spec.DESCRIBED.fullmatch(parts[-1]) is None:

@@ -32,7 +32,7 @@ def list_cases() -> tuple[Case, ...]:
 def list_rank_cases() -> tuple[Case, ...]:
     """Return all declared cases of several ranks, at the base batch.
 
-    They are in no profile, since each rank needs a core.
+    These cases are in no profile, since each rank needs a core.
     """
     cases = make_cases(OVER_RANKS, RANKS)
     return tuple(case for case in cases if case.batch == case.spec.preset(case.size).base)
@@ -41,7 +41,7 @@ def list_rank_cases() -> tuple[Case, ...]:
 def make_cases(strategies: Iterable[tuple[str, str]], ranks: tuple[int, ...] = (1,)) -> list[Case]:
     """Return the declared cases of these (scenario, strategy).
 
-    They are of every workload, size, framework and batch.
+    The cases are of every workload, size, framework and batch.
     """
     strategies = list(strategies)
     cases = []

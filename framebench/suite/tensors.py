@@ -100,6 +100,7 @@ def measure_max_error(observed: Summary, reference: Summary) -> float:
 def name_family(name: str) -> str:
     """Return the name that tensors of the same kind share: `blocks.*.qkv.bias`.
 
-    They differ in the numbers in their names alone, as `blocks.3.qkv.bias` and `blocks.4.qkv.bias`.
+    The tensors' names differ in their numbers alone, as `blocks.3.qkv.bias` and
+    `blocks.4.qkv.bias`.
     """
     return re.sub(r"\d+(?=\.)", "*", name)

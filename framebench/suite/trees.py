@@ -183,8 +183,8 @@ def read_batch_length(inputs: Any) -> int:
 def select_rows(output: Any, is_floating: Callable[[Any], bool]) -> list[Any]:
     """Return the arrays of a model's output that have a row of numbers for each sample.
 
-    They are floating-point, or of any type where none is. Left out are scalars, unless there is
-    nothing else, and arrays with fewer rows than the longest.
+    The arrays are floating-point, or of any type where none is. Left out are scalars, unless there
+    is nothing else, and arrays with fewer rows than the longest.
     """
     arrays = list(iterate_arrays(output))
     with_rows = [array for array in arrays if len(array.shape)]

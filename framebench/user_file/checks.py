@@ -40,8 +40,8 @@ DRAWN = (
 def find_largest_difference(one: Observed, other: Observed) -> tuple[str, float]:
     """Return the quantity in which two runs differ most, and its relative difference.
 
-    Both began with the same weights. Weights are skipped: an optimizer that divides by a second
-    moment turns rounding in a gradient into a whole update.
+    Both runs began with the same weights. Weights are skipped: an optimizer that divides by a
+    second moment turns rounding in a gradient into a whole update.
     """
     differences = {"loss": 0.0}
     for name, value in other.values.items():

@@ -50,7 +50,7 @@ def measure_file(
 ) -> list[Record]:
     """Measure both releases on a user's own model in the same blocks, and return their records.
 
-    They are verified against the baseline as the older release computes it. Raises Fault,
+    Both releases are verified against the baseline as the older release computes it. Raises Fault,
     UnknownVersion, and SetupError for a release that cannot be installed.
     """
     framework, old, new = parse_pair(base, change)

@@ -234,8 +234,8 @@ def suggest_bisection(regressions: Sequence[QuantityComparison]) -> str:
 def make_report_tables(records: Iterable[Record], results: Path) -> list[Table]:
     """Return a table for each version and the one before it, by machine and framework.
 
-    Both must have a case. Only cases of a single process are in it. `results` has the explained
-    steps.
+    Both versions must have measured a case. Only cases of a single process are in it. `results` has
+    the explained steps.
     """
     find_cause = load_causes(results)
     single = [record for record in records if record.parsed.ranks == 1]

@@ -172,7 +172,7 @@ def make_raw_images(
 ) -> tuple[np.ndarray, np.ndarray]:
     """Return images as a disk holds them, of twice the edge, and labels.
 
-    They are (batch, 3, 2 x image, 2 x image) uint8 and (batch,) int64.
+    The images are (batch, 3, 2 x image, 2 x image) uint8, the labels (batch,) int64.
     """
     raw = rng.integers(0, 256, (batch, 3, 2 * config.image, 2 * config.image), np.uint8)
     return raw, rng.integers(0, config.classes, batch)

@@ -217,7 +217,7 @@ def lean_backward(x: Array, g: Array) -> tuple[Array]:
 def wasteful_gelu(x: Array) -> Array:
     """Compute x Phi(x), by a rule that saves every intermediate result.
 
-    They are those of the function and of its derivative.
+    The results are those of the function and of its derivative.
     """
     return x * compute_phi(x)[2]
 

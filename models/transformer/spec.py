@@ -89,7 +89,7 @@ def make_inputs(
 def find_undetermined(c: TransformerConfig) -> dict[str, slice]:
     """Return where the biases of keys lie, by the name of the parameter that holds them.
 
-    They add to all scores of a query alike, which the softmax takes away.
+    Such biases add to all scores of a query alike, which the softmax takes away.
     """
     keys = slice(c.width, 2 * c.width)
     return {f"blocks.{i}.qkv.bias": keys for i in range(c.layers)}

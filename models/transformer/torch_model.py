@@ -25,7 +25,7 @@ def attend_fused(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
 def attend_plainly(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
     """Compute causal attention by single operations: the scores are stored.
 
-    They are (batch, head, time, time).
+    The scores are (batch, head, time, time).
     """
     scores = q @ k.transpose(-2, -1) * q.shape[-1] ** -0.5
     future = torch.ones(scores.shape[-2:], dtype=torch.bool, device=q.device).triu(1)

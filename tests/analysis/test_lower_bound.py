@@ -70,7 +70,7 @@ def test_a_block_with_plain_attention_saves_what_korthikanti_says() -> None:
 
 
 def test_resnet50_has_the_outputs_that_he_et_al_count() -> None:
-    """Its convolutions have 11.1 million outputs per image of 224 px."""
+    """The convolutions of ResNet-50 have 11.1 million outputs per image of 224 px."""
     outputs = 0
     for layer in declare_layers("resnet50", "full", {}):
         if ".bn" in f".{layer.name}" or layer.name.endswith("downsample.1"):

@@ -81,7 +81,7 @@ def test_skip_existing_where_all_is_there_is_a_line(clone: Clone) -> None:
 
 
 def test_an_interrupted_run_resumes(clone: Clone) -> None:
-    """It runs at a commit of its own, for which the other tests have measured nothing."""
+    """The run is at a commit of its own, for which the other tests have measured nothing."""
     clone.commit("another")
     old = clone.records()
 

@@ -138,7 +138,7 @@ def test_results_are_shown_as_they_come() -> None:
 def test_an_exception_of_several_lines_is_one_event(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Those of JAX have pages, with tabs, and those of Jittor have colours."""
+    """JAX raises pages of text with tabs; Jittor colours its text."""
     pipe = tmp_path / "progress"
     os.mkfifo(pipe)
     monkeypatch.setenv(VARIABLE, str(pipe))

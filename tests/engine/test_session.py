@@ -83,7 +83,7 @@ def test_busy_names_the_holder_and_the_way_out(results: Path) -> None:
 
 
 def test_a_killed_holder_leaves_the_folder_free(results: Path) -> None:
-    """Also while its worker still lives."""
+    """The folder is free even while the worker of the holder still lives."""
     process = start_holder(results)
     child = int(read_message(process).split()[1])
     process.kill()

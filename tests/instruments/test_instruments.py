@@ -40,8 +40,8 @@ SMALL = PROGRAMS / "instruments_small.py"
 def test_small_regions_are_read_as_well_as_the_kernel_counts(
     environment: dict[str, Environment],
 ) -> None:
-    """It counts pages in batches for each core (`include/linux/percpu_counter.h`), whatever the
-    region's size.
+    """The kernel counts pages in batches for each core, whatever the region's size
+    (`include/linux/percpu_counter.h`).
     """
     cores = os.cpu_count() or 1
     pages = cores * max(32, 2 * cores)  # that may be counted late

@@ -13,7 +13,7 @@ from tests.processes import ROOT
 
 
 def test_committed_asv_results_match_the_benchmarks(tmp_path: Path) -> None:
-    """They have the names and versions of now, and no value that asv would leave out."""
+    """The results have the names and versions of now, and no value that asv would leave out."""
     listed = {}
     for name, benchmark in discover_benchmarks(tmp_path).items():
         if name.partition(".")[0] in spec.list_confirmed_workloads():

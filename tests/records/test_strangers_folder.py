@@ -76,7 +76,7 @@ READING = (
     "collect {strange} --results {into}",
 )
 # these read all records, and name a file that they skip; the others need few or none
-NAMES_SKIPPED_FILES = ("show", "answer", "report", "claims", "check-results", "collect")
+NAMES_SKIPPED_FILES = ("show", "answer", "report", "claims", "collect")
 
 
 def list_content(folder: Path) -> list[tuple[str, int, int]]:

@@ -79,7 +79,7 @@ def test_the_matrix_has_each_strategy_at_three_batches_a_factor_of_two_apart() -
 
 
 def test_micro_batches_of_batch_norm_exist_at_every_batch_that_they_divide() -> None:
-    """They are other mathematics, with references for each number of micro-batches."""
+    """Each number of micro-batches of batch norm has other references."""
     batches = [c.batch for c in selectors.select("resnet50/torch/train/accumulate_8")]
     assert batches == [8, 16, 32]
 

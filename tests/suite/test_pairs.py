@@ -163,7 +163,7 @@ def test_some_pairs_are_refused_or_right_and_proven(
 def test_pairs_that_were_broken_once_stay_refused_or_right(
     framework: str, environment: dict[str, Environment]
 ) -> None:
-    """These include compiled and larger ones, which the quicker test leaves out."""
+    """The pairs include compiled and larger ones, which the quicker test leaves out."""
     broken = [case for case in list_pairs(framework) if was_broken(case)]
     assert_refused_or_right(environment[framework], broken)
 
@@ -188,7 +188,7 @@ NEEDS_GPU = pytest.mark.skipif(not nvml.list_gpus(), reason="needs a GPU")
 def test_pairs_that_need_environment_variables_or_a_gpu(
     framework: str, gpu: bool, environment: dict[str, Environment]
 ) -> None:
-    """Those that need the same variables share a process."""
+    """Pairs that need the same variables share a process."""
     groups = defaultdict(list)
     for case in list_pairs(framework):
         if case.support.gpu == gpu and (gpu or case.support.env):

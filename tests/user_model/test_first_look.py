@@ -67,7 +67,7 @@ def test_eager_strategies_are_shown_before_what_compiles(
 def test_one_process_reads_the_peaks_of_two(
     strategy: str, environment: dict[str, Environment], tmp_path: Path
 ) -> None:
-    """Those of the process that reads memory alone; and the steps that follow are right."""
+    """The peaks equal those of the process that reads memory alone, and later steps are right."""
     case = Case.from_id(f"transformer/torch/train/{strategy}/b4/tiny")
     results: list[Any] = []
     for part in ("memory", "look"):

@@ -116,7 +116,7 @@ def test_a_file_is_compared_between_releases(tmp_path: Path) -> None:
 def test_a_file_is_searched_for_the_release_that_changed_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Its baseline is measured in each release, by records of its own."""
+    """The baseline of the file is measured in each release, by records of its own."""
     measured = set()
 
     def measure(bench: bisect.ReleaseBench, release: str) -> ReleaseResult:

@@ -98,7 +98,7 @@ def test_releases_that_fail_elsewhere_are_stepped_over_and_said() -> None:
 
 
 def test_bisection_ignores_a_change_in_the_other_direction() -> None:
-    """As JAX 0.10.1 needs 2 % less for a small U-Net than 0.9.2, and 0.10.2 a third more."""
+    """JAX 0.10.1 needs 2 % less for a small U-Net than 0.9.2, and 0.10.2 a third more."""
     bisection = search([(100.0,)] * 3 + [(97.7,)] * 6 + [(136.0,)] * 3)
     assert (bisection.first, bisection.last_unchanged) == ("1.9", "1.8")
     assert "+39.2% against 1.8" in bisection.answer

@@ -292,7 +292,7 @@ def weights() -> dict[str, np.ndarray]:
 def make_weights() -> dict[str, np.ndarray]:
     """Return weights and statistics as the model begins, made once: Linen initialises by running.
 
-    They are copies: JAX's own arrays would be alive in every step.
+    The weights are copies: JAX's own arrays would be alive in every step.
     """
     return {name: array.copy() for name, _, array in read_leaves(make_plain_model())}
 

@@ -451,7 +451,7 @@ class JittorAdapter(Adapter):
 def find_state_lists(group: dict[str, Any]) -> dict[str, list[Var]]:
     """Return the lists of states of a group of weights, by Jittor's names.
 
-    They are next to the group's weights, and in the order of those.
+    The lists are next to the group's weights, and in the order of the weights.
     """
     others = ("params", "grads")
     return {k: v for k, v in group.items() if isinstance(v, list) and k not in others}

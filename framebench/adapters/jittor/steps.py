@@ -55,7 +55,7 @@ class PartOfLoss(Module):
 def count_large_variables(run: JittorAdapter, loss: Callable[[Var, Var], Var]) -> int:
     """Count the variables of a step with this loss that are as large as a micro-batch's logits.
 
-    They have the logits' columns and no fewer numbers.
+    Such a variable has as many columns as the logits, and at least as many numbers.
     """
     run.synchronize()
     own_loss = run.recipe.loss

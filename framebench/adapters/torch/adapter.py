@@ -518,7 +518,7 @@ class TorchAdapter(Adapter):
     def known_tensors(self) -> list[Tensor]:
         """Return the tensors that the harness expects between two steps.
 
-        They are the lasting ones, the output, gradients and optimizer states.
+        These tensors are the lasting ones, the output, gradients and optimizer states.
         """
         gradients = [p.grad for p in self.parameters() if p.grad is not None]
         lasting = self.lasting_tensors()

@@ -61,7 +61,8 @@ class _EngineOptimizer:
     def measure_gradients(self) -> None:
         """Measure the bytes of the gradients that are there now.
 
-        They are of whole weights, or this rank's part; views of a bucket have its storage.
+        The gradients are those of whole weights, or of this rank's part; views of a bucket have its
+        storage.
         """
         weights = self.engine.module.parameters()
         gradients = [p.grad for p in weights if p.grad is not None]

@@ -61,7 +61,7 @@ class _MovedTensor:
 class CopyStreams:
     """A stream for copies to the host and one for copies back, with counts of tensors.
 
-    They run next to the stream that computes.
+    Both streams run next to the stream that computes.
     """
 
     def __init__(self) -> None:

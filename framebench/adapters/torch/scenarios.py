@@ -182,7 +182,7 @@ def together(run: TorchAdapter, shared: bool = False) -> Proof:
 def scripted(run: TorchAdapter, shared: bool = False) -> Proof:
     """Keep two traced models in memory; with `shared` they have one traced trunk and a head each.
 
-    They are traced and not scripted since `block_runner` is a Python function.
+    The models are traced and not scripted, since `block_runner` is a Python function.
     """
 
     @torch.no_grad()

@@ -366,7 +366,7 @@ def to_wide_array(tensor: Tensor) -> np.ndarray:
 def batch(size: int) -> tuple[Any, Any]:
     """Return inputs and targets. Raises Fault.
 
-    They have numbers even in a mode of fake tensors.
+    The tensors have numbers even in a mode of fake tensors.
     """
     with _disable_current_modes():
         inputs, targets = user().make_batch(size, Tensor, "tensor")

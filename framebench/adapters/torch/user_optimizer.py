@@ -65,7 +65,7 @@ class CombinedOptimizer(Optimizer):
 def list_returned(returned: Any) -> list[Any]:
     """Return the objects in what the file's `optimizer` returned, each once.
 
-    They may be in tuples, lists and dictionaries.
+    The objects may be in tuples, lists and dictionaries.
     """
     objects: list[Any] = []
     map_tree(objects.append, returned, lambda node: not isinstance(node, CONTAINERS))

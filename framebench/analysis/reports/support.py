@@ -76,7 +76,7 @@ def make_matrix_of_scenarios(title: str, caption: str, places: Iterable[tuple[st
 def make_summaries() -> Iterator[Table]:
     """Yield what each framework has, a table for each scenario, for a narrow terminal.
 
-    They have neither how a strategy is done nor why not.
+    The tables tell neither how a strategy is done nor why it cannot be done.
     """
     names = ("strategy", *FRAMEWORKS, "what it does")
     for table in map(make_matrix, SCENARIOS):

@@ -46,9 +46,9 @@ WHY_IT_FITS = {
 def make_tables(advice: BudgetAdvice, every: bool = False) -> Iterator[Table]:
     """Yield the tables of candidates.
 
-    They are those that fit, those that fit but compute something else, and those that are too
-    large, closest first. Unless `every` is set, only the first rows of the first table that has
-    any are yielded.
+    There are up to three tables: candidates that fit, those that fit but compute something else,
+    and those that are too large, closest first. Unless `every` is set, only the first rows of the
+    first table that has any are yielded.
     """
     question = advice.question
     batch = f"batch {question.batch}" if question.batch else "largest batch"

@@ -203,7 +203,7 @@ class Allocator:
     def _release_oversize(self, pool: BlockPool, size: int) -> bool:
         """Give back oversize blocks until a request fits, and return whether it does.
 
-        They are the smallest block of at least `max_split_size` that is enough, or else the
+        Given back is the smallest block of at least `max_split_size` that is enough, or else the
         largest ones (release_available_cached_blocks).
         """
         if self.settings.max_split_size is None:

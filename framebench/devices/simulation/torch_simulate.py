@@ -117,7 +117,7 @@ class Simulation:
     def timeline(self) -> list[int]:
         """Return the bytes in use after each event of the allocator, from the model's building on.
 
-        They are those that tensors asked for: the allocator rounds each up to 512 bytes.
+        The bytes are those that tensors asked for: the allocator rounds each up to 512 bytes.
         """
         in_use = 0
         sizes = []

@@ -104,7 +104,7 @@ def choose_disjoint(
 class Sources:
     """The lines of the source that instructions come from.
 
-    They are read from the tables of files, places and callers before the instructions of a
+    The lines are read from the tables of files, places and callers before the instructions of a
     program's text. Older releases of XLA write file and line with each instruction instead.
     """
 

@@ -122,7 +122,7 @@ def test_an_allocation_above_the_limit_raises(
 def test_a_kernel_s_failure_is_a_lack_of_memory_under_a_limit_only(
     environment: dict[str, Environment],
 ) -> None:
-    """Its library says the same of shapes that it has no kernel for."""
+    """A library gives the same error for shapes that it has no kernel for."""
     free, limited = [False, False, False, True, False], [True, True, True, True, False]
     program = PROGRAMS / "max_batch_refused.py"
     assert run_inside(environment["torch"], program) == [free, limited, free]
