@@ -12,7 +12,7 @@ from torch import Tensor
 
 from framebench.adapters import rounding
 from framebench.adapters.base import Switches
-from framebench.adapters.proof import Evidence, Proof, above, expect, none_but, only
+from framebench.adapters.proof import Evidence, Proof, above, expect, including, none_but, only
 from framebench.adapters.torch.adapter import TorchAdapter
 from framebench.adapters.torch.device import TF32_AT_IMPORT
 
@@ -74,11 +74,25 @@ def fp32(run: TorchAdapter) -> Proof:
     return expect_float32(run, rounding.EXACT)
 
 
+def expect_autocast(run: TorchAdapter, products: str) -> Proof:
+    """Return a proof that matmuls took this type by autocast: all of those of the suite's models.
+
+    Of a user's model some may stay in float32: PyTorch's attention with dropout widens its operands
+    on a CPU, and a file may leave autocast for a part. Where it casts by itself, all must take it.
+    """
+    if run.is_user_model and not run.case.spec.facts.get("narrow"):
+        some = expect(products=including(products))
+        return some & expect(
+            weight_dtypes=only_real("float32"), state_dtypes=no_real_but("float32")
+        )
+    return expect_types(products, storage="float32")
+
+
 @switch
 def amp_bf16(run: TorchAdapter) -> Proof:
     """Enter autocast for each forward pass: it caches the cast weights until it is left."""
     run.recipe.contexts.append(partial(torch.autocast, run.torch_device.type, torch.bfloat16))
-    return expect_types("bfloat16", storage="float32")
+    return expect_autocast(run, "bfloat16")
 
 
 @switch
@@ -114,7 +128,7 @@ def amp_fp16(run: TorchAdapter) -> Proof:
     device = run.torch_device.type
     run.recipe.contexts.append(partial(torch.autocast, device, torch.float16))
     run.recipe.scaler = torch.amp.GradScaler(device, init_scale=2.0**10)
-    proof = expect_types("float16", storage="float32") & expect(scale=above(1))
+    proof = expect_autocast(run, "float16") & expect(scale=above(1))
     return proof.counting(lambda _: {"scale": _measure_scale(run)})
 
 
