@@ -141,7 +141,8 @@ def advise(
             cases += f"/*/*/{question.size}"
         raise NoRecords(f"no records of {cases}; measure first: framebench run '{cases}'")
     speeds = select_speeds(relevant)
-    candidates = make_candidates(rows, speeds, question, searches)
+    every_row = [row for machine_rows in relevant for row in machine_rows]
+    candidates = make_candidates(rows, every_row, speeds, question, searches)
     fitting = sort_candidates([c for c in candidates if c.fits], question.by)
     beyond = sort_candidates([c for c in candidates if not c.fits], "memory")
     left_out = {}
@@ -189,11 +190,22 @@ def count_timed_strategies(rows: Sequence[Row]) -> int:
 
 
 def make_candidates(
-    rows: Sequence[Row], speeds: Sequence[Row], question: Question, searches: Searches
+    rows: Sequence[Row],
+    every_row: Sequence[Row],
+    speeds: Sequence[Row],
+    question: Question,
+    searches: Searches,
 ) -> list[Candidate]:
     """Return one candidate for each framework and strategy with usable rows.
 
-    It is at the batch in question, or at the largest.
+    It is at the batch in question, or at the largest that fits.
+
+    Args:
+        rows: One row for each case, of the first machine that has it.
+        every_row: The rows of all machines: a line to another batch goes through peaks of one.
+        speeds: The rows of the machine whose speeds are ranked.
+        question: What is asked.
+        searches: Searches for the largest batch.
     """
     candidates = []
     usable = {(row.framework, row.strategy) for row in rows if not find_fault(row)}
@@ -202,7 +214,7 @@ def make_candidates(
         # nothing is known of what another model would need at another size
         if question.shape and not case.same_mathematics:
             continue
-        evidence = select_evidence(rows, case)
+        evidence = select_evidence(every_row, case)
         timed = []
         for row in speeds:
             is_strategy = (row.framework, row.strategy) == (framework, strategy)

@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 
 CASES_HELP = (
     "Such as transformer/*/train/*/b4/cpu. Without a batch, the largest that fits; with "
-    "--device and without a size, the usual one."
+    "--device and no size, or with --parameters, the usual one."
 )
 UNDESCRIBED = (
     spec.SEQUENCE,

@@ -256,10 +256,13 @@ def find_evaluated_case(selector: str) -> Case:
     scenario, strategy = named.scenario or "eval", named.strategy or "no_grad"
     pattern = f"{workload}/{framework}/{scenario}/{strategy}/*/{named.size or DEFAULT_SIZE}"
     cases = {replace(case, batch=named.batch or 64) for case in selectors.select(pattern)}
-    if len(cases) > 1 or (scenario, strategy) != ("eval", "no_grad"):
+    example = replace(min(cases), scenario="eval", strategy="no_grad").id
+    if (scenario, strategy) != ("eval", "no_grad"):
+        fail(f"evaluate takes eval/no_grad alone, not {scenario}/{strategy}: {example}", 2)
+    if len(cases) > 1:
         fail(
-            f"evaluate takes one workload and framework, and eval/no_grad alone; {selector!r} "
-            f"names {len(cases)} cases. Write for instance {min(cases).id}",
+            f"evaluate takes one workload and framework, and {selector!r} names {len(cases)} "
+            f"cases. Write for instance {example}",
             2,
         )
     return cases.pop()

@@ -33,6 +33,7 @@ from tests.advice_records import (
     QUESTION,
     STRATEGIES,
     ask_advice,
+    list_candidates,
     make_record,
     make_rows,
     several,
@@ -232,6 +233,21 @@ def test_speeds_of_the_first_machine_count_if_it_timed_enough(timed_here: int, b
         elsewhere.append(make_record("torch", name, 4, 100, step_s, machine="elsewhere"))
     advice = advise([make_rows(here), make_rows(elsewhere)], QUESTION)
     assert advice.fitting[0].case.strategy == best
+
+
+def test_a_line_goes_through_all_peaks_of_one_machine() -> None:
+    """A batch that this machine has measured too is not taken out of the other's line."""
+    here = [make_record("torch", "fp32", 4, 100, 1.0, machine="here")]
+    elsewhere = []
+    for batch, peak in ((4, 400), (8, 800), (16, 1700)):
+        elsewhere.append(make_record("torch", "fp32", batch, peak, 1.0, machine="elsewhere"))
+    question = replace(QUESTION, batch=32)
+    alone = advise([make_rows(elsewhere)], question)
+    both = advise([make_rows(here), make_rows(elsewhere)], question)
+    (expected,) = list_candidates(alone)
+    (found,) = list_candidates(both)
+    assert found.peak == expected.peak
+    assert found.peak.method == "line through batches 4, 8, 16"
 
 
 def test_strategies_that_change_the_mathematics_are_listed_apart() -> None:

@@ -315,6 +315,10 @@ def test_evaluate_reports_lost_and_repeated_samples(
         (["max-batch", "resnet50", "--budget", "plenty"], "512MiB"),
         (["evaluate", "transformer", "--budget", "1GiB"], "one workload and framework"),
         (["evaluate", "resnet50/torch/train/fp32", "--budget", "1GiB"], "eval/no_grad alone"),
+        (
+            ["evaluate", "resnet50/torch/eval/amp_bf16/b14", "--budget", "1GiB"],
+            "not eval/amp_bf16: resnet50/torch/eval/no_grad/b14/cpu",
+        ),
     ],
 )
 def test_mistakes_are_answered_in_a_sentence(arguments: list[str], named: str) -> None:
