@@ -129,7 +129,7 @@ def test_an_installed_copy_measures_into_the_current_folder(
     ("command", "answer"),
     [
         (("claims", "checkpoint"), "confirmed"),
-        (("advise", "transformer/torch/train/*/b4", "--budget", "300MiB"), "checkpoint"),
+        (("advise", "transformer/torch/train/*/b4", "--budget", "300MiB"), "is fastest of"),
         (("answer",), "PyTorch"),
         (("devices",), "Cached predictions"),
         (("versions", "compare", "jax==0.9.2", "jax==0.10.2"), "regression"),

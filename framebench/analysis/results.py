@@ -36,6 +36,7 @@ class Results:
         self._tables: dict[tuple[str, str], pd.DataFrame] = {}
         self._files: dict[str, list[tuple[str, Record]]] = {}
         self._for_tables: dict[str, list[RecordBase]] = {}
+        self._processors: dict[str, str | None] = {}  # by machine, once `machines` was asked for
 
     @classmethod
     def committed(cls, root: Path) -> Results:
@@ -111,11 +112,20 @@ class Results:
         counts: dict[str, int] = {}
         for name in filter(self.includes, store.list_machines(self.root)):
             files = store.list_files(self.root, name)
-            if any(store.has_records(file) for file in files):
+            first = next(filter(None, map(store.read_first_record, files)), None)
+            if first:
                 counts[name] = sum(map(count_lines, files))
+                self._processors[name] = first.cpu
             else:
                 self.read_machine(name)  # warns of what cannot be read
         return sorted(counts, key=lambda name: counts[name], reverse=True)  # equal ones by name
+
+    def find_machine_with_processor(self, processor: str) -> str | None:
+        """Return the machine with this processor that has most records, or None without one."""
+        for machine in self.machines:
+            if self._processors.get(machine) == processor:
+                return machine
+        return None
 
     def explain_absence(self) -> str:
         """Return why there is no machine with records, and what to do."""

@@ -21,7 +21,7 @@ from rich.segment import Segment
 from framebench.engine.session import Session, alone
 from framebench.engine.terminal import escape_control
 from framebench.models import spec
-from framebench.records import provenance, store
+from framebench.records import provenance
 from framebench.records.provenance import ALL
 from framebench.suite import profiles, protocol
 from framebench.suite.case import DEFAULT_SIZE, Case, UnknownCase
@@ -330,7 +330,9 @@ def find_answering_machines(folder: Folder, named: str | None) -> list[str]:
         return [find_machine(folder, named)]
     machine, reason = provenance.read_machine_name(), "this one"
     if machine not in folder.machines:
-        machine, reason = find_same_processor(folder) or "", "with this processor"
+        processor = provenance.describe_hardware()["cpu"]
+        machine = folder.find_machine_with_processor(processor) or ""
+        reason = "with this processor"
     if not machine:
         return [find_machine(folder, None)]
     others = [name for name in folder.machines if name != machine]
@@ -341,17 +343,6 @@ def find_answering_machines(folder: Folder, named: str | None) -> list[str]:
         "NAME takes one alone)",
     )
     return [machine, others[0]]
-
-
-def find_same_processor(folder: Folder) -> str | None:
-    """Return the machine with most records whose first record names the processor of this one."""
-    processor = provenance.describe_hardware()["cpu"]
-    for machine in folder.machines:
-        for file in store.list_files(folder.root, machine):
-            record = store.read_first_record(file)
-            if record and record.cpu == processor:
-                return machine
-    return None
 
 
 class Parts(NamedTuple):

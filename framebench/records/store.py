@@ -226,11 +226,6 @@ def parse_of_machine(
             yield place, record
 
 
-def has_records(path: str) -> bool:
-    """Return whether a file has a record that can be read."""
-    return read_first_record(path) is not None
-
-
 def read_first_record(path: str) -> Record | None:
     """Return the first record of a file that can be read, or None if there is none."""
     for _, record in parse_record_file(path):
