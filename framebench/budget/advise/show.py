@@ -36,10 +36,7 @@ CAPTION = (
 WHY_IT_FITS = {
     "search": "was tried under an enforced limit",
     "record": "follows from its measured peak",
-    "prediction": (
-        "is predicted, with the most that it may need (`framebench max-batch` tries it, and may "
-        "find more)"
-    ),
+    "prediction": "is predicted (`framebench max-batch` tries it, and may find more)",
 }
 
 
