@@ -61,5 +61,4 @@ def is_part_of(measured: Case, case: Case) -> bool:
             return False
     if measured.strategy == case.strategy:
         return True
-    is_baseline = measured.strategy == measured.stage.baseline
-    return not is_baseline and all(part in case.plan.parts for part in measured.plan.parts)
+    return all(part in case.plan.parts for part in measured.plan.parts)

@@ -124,6 +124,9 @@ def test_what_was_wrong_on_a_gpu_is_not_the_best(
     assert [offer["case"].split("/")[3] for offer in offers] == ["checkpoint", "fp32", "amp_bf16"]
     assert [bool(offer["found_wrong"]) for offer in offers] == [False, False, True]
 
+    predict(lambda case: (1 if case.strategy == "amp_bf16" else 90) * GIB)
+    assert "needs least" not in framebench("advise", selector, *GPU).stdout, "only the wrong fits"
+
 
 def test_a_described_size_is_asked_like_a_declared_one(predict: Predict) -> None:
     planned_cases = predict(lambda case: GIB)
