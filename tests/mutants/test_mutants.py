@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import math
 from itertools import product
 from pathlib import Path
@@ -33,6 +34,15 @@ TRIED = (  # scenarios and precisions of the framework that is quickest to start
 )
 
 
+def is_python(text: str) -> bool:
+    """Whether a text can be compiled: a replacement's lines may no longer fit the indentation."""
+    try:
+        ast.parse(text)
+    except SyntaxError:
+        return False
+    return True
+
+
 @pytest.mark.parametrize("framework", FRAMEWORKS)
 def test_planted_bugs_change_the_source_and_their_cases_exist(framework: str) -> None:
     bugs = [bug for bug in BUGS if bug.parsed.framework == framework]
@@ -40,6 +50,7 @@ def test_planted_bugs_change_the_source_and_their_cases_exist(framework: str) ->
     for bug in bugs:
         for file, content in bug.edit(ROOT).items():
             assert content != (ROOT / file).read_text(), bug.name
+            assert is_python(content), f"{bug.name}: {file}"
         assert bug.parsed.support.supported, bug.name
         assert not bug.parsed.support.gpu, bug.name
 

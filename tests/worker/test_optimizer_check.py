@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
 
 from framebench.adapters.base import State
-from framebench.models.spec import Optimizer
+from framebench.models.spec import USER_MODEL, Optimizer
 from framebench.suite.case import Case
 from framebench.suite.selectors import parse
 from framebench.worker import optimizer_check
@@ -128,16 +129,60 @@ def test_narrow_weights_are_left_out() -> None:
 
 
 @pytest.mark.parametrize("case", [ADAM, SGD], ids=["adam", "sgd"])
-def test_a_weight_without_a_gradient_in_a_step_stays(case: Case) -> None:
-    """A layer may be dropped in one step of several."""
+def test_skipped_update_is_wrong(case: Case) -> None:
+    """The states stay with the weight: it is missed all the same."""
     adapter = make_adapter(case)
-    before = {adapter.name: adapter.weight.copy()}
     adapter.step()
-    check = OptimizerCheck(adapter, before)
-    # a second step in which the weight has no gradient: its states are what they were
-    check.record_update(adapter)
-    assert check.compute_errors(adapter)[adapter.name] < UPDATE
-    # it must not move in such a step
-    adapter.weight *= np.float32(1.01)
+    check = OptimizerCheck(adapter, case.weights)
     check.record_update(adapter)
     assert check.compute_errors(adapter)[adapter.name] > UPDATE
+
+
+class TwoWeights(NumpyAdapter):
+    """Trains a user's model of two layers, of which a step may drop one."""
+
+    def __init__(self, case: Case, update_period: int) -> None:
+        super().__init__(case, case.spec.optimizer)
+        self.case: Any = SimpleNamespace(workload=USER_MODEL, optimizer=case.spec.optimizer)
+        self.workload = SimpleNamespace(update_period=update_period)
+        self.other = NumpyAdapter(case, case.spec.optimizer)
+        self.other.name = "other layer"
+
+    def states(self) -> Iterator[State]:
+        yield from super().states()
+        yield from self.other.states()
+
+    def weights(self) -> Iterator[tuple[str, np.ndarray]]:
+        yield from super().weights()
+        yield from self.other.weights()
+
+
+def make_two_weights(case: Case, update_period: int = 1) -> tuple[Any, OptimizerCheck]:
+    """Return an adapter that has made two steps, the second of the other layer alone."""
+    adapter: Any = TwoWeights(case, update_period)
+    before = {name: weight.copy() for name, weight in adapter.weights()}
+    adapter.step()
+    adapter.other.step()
+    check = OptimizerCheck(adapter, before)
+    adapter.other.step()
+    check.record_update(adapter)
+    return adapter, check
+
+
+@pytest.mark.parametrize("case", [ADAM, SGD], ids=["adam", "sgd"])
+def test_a_layer_that_a_users_step_drops_stays(case: Case) -> None:
+    adapter, check = make_two_weights(case)
+    assert max(check.compute_errors(adapter).values()) < UPDATE
+    # it must not move in such a step
+    adapter.weight *= np.float32(1.01)
+    assert check.compute_errors(adapter)[adapter.name] > UPDATE
+
+
+@pytest.mark.parametrize("case", [ADAM, SGD], ids=["adam", "sgd"])
+@pytest.mark.parametrize(("update_period", "is_wrong"), [(1, True), (2, False)])
+def test_a_users_step_without_any_update_is_wrong_unless_gradients_add_up(
+    case: Case, update_period: int, is_wrong: bool
+) -> None:
+    adapter, check = make_two_weights(case, update_period)
+    check.record_update(adapter)
+    assert (max(check.compute_errors(adapter).values()) > UPDATE) == is_wrong

@@ -311,13 +311,17 @@ class TorchAdapter(Adapter):
         return read_generators() != before
 
     def train_step(self) -> None:
-        """Make one step of training; an optimizer that takes a closure computes the loss itself."""
-        if not self.needs_closure:
-            total = self.backward_pass()
-            self.recipe.scaler.step(self.optimizer)
-            self.recipe.scaler.update()
-            self.output = total
+        """Make one step of training."""
+        if self.needs_closure:
+            self.step_by_closure()
             return
+        total = self.backward_pass()
+        self.recipe.scaler.step(self.optimizer)
+        self.recipe.scaler.update()
+        self.output = total
+
+    def step_by_closure(self) -> None:
+        """Make one step of training with an optimizer that computes the loss itself."""
         self.loss_evaluations = 0
         losses: list[Tensor] = []
 
