@@ -186,15 +186,34 @@ def predict_peak(evidence: Sequence[Row], case: Case) -> Peak:
     value = max(estimate.value, least)
     method = f"line through batches {', '.join(map(str, batches))}"
     if estimate.low is None or estimate.high is None:
-        return Peak("predicted", method, value)
+        low, high = find_range(evidence, case)
+        return Peak("predicted", method, value, min(low, value), max(high, value))
     return Peak("predicted", method, value, max(estimate.low, least), max(estimate.high, least))
 
 
+def find_range(evidence: Sequence[Row], case: Case) -> tuple[float, float]:
+    """Return the smallest and largest peak that any one of the measured batches allows for.
+
+    Two batches are always on their line, so they do not say how far off it the next one is.
+    """
+    ends: list[float] = []
+    for row in evidence:
+        ends += scale_peak(row, case)
+    return min(ends), max(ends)
+
+
 def predict_from_one_batch(row: Row, case: Case) -> Peak:
-    """Return the peak from that of another batch.
+    """Return the peak from that of another batch, with both ways to scale it as the interval."""
+    scaled, shifted = scale_peak(row, case)
+    method = f"scaled from batch {row.batch}, weights and states fixed"
+    return Peak("predicted", method, scaled, min(scaled, shifted), max(scaled, shifted))
+
+
+def scale_peak(row: Row, case: Case) -> tuple[float, float]:
+    """Return what the peak of one batch says of the case's, in two ways.
 
     What does not depend on the batch is at least parameters, buffers and optimizer states, so that
-    one end is a line through these and the measured peak; the other adds to the lower bound what
+    the first is a line through these and the measured peak. The second adds to the lower bound what
     the measured peak exceeded it by.
     """
     bound = compute_lower_bound(case)
@@ -202,11 +221,8 @@ def predict_from_one_batch(row: Row, case: Case) -> Peak:
     peak = float(get_bytes(row))
     fixed = measured_bound.parameters + measured_bound.buffers + measured_bound.optimizer
     scaled = fixed + (peak - fixed) * case.batch / row.batch
-    scaled = max(scaled, bound.total)
     shifted = bound.total + peak - measured_bound.total
-    shifted = max(shifted, bound.total)
-    method = f"scaled from batch {row.batch}, weights and states fixed"
-    return Peak("predicted", method, scaled, min(scaled, shifted), max(scaled, shifted))
+    return max(scaled, bound.total), max(shifted, bound.total)
 
 
 def predict_described(evidence: Sequence[Row], case: Case) -> Peak:

@@ -90,6 +90,22 @@ def test_lines_do_not_mix_frameworks_and_versions() -> None:
     assert (peak.value, peak.method) == (8e9, "line through batches 4, 8")
 
 
+def test_two_batches_give_the_range_of_what_each_allows_for() -> None:
+    """They are always on their line: that shows nothing of a batch where the program changes."""
+    case = Case("transformer", "torch", "train", "fp32", 16, "tiny")
+    records = [
+        make_record("torch", "fp32", 4, 10**9, 1.0),
+        make_record("torch", "fp32", 8, 11 * 10**8, 1.0),
+    ]
+    line, _ = find_peak(make_rows(records), case, Searches())
+    assert line.value == pytest.approx(13e8)
+    alone = [find_peak(make_rows([record]), case, Searches())[0] for record in records]
+    assert line.low == min(peak.low for peak in alone if peak.low)
+    assert line.high == max(peak.high for peak in alone if peak.high)
+    # a budget must have the upper end
+    assert line.needs >= line.high > line.value
+
+
 def test_any_batch_can_be_parsed() -> None:
     assert parse_any_batch("resnet50/torch/train/fp32/b24/full").batch == 24
     assert parse_any_batch("unet3d/torch/train/checkpoint/b11").size == "cpu"
