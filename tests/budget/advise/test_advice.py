@@ -276,9 +276,11 @@ def test_if_nothing_fits_the_closest_candidate_is_named() -> None:
 @pytest.mark.parametrize(
     ("strategy", "batches", "budget", "largest", "kind"),
     [
-        ("fp32", (4, 8), 100 * MIB, 94, "predicted"),  # 95 MiB and a twentieth
+        ("fp32", (2, 4, 8), 100 * MIB, 94, "predicted"),  # 95 MiB and a twentieth
+        ("fp32", (4, 8), 100 * MIB, 77, "predicted"),  # the upper end of a range must fit
         ("fp32", (4,), 11 * MIB // 2, 4, "measured"),
-        ("accumulate", (4, 8), 100 * MIB, 92, "predicted"),  # a multiple of its micro-batches
+        # a multiple of its micro-batches
+        ("accumulate", (4, 8, 16), 100 * MIB, 92, "predicted"),
     ],
 )
 def test_without_a_batch_the_largest_is_predicted(
