@@ -70,19 +70,24 @@ def show_predictions(
     as_json: bool,
     wrong: Sequence[WrongResult] = (),
 ) -> None:
-    """Print predictions as a table or as JSON; end with exit code 1 if one failed.
+    """Print predictions as a table or as JSON; end with exit code 1 if one failed or none answers.
 
     Below the table stand which results were `wrong` on a GPU.
     """
+    from framebench.devices.tables import table
+
+    is_answered = any(planned.has_answer for planned in predictions)
     if as_json:
         echo(json.dumps([planned.model_dump(mode="json") for planned in predictions], indent=1))
-    else:
-        from framebench.devices.tables import table
-
+    elif is_answered:
         table.tabulate_cases(predictions, device, wrong).terminal(out)
         if len(predictions) == 1 and predictions[0].outcome == "planned":
             table.tabulate_parts(predictions[0], device).terminal(out)
-    if any(planned.outcome == "failed" for planned in predictions):
+    else:
+        reasons = {planned.case: planned.reason or planned.outcome for planned in predictions}
+        for line in table.group_by_reason(reasons):
+            say(line)
+    if not is_answered or any(planned.outcome == "failed" for planned in predictions):
         raise typer.Exit(1)
 
 

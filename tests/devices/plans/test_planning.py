@@ -208,7 +208,16 @@ def test_predict_lists_each_case_and_fails_if_one_failed(tmp_path: Path, play: P
     play("sys.exit(1)")
     failing = framebench("predict", OTHER, *options)
     assert failing.returncode == 1
-    assert "the planner ended with 1" in failing.stdout
+    assert "the planner ended with 1" in failing.stderr
+    assert failing.stdout == ""  # a table without rows says nothing
+
+
+def test_predict_says_no_if_nothing_could_be_predicted(tmp_path: Path, play: Play) -> None:
+    play({"outcome": "not planned", "reason": "it needs a kernel's choice"})
+    options = ("--device", "h100-80gb", "--results", str(tmp_path))
+    result = framebench("predict", CASE, *options)
+    assert (result.returncode, result.stdout) == (1, "")
+    assert result.stderr.endswith(f"not predicted: {CASE}: it needs a kernel's choice\n")
 
 
 def test_one_peak_is_explained(tmp_path: Path, play: Play) -> None:
