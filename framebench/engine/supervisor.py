@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import math
 import os
 import re
 import signal
@@ -11,8 +12,9 @@ import subprocess
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, NotRequired, get_origin, get_type_hints, is_typeddict
 
 from framebench.engine.children import CHILDREN, LineReader, LogTail, TooLong
 from framebench.engine.environments import (
@@ -150,10 +152,11 @@ class Worker:
             while not self.final and self.receive(on_phase, limit_s) is not None:
                 pass
             with contextlib.suppress(TimeoutError, subprocess.TimeoutExpired):
-                grace_s = min(GRACE_S, limit_s)
-                while self.read_message(on_phase, grace_s) is not None:
+                # one deadline for all: further messages give no more time
+                deadline = time.monotonic() + min(GRACE_S, limit_s)
+                while self.read_message(on_phase, deadline - time.monotonic()) is not None:
                     pass
-                self.process.wait(grace_s)
+                self.process.wait(max(0.0, deadline - time.monotonic()))
         finally:
             self.kill()
         return self.outcome()
@@ -202,10 +205,36 @@ def parse_message(line: bytes) -> Message:
         message = {}
         if not line.endswith(b"\n"):
             return message
-    if not message or not isinstance(message, dict):
+    if not message or not is_kind(message, Message):
         printed = line.decode(errors="replace").strip()[:200]
         return make_protocol_error(f"not a message: {printed}")
     return message
+
+
+@cache
+def get_kinds(kind: type) -> dict[str, Any]:
+    """Return the type of each key of a TypedDict."""
+    return get_type_hints(kind, include_extras=True)
+
+
+def is_kind(value: object, kind: Any) -> bool:
+    """Return whether what JSON gave has this type, one of those in `suite/protocol.py`.
+
+    Keys that may be missing are not looked into, except those of a Message, which has one of its
+    own. A number that is measured is positive.
+    """
+    if is_typeddict(kind):
+        if not isinstance(value, dict):
+            return False
+        kinds = get_kinds(kind)
+        if kind is Message:
+            return all(name in kinds and is_kind(value[name], kinds[name]) for name in value)
+        required = [name for name, each in kinds.items() if get_origin(each) is not NotRequired]
+        return all(name in value and is_kind(value[name], kinds[name]) for name in required)
+    if kind is float:
+        return isinstance(value, int | float) and 0 < value < math.inf and value is not True
+    origin = get_origin(kind)  # such as Mapping of Mapping[str, Any]
+    return isinstance(value, origin or kind)
 
 
 def classify(worker: Worker, oom_killed: bool) -> Outcome:

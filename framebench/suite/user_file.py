@@ -153,6 +153,9 @@ def import_packages(file: str) -> None:
 @cache
 def parse_file(file: str) -> ast.Module:
     """Return the file's syntax tree. Raises Fault."""
+    if Path(file).exists() and not Path(file).is_file():
+        # a pipe or device would be waited for, and each process reads the file once more
+        raise Fault(f"{file}: no regular file; name a Python file that can be read repeatedly")
     try:
         return ast.parse(Path(file).read_bytes(), file)
     except SyntaxError as error:

@@ -327,7 +327,7 @@ def test_the_log_has_the_lines_printed_last(tmp_path: Path) -> None:
     "line", ["5", "null", "[]", "[" * 100_000, "{}", '"phase"', "NaN"], ids=lambda line: line[:8]
 )
 def test_a_line_that_is_not_a_message_is_an_error_of_the_worker(line: str, tmp_path: Path) -> None:
-    outcome = run_program(f"print('{line}', flush=True)\ntime.sleep(600)\n", tmp_path)
+    outcome = run_program(f"print('{line}', flush=True)\n", tmp_path)
     assert outcome.status == "crashed"
     assert "not a message" in (outcome.reason or "")
 
@@ -353,3 +353,58 @@ def test_a_time_limit_without_an_end_is_refused(command: str, limit: str, tmp_pa
     done = framebench(*words, "--time-limit", limit)
     assert done.returncode == 2
     assert "--time-limit" in done.stderr
+
+
+ERROR = '{"error": {"type": "ValueError", "message": "wrong", "oom": false}}'
+
+
+@pytest.mark.timeout(100)
+@pytest.mark.parametrize("printed", ["x", '{"phase": "y"}', RESULT])
+@pytest.mark.parametrize("first", ["", RESULT, ERROR])
+def test_a_worker_that_prints_lines_without_end_is_ended(
+    first: str, printed: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also behind its result: each further line does not give it more time."""
+    monkeypatch.setattr(supervisor, "GRACE_S", 1.0)
+    program = f"while True: os.write(1, b'{printed}\\n' * 1000)\n"
+    if first:
+        program = f"print('{first}', flush=True)\n{program}"
+    began = time.monotonic()
+    outcome = run_program(program, tmp_path, limit_s=3.0)
+    assert time.monotonic() - began < 60
+    assert list_left(tmp_path) == []
+    assert outcome.status != "oom"
+    if not first and "phase" in printed:
+        assert outcome.status == "timeout"
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        {"phase": 5},
+        {"phase": ["x"]},
+        {"measured": None},
+        {"result": 5},
+        {"result": []},
+        {"error": "wrong"},
+        {"error": {}},
+        {"error": {"type": "ValueError", "message": None, "oom": False}},
+        {"error": {"type": "ValueError", "message": "wrong", "oom": "yes"}},
+        {"report": {"first": 0}},
+        {"ready": {"step_s": "0.1", "verification": {}, "queues": False}},
+        {"ready": {"step_s": 0.0, "verification": {}, "queues": False}},
+        {"turn": {}},
+        {"turn": {"wall_s": float("nan")}},
+        {"turn": {"wall_s": -1.0}},
+        {"synced": True},
+        {"flop": "many"},
+        {"unknown": 1},
+    ],
+    ids=json.dumps,
+)
+def test_a_message_of_another_form_is_an_error_of_the_worker(
+    message: object, tmp_path: Path
+) -> None:
+    outcome = run_program(f"print({json.dumps(message)!r}, flush=True)\n", tmp_path)
+    assert outcome.status == "crashed"
+    assert "not a message" in str(outcome.reason)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -13,6 +15,11 @@ from framebench.suite.user_file import (
     import_packages,
     list_imports,
 )
+from tests.processes import framebench
+
+
+def link_to_device(file: Path) -> None:
+    file.symlink_to("/dev/zero")
 
 
 def test_packages_are_imported_and_not_what_lies_beside_the_file(
@@ -57,3 +64,19 @@ def test_reading_values_of_a_fake_tensor_is_explained(name: str) -> None:
 def test_tensors_on_two_devices_are_explained_with_a_hint() -> None:
     error = RuntimeError("Expected all tensors ... found at least two devices, gpu:0 and cpu!")
     assert "Make all of them with device=x.device" in describe_error(error)
+
+
+@pytest.mark.timeout(60)
+@pytest.mark.parametrize("command", ["try", "explain", "grow", "max-batch", "evaluate"])
+@pytest.mark.parametrize("make", [os.mkfifo, Path.mkdir, link_to_device], ids=lambda m: m.__name__)
+def test_what_is_no_regular_file_is_refused_and_not_waited_for(
+    command: str, make: Callable[[Path], None], tmp_path: Path
+) -> None:
+    file = tmp_path / "model.py"
+    make(file)
+    words = [command, str(file)]
+    if command in ("max-batch", "evaluate"):
+        words += ["--budget", "1GiB"]
+    done = framebench(*words)
+    assert done.returncode == 2
+    assert "model.py" in done.stderr
