@@ -179,7 +179,7 @@ def fill_documents(
     parts = make_document_parts(folder, tables)
     for document in documents:
         try:
-            document.write_text(refresh(document.read_text(), parts))
+            store.replace_text(refresh(document.read_text(), parts), document)
         except NoSuchTable as error:
             fail(f"{document}: {error}", 2)
 

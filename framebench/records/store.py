@@ -116,6 +116,23 @@ def write_atomically(text: str, target: Path) -> None:
         raise
 
 
+def replace_text(text: str, file: Path) -> None:
+    """Write a text into a file that the user names: until all of it is written, the old one stays.
+
+    Where the name is a link, what it leads to is written. A pipe or device, such as /dev/stdout, is
+    written to as it is. Raises OSError.
+    """
+    target = file.resolve()
+    if target.is_file():
+        mode = target.stat().st_mode
+        write_atomically(text, target)
+        target.chmod(mode)
+    elif target.exists():
+        target.write_text(text, encoding="utf-8")
+    else:
+        write_atomically(text, target)
+
+
 def read(path: Path | str) -> Record:
     """Read a record. Raises BadRecord with the file's name and what is wrong with it."""
     return read_model(Record, path)

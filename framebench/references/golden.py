@@ -21,6 +21,7 @@ from typing import TypedDict
 from framebench.engine import environments
 from framebench.engine.environments import Environment
 from framebench.models.spec import load_workload
+from framebench.records import store
 from framebench.records.pins import find_pinned_version
 from framebench.records.provenance import PACKAGE
 from framebench.suite.tensors import NORM, measure_max_error
@@ -211,7 +212,7 @@ def write_files(
         values[key] = reference["values"]
         tensors[key] = shorten_tensors(reference["tensors"])
     path = workload.folder / "golden.json"
-    path.write_text(json.dumps({**head, "values": values}, indent=1) + "\n")
+    store.replace_text(json.dumps({**head, "values": values}, indent=1) + "\n", path)
     packed = gzip.compress(json.dumps(tensors, separators=(",", ":")).encode(), 9, mtime=0)
     (path.parent / "tensors.json.gz").write_bytes(packed)
     return path

@@ -235,7 +235,7 @@ def try_(
             if earlier and saved.report_growth(earlier, peaks, allowed):
                 is_bad = True
             if save:
-                save.write_text(peaks.model_dump_json(indent=1) + "\n")
+                store.replace_text(peaks.model_dump_json(indent=1) + "\n", save)
                 say(f"wrote {save}")
     except Fault as error:
         fail(str(error), 2)

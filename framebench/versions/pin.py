@@ -13,6 +13,7 @@ from packaging.version import Version
 from framebench.engine import releases
 from framebench.engine.environments import SetupError
 from framebench.engine.installed import NEEDS
+from framebench.records import store
 from framebench.records.pins import (
     REQUIREMENTS,
     find_pinned_version,
@@ -84,4 +85,5 @@ def write_matrix() -> None:
             rows.append(f'        {{"python": "same", "req": {{"{framework}": "{version}"}}}}')
     rows_text = ",\n".join(rows)
     text = MATRIX.read_text()
-    MATRIX.write_text(INCLUDE.sub(lambda match: match[1] + rows_text + match[3], text, count=1))
+    matrix = INCLUDE.sub(lambda match: match[1] + rows_text + match[3], text, count=1)
+    store.replace_text(matrix, MATRIX)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import json
+import os
 import sys
 import warnings
 from collections.abc import Callable, Iterator
@@ -282,3 +284,40 @@ def test_reading_warns_of_nothing_when_all_is_well(results: Path) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         assert list(store.read_all(results)) == [record()]
+
+
+def fail_as_on_a_full_disk(handle: int) -> None:
+    raise OSError(errno.ENOSPC, "No space left on device")
+
+
+def test_a_file_of_the_users_stays_where_the_new_one_cannot_be_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    document = tmp_path / "README.md"
+    document.write_text("precious")
+    monkeypatch.setattr(os, "fsync", fail_as_on_a_full_disk)
+    with pytest.raises(OSError, match="No space"):
+        store.replace_text("new", document)
+    assert document.read_text() == "precious"
+    assert list(tmp_path.iterdir()) == [document]
+
+
+def test_a_users_file_keeps_its_rights_and_its_link(tmp_path: Path) -> None:
+    document, link = tmp_path / "README.md", tmp_path / "link"
+    document.write_text("old")
+    document.chmod(0o640)
+    link.symlink_to(document)
+    store.replace_text("new", link)
+    assert document.read_text() == "new"
+    assert document.stat().st_mode & 0o777 == 0o640
+    assert link.is_symlink()
+
+
+def test_what_is_no_file_is_written_to_and_not_replaced(tmp_path: Path) -> None:
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    reader = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
+    store.replace_text("new", pipe)
+    assert os.read(reader, 100) == b"new"
+    os.close(reader)
+    assert pipe.is_fifo()

@@ -17,6 +17,7 @@ from framebench.devices.plans.answer import (
     Outcome,
 )
 from framebench.records.record import Bytes, Moment, Part
+from framebench.records.record_base import parse_case
 from framebench.suite.case import Case
 
 # compiler.plan: what XLA's executable for the device reserves, to the byte. allocator.simulated: a
@@ -108,7 +109,11 @@ class Planned(Part):
 
     @model_validator(mode="after")
     def holds_together(self) -> Planned:
-        """Raise ValueError if outcome, reason and peak contradict each other."""
+        """Raise ValueError for no case, or if case, outcome, reason and peak contradict."""
+        if parse_case(self.case).framework != self.framework:
+            raise ValueError(f"a case of another framework than {self.framework}")
+        if self.device not in BY_NAME:
+            raise ValueError(f"no device of this framebench: {self.device!r}")
         if (self.peak_bytes is not None) != (self.outcome == "planned"):
             raise ValueError(f"{self.outcome}, with the peak {self.peak_bytes}")
         if self.outcome != "planned" and not self.reason:

@@ -103,14 +103,14 @@ def group_pinned(
     predictions: Iterable[Planned], device: Device
 ) -> dict[tuple[str, str, str], list[tuple[Case, Planned]]]:
     """Return predictions of one process by the pinned releases, by workload, scenario and size in
-    order.
+    order. Cases that this version does not have are left out.
     """
     groups = defaultdict(list)
     for planned in predictions:
         is_pinned = planned.framework_version == find_pinned_version(planned.framework)
         if planned.device == device.name and is_pinned:
             case = Case.from_id(planned.case)
-            if case.ranks == 1:
+            if case.ranks == 1 and case.is_known:
                 groups[case.workload, case.scenario, case.size].append((case, planned))
     return dict(sorted(groups.items()))
 
