@@ -87,8 +87,11 @@ def list_files(folder: Path, report: CheckReport) -> Iterator[str]:
 
     count = 0
     for parent, folders, names in os.walk(folder, onerror=report_unlisted):
-        links = [name for name in folders if Path(parent, name).is_symlink()]
-        for name in [*links, *names]:
+        for name in folders:
+            # what is no folder of records, though `os.walk` calls it one
+            if name.endswith(store.SUFFIX) or Path(parent, name).is_symlink():
+                names.append(name)
+        for name in names:
             count += 1
             if count > MOST_FILES:
                 reason = f"more than {MOST_FILES:,} files; the rest was not looked at"

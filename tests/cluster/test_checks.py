@@ -227,3 +227,9 @@ def test_check_results_exits_with_the_verdict(sent: Path) -> None:
     assert done.returncode == 1
     assert len(json.loads(done.stdout)["problems"]) == 1
     assert framebench("check-results", str(sent / "records")).returncode == 1
+
+
+def test_a_folder_in_the_place_of_a_file_of_records_is_named(sent: Path) -> None:
+    folder = find_file(sent).with_name("torch-9.jsonl")
+    folder.mkdir()
+    assert f"{folder}: no regular file; it was not opened" in check(sent).problems
