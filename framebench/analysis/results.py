@@ -120,12 +120,25 @@ class Results:
                 self.read_machine(name)  # warns of what cannot be read
         return sorted(counts, key=lambda name: counts[name], reverse=True)  # equal ones by name
 
-    def find_machine_with_processor(self, processor: str) -> str | None:
-        """Return the machine with this processor that has most records, or None without one."""
-        for machine in self.machines:
-            if self._processors.get(machine) == processor:
-                return machine
-        return None
+    def order_machines(self, processor: str | None = None) -> list[str]:
+        """Return the machines in the order in which they are asked: this machine comes first.
+
+        Then come those with this `processor`, if it is given, and then the others. Within each
+        group the one with the most records comes first.
+        """
+        here = provenance.read_machine_name()
+
+        def rank(machine: str) -> int:
+            if machine == here:
+                return 0
+            is_alike = processor is not None and self.has_processor(machine, processor)
+            return 1 if is_alike else 2
+
+        return sorted(self.machines, key=rank)  # stable: the order of their records stays
+
+    def has_processor(self, machine: str, processor: str) -> bool:
+        """Return whether the first record of one of `machines` names this processor."""
+        return self._processors.get(machine) == processor
 
     def explain_absence(self) -> str:
         """Return why there is no machine with records, and what to do."""
@@ -144,16 +157,17 @@ class Results:
         return f"no records under {self.root}; {hint}"
 
     def choose_machine(
-        self, named: str | None = None, answers: Callable[[str], bool] | None = None
+        self,
+        named: str | None = None,
+        answers: Callable[[str], bool] | None = None,
+        processor: str | None = None,
     ) -> str:
         """Return the machine that is named, or else the first whose records answer.
 
-        This machine comes first, then the one with the most records, which is the published one.
-        `answers` says whether a machine's records do; if none do, or without it, the first
-        machine is returned. Raises BadMachine, NoRecords, and UnknownMachine with the names there
-        are.
+        They are asked in the order of `order_machines`. `answers` says whether a machine's records
+        do; if none do, or without it, the first machine is returned. Raises BadMachine, NoRecords,
+        and UnknownMachine with the names there are.
         """
-        here = provenance.read_machine_name()
         if not self.machines:
             raise NoRecords(self.explain_absence())
         if named is not None:
@@ -163,8 +177,7 @@ class Results:
                     f"{', '.join(sorted(self.machines))}"
                 )
             return named
-        # `sorted` is stable: behind this machine they stay in the order of their records
-        in_order = sorted(self.machines, key=lambda name: name != here)
+        in_order = self.order_machines(processor)
         answering = filter(answers, in_order) if answers else iter(in_order)
         return next(answering, in_order[0])
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import json
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from textwrap import wrap
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import typer
 
@@ -22,10 +22,12 @@ from framebench.cli.shared import (
     app,
     choose_cases,
     echo,
+    explain_choice,
     fail,
     find_answering_machines,
     find_machines,
     out,
+    say,
 )
 from framebench.engine import runner
 from framebench.engine.progress import format_record
@@ -162,8 +164,10 @@ def find_records(
     if selectors:
         named = {case.id for case in choose_cases(selectors, [], size="*")}
         records = [record for record in folder.records if record.case in named]
-        answering = find_answering(folder.machines, records)
-        machines = find_machines(folder, machine, lambda name: name in answering)
+        counts = count_cases(records)
+        machines = find_machines(folder, machine, choose_answering(folder, counts))
+        if machine is None:
+            say_who_has_more(machines[0], counts)
     else:
         records = folder.records
         machines = find_machines(folder, machine)
@@ -175,22 +179,47 @@ def find_records(
     return machines, records
 
 
-def find_answering(machines: Sequence[str], records: Iterable[Record]) -> set[str]:
-    """Return which of the machines answer a question about the cases of these records.
+class CaseCount(NamedTuple):
+    """How many cases a machine has records of, and how many of them it timed."""
 
-    The answer is this machine, if it has any of the records, and the one that timed most of the
-    cases; among equals the one that has records of most of them.
-    """
-    cases: defaultdict[str, set[str]] = defaultdict(set)  # by machine
-    timed_cases: defaultdict[str, set[str]] = defaultdict(set)
+    measured: int = 0
+    timed: int = 0
+
+
+def count_cases(records: Iterable[Record]) -> dict[str, CaseCount]:
+    """Return how many of the cases of these records each machine measured."""
+    measured: defaultdict[str, set[str]] = defaultdict(set)  # by machine
+    timed: defaultdict[str, set[str]] = defaultdict(set)
     for record in records:
         name = record.provenance.machine
-        cases[name].add(record.case)
+        measured[name].add(record.case)
         if record.step_s:
-            timed_cases[name].add(record.case)
-    here = provenance.read_machine_name()
-    best = max(machines, key=lambda name: (len(timed_cases[name]), len(cases[name])), default="")
-    return {name for name in (here, best) if cases[name]}
+            timed[name].add(record.case)
+    return {name: CaseCount(len(cases), len(timed[name])) for name, cases in measured.items()}
+
+
+def choose_answering(folder: Folder, counts: Mapping[str, CaseCount]) -> Callable[[str], bool]:
+    """Return the condition under which a machine answers a question about some cases.
+
+    This machine, and one with this processor, answer if they have any of the cases. Of the others
+    the one answers that measured most of them; among equals the one that timed most.
+    """
+    processor = provenance.describe_hardware()["cpu"]
+    most = max(counts, key=lambda name: counts[name], default="")
+
+    def answers(machine: str) -> bool:
+        is_preferred = bool(explain_choice(folder, machine, processor))
+        return machine in counts and (is_preferred or machine == most)
+
+    return answers
+
+
+def say_who_has_more(chosen: str, counts: Mapping[str, CaseCount]) -> None:
+    """Name the machine that measured most of the cases, if it is another than the chosen one."""
+    own = counts.get(chosen, CaseCount()).measured
+    most = max(counts, key=lambda name: counts[name].measured, default=chosen)
+    if counts and counts[most].measured > own:
+        say(f"{chosen} has {own} of the cases, {most} has {counts[most].measured}")
 
 
 def print_records(records: list[Record], with_machine: bool) -> None:
@@ -227,7 +256,7 @@ def answer(results: Results = provenance.READABLE, machine: Machine = None) -> N
 
     folder = Folder(results)
     others = {} if machine else {name: folder.table(name) for name in folder.machines}
-    machines = find_answering_machines(folder, machine)
+    machines = find_answering_machines(folder, machine, limit=2)
     last_run = report.find_last_run(folder.get_records(machines[0]))
     failed_cases = [record.case for record in report.find_failures(last_run)]
     report.make_answer(folder.make_answer_table(machines), others, failed_cases).terminal(out)

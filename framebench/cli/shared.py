@@ -103,7 +103,10 @@ DEVICE_HELP = (
     "Predict for a device that is not here, such as h100-80gb. `framebench devices` lists them."
 )
 TargetDevice = Annotated[str | None, typer.Option(help=DEVICE_HELP)]
-WHOSE = "Whose records. Default: this machine's where they answer, else the published ones."
+WHOSE = (
+    "Whose records. Default: this machine's where they answer, else those of one with this "
+    "processor, else of another."
+)
 
 
 def check_machine(machine: str | None) -> str | None:
@@ -284,25 +287,36 @@ def find_machine(
 ) -> str:
     """Return the machine whose records a command reads.
 
-    It is the one named; else the first for which `answers` is true, or the first of all where none
-    answers. Where none was named, say which it is and which others there are. Ends the command if
-    `all` is named, if there are no records, or if there are none of the machine named.
+    It is the one named; else the first for which `answers` is true: of this machine, those with
+    this processor, and the others; or the first of all where none answers. Where none was named,
+    say which it is and which others there are. Ends the command if `all` is named, if there are no
+    records, or if there are none of the machine named.
     """
     from framebench.analysis.results import NoRecords, UnknownMachine
 
     if named == ALL and folder.machines:
         machines = ", ".join(folder.machines)
         fail(f"this is about one machine, not {ALL}; choose from: {machines}", 2)
+    processor = provenance.describe_hardware()["cpu"]
     try:
-        machine = folder.choose_machine(named, answers)
+        machine = folder.choose_machine(named, answers, processor)
     except NoRecords as error:
         fail(str(error), 1)
     except UnknownMachine as error:
         fail(str(error), 2)
     others = ", ".join(name for name in folder.machines if name != machine)
     if named is None and others:
-        say(f"machine {machine}; --machine takes the records of another: {others}")
+        reason = explain_choice(folder, machine, processor)
+        chosen = f"{machine}, {reason}" if reason else machine
+        say(f"machine {chosen}; --machine takes the records of another: {others}")
     return machine
+
+
+def explain_choice(folder: Folder, machine: str, processor: str) -> str:
+    """Return why a command asks this machine before others, or "" if it is one of the others."""
+    if machine == provenance.read_machine_name():
+        return "this one"
+    return "with this processor" if folder.has_processor(machine, processor) else ""
 
 
 def find_machines(
@@ -319,30 +333,31 @@ def find_machines(
     return [find_machine(folder, named, answers)]
 
 
-def find_answering_machines(folder: Folder, named: str | None) -> list[str]:
-    """Return the machines whose records answer a question together.
+def find_answering_machines(
+    folder: Folder,
+    named: str | None,
+    answers: Callable[[str], bool] = lambda name: True,
+    limit: int | None = None,
+) -> list[str]:
+    """Return the machines whose records answer a question together, at most `limit`.
 
     That is the machine that is named. Without a name it is this one, or else one with this
-    processor, and the first of the others for what that one has not measured. If there is neither,
-    it is the one that a command reads by default.
+    processor, and then the others for what that one has not measured; all for which `answers` is
+    true. If there is neither, it is the one that a command reads by default.
     """
     if named is not None:
         return [find_machine(folder, named)]
-    machine, reason = provenance.read_machine_name(), "this one"
-    if machine not in folder.machines:
-        processor = provenance.describe_hardware()["cpu"]
-        machine = folder.find_machine_with_processor(processor) or ""
-        reason = "with this processor"
-    if not machine:
-        return [find_machine(folder, None)]
-    others = [name for name in folder.machines if name != machine]
-    if not others:
-        return [machine]
+    processor = provenance.describe_hardware()["cpu"]
+    answering = list(filter(answers, folder.order_machines(processor)))[:limit]
+    reason = explain_choice(folder, answering[0], processor) if answering else ""
+    if len(answering) < 2 or not reason:
+        return [find_machine(folder, None, answers)]
+    first, *others = answering
     say(
-        f"machine {machine}, {reason}; what it has not measured comes from {others[0]} (--machine "
-        "NAME takes one alone)",
+        f"machine {first}, {reason}; what it has not measured comes from {', '.join(others)} "
+        "(--machine NAME takes one alone)",
     )
-    return [machine, others[0]]
+    return answering
 
 
 class Parts(NamedTuple):

@@ -116,7 +116,7 @@ def test_this_machine_answers_before_the_published_one(
 
     own = framebench("show", "transformer/torch/train/fp32", *where)
     assert "transformer/torch/train/fp32/b4/tiny" in own.stdout
-    assert "machine here; --machine takes the records of another: published" in own.stderr
+    assert "machine here, this one; --machine takes the records of another: published" in own.stderr
 
     other = framebench("show", "unet3d/torch/train/checkpoint", *where)
     assert TRAIN.id in other.stdout

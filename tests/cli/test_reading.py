@@ -201,17 +201,64 @@ def test_a_machine_with_this_processor_answers_before_one_with_more_records(
     results: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     processor = describe_hardware()["cpu"]
-    for machine, cpu, count in (("largest", "another", 2), ("alike", processor, 1)):
-        origin = provenance(machine=machine, hardware={"cpu": cpu, "device": "cpu"})
-        for batch in (4, 8)[:count]:
-            case = Case("transformer", "torch", "train", "fp32", batch, "tiny")
-            file = store.find_file(results, machine, "torch-2.13.0")
-            store.append(record(case, provenance=origin, **RIGHT), file)
+    write_batches(results, "largest", "another", (4, 8))
+    write_batches(results, "alike", processor, (4,))
     monkeypatch.delenv("FRAMEBENCH_MACHINE", raising=False)
     assert find_answering_machines(Results(results), None) == ["alike", "largest"]
     assert find_answering_machines(Results(results), "largest") == ["largest"]
     monkeypatch.setenv("FRAMEBENCH_MACHINE", "largest")
     assert find_answering_machines(Results(results), None) == ["largest", "alike"]
+
+
+@pytest.mark.parametrize("command", ["show", "report", "predict"])
+def test_every_command_asks_the_machine_with_this_processor_first(
+    command: str, results: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another that measured more of the cases is named where the answer is of one machine."""
+    monkeypatch.delenv("FRAMEBENCH_MACHINE", raising=False)
+    monkeypatch.setattr(command_of_predict, "predict_by_fake_tensors", predict_nothing)
+    write_batches(results, "largest", "another", (4, 8))
+    write_batches(results, "alike", describe_hardware()["cpu"], (4,))
+    case = CASE if command == "predict" else "transformer/torch/train/fp32"
+    done = CliRunner().invoke(app, [command, case, "--results", str(results)])
+    assert done.exit_code == 0, done.output
+    assert "machine alike, with this processor" in done.stderr
+    if command == "predict":
+        assert "host.rss on alike" in done.stdout
+    else:
+        assert "alike has 1 of the cases, largest has 2" in done.stderr
+
+
+def test_predict_and_advise_say_the_same_of_a_case(
+    results: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Both draw the line through the batches of the machine that measured most of them."""
+    monkeypatch.delenv("FRAMEBENCH_MACHINE", raising=False)
+    monkeypatch.setattr(command_of_predict, "predict_by_fake_tensors", predict_nothing)
+    write_batches(results, "largest", "another", (4, 8, 16))
+    write_batches(results, "alike", describe_hardware()["cpu"], (4,))
+    case = "transformer/torch/train/fp32/b32/tiny"
+    rest = ["--results", str(results), "--json"]
+    predicted = json.loads(CliRunner().invoke(app, ["predict", case, *rest]).stdout)
+    words = ["advise", case, "--budget", "1GiB", *rest]
+    (advised,) = json.loads(CliRunner().invoke(app, words).stdout)["fitting"]
+    (by_records,) = (p for p in predicted["predictions"] if p["method"] == "records")
+    assert by_records["machine"] == advised["machine"] == "largest"
+    assert by_records["needs_bytes"] == advised["needs_bytes"]
+
+
+def predict_nothing(case: Case) -> command_of_predict.PeakPrediction:
+    return command_of_predict.PeakPrediction("fake tensors", None, None, "not asked here")
+
+
+def write_batches(results: Path, machine: str, cpu: str, batches: tuple[int, ...]) -> None:
+    """Write a right record of each batch, as if a machine with this processor had measured it."""
+    origin = provenance(machine=machine, hardware={"cpu": cpu, "device": "cpu"})
+    for batch in batches:
+        case = Case("transformer", "torch", "train", "fp32", batch, "tiny")
+        file = store.find_file(results, machine, "torch-2.13.0")
+        measured = record(case, peaks={"host.rss": batch * 2**20}, provenance=origin, **RIGHT)
+        store.append(measured, file)
 
 
 def plant_machine(results: Path, content: str, name: str = "other") -> None:

@@ -141,7 +141,10 @@ def advise(
             cases += f"/*/*/{question.size}"
         raise NoRecords(f"no records of {cases}; measure first: framebench run '{cases}'")
     speeds = select_speeds(relevant)
-    every_row = [row for machine_rows in relevant for row in machine_rows]
+    devices = {row.device for row in rows}  # of one kind, which `select_rows` has chosen
+    every_row = []
+    for machine_rows in relevant:
+        every_row += [row for row in machine_rows if row.device in devices]
     candidates = make_candidates(rows, every_row, speeds, question, searches)
     fitting = sort_candidates([c for c in candidates if c.fits], question.by)
     beyond = sort_candidates([c for c in candidates if not c.fits], "memory")

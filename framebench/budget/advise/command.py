@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -37,6 +38,8 @@ from framebench.suite.case import DEFAULT_SIZE, UnknownCase
 from framebench.suite.hypothetical import check_described, describe_shape, name_described
 
 if TYPE_CHECKING:
+    from framebench.analysis.blocks import Blocks
+    from framebench.analysis.frames import Row
     from framebench.budget.advise.advice import Question
 
 CASES_HELP = (
@@ -255,11 +258,17 @@ def answer_from_records(
     from framebench.budget.advise import show
 
     folder = Folder(results)
+
+    @cache  # asked to choose the machines, and for the answer
+    def read_machine(name: str) -> tuple[list[Row], Blocks]:
+        return read_evidence(results, name, question.workload, question.scenario)
+
+    def answers(name: str) -> bool:
+        return bool(rule.select_relevant(read_machine(name)[0], question))
+
     rows, blocks = [], {}
-    for name in find_answering_machines(folder, machine):
-        machine_rows, blocks[name] = read_evidence(
-            results, name, question.workload, question.scenario
-        )
+    for name in find_answering_machines(folder, machine, answers):
+        machine_rows, blocks[name] = read_machine(name)
         rows.append(machine_rows)
     try:
         advice = rule.advise(rows, question, folder.searches)

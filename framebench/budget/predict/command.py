@@ -14,6 +14,7 @@ import typer
 from framebench.budget.max_batch import on_device
 from framebench.budget.max_batch.measure import probe_once
 from framebench.cli.shared import (
+    ALL,
     BUDGET,
     AsJson,
     Env,
@@ -27,6 +28,7 @@ from framebench.cli.shared import (
     echo,
     err,
     fail,
+    find_answering_machines,
     find_machines,
     parse_bytes,
     say,
@@ -43,6 +45,7 @@ from framebench.user_file import trial
 from framebench.user_file.opening import open_shapes
 
 if TYPE_CHECKING:
+    from framebench.analysis.frames import Row
     from framebench.analysis.results import Results as Folder
 
 FAKE_TENSORS_LIMIT_S = 900.0
@@ -184,15 +187,23 @@ def predict_file(
 def predict_case(case: Case, machine: str | None, results: Path) -> list[PeakPrediction]:
     """Return what each method says. An unknown machine ends the command."""
     from framebench.analysis.lower_bound import compute_lower_bound
+    from framebench.analysis.peaks import read_evidence
     from framebench.analysis.results import Results as Folder
 
     folder = Folder(results)
 
-    @cache  # asked once to choose the machine, and once for the answer
-    def from_records(name: str) -> PeakPrediction:
-        return predict_from_records(case, name, folder)
+    @cache  # asked to choose the machines, and for the answer
+    def read_rows(name: str) -> list[Row]:
+        return read_evidence(folder.root, name, case.workload, case.scenario)[0]
 
-    machines = find_machines(folder, machine, lambda name: from_records(name).bytes is not None)
+    def answers(name: str) -> bool:
+        return predict_from_rows(case, read_rows(name), folder).bytes is not None
+
+    if machine == ALL:
+        groups = [[name] for name in find_machines(folder, machine)]
+    else:
+        # as `advise` does, so that both answer alike
+        groups = [find_answering_machines(folder, machine, answers)]
     note = "the least that any framework needs"
     if not case.spec.layers:
         note += f", without activations: {case.workload} declares no layers"
@@ -200,8 +211,9 @@ def predict_case(case: Case, machine: str | None, results: Path) -> list[PeakPre
         PeakPrediction("lower bound", "counted", compute_lower_bound(case).total, note),
         predict_by_fake_tensors(case),
     ]
-    for name in machines:
-        predictions.append(from_records(name))
+    for names in groups:
+        rows = [row for name in names for row in read_rows(name)]
+        predictions.append(predict_from_rows(case, rows, folder))
     return predictions
 
 
@@ -238,17 +250,16 @@ def try_under_limit(case: Case, budget: int, environment: Environment) -> PeakPr
     return PeakPrediction("enforced", probe.instrument, probe.peak, note, budget_bytes=budget)
 
 
-def predict_from_records(case: Case, machine: str, folder: Folder) -> PeakPrediction:
+def predict_from_rows(case: Case, rows: Sequence[Row], folder: Folder) -> PeakPrediction:
     """Return what `advise` judges by: the peak, and what a limit on memory has to be."""
-    from framebench.analysis.peaks import find_peak, read_evidence
+    from framebench.analysis.peaks import find_peak
     from framebench.analysis.results import NoRecords
 
-    rows, _ = read_evidence(folder.root, machine, case.workload, case.scenario)
     try:
         peak, row = find_peak(rows, case, folder.searches)
     except NoRecords as error:
         return PeakPrediction("records", None, None, str(error))
-    where = f"{row.step_instrument} on {machine}, {case.framework} {row.framework_version}"
+    where = f"{row.step_instrument} on {row.machine}, {case.framework} {row.framework_version}"
     return PeakPrediction(
         "records",
         row.step_instrument,
@@ -259,5 +270,5 @@ def predict_from_records(case: Case, machine: str, folder: Folder) -> PeakPredic
         kept_bytes=peak.kept,
         needs_bytes=peak.needs,
         kind=peak.kind,
-        machine=machine,
+        machine=row.machine,
     )
