@@ -41,6 +41,10 @@ from framebench.suite.case import Case
 from framebench.suite.hypothetical import DescribedCase
 
 
+# times the largest measured batch, up to which studies/batch_lines compared lines with measurements
+STUDIED_REACH = 2
+
+
 class Peak(NamedTuple):
     """Bytes. `low` and `high` are the interval of a prediction; `method` says what it rests on."""
 
@@ -185,6 +189,8 @@ def predict_peak(evidence: Sequence[Row], case: Case) -> Peak:
     least = compute_lower_bound(case).total
     value = max(estimate.value, least)
     method = f"line through batches {', '.join(map(str, batches))}"
+    if case.batch > STUDIED_REACH * max(batches):
+        method += f", at {case.batch / max(batches):.1f} times the largest"
     if estimate.low is None or estimate.high is None:
         low, high = find_range(evidence, case)
         return Peak("predicted", method, value, min(low, value), max(high, value))

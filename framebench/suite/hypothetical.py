@@ -142,3 +142,19 @@ def describe_shape(shape: Any) -> str:
         if value:
             texts.append(f"{name} {value:,}" if isinstance(value, int) else f"{name} {value}")
     return ", ".join(texts)
+
+
+SAMPLES = {
+    "image": "images of {0} x {0} px",
+    "patch": "{0}^3 voxels",
+    "length": "{0:,} tokens a sample",
+}  # how long or wide a sample is, by the parameter of the workload that says it
+
+
+def describe_sample(shape: Any) -> str:
+    """Return how large a sample of a model's configuration is, or "" if that is not known."""
+    for name, text in SAMPLES.items():
+        value = getattr(shape, name, None)
+        if value is not None:
+            return text.format(value)
+    return ""

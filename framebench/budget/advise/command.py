@@ -131,7 +131,8 @@ def advise(
         if parameters:
             described = name_described(parameters, sequence, width, layers, vocabulary)
             asked = describe_question(asked, described)
-        raise typer.Exit(advise_on_device(asked, device, budget, results, as_json))
+        is_described = bool(parameters)
+        raise typer.Exit(advise_on_device(asked, device, budget, results, as_json, is_described))
     if budget is None:
         fail(NO_BUDGET, 2)
     named = parse_selector(selector)
@@ -195,8 +196,7 @@ def describe_question(question: Parts, size: str) -> Parts:
         fail(f"--parameters describe another size than {question.size}: leave one of them out", 2)
     workload = question.workload or "transformer"
     check_described(workload, size)
-    batch = question.batch or spec.load_workload(workload).preset(size).base
-    return question._replace(workload=workload, size=size, batch=batch)
+    return question._replace(workload=workload, size=size)
 
 
 def resolve_names(named: Parts) -> tuple[tuple[str, ...], frozenset[str] | None]:

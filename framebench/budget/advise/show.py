@@ -12,7 +12,15 @@ from framebench.analysis.frames import Row
 from framebench.analysis.needs import MARGIN, format_needs
 from framebench.analysis.rendering import DETAIL, ESSENTIAL, Table, TableColumn, format_mib
 from framebench.analysis.tables import describe_conditions, format_time_ratios
-from framebench.budget.advise.advice import BudgetAdvice, Candidate, SuggestedChange, is_calibrated
+from framebench.budget.advise.advice import (
+    BudgetAdvice,
+    Candidate,
+    Question,
+    SuggestedChange,
+    is_calibrated,
+)
+from framebench.models.spec import load_workload
+from framebench.suite.hypothetical import describe_sample
 
 COLUMNS = {
     "framework": TableColumn("framework"),
@@ -75,6 +83,13 @@ def make_tables(advice: BudgetAdvice, every: bool = False) -> Iterator[Table]:
             return
 
 
+def describe_size(question: Question) -> str:
+    """Return the size of the model with that of a sample, such as `size cpu (256 tokens ...)`."""
+    shape = question.shape or load_workload(question.workload).config(question.size)
+    sample = describe_sample(shape)
+    return f"size {question.size} ({sample})" if sample else f"size {question.size}"
+
+
 def make_table_row(candidate: Candidate) -> dict[str, object]:
     """Return the fields of a candidate, and what the table says of its peak and speed as text."""
     peak, speed = candidate.peak, candidate.speed
@@ -131,7 +146,8 @@ def describe_answer(advice: BudgetAdvice) -> str:
         if not advice.beyond:
             return "nothing that computes the same has a record that could be advice"
         hint = "; without a batch, the answer is the largest that fits" if question.batch else ""
-        return f"nothing fits. Closest: {describe_briefly(advice.beyond[0])}{hint}"
+        closest = describe_briefly(advice.beyond[0])
+        return f"nothing fits. Closest: {closest}, {describe_size(question)}{hint}"
     best = advice.fitting[0]
     order = describe_order(advice)
     if order == "fastest first" and best.speed:
@@ -144,8 +160,8 @@ def describe_answer(advice: BudgetAdvice) -> str:
         rank = f"comes first ({order})"
     others = f"; {len(advice.fitting) - 1} others fit" if len(advice.fitting) > 1 else ""
     return (
-        f"{question.workload} {question.scenario} within {format_mib(question.budget)} MiB: "
-        f"{describe_briefly(best)} {rank}; that it fits {WHY_IT_FITS[best.judge]}{others}."
+        f"{question.workload} {question.scenario}, {describe_size(question)}, within "
+        f"{format_mib(question.budget)} MiB: {describe_briefly(best)} {rank}; that it fits {WHY_IT_FITS[best.judge]}{others}."
     )
 
 

@@ -65,12 +65,17 @@ HEAD = (
 
 
 def advise_on_device(
-    question: Parts, device_name: str, budget: int | None, results: Path, as_json: bool
+    question: Parts,
+    device_name: str,
+    budget: int | None,
+    results: Path,
+    as_json: bool,
+    size_is_described: bool = False,
 ) -> bool:
     """Print what fits, and return whether nothing does. Raises UnknownCase and UnknownDevice.
 
     That is at the batch that is named; up to the largest batch, where a size is named and no batch;
-    or at the usual batch of the published model's size.
+    or at the usual batch of the published model's size, or of a size that options describe.
     """
     device = find(device_name)
     workload = question.workload or "transformer"
@@ -78,10 +83,12 @@ def advise_on_device(
     scenario = question.scenario or "train"
     strategy = question.strategy or "*"
     size, batch = question.size, question.batch
+    is_usual_batch = batch is None and (size is None or size_is_described)
     if size is None and FULL_SIZE in load_workload(workload).sizes:
         size = FULL_SIZE
-        batch = batch or load_workload(workload).preset(size).base
     size = size or DEFAULT_SIZE
+    if is_usual_batch:
+        batch = load_workload(workload).preset(size).base
     named = f"{workload}/{framework}/{scenario}/{strategy}"
     cases, left_out = choose_candidates(f"{named}/*/{size}", batch, device, strategy == "*")
     shape = describe_shape(cases[0].spec.config(size))
@@ -90,6 +97,11 @@ def advise_on_device(
         say(
             "using the usual strategies; name others, such as {offload,adamw_8bit}: `framebench "
             "list --strategies` has all"
+        )
+    if is_usual_batch:
+        say(
+            f"At batch {batch}, the usual one of this size. The largest batch: framebench advise "
+            f"'{named}/*/{size}' --device {device_name}"
         )
     if batch is not None:
         nothing_fits = fit_on_device(cases, left_out, device_name, budget, results, as_json)
@@ -291,13 +303,24 @@ def write_sentence(
             strategy += " (other mathematics)"
         if fitting and batch is None:
             sentence += (
-                f" {title} fits the largest batch with {strategy}: {describe_batch(assessment)}."
+                f" {title} fits the largest batch with {strategy}: {describe_batch(assessment)}"
+                f"{describe_ties(assessment, same or predicted)}."
             )
         else:
             sentence += (
                 f" {title} needs least with {strategy}: {format_needs(assessment.needs)} MiB."
             )
     return sentence
+
+
+def describe_ties(best: FitAssessment, others: Iterable[FitAssessment]) -> str:
+    """Return which other strategies of its framework fit the same batch, for a sentence."""
+    ties = []
+    for other in others:
+        is_tie = other.fits and other.batch == best.batch
+        if other is not best and is_tie and other.case.framework == best.case.framework:
+            ties.append(other.case.strategy)
+    return f", and as large a one with {', '.join(ties)}" if ties else ""
 
 
 def describe_model(case: Case) -> str:
