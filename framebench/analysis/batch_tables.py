@@ -7,13 +7,16 @@ from dataclasses import replace
 
 import pandas as pd
 
+from framebench.analysis.frames import read_ratios
 from framebench.analysis.needs import format_whole_needs
 from framebench.analysis.rendering import ESSENTIAL, Table, TableColumn, read_columns
+from framebench.analysis.statistics import Ratio
 from framebench.analysis.tables import (
     describe_base,
     describe_briefly,
     describe_conditions,
     describe_measurement,
+    describe_recomputation,
     join_values,
     select_quick,
 )
@@ -39,11 +42,13 @@ def make_batch_tables(df: pd.DataFrame) -> Iterator[Table]:
             continue
         caption = (
             f"{describe_base(several).removesuffix('.')} at the same batch. Peaks by "
-            f"{join_values(several['step_instrument'])}. {describe_measurement(several)} "
+            f"{join_values(several['step_instrument'])}. Throughput x base has its 95 % interval; "
+            f"~ has fewer than three blocks. {describe_measurement(several)} "
             f"{describe_conditions(several)}"
         )
-        notes = tuple(describe_dependence(several))
-        yield spread_batches(several, QUANTITIES, "", caption, notes)
+        notes = (*describe_dependence(several), *describe_recomputation(several))
+        with_intervals = several.assign(relative_throughput=format_throughput_ratios(several))
+        yield spread_batches(with_intervals, QUANTITIES, "", caption, notes)
         short = select_quick(several)
         if not short["baseline"].all():
             caption = (
@@ -58,6 +63,24 @@ def select_several(group: pd.DataFrame) -> pd.DataFrame:
     compared = group[group["usable"] & group["relative_peak"].notna()]
     counts = compared.groupby(ROW)["batch"].transform("nunique")
     return compared[counts > 1]
+
+
+def format_throughput_ratios(group: pd.DataFrame) -> list[str | None]:
+    """Return each row's throughput over the baseline's, with its interval; None without times.
+
+    It is one over the ratio of step times, so that the ends of the interval change places.
+    """
+    texts: list[str | None] = []
+    for is_baseline, ratio in zip(group["baseline"], read_ratios(group)):
+        if ratio is None:
+            texts.append(None)
+        elif is_baseline:
+            texts.append("1.00")
+        elif ratio.low is None or ratio.high is None:
+            texts.append(Ratio(1 / ratio.value).text)
+        else:
+            texts.append(Ratio(1 / ratio.value, 1 / ratio.high, 1 / ratio.low).text)
+    return texts
 
 
 def spread_batches(

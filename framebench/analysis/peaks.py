@@ -40,7 +40,6 @@ from framebench.records.record_base import parse_case
 from framebench.suite.case import Case
 from framebench.suite.hypothetical import DescribedCase
 
-
 # times the largest measured batch, up to which studies/batch_lines compared lines with measurements
 STUDIED_REACH = 2
 

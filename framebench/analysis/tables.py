@@ -34,6 +34,14 @@ WITHOUT = "without times (`--rounds 0`)"
 MANY_COMMANDS = 3  # of more that measured a table's rows only the number is given
 
 
+# framebench/adapters/jax/checkpoint.py sets the option
+RECOMPUTED_IN_JAX = (
+    "jax, checkpoint on a CPU: where blocks are not one scanned layer, XLA merges a recomputation "
+    "away, so that it saves nothing, unless its pass cse_barrier_expander is off, as here; in your "
+    "program: jax.jit(step, compiler_options={'xla_disable_hlo_passes': 'cse_barrier_expander'})"
+)
+
+
 def format_flag(value: Any) -> str:
     """Return `yes`, or NO, which should be noticed."""
     return "yes" if value else "NO"
@@ -148,6 +156,7 @@ def make_strategy_table(group: pd.DataFrame, addition: str = "") -> Table:
     notes = []
     for row in group[group["status"] != "ok"].itertuples():
         notes.append(f"{row.framework} {row.strategy}: {row.status}: {row.reason}")
+    notes += describe_recomputation(group)
     columns = select_columns(group, SHOWN)
     for name, column in SHARES.items():
         if (group[name] > WORTH_SHOWING).any():
@@ -163,6 +172,13 @@ def make_strategy_table(group: pd.DataFrame, addition: str = "") -> Table:
         machine=first["machine"],
         cases=tuple(group["case"]),
     )
+
+
+def describe_recomputation(df: pd.DataFrame) -> list[str]:
+    """Return what JAX's recomputation on a CPU rests on, if any row with numbers has it."""
+    is_jax_on_cpu = (df["framework"] == "jax") & (df["device"] == "cpu") & (df["status"] == "ok")
+    recomputes = df["strategy"].astype(str).str.contains("checkpoint")
+    return [RECOMPUTED_IN_JAX] if (is_jax_on_cpu & recomputes).any() else []
 
 
 def make_short_table(group: pd.DataFrame) -> Table:
@@ -214,11 +230,12 @@ def describe_calibration(group: pd.DataFrame) -> str:
 def make_framework_tables(df: pd.DataFrame) -> Iterator[Table]:
     """Yield the baselines of all frameworks side by side, a table for each machine and scenario.
 
-    Peaks are by `host.rss`, the one instrument that frameworks share on a CPU.
+    Frameworks are compared by what a job needs, as in `answer` and README. Peaks are by `host.rss`,
+    the one instrument that frameworks share on a CPU.
     """
     base = df[df["baseline"] & df["host_rss_bytes"].notna()].sort_values("measured_at")
     base = base.assign(relative=format_time_ratios(base, "torch_ratio"))
-    quantities = read_columns("frameworks")
+    quantities = read_columns("frameworks", needs_bytes=format_needs)
     for (machine, scenario), group in base.groupby(["machine", "scenario"]):
         # of several versions the one measured last counts
         newest = group.drop_duplicates([*PLACE, "framework"], keep="last")
@@ -237,7 +254,9 @@ def make_framework_tables(df: pd.DataFrame) -> Iterator[Table]:
         cells = wide[present].reset_index()
         yield Table(
             f"Frameworks side by side, {scenario} ({find_baseline(str(scenario))})",
-            "MiB: peak by host.rss. x torch: step time over PyTorch's. "
+            "needs: what a budget must have, by which README and `framebench answer` compare, too; "
+            "the peak by host.rss lacks what libraries keep, so that it may order frameworks "
+            "otherwise. x torch: step time over PyTorch's. "
             f"{describe_measurement(group)} {describe_conditions(group)}",
             cells.set_axis(list(columns), axis=1),
             columns,

@@ -22,6 +22,7 @@ from framebench.ranks import table as ranks
 from framebench.records.record import Record
 from framebench.versions import bisection_table as bisections
 from framebench.versions import table as versions
+from framebench.versions.judge import make_release_blocks
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -57,7 +58,7 @@ def make_tables(records: Sequence[Record], results: Results) -> list[Table]:
         *make_tables_in_use(table),
         *tables.make_claim_tables(table),
         *ranks.make_tables(records),
-        *versions.make_report_tables(records, results.root),
+        *versions.make_report_tables(records, results.root, make_release_blocks(of_machines)),
     ]
 
 

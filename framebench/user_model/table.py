@@ -21,7 +21,13 @@ from framebench.analysis.rendering import (
     format_number,
     is_missing,
 )
-from framebench.analysis.tables import SHOWN, describe_conditions, describe_timing, make_cells
+from framebench.analysis.tables import (
+    SHOWN,
+    describe_conditions,
+    describe_recomputation,
+    describe_timing,
+    make_cells,
+)
 from framebench.records.record import Record
 from framebench.records.search import Fit
 from framebench.strategies.registry import BASELINES
@@ -151,6 +157,7 @@ def list_notes(df: pd.DataFrame, left_out: dict[str, str], remarks: Remarks) -> 
             f"time are measured; {', '.join(remarks.deterministic)}: verified without them, as "
             "they may be drawn in another order than the baseline's"
         )
+    yield from describe_recomputation(df)
     for row in df[df["status"] != "ok"].itertuples():
         yield f"{row.strategy}: {row.status}: {row.reason}"
     yield from describe_left_out(left_out)

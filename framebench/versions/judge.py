@@ -129,21 +129,39 @@ def parse_pair(base: str, change: str) -> tuple[str, str, str]:
     return framework, old, new
 
 
+def make_release_blocks(records: Iterable[Record]) -> Blocks:
+    """Return the blocks from which it is learnt how blocks of a machine differ."""
+    return Blocks(select_usable(records))
+
+
+def select_usable(records: Iterable[Record]) -> list[Record]:
+    """Return the records that count in a comparison of releases.
+
+    What a release does not have cannot have regressed.
+    """
+    return [record for record in select_current(records) if record.status != "unsupported"]
+
+
 def compare_versions(
-    records: Iterable[Record], base: str, change: str, threshold: float | None = None
+    records: Iterable[Record],
+    base: str,
+    change: str,
+    threshold: float | None = None,
+    machine_blocks: Blocks | None = None,
 ) -> list[QuantityComparison]:
     """Compare each quantity of each case that both versions have records of.
 
     Versions are such as `jax==0.9.2`. The rows are by machine and case. `threshold` replaces
-    the quantities' own minimum effects (memory 1 %, step time 3 %, first step 10 %). Raises
-    UnknownVersion for what no record is of, and for two frameworks.
+    the quantities' own minimum effects (memory 1 %, step time 3 %, first step 10 %).
+    `machine_blocks` are all blocks of the machine where `records` are of some cases only, so that
+    an interval does not depend on the other rows. Raises UnknownVersion for what no record is of,
+    and for two frameworks.
     """
     parse_pair(base, change)
-    # what a release does not have cannot have regressed
-    usable = [record for record in select_current(records) if record.status != "unsupported"]
+    usable = select_usable(records)
     base_records = select_version(usable, base)
     change_records = select_version(usable, change)
-    blocks = Blocks(usable)
+    blocks = machine_blocks or Blocks(usable)
     rows = []
     for key in sorted(base_records.keys() & change_records.keys()):
         pair = CaseRecords(base_records[key], change_records[key])
@@ -343,8 +361,13 @@ def has_successive(records: Iterable[Record]) -> bool:
     return any(len(versions) > 1 for versions in list_releases(records).values())
 
 
-def compare_successive(records: Iterable[Record]) -> Iterator[list[QuantityComparison]]:
-    """Yield the rows of each version and the one before it, by machine and framework."""
+def compare_successive(
+    records: Iterable[Record], machine_blocks: Blocks | None = None
+) -> Iterator[list[QuantityComparison]]:
+    """Yield the rows of each version and the one before it, by machine and framework.
+
+    `machine_blocks` are those of `compare_versions`.
+    """
     by_machine = defaultdict(list)
     for record in records:
         by_machine[record.provenance.machine].append(record)
@@ -352,7 +375,10 @@ def compare_successive(records: Iterable[Record]) -> Iterator[list[QuantityCompa
         for framework, versions in list_releases(by_machine[machine]).items():
             for old, new in pairwise(versions):
                 rows = compare_versions(
-                    by_machine[machine], f"{framework}=={old}", f"{framework}=={new}"
+                    by_machine[machine],
+                    f"{framework}=={old}",
+                    f"{framework}=={new}",
+                    machine_blocks=machine_blocks,
                 )
                 if rows:
                     yield rows

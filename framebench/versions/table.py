@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pandas as pd
 
+from framebench.analysis.blocks import Blocks
 from framebench.analysis.rendering import DETAIL, ESSENTIAL, Table, TableColumn
 from framebench.analysis.reports import verdicts
 from framebench.analysis.statistics import NONE, PEAK, TIME, UNDECIDED
@@ -231,12 +232,14 @@ def suggest_bisection(regressions: Sequence[QuantityComparison]) -> str:
     return f"which release: {command}"
 
 
-def make_report_tables(records: Iterable[Record], results: Path) -> list[Table]:
+def make_report_tables(
+    records: Iterable[Record], results: Path, machine_blocks: Blocks | None = None
+) -> list[Table]:
     """Return a table for each version and the one before it, by machine and framework.
 
     Both versions must have measured a case. Only cases of a single process are in it. `results` has
-    the explained steps.
+    the explained steps. `machine_blocks` are those of `judge.compare_versions`.
     """
     find_cause = load_causes(results)
     single = [record for record in records if record.parsed.ranks == 1]
-    return [make_table(rows, find_cause) for rows in compare_successive(single)]
+    return [make_table(rows, find_cause) for rows in compare_successive(single, machine_blocks)]

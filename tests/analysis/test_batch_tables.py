@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
-from framebench.analysis.batch_tables import make_batch_tables
+import math
+
+import pandas as pd
+
+from framebench.analysis.batch_tables import format_throughput_ratios, make_batch_tables
 from framebench.analysis.rendering import Table
 from tests.fake_records import make_frame, make_measured, repeat_in_blocks
 
@@ -33,8 +37,8 @@ def test_each_strategy_is_compared_with_the_baseline_of_its_batch() -> None:
     assert table.head == ("framework", "strategy", *columns)
     assert table.rows == (  # without the strategy at a single batch
         ("torch", "fp32", "1.00", "1.00", "1.00", "1.00", "100.0", "200.0"),
-        ("torch", "amp_bf16", "0.60", "0.62", "1.00", "1.00", "60.0", "124.0"),
-        ("torch", "checkpoint", "0.50", "0.40", "0.80", "0.80", "50.0", "80.0"),
+        ("torch", "amp_bf16", "0.60", "0.62", *["1.00 (1.00 to 1.00)"] * 2, "60.0", "124.0"),
+        ("torch", "checkpoint", "0.50", "0.40", *["0.80 (0.80 to 0.80)"] * 2, "50.0", "80.0"),
     )
     assert table.notes == (
         "torch checkpoint depends on the batch: 50% at batch 4, 40% at batch "
@@ -42,6 +46,18 @@ def test_each_strategy_is_compared_with_the_baseline_of_its_batch() -> None:
     )
     assert short.head[2:4] == ("b4: needs MiB", "b8: needs MiB")
     assert "Throughput in tokens/s." in short.caption
+
+
+def test_a_throughput_ratio_has_the_interval_of_the_times_upside_down() -> None:
+    rows = pd.DataFrame(
+        {
+            "baseline": [True, False, False, False],
+            "time_ratio": [1.0, 1.25, 0.5, math.nan],
+            "time_ratio_low": [1.0, 1.0 / 0.9, math.nan, math.nan],
+            "time_ratio_high": [1.0, 2.0, math.nan, math.nan],
+        }
+    )
+    assert format_throughput_ratios(rows) == ["1.00", "0.80 (0.50 to 0.90)", "~2.00", None]
 
 
 def test_baselines_alone_make_no_table() -> None:

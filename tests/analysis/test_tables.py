@@ -142,6 +142,19 @@ def test_rows_without_a_number_stay_with_their_reason() -> None:
     assert "threads" in comparison.caption
 
 
+@pytest.mark.parametrize(
+    ("framework", "strategy", "count"), [("jax", "checkpoint_dots", 1), ("torch", "checkpoint", 0)]
+)
+def test_recomputation_in_jax_on_a_cpu_has_the_note_on_the_compiler(
+    framework: str, strategy: str, count: int
+) -> None:
+    rows = make_frame(
+        make_measured("fp32", 2**30, 1.0, framework), make_measured(strategy, 2**29, 1.0, framework)
+    )
+    table, *_ = tables.make_strategy_tables(rows)
+    assert table.notes.count(tables.RECOMPUTED_IN_JAX) == count
+
+
 @given(st.text(alphabet=st.characters(codec="utf-8")))
 def test_markdown_cells_cannot_break_out(text: str) -> None:
     table = Table.of_text("t", text, ("a", "b"), ((text, "x"),))

@@ -161,7 +161,8 @@ def describe_answer(advice: BudgetAdvice) -> str:
     others = f"; {len(advice.fitting) - 1} others fit" if len(advice.fitting) > 1 else ""
     return (
         f"{question.workload} {question.scenario}, {describe_size(question)}, within "
-        f"{format_mib(question.budget)} MiB: {describe_briefly(best)} {rank}; that it fits {WHY_IT_FITS[best.judge]}{others}."
+        f"{format_mib(question.budget)} MiB: {describe_briefly(best)} {rank}; that it fits "
+        f"{WHY_IT_FITS[best.judge]}{others}."
     )
 
 

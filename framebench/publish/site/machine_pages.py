@@ -23,7 +23,7 @@ from framebench.publish.site.markup import make_table, render
 from framebench.publish.site.source import Page, SourceFolder
 from framebench.publish.site.titles import get_title
 from framebench.records.record import Record
-from framebench.versions.judge import compare_successive
+from framebench.versions.judge import compare_successive, make_release_blocks
 from framebench.versions.table import describe_changes
 from framebench.versions.table import make_table as make_version_table
 
@@ -212,7 +212,8 @@ def format_value(value: object) -> str:
 
 def write_versions(source: SourceFolder, machine: Machine) -> list[str]:
     """Write the page of each version against the one before it, where both have a case."""
-    changes = list(compare_successive(machine.records))
+    blocks = make_release_blocks(machine.results.get_records(machine.name))
+    changes = list(compare_successive(machine.records, blocks))
     if not changes:
         return []
     path = f"{get_machine_folder(machine.name)}/versions"

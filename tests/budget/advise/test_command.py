@@ -23,7 +23,9 @@ def test_the_command_answers_in_a_sentence_and_five_rows() -> None:
     arguments = "advise", "transformer/*/train", "--budget", "512MiB", *IN_HERE
     short = framebench(*arguments).stdout
     long = framebench(*arguments, "--all").stdout
-    assert short.startswith("transformer train, size cpu (256 tokens a sample), within 512.0 MiB: torch ")
+    assert short.startswith(
+        "transformer train, size cpu (256 tokens a sample), within 512.0 MiB: torch "
+    )
     assert short.count(" cpu ") == show.FEW < long.count(" cpu ")
     assert "--all also shows" in short
     assert "--all also shows" not in long
