@@ -65,7 +65,7 @@ def select_several(group: pd.DataFrame) -> pd.DataFrame:
     return compared[counts > 1]
 
 
-def format_throughput_ratios(group: pd.DataFrame) -> list[str | None]:
+def format_throughput_ratios(group: pd.DataFrame) -> pd.Series:
     """Return each row's throughput over the baseline's, with its interval; None without times.
 
     It is one over the ratio of step times, so that the ends of the interval change places.
@@ -80,7 +80,7 @@ def format_throughput_ratios(group: pd.DataFrame) -> list[str | None]:
             texts.append(Ratio(1 / ratio.value).text)
         else:
             texts.append(Ratio(1 / ratio.value, 1 / ratio.high, 1 / ratio.low).text)
-    return texts
+    return pd.Series(texts, group.index, dtype=object)
 
 
 def spread_batches(

@@ -57,7 +57,7 @@ def test_a_throughput_ratio_has_the_interval_of_the_times_upside_down() -> None:
             "time_ratio_high": [1.0, 2.0, math.nan, math.nan],
         }
     )
-    assert format_throughput_ratios(rows) == ["1.00", "0.80 (0.50 to 0.90)", "~2.00", None]
+    assert list(format_throughput_ratios(rows)) == ["1.00", "0.80 (0.50 to 0.90)", "~2.00", None]
 
 
 def test_baselines_alone_make_no_table() -> None:

@@ -143,7 +143,13 @@ def test_rows_without_a_number_stay_with_their_reason() -> None:
 
 
 @pytest.mark.parametrize(
-    ("framework", "strategy", "count"), [("jax", "checkpoint_dots", 1), ("torch", "checkpoint", 0)]
+    ("framework", "strategy", "count"),
+    [
+        ("jax", "checkpoint_every_2", 1),
+        ("jax", "checkpoint", 0),
+        ("torch", "checkpoint_every_2", 0),
+    ],
+    ids=["unrolled", "scanned", "not JAX"],
 )
 def test_recomputation_in_jax_on_a_cpu_has_the_note_on_the_compiler(
     framework: str, strategy: str, count: int

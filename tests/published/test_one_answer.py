@@ -16,8 +16,9 @@ import framebench
 from framebench.analysis.peaks import read_evidence
 from framebench.analysis.reports.answer import make_answer
 from framebench.analysis.results import Results
+from framebench.analysis.tables import make_framework_tables
 from framebench.budget.advise.advice import BudgetAdvice, Question, advise
-from framebench.budget.predict.command import predict_from_records
+from framebench.budget.predict.command import predict_from_rows
 from framebench.models.spec import load_workload
 from framebench.publish.readme.in_words import describe_training
 from framebench.publish.site import front
@@ -72,6 +73,13 @@ def find_answer(workload: str, framework: str) -> Any:
     return answered[is_job].iloc[0]
 
 
+def find_side_by_side(case: Case) -> Any:
+    """Return the number by which `report` sets frameworks next to each other."""
+    (table,) = (t for t in make_framework_tables(load_table()) if ", train (" in t.title)
+    rows = table.data.set_index(["workload", "size", "batch"])
+    return rows.loc[(case.workload, case.size, case.batch), f"needs_bytes {case.framework}"]
+
+
 def format_mib(needs: float) -> float:
     """Return bytes in MiB as tables print them."""
     return math.ceil(needs / MIB * 10) / 10
@@ -86,11 +94,13 @@ def test_the_need_of_the_baseline_is_one_number_everywhere(workload: str, framew
     (advised,) = [
         candidate.peak.needs for candidate in candidates if candidate.case.strategy == "fp32"
     ]
-    predicted = predict_from_records(case, MACHINE, RESULTS)
+    rows, _ = read_evidence(ROOT / "results", MACHINE, workload, "train")
+    predicted = predict_from_rows(case, rows, RESULTS)
     (in_form,) = [row for row in list_form_rows(workload, framework) if row["base"]]
 
     assert advised == predicted.needs_bytes == needs == find_answer(workload, framework)["base"]
     assert in_form["needs"] == format_mib(needs)
+    assert find_side_by_side(case) == needs
 
 
 @pytest.mark.parametrize(("workload", "framework"), JOBS)
