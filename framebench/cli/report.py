@@ -102,10 +102,11 @@ def report(
     if notebooks:
         from framebench.publish.notebooks.notebook import run
 
-        run(notebooks, folder, find_machine(folder, machine), to)
+        run(notebooks, folder, find_machine(folder, machine, by_processor=False), to)
         return
     if figures:
-        write_figures(figures, folder, find_machine(folder, machine), to or FIGURES)
+        chosen = find_machine(folder, machine, by_processor=False)
+        write_figures(figures, folder, chosen, to or FIGURES)
         return
     named = ALL if only_committed else machine
     machines, records = find_records(folder, named, selectors)

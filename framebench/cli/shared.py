@@ -284,20 +284,22 @@ def find_machine(
     folder: Folder,
     named: str | None,
     answers: Callable[[str], bool] = lambda name: True,
+    by_processor: bool = True,
 ) -> str:
     """Return the machine whose records a command reads.
 
     It is the one named; else the first for which `answers` is true: of this machine, those with
     this processor, and the others; or the first of all where none answers. Where none was named,
-    say which it is and which others there are. Ends the command if `all` is named, if there are no
-    records, or if there are none of the machine named.
+    say which it is and which others there are. With `by_processor` false a machine with this
+    processor is one of the others, as for verdicts that are published. Ends the command if `all`
+    is named, if there are no records, or if there are none of the machine named.
     """
     from framebench.analysis.results import NoRecords, UnknownMachine
 
     if named == ALL and folder.machines:
         machines = ", ".join(folder.machines)
         fail(f"this is about one machine, not {ALL}; choose from: {machines}", 2)
-    processor = provenance.describe_hardware()["cpu"]
+    processor = provenance.describe_hardware()["cpu"] if by_processor else None
     try:
         machine = folder.choose_machine(named, answers, processor)
     except NoRecords as error:
@@ -312,11 +314,12 @@ def find_machine(
     return machine
 
 
-def explain_choice(folder: Folder, machine: str, processor: str) -> str:
+def explain_choice(folder: Folder, machine: str, processor: str | None) -> str:
     """Return why a command asks this machine before others, or "" if it is one of the others."""
     if machine == provenance.read_machine_name():
         return "this one"
-    return "with this processor" if folder.has_processor(machine, processor) else ""
+    is_alike = processor is not None and folder.has_processor(machine, processor)
+    return "with this processor" if is_alike else ""
 
 
 def find_machines(

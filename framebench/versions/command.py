@@ -23,6 +23,7 @@ from framebench.cli.shared import (
     Results,
     TargetDevice,
     app,
+    choose_cases,
     echo,
     err,
     fail,
@@ -125,7 +126,9 @@ def compare_(
     change: Annotated[str, typer.Argument(help="The newer release, such as jax==0.10.2.")],
     selectors: Annotated[
         list[str] | None,
-        typer.Argument(help="Cases, with --device; or your own file, which is measured now."),
+        typer.Argument(
+            help="Cases, such as transformer/jax; or your own file, which is measured now."
+        ),
     ] = None,
     device: TargetDevice = None,
     machine: Machines = None,
@@ -162,12 +165,8 @@ def compare_(
         raise typer.Exit(
             planned.compare_releases(base, change, named, device, results, minimum, as_json)
         )
-    if named and (len(named) > 1 or device is not None or not is_file):
-        fail(
-            "compare takes cases with --device, or one file without it; otherwise every case "
-            "counts that both versions have records of",
-            2,
-        )
+    if is_file and (len(named) > 1 or device is not None):
+        fail("compare takes one file alone, without --device", 2)
     try:
         accepted = read_accepted()
         if is_file:
@@ -187,7 +186,11 @@ def compare_(
                 )
         else:
             records = sources.read_releases(results, machine, base, change)
-        rows = rule.compare_versions(records, base, change, minimum)
+        machine_blocks = rule.make_release_blocks(records)
+        if named and not is_file:
+            ids = {case.id for case in choose_cases(named, [], size="*")}
+            records = [record for record in records if record.case in ids]
+        rows = rule.compare_versions(records, base, change, minimum, machine_blocks)
         regressions, known = split_regressions(rows, accepted)
     except (Fault, rule.UnknownVersion, MalformedEntry) as error:
         fail(str(error), 2)

@@ -241,6 +241,20 @@ def test_unknown_versions_are_answered(base: str, change: str, named: str) -> No
     assert named in str(raised.value)
 
 
+def test_the_command_compares_named_cases_alone(results: Path) -> None:
+    write_records(PLANTED, results)
+    question = ("versions", "compare", OLD, NEW, SLOW, "--results", str(results), "--json")
+    rows = json.loads(command(*question).stdout)
+    assert {row["case"] for row in rows} == {SLOW}
+    (time,) = (row for row in rows if row["quantity"] == TIME.name)
+    (among_all,) = (
+        row
+        for row in judge.compare_versions(PLANTED, OLD, NEW)
+        if (row.case, row.quantity) == (SLOW, TIME.name)
+    )
+    assert (time["low"], time["high"]) == (among_all.low, among_all.high)
+
+
 def test_the_command_lists_regressions_and_names_what_finds_their_release(results: Path) -> None:
     write_records(PLANTED, results)
     arguments = "versions", "compare", OLD, NEW, "--results", str(results)
