@@ -44,7 +44,7 @@ CAPTION = (
 WHY_IT_FITS = {
     "search": "was tried under an enforced limit",
     "record": "follows from its measured peak",
-    "prediction": "is predicted (`framebench max-batch` tries it, and may find more)",
+    "prediction": "is predicted: {method} (`framebench max-batch` tries it, and may find more)",
 }
 
 
@@ -158,11 +158,14 @@ def describe_answer(advice: BudgetAdvice) -> str:
         rank = f"comes first ({order}; no speed was measured that could rank it)"
     else:
         rank = f"comes first ({order})"
+    if order == "largest batch first":
+        ties = [c.name for c in advice.fitting[1:] if c.case.batch == best.case.batch]
+        rank += f", with as large a batch by {', '.join(ties)}" if ties else ""
     others = f"; {len(advice.fitting) - 1} others fit" if len(advice.fitting) > 1 else ""
     return (
         f"{question.workload} {question.scenario}, {describe_size(question)}, within "
         f"{format_mib(question.budget)} MiB: {describe_briefly(best)} {rank}; that it fits "
-        f"{WHY_IT_FITS[best.judge]}{others}."
+        f"{WHY_IT_FITS[best.judge].format(method=best.peak.method)}{others}."
     )
 
 

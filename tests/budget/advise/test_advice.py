@@ -314,6 +314,17 @@ def test_offers_are_sorted_by_the_requested_quantity(
     assert list_fitting_strategies(ask_advice(records, question)) == order
 
 
+def test_a_tie_of_largest_batches_is_named_in_the_answer() -> None:
+    records = []
+    for strategy in ("fp32", "keep_grads"):
+        for batch, peak in ((4, 400_000), (8, 800_000)):
+            records.append(make_record("torch", strategy, batch, peak, 1.0))
+    question = replace(QUESTION, batch=None, by="batch")
+    answer = show.describe_answer(ask_advice(records, question))
+    assert "torch fp32 at batch" in answer
+    assert "(largest batch first), with as large a batch by torch keep_grads;" in answer
+
+
 def test_only_named_strategies_are_offered() -> None:
     named = replace(QUESTION, strategies=frozenset({"fp32", "accumulate"}))
     records = [make_record("torch", name, 4, MIB // 2, 1.0) for name in STRATEGIES]

@@ -74,6 +74,22 @@ def test_advise_without_a_batch_sorts_by_largest_batch(predict: Predict) -> None
     assert "tf32" not in strategies, "unless it is named"
 
 
+def test_a_tie_of_largest_batches_is_named_in_the_answer(predict: Predict) -> None:
+    predict(lambda case: GIB + GIB * case.batch)
+    cases = "transformer/torch/train/{fp32,optimizer_in_backward}/*/full-350m"
+    done = framebench("advise", cases, *GPU)
+    assert re.search(
+        r"fits the largest batch with \w+: \d+, and as large a one with \w+\.", done.stdout
+    )
+
+
+def test_a_described_size_without_a_batch_is_asked_at_its_usual_batch(predict: Predict) -> None:
+    planned_cases = predict(lambda case: GIB)
+    done = framebench("advise", "transformer/torch/train/fp32", "--parameters", "350M", *GPU)
+    (case,) = planned_cases
+    assert f"At batch {case.batch}, the usual one of this size. The largest batch:" in done.stderr
+
+
 def test_advise_defaults_to_the_full_size_at_its_usual_batch(predict: Predict) -> None:
     planned_cases = predict(lambda case: GIB)
     assert framebench("advise", "resnet50/*/train", *GPU).returncode == 0
