@@ -15,6 +15,8 @@ from pathlib import Path
 import pytest
 from filelock import FileLock
 
+from tests.callbacks import ignore
+
 # what the command prints into a pipe is as wide as a table may be, unless a test says otherwise
 os.environ.setdefault("COLUMNS", "200")
 
@@ -180,7 +182,7 @@ def steady(environment: dict[str, Environment], tmp_path_factory: pytest.TempPat
             while len(found) < processes:
                 done = runner.MemoryProcess(
                     case, environment[case.framework], Options(), folder
-                ).end(lambda _: None)
+                ).end(ignore)
                 assert done.status == "ok", done.reason
                 assert done.result.memory
                 file.write_text(json.dumps([*found, done.result.memory.peaks]))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from unittest.mock import Mock
 
 import pytest
 
@@ -15,6 +16,6 @@ def fake_nvml(monkeypatch: pytest.MonkeyPatch) -> FakeNvml:
     """Have NVML find one H200."""
     library = FakeH200()
     monkeypatch.setitem(sys.modules, "pynvml", library)  # type: ignore[arg-type]
-    monkeypatch.setattr(nvml, "list_gpus", lambda: ("NVIDIA H200",))
+    monkeypatch.setattr(nvml, "list_gpus", Mock(return_value=("NVIDIA H200",)))
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
     return library

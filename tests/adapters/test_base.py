@@ -8,6 +8,7 @@ import pytest
 from framebench.adapters.base import Adapter, join_output
 from framebench.models.spec import Workload
 from framebench.suite.case import Case
+from tests.callbacks import ignore
 
 FLOATS = np.array([[1.5, 2.5], [3.5, 4.5]], np.float32)
 INTEGERS = np.array([[1, 2], [3, 4]])
@@ -17,7 +18,7 @@ CASE = Case("transformer", "torch", "train", "fp32", 4, "tiny")
 def test_a_row_whose_function_is_missing_says_where_to_add_it(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(Workload, "import_model", lambda workload, framework: None)
+    monkeypatch.setattr(Workload, "import_model", ignore)
 
     class Bare(Adapter):
         """With no method of its own."""

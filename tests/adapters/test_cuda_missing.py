@@ -6,6 +6,7 @@ import sys
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 
@@ -15,6 +16,7 @@ from framebench.engine.environments import Environment
 from framebench.engine.supervisor import Outcome
 from framebench.instruments import limits, nvml
 from tests.adapters.fake_gpu import RECORDED, FakeNvml, refuse
+from tests.callbacks import ignore
 
 
 def classify_end(error: dict[str, Any] | None, printed: str = "") -> Outcome:
@@ -73,7 +75,7 @@ def test_other_errors_on_a_gpu_are_no_lack_of_memory(entry: dict[str, str]) -> N
 def test_jittor_is_given_a_cuda_compiler_only_for_a_gpu(
     gpus: tuple[str, ...], variable: str, expected: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(nvml, "list_gpus", lambda: gpus)
+    monkeypatch.setattr(nvml, "list_gpus", Mock(return_value=gpus))
     monkeypatch.setenv("nvcc_path", variable)
     assert environments.describe("jittor").variables()["nvcc_path"] == expected
 
@@ -83,7 +85,7 @@ def test_jittor_gets_the_compiler_with_cudas_libraries(
 ) -> None:
     """A script on the path that calls the compiler is taken only if there is no other."""
     monkeypatch.delenv("nvcc_path", raising=False)
-    monkeypatch.setattr(nvml, "list_gpus", lambda: ("NVIDIA A100",))
+    monkeypatch.setattr(nvml, "list_gpus", Mock(return_value=("NVIDIA A100",)))
     script = tmp_path / "bin/nvcc"
     compiler = tmp_path / "cuda/bin/nvcc"
     library = tmp_path / "cuda/lib64/libcudart.so"
@@ -103,8 +105,8 @@ def test_missing_requirements_of_cuda_are_named(
     environment: dict[str, Environment], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(sys.modules, "pynvml", FakeNvml(nvmlInit=refuse))  # type: ignore[arg-type]
-    monkeypatch.setattr(nvml, "list_gpus", lambda: ())
-    monkeypatch.setattr(cuda_check.shutil, "which", lambda name: None)
+    monkeypatch.setattr(nvml, "list_gpus", Mock(return_value=()))
+    monkeypatch.setattr(cuda_check.shutil, "which", ignore)
     interpreters = {framework: each.python for framework, each in environment.items()}
     missing = {}
     for requirement in cuda_check.list_requirements(interpreters):
@@ -133,8 +135,8 @@ def test_the_build_of_torch_is_named(installed: dict[str, Any], is_met: bool, de
 def test_jittor_builds_with_cuda_12_alone(
     release: str, is_met: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(cuda_check.shutil, "which", lambda name: "/opt/nvcc")
+    monkeypatch.setattr(cuda_check.shutil, "which", Mock(return_value="/opt/nvcc"))
     printed = f"Cuda compilation tools, release {release}, V{release}.9\n"
     answer = SimpleNamespace(stdout=printed)
-    monkeypatch.setattr(cuda_check.subprocess, "run", lambda *_, **__: answer)
+    monkeypatch.setattr(cuda_check.subprocess, "run", Mock(return_value=answer))
     assert cuda_check.check_compiler().is_met == is_met

@@ -17,6 +17,7 @@ from framebench.worker.observe import Observed
 from framebench.worker.stepping import Timing
 from framebench.worker.tolerances import ObservedSteps, Tolerances
 from tests.adapters.fake_gpu import FakeGpuAdapter
+from tests.callbacks import ignore
 from tests.single_case import measure_alone
 
 MIB = 2**20
@@ -45,7 +46,7 @@ def test_steps_of_a_turn_are_waited_for_once_and_synced_steps_one_by_one() -> No
 
 
 def test_host_memory_is_no_instrument_on_a_gpu() -> None:
-    result = worker.measure_memory(FakeGpuAdapter(), Task("", "memory"), lambda message: None)
+    result = worker.measure_memory(FakeGpuAdapter(), Task("", "memory"), ignore)
     assert result.peaks == {"allocator.in_use": 5, "compiler.plan": 4}
     assert result.allocator == {"ooms": 0}
 
@@ -72,9 +73,7 @@ def test_cold_peaks_are_those_of_the_first_steps_in_the_allocator(
     monkeypatch.setattr(worker, "make_verified_steps", make_first_steps)
     monkeypatch.setattr(worker, "verify_again", lambda *_: RepeatedVerification(passed=True))
     commands: list[Command] = [{"turn": 1}, {"turn": 1}, {"finish": True}]
-    result = worker.measure_time(
-        adapter, Task("", "time"), Result(), lambda message: None, commands
-    )
+    result = worker.measure_time(adapter, Task("", "time"), Result(), ignore, commands)
     assert len(steps) > first_steps, "steps were timed after the peaks were read"
     assert result.times is not None
     assert result.times.cold_peaks == {"allocator.in_use": first_steps * MIB}

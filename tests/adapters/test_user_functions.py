@@ -14,6 +14,7 @@ import pytest
 from framebench.adapters.user_functions import UserFile, find_loss
 from framebench.suite.trees import call_with
 from framebench.suite.user_file import Fault
+from tests.callbacks import ignore
 
 N = 6
 ONE = np.float32(1).reshape(())
@@ -48,7 +49,7 @@ def make_file(folder: Path, *lines: str) -> UserFile:
     """Return a user's file of these lines, whose model is made."""
     path = folder / "mine.py"
     path.write_text("\n".join([BEGINNING, *lines]))
-    file = UserFile(str(path), lambda seed: None)
+    file = UserFile(str(path), ignore)
     file.make_model(type(None))
     return file
 

@@ -7,6 +7,7 @@ import sys
 from collections import Counter
 from pathlib import Path
 from typing import Literal
+from unittest.mock import Mock
 
 import pandas as pd
 import pytest
@@ -104,7 +105,7 @@ def test_this_machine_comes_first_then_the_one_with_most_records(
 ) -> None:
     """A machine that is chosen by default is printed if another one has more records."""
     monkeypatch.delenv("FRAMEBENCH_MACHINE", raising=False)
-    monkeypatch.setattr(origin, "read_machine_name", lambda: "here")
+    monkeypatch.setattr(origin, "read_machine_name", Mock(return_value="here"))
     write_cases(results, "few", 1)
     write_cases(results, "most", 3)
     assert framebench.load(results)["machine"].unique() == ["most"]
@@ -127,7 +128,7 @@ def test_documents_are_of_the_machines_whose_records_are_committed(
     """What was measured here since changes no tracked file."""
     write_cases(results, "published", 1)
     write_cases(results, "here", 2)
-    monkeypatch.setattr(origin, "query_git", lambda *_: tracked)
+    monkeypatch.setattr(origin, "query_git", Mock(return_value=tracked))
 
     committed = Results.committed(results)
 

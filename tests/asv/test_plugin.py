@@ -7,6 +7,7 @@ from __future__ import annotations
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 from asv.benchmarks import Benchmarks
@@ -14,6 +15,7 @@ from asv.benchmarks import Benchmarks
 from framebench.asv import cases, plugin, run
 from framebench.asv.outcome import RunOutcome
 from framebench.engine import environments
+from tests.callbacks import ignore
 from tests.discovery import discover_benchmarks
 
 
@@ -64,9 +66,9 @@ def test_only_environments_with_a_benchmark_are_built(
 
     monkeypatch.setenv("FRAMEBENCH_PROFILE", "tiny")
     monkeypatch.setattr(run, "current", state)
-    monkeypatch.setattr(run.log, "step", lambda: None)
+    monkeypatch.setattr(run.log, "step", ignore)
     monkeypatch.setattr(run, "skip_benchmarks", skip_benchmarks)
-    monkeypatch.setattr(cases, "explain_unsupported", lambda case: "not measured here")
+    monkeypatch.setattr(cases, "explain_unsupported", Mock(return_value="not measured here"))
     matrix = [
         make_environment("torch", "2.12.1"),
         make_environment("jax", "0.9.2"),

@@ -6,6 +6,7 @@ import json
 import re
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 from typer.testing import CliRunner
@@ -17,6 +18,7 @@ from framebench.claims.store import MachineResults
 from framebench.cli.shared import app
 from framebench.engine import runner
 from framebench.suite.case import Case
+from tests.callbacks import ignore
 from tests.claims.claim_records import EAGER, put, put_blocks, put_both
 
 
@@ -92,11 +94,11 @@ def test_run_measures_missing_cases_only(results: Path, monkeypatch: pytest.Monk
     from framebench.claims import run as measuring
 
     monkeypatch.setattr(measuring, "measure_all", measure)
-    monkeypatch.setattr(measuring.environments, "ensure", lambda framework, say: None)
-    monkeypatch.setattr(measuring.environments, "warm", lambda *_: None)
+    monkeypatch.setattr(measuring.environments, "ensure", ignore)
+    monkeypatch.setattr(measuring.environments, "warm", ignore)
     planned: list[Case] = []
     monkeypatch.setattr(measuring, "planned_for", lambda cases, *_: planned.extend(cases) or [])
-    monkeypatch.setattr("framebench.claims.plans.read_plans", lambda _: {})
+    monkeypatch.setattr("framebench.claims.plans.read_plans", Mock(return_value={}))
     found = run("C11", "C9", "--run", "--size", "tiny", results=results)
     assert found.exit_code == 0, found.output
     assert {f"resnet50/torch/finetune/{s}/b64/full" for s in ("half", "checkpoint")} <= {

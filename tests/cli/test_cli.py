@@ -9,6 +9,7 @@ import signal
 import subprocess
 import time
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 import typer
@@ -81,7 +82,7 @@ def test_other_options_start_another_session(
     def interrupted(*_: object) -> list[str]:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(run.installed, "ready", lambda *_: {})
+    monkeypatch.setattr(run.installed, "ready", Mock(return_value={}))
     monkeypatch.setattr(run, "measure_all", interrupted)
     for options, unfinished in (([], 1), (["--threads", "2"], 2), (["--threads", "2"], 2)):
         done = CliRunner().invoke(app, ["run", CASE, "--results", str(results), *options])
@@ -155,7 +156,7 @@ def test_an_interrupted_run_says_whether_records_were_written(
             store.append(record(case, provenance=origin), where)
         raise end
 
-    monkeypatch.setattr(run.installed, "ready", lambda *_: {})
+    monkeypatch.setattr(run.installed, "ready", Mock(return_value={}))
     monkeypatch.setattr(run, "measure_all", measure)
     done = framebench("run", CASE, "--results", str(results))
     assert done.returncode == code

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from unittest.mock import Mock
 
 import pytest
 from typer.testing import CliRunner
@@ -96,7 +97,9 @@ def test_an_unknown_machine_lists_the_known_ones(
 ) -> None:
     """One way to say whose records are meant, wherever there is a choice."""
     monkeypatch.setattr(
-        command_of_predict.hypothetical, "explain_unpredictable", lambda _: "not asked here"
+        command_of_predict.hypothetical,
+        "explain_unpredictable",
+        Mock(return_value="not asked here"),
     )
     done = CliRunner().invoke(app, [*command, "--machine", "nowhere", "--results", str(real)])
     (there,) = (real / "records").iterdir()

@@ -6,6 +6,7 @@ import os
 import threading
 import time
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 
@@ -15,6 +16,7 @@ from framebench.cluster.units import NODES
 from framebench.engine.environments import SetupError
 from framebench.engine.request import RunRequest
 from framebench.records import store
+from tests.callbacks import ignore
 from tests.processes import framebench, make_fake_environment
 
 UNITS = [RunRequest(("transformer/torch/train/fp32/b4/tiny",), block=block) for block in range(6)]
@@ -37,7 +39,7 @@ def test_each_gpu_measures_one_unit_at_a_time(
         return 0
 
     monkeypatch.setattr(gpus, "run_unit", run_unit)
-    gpus.measure(UNITS, GPUS, tmp_path, lambda _: None)
+    gpus.measure(UNITS, GPUS, tmp_path, ignore)
     assert sorted(measured) == sorted(unit.named for unit in UNITS)
 
 
@@ -58,7 +60,7 @@ def test_after_an_interruption_no_other_unit_begins(
 
     monkeypatch.setattr(gpus, "run_unit", run_unit)
     with pytest.raises(KeyboardInterrupt):
-        gpus.measure(UNITS, GPUS, tmp_path, lambda _: None)
+        gpus.measure(UNITS, GPUS, tmp_path, ignore)
     assert sorted(begun) == ["0", "1"]
 
 
@@ -71,7 +73,7 @@ def test_visible_gpus_share_no_core(
     monkeypatch.delenv(gpus.VARIABLE, raising=False)
     if variable is not None:
         monkeypatch.setenv(gpus.VARIABLE, variable)
-    monkeypatch.setattr(gpus.nvml, "list_gpus", lambda: ("H100",) * 3)
+    monkeypatch.setattr(gpus.nvml, "list_gpus", Mock(return_value=("H100",) * 3))
     monkeypatch.setattr(os, "sched_getaffinity", lambda _: set(range(8)))
     listed = gpus.list_gpus()
     cores: list[int] = []

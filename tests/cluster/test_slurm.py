@@ -24,6 +24,7 @@ from framebench.cluster.units import NODES, RunRequest, select_unfinished
 from framebench.engine.environments import SetupError
 from framebench.engine.runner import Options
 from framebench.records import provenance, store
+from tests.callbacks import ignore
 from tests.cluster.own_slurm import OwnSlurm, wait_until
 from tests.processes import COMMAND, make_fake_environment
 from tests.records.test_strangers_folder import HOSTILE
@@ -193,7 +194,7 @@ def test_units_wait_for_the_environments_of_each_kind_of_node(
 ) -> None:
     unit = RunRequest((CASES[0],), None, Options(rounds=2), python, block=0)
     (results / NODES).mkdir(parents=True)
-    jobs, code = Jobs(results, {"time": 10}, lambda _: None), provenance.name_code()
+    jobs, code = Jobs(results, {"time": 10}, ignore), provenance.name_code()
     (setup,) = slurm.prepare([unit], jobs, ["nothing"])  # both nodes are of one kind
     slurm.submit([unit], jobs, [setup], code)
     assert "Dependency" in own.ask("squeue", "-h", "-o", "%r")

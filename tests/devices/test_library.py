@@ -14,6 +14,7 @@ from framebench.devices import GiB, UnknownDevice, devices, find_device, plan, s
 from framebench.devices.needs import INTERVALS, estimate_needs
 from framebench.engine import environments
 from framebench.engine.environments import Environment, SetupError
+from tests.callbacks import ignore
 from tests.processes import ROOT, run_inside
 
 Steps = dict[str, Any]  # answers by the name of a step
@@ -60,11 +61,11 @@ def test_what_cannot_be_simulated_is_refused(
 def test_without_the_framework_the_command_that_installs_it_is_named(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("framebench.devices.find_spec", lambda name: None)
+    monkeypatch.setattr("framebench.devices.find_spec", ignore)
     with pytest.raises(ImportError, match="pip install torch"):
         simulate(lambda device: lambda: None, devices()[0])
     with pytest.raises(ImportError, match=r"pip install .jax"):
-        plan(lambda: None, [], "a100-40gb")
+        plan(ignore, [], "a100-40gb")
 
 
 @pytest.mark.slow

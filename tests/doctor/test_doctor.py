@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 
@@ -27,7 +28,7 @@ def test_calibration_fails_where_other_processes_take_the_cores(
 ) -> None:
     """Earlier load does not count, and shares that the kernel does not report are not checked."""
     monkeypatch.setattr("psutil.cpu_times_percent", lambda _: SimpleNamespace(**shares))
-    monkeypatch.setattr("psutil.getloadavg", lambda: (99.0, 99.0, 99.0))
+    monkeypatch.setattr("psutil.getloadavg", Mock(return_value=(99.0, 99.0, 99.0)))
     findings = measure_interference()
     assert [finding.check for finding in findings if not finding.passed] == failed
 

@@ -6,6 +6,7 @@ import random
 from collections import Counter
 from dataclasses import replace
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 
@@ -63,7 +64,7 @@ def test_reference_matmul_without_an_answer_has_no_time_in_that_round(
 ) -> None:
     with ReferenceMatmul(DEFAULT_OPTIONS) as matmul:
         matmul.turn(0)
-        monkeypatch.setattr(matmul.worker, "receive", lambda *_: {"error": {}})
+        monkeypatch.setattr(matmul.worker, "receive", Mock(return_value={"error": {}}))
         matmul.turn(1)
     assert list(matmul.seconds) == [0]
 
@@ -122,7 +123,7 @@ def test_first_profile_shortens_the_limit_of_slow_bfloat16(monkeypatch: pytest.M
     monkeypatch.setattr(BFLOAT16_INSTRUCTIONS, set)
     assert runner.limit_time(bf16, first).time_limit_s == 20
     assert runner.limit_time(CASE, first) == first
-    monkeypatch.setattr(BFLOAT16_INSTRUCTIONS, lambda: {"avx512_bf16"})
+    monkeypatch.setattr(BFLOAT16_INSTRUCTIONS, Mock(return_value={"avx512_bf16"}))
     assert runner.limit_time(bf16, first) == first
 
 
@@ -178,7 +179,7 @@ def test_compiled_variants_are_built_and_checked_on_every_core_from_the_second_b
     fake_worker: Environment, results: Path, event_log: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """In the first block each is alone until it is ready, and its turns are always on one core."""
-    monkeypatch.setattr("os.sched_getaffinity", lambda _: {0, 3, 7})
+    monkeypatch.setattr("os.sched_getaffinity", Mock(return_value={0, 3, 7}))
     with open_run(results) as opened:
         measure([make_group(fake_worker)], opened, blocks=2)
     built = read_cores(event_log, "start")
@@ -192,7 +193,7 @@ def test_compiled_variants_are_built_and_checked_on_every_core_from_the_second_b
 def test_variants_are_built_together_where_first_steps_do_not_matter(
     fake_worker: Environment, results: Path, event_log: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("os.sched_getaffinity", lambda _: {0, 3, 7})
+    monkeypatch.setattr("os.sched_getaffinity", Mock(return_value={0, 3, 7}))
     with open_run(results, Options(rounds=5, first_alone=False)) as opened:
         measure([make_group(fake_worker)], opened, blocks=1)
     assert Counter(read_cores(event_log, "start")) == {"7": 2, "3": 1, "0": 1}
@@ -209,7 +210,7 @@ def test_the_same_case_may_be_two_variants(
     """Each has a memory process of its own, also where the first record is written before the
     second variant's memory process starts (one at a time).
     """
-    monkeypatch.setattr(blocks, "count_memory_processes", lambda timed, run: parallel_memory_runs)
+    monkeypatch.setattr(blocks, "count_memory_processes", Mock(return_value=parallel_memory_runs))
     variant = Variant(CASE, fake_worker)
     with open_run(results, Options(rounds=3)) as opened:
         for _ in range(2):  # the second time there is nothing to do

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 
@@ -21,10 +22,10 @@ def test_memory_limits_how_many_processes_are_alive(
     fake_worker: Environment, results: Path, event_log: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     process_bytes = 2**30
-    monkeypatch.setattr(TimedProcess, "read_resident_peak", lambda process: process_bytes)
+    monkeypatch.setattr(TimedProcess, "read_resident_peak", Mock(return_value=process_bytes))
     # three of the four variants may be alive, and the fourth has a block of its own
     free_bytes = int(3.2 * process_bytes / capacity.HOST_SHARE)
-    monkeypatch.setattr(capacity, "read_free_memory", lambda: free_bytes)
+    monkeypatch.setattr(capacity, "read_free_memory", Mock(return_value=free_bytes))
     with open_run(results) as opened:
         measure([make_group(fake_worker)], opened)
     strategies_by_block: dict[str, list[str]] = defaultdict(list)
@@ -39,7 +40,7 @@ def test_memory_limits_how_many_processes_are_alive(
 def test_baseline_and_one_more_are_measured_whatever_memory_is_free(
     fake_worker: Environment, results: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(capacity, "read_free_memory", lambda: 1)
+    monkeypatch.setattr(capacity, "read_free_memory", Mock(return_value=1))
     with open_run(results, Options(rounds=2)) as opened:
         measure([make_group(fake_worker)], opened)
     records = list(store.read_all(results))

@@ -17,6 +17,7 @@ import zipfile
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from unittest.mock import Mock
 
 import psutil
 import pytest
@@ -27,6 +28,7 @@ from framebench.engine.runner import Options
 from framebench.models.spec import UnknownName
 from framebench.records import pins, store
 from framebench.suite.case import Case
+from tests.callbacks import ignore
 from tests.processes import ROOT, make_fake_environment
 from tests.single_case import measure_alone
 
@@ -44,7 +46,7 @@ def own_pins(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     folder.mkdir()
     (folder / "torch.txt").write_text("# torch==1.0\n")
     monkeypatch.setattr(pins, "REQUIREMENTS", folder)
-    monkeypatch.setattr(pins, "read_pins", lambda file: {"torch": "1.0"})
+    monkeypatch.setattr(pins, "read_pins", Mock(return_value={"torch": "1.0"}))
     return folder
 
 
@@ -85,8 +87,10 @@ def test_unknown_names_are_answered() -> None:
 def test_a_missing_compiler_is_named_with_its_package(
     own_cache: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(environments.shutil, "which", lambda name: None)
-    monkeypatch.setattr(environments.sysconfig, "get_paths", lambda: {"include": "/nowhere"})
+    monkeypatch.setattr(environments.shutil, "which", ignore)
+    monkeypatch.setattr(
+        environments.sysconfig, "get_paths", Mock(return_value={"include": "/nowhere"})
+    )
     with pytest.raises(SetupError, match=r"apt-get install g\+\+.*apt-get install python3-dev"):
         environments.ensure("jittor")
     assert not own_cache.exists(), "before anything is installed"

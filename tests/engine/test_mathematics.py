@@ -7,6 +7,7 @@ import time
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, ClassVar
+from unittest.mock import Mock
 
 import pytest
 
@@ -58,7 +59,7 @@ class FakeWorker:
 def fake_worker(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> type[FakeWorker]:
     monkeypatch.setenv("FRAMEBENCH_CACHE", str(tmp_path / "cache"))
     monkeypatch.setattr(mathematics, "Worker", FakeWorker)
-    monkeypatch.setattr(Options, "list_cores", lambda _: (0, 1))
+    monkeypatch.setattr(Options, "list_cores", Mock(return_value=(0, 1)))
     FakeWorker.started = []
     FakeWorker.deadly = set()
     return FakeWorker
@@ -123,7 +124,7 @@ def test_changed_code_or_instructions_are_checked_again(
 ) -> None:
     check([FP32])
     if changed == "code":
-        monkeypatch.setattr(mathematics, "digest_sources", lambda: "other")
+        monkeypatch.setattr(mathematics, "digest_sources", Mock(return_value="other"))
     else:
         monkeypatch.setenv("ONEDNN_MAX_CPU_ISA", "AVX2")
     check([FP32])

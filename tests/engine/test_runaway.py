@@ -24,6 +24,7 @@ from framebench.engine import children, environments, supervisor
 from framebench.engine.children import CHILDREN, LineReader
 from framebench.engine.environments import Environment, SetupError
 from framebench.engine.supervisor import Outcome, Worker
+from tests.callbacks import ignore
 from tests.processes import framebench
 
 RESULT = json.dumps({"result": {"done": True}})
@@ -98,7 +99,7 @@ def run_program(program: str, folder: Path, limit_s: float = 60.0) -> Outcome:
     """Run a Python program in a worker's place, and return what became of it."""
     environment = make_environment(program, folder)
     worker = Worker(environment, "worker", {}, {MARKER: str(folder)})
-    return worker.end(lambda phase: None, limit_s)
+    return worker.end(ignore, limit_s)
 
 
 def run_worker(environment: Environment, module: str, variables: dict[str, str]) -> None:
@@ -163,7 +164,7 @@ def test_a_daemon_with_its_environment_ends_with_its_own_worker_alone(tmp_path: 
         environment = make_environment(program, folder)
         workers.append(Worker(environment, "worker", {}, {MARKER: str(folder)}))
     for worker in workers:
-        assert worker.receive(lambda phase: None, 60.0)
+        assert worker.receive(ignore, 60.0)
     workers[0].kill()
     assert list_left(tmp_path / "one") == []
     assert len(list_left(tmp_path / "other")) == 2
@@ -181,7 +182,7 @@ def test_an_orphan_is_left_alone_while_another_worker_may_need_it(tmp_path: Path
         environment = make_environment(program, tmp_path / name)
         workers.append(Worker(environment, "worker", {}, {}))
     for worker in workers:
-        assert worker.receive(lambda phase: None, 60.0)
+        assert worker.receive(ignore, 60.0)
     workers[0].kill()
     assert len(list_left(tmp_path / "other")) == 2
     workers[1].kill()
@@ -264,7 +265,7 @@ def test_no_pipe_of_a_child_is_left_open(end: str, tmp_path: Path) -> None:
         warnings.simplefilter("always")
         for is_live in (False, True):
             worker = Worker(environment, "worker", {}, {}, live=is_live)
-            worker.end(lambda phase: None, 3.0)
+            worker.end(ignore, 3.0)
         del worker
         with contextlib.suppress(SetupError):
             environments.run_module(environment, "module", limit_s=3.0)

@@ -11,6 +11,7 @@ from itertools import count
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
+from unittest.mock import Mock
 
 import psutil
 import pytest
@@ -25,6 +26,7 @@ from framebench.records import store
 from framebench.suite.case import Case
 from framebench.suite.result import Verification
 from tests import fake_records
+from tests.callbacks import ignore
 from tests.engine.fake_blocks import read_cores
 from tests.processes import ROOT
 from tests.single_case import measure_alone
@@ -52,7 +54,9 @@ def test_timeout_of_bfloat16_without_units_is_expected(
     is_expected: bool,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(runner.provenance, "list_bfloat16_instructions", lambda: instructions)
+    monkeypatch.setattr(
+        runner.provenance, "list_bfloat16_instructions", Mock(return_value=instructions)
+    )
     record = fake_records.record(case, status=status)
     assert runner.is_expected_failure(record) == is_expected
 
@@ -141,7 +145,7 @@ def test_only_what_may_launch_to_a_gpu_is_not_pinned(
 ) -> None:
     event_log = tmp_path / "event_log"
     monkeypatch.setenv("EVENT_LOG", str(event_log))
-    monkeypatch.setattr(nvml, "list_gpus", lambda: ("a GPU",))
+    monkeypatch.setattr(nvml, "list_gpus", Mock(return_value=("a GPU",)))
     core = Options().choose_core()
     pinned = measure_alone(CASE, "s", fake_worker, Options(rounds=2), results)
     installed = replace(fake_worker, version="1", installed=True)
@@ -160,7 +164,7 @@ def test_kill_by_the_kernel_is_out_of_memory(
     assert supervisor.count_oom_kills() == 2
     counts = count(2)  # one more whenever it is asked: when a worker starts, and when it is dead
     monkeypatch.setattr(supervisor, "count_oom_kills", lambda: next(counts))
-    monkeypatch.setattr(blocks, "check_mathematics", lambda variants, run: None)
+    monkeypatch.setattr(blocks, "check_mathematics", ignore)
     monkeypatch.setenv("FAKE_FAILURE", "kill")
     record = measure_alone(CASE, "s", fake_worker, Options(), results)
     assert record.status == "oom"

@@ -16,6 +16,7 @@ from framebench.growth.step_marks import (
 )
 from framebench.growth.worker import run_as_main
 from framebench.suite.user_file import Fault
+from tests.callbacks import ignore
 
 
 def write(folder: Path, code: str) -> str:
@@ -99,4 +100,4 @@ def test_a_marked_function_keeps_its_attributes() -> None:
         return x
 
     step.cache = 3  # type: ignore[attr-defined]
-    assert MarkedStep(step, lambda result: None).cache == 3
+    assert MarkedStep(step, ignore).cache == 3

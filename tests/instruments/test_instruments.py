@@ -8,6 +8,7 @@ import time
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
+from unittest.mock import Mock
 
 import pynvml
 import pytest
@@ -115,7 +116,7 @@ class PolledNvml:
 def test_nvml_keeps_the_peak_of_one_process(
     used: list[int | None], peak: int | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(nvml, "list_gpus", lambda: ("a GPU",))
+    monkeypatch.setattr(nvml, "list_gpus", Mock(return_value=("a GPU",)))
     monkeypatch.setitem(sys.modules, "pynvml", PolledNvml(used))  # type: ignore[arg-type]
     with ProcessPeak(42, interval_s=0.001) as seen:
         while len(used) > 1:  # the last one stays

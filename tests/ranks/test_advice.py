@@ -15,6 +15,7 @@ from framebench.engine import environments
 from framebench.ranks import predicted
 from framebench.ranks.predicted import Prediction, Unpredicted
 from framebench.suite.case import Case
+from tests.callbacks import ignore
 from tests.processes import framebench
 
 MIB = 2**20
@@ -42,7 +43,7 @@ def make_prediction(case: Case, environment: object) -> Prediction:
 def made_up(monkeypatch: pytest.MonkeyPatch) -> None:
     """Replace predictions by those of this file."""
     monkeypatch.setattr(predicted, "predict_rank_peak", make_prediction)
-    monkeypatch.setattr(environments, "ensure", lambda framework, say: None)
+    monkeypatch.setattr(environments, "ensure", ignore)
 
 
 def test_strategies_that_fit_with_a_margin_are_listed_leanest_first(tmp_path: Path) -> None:

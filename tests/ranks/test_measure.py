@@ -24,6 +24,7 @@ from framebench.records.record import Record
 from framebench.suite import profiles
 from framebench.suite.case import Case
 from framebench.suite.selectors import parse
+from tests.callbacks import ignore
 from tests.processes import framebench, run_inside
 
 USUAL = ("fsdp", "fully_sharded")  # each framework's usual way; the others in `make test-all`
@@ -184,7 +185,7 @@ def test_the_first_error_of_several_ranks_is_the_cause(tmp_path: Path) -> None:
     script.write_text("\n".join([*lines, "exit 1"]))
     script.chmod(0o755)
     worker = Worker(environments.Environment("torch", "0", script), "ranks", {}, {})
-    outcome = worker.end(lambda phase: None, 60)
+    outcome = worker.end(ignore, 60)
     assert outcome.status == "crashed"
     assert "the cause" in (outcome.reason or "")
     assert "peer closed" not in (outcome.reason or "")

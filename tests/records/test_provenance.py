@@ -9,11 +9,13 @@ import shutil
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 
 from framebench.engine.session import Session
 from framebench.records import provenance
+from tests.callbacks import ignore
 
 
 @pytest.fixture
@@ -79,7 +81,7 @@ def copy_code(folder: Path) -> list[Path]:
 def test_without_git_the_files_own_hash_names_the_code(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(provenance, "query_git", lambda *_: None)
+    monkeypatch.setattr(provenance, "query_git", ignore)
     monkeypatch.delenv("FRAMEBENCH_COMMIT", raising=False)
     assert provenance.is_dirty() is None
     assert provenance.name_code() == provenance.find_code() == provenance.hash_files()
@@ -162,11 +164,11 @@ def test_without_git_a_changed_program_begins_another_session(
     results: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     results.mkdir()
-    monkeypatch.setattr(provenance, "query_git", lambda *_: None)
+    monkeypatch.setattr(provenance, "query_git", ignore)
     monkeypatch.delenv("FRAMEBENCH_COMMIT", raising=False)
     first = Session.open(results, provenance.name_code(), "selector")
     assert Session.open(results, provenance.name_code(), "selector") == first
-    monkeypatch.setattr(provenance, "hash_files", lambda: "files-changed")
+    monkeypatch.setattr(provenance, "hash_files", Mock(return_value="files-changed"))
     assert Session.open(results, provenance.name_code(), "selector") != first
 
 

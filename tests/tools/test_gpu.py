@@ -13,6 +13,7 @@ import tarfile
 import time
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 
@@ -21,6 +22,7 @@ from framebench.records import provenance, store
 from framebench.suite.case import is_declared
 from framebench.suite.selectors import parse
 from tests import fake_records
+from tests.callbacks import ignore
 from tests.fake_records import RIGHT
 from tests.processes import ROOT
 from tests.record_files import list_files, load_fields, save_fields
@@ -96,12 +98,12 @@ def test_a_packed_session_resumes_elsewhere(
 
     monkeypatch.setenv("FRAMEBENCH_MACHINE", "made-up-gpu")
     monkeypatch.setattr(gpu, "measure", measure)
-    monkeypatch.setattr(gpu, "read_free_gpu_memory", lambda: 80 * 2**30)
+    monkeypatch.setattr(gpu, "read_free_gpu_memory", Mock(return_value=80 * 2**30))
     assert resume() == []
 
     crashed = crash_all_of_jax(results)
     assert resume() == []
-    monkeypatch.setattr(provenance, "find_commit", lambda: "another")
+    monkeypatch.setattr(provenance, "find_commit", Mock(return_value="another"))
     assert resume() == [crashed]
 
 
@@ -137,7 +139,7 @@ def test_a_smaller_block_runs_if_the_next_does_not_fit_the_time(
         return []
 
     monkeypatch.setattr(gpu, "measure", measure)
-    monkeypatch.setattr(gpu, "read_free_gpu_memory", lambda: None)
+    monkeypatch.setattr(gpu, "read_free_gpu_memory", ignore)
     gpu.measure_blocks(blocks, {"torch": describe("torch")}, tmp_path, time.monotonic() + 20)
     assert began == ["small"]
 
@@ -182,7 +184,7 @@ def test_a_pack_asks_for_the_pinned_packages(tmp_path: Path) -> None:
 
 
 def test_a_copy_without_its_repository_knows_the_commit(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(provenance, "query_git", lambda *_: None)
+    monkeypatch.setattr(provenance, "query_git", ignore)
     assert provenance.find_commit() is None
     monkeypatch.setenv("FRAMEBENCH_COMMIT", "f" * 40)
     assert provenance.find_commit() == provenance.name_code() == "f" * 40

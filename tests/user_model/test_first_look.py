@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 
@@ -15,6 +16,7 @@ from framebench.engine.timed_process import CONTROL, Variant
 from framebench.records.provenance import read_machine_name
 from framebench.suite.case import Case
 from framebench.user_model import command, look
+from tests.callbacks import ignore
 from tests.fake_records import provenance, record
 
 VARIANTS = [
@@ -55,7 +57,7 @@ def test_eager_strategies_are_shown_before_what_compiles(
     )
     monkeypatch.setattr(look, "run_side_by_side", run_side_by_side)
     monkeypatch.setattr(look.blocks, "measure_group", measure_group)
-    monkeypatch.setattr(Options, "list_cores", lambda options: (1, 0))
+    monkeypatch.setattr(Options, "list_cores", Mock(return_value=(1, 0)))
     look.take_first_look(VARIANTS, run, 2**20, show)
     assert events == ["fp32, checkpoint", "amp_bf16, keep_grads", *last]
 
@@ -74,7 +76,7 @@ def test_one_process_reads_the_peaks_of_two(
         process = runner.MemoryProcess(
             case, environment["torch"], runner.DEFAULT_OPTIONS, tmp_path / part, part=part
         )
-        outcome = process.end(lambda phase: None)
+        outcome = process.end(ignore)
         assert outcome.status == "ok", outcome.reason
         results.append(outcome.result)
     alone, both = results
@@ -103,8 +105,8 @@ def test_an_interrupted_first_look_is_shown(
         shown.append([*(found.case for found in records), *left_out])
 
     monkeypatch.setattr(command, "take_first_look", interrupt)
-    monkeypatch.setattr(command.trial, "list_cases", lambda *_: (cases, {"compile": "why"}))
-    monkeypatch.setattr(command, "survey_baseline", lambda *_: {"facts": {}, "held": 0})
+    monkeypatch.setattr(command.trial, "list_cases", Mock(return_value=(cases, {"compile": "why"})))
+    monkeypatch.setattr(command, "survey_baseline", Mock(return_value={"facts": {}, "held": 0}))
     model: Any = SimpleNamespace()
     with pytest.raises(KeyboardInterrupt):
         command.measure(

@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 
@@ -127,7 +128,9 @@ def test_a_file_is_searched_for_the_release_that_changed_it(
         )
 
     monkeypatch.setattr(bisect.ReleaseBench, "measure", measure)
-    monkeypatch.setattr(releases, "list_releases", lambda framework: ["2.12.0", "2.12.1", "2.13.0"])
+    monkeypatch.setattr(
+        releases, "list_releases", Mock(return_value=["2.12.0", "2.12.1", "2.13.0"])
+    )
     file = str(written(tmp_path))
     command = ("versions", "bisect", "2.12.0", "2.13.0", file, "--framework", "torch")
     assert ask(tmp_path, *command)["first"] == "2.13.0"

@@ -5,6 +5,7 @@ not end is named.
 from __future__ import annotations
 
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 
@@ -53,7 +54,7 @@ def test_a_file_that_exceeds_free_memory_is_stopped(
     tmp_path: Path, environment: dict[str, Environment], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """By a share of the memory that is free, here said to be 1 GiB."""
-    monkeypatch.setattr(trial, "read_free_memory", lambda: 2**30)
+    monkeypatch.setattr(trial, "read_free_memory", Mock(return_value=2**30))
     file = tmp_path / "mine.py"
     file.write_text(f"{TORCH}\ndef model():\n    nn.kept = {LARGE}\n")
     done = try_file(file, tmp_path / "results")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 
@@ -12,6 +13,7 @@ from framebench.records import provenance
 from framebench.suite.selectors import parse
 from framebench.versions import bisect, bisection_table
 from framebench.versions.bisection_record import FLOOR, Bisection, ReleaseResult
+from tests.callbacks import ignore
 from tests.fake_records import make_measured
 from tests.processes import framebench
 
@@ -128,7 +130,7 @@ def test_noise_has_a_floor_and_instruments_are_not_mixed() -> None:
 
 
 def make_bench(folder: Path) -> bisect.ReleaseBench:
-    return bisect.ReleaseBench(parse(CASE), "s", folder, lambda _: None)
+    return bisect.ReleaseBench(parse(CASE), "s", folder, ignore)
 
 
 def test_a_resumed_search_measures_no_release_again(
@@ -192,7 +194,7 @@ def test_a_failed_process_makes_a_release_without_values() -> None:
 def test_mistakes_are_answered_in_a_sentence(
     arguments: list[str], message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(releases, "list_releases", lambda framework: JAX)
+    monkeypatch.setattr(releases, "list_releases", Mock(return_value=JAX))
     where = "--results", str(tmp_path)
     done = framebench("versions", "bisect", "--framework", *arguments, *where)
     assert done.returncode == 2
@@ -208,7 +210,7 @@ def test_the_command_answers_by_json_and_exit_code(
         value = newest if release == "0.10.2" else 100.0
         return ReleaseResult(release=release, values=(value, value), instrument="host.rss")
 
-    monkeypatch.setattr(releases, "list_releases", lambda framework: JAX)
+    monkeypatch.setattr(releases, "list_releases", Mock(return_value=JAX))
     monkeypatch.setattr(bisect.ReleaseBench, "measure", measure)
     arguments = "--framework", "jax", "0.9.0", "0.10.2", CASE, "--results", str(tmp_path)
     done = framebench("versions", "bisect", *arguments, "--json")
@@ -230,9 +232,9 @@ def test_an_environment_is_removed_unless_it_is_kept(
 
     monkeypatch.setenv("FRAMEBENCH_CACHE", str(tmp_path))
     monkeypatch.setattr(releases, "build", build)
-    monkeypatch.setattr(releases.environments, "check_tools", lambda framework: None)
+    monkeypatch.setattr(releases.environments, "check_tools", ignore)
     try:
-        with releases.make_environment("jax", "0.1.0", keep, lambda _: None) as environment:
+        with releases.make_environment("jax", "0.1.0", keep, ignore) as environment:
             assert releases.environments.built(environment)
     except KeyboardInterrupt:
         assert is_interrupted
@@ -245,7 +247,7 @@ def test_the_list_of_pip_is_read_oldest_first(monkeypatch: pytest.MonkeyPatch) -
         stdout = "jax (0.10.2)\nAvailable versions: 0.10.2, 0.9.2, 0.9.0.1, 0.9.0\n"
         stderr = ""
 
-    monkeypatch.setattr(releases.subprocess, "run", lambda *_, **__: Done)
+    monkeypatch.setattr(releases.subprocess, "run", Mock(return_value=Done))
     assert releases.list_releases("jax") == ["0.9.0", "0.9.0.1", "0.9.2", "0.10.2"]
     Done.stdout, Done.stderr = "", "ERROR: No matching distribution found for jax"
     with pytest.raises(SetupError, match="No matching distribution"):

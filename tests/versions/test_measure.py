@@ -7,6 +7,7 @@ import shutil
 import subprocess
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 from asv.config import Config
@@ -17,6 +18,7 @@ from framebench.records import pins
 from framebench.strategies.strategy import FRAMEWORKS
 from framebench.suite.case import UnknownCase
 from framebench.versions import command, measure, pin
+from tests.callbacks import ignore
 from tests.processes import ROOT, framebench
 
 
@@ -29,7 +31,7 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setattr(pin, "REQUIREMENTS", tmp_path / "requirements")
     monkeypatch.setattr(pin, "MATRIX", tmp_path / "asv.versions.json")
     listed = ["0.9.0", "0.9.1", "0.9.2", "0.10.2"]
-    monkeypatch.setattr(releases, "list_releases", lambda framework: listed)
+    monkeypatch.setattr(releases, "list_releases", Mock(return_value=listed))
     return tmp_path
 
 
@@ -83,9 +85,9 @@ def test_the_command_fails_if_a_measurement_broke(
     statuses: list[str], code: int, monkeypatch: pytest.MonkeyPatch, results: Path
 ) -> None:
     """This is as in `framebench run`. The session is closed nevertheless."""
-    monkeypatch.setattr(command.environments, "ensure", lambda *_: None)
-    monkeypatch.setattr(command.environments, "warm", lambda *_: None)
-    monkeypatch.setattr(command.versions, "measure", lambda *_: statuses)
+    monkeypatch.setattr(command.environments, "ensure", ignore)
+    monkeypatch.setattr(command.environments, "warm", ignore)
+    monkeypatch.setattr(command.versions, "measure", Mock(return_value=statuses))
     done = framebench("versions", "run", "--framework", "jax", "--results", str(results))
     assert done.returncode == code, done.stderr
     assert ("of 2 measurements failed" in done.stderr) == bool(code)
@@ -96,7 +98,7 @@ def test_adding_a_release_writes_its_pins_and_a_line_of_the_matrix(
     project: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     packages = {"jax": "0.9.1", "jaxlib": "0.9.1", "Flax": "0.12.6", "numpy": "2.4.6"}
-    monkeypatch.setattr(pin, "ask_pip", lambda requested, constraints: packages)
+    monkeypatch.setattr(pin, "ask_pip", Mock(return_value=packages))
     done = framebench("versions", "add", "jax==0.9.1")
     assert done.returncode == 0, done.stderr
     written = (project / "requirements/versions/jax-0.9.1.txt").read_text()

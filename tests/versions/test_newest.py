@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 
@@ -21,6 +22,7 @@ from framebench.strategies.strategy import FRAMEWORKS
 from framebench.versions import newest, planned
 from framebench.versions.accepted import AcceptedRegression
 from framebench.versions.newest import ReleasePair, judge_newest
+from tests.callbacks import ignore
 from tests.processes import framebench
 from tests.version_records import (
     Change,
@@ -61,7 +63,7 @@ def enlarge_by(factor: float) -> Change:
 def test_the_newest_release_is_named_without_its_build(
     listed: list[str], found: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(releases, "list_releases", lambda framework: listed)
+    monkeypatch.setattr(releases, "list_releases", Mock(return_value=listed))
     assert releases.list_newest_first("torch")[0] == found
 
 
@@ -162,7 +164,7 @@ def installed(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[str]:
     describe = newest.environments.describe
     monkeypatch.setattr(releases, "make_environment", make)
     monkeypatch.setattr(newest.environments, "ensure", lambda name, *_: describe(name))
-    monkeypatch.setattr(newest.environments, "warm", lambda *_: None)
+    monkeypatch.setattr(newest.environments, "warm", ignore)
     return log
 
 

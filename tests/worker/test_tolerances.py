@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from types import SimpleNamespace
 from typing import Any
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
@@ -21,6 +22,7 @@ from framebench.worker.tolerances import (
     find_precision,
     list_negligible,
 )
+from tests.callbacks import ignore
 
 LEAST = 1e-4
 CASE = parse("transformer/torch/train/fp32/b4/tiny")
@@ -80,8 +82,10 @@ class PerturbedSteps:
         self.seeds: list[int] = []
         self.adapter: Any = SimpleNamespace(case=CASE, can_restore=True)
         monkeypatch.setattr(tolerances, "observe_perturbed", self.observe_perturbed)
-        monkeypatch.setattr(tolerances, "restart", lambda adapter: None)
-        monkeypatch.setattr(tolerances, "make_first_steps", lambda adapter: ([seconds], self.plain))
+        monkeypatch.setattr(tolerances, "restart", ignore)
+        monkeypatch.setattr(
+            tolerances, "make_first_steps", Mock(return_value=([seconds], self.plain))
+        )
 
     def observe_perturbed(
         self, adapter: object, seed: int, perturbation: float

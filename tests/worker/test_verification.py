@@ -7,6 +7,7 @@ import math
 from collections import Counter
 from dataclasses import replace
 from typing import Any
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
@@ -143,14 +144,14 @@ def test_values_that_are_not_finite_fail_verification(number: float) -> None:
 @pytest.fixture
 def without_steps(monkeypatch: pytest.MonkeyPatch) -> None:
     """Steps take no time and are never late."""
-    monkeypatch.setattr(verification, "describe_late_result", lambda adapter: "")
+    monkeypatch.setattr(verification, "describe_late_result", Mock(return_value=""))
     for module in (verification, laziness_check):
-        monkeypatch.setattr(module, "make_timed_step", lambda adapter: 0.1)
+        monkeypatch.setattr(module, "make_timed_step", Mock(return_value=0.1))
 
 
 def make_timed_adapter(observed: Observed, monkeypatch: pytest.MonkeyPatch) -> Any:
     """Return an adapter after its timed steps, whose first steps repeated give `observed`."""
-    monkeypatch.setattr(verification, "make_first_steps", lambda adapter: ([0.1, 0.1], observed))
+    monkeypatch.setattr(verification, "make_first_steps", Mock(return_value=([0.1, 0.1], observed)))
     adapter = ScriptedAdapter(TRAIN, LOSSES)
     adapter.steps = 3 + len(LOSSES)
     adapter.outputs_per_step = Counter({1: 5})
@@ -300,7 +301,7 @@ def verify_with_wider_tolerances(
         retries.append(first)
         return replace(first, tolerances=wide)
 
-    monkeypatch.setattr(verification, "observe_steps", lambda _: narrow)
+    monkeypatch.setattr(verification, "observe_steps", Mock(return_value=narrow))
     monkeypatch.setattr(verification, "observe_more", observe_more)
     found = verification.make_verified_steps(make_adapter(TRAIN))[1]
     return found, len(retries)

@@ -9,6 +9,7 @@ import re
 import shlex
 from collections.abc import Callable, Sequence
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 
@@ -129,7 +130,7 @@ def test_what_was_wrong_on_a_gpu_is_not_the_best(
     predict: Predict, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     wrong = WrongResult("a-gpu", parse("unet3d/torch/train/amp_bf16/b2/full"))
-    monkeypatch.setattr(advice, "find_wrong_on_gpus", lambda _: [wrong])
+    monkeypatch.setattr(advice, "find_wrong_on_gpus", Mock(return_value=[wrong]))
     sizes = {"fp32": 3 * GIB, "checkpoint": 2 * GIB, "amp_bf16": GIB}
     predict(lambda case: sizes[case.strategy])
     selector = "unet3d/torch/train/{fp32,checkpoint,amp_bf16}/b2/full"

@@ -9,6 +9,7 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 
@@ -21,6 +22,7 @@ from framebench.engine import environments, releases
 from framebench.engine.environments import Environment, SetupError
 from framebench.records.pins import find_pinned_version
 from framebench.suite.case import Case, UnknownCase
+from tests.callbacks import ignore
 from tests.devices.fake_predictions import CASE, MIB, PARTS
 from tests.processes import framebench
 
@@ -47,8 +49,8 @@ def play(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Play:
         )
         interpreter.chmod(0o755)
         played = Environment("jax", "0.10.2", interpreter)
-        monkeypatch.setattr(environments, "ensure", lambda framework, **_: played)
-        monkeypatch.setattr(releases, "ensure_release", lambda framework, *_: played)
+        monkeypatch.setattr(environments, "ensure", Mock(return_value=played))
+        monkeypatch.setattr(releases, "ensure_release", Mock(return_value=played))
         return planner_calls
 
     return play_planner
@@ -56,7 +58,7 @@ def play(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Play:
 
 def plan(tmp_path: Path, *cases: str, device: str = H100.name, **options: Any) -> list[Planned]:
     chosen = [Case.from_id(case) for case in cases or (CASE,)]
-    return planning.plan_all(chosen, find(device), tmp_path, lambda _: None, **options)
+    return planning.plan_all(chosen, find(device), tmp_path, ignore, **options)
 
 
 def test_a_cached_prediction_is_reused(
@@ -260,9 +262,7 @@ def test_a_release_with_cudnn_is_not_compared_with_one_without(
     pinned = find_pinned_version("torch")
     case = CASE.replace("/jax/", "/torch/")
     both = case.replace("/torch/", "/{jax,torch}/")  # those of the release's framework are planned
-    (planned,) = planning.planned_for(
-        [both], "h100-80gb", tmp_path, lambda _: None, f"torch=={pinned}"
-    )
+    (planned,) = planning.planned_for([both], "h100-80gb", tmp_path, ignore, f"torch=={pinned}")
     assert planned.case == case
     play(plain | {"versions": versions})
     options = ("--device", "h100-80gb", "--results", str(tmp_path), "--json")

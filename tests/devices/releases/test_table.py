@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 
@@ -80,7 +81,7 @@ def test_an_accepted_growth_of_a_plan_is_known(
         reason="reported upstream",
         device=device,
     )
-    monkeypatch.setattr(plans, "read_accepted", lambda: [entry])
+    monkeypatch.setattr(plans, "read_accepted", Mock(return_value=[entry]))
     words = ("versions", "compare", "jax==0.9.1", "jax==0.9.2", CASE, "--device", H100.name)
     done = framebench(*words, "--results", str(results), "--json")
     (row,) = json.loads(done.stdout)["rows"]
