@@ -139,7 +139,7 @@ def test_the_least_memory_is_of_all_strategies_timed_or_not(
         (["full", "cpu"], {"transformer cpu", "transformer full"}),
     ],
 )
-def test_the_answer_is_of_tiny_only_alone_and_names_one_of_several_sizes(
+def test_the_answer_prefers_sizes_above_tiny_and_names_several(
     sizes: list[str], workloads: set[str]
 ) -> None:
     of_sizes = []

@@ -292,7 +292,7 @@ def test_a_case_against_itself_is_two_processes() -> None:
     assert compute_log_ratios(records, records) == pytest.approx([math.log(1.5)])
 
 
-def test_each_process_of_a_case_is_a_pair_of_its_own_with_the_first() -> None:
+def test_each_further_process_of_a_case_is_paired_with_the_first() -> None:
     records = make_blocks([(BASE, [[1.0]]), (BASE, [[1.5]]), (BASE, [[2.0]])])
     (logs, others) = Blocks(records).pairs.values()
     assert [*logs, *others] == pytest.approx([math.log(1.5), math.log(2.0)])

@@ -10,7 +10,7 @@ from framebench.analysis.reports.documents import NoSuchTable, refresh
 TABLE = Table.of_text("one", "caption", ("a", "b", "c"), (("1", "2", "3"),))
 
 
-def test_a_table_replaces_what_is_between_its_marks_and_nothing_else() -> None:
+def test_refresh_replaces_only_text_between_the_marks() -> None:
     begin, end = "before\n<!-- table: one -->\n", "<!-- end -->\nafter"
     filled = refresh(f"{begin}old\n{end}", [TABLE])
     assert filled == f"{begin}{TABLE.markdown()}{end}"

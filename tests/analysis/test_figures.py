@@ -61,7 +61,7 @@ def test_the_front_has_the_points_that_no_other_point_beats(points: list[Point])
     assert list(front.itertuples(index=False, name=None)) == sorted(expected)
 
 
-def test_pareto_draws_ratios_and_names_the_front_of_each_framework_with_strategies() -> None:
+def test_pareto_draws_ratios_and_names_the_front() -> None:
     figure = fronts.draw_pareto(
         make_frame(
             make_record("fp32", 200),
@@ -80,7 +80,7 @@ def test_pareto_draws_ratios_and_names_the_front_of_each_framework_with_strategi
     assert "checkpoint (0.50x the peak, 1.25 x the time)" in read_texts(figure)[0]
 
 
-def test_memory_against_speed_is_in_mib_and_names_the_fastest_and_the_leanest() -> None:
+def test_memory_against_speed_names_the_fastest_and_the_leanest() -> None:
     table = make_frame(
         make_record("fp32", 200),
         make_record("checkpoint", 100, 2.0),
@@ -119,7 +119,7 @@ def list_crosses(axes: Axes) -> list[tuple[float, float]]:
     return crosses
 
 
-def test_lost_memory_is_a_cross_at_the_edge_that_it_would_be_beyond() -> None:
+def test_a_case_out_of_memory_is_a_cross_at_the_edge() -> None:
     table = make_frame(
         make_record("fp32", 256, batch=4),
         make_record("fp32", 512, batch=8),
@@ -134,7 +134,7 @@ def test_lost_memory_is_a_cross_at_the_edge_that_it_would_be_beyond() -> None:
     assert memory.get_xscale() == "log"
 
 
-def test_savings_are_by_batch_with_the_strategy_that_depends_most_in_the_title() -> None:
+def test_savings_by_batch_name_the_strategy_that_depends_most() -> None:
     peaks = {("fp32", 4): 100, ("fp32", 8): 200, ("checkpoint", 4): 50, ("checkpoint", 8): 60}
     records = []
     for (name, batch), peak in peaks.items():
@@ -222,7 +222,7 @@ def test_two_machines_are_refused() -> None:
         list(published.list_figures(both))
 
 
-def test_text_from_records_is_no_markup() -> None:
+def test_text_from_records_is_escaped() -> None:
     odd = make_provenance("torch", hardware={"device": "cpu", "cpu": "$x^{ <b> & \x07"})
     table = make_frame(
         make_record("fp32", 100, provenance=odd), make_record("checkpoint", 100, provenance=odd)

@@ -52,7 +52,7 @@ def test_every_weight_belongs_to_one_layer(workload: spec.Workload) -> None:
         assert with_weights <= set(layers)
 
 
-def test_a_block_with_plain_attention_saves_what_korthikanti_says() -> None:
+def test_plain_attention_saves_the_bytes_of_korthikanti_et_al() -> None:
     """A layer saves s b h (34 + 5 a s / h) bytes in 16 bits, here less what dropout adds.
 
     https://arxiv.org/abs/2205.05198, section 4.1; s is the length, b the batch (1 here), h the

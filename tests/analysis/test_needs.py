@@ -61,7 +61,7 @@ def test_a_search_decides_whether_a_budget_is_enough(
 
 
 @pytest.mark.parametrize(("process", "kept"), [(130 * MIB, 30 * MIB), (None, None)])
-def test_a_gpu_process_keeps_what_its_pool_and_context_take(
+def test_a_gpu_process_keeps_memory_outside_its_tensors(
     process: int | None, kept: int | None
 ) -> None:
     assert find_kept(CASE, "allocator.in_use", 100 * MIB, process, NO_SEARCHES) == kept

@@ -48,7 +48,7 @@ def search(
         (4, 99, None),
     ],
 )
-def test_a_smaller_batch_needs_no_more_and_a_smaller_budget_holds_no_more(
+def test_a_search_answers_for_smaller_batches_and_larger_budgets(
     batch: int, budget: int, fits: bool | None
 ) -> None:
     assert CaseSearches([search(100, 4, 5)]).check_fits(batch, budget) is fits

@@ -183,7 +183,7 @@ def make_on_gpu(framework: str, strategy: str, in_use: int, process: int | None)
     return make_measured(strategy, 1, 1.0, framework).model_copy(update=changes)
 
 
-def test_on_a_gpu_peaks_are_the_process_s_and_ratios_the_framework_s() -> None:
+def test_gpu_peaks_are_of_the_process_and_ratios_of_the_framework() -> None:
     """The pool of a process hides what a step saves; NVML may not see a process."""
     records = (
         make_on_gpu("torch", "fp32", 400, 1000),
@@ -206,7 +206,7 @@ def test_on_a_gpu_peaks_are_the_process_s_and_ratios_the_framework_s() -> None:
 @pytest.mark.parametrize(
     ("hardware", "has_share"), [({"cpu": "x", "device": "cpu"}, True), (GPU, False)]
 )
-def test_times_on_a_gpu_are_not_related_to_a_matmul_on_the_host(
+def test_gpu_times_have_no_share_of_the_hosts_matmul(
     hardware: dict[str, str], has_share: bool
 ) -> None:
     case = Case("resnet50", "torch", "train", "fp32", 8, "tiny")

@@ -229,14 +229,14 @@ def test_find_ends_before_it_measures(clone: Clone) -> None:
 
 
 @pytest.mark.parametrize("option", ["--python=same", "-Eexisting:same"])
-def test_another_python_is_refused_with_what_helps(clone: Clone, option: str) -> None:
+def test_another_python_is_refused_with_a_hint(clone: Clone, option: str) -> None:
     done = clone.asv("run", "--machine", "test", option, f"--bench={CHEAPEST}")
     assert done.returncode == 1
     assert "leave out --python and -E existing" in done.stdout + done.stderr
     assert "Traceback" not in done.stdout + done.stderr
 
 
-def test_a_machine_that_is_no_name_is_refused_in_a_line(clone: Clone) -> None:
+def test_an_invalid_machine_name_is_refused_in_a_line(clone: Clone) -> None:
     """asv itself would store results outside the results folder."""
     before = list_json_files(clone.home.parent)
     assert clone.asv("machine", "--yes", "--machine", "../../../x").returncode == 0

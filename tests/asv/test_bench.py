@@ -140,9 +140,7 @@ def test_a_bench_of_which_nothing_came_out_right_fails(clone: Bench) -> None:
     assert "none of 2 cases passed verification" in done.stdout + done.stderr
 
 
-def test_a_bench_with_a_failed_setup_names_the_command_and_goes_on_once_repaired(
-    clone: Bench, tmp_path: Path
-) -> None:
+def test_a_bench_with_a_failed_setup_resumes_once_repaired(clone: Bench, tmp_path: Path) -> None:
     jittor = environments.find_location("jittor", environments.find_pinned_version("jittor"))
     (jittor / ".complete").unlink()
     tools = tmp_path / "tools"  # all but a compiler

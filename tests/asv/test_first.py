@@ -55,7 +55,7 @@ print("done")
 """
 
 
-def test_frameworks_are_built_one_after_the_other_off_the_core_that_is_timed(
+def test_frameworks_are_built_in_turn_off_the_timed_core(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A framework that cannot be built says why, and the next is built nevertheless.
@@ -152,7 +152,7 @@ def test_an_exception_of_several_lines_is_one_event(
     assert lines == ["  a crashed: first line at b\\u001b[31m"]
 
 
-def test_the_answer_lists_each_failed_case_of_the_last_run_with_its_cause() -> None:
+def test_the_answer_lists_failed_cases_of_the_last_run() -> None:
     old = provenance(session="old", measured_at=datetime(2026, 1, 1, tzinfo=UTC))
     new = provenance(session="new", measured_at=datetime(2026, 1, 2, tzinfo=UTC))
     wrong, large = replace(CASE, strategy="checkpoint"), replace(CASE, batch=8)

@@ -152,7 +152,7 @@ def test_more_throughput_is_better(
     }
 
 
-def test_asv_marks_only_what_changed_by_its_factor(project: Project) -> None:
+def test_asv_marks_only_changes_by_its_factor(project: Project) -> None:
     """7 % more memory is a regression to us, and has no mark there unless it is asked for."""
     project.plant(0, {"track_peak_memory": 100.0})
     project.plant(1, {"track_peak_memory": 107.0})
@@ -161,7 +161,7 @@ def test_asv_marks_only_what_changed_by_its_factor(project: Project) -> None:
     assert marks == {f"track_peak_memory({PLACE})": "+"}
 
 
-def test_a_peak_that_rises_by_two_per_cent_is_published_as_a_regression(project: Project) -> None:
+def test_a_rise_of_a_peak_by_two_per_cent_is_a_regression(project: Project) -> None:
     """asv's own threshold is 5 %, and peaks repeat to a fraction of a per cent."""
     project.plant_all({"track_peak_memory": 100.0}, {"track_peak_memory": 102.0})
     benchmark = f"transformer.TransformerTorchTrain.track_peak_memory({PLACE})"
@@ -263,7 +263,7 @@ def test_no_profile_changes_the_benchmarks(tmp_path: Path) -> None:
         ("transformer.Mine.time_sum", None),
     ],
 )
-def test_a_benchmark_says_what_it_measures_unless_it_is_a_users(
+def test_the_case_of_a_benchmark_is_read_from_its_name(
     name: str, parsed: tuple[str, ...] | None
 ) -> None:
     assert cases.parse(name) == parsed

@@ -22,7 +22,7 @@ from tests.callbacks import ignore
 from tests.claims.claim_records import EAGER, put, put_blocks, put_both
 
 
-def test_what_is_missing_is_collected_once(results: Path) -> None:
+def test_missing_cases_and_programs_are_collected_once(results: Path) -> None:
     """Times are taken with the baseline, which every block has; or as a pair of their own."""
     put(results, EAGER)
     machine = MachineResults(Results(results), "m")

@@ -50,7 +50,7 @@ def test_a_result_that_holds_everywhere_answers_for_every_device(entry: Entry) -
     assert "should hold on every device" in answer
 
 
-def test_what_was_not_tested_is_not_known_on_any_device(entry: Entry) -> None:
+def test_an_untested_claim_is_known_on_no_device(entry: Entry) -> None:
     untested = replace(entry, lines=(), verdict="not testable here", qualifier="needs Julia")
     assert describe_for_device(untested, "a100") == (
         "On a100: not known: not testable here (needs Julia)."
@@ -63,7 +63,7 @@ def test_devices_are_found_by_their_beginning() -> None:
         find_device("a1000")
 
 
-def test_where_a_device_has_no_answer_the_command_that_predicts_it_is_named(entry: Entry) -> None:
+def test_a_device_without_an_answer_gets_the_command_that_predicts_it(entry: Entry) -> None:
     case = "transformer/torch/train/{fp32,compile}/b4/tiny"
     command = f"Predict it for a100: framebench predict '{case}' --device a100-40gb"
     assert make_answer(entry, "a100").title.splitlines()[-1] == command

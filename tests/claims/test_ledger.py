@@ -59,7 +59,7 @@ def test_a_size_is_judged_by_the_records_own_numbers(
     assert f"{peak - 100:+.1f} %" in entry.measured
 
 
-def test_repeats_of_the_same_code_widen_the_interval_and_newer_code_replaces_them(
+def test_repeats_widen_the_interval_and_newer_code_replaces_them(
     results: Path,
 ) -> None:
     put_both(results, 80)
@@ -71,7 +71,7 @@ def test_repeats_of_the_same_code_widen_the_interval_and_newer_code_replaces_the
     assert judge(results, make_claim()).verdict == "opposite"
 
 
-def test_resident_memory_is_known_to_half_a_per_cent_and_an_eighth_of_a_mib(results: Path) -> None:
+def test_the_resolution_of_resident_memory_widens_the_interval(results: Path) -> None:
     put_both(results, 80, instrument="host.rss")
     entry = judge(results, make_claim())
     assert (entry.low, entry.high) == pytest.approx((0.790, 0.810), abs=5e-4)
@@ -96,7 +96,7 @@ def test_two_instruments_give_no_verdict(results: Path) -> None:
     assert judge(results, make_claim()).verdict == "not measured"
 
 
-def test_what_resident_memory_cannot_tell_from_nothing_has_no_ratio(results: Path) -> None:
+def test_a_base_below_the_resolution_of_resident_memory_has_no_ratio(results: Path) -> None:
     put(results, EAGER, 0.05, instrument="host.rss")
     put(results, COMPILED, 1, instrument="host.rss")
     assert "may be zero by host.rss" in judge(results, make_claim()).remark
@@ -250,7 +250,7 @@ def test_the_newest_result_decides_whether_a_strategy_is_usable(
     assert bool(entry.records) == (verdict != "not measured")
 
 
-def test_fragments_are_what_is_free_between_blocks_in_use(results: Path) -> None:
+def test_fragments_are_free_bytes_between_blocks_in_use(results: Path) -> None:
     """By the allocator's counter, of two cases that reserve and use as much."""
     for strategy, free in (("padded", 10), ("raw", 30)):
         put(
@@ -286,7 +286,7 @@ def test_ranks_are_judged_by_the_fullest(results: Path) -> None:
         ({"effect": StrategyEffect(proven=False, evidence={})}, "effect is not confirmed"),
     ],
 )
-def test_what_failed_has_its_reason_and_no_number(
+def test_a_failed_case_has_its_reason_and_no_number(
     results: Path, changes: dict[str, Any], remark: str
 ) -> None:
     put(results, EAGER)
@@ -299,7 +299,7 @@ def test_what_failed_has_its_reason_and_no_number(
 @pytest.mark.parametrize(
     ("status", "command"), [("wrong", ""), ("", "framebench claims T1 --run --size tiny")]
 )
-def test_what_is_missing_is_asked_for_unless_it_failed(
+def test_a_missing_case_has_a_command_unless_it_failed(
     results: Path, status: str, command: str
 ) -> None:
     put(results, EAGER)
@@ -354,7 +354,7 @@ def test_comparisons_below_a_stated_size_are_counted_with_their_range(results: P
     )
 
 
-def test_what_may_be_has_the_number_of_those_that_show_it(results: Path) -> None:
+def test_one_comparison_confirms_that_something_may_be_less(results: Path) -> None:
     for workload, peak in (("transformer", 80), ("resnet50", 120), ("unet3d", 100)):
         put_both(results, peak, workload)
     entry = judge(results, make_claim(EVERYWHERE, may=True))
@@ -417,7 +417,7 @@ def test_a_gpus_number_decides_in_place_of_a_cpus(
     assert entry.lines[0].value == 0.8, "the CPU's number is shown"
 
 
-def test_a_plan_within_its_error_leaves_the_claim_undecided_though_a_cpu_is_not(
+def test_a_plan_within_its_error_is_undecided_whatever_a_cpu_measured(
     results: Path,
 ) -> None:
     put_both(results, 80)
@@ -430,7 +430,7 @@ def test_a_plan_within_its_error_leaves_the_claim_undecided_though_a_cpu_is_not(
 @pytest.mark.parametrize(
     ("status", "verdict"), [("wrong", "not measured"), ("ok", "confirmed"), ("oom", "confirmed")]
 )
-def test_a_plan_of_a_step_that_was_wrong_wherever_it_ran_has_no_verdict(
+def test_a_plan_of_a_step_found_wrong_has_no_verdict(
     results: Path, status: Any, verdict: Verdict
 ) -> None:
     put(results, COMPILED, status=status)

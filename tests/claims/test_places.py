@@ -59,7 +59,7 @@ def strip_layout(code: str) -> str:
     return re.sub(r"\s", "", code).replace('"', "'")
 
 
-def test_every_row_of_an_article_has_one_place_and_every_place_a_row() -> None:
+def test_each_row_of_an_article_has_a_place_and_each_place_a_row() -> None:
     assert {claim.name for claim in OF_ARTICLES} == set(read_places())
     for claim in OF_ARTICLES:
         assert claim.place is not None
@@ -84,7 +84,7 @@ def test_a_row_has_no_number_or_name_that_its_place_has_not(claim: Claim) -> Non
         ("It fits with nn.VolumeBatchNorm3d, of 512x512x128 voxels.", "it fits", []),
     ],
 )
-def test_what_an_article_does_not_say_is_found(
+def test_unsupported_numbers_and_names_are_found(
     says: str, claimed: str, unsupported: list[str]
 ) -> None:
     assert find_unsupported(replace(B29, says=says, claimed=claimed)) == unsupported

@@ -123,12 +123,12 @@ def test_every_pair_of_peaks_within_a_plans_error_is_in_its_interval(error: floa
     assert (ratio.low, ratio.high) == pytest.approx((min(ends), max(ends)))
 
 
-def test_what_a_step_adds_by_a_plan_has_the_errors_of_both_its_parts() -> None:
+def test_planned_added_memory_has_the_errors_of_both_its_parts() -> None:
     least, value, most = bound_bytes(Plan(Path(), 0.1, 100, 40, 100), "added")
     assert (least, value, most) == pytest.approx((100 / 1.1 - 40 / 0.9, 60, 100 / 0.9 - 40 / 1.1))
 
 
-def test_what_a_release_plans_of_a_reported_program_is_exact(results: Path) -> None:
+def test_a_planned_report_is_exact(results: Path) -> None:
     plain = {"arguments": 10, "outputs": 5, "temporaries": 85, "aliased": None}
     report = {
         "device": "h100-80gb",
@@ -154,7 +154,7 @@ def test_names_are_looked_up_and_words_are_searched_in_every_imported_module() -
     assert "json.decoder.JSONDecoder" in found, "what was found is said"
 
 
-def test_the_profiler_counts_what_a_step_allocates(environment: dict[str, Environment]) -> None:
+def test_the_profiler_counts_bytes_that_a_step_holds(environment: dict[str, Environment]) -> None:
     """Two megabytes held at once, of three that are made."""
     program = Path(__file__).parent / "programs" / "measure_allocated.py"
     assert run_inside(environment["torch"], program) == 2 * 2**20

@@ -130,7 +130,7 @@ def test_a_row_expects_the_direction_that_it_names(claim: Claim) -> None:
 
 
 @pytest.mark.parametrize("claim", REGISTRY.claims, ids=BY_NAME)
-def test_what_may_or_can_be_without_a_size_is_confirmed_by_one_comparison(claim: Claim) -> None:
+def test_possibilities_without_a_size_are_confirmed_by_one_comparison(claim: Claim) -> None:
     has_size = SIZE.match(claim.claimed) is not None
     if claim.place is not None and POSSIBLE.search(claim.says) and not has_size:
         assert claim.may
@@ -160,7 +160,7 @@ def test_the_smallest_gain_that_matters_is_a_documented_one(claim: Claim) -> Non
         assert target.minimum in allowed, measurement.name
 
 
-def test_a_row_with_a_control_in_its_note_has_a_measurement_of_it() -> None:
+def test_a_control_in_a_note_is_measured() -> None:
     checked = 0
     for claim in REGISTRY.claims:
         if re.search(r"\b[Tt]he control\b", claim.note):

@@ -112,7 +112,7 @@ def test_verdicts(target: Target, effect: tuple[float, float, float], verdict: V
 
 
 @pytest.mark.parametrize("effect", [(1, 2, 1), (math.nan, 0, 1)])
-def test_what_is_no_interval_has_no_verdict(effect: tuple[float, float, float]) -> None:
+def test_an_invalid_interval_is_refused(effect: tuple[float, float, float]) -> None:
     with pytest.raises(ValueError, match="no interval"):
         decide(Effect(*effect), Target(1))
 
@@ -126,7 +126,7 @@ def test_what_is_no_interval_has_no_verdict(effect: tuple[float, float, float]) 
         ((0.9, -math.inf, math.inf), FORTY_LESS, []),
     ],
 )
-def test_an_interval_leaves_open_what_its_numbers_would_say(
+def test_an_interval_leaves_open_the_verdicts_on_its_numbers(
     effect: tuple[float, float, float], target: Target, verdicts: list[Verdict]
 ) -> None:
     assert list(list_open_verdicts(Effect(*effect), target)) == verdicts

@@ -141,9 +141,7 @@ def test_unreadable_results_are_reported(real: Path, shared_folder: Path) -> Non
     assert "measure first" not in done.stderr
 
 
-def test_a_machine_that_may_not_be_read_is_named_and_the_others_are_shown(
-    real: Path, shared_folder: Path
-) -> None:
+def test_an_unreadable_machine_is_named_and_skipped(real: Path, shared_folder: Path) -> None:
     results = Path(shutil.copytree(real, shared_folder / "results"))
     results.chmod(0o755)
     closed = results / "records" / "closed"

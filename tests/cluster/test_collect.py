@@ -131,7 +131,7 @@ def test_equal_machines_stay_apart_where_they_are_to_be_compared(tmp_path: Path)
     assert framebench("collect", str(first), *results, "--apart", "--machine", "m").returncode == 2
 
 
-def test_a_machine_is_called_what_it_was_named_also_next_to_an_equal_one(tmp_path: Path) -> None:
+def test_a_given_name_stays_next_to_an_equal_machine(tmp_path: Path) -> None:
     for name in ("alpha", "beta"):
         collect([make_folder(tmp_path / name, "localhost", session=name)], tmp_path / "all", name)
     assert list_machines(tmp_path / "all") == {"alpha", "beta"}

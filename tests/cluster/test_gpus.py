@@ -104,7 +104,7 @@ def test_units_are_measured_and_their_records_collected(
     assert len(list(store.read_all(results))) == 2
 
 
-def test_what_units_print_goes_through_no_link(results: Path) -> None:
+def test_the_log_of_a_unit_is_written_through_no_link(results: Path) -> None:
     victim = results / "victim"
     folder = results / NODES / GPUS[0].folder
     folder.mkdir(parents=True)

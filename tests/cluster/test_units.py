@@ -85,9 +85,7 @@ def test_a_unit_command_keeps_all_options(monkeypatch: pytest.MonkeyPatch, resul
     assert len(over_ranks) == 1
 
 
-def test_a_printed_plan_is_measured_by_a_shell_and_then_has_nothing_left(
-    tmp_path: Path, results: Path
-) -> None:
+def test_a_printed_plan_can_be_run_by_a_shell(tmp_path: Path, results: Path) -> None:
     python = make_fake_environment("engine/failing_worker.py", tmp_path).python
     cases = "transformer/torch/train/{fp32,checkpoint}/b4/tiny"
     options = ("--rounds", "2", "--env", str(python), "--results", str(results), "--shell")

@@ -127,7 +127,7 @@ def test_first_profile_shortens_the_limit_of_slow_bfloat16(monkeypatch: pytest.M
     assert runner.limit_time(bf16, first) == first
 
 
-def test_without_rounds_each_case_is_verified_and_its_memory_read_in_each_block(
+def test_without_rounds_each_block_verifies_and_one_reads_memory(
     fake_worker: Environment, results: Path, event_log: Path
 ) -> None:
     """The second group's baseline is the first one's."""
@@ -175,7 +175,7 @@ def test_first_steps_are_timed_in_the_blocks_that_compile_anew(
     assert first_steps == [0.5] * cold_blocks + [None] * (4 - cold_blocks)
 
 
-def test_compiled_variants_are_built_and_checked_on_every_core_from_the_second_block_on(
+def test_later_blocks_build_and_verify_on_every_core(
     fake_worker: Environment, results: Path, event_log: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """In the first block each is alone until it is ready, and its turns are always on one core."""
@@ -222,7 +222,7 @@ def test_the_same_case_may_be_two_variants(
     assert len(read_strategies(event_log, "memory")) == 2
 
 
-def test_group_has_the_baselines_of_its_framework_and_of_pytorch_if_they_are_measured(
+def test_a_group_has_the_baselines_of_its_framework_and_of_pytorch(
     fake_worker: Environment,
 ) -> None:
     jax = replace(fake_worker, framework="jax")
@@ -240,7 +240,7 @@ def list_cases(variants: tuple[Variant, ...]) -> list[Case]:
     return [variant.case for variant in variants]
 
 
-def test_record_with_a_planted_difference_is_no_measurement_of_the_case(
+def test_a_record_with_a_planted_difference_is_not_usable(
     fake_worker: Environment, results: Path
 ) -> None:
     plain, planted = Variant(CASE, fake_worker), Variant(CASE, fake_worker, spin=0.05, extra=0.02)

@@ -63,7 +63,7 @@ def test_out_of_memory_next_to_others_is_retried_alone(
 @pytest.mark.parametrize(
     ("limit", "least", "most"), [("1000", 600, 600), ("300", 0, 0), ("max", 601, 2**60)]
 )
-def test_free_memory_is_what_the_control_group_and_the_machine_leave(
+def test_free_memory_is_limited_by_the_control_group(
     limit: str, least: int, most: int, tmp_path: Path
 ) -> None:
     (tmp_path / "memory.max").write_text(f"{limit}\n")
@@ -72,7 +72,7 @@ def test_free_memory_is_what_the_control_group_and_the_machine_leave(
 
 
 @pytest.mark.parametrize(("told", "taken"), [({}, 300), ({7: 250}, 250)])
-def test_gpu_memory_of_a_process_is_reported_by_the_gpu_or_taken_from_free_memory(
+def test_gpu_memory_of_a_process_is_reported_or_measured(
     told: dict[int, int], taken: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     free_bytes = iter((1000, 700, 350))

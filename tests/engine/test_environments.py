@@ -106,7 +106,7 @@ def test_an_environment_is_built_once(own_cache: Path, own_pins: Path) -> None:
     assert messages == []
 
 
-def test_a_failed_build_says_why_and_is_not_taken_for_a_whole_one(
+def test_a_failed_build_says_why_and_is_begun_again(
     own_cache: Path, own_pins: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (own_pins / "torch.txt").write_text("./no-such-package\n")
@@ -171,7 +171,7 @@ def spoil_list(package: Path) -> None:
         (spoil_list, "is no list of pip's"),
     ],
 )
-def test_a_crash_in_a_damaged_environment_is_no_fault_of_the_case(
+def test_a_crash_in_a_damaged_environment_is_not_recorded(
     damage: Callable[[Path], None],
     named: str,
     tmp_path: Path,

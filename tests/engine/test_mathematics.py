@@ -95,7 +95,7 @@ def test_no_process_has_more_cases_than_the_limit(monkeypatch: pytest.MonkeyPatc
     assert mathematics.split(CASES, 1) == [CASES[:2]], "the third follows in another process"
 
 
-def test_every_batch_and_size_of_a_strategy_has_the_outcome_of_the_smallest(
+def test_a_strategy_is_checked_once_at_its_smallest_batch_and_size(
     fake_worker: type[FakeWorker],
 ) -> None:
     larger = [

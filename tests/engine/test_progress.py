@@ -52,7 +52,7 @@ def test_progress_leaves_out_the_blocks_that_a_session_has(tmp_path: Path) -> No
     assert text.getvalue().strip() == message
 
 
-def test_cases_beside_each_other_take_less_and_new_ones_what_is_guessed(tmp_path: Path) -> None:
+def test_remaining_time_is_guessed_and_shared_by_parallel_cases(tmp_path: Path) -> None:
     guesses = dict.fromkeys(CASES, 8.0)
     progress = CaseProgress(CASES, tmp_path, make_console(80), guesses=guesses, at_once=2)
     assert progress.format_remaining() == "8 s"

@@ -60,7 +60,7 @@ def test_the_baseline_of_the_session_is_the_reference(tmp_path: Path) -> None:
         ("transformer/torch/train/fp32/b64/full", "ok", "s"),  # its values have the same name
     ],
 )
-def test_records_of_other_work_are_no_reference(
+def test_records_of_other_work_are_not_used_as_reference(
     case: str, status: str, session: str, tmp_path: Path
 ) -> None:
     append_record(tmp_path, Case.from_id(case), status, session)

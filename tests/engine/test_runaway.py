@@ -245,7 +245,7 @@ def test_a_module_that_prints_without_end_takes_no_memory(
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 100 * 2**10  # KiB
 
 
-def test_the_children_of_the_process_itself_are_no_orphans(tmp_path: Path) -> None:
+def test_children_of_the_process_itself_are_left_alone(tmp_path: Path) -> None:
     own = subprocess.Popen(["sleep", "600"], start_new_session=True)
     try:
         assert run_program(f"print('{RESULT}', flush=True)\n", tmp_path).status == "ok"
@@ -298,7 +298,7 @@ def test_a_reason_without_end_is_cut_off(field: str, tmp_path: Path) -> None:
     assert len(str(outcome.reason)) <= supervisor.LONGEST_REASON
 
 
-def test_a_message_that_a_death_cut_off_is_no_fault_of_its_own(tmp_path: Path) -> None:
+def test_a_truncated_message_is_reported_as_the_workers_death(tmp_path: Path) -> None:
     program = 'sys.stdout.write(\'{"phase": "wor\')\nsys.stdout.flush()\nos.kill(os.getpid(), 9)\n'
     outcome = run_program(program, tmp_path)
     assert outcome.status == "crashed"
@@ -306,7 +306,7 @@ def test_a_message_that_a_death_cut_off_is_no_fault_of_its_own(tmp_path: Path) -
 
 
 @pytest.mark.parametrize("later", ["error", "result"])
-def test_the_first_error_is_the_cause_of_what_follows(later: str, tmp_path: Path) -> None:
+def test_the_first_error_is_the_reported_cause(later: str, tmp_path: Path) -> None:
     """Of several ranks the others fail because the first one has."""
     program = "import json\n"
     for kind, text in (("error", "the cause"), (later, "a consequence")):
@@ -327,7 +327,7 @@ def test_the_log_has_the_lines_printed_last(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "line", ["5", "null", "[]", "[" * 100_000, "{}", '"phase"', "NaN"], ids=lambda line: line[:8]
 )
-def test_a_line_that_is_not_a_message_is_an_error_of_the_worker(line: str, tmp_path: Path) -> None:
+def test_a_line_that_is_not_a_message_crashes_the_worker(line: str, tmp_path: Path) -> None:
     outcome = run_program(f"print('{line}', flush=True)\n", tmp_path)
     assert outcome.status == "crashed"
     assert "not a message" in (outcome.reason or "")

@@ -140,7 +140,7 @@ def test_measurement_survives_a_process_that_dies_in_its_proof(
     assert f"the strategy was not proven: {why}" in (record.reason or "")
 
 
-def test_only_what_may_launch_to_a_gpu_is_not_pinned(
+def test_only_workers_that_may_use_a_gpu_are_not_pinned(
     fake_worker: Environment, results: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     event_log = tmp_path / "event_log"
@@ -171,7 +171,7 @@ def test_kill_by_the_kernel_is_out_of_memory(
     assert "memory ran out" in (record.reason or "")
 
 
-def test_an_answer_that_is_no_result_is_a_crash() -> None:
+def test_an_invalid_result_is_a_crash() -> None:
     worker: Any = SimpleNamespace(phase="timing", measured={})
     found = runner.read_case_outcome(worker, Outcome(answer={"peaks": {"host.rss": 1}}))
     assert found.status == "crashed"
@@ -242,7 +242,7 @@ def test_running_out_of_memory_is_a_result(
     assert record.provenance.memory_limit == 500 * 2**20
 
 
-def test_a_limit_below_what_the_imports_take_is_too_small(
+def test_a_limit_below_the_imports_is_called_too_small(
     environment: dict[str, Environment], results: Path
 ) -> None:
     record = measure_alone(

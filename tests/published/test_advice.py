@@ -48,7 +48,7 @@ def is_of(row: Row, case: Case) -> bool:
 
 
 @pytest.mark.parametrize("fit", EVERY, ids=lambda fit: f"{fit.case} {fit.budget_bytes // MIB} MiB")
-def test_advice_is_what_the_committed_search_found(fit: Fit) -> None:
+def test_advice_agrees_with_the_committed_search(fit: Fit) -> None:
     """At the largest batch, and at every batch that was tried; without the search no prediction
     goes beyond it.
     """

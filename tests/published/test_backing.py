@@ -39,13 +39,13 @@ def whole_history() -> None:
 
 
 @pytest.mark.usefixtures("whole_history")
-def test_the_list_of_lost_commits_has_each_commit_that_git_lacks_and_no_other() -> None:
+def test_the_list_of_lost_commits_is_exact() -> None:
     known = query_git("rev-list", "HEAD").split()
     assert read_lost_commits(ROOT / "results") == list_named_commits() - set(known)
 
 
 @pytest.mark.usefixtures("whole_history")
-def test_no_line_of_what_was_measured_was_ever_changed_or_deleted() -> None:
+def test_no_line_of_a_measurement_was_ever_changed_or_deleted() -> None:
     """An edited number would change verdicts, and nothing in its record tells it."""
     files = ("results/records/*.jsonl", "results/claims/*.jsonl")
     committed = query_git("log", "--format=", "--numstat", "HEAD", "--", *files)

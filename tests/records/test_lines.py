@@ -84,9 +84,7 @@ def leave_nothing(file: Path) -> None:
 
 @pytest.mark.parametrize("leave", [leave_nothing, leave_whole, leave_torn, leave_without_end])
 @pytest.mark.filterwarnings("ignore::framebench.records.lines.RecordWarning")
-def test_a_kill_at_any_call_loses_no_line_and_the_next_append_goes_on(
-    leave: Callable[[Path], None], tmp_path: Path
-) -> None:
+def test_a_kill_at_any_call_loses_no_line(leave: Callable[[Path], None], tmp_path: Path) -> None:
     for fatal in range(1, 100):
         file = tmp_path / str(fatal) / "records" / "m" / "torch-1.jsonl"
         leave(file)
@@ -132,7 +130,7 @@ def test_a_line_may_have_other_characters_that_end_lines(tmp_path: Path) -> None
     assert read_texts(tmp_path / "a.jsonl") == [text, text]
 
 
-def test_an_appended_line_and_the_name_of_a_new_file_are_synced_to_disk(
+def test_appended_lines_and_new_file_names_are_synced(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     file = tmp_path / "a.jsonl"

@@ -130,7 +130,7 @@ def test_malformed_records_are_passed_over(malformed: list[Malformed]) -> None:
 @pytest.mark.timeout(300)
 @settings(GENERATED, max_examples=1)
 @given(malformed=st.lists(CONTENTS, min_size=10 * AT_ONCE, max_size=10 * AT_ONCE))
-def test_what_measures_goes_on_next_to_malformed_records(malformed: list[Malformed]) -> None:
+def test_measuring_goes_on_next_to_malformed_records(malformed: list[Malformed]) -> None:
     """A worker of ours plays the framework's part."""
     with tempfile.TemporaryDirectory() as folder:
         results = Path(folder, "results")

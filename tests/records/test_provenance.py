@@ -111,7 +111,7 @@ def make_other_repository(folder: Path) -> Path:
     return folder / ".git"
 
 
-def test_a_checkout_without_git_inside_another_repository_is_not_named_by_its_commit(
+def test_a_repository_around_the_checkout_does_not_name_its_code(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Such as an archive that was unpacked in a folder that git tracks."""

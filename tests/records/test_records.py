@@ -108,9 +108,7 @@ MEASURED = record(effect=StrategyEffect(True, {"blocks": 2}), step_s=[0.1])
 
 
 @pytest.mark.parametrize("action", ACTIONS)
-def test_ctrl_c_at_any_moment_is_an_interruption_and_no_other_error(
-    action: str, tmp_path: Path
-) -> None:
+def test_ctrl_c_at_any_moment_is_an_interruption(action: str, tmp_path: Path) -> None:
     for fatal in range(1, 10_000):
         root = tmp_path / str(fatal)
         store.append(MEASURED, store.find_file(root, "m", "torch-1"))
@@ -189,7 +187,7 @@ DAMAGED: dict[str, Any] = {
 
 
 @pytest.mark.parametrize("field", DAMAGED)
-def test_less_than_nothing_and_more_than_there_is_are_refused(field: str, tmp_path: Path) -> None:
+def test_impossible_numbers_are_refused(field: str, tmp_path: Path) -> None:
     whole = json.loads(record().model_dump_json())
     (tmp_path / "damaged.json").write_text(json.dumps(whole | {field: DAMAGED[field]}))
     with pytest.raises(BadRecord, match=f"damaged.json: not a framebench record: {field}"):

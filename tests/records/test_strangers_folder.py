@@ -174,7 +174,7 @@ def test_published_figures_are_not_replaced_by_those_of_other_results(
     assert [list_content(folder) for folder in published] == before
 
 
-def test_a_link_in_the_place_of_a_session_is_replaced_and_not_followed(tmp_path: Path) -> None:
+def test_a_link_in_place_of_a_session_is_not_followed(tmp_path: Path) -> None:
     victim = tmp_path / "victim"
     victim.write_text("precious")
     results = tmp_path / "results"

@@ -49,7 +49,7 @@ def test_no_published_record_needs_the_slow_way() -> None:
 
 
 @pytest.mark.parametrize("kind", MODELS)
-def test_a_field_that_tables_show_is_refused_where_the_full_check_refuses_it(kind: str) -> None:
+def test_quick_and_full_checks_refuse_the_same_fields(kind: str) -> None:
     good = json.loads(MODELS[kind].model_dump_json())
     read = msgspec.to_builtins(table_record.DECODER.decode(json.dumps(good)))
     compared = 0
@@ -88,7 +88,7 @@ def test_a_field_that_tables_show_is_refused_where_the_full_check_refuses_it(kin
         b"",
     ],
 )
-def test_a_line_that_is_not_a_record_has_the_reason_of_the_full_check(text: bytes) -> None:
+def test_a_bad_line_has_the_reason_of_the_full_check(text: bytes) -> None:
     line = Line("file:1", text)
     with pytest.raises(store.BadRecord) as expected:
         store.parse_record(line)
@@ -107,7 +107,7 @@ def test_a_moment_that_no_clock_shows_is_refused(moment: str) -> None:
         table_record.parse_for_tables(Line("file:1", json.dumps(content).encode()))
 
 
-def test_a_record_in_the_folder_of_another_machine_is_named_and_left_out(tmp_path: Path) -> None:
+def test_a_record_in_another_machines_folder_is_named_and_skipped(tmp_path: Path) -> None:
     file = store.find_file(tmp_path, "another", "torch-2.13.0")
     store.append(record(), file)
     for read in (Results(tmp_path).read_machine, Results(tmp_path).read_for_tables):
@@ -121,7 +121,7 @@ def test_times_whose_rounds_are_not_known_do_not_count() -> None:
     assert not record(step_s=[0.1] * 5, turns=four_rounds).timed
 
 
-def test_a_damaged_line_is_named_once_by_a_command_that_reads_both_ways(tmp_path: Path) -> None:
+def test_a_damaged_line_is_named_once(tmp_path: Path) -> None:
     file = store.find_file(tmp_path, "m", "torch-2.13.0")
     store.append(record(), file)
     with file.open("a") as lines:

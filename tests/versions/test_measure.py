@@ -112,7 +112,7 @@ def test_adding_a_release_writes_its_pins_and_a_line_of_the_matrix(
     ]
 
 
-def test_the_committed_matrix_is_what_the_command_writes(project: Path) -> None:
+def test_the_committed_matrix_is_up_to_date(project: Path) -> None:
     pin.write_matrix()
     assert (project / "asv.versions.json").read_text() == (ROOT / "asv.versions.json").read_text()
 

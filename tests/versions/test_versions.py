@@ -138,7 +138,7 @@ def break_third(record: Record, number: int) -> Record:
         (5, break_third, OLD, NEW, UNDECIDED, 3),
     ],
 )
-def test_a_case_that_works_in_one_version_only_is_judged_by_its_blocks(
+def test_a_status_that_changed_is_judged_by_its_blocks(
     blocks: int, change: Change, base: str, compared: str, verdict: str, other_quantities: int
 ) -> None:
     """The new version is the one whose records are broken."""
@@ -255,7 +255,7 @@ def test_the_command_compares_named_cases_alone(results: Path) -> None:
     assert (time["low"], time["high"]) == (among_all.low, among_all.high)
 
 
-def test_the_command_lists_regressions_and_names_what_finds_their_release(results: Path) -> None:
+def test_compare_lists_regressions_and_suggests_bisection(results: Path) -> None:
     write_records(PLANTED, results)
     arguments = "versions", "compare", OLD, NEW, "--results", str(results)
     printed = command(*arguments, "--json")
@@ -278,7 +278,7 @@ def test_the_command_passes_nothing_that_could_not_be_judged(results: Path) -> N
     assert "framebench versions run" in done.stderr
 
 
-def test_the_table_says_what_was_held_constant() -> None:
+def test_the_table_names_other_packages_that_differ() -> None:
     records = []
     for record in make_equal_blocks():
         if record.framework_version == "0.10.2":
@@ -289,7 +289,7 @@ def test_the_table_says_what_was_held_constant() -> None:
         assert part in caption
 
 
-def test_regressions_come_first_and_what_is_undecided_is_counted_below() -> None:
+def test_regressions_come_first_and_undecided_rows_are_counted() -> None:
     rows = judge.compare_versions(PLANTED, OLD, NEW)
     shown = table.make_table(rows)
 
@@ -345,7 +345,7 @@ def test_a_larger_peak_has_its_cause_where_both_versions_are_explained(results: 
     assert list_causes() == [f"{LARGE}, peak memory, by framebench explain: {cause}"]
 
 
-def test_the_picture_colours_what_is_decided_alone() -> None:
+def test_the_figure_colours_decided_cells_only() -> None:
     rows = judge.compare_versions(PLANTED, OLD, NEW)
     drawn = draw_changes(pd.DataFrame(rows))
     assert drawn

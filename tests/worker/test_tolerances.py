@@ -34,7 +34,7 @@ def observe(values: dict[str, float], **norms: float) -> Observed:
     return Observed(values, {"gradient": gradient})
 
 
-def test_tolerance_is_a_multiple_of_the_largest_response_but_not_below_the_least() -> None:
+def test_a_tolerance_is_a_multiple_of_the_largest_response_or_the_least() -> None:
     plain = observe({"loss_0": 2.0}, weight=1.0)
     moved = [observe({"loss_0": 2.0}, weight=1.01), observe({"loss_0": 2.0}, weight=0.98)]
     derived = derive_tolerances(plain, moved, LEAST)

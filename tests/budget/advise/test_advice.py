@@ -51,7 +51,7 @@ def list_fitting_strategies(advice: BudgetAdvice) -> list[str]:
 
 @settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(several, BUDGETS, st.sampled_from([None, 4, 8, 12]))
-def test_what_is_offered_fits_and_nothing_faster_is_left_out(
+def test_offers_fit_and_nothing_faster_is_left_out(
     records: list[Record], budget: int, batch: int | None
 ) -> None:
     advice = ask_advice(records, replace(QUESTION, budget=budget, batch=batch))
@@ -376,7 +376,7 @@ def test_a_described_transformer_is_only_ever_predicted() -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("strategy", ["fp32", "checkpoint"])
-def test_a_described_transformers_interval_holds_what_fake_tensors_count(
+def test_a_described_models_interval_holds_the_count_of_fake_tensors(
     strategy: str, predicted: Predicted
 ) -> None:
     """An independent prediction of the same model, 18 times as large as any that was measured."""

@@ -119,7 +119,7 @@ def test_an_allocation_above_the_limit_raises(
     assert fits == [True, False, True, False, True]
 
 
-def test_a_kernel_s_failure_is_a_lack_of_memory_under_a_limit_only(
+def test_a_failing_kernel_is_out_of_memory_only_under_a_limit(
     environment: dict[str, Environment],
 ) -> None:
     """A library gives the same error for shapes that it has no kernel for."""

@@ -180,7 +180,7 @@ CASES = [
     "case",
     [CASES[0], *(pytest.param(case, marks=pytest.mark.all_cases) for case in CASES[1:])],
 )
-def test_fake_tensors_predict_what_is_measured(
+def test_fake_tensors_predict_measured_peaks(
     case: str, predicted: Predicted, steady: Steady
 ) -> None:
     measured = steady(case)[0]["host.rss"]

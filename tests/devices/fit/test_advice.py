@@ -110,7 +110,7 @@ def test_each_strategy_is_judged_at_the_given_batch(predict: Predict) -> None:
     }
 
 
-def test_what_is_in_use_is_given_as_a_share_of_the_baselines(predict: Predict) -> None:
+def test_memory_in_use_is_a_share_of_the_baselines(predict: Predict) -> None:
     sizes = {"fp32": 8 * GIB, "checkpoint": 3 * GIB}
     predict(lambda case: sizes[case.strategy])
     table = framebench("advise", "transformer/torch/train/{fp32,checkpoint}/b8/full", *GPU).stdout
@@ -126,7 +126,7 @@ def test_accumulation_over_batch_norm_is_not_counted_as_a_saving(predict: Predic
     assert [offer["case"].split("/")[3] for offer in offers] == ["fp32", "accumulate"]
 
 
-def test_what_was_wrong_on_a_gpu_is_not_the_best(
+def test_a_strategy_found_wrong_on_a_gpu_is_not_the_best(
     predict: Predict, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     wrong = WrongResult("a-gpu", parse("unet3d/torch/train/amp_bf16/b2/full"))
@@ -189,7 +189,7 @@ def test_strategies_that_save_more_are_suggested_if_nothing_usual_fits(predict: 
     assert "checkpoint+adamw_8bit" in suggested.stdout
 
 
-def test_what_needs_least_is_named_if_nothing_fits(predict: Predict) -> None:
+def test_the_leanest_strategy_is_named_if_nothing_fits(predict: Predict) -> None:
     predict(lambda case: (90 if case.strategy == "checkpoint" else 100) * GIB)
     done = framebench("advise", "transformer/torch/train/*/b8/full", *GPU)
     assert done.returncode == 1

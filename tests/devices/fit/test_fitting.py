@@ -143,7 +143,7 @@ def test_where_the_smallest_batch_does_not_fit_nothing_more_is_planned() -> None
     assert search.result.fits is False
 
 
-def test_a_step_that_fails_for_one_sample_alone_is_searched_from_the_next() -> None:
+def test_a_failure_for_one_sample_alone_is_stepped_over() -> None:
     """Batch norm refuses a single sample where nothing else is left to normalize over."""
     search = search_batches(lambda batch: None if batch == 1 else 2**30 * batch)
     assert search.result.batch == (MEMORY - CONTEXT[1]) // 2**30
@@ -167,7 +167,7 @@ def test_jax_search_may_leap_further_than_torch_after_the_first_batch() -> None:
     assert search.result.batch > 0.95 * (MEMORY - CONTEXT[1]) / 2**24
 
 
-def test_search_falls_back_to_the_smallest_batch_when_the_first_guess_does_not_fit() -> None:
+def test_search_falls_back_to_the_smallest_batch() -> None:
     # 16 GiB per sample on 40 GB: 2 samples fit. JAX's search starts at 4.
     search = search_batches(lambda batch: 2**34 * batch, framework="jax")
     assert list(search.planned) == [4, 1, 2, 3]

@@ -64,7 +64,7 @@ def describe(table: pd.DataFrame, others: dict[str, pd.DataFrame] | None = None)
     ],
     ids=["timed", "not timed", "another was timed"],
 )
-def test_the_least_memory_and_what_it_costs(
+def test_the_least_memory_has_its_cost_in_time(
     checkpoint: tuple[list[list[float]], int],
     accumulate: tuple[list[list[float]], int],
     words: str,
@@ -88,7 +88,7 @@ def test_missing_times_come_from_another_machine_of_the_same_kind() -> None:
     assert describe(mine, {"n": other.assign(device="gpu")}) == f"{start}not timed)."
 
 
-def test_a_share_that_depends_on_the_batch_names_the_batch_that_differs_most() -> None:
+def test_the_batch_with_the_most_different_share_is_named() -> None:
     """By the records of this machine, or else of another of the same kind."""
     mine = make_rows((FP32, make_steady(1.0), 200), (ACCUMULATE, make_steady(1.1), 100))
     of_batches = []

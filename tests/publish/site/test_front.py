@@ -259,7 +259,7 @@ def read_data(results: Path) -> dict[str, Any]:
     return data
 
 
-def test_a_group_never_mixes_what_is_measured_with_what_is_predicted() -> None:
+def test_a_group_never_mixes_measurements_and_predictions() -> None:
     data = read_data(RESULTS)
     kinds = {place["name"]: place["kind"] for place in data["PLACES"]}
 

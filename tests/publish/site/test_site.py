@@ -93,7 +93,7 @@ def test_style_and_script_load_nothing_external(name: str) -> None:
 
 
 @needs_sphinx
-def test_every_case_has_a_section_with_what_its_record_says(site: Path) -> None:
+def test_every_case_has_a_section_with_its_record(site: Path) -> None:
     for record in make_all_records():
         section = strip_tags(read_case(site, record.provenance.machine, record.case))
         assert f"framebench run {record.case}" in section
@@ -151,7 +151,7 @@ def make_line(name: str, low: float | None, metric: str = "peak", decides: bool 
     )
 
 
-def test_measurements_of_a_metric_share_a_chart_with_no_effect_and_what_is_claimed() -> None:
+def test_a_chart_has_one_metric_and_marks_no_effect_and_the_claim() -> None:
     lines = [
         make_line("other", 0.7, "time", decides=False),
         make_line("a", 0.6),
@@ -264,7 +264,7 @@ def test_without_records_there_is_no_site(tmp_path: Path) -> None:
         build(Results(tmp_path / "nothing"), tmp_path / "site")
 
 
-def test_without_sphinx_a_sentence_says_what_to_install(
+def test_missing_sphinx_is_reported_with_a_hint(
     lab: Results, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(building, "PACKAGES", ("sphinx_of_nobody",))
@@ -284,7 +284,7 @@ def test_a_warning_of_sphinx_ends_the_build_with_its_text(tmp_path: Path) -> Non
         building.run_sphinx(tmp_path / "source", tmp_path / "site")
 
 
-def test_a_claim_names_the_record_of_a_case_without_a_section_without_a_link(
+def test_a_record_without_a_section_is_named_without_a_link(
     tmp_path: Path,
 ) -> None:
     """A case over ranks is in no table, so that it has no section."""
