@@ -24,8 +24,17 @@ def list_contexts(source: str) -> Iterator[ast.FunctionDef]:
                 yield node
 
 
-def is_yield(node: ast.AST) -> bool:
-    return isinstance(node, ast.Yield | ast.YieldFrom)
+def contains_yield(statement: ast.stmt) -> bool:
+    return any(isinstance(node, ast.Yield | ast.YieldFrom) for node in ast.walk(statement))
+
+
+def list_inner_bodies(statement: ast.stmt) -> list[list[ast.stmt]]:
+    """Return the blocks of statements within a statement: of `if` and `else`, of `with` ..."""
+    bodies = []
+    for _, value in ast.iter_fields(statement):
+        if isinstance(value, list) and value and isinstance(value[0], ast.stmt):
+            bodies.append(value)
+    return bodies
 
 
 def skips_its_end_after_an_error(body: list[ast.stmt]) -> bool:
@@ -34,24 +43,23 @@ def skips_its_end_after_an_error(body: list[ast.stmt]) -> bool:
     A `finally` is never skipped. Neither is what follows `yield` and `return`, which belongs to
     another way through the function.
     """
-    for statement, following in zip(body, [*body[1:], None], strict=True):
-        if not any(is_yield(node) for node in ast.walk(statement)):
+    for place, statement in enumerate(body):
+        if not contains_yield(statement):
             continue
         if isinstance(statement, ast.Try) and statement.finalbody:
             continue
-        inner_bodies = [
-            value for _, value in ast.iter_fields(statement) if isinstance(value, list) and value
-        ]
-        statements = [inner for inner in inner_bodies if isinstance(inner[0], ast.stmt)]
-        if any(skips_its_end_after_an_error(inner) for inner in statements):
-            return True
-        leaves = any(isinstance(inner[-1], ast.Return) for inner in statements)
-        if following is not None and not leaves and not isinstance(following, ast.Return):
+        inner_bodies = list_inner_bodies(statement)
+        for inner in inner_bodies:
+            if skips_its_end_after_an_error(inner):
+                return True
+        returns = any(isinstance(inner[-1], ast.Return) for inner in inner_bodies)
+        following = body[place + 1 :]
+        if following and not returns and not isinstance(following[0], ast.Return):
             return True
     return False
 
 
-def test_only_the_contexts_that_are_meant_to_skip_their_end_after_an_error() -> None:
+def test_contexts_take_their_changes_back_after_an_error() -> None:
     skipping = set()
     for file in (ROOT / "framebench").rglob("*.py"):
         for context in list_contexts(file.read_text()):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from operator import attrgetter
 from pathlib import Path
 
 import pytest
@@ -14,14 +15,14 @@ WORKFLOWS = sorted((ROOT / ".github/workflows").glob("*.yml"))
 PINNED = re.compile(r"uses: [\w/-]+@[0-9a-f]{40}  # v\d+\.\d+\.\d+")
 
 
-@pytest.mark.parametrize("file", WORKFLOWS, ids=lambda file: file.name)
+@pytest.mark.parametrize("file", WORKFLOWS, ids=attrgetter("name"))
 def test_a_workflow_only_reads_the_repository_and_uses_no_secret(file: Path) -> None:
     text = file.read_text()
     assert yaml.safe_load(text)["permissions"]["contents"] == "read"
     assert "secrets." not in text
 
 
-@pytest.mark.parametrize("file", WORKFLOWS, ids=lambda file: file.name)
+@pytest.mark.parametrize("file", WORKFLOWS, ids=attrgetter("name"))
 def test_an_action_is_pinned_by_the_hash_of_its_commit(file: Path) -> None:
     actions = [line for line in file.read_text().splitlines() if "uses:" in line]
     assert actions

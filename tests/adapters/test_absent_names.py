@@ -45,7 +45,7 @@ def test_recommended_names_do_not_exist(environment: dict[str, Environment]) -> 
     assert is_there == dict.fromkeys((*ABSENT, *list_names(REGISTRY.claims)), False)
 
 
-def test_the_look_up_finds_what_exists(environment: dict[str, Environment]) -> None:
+def test_existing_names_are_found(environment: dict[str, Environment]) -> None:
     is_there = look_up_names(PRESENT, environment["jittor"])
     assert is_there == dict.fromkeys(PRESENT, True)
 

@@ -32,7 +32,7 @@ def test_pynvml_has_every_function_that_is_called() -> None:
     assert [name for name in names if not hasattr(pynvml, name)] == []
 
 
-def test_the_state_has_what_nvml_supports_and_nothing_else(fake_nvml: FakeNvml) -> None:
+def test_the_state_has_only_readings_that_nvml_supports(fake_nvml: FakeNvml) -> None:
     assert nvml.read_state() == {
         "name": "NVIDIA H200",
         "driver": "580.1",
@@ -65,7 +65,7 @@ def test_the_workers_gpu_is_the_first_visible_one(
 
 
 @pytest.mark.parametrize(("steps", "queues", "synced"), [(8, True, 4), (2, True, 2), (8, False, 0)])
-def test_a_turn_reads_energy_and_a_device_with_a_queue_makes_synced_steps_too(
+def test_a_turn_reads_energy_and_makes_synced_steps(
     steps: int, queues: bool, synced: int, fake_nvml: FakeNvml
 ) -> None:
     answers: dict[str, Any] = {"turn": {"wall_s": 1.0, "device_s": None}, "synced": 1.5}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from operator import itemgetter
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -51,7 +52,7 @@ def test_a_failed_build_has_the_compilers_reason(printed: str, names_compiler: b
     assert ("unsupported GNU version" in (outcome.reason or "")) == names_compiler
 
 
-@pytest.mark.parametrize("entry", RECORDED["out_of_memory"], ids=lambda entry: entry["from"])
+@pytest.mark.parametrize("entry", RECORDED["out_of_memory"], ids=itemgetter("from"))
 def test_out_of_memory_on_a_gpu_is_recognized(entry: dict[str, str]) -> None:
     """The framework may raise, or die with this in its log."""
     assert limits.is_out_of_memory(RuntimeError(entry["message"]), limited=False)
@@ -59,8 +60,8 @@ def test_out_of_memory_on_a_gpu_is_recognized(entry: dict[str, str]) -> None:
     assert classify_end(None, f"{entry['message']}\n{end}").status == "oom"
 
 
-@pytest.mark.parametrize("entry", RECORDED["otherwise"], ids=lambda entry: entry["from"])
-def test_other_errors_on_a_gpu_are_no_lack_of_memory(entry: dict[str, str]) -> None:
+@pytest.mark.parametrize("entry", RECORDED["otherwise"], ids=itemgetter("from"))
+def test_other_errors_on_a_gpu_are_crashes(entry: dict[str, str]) -> None:
     assert not limits.is_out_of_memory(RuntimeError(entry["message"]), limited=True)
     assert classify_end(None, entry["message"]).status == "crashed"
 

@@ -15,7 +15,7 @@ PROGRAMS = Path(__file__).parent / "programs"
 TORCH = PROGRAMS / "cuda_proofs_torch.py"
 
 
-def test_proofs_of_torch_on_a_gpu_say_no_where_the_strategy_is_undone(
+def test_undone_gpu_strategies_of_torch_are_not_proven(
     environment: dict[str, Environment],
 ) -> None:
     """Each as it is, and then undone in each way."""
@@ -54,7 +54,7 @@ def test_offloading_in_torch_computes_the_same_and_is_proven(
 JAX = PROGRAMS / "cuda_proofs_jax.py"
 
 
-def test_proofs_of_jax_on_a_gpu_say_no_where_the_strategy_is_undone(
+def test_undone_gpu_strategies_of_jax_are_not_proven(
     environment: dict[str, Environment],
 ) -> None:
     flags = {"XLA_FLAGS": "--xla_gpu_autotune_level=0"}
@@ -89,7 +89,7 @@ def test_a_state_that_jax_keeps_on_the_host_computes_the_same(
 JITTOR = PROGRAMS / "cuda_proofs_jittor.py"
 
 
-def test_proofs_of_jittor_on_a_gpu_say_no_where_the_strategy_is_undone(
+def test_undone_gpu_strategies_of_jittor_are_not_proven(
     environment: dict[str, Environment],
 ) -> None:
     """By precision: whether fp32, whether tf32 is proven.

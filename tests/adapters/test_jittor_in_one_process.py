@@ -20,7 +20,7 @@ CASES = (
 
 
 @pytest.mark.slow
-def test_a_case_is_judged_without_what_the_one_before_left_behind(
+def test_a_case_is_judged_without_leftovers_of_the_one_before(
     environment: dict[str, Environment],
 ) -> None:
     reasons = run_inside(environment["jittor"], PROGRAM, *CASES, variables=get_compilation_caches())

@@ -32,7 +32,7 @@ def test_steps_are_timed_by_both_clocks() -> None:
     assert timing.summarize(TimeResult()).timed_steps == 4
 
 
-def test_steps_of_a_turn_are_waited_for_once_and_synced_steps_one_by_one() -> None:
+def test_a_turn_waits_once_and_synced_steps_one_by_one() -> None:
     adapter = FakeGpuAdapter()
     calls: list[str] = []
     adapter.synchronize = lambda: calls.append("wait")  # type: ignore[method-assign]
@@ -45,7 +45,7 @@ def test_steps_of_a_turn_are_waited_for_once_and_synced_steps_one_by_one() -> No
     assert timing.summarize(TimeResult()).timed_steps == 3
 
 
-def test_host_memory_is_no_instrument_on_a_gpu() -> None:
+def test_host_memory_is_not_read_on_a_gpu() -> None:
     result = worker.measure_memory(FakeGpuAdapter(), Task("", "memory"), ignore)
     assert result.peaks == {"allocator.in_use": 5, "compiler.plan": 4}
     assert result.allocator == {"ooms": 0}

@@ -52,7 +52,7 @@ def test_rounding_decides_whether_pytorchs_fp32_and_tf32_are_proven(
     }
 
 
-def test_precision_is_proven_by_what_the_device_rounds_and_stores(
+def test_precision_is_proven_by_the_devices_rounding_and_storage(
     environment: dict[str, Environment],
 ) -> None:
     """By what it rounds, whether fp32 and tf32 are proven; by what it stores, amp_bf16."""

@@ -83,7 +83,7 @@ def collect_arguments(batch: tuple[Any, Any]) -> tuple[tuple[Any, ...], dict[str
         ("Model", "{'x': rows(n)}", [LOSS], 1, False),
     ],
 )
-def test_a_model_gets_what_its_file_has_no_other_use_for(
+def test_a_model_gets_the_targets_if_nothing_else_takes_them(
     model: str, returned: str, lines: list[str], arguments: int, is_apart: bool, tmp_path: Path
 ) -> None:
     file = make_file(tmp_path, f"model = {model}", f"def batch(n): return {returned}", *lines)
@@ -104,7 +104,7 @@ def test_a_batch_that_nobody_could_take_is_refused(tmp_path: Path) -> None:
         file.make_batch(N, np.ndarray, "array")
 
 
-def test_a_module_with_a_training_step_gets_the_whole_batch_in_its_form(tmp_path: Path) -> None:
+def test_a_training_step_gets_the_whole_batch_as_written(tmp_path: Path) -> None:
     for returned in ("rows(n), rows(n)", "{'x': rows(n)}", "Graph(n)", "images(n)", "rows(n)"):
         file = make_file(tmp_path, "model = Model", f"def batch(n): return {returned}")
         file.takes_batch = True

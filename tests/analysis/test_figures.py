@@ -190,17 +190,30 @@ def undecided() -> pd.DataFrame:
     return frames.make_frame([*timed[:-1], noisy, make_record("no_donate", 100)])
 
 
-def test_an_undecided_ratio_is_drawn_with_its_interval(undecided: pd.DataFrame) -> None:
+def test_the_map_names_an_undecided_ratio_and_marks_a_missing_one(
+    undecided: pd.DataFrame,
+) -> None:
     _, times = get_panels(draw_heat_map(undecided))
     assert list_texts(times) == ["1.00", "0.80", "0.90", "0.80", "undecided", "-"]
+
+
+def find_interval(axes: Axes, peak: float) -> tuple[float, float]:
+    """Return the ends of the line that is drawn through the mark at this peak."""
+    (intervals,) = [each for each in axes.collections if isinstance(each, LineCollection)]
+    for segment in intervals.get_segments():
+        if segment[0, 0] == pytest.approx(peak):
+            low, high = sorted(segment[:, 1])
+            return low, high
+    return pytest.fail("no interval is drawn there")
+
+
+def test_an_undecided_ratio_is_drawn_with_its_interval(undecided: pd.DataFrame) -> None:
     figure = fronts.draw_pareto(undecided)
     (axes,) = get_panels(figure)
     decided = {(0.5, round(1 / 0.9, 6)), (1.25, 1.25)}
     ((peak, speed),) = read_places(axes) - decided
 
-    (intervals,) = [each for each in axes.collections if isinstance(each, LineCollection)]
-    segments = [line for line in intervals.get_segments() if abs(line[0, 0] - peak) < 1e-6]
-    low, high = sorted(segments[0][:, 1])
+    low, high = find_interval(axes, peak)
     title, footer = read_texts(figure)
     assert low < speed < high
     assert f"checkpoint (0.45x the peak, {1 / high:.2f} to {1 / low:.2f} x the time)" in title

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
@@ -41,7 +42,7 @@ def list_tiny_cases() -> list[Case]:
     return cases
 
 
-@pytest.mark.parametrize("workload", WITH_LAYERS, ids=lambda workload: workload.name)
+@pytest.mark.parametrize("workload", WITH_LAYERS, ids=attrgetter("name"))
 def test_every_weight_belongs_to_one_layer(workload: spec.Workload) -> None:
     assert workload.layers
     for variant in ("", *workload.variants):

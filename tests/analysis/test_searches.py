@@ -51,6 +51,7 @@ def search(
 def test_a_search_answers_for_smaller_batches_and_larger_budgets(
     batch: int, budget: int, fits: bool | None
 ) -> None:
+    """Within a budget of 100 bytes batch 4 fits, and batch 5 does not."""
     assert CaseSearches([search(100, 4, 5)]).check_fits(batch, budget) is fits
 
 

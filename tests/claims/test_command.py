@@ -12,6 +12,7 @@ import pytest
 from typer.testing import CliRunner
 
 from framebench.analysis.results import Results
+from framebench.claims import run as measuring
 from framebench.claims.registry import REGISTRY
 from framebench.claims.run import find_missing
 from framebench.claims.store import MachineResults
@@ -46,14 +47,14 @@ def test_times_that_share_a_block_are_not_missing(results: Path) -> None:
     assert {case.workload for case in missing.timed} == {"resnet50", "unet3d"}
 
 
-def run(*arguments: str, results: Path) -> Any:
+def run_claims(*arguments: str, results: Path) -> Any:
     return CliRunner().invoke(app, ["claims", *arguments, "--results", str(results)])
 
 
 def test_the_command_prints_json(results: Path) -> None:
     put_both(results, 80)  # of 100 MiB that the eager case takes
     arguments = ("B19 fusion", "--json", "--size", "tiny", "--machine", "m")
-    (entry,) = json.loads(run(*arguments, results=results).stdout)
+    (entry,) = json.loads(run_claims(*arguments, results=results).stdout)
     assert {"id", "verdict", "claimed", "measured", "low", "high", "records", "lines"} <= set(entry)
     (measured,) = [line for line in entry["lines"] if line["measured"] is not None]
     assert measured["measured"] == pytest.approx(0.8)
@@ -75,7 +76,7 @@ def test_invalid_arguments_list_the_valid_ones(
     results: Path, arguments: list[str], message: str
 ) -> None:
     put_both(results, 80)
-    found = run(*arguments, results=results)
+    found = run_claims(*arguments, results=results)
     assert found.exit_code == 2
     assert message in re.sub(r"\s+", " ", found.output)
 
@@ -85,29 +86,30 @@ def test_run_measures_missing_cases_only(results: Path, monkeypatch: pytest.Monk
     monkeypatch.setenv("FRAMEBENCH_MACHINE", "m")
     put(results, "transformer/torch/finetune/half/b4/tiny")
     measured: list[Case] = []
+    planned: list[Case] = []
 
     def measure(found: list[Case], *_: Any) -> list[str]:
         measured.extend(found)
         put(results, "transformer/torch/finetune/checkpoint/b4/tiny", 50)
         return ["ok"] * len(found)
 
-    from framebench.claims import run as measuring
+    def plan(cases: list[Case], *_: Any) -> list[Any]:
+        planned.extend(cases)
+        return []
 
     monkeypatch.setattr(measuring, "measure_all", measure)
     monkeypatch.setattr(measuring.environments, "ensure", ignore)
     monkeypatch.setattr(measuring.environments, "warm", ignore)
-    planned: list[Case] = []
-    monkeypatch.setattr(measuring, "planned_for", lambda cases, *_: planned.extend(cases) or [])
+    monkeypatch.setattr(measuring, "planned_for", plan)
     monkeypatch.setattr("framebench.claims.plans.read_plans", Mock(return_value={}))
-    found = run("C11", "C9", "--run", "--size", "tiny", results=results)
+    found = run_claims("C11", "C9", "--run", "--size", "tiny", results=results)
     assert found.exit_code == 0, found.output
-    assert {f"resnet50/torch/finetune/{s}/b64/full" for s in ("half", "checkpoint")} <= {
-        case.id for case in planned
-    }
-    ids = [case.id for case in measured]
-    assert "resnet50/torch/finetune/checkpoint/b4/tiny" in ids
-    assert "transformer/torch/finetune/half/b4/tiny" not in ids
-    assert not any(runner.explain_unsupported(case) for case in measured), (
-        "what needs a GPU is left to a machine that has one"
-    )
+    planned_ids = {case.id for case in planned}
+    assert "resnet50/torch/finetune/half/b64/full" in planned_ids
+    assert "resnet50/torch/finetune/checkpoint/b64/full" in planned_ids
+    measured_ids = {case.id for case in measured}
+    assert "resnet50/torch/finetune/checkpoint/b4/tiny" in measured_ids
+    assert "transformer/torch/finetune/half/b4/tiny" not in measured_ids, "it has a record"
+    for case in measured:
+        assert not runner.explain_unsupported(case), "left to a machine with a GPU"
     assert not list(results.glob(".session*"))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,7 @@ import pytest
 
 import framebench
 from framebench.analysis.results import Results
+from framebench.claims.claim import Measurement
 from framebench.claims.ledger import ledger
 from framebench.claims.lines import add_gpu_lines, make_line
 from framebench.claims.needs import Needs
@@ -149,32 +151,34 @@ def test_the_growth_with_the_batch_is_an_exponent(
 
 
 @pytest.mark.parametrize(
-    ("peaks", "smallest", "bend", "verdicts"),
+    ("claim", "peaks", "value", "verdict"),
     [
-        # with 100 MiB that are there once
-        ((110, 120, 140), 1.0, 0.0, ("no effect", "no effect")),
-        ((110, 120, 142), 1.1, 0.1, ("opposite", "confirmed")),
-        ((110, 120, 138), 0.9, 0.1, ("confirmed", "confirmed")),
-        ((110, 100, 140), None, None, ("not measured", "not measured")),
+        # A2: the ratio of the second slope to the first; 100 MiB are there at any batch
+        ("A2", (110, 120, 140), 1.0, "no effect"),
+        ("A2", (110, 120, 142), 1.1, "opposite"),
+        ("A2", (110, 120, 138), 0.9, "confirmed"),
+        ("A2", (110, 100, 140), None, "not measured"),
+        # A17: how far that ratio is from 1
+        ("A17", (110, 120, 140), 0.0, "no effect"),
+        ("A17", (110, 120, 142), 0.1, "confirmed"),
+        ("A17", (110, 120, 138), 0.1, "confirmed"),
+        ("A17", (110, 100, 140), None, "not measured"),
     ],
 )
 def test_the_slope_of_a_peak_is_compared_between_successive_batches(
+    claim: str,
+    peaks: tuple[float, float, float],
+    value: float | None,
+    verdict: Verdict,
     results: Path,
-    peaks: tuple[float, ...],
-    smallest: float | None,
-    bend: float | None,
-    verdicts: tuple[Verdict, Verdict],
 ) -> None:
-    """In a whole sweep, of which a straight line with an offset is linear."""
     for batch, peak in zip((2, 4, 8), peaks, strict=True):
         put(results, f"unet3d/jittor/train/fp32/b{batch}/cpu", peak)
-    here = MachineResults(Results(results), "m")
-    for claim, value, verdict in zip(("A2", "A17"), (smallest, bend), verdicts, strict=True):
-        (row,) = REGISTRY.chosen([claim])
-        (one,) = [one for one in row.deciding if one.name == "unet3d/jittor train"]
-        line = make_line(row, one, here, "cpu")
-        assert line.verdict == verdict
-        assert line.value == (value if value is None else pytest.approx(value))
+    (row,) = REGISTRY.chosen([claim])
+    (comparison,) = [one for one in row.deciding if one.name == "unet3d/jittor train"]
+    line = make_line(row, comparison, MachineResults(Results(results), "m"), "cpu")
+    assert line.verdict == verdict
+    assert line.value == pytest.approx(value)
 
 
 @pytest.mark.parametrize("proven", [True, False])
@@ -456,18 +460,26 @@ def test_every_verdict_that_was_measured_names_its_device() -> None:
 
 def test_a_gpus_measurement_replaces_the_plan_of_the_same_two_cases(results: Path) -> None:
     """At whatever batch; of other cases the plan goes on to decide."""
-    measured = {"candidate": "train/compile@-1", "base": "train/fp32@-1"}
-    other = {"candidate": "train/checkpoint"}
-    claim = make_claim(PLANNED, PLANNED | other, measured)
-    for strategy, peak in (("fp32", 100), ("compile", 130)):
-        put(results, f"transformer/torch/train/{strategy}/b4/full", peak, origin={"hardware": GPU})
+    planned_checkpoint = PLANNED | {"candidate": "train/checkpoint"}
+    at_half_the_batch = {"candidate": "train/compile@-1", "base": "train/fp32@-1"}
+    claim = make_claim(PLANNED, planned_checkpoint, at_half_the_batch)
     here = MachineResults(Results(results), "nowhere")
     here.plans = make_plans(results, fp32=100, compile=10, checkpoint=50)
-    own = [make_line(claim, one, here, "cpu") for one in claim.deciding[:2]]
-    lines = add_gpu_lines(claim, own, [MachineResults(Results(results), "m")])
-    assert [line.decides for line in lines] == [False, True, True]
-    assert [line.value for line in lines] == [0.1, 0.5, 1.3]
-    assert lines[2].name == "transformer/torch b4/full, m"
+    put(results, "transformer/torch/train/fp32/b4/full", 100, origin={"hardware": GPU})
+    put(results, "transformer/torch/train/compile/b4/full", 130, origin={"hardware": GPU})
+    with_a_gpu = MachineResults(Results(results), "m")
+
+    compile_plan, checkpoint_plan, _ = claim.deciding
+    planned_lines = [
+        make_line(claim, compile_plan, here, "cpu"),
+        make_line(claim, checkpoint_plan, here, "cpu"),
+    ]
+    replaced, planned, measured = add_gpu_lines(claim, planned_lines, [with_a_gpu])
+
+    assert (replaced.value, replaced.decides) == (0.1, False)
+    assert (planned.value, planned.decides) == (0.5, True)
+    assert (measured.value, measured.decides) == (1.3, True)
+    assert measured.name == "transformer/torch b4/full, m"
 
 
 def test_claims_about_a_gpu_are_not_measured_on_one_without_records(results: Path) -> None:
@@ -486,10 +498,16 @@ def test_claims_about_a_gpu_are_not_measured_on_one_without_records(results: Pat
 )
 def test_frameworks_that_a_place_is_not_about_are_only_shown(name: str, about: set[str]) -> None:
     (claim,) = REGISTRY.chosen([name])
-    deciding = {ref.framework for one in claim.deciding for ref in one.measure.refs}
-    shown = {ref.framework for one in claim.informational for ref in one.measure.refs}
-    assert deciding == about
-    assert shown >= set(FRAMEWORKS) - about
+    assert list_frameworks(claim.deciding) == about
+    assert list_frameworks(claim.informational) >= set(FRAMEWORKS) - about
+
+
+def list_frameworks(measurements: Iterable[Measurement]) -> set[str]:
+    """Return the frameworks of the cases that are compared."""
+    frameworks = set()
+    for measurement in measurements:
+        frameworks |= {ref.framework for ref in measurement.measure.refs}
+    return frameworks
 
 
 def test_the_ledger_is_a_data_frame() -> None:

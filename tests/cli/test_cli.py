@@ -8,6 +8,7 @@ import re
 import signal
 import subprocess
 import time
+from operator import itemgetter
 from pathlib import Path
 from unittest.mock import Mock
 
@@ -32,6 +33,8 @@ CASE = "transformer/torch/train/fp32/b4/tiny"
     ("arguments", "named"),
     [
         (["run", "resnet51"], "resnet50"),
+        (["run", ""], "'' names no case"),
+        (["run", "--results", ""], "after --results comes '', which is no value"),
         (["run", CASE, "--memory-limit=-1"], "512MiB"),
         (["run", "--smaples", "3"], "`framebench run --help`"),
         (["show", "--results", "nowhere"], "make bench"),
@@ -58,7 +61,7 @@ def test_invalid_arguments_end_with_a_hint_and_no_traceback(
         ["explain", CASE],
         ["show"],
     ],
-    ids=lambda command: command[0],
+    ids=itemgetter(0),
 )
 def test_a_machine_name_with_path_parts_is_refused(
     command: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch

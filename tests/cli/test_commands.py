@@ -89,23 +89,6 @@ def test_an_invalid_selector_is_refused(selector: str) -> None:
         parse_selector(selector)
 
 
-@pytest.mark.parametrize(
-    ("command", "named"),
-    [
-        (["advise", "unet3d/*/train/magic", "--budget", "1GiB"], "choose from: "),
-        (["max-batch", "unet3d/torch/train/fp32/b4", "--budget", "1GiB"], "leave b4 out"),
-        (["evaluate", "unet3d", "--budget", "1GiB"], "names 3 cases"),
-    ],
-)
-def test_questions_that_cannot_be_asked_are_refused_in_one_line(
-    command: list[str], named: str
-) -> None:
-    done = framebench(*command)
-    assert done.returncode == 2
-    assert named in done.stderr
-    assert len(done.stderr.splitlines()) == 1
-
-
 def test_this_machine_answers_before_the_published_one(
     results: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -152,9 +135,3 @@ def test_comparing_two_cases_does_not_change_advice(
         for name in ("case", "peak_bytes", "throughput", "fits", "judged_by"):
             assert offer[name] == earlier[name]
     assert {offer["machine"] for offer in after} == {"here", MACHINE}
-
-
-def test_an_empty_selector_is_refused() -> None:
-    done = framebench("run", "")
-    assert done.returncode == 2
-    assert "'' names no case" in done.stderr

@@ -38,12 +38,12 @@ def make_folder(
     return folder
 
 
-def read(root: Path) -> list[Record]:
+def read_records(root: Path) -> list[Record]:
     """Return the records of a folder."""
     return list(store.read_all(root))
 
 
-def count(report: CollectionReport) -> tuple[int, int, int, int]:
+def count_outcomes(report: CollectionReport) -> tuple[int, int, int, int]:
     """Return how many were added, present, in conflict and unreadable."""
     added, unreadable = len(report.added), len(report.unreadable)
     return added, report.present, len(report.conflicts), unreadable
@@ -55,30 +55,33 @@ def test_collecting_again_adds_nothing(tmp_path: Path) -> None:
         folders.append(make_folder(tmp_path / name, machine=name, session=name))
     once, together = tmp_path / "once", tmp_path / "together"
 
-    assert count(collect(folders, once)) == (6, 0, 0, 0)
-    assert count(collect(folders[::-1], once)) == (0, 6, 0, 0)
-    assert count(collect([once, *folders], together)) == (6, 6, 0, 0)
+    assert count_outcomes(collect(folders, once)) == (6, 0, 0, 0)
+    assert count_outcomes(collect(folders[::-1], once)) == (0, 6, 0, 0)
+    assert count_outcomes(collect([once, *folders], together)) == (6, 6, 0, 0)
 
-    assert len(read(once)) == len(read(together)) == 6
+    assert len(read_records(once)) == len(read_records(together)) == 6
 
 
 def test_equal_machines_have_one_name_and_are_still_told_apart(tmp_path: Path) -> None:
-    first, second, third = (make_folder(tmp_path / n, n, session=n) for n in ("n1", "n2", "n3"))
+    into = tmp_path / "all"
+    first = make_folder(tmp_path / "n1", "n1", session="1")
+    second = make_folder(tmp_path / "n2", "n2", session="2")
+    third = make_folder(tmp_path / "n3", "n3", session="3")
 
-    report = collect([first, second], tmp_path / "all", "kind")
+    report = collect([first, second], into, "kind")
 
     assert report.machines == {"kind": {"n1", "n2"}}
-    origins = [record.provenance for record in read(tmp_path / "all")]
+    origins = [record.provenance for record in read_records(into)]
     assert {origin.machine for origin in origins} == {"kind"}
     assert {origin.node for origin in origins} == {"n1", "n2"}
-    # the name that was given once is kept
-    assert collect([third], tmp_path / "all").machines.keys() == {"kind"}
+    later = collect([third], into)
+    assert later.machines.keys() == {"kind"}, "the name that was given once is kept"
 
 
 def test_a_node_keeps_its_name_however_often_its_machine_is_renamed(tmp_path: Path) -> None:
     collect([make_folder(tmp_path / "n1", "n1")], tmp_path / "one", "kind")
     collect([tmp_path / "one"], tmp_path / "other", "another")
-    origins = [record.provenance for record in read(tmp_path / "other")]
+    origins = [record.provenance for record in read_records(tmp_path / "other")]
     assert {(origin.machine, origin.node) for origin in origins} == {("another", "n1")}
 
 
@@ -94,24 +97,25 @@ def test_a_machine_keeps_its_name_next_to_others_of_its_kind(tmp_path: Path) -> 
 def test_two_processes_of_one_case_in_a_block_are_two_records(tmp_path: Path) -> None:
     for measured in make_blocks([(CASE, [[1.0]]), (CASE, [[1.0]])]):
         store.append(measured, store.find_file(tmp_path / "a", "m", "torch-1"))
-    assert count(collect([tmp_path / "a"], tmp_path / "all")) == (2, 0, 0, 0)
+    assert count_outcomes(collect([tmp_path / "a"], tmp_path / "all")) == (2, 0, 0, 0)
 
 
 @pytest.mark.parametrize("release", ["torch-\x1b[2J", "torch-1\n", "torch-" + "9" * 100])
 def test_a_strangers_name_of_a_release_names_no_file(release: str, tmp_path: Path) -> None:
     store.append(record(CASE), store.find_file(tmp_path / "a", "m", release))
     report = collect([tmp_path / "a"], tmp_path / "all")
-    assert count(report) == (0, 0, 0, 1)
+    assert count_outcomes(report) == (0, 0, 0, 1)
     assert list_files(tmp_path / "all") == []
 
 
 def list_machines(root: Path) -> set[str]:
     """Return the machines that a folder has records of."""
-    return {record.provenance.machine for record in read(root)}
+    return {record.provenance.machine for record in read_records(root)}
 
 
 def test_equal_machines_stay_apart_where_they_are_to_be_compared(tmp_path: Path) -> None:
-    first, second = (make_folder(tmp_path / n, n, session=n) for n in ("alpha", "beta"))
+    first = make_folder(tmp_path / "alpha", "alpha", session="1")
+    second = make_folder(tmp_path / "beta", "beta", session="2")
     results = ("--results", str(tmp_path / "all"))
 
     done = framebench("collect", str(first), str(second), *results)
@@ -126,7 +130,7 @@ def test_equal_machines_stay_apart_where_they_are_to_be_compared(tmp_path: Path)
     assert "count as one" not in done.stderr
     assert list_machines(tmp_path / "two") == {"alpha", "beta"}
     for source in (first, second):  # what is there keeps its name
-        assert count(collect([source], tmp_path / "two", apart=True)) == (0, 3, 0, 0)
+        assert count_outcomes(collect([source], tmp_path / "two", apart=True)) == (0, 3, 0, 0)
 
     assert framebench("collect", str(first), *results, "--apart", "--machine", "m").returncode == 2
 
@@ -145,10 +149,10 @@ def test_two_kinds_of_machine_of_one_name_are_two(tmp_path: Path) -> None:
     other = make_folder(tmp_path / "b", "localhost", OTHER)
 
     for expected in ((6, 0, 0, 0), (0, 6, 0, 0)):
-        assert count(collect([one, other], tmp_path / "all")) == expected
+        assert count_outcomes(collect([one, other], tmp_path / "all")) == expected
 
     cpus = {}
-    for collected in read(tmp_path / "all"):
+    for collected in read_records(tmp_path / "all"):
         cpus[collected.provenance.machine] = collected.provenance.hardware["cpu"]
     assert cpus == {"localhost": "x", f"localhost-{hash_hardware(OTHER)}": "y"}
 
@@ -158,7 +162,7 @@ def test_a_machine_whose_hardware_changes_keeps_its_name(tmp_path: Path) -> None
     source = make_folder(tmp_path / "a", "m", session="1")
     make_folder(source, "m", OTHER, session="2")
     collect([source], tmp_path / "all")
-    collected = read(tmp_path / "all")
+    collected = read_records(tmp_path / "all")
     assert [record.provenance.machine for record in collected] == ["m"] * 6
 
 
@@ -175,7 +179,7 @@ def test_conflicting_records_are_set_aside(tmp_path: Path) -> None:
 
         assert done.returncode == 1
         assert "says another step_s than" in done.stderr
-        collected = read(tmp_path / "all")
+        collected = read_records(tmp_path / "all")
         assert [record.step_s[0] for record in collected] == [1.0] * 3
         (set_aside,) = (tmp_path / "all" / CONFLICTS).iterdir()
         assert store.read(set_aside).step_s[0] == 0.5
@@ -187,14 +191,14 @@ def test_unreadable_records_are_named_and_the_rest_collected(tmp_path: Path) -> 
     store.append(record(CASE), store.find_file(source, "m", "jax-1"))
     store.append(record(CASE), store.find_file(source, "other", "torch-1"))
     report = collect([source], tmp_path / "all")
-    assert count(report) == (3, 0, 0, 3)
+    assert count_outcomes(report) == (3, 0, 0, 3)
     for fault in ("a record of torch, but under jax-1", "a record of the machine m, but in the"):
         assert any(fault in sentence for sentence in report.unreadable)
 
 
 def test_records_in_files_of_their_own_are_collected(tmp_path: Path) -> None:
     """Old versions of framebench wrote each record into a file of its own."""
-    records = read(make_folder(tmp_path / "made", "m"))
+    records = read_records(make_folder(tmp_path / "made", "m"))
     old = tmp_path / "old"
     folder = old / "records" / "m" / "torch-1" / CASE.id.replace("/", ".")
     folder.mkdir(parents=True)
@@ -202,10 +206,16 @@ def test_records_in_files_of_their_own_are_collected(tmp_path: Path) -> None:
         (folder / f"2026010{number}.json").write_text(one.model_dump_json())
     (folder / "20270101.json").write_text("{")
     (folder / "20270102.json").symlink_to(folder / "20260100.json")
-    assert count(collect([old], tmp_path / "all")) == (3, 0, 0, 2)
-    assert count(collect([old], old)) == (3, 0, 0, 2)
-    assert count(collect([old], old)) == (0, 3, 0, 2)
-    assert read(tmp_path / "all") == records
+    added, present, in_conflict, unreadable = 3, 0, 0, 2
+
+    into_another = collect([old], tmp_path / "all")
+    into_itself = collect([old], old)
+    again = collect([old], old)
+
+    assert count_outcomes(into_another) == (added, present, in_conflict, unreadable)
+    assert count_outcomes(into_itself) == (added, present, in_conflict, unreadable)
+    assert count_outcomes(again) == (0, added, in_conflict, unreadable)
+    assert read_records(tmp_path / "all") == records
 
 
 def test_folders_of_a_run_on_many_machines_are_collected_into_it(tmp_path: Path) -> None:
@@ -243,7 +253,8 @@ def test_machines_of_one_kind_have_one_fingerprint(change: dict[str, Any], is_sa
 
 
 def test_searches_and_probes_are_collected_once_under_the_machines_name(tmp_path: Path) -> None:
-    node, kind = make_folder(tmp_path / "node", "node1"), tmp_path / "kind"
+    node = make_folder(tmp_path / "node", "node1")
+    kind = tmp_path / "kind"
     origin = provenance(machine="node1", hardware=HARDWARE)
     probed = Probed(probe="names", names={"torch.amp": True}, provenance=origin)
     store.append(probed, node / "claims" / "node1.jsonl")
@@ -253,6 +264,7 @@ def test_searches_and_probes_are_collected_once_under_the_machines_name(tmp_path
     assert collect([node], kind, "kind").answers == 2
     assert collect([node], kind, "kind").answers == 0
     collected = origin.model_copy(update={"machine": "kind", "node": "node1"})
-    ((_, one),) = store.read_answers(Probed, kind / "claims")
-    assert one == probed.model_copy(update={"provenance": collected})
-    assert list(load_searches(kind)) == [search.model_copy(update={"provenance": collected})]
+    ((_, collected_probe),) = store.read_answers(Probed, kind / "claims")
+    assert collected_probe == probed.model_copy(update={"provenance": collected})
+    (collected_search,) = load_searches(kind)
+    assert collected_search == search.model_copy(update={"provenance": collected})

@@ -193,13 +193,18 @@ def test_units_wait_for_the_environments_of_each_kind_of_node(
     own: OwnSlurm, python: str, results: Path
 ) -> None:
     unit = RunRequest((CASES[0],), None, Options(rounds=2), python, block=0)
+    code = provenance.name_code()
     (results / NODES).mkdir(parents=True)
-    jobs, code = Jobs(results, {"time": 10}, ignore), provenance.name_code()
+    jobs = Jobs(results, {"time": 10}, ignore)
+
     (setup,) = slurm.prepare([unit], jobs, ["nothing"])  # both nodes are of one kind
     slurm.submit([unit], jobs, [setup], code)
-    assert "Dependency" in own.ask("squeue", "-h", "-o", "%r")
+    reasons_to_wait = own.ask("squeue", "-h", "-o", "%r")
     wait_until(lambda: not select_unfinished([unit], results, code))
-    assert "nothing" in (results / slurm.FOLDER / f"{setup}_0_log.err").read_text()
+
+    assert "Dependency" in reasons_to_wait
+    log = results / slurm.FOLDER / f"{setup}_0_log.err"
+    assert "nothing" in log.read_text()
 
 
 def test_a_usable_node_of_each_kind_is_prepared() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from matplotlib.container import BarContainer
 
 from framebench.analysis.figures.page import read_finding_and_source
 from framebench.analysis.results import Results
@@ -30,19 +31,24 @@ def predict_all(device: str = "h100-80gb") -> list[Planned]:
     return [prediction.model_copy(update={"device": device}) for prediction in predictions]
 
 
-def test_each_bar_is_a_row_and_each_panel_a_device() -> None:
+def read_widths(bars: BarContainer) -> list[int]:
+    """Return the lengths of horizontal bars, from the first strategy to the last."""
+    return [round(bar.get_width()) for bar in bars]
+
+
+def test_each_panel_is_a_device_and_each_bar_a_prediction() -> None:
     drawn = figure.draw_savings(frame([*predict_all(), *predict_all("a100-40gb")]))
     assert drawn
+    h100, a100 = drawn.axes
+    assert h100.get_title(loc="left").startswith("NVIDIA H100 SXM 80 GB")
+    assert a100.get_title(loc="left").startswith("NVIDIA A100 SXM 40 GB")
     # the panels share one y axis, whose labels are those of the first
-    names = [label.get_text() for label in drawn.axes[0].get_yticklabels()]
+    names = [label.get_text() for label in h100.get_yticklabels()]
     assert names == ["fp32", "checkpoint", "accumulate"], "nothing that changes little"
-    mib = [STRATEGIES[name] for name in names]
-    titles = ["NVIDIA H100 SXM 80 GB", "NVIDIA A100 SXM 40 GB"]
-    for axes, title in zip(drawn.axes, titles, strict=True):
-        assert axes.get_title(loc="left").startswith(title)
+    for axes in (h100, a100):
         torch_bars, jax_bars = axes.containers
-        assert [round(bar.get_width()) for bar in torch_bars] == mib
-        assert [round(bar.get_width()) for bar in jax_bars] == [2 * size for size in mib]
+        assert read_widths(torch_bars) == [8192, 4096, 2048]
+        assert read_widths(jax_bars) == [2 * 8192, 2 * 4096, 2 * 2048]
 
 
 def test_a_figure_is_of_training_at_the_base_batch(tmp_path: Path) -> None:

@@ -16,7 +16,7 @@ WRONG = "unet3d/torch/train/amp_bf16/b2/full"
 NOON = datetime(2026, 1, 2, 12, tzinfo=UTC)
 
 
-def add(results: Path, case: str, status: str, device: str = "gpu", hours: int = 0) -> None:
+def add_record(results: Path, case: str, status: str, device: str = "gpu", hours: int = 0) -> None:
     """Add a record of a case on machine m, as many hours after noon."""
     origin = fake_records.provenance(
         hardware={"cpu": "x", "device": device}, measured_at=NOON + timedelta(hours=hours)
@@ -44,27 +44,27 @@ def is_found_wrong(results: Path, case: str) -> bool:
         ("resnet50/torch/train/amp_bf16/b64/full", False),
     ],
 )
-def test_a_step_is_found_wrong_with_what_is_combined_with_it(
+def test_a_wrong_strategy_is_wrong_in_combinations_too(
     tmp_path: Path, case: str, expected: bool
 ) -> None:
-    add(tmp_path, WRONG, "wrong")
+    add_record(tmp_path, WRONG, "wrong")
     assert is_found_wrong(tmp_path, case) == expected
 
 
 def test_a_wrong_baseline_says_nothing_of_other_strategies(tmp_path: Path) -> None:
-    add(tmp_path, "unet3d/torch/train/fp32/b2/full", "wrong")
+    add_record(tmp_path, "unet3d/torch/train/fp32/b2/full", "wrong")
     assert is_found_wrong(tmp_path, "unet3d/torch/train/fp32/b4/full")
     assert not is_found_wrong(tmp_path, "unet3d/torch/train/checkpoint/b2/full")
 
 
 def test_the_newest_result_counts(tmp_path: Path) -> None:
-    add(tmp_path, WRONG, "ok", hours=1)
-    add(tmp_path, WRONG, "wrong")
+    add_record(tmp_path, WRONG, "ok", hours=1)
+    add_record(tmp_path, WRONG, "wrong")
     assert not is_found_wrong(tmp_path, WRONG)
-    add(tmp_path, WRONG, "wrong", hours=2)
+    add_record(tmp_path, WRONG, "wrong", hours=2)
     assert is_found_wrong(tmp_path, WRONG)
 
 
 def test_a_result_of_a_cpu_says_nothing_of_gpus(tmp_path: Path) -> None:
-    add(tmp_path, WRONG, "wrong", device="cpu")
+    add_record(tmp_path, WRONG, "wrong", device="cpu")
     assert not is_found_wrong(tmp_path, WRONG)

@@ -98,7 +98,7 @@ def test_the_timeline_ends_at_the_allocated_bytes(simulated: Steps) -> None:
 
 
 @pytest.mark.slow
-def test_a_context_and_the_error_are_needed_next_to_what_is_reserved(
+def test_needs_are_reserved_memory_with_context_and_error(
     simulated: Steps,
 ) -> None:
     linear, expandable = simulated["linear"], simulated["expandable"]
@@ -129,7 +129,7 @@ def test_made_up_numbers_let_loops_end_and_checks_pass(simulated: Steps) -> None
 
 
 @pytest.mark.slow
-def test_what_is_not_simulated_is_refused(simulated: Steps) -> None:
+def test_steps_that_cannot_be_followed_are_refused(simulated: Steps) -> None:
     assert "bytes do not fit beside" in simulated["too large"]
     assert "CUDA graphs" in simulated["replayed"]
     assert simulated["decorated"]["allocated"] > 0, "a function that is never called is none"
@@ -149,7 +149,7 @@ def test_states_of_8_bits_take_a_quarter(simulated: Steps) -> None:
 
 
 @pytest.mark.slow
-def test_what_is_not_known_of_convolutions_is_in_the_stated_error(
+def test_steps_with_convolutions_have_an_error_of_their_own(
     simulated: Steps,
 ) -> None:
     kinds = simulated["linear"]["kind"], simulated["converted"]["kind"]

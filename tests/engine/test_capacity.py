@@ -71,13 +71,18 @@ def test_free_memory_is_limited_by_the_control_group(
     assert least <= capacity.read_free_memory(tmp_path) <= most
 
 
-@pytest.mark.parametrize(("told", "taken"), [({}, 300), ({7: 250}, 250)])
+@pytest.mark.parametrize(
+    ("reported", "taken"),
+    [({}, 300), ({7: 250}, 250)],
+    ids=["the fall of free memory", "reported by the GPU"],
+)
 def test_gpu_memory_of_a_process_is_reported_or_measured(
-    told: dict[int, int], taken: int, monkeypatch: pytest.MonkeyPatch
+    reported: dict[int, int], taken: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    # before the process of id 7, with it, and when a second one is to start
     free_bytes = iter((1000, 700, 350))
     monkeypatch.setattr(capacity, "read_free_gpu_memory", lambda: next(free_bytes))
-    monkeypatch.setattr(capacity.nvml, "read_used_by", told.get)
+    monkeypatch.setattr(capacity.nvml, "read_used_by", reported.get)
     measured = Capacity()
     measured.enter(7)
     assert measured.taken_on_gpu == [taken]

@@ -69,7 +69,7 @@ def make_variants(cases: list[Case] = CASES) -> list[Variant]:
     return [Variant(case, Environment("torch", "1", Path("python"))) for case in cases]
 
 
-def check(cases: list[Case] = CASES) -> dict[Case, Mathematics]:
+def check_cases(cases: list[Case] = CASES) -> dict[Case, Mathematics]:
     """Check the cases' mathematics, and return the outcomes by case."""
     outcomes = mathematics.check(make_variants(cases), Options(), ignore_phase)
     return {variant.case: outcome for variant, outcome in outcomes.items()}
@@ -80,13 +80,13 @@ def ignore_phase(case: Case, phase: str) -> None:
 
 
 def test_each_core_has_a_process_that_checks_a_part(fake_worker: type[FakeWorker]) -> None:
-    check()
+    check_cases()
     assert fake_worker.started == [[FP32.id, CHECKPOINT.id], [ACCUMULATE.id]]
 
 
 def test_cached_outcomes_are_not_computed_again(fake_worker: type[FakeWorker]) -> None:
-    first = check()
-    assert check() == first
+    first = check_cases()
+    assert check_cases() == first
     assert len(fake_worker.started) == 2
 
 
@@ -102,7 +102,7 @@ def test_a_strategy_is_checked_once_at_its_smallest_batch_and_size(
         parse("transformer/torch/train/checkpoint/b8/cpu"),
         parse("transformer/torch/train/checkpoint/b16/full"),
     ]
-    outcomes = check(larger)
+    outcomes = check_cases(larger)
     assert {outcome.case for outcome in outcomes.values()} == {CHECKPOINT.id}
     assert fake_worker.started == [[CHECKPOINT.id]]
 
@@ -122,12 +122,12 @@ def test_progress_names_the_requested_case(fake_worker: type[FakeWorker]) -> Non
 def test_changed_code_or_instructions_are_checked_again(
     changed: str, fake_worker: type[FakeWorker], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    check([FP32])
+    check_cases([FP32])
     if changed == "code":
         monkeypatch.setattr(mathematics, "digest_sources", Mock(return_value="other"))
     else:
         monkeypatch.setenv("ONEDNN_MAX_CPU_ISA", "AVX2")
-    check([FP32])
+    check_cases([FP32])
     assert len(fake_worker.started) == 2
 
 
@@ -135,14 +135,14 @@ def test_case_whose_process_dies_is_not_computed_and_the_others_are(
     fake_worker: type[FakeWorker],
 ) -> None:
     fake_worker.deadly = {CHECKPOINT.id}
-    outcomes = check()
+    outcomes = check_cases()
     assert outcomes[FP32].computed
     assert outcomes[ACCUMULATE].computed
     assert not outcomes[CHECKPOINT].computed
     assert outcomes[CHECKPOINT].passed
     assert outcomes[CHECKPOINT].reason == "the step does not run in float64: ended by SIGSEGV"
     fake_worker.deadly = set()
-    assert check()[CHECKPOINT].computed, "it is tried again in the next run"
+    assert check_cases()[CHECKPOINT].computed, "it is tried again in the next run"
 
 
 def test_line_behind_one_that_was_cut_off_is_left_out(tmp_path: Path) -> None:

@@ -79,7 +79,8 @@ def test_baseline_that_joins_later_is_measured_once(
     fake_worker: Environment, results: Path, event_log: Path
 ) -> None:
     """PyTorch's baseline may be added to a block when its other cases have been measured."""
-    base, change = (Variant(case, fake_worker) for case in CASES[:2])
+    base = Variant(CASES[0], fake_worker)
+    change = Variant(CASES[1], fake_worker)
     with open_run(results) as opened:
         measure_group(Group("g", (change,)), opened)
         for _ in range(2):

@@ -58,10 +58,15 @@ def test_the_table_sums_too_when_small_rows_are_folded() -> None:
     layers = [(letter, "saved", size) for size, letter in enumerate("abcdefghijklmnopqrst", 1)]
     base = make_explanation({"compiler.plan": 1}, ("a", "saved", 1))
     change = make_explanation({"compiler.plan": 300}, *layers)
+
     rows = against.make_table(base, change).rows
-    *parts, whole = [int(cells[-1].replace(",", "")) for cells in rows]
-    assert len(parts) == against.LARGEST + 2  # what is folded, and what is unexplained
-    assert sum(parts) == whole == 299
+
+    differences = [int(cells[-1].replace(",", "")) for cells in rows]
+    *parts, whole = differences
+    assert whole == 300 - 1
+    assert sum(parts) == whole
+    folded_and_unexplained = 2
+    assert len(parts) == against.LARGEST + folded_and_unexplained
     assert rows[-2][1] == "unexplained"
 
 

@@ -123,7 +123,7 @@ def test_phases_of_a_pytorch_step_in_order() -> None:
         pytest.param("eval/no_grad", marks=pytest.mark.all_cases),
     ],
 )
-def test_pytorchs_account_is_what_is_measured(strategy: str) -> None:
+def test_pytorchs_account_agrees_with_the_measured_peak(strategy: str) -> None:
     explanation = explain_case(f"transformer/torch/{strategy}/b4/cpu")
     assert explanation.peak.bytes == pytest.approx(explanation.measured["host.rss"], rel=0.05)
 

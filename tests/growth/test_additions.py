@@ -34,7 +34,7 @@ def test_lines_that_add_to_a_name_are_found(line: str, adds: bool, tmp_path: Pat
     assert find_additions(str(tmp_path / "nowhere.py"), "kept") == []
 
 
-def test_the_last_word_on_progress_counts_among_what_a_script_prints() -> None:
+def test_the_newest_progress_line_of_a_script_is_found() -> None:
     errors = f"{PROGRESS}step 3 of 96\nloss 2.1\n{PROGRESS}step 9 of 96\na warning\n"
     assert find_progress(errors) == "step 9 of 96"
     assert find_progress("a warning\n") == ""

@@ -19,7 +19,7 @@ from framebench.suite.user_file import Fault
 from tests.callbacks import ignore
 
 
-def write(folder: Path, code: str) -> str:
+def write_script(folder: Path, code: str) -> str:
     file = folder / "script.py"
     file.write_text(textwrap.dedent(code))
     return str(file)
@@ -47,7 +47,7 @@ def write(folder: Path, code: str) -> str:
 def test_a_step_is_found_in_the_source(
     framework: str, code: str, functions: set[str], what: str, tmp_path: Path
 ) -> None:
-    assert choose_functions(write(tmp_path, code), framework, "") == (functions, what)
+    assert choose_functions(write_script(tmp_path, code), framework, "") == (functions, what)
 
 
 @pytest.mark.parametrize(
@@ -62,7 +62,7 @@ def test_a_step_that_is_not_found_is_asked_for(
     framework: str, code: str, step_at: str, message: str, tmp_path: Path
 ) -> None:
     with pytest.raises(Fault, match=message):
-        choose_functions(write(tmp_path, code), framework, step_at)
+        choose_functions(write_script(tmp_path, code), framework, step_at)
 
 
 SCRIPT = """
@@ -90,7 +90,7 @@ def test_calls_of_a_marked_function_end_steps(name: str, result: int, tmp_path: 
     def mark(function: Any) -> MarkedStep:
         return MarkedStep(function, ended.append)
 
-    run_as_main(write(tmp_path, SCRIPT), {name}, mark)
+    run_as_main(write_script(tmp_path, SCRIPT), {name}, mark)
     assert result in ended
     assert len(ended) == {"fit_step": 1, "step": 2, "made": 1}[name]
 

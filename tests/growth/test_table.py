@@ -37,7 +37,7 @@ def make_growth(**readings: Any) -> Growth:
     )
 
 
-def judge(readings: Any) -> str:
+def judge_readings(readings: Any) -> str:
     """Return the verdict on the readings of a single instrument."""
     return table.judge(make_growth(host_malloc=readings))
 
@@ -64,7 +64,7 @@ def test_too_few_readings_are_refused() -> None:
     ],
 )
 def test_growth_is_told_from_jumps_and_from_leaks_that_stop(rise: Any, verdict: str) -> None:
-    assert judge(FLAT + rise) == verdict
+    assert judge_readings(FLAT + rise) == verdict
 
 
 @pytest.mark.parametrize(
@@ -73,7 +73,7 @@ def test_growth_is_told_from_jumps_and_from_leaks_that_stop(rise: Any, verdict: 
 def test_a_leak_at_some_steps_is_found_if_every_segment_has_one(period: int, verdict: str) -> None:
     for phase in range(period):
         leaks = (NUMBERS + phase) // period  # so many until each step
-        assert judge(FLAT + 2**11 * period * leaks) == verdict
+        assert judge_readings(FLAT + 2**11 * period * leaks) == verdict
 
 
 @pytest.mark.parametrize(("periods", "grows"), [(4, False), (2, True)])
@@ -82,7 +82,7 @@ def test_a_sawtooth_is_no_growth_from_four_periods_on(periods: int, grows: bool)
     verdicts = set()
     for phase in range(period):
         sawtooth = (NUMBERS + phase) % period
-        verdicts.add(judge(FLAT + 2**20 * sawtooth))
+        verdicts.add(judge_readings(FLAT + 2**20 * sawtooth))
     assert ("grows" in verdicts) == grows
 
 
@@ -106,7 +106,7 @@ def test_the_slope_interval_has_its_stated_coverage() -> None:
         walk = RNG.normal(0, 4000, STEPS).cumsum()
         slope = estimate_slope(walk)
         missed += not slope.low <= 0 <= slope.high
-        accused += judge(FLAT + 4 * walk) == "grows"
+        accused += judge_readings(FLAT + 4 * walk) == "grows"
     assert missed / 1000 < 2 * (1 - CONFIDENCE)
     assert accused / 1000 < 1 - CONFIDENCE
     assert pytest.approx(0.961, abs=0.001) == CONFIDENCE

@@ -16,6 +16,7 @@ import random
 import sys
 import tempfile
 import time
+from collections import Counter
 from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from datetime import UTC, datetime
@@ -145,14 +146,21 @@ def select_bugs(bugs: list[Bug], words: list[str]) -> list[Bug]:
 
 def summarize(rows: list[Row], untried: int) -> int:
     """Print how many bugs came out how, and return the exit code."""
-    planted = [row for row in rows if row.bug]
-    wrong = [row for row in planted if row.status == "wrong"]
-    equivalent = [row for row in planted if row.equivalent]
-    missed = [row for row in planted if row.missed]
-    failed = [row for row in rows if not row.as_wanted]
+    counts: Counter[str] = Counter()
+    failed = []
+    for row in rows:
+        if not row.as_wanted:
+            failed.append(row)
+        if not row.bug:
+            counts["controls"] += 1
+            continue
+        counts["bugs"] += 1
+        counts["wrong"] += row.status == "wrong"
+        counts["equivalent"] += bool(row.equivalent)
+        counts["missed"] += row.missed
     print(
-        f"\n{len(planted)} bugs: {len(wrong)} wrong, {len(equivalent)} equivalent, "
-        f"{len(missed)} beyond verification; {len(rows) - len(planted)} cases without a bug; "
+        f"\n{counts['bugs']} bugs: {counts['wrong']} wrong, {counts['equivalent']} equivalent, "
+        f"{counts['missed']} beyond verification; {counts['controls']} cases without a bug; "
         f"{untried} not tried; {len(failed)} not as they should be"
     )
     for row in failed:

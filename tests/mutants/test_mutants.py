@@ -74,7 +74,7 @@ def test_text_that_is_gone_or_there_twice_is_named(text: str, count: int, tmp_pa
         bug.edit(tmp_path)
 
 
-def test_each_case_is_tried_without_a_bug_before_the_first_of_its_bugs() -> None:
+def test_each_case_is_tried_without_a_bug_first() -> None:
     first, second = BUGS[0], BUGS[-1]
     control_of_first, control_of_second = (
         run.make_control(first.case),

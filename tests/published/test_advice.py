@@ -29,13 +29,13 @@ def find_offer(fit: Fit, searches: Searches, batch: int | None = None) -> Candid
     The test is skipped where the case's records now have no numbers, or no proven effect.
     """
     case = parse_case(fit.case)
-    rows, _ = evidence(ROOT / "results", fit.provenance.machine, case.workload, case.scenario)
-    own = [row for row in rows if is_of(row, case)]
-    if all(find_fault(row) for row in own):
+    machine = fit.provenance.machine
+    rows, _ = evidence(ROOT / "results", machine, case.workload, case.scenario)
+    faults = [find_fault(row) for row in rows if is_of(row, case)]
+    if all(faults):
         pytest.skip(f"{case.id}: its records give nothing to advise")
-    question = Question(
-        case.workload, case.scenario, fit.budget_bytes, (case.framework,), batch, case.size
-    )
+    budget, frameworks = fit.budget_bytes, (case.framework,)
+    question = Question(case.workload, case.scenario, budget, frameworks, batch, case.size)
     candidates = list_candidates(advise([rows], question, searches))
     (offer,) = [candidate for candidate in candidates if candidate.case.strategy == case.strategy]
     return offer

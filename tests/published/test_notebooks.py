@@ -5,11 +5,13 @@ twice.
 from __future__ import annotations
 
 import re
+from operator import attrgetter
 from pathlib import Path
 
 import jupytext
 import nbformat
 import pytest
+from _pytest.mark import ParameterSet
 
 from framebench.publish.notebooks import notebook
 from tests.processes import ROOT
@@ -19,7 +21,7 @@ OTHER_MACHINES = {"versions": "zen4-2core", "comparison": "zen5-2core"}
 NO_FRAMEWORK = 'import sys\nprint({"torch", "jax", "jittor"} & set(sys.modules))'
 # which `make test` runs; of the others it compares the cells with the source
 OFTEN = ("comparison", "versions")
-EVERY = pytest.mark.parametrize("source", notebook.list_sources(), ids=lambda path: path.stem)
+EVERY = pytest.mark.parametrize("source", notebook.list_sources(), ids=attrgetter("stem"))
 
 
 @EVERY
@@ -35,14 +37,14 @@ def test_a_notebook_uses_the_public_interface_alone(source: Path) -> None:
     assert not re.search(r"(from|import) framebench\.", source.read_text())
 
 
+def mark_rare(source: Path) -> ParameterSet:
+    """Return a notebook as a parameter; most are for `make test-all`."""
+    marks = () if source.stem in OFTEN else pytest.mark.all_cases
+    return pytest.param(source, id=source.stem, marks=marks)
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    "source",
-    [
-        pytest.param(path, id=path.stem, marks=() if path.stem in OFTEN else pytest.mark.all_cases)
-        for path in notebook.list_sources()
-    ],
-)
+@pytest.mark.parametrize("source", map(mark_rare, notebook.list_sources()))
 def test_notebooks_run_on_committed_results_without_a_framework(source: Path) -> None:
     machine = OTHER_MACHINES.get(source.stem, MACHINE)
     executed = notebook.execute(source, ROOT / "results", machine, NO_FRAMEWORK)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from operator import attrgetter
 from pathlib import Path
 
 import pytest
@@ -31,7 +32,7 @@ def test_quick_cases_are_timed_in_five_blocks_unless_unsupported_or_wrong() -> N
 
 
 @pytest.mark.parametrize(
-    "page", [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))], ids=lambda page: page.name
+    "page", [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))], ids=attrgetter("name")
 )
 def test_links_lead_to_files_and_headings_that_exist(page: Path) -> None:
     text = re.sub(r"```.*?```", "", page.read_text(), flags=re.S)

@@ -40,5 +40,7 @@ def list_texts(place: str) -> Iterator[str]:
 
 @pytest.mark.parametrize("place", KINDS)
 def test_every_committed_record_can_be_parsed(place: str) -> None:
-    for text in list_texts(place):
+    texts = list(list_texts(place))
+    assert texts
+    for text in texts:
         KINDS[place].model_validate_json(text)

@@ -87,7 +87,7 @@ def test_without_sharding_each_rank_holds_the_buckets() -> None:
 
 
 @pytest.mark.all_cases
-def test_more_ranks_need_less_and_what_is_kept_gathered_needs_more() -> None:
+def test_more_ranks_need_less_and_gathered_weights_more() -> None:
     """If there are more ranks than a tensor has rows, PyTorch gathers one row from each rank."""
     two = predict_case("torch", "fsdp", "b64x2")
     many = predict_case("torch", "fsdp", "b64x64")

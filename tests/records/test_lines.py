@@ -162,26 +162,11 @@ def test_a_writer_waits_until_another_has_ended_its_line(tmp_path: Path) -> None
     assert read_texts(file) == [ONE, TWO, THREE]
 
 
-def test_two_writers_wait_for_each_other(tmp_path: Path) -> None:
-    file = tmp_path / "shared.jsonl"
-    program = (
-        "import sys; from pathlib import Path; from framebench.records.lines import append_line\n"
-        "for number in range(50): append_line(sys.argv[2] + 'x' * 5000, Path(sys.argv[1]))"
-    )
-    writers = []
-    for name in ("a", "b", "c"):
-        command = [sys.executable, "-c", program, str(file), name]
-        writers.append(subprocess.Popen(command, cwd=ROOT))
-    assert [writer.wait() for writer in writers] == [0, 0, 0]
-    written = sorted(file.read_text().splitlines())
-    assert written == sorted(name + "x" * 5000 for name in "abc" for _ in range(50))
-
-
 def test_a_full_disk_leaves_the_lines_that_were_there(tmp_path: Path) -> None:
     text = json.dumps("x" * 5000)
     with small_disk(tmp_path / "disk", "size=64k") as disk:
         file = disk / "m" / "torch-1.jsonl"
-        written = fill(file, text)
+        written = fill_disk(file, text)
         assert written > 0
         assert read_texts(file) == [text] * written
         assert file.read_bytes().endswith(b"\n")
@@ -192,7 +177,7 @@ def test_a_full_disk_leaves_the_lines_that_were_there(tmp_path: Path) -> None:
         assert read_texts(file) == [text] * written + [ONE]
 
 
-def fill(file: Path, text: str) -> int:
+def fill_disk(file: Path, text: str) -> int:
     """Append a line until the disk is full, and return how often that could be done."""
     for written in range(1000):
         try:

@@ -97,7 +97,7 @@ def strange(tmp_path: Path) -> Path:
     return results
 
 
-def place(results: Path) -> Path:
+def find_hostile_place(results: Path) -> Path:
     return results / "records" / "m" / NAME
 
 
@@ -117,7 +117,7 @@ def test_only_regular_files_of_limited_size_are_read(kind: str, tmp_path: Path) 
 def test_commands_that_read_pass_over_hostile_files(
     command: str, kind: str, strange: Path, tmp_path: Path
 ) -> None:
-    HOSTILE[kind](place(strange))
+    HOSTILE[kind](find_hostile_place(strange))
     before = list_content(strange)
     into = tmp_path / "into"
     words = [word.format(strange=strange, into=into) for word in command.split()]

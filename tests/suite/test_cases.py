@@ -68,7 +68,7 @@ def test_standard_has_every_strategy_and_the_baselines_at_every_batch() -> None:
     assert list_batches("standard", "transformer/jax/train/fp32/") == [1, 2, 4, 8, 16]
 
 
-def test_the_matrix_has_each_strategy_at_three_batches_a_factor_of_two_apart() -> None:
+def test_the_matrix_has_each_strategy_at_three_doubled_batches() -> None:
     batches = defaultdict(list)
     for case in profiles.list_profile_cases("matrix"):
         if case.support.supported:

@@ -9,6 +9,7 @@ main ones at the size `cpu`.
 from __future__ import annotations
 
 import pytest
+from _pytest.mark import ParameterSet
 
 from framebench.engine.environments import Environment
 from framebench.suite.case import Case, find_first_batch
@@ -46,42 +47,49 @@ SCENARIOS = ("train", "eval")
 MAIN = ("fp32", "amp_bf16", "no_grad")  # strategies that are verified at the size `cpu` too
 
 
-def choose_cases(framework: str, size: str) -> list[Case]:
-    """Return the supported cases of the quick profile, at each strategy's first batch.
+def is_chosen(case: Case) -> bool:
+    """Return whether a case is one of the main ones at `cpu`, or of the quick profile at `tiny`."""
+    if case.scenario not in SCENARIOS or case.batch != find_first_batch(case):
+        return False
+    support = case.support
+    if not support.supported or support.gpu or support.env:
+        return False
+    return case.strategy in MAIN if case.size == "cpu" else case.plan.quick
 
-    Of the measured size they are the main ones.
-    """
+
+def choose_cases(framework: str, size: str) -> list[Case]:
+    """Return the cases of a framework and size that are verified here, one of each strategy."""
     chosen: dict[tuple[str, ...], Case] = {}
     for case in list_cases():
-        if (case.framework, case.size) != (framework, size) or case.scenario not in SCENARIOS:
-            continue
-        is_asked = case.strategy in MAIN if size == "cpu" else case.plan.quick
-        runs_here = case.support.supported and not case.support.gpu and not case.support.env
-        if is_asked and runs_here and case.batch == find_first_batch(case):
+        if (case.framework, case.size) == (framework, size) and is_chosen(case):
             chosen[case.workload, case.scenario, case.strategy] = case
     return list(chosen.values())
 
 
-ALL = [
-    pytest.param(size, framework, limit, marks=pytest.mark.all_cases)
-    for framework, limits in LIMITS.items()
-    for limit in limits
-    for size in ("tiny", "cpu")
-    if size == "cpu" or (framework, limit) not in OFTEN
-]
+def list_rare_limits() -> list[ParameterSet]:
+    """Return size, framework and limit of what `make test` leaves to `make test-all`."""
+    rare = []
+    for framework, limits in LIMITS.items():
+        for limit in limits:
+            sizes = ["cpu"] if (framework, limit) in OFTEN else ["tiny", "cpu"]
+            for size in sizes:
+                rare.append(pytest.param(size, framework, limit, marks=pytest.mark.all_cases))
+    return rare
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("size", "framework", "limit"), [*(("tiny", *often) for often in OFTEN), *ALL]
+    ("size", "framework", "limit"), [*(("tiny", *often) for often in OFTEN), *list_rare_limits()]
 )
 def test_right_steps_pass_with_other_instruction_sets(
     size: str, framework: str, limit: str, environment: dict[str, Environment]
 ) -> None:
     """Nothing is wrong but what a trial of the library itself shows to be wrong."""
     cases = choose_cases(framework, size)
+    assert cases
+    rows = verify_cases(environment[framework], cases, LIMITS[framework][limit])
     wrong = {}
-    for case, row in verify_cases(environment[framework], cases, LIMITS[framework][limit]).items():
+    for case, row in rows.items():
         verification = row["verification"]
         is_right = verification["passed"] and row.get("mathematics", verification)["passed"]
         if not is_right and not verification["known_fault"]:

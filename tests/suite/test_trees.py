@@ -101,9 +101,7 @@ def test_a_named_tuple_is_one_argument_and_a_tuple_several() -> None:
         ((np.zeros(N), np.zeros((N, 2))), False),
     ],
 )
-def test_a_list_has_samples_where_its_entries_are_no_whole_batches(
-    node: Any, expected: bool
-) -> None:
+def test_a_list_of_samples_is_told_from_a_list_of_batches(node: Any, expected: bool) -> None:
     assert is_list_of_samples(node, N) == expected
 
 

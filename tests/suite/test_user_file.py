@@ -22,7 +22,7 @@ def link_to_device(file: Path) -> None:
     file.symlink_to("/dev/zero")
 
 
-def test_packages_are_imported_and_not_what_lies_beside_the_file(
+def test_packages_are_imported_but_not_modules_beside_the_file(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What a package takes for itself is none of the file's; what a module beside it holds is."""

@@ -56,7 +56,7 @@ def rehearsed(
 
 
 @pytest.mark.all_cases
-def test_every_case_of_a_rehearsal_has_a_record_of_the_made_up_gpu(rehearsed: Path) -> None:
+def test_every_rehearsed_case_has_a_record_of_the_made_up_gpu(rehearsed: Path) -> None:
     records = {}
     for record in store.read_all(rehearsed):
         case = record.parsed

@@ -70,7 +70,7 @@ def test_an_error_of_the_index_is_reported(tmp_path: Path, monkeypatch: pytest.M
         hash_pins.ask_index(["Jinja2==0.0.0"])
 
 
-def test_a_file_with_a_package_whose_archives_differ_says_why_it_has_none(tmp_path: Path) -> None:
+def test_a_file_with_an_unhashable_package_says_why(tmp_path: Path) -> None:
     file = tmp_path / "torch.txt"
     plain = "# PyTorch\nnumpy==2.4.6\ntorch==2.13.0\n"
     file.write_text(plain)

@@ -32,7 +32,7 @@ VARIANTS = [
         (True, ["table of 4", "block of compile"]),
     ],
 )
-def test_eager_strategies_are_shown_before_what_compiles(
+def test_eager_strategies_are_shown_before_compiled_ones(
     without_times: bool, last: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Two are looked at together, as there are two cores."""

@@ -162,14 +162,19 @@ def test_a_graph_of_jittor_is_part_of_the_peak(
     tmp_path: Path, environment: dict[str, Environment]
 ) -> None:
     """Some hundred bytes an operation, whatever the batch."""
-    found: list[Any] = []
-    for layers, batch in ((10, 4), (40, 4), (40, 64)):
+
+    def count_graph(layers: int, batch: int) -> Any:
+        """Return the operations of a graph, and the bytes beyond its arrays."""
         program = HERE / "programs/try_graphs.py"
         arguments = (str(tmp_path), str(layers), str(batch))
-        found.append(run_inside(environment["jittor"], program, *arguments))
-    few, many, larger = found
+        return run_inside(environment["jittor"], program, *arguments)
+
+    few = count_graph(layers=10, batch=4)
+    many = count_graph(layers=40, batch=4)
+    of_larger_batch = count_graph(layers=40, batch=64)
+
     assert 300 < few["beyond"] / few["operations"] < 1200
     assert many["operations"] > 3 * few["operations"]
-    by_operation = many["operations"] / few["operations"]
-    assert many["beyond"] / few["beyond"] == pytest.approx(by_operation, rel=0.2)
-    assert larger["beyond"] == pytest.approx(many["beyond"], rel=0.05)
+    ratio_of_operations = many["operations"] / few["operations"]
+    assert many["beyond"] / few["beyond"] == pytest.approx(ratio_of_operations, rel=0.2)
+    assert of_larger_batch["beyond"] == pytest.approx(many["beyond"], rel=0.05)

@@ -77,7 +77,7 @@ MIB = 2**20
 pytestmark = pytest.mark.usefixtures("imported_once")
 
 
-def ask(
+def run_on_file(
     command: str, code: str, folder: Path, *options: str, device: str = "rtx4090-24gb"
 ) -> subprocess.CompletedProcess[str]:
     """Run a command on a file with this code, for a device."""
@@ -95,7 +95,7 @@ def read_offers(done: subprocess.CompletedProcess[str]) -> dict[str, dict[str, A
 
 @pytest.mark.slow
 def test_a_model_is_predicted_with_its_dropout_and_its_optimizer(tmp_path: Path) -> None:
-    done = ask("try", TORCH, tmp_path, "--strategies", "offload,compile", "--json")
+    done = run_on_file("try", TORCH, tmp_path, "--strategies", "offload,compile", "--json")
     offers = read_offers(done)
     assert "4,198,400 parameters, 4 blocks" in done.stderr
     assert set(offers) == {"fp32", "offload", "compile"}, "strategies that need a GPU too"
@@ -110,7 +110,7 @@ def test_a_model_is_predicted_with_its_dropout_and_its_optimizer(tmp_path: Path)
 @pytest.mark.all_cases
 @pytest.mark.slow
 def test_a_model_in_flax_is_planned_with_its_optimizer(tmp_path: Path) -> None:
-    offers = read_offers(ask("try", FLAX, tmp_path, "--strategies", "no_donate", "--json"))
+    offers = read_offers(run_on_file("try", FLAX, tmp_path, "--strategies", "no_donate", "--json"))
     # weights and two moments are 48 MiB, gradients 16 more at the most; without donation all but
     # these are there twice
     peak = offers["fp32"]["peak_bytes"]
@@ -126,7 +126,7 @@ def test_the_largest_batch_of_a_file_is_searched_on_the_device(
 ) -> None:
     name, *flags = command
     options = (*flags, "--strategies", "fp32", "--budget", "2GiB", "--json")
-    offer = read_offers(ask(name, TORCH, tmp_path, *options))["fp32"]
+    offer = read_offers(run_on_file(name, TORCH, tmp_path, *options))["fp32"]
     assert offer["fits"]
     batch = int(offer["case"].split("/")[4].removeprefix("b"))
     # segments of 20 MiB hide how little one more of these samples takes
@@ -137,12 +137,12 @@ def test_the_largest_batch_of_a_file_is_searched_on_the_device(
 
 
 @pytest.mark.slow
-def test_predict_says_what_convolutions_may_add(
+def test_predict_names_unknown_workspaces_of_convolutions(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Here no cuDNN can be asked. The model is converted after it was made."""
     monkeypatch.setenv("FRAMEBENCH_CUDNN", str(tmp_path))
-    done = ask("predict", CONVERTED, tmp_path, "--batch", "64", device="a100-40gb")
+    done = run_on_file("predict", CONVERTED, tmp_path, "--batch", "64", device="a100-40gb")
     assert done.returncode == 0, done.stderr
     printed = " ".join(done.stdout.split())
     assert "PyTorch with convolutions whose workspaces are not known" in printed
@@ -157,10 +157,10 @@ def test_predict_says_what_convolutions_may_add(
         (COMPILED, "fp32", "not planned", "compiles its model"),
     ],
 )
-def test_predict_plans_combinations_and_not_what_a_file_compiles(
+def test_predict_plans_combinations_but_no_compiled_file(
     code: str, strategy: str, outcome: str, reason: str, tmp_path: Path
 ) -> None:
-    done = ask("predict", code, tmp_path, "--strategies", strategy, "--json")
+    done = run_on_file("predict", code, tmp_path, "--strategies", strategy, "--json")
     (planned,) = json.loads(done.stdout)
     assert planned["case"].split("/")[3] == strategy
     assert planned["outcome"] == outcome
@@ -194,7 +194,7 @@ def test_predict_plans_combinations_and_not_what_a_file_compiles(
 def test_invalid_files_strategies_and_devices_end_with_a_hint(
     code: str, options: tuple[str, ...], device: str, message: str, tmp_path: Path
 ) -> None:
-    done = ask("try", code, tmp_path, *options, device=device)
+    done = run_on_file("try", code, tmp_path, *options, device=device)
     assert done.returncode == 2, done.stderr
     assert message in done.stderr
     assert "Traceback" not in done.stderr

@@ -30,7 +30,7 @@ WEIGHTS = (6 * 8 + 8) + (8 * 3 + 3)  # of two layers with biases
 CASE = "own/torch/train/fp32/b8/mine"
 
 
-def ask(tmp_path: Path, *command: str) -> Any:
+def run_json(tmp_path: Path, *command: str) -> Any:
     """Return what a command prints as JSON."""
     done = framebench(*command, "--json", "--results", str(tmp_path / "results"))
     assert done.returncode in (0, 1, 3), done.stderr
@@ -47,7 +47,7 @@ def test_a_file_is_refused_where_only_cases_are_taken(read: Callable[[str], Any]
 @pytest.mark.all_cases
 @pytest.mark.slow
 def test_a_file_is_explained(tmp_path: Path) -> None:
-    explanation = ask(tmp_path, "explain", str(written(tmp_path)))
+    explanation = run_json(tmp_path, "explain", str(written(tmp_path)))
     assert explanation["case"] == CASE
     sizes: Counter[str] = Counter()
     for holder in explanation["holders"]:
@@ -108,8 +108,8 @@ def test_a_file_is_compared_between_releases(tmp_path: Path) -> None:
     """Two releases are compared by the peak of the file's baseline."""
     versions = [f"torch=={version}" for version in find_pinned_versions("torch")[:2]]
     options = ("--rounds", "0", "--blocks", "1")
-    rows = ask(tmp_path, "versions", "compare", *versions, str(written(tmp_path)), *options)
-    (peak,) = (row for row in rows if row["quantity"] == "peak memory")
+    rows = run_json(tmp_path, "versions", "compare", *versions, str(written(tmp_path)), *options)
+    (peak,) = [row for row in rows if row["quantity"] == "peak memory"]
     assert peak["case"] == CASE
     assert peak["base_value"] > 0
 
@@ -133,7 +133,7 @@ def test_a_file_is_searched_for_the_release_that_changed_it(
     )
     file = str(written(tmp_path))
     command = ("versions", "bisect", "2.12.0", "2.13.0", file, "--framework", "torch")
-    assert ask(tmp_path, *command)["first"] == "2.13.0"
+    assert run_json(tmp_path, *command)["first"] == "2.13.0"
     assert measured == {(CASE, "bisect")}
 
 
@@ -141,6 +141,6 @@ def test_a_file_is_searched_for_the_release_that_changed_it(
 @pytest.mark.all_cases
 def test_the_largest_batch_of_a_file_is_found(tmp_path: Path) -> None:
     options = ("--budget", "1GiB", "--max-batch", "16")
-    (fit,) = ask(tmp_path, "max-batch", str(written(tmp_path)), *options)
+    (fit,) = run_json(tmp_path, "max-batch", str(written(tmp_path)), *options)
     assert fit["case"] == "own/torch/train/fp32/b1/mine"
     assert fit["largest"] == 16

@@ -14,7 +14,9 @@ from tests.processes import COMMAND, ROOT
 REPOSITORY = ROOT / "tests/user_model/repository"
 
 
-def tried(file: str, results: Path, cwd: Path, path: str = "") -> subprocess.CompletedProcess[str]:
+def try_in_folder(
+    file: str, results: Path, cwd: Path, path: str = ""
+) -> subprocess.CompletedProcess[str]:
     command = [
         *COMMAND,
         "try",
@@ -38,7 +40,7 @@ def tried(file: str, results: Path, cwd: Path, path: str = "") -> subprocess.Com
 @pytest.mark.parametrize("on_path", [pytest.param(False, marks=pytest.mark.all_cases), True])
 def test_modules_of_the_user_shadow_those_of_framebench(on_path: bool, tmp_path: Path) -> None:
     where = tmp_path if on_path else REPOSITORY
-    done = tried(
+    done = try_in_folder(
         str(REPOSITORY / "train.py"),
         tmp_path / "results",
         where,
@@ -49,7 +51,7 @@ def test_modules_of_the_user_shadow_those_of_framebench(on_path: bool, tmp_path:
 
 
 def test_import_errors_name_the_file_of_the_user(tmp_path: Path) -> None:
-    done = tried("missing.py", tmp_path, REPOSITORY)
+    done = try_in_folder("missing.py", tmp_path, REPOSITORY)
     message = " ".join(done.stderr.split())
     assert done.returncode == 2, message
     assert re.search(

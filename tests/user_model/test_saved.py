@@ -108,7 +108,8 @@ def test_another_batch_is_not_compared_and_another_release_told() -> None:
 
 def test_another_processor_is_told_where_both_are_known() -> None:
     unknown = make_saved({"fp32": 100})
-    here, there = (unknown.model_copy(update={"processor": name}) for name in ("x", "y"))
+    here = unknown.model_copy(update={"processor": "x"})
+    there = unknown.model_copy(update={"processor": "y"})
     assert saved.check_comparable(here, there) == ["the processor was x and is y"]
     assert saved.check_comparable(unknown, there) == saved.check_comparable(here, here) == []
 

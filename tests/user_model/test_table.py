@@ -15,7 +15,7 @@ from tests.fake_records import record
 MIB = 2**20
 
 
-def check(strategy: str, reason: str = "", why_unproven: str = "") -> Record:
+def make_checked(strategy: str, reason: str = "", why_unproven: str = "") -> Record:
     """Return a record of a strategy that was run in float64, or was not for a reason."""
     case = Case("transformer", "torch", "train", strategy, 4, "tiny")
     outcome = Mathematics(case=case.id, computed=not reason, passed=True, reason=reason or None)
@@ -27,10 +27,10 @@ def check(strategy: str, reason: str = "", why_unproven: str = "") -> Record:
 def test_strategies_that_could_not_be_checked_are_named_once_by_their_reason() -> None:
     """The newest record of a strategy counts."""
     records = [
-        check("fp32", "no operator"),
-        check("fp32"),
-        check("checkpoint", "it casts by itself", "block_runs: expected 8, observed 4"),
-        check("accumulate", "it casts by itself"),
+        make_checked("fp32", "no operator"),
+        make_checked("fp32"),
+        make_checked("checkpoint", "it casts by itself", "block_runs: expected 8, observed 4"),
+        make_checked("accumulate", "it casts by itself"),
     ]
     assert list(describe_verdicts(records)) == [
         "3 of 3 strategies compute the same, up to rounding; 2 of them were seen at work",

@@ -28,7 +28,7 @@ NOISY: Values = (100.0, 125.0)
 FAILED: Values = ()  # it cannot be measured
 
 
-def search(values: list[Values]) -> Bisection:
+def bisect_values(values: list[Values]) -> Bisection:
     """Bisect with the values that each of the twelve releases gives."""
 
     def measure(release: str) -> ReleaseResult:
@@ -44,7 +44,7 @@ def search(values: list[Values]) -> Bisection:
 def test_the_first_release_that_changed_is_named_in_few_measurements(
     where: int, after: float
 ) -> None:
-    bisection = search([OLD] * where + [(after, after)] * (12 - where))
+    bisection = bisect_values([OLD] * where + [(after, after)] * (12 - where))
 
     assert bisection.outcome == "found"
     assert bisection.first == RELEASES[where]
@@ -58,14 +58,14 @@ def test_the_first_release_that_changed_is_named_in_few_measurements(
 
 
 def test_a_change_below_the_threshold_is_not_reported() -> None:
-    bisection = search([(100.0 + release / 100,) for release in range(12)])
+    bisection = bisect_values([(100.0 + release / 100,) for release in range(12)])
     assert (bisection.outcome, bisection.first) == ("no change", None)
     assert [result.release for result in bisection.tried] == ["1.0", "1.11"]
     assert "+0.11%" in bisection.answer
 
 
 def test_a_change_within_the_noise_of_a_release_names_none() -> None:
-    bisection = search([OLD] * 11 + [(100.0, 110.0)])
+    bisection = bisect_values([OLD] * 11 + [(100.0, 110.0)])
     assert (bisection.outcome, bisection.first) == ("undecided", None)
     assert "differ by 10.00%" in bisection.answer
 
@@ -81,7 +81,7 @@ def test_a_change_within_the_noise_of_a_release_names_none() -> None:
 def test_releases_stepped_over_before_the_change_are_named_with_it(
     values: list[Values], first: str, between: tuple[str, ...]
 ) -> None:
-    bisection = search(values)
+    bisection = bisect_values(values)
     assert (bisection.outcome, bisection.first, bisection.between) == (
         "one of several",
         first,
@@ -92,7 +92,7 @@ def test_releases_stepped_over_before_the_change_are_named_with_it(
 
 def test_releases_that_fail_elsewhere_are_stepped_over_and_said() -> None:
     before = [FAILED, FAILED, OLD, OLD, OLD, FAILED, OLD, OLD]
-    bisection = search([*before, NEW, NEW, NEW, FAILED])
+    bisection = bisect_values([*before, NEW, NEW, NEW, FAILED])
     assert (bisection.outcome, bisection.first, bisection.last_unchanged) == ("found", "1.8", "1.7")
     text = bisection_table.make_table(bisection).markdown()
     assert "| stepped over | no such wheel |" in text
@@ -101,7 +101,7 @@ def test_releases_that_fail_elsewhere_are_stepped_over_and_said() -> None:
 
 def test_bisection_ignores_a_change_in_the_other_direction() -> None:
     """JAX 0.10.1 needs 2 % less for a small U-Net than 0.9.2, and 0.10.2 a third more."""
-    bisection = search([(100.0,)] * 3 + [(97.7,)] * 6 + [(136.0,)] * 3)
+    bisection = bisect_values([(100.0,)] * 3 + [(97.7,)] * 6 + [(136.0,)] * 3)
     assert (bisection.first, bisection.last_unchanged) == ("1.9", "1.8")
     assert "+39.2% against 1.8" in bisection.answer
 
@@ -115,7 +115,7 @@ def test_bisection_ignores_a_change_in_the_other_direction() -> None:
     ids=["none", "one"],
 )
 def test_too_few_releases_that_run_give_no_answer(values: list[Values], message: str) -> None:
-    bisection = search(values)
+    bisection = bisect_values(values)
     assert bisection.outcome == "not measured"
     assert message in bisection.answer
     assert len(bisection.tried) == 12

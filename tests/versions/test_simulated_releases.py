@@ -83,9 +83,11 @@ def test_two_hundred_equal_releases_raise_at_most_one_alarm() -> None:
             base, change, *later = make_version_blocks(original, BLOCKS, seed=seed)
             records.append(set_host_peak(base, np.exp(noise[0])))
             records.append(set_host_peak(change, np.exp(noise[1])))
-            records += [record.model_copy(update={"peaks": {}}) for record in later]
+            for record in later:
+                records.append(record.model_copy(update={"peaks": {}}))
         rows = judge.compare_versions(records, OLD, NEW)
-        alarms.update({row.quantity for row in rows if row.verdict == judge.REGRESSION})
+        regressions = {row.quantity for row in rows if row.verdict == judge.REGRESSION}
+        alarms.update(regressions)  # a release counts once for each quantity
 
     assert alarms[PEAK.name] <= 1
     assert alarms[TIME.name] <= 1

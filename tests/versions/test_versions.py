@@ -60,11 +60,11 @@ def list_verdicts(records: list[Record], base: str = OLD, change: str = NEW) -> 
     return {row.quantity: row.verdict for row in rows}
 
 
-def find(rows: list[judge.QuantityComparison], verdict: str) -> set[tuple[str, str]]:
+def find_verdicts(rows: list[judge.QuantityComparison], verdict: str) -> set[tuple[str, str]]:
     return {(row.case, row.quantity) for row in rows if row.verdict == verdict}
 
 
-def update(**fields: Any) -> Change:
+def set_fields(**fields: Any) -> Change:
     return lambda record, number: record.model_copy(update=fields)
 
 
@@ -73,16 +73,16 @@ def double_times(record: Record, number: int) -> Record:
 
 
 def test_exactly_the_planted_regressions_are_found() -> None:
-    assert find(judge.compare_versions(make_equal_blocks(), OLD, NEW), REGRESSION) == set()
+    assert find_verdicts(judge.compare_versions(make_equal_blocks(), OLD, NEW), REGRESSION) == set()
     rows = judge.compare_versions(PLANTED, OLD, NEW)
-    assert find(rows, REGRESSION) == REGRESSIONS
-    assert find(rows, IMPROVEMENT) == set()
+    assert find_verdicts(rows, REGRESSION) == REGRESSIONS
+    assert find_verdicts(rows, IMPROVEMENT) == set()
 
 
 def test_swapped_versions_turn_regressions_into_improvements() -> None:
     rows = judge.compare_versions(PLANTED, NEW, OLD)
-    assert find(rows, IMPROVEMENT) == REGRESSIONS
-    assert find(rows, REGRESSION) == set()
+    assert find_verdicts(rows, IMPROVEMENT) == REGRESSIONS
+    assert find_verdicts(rows, REGRESSION) == set()
 
 
 def split_blocks(record: Record, number: int) -> Record:
@@ -152,7 +152,7 @@ def test_a_status_that_changed_is_judged_by_its_blocks(
 def test_instructions_tell_other_work() -> None:
     count = len(ORIGINAL.step_s)
     counted = ORIGINAL.model_copy(update={"instructions": [10**9] * count})
-    more = update(instructions=[11 * 10**8] * count)
+    more = set_fields(instructions=[11 * 10**8] * count)
     assert list_verdicts(make_version_blocks(counted, 2))["instructions"] == "same work"
     assert list_verdicts(make_version_blocks(counted, 2, more))["instructions"] == "other work"
 
@@ -183,12 +183,12 @@ def test_the_interval_of_a_case_does_not_depend_on_the_rows_beside_it(results: P
 def test_a_threshold_is_the_least_that_matters() -> None:
     for threshold, found in ((0.04, REGRESSIONS), (0.3, set())):
         rows = judge.compare_versions(PLANTED, OLD, NEW, threshold)
-        assert find(rows, REGRESSION) == found
+        assert find_verdicts(rows, REGRESSION) == found
 
 
 def test_peaks_of_two_instruments_are_not_compared() -> None:
     found = list_verdicts(
-        make_version_blocks(ORIGINAL, change=update(peaks={"allocator.in_use": 1}))
+        make_version_blocks(ORIGINAL, change=set_fields(peaks={"allocator.in_use": 1}))
     )
     assert found[PEAK.name] == INCOMPARABLE
     assert found[TIME.name] != INCOMPARABLE
@@ -203,7 +203,7 @@ def test_peaks_of_two_instruments_are_not_compared() -> None:
     ],
 )
 def test_a_quantity_that_records_lack_is_not_judged(lacking: dict[str, Any], quantity: str) -> None:
-    found = list_verdicts(make_version_blocks(ORIGINAL, change=update(**lacking)))
+    found = list_verdicts(make_version_blocks(ORIGINAL, change=set_fields(**lacking)))
     assert found[quantity] == FEW
     assert set(found.values()) > {FEW}
 
@@ -215,11 +215,13 @@ def test_first_steps_are_judged_where_three_blocks_compile_anew(
     cold: int, verdict: str, reason: str | None
 ) -> None:
     """Later blocks find everything compiled, and say nothing of a first step."""
+    blocks = make_version_blocks(ORIGINAL)
     records = []
-    for place, record in enumerate(make_version_blocks(ORIGINAL)):
-        number, variant = divmod(place, 2)
-        seconds = (10 + number) * (1 + variant) if number < cold else None
-        records.append(record.model_copy(update={"first_step_s": seconds}))
+    for number, (old, new) in enumerate(zip(blocks[::2], blocks[1::2], strict=True)):
+        seconds = 10 + number  # the new version takes twice as long
+        is_cold = number < cold
+        records.append(old.model_copy(update={"first_step_s": seconds if is_cold else None}))
+        records.append(new.model_copy(update={"first_step_s": 2 * seconds if is_cold else None}))
     rows = {row.quantity: row for row in judge.compare_versions(records, OLD, NEW)}
     row = rows[judge.FIRST.name]
     assert (row.verdict, row.reason, row.blocks) == (verdict, reason, cold)
@@ -266,13 +268,19 @@ def test_compare_lists_regressions_and_suggests_bisection(results: Path) -> None
     assert f"regression: {LARGE}, peak memory +5.0%" in printed.stderr
     shown = command(*arguments)
     assert f"versions bisect --framework jax 0.9.2 0.10.2 {LARGE}" in shown.stderr
-    assert command(*arguments, "--threshold", "30%").returncode == 0
-    wrong = command(*arguments, "--threshold", "many")
-    assert (wrong.returncode, "write for instance 5%" in wrong.stderr) == (2, True)
+
+
+def test_compare_takes_a_threshold_in_per_cent(results: Path) -> None:
+    write_records(PLANTED, results)
+    arguments = "versions", "compare", OLD, NEW, "--results", str(results), "--threshold"
+    assert command(*arguments, "30%").returncode == 0
+    wrong = command(*arguments, "many")
+    assert wrong.returncode == 2
+    assert "write for instance 5%" in wrong.stderr
 
 
 def test_the_command_passes_nothing_that_could_not_be_judged(results: Path) -> None:
-    write_records(make_version_blocks(ORIGINAL, 1, update(peaks={})), results)
+    write_records(make_version_blocks(ORIGINAL, 1, set_fields(peaks={})), results)
     done = command("versions", "compare", OLD, NEW, "--results", str(results))
     assert done.returncode == 3
     assert "framebench versions run" in done.stderr
@@ -353,7 +361,7 @@ def test_the_figure_colours_decided_cells_only() -> None:
     labels = [label.get_text() for label in axes.get_yticklabels()]
     assert labels[:2] == [SLOW, LARGE]
     texts = [text.get_text() for text in axes.texts]
-    assert texts.count("undecided") == len(find(rows, UNDECIDED))
+    assert texts.count("undecided") == len(find_verdicts(rows, UNDECIDED))
     values = axes.collections[0].get_array().compressed()
     assert np.count_nonzero(values) == len(REGRESSIONS)
     finding, _ = figures.page.read_finding_and_source(drawn)

@@ -37,18 +37,18 @@ class SlowAdapter(ScriptedAdapter):
         self.logits_s = logits_s
 
     def step(self) -> None:
-        wait(self.step_s)
+        sleep_unless_zero(self.step_s)
 
     def loss(self) -> float:
         seconds = super().loss()
-        wait(seconds)
+        sleep_unless_zero(seconds)
         return seconds
 
     def logits(self) -> None:
-        wait(self.logits_s)
+        sleep_unless_zero(self.logits_s)
 
 
-def wait(seconds: float) -> None:
+def sleep_unless_zero(seconds: float) -> None:
     """Sleep, unless it is for no time: that would hand the core to other programs."""
     if seconds:
         time.sleep(seconds)

@@ -180,6 +180,7 @@ def test_baselines_of_the_measured_size_are_right_too(
         untouched.append((case, case, ""))
     outcomes = run_inside(environment[framework], PROGRAM, json.dumps(untouched))
     assert isinstance(outcomes, dict)
+    assert len(outcomes) == len(untouched)
     for outcome in outcomes.values():
         assert outcome["computed"], outcome
         assert outcome["passed"], outcome

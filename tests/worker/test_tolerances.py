@@ -95,31 +95,25 @@ class PerturbedSteps:
         return [self.seconds], observe({"loss_0": 2.0 * factor}, weight=factor)
 
 
-def test_more_repetitions_of_fast_steps_widen_the_tolerances(
-    monkeypatch: pytest.MonkeyPatch,
+@pytest.mark.parametrize(
+    ("step_s", "repetitions"), [(0.1, 2), (9.0, 1)], ids=["fast steps", "slow steps"]
+)
+def test_more_repetitions_widen_the_tolerances(
+    step_s: float, repetitions: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """In the first two runs of the step the perturbation moves nothing, by chance."""
-    steps = PerturbedSteps(0.1, moves_at=5, monkeypatch=monkeypatch)
+    """In the first runs of the step the perturbation moves nothing, by chance.
+
+    On a loaded machine a step may take long, which must not narrow the tolerances.
+    """
+    steps = PerturbedSteps(step_s, moves_at=5, monkeypatch=monkeypatch)
     first = tolerances.observe_steps(steps.adapter)
-    assert steps.seeds == [0, 1]
+    assert steps.seeds == list(range(repetitions))
     assert first.tolerances.of_value("loss_0") == PERTURBATION["fp32"]
-    more = tolerances.observe_more(steps.adapter, first)
-    assert steps.seeds == list(range(RUNS_BEFORE_WRONG))
-    assert more.tolerances.of_value("loss_0") == pytest.approx(FACTOR * 0.05)
-    assert more.tolerances.of_tensor("gradient", "weight") == pytest.approx(FACTOR * 0.05)
-
-
-def test_slow_steps_are_repeated_as_often_before_they_are_wrong(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    """On a loaded machine a step may take long, which must not narrow the tolerances."""
-    steps = PerturbedSteps(9.0, moves_at=5, monkeypatch=monkeypatch)
-    first = tolerances.observe_steps(steps.adapter)
-    assert steps.seeds == [0]
     more = tolerances.observe_more(steps.adapter, first)
     assert steps.seeds == list(range(RUNS_BEFORE_WRONG))
     assert len(more.seconds) == RUNS_BEFORE_WRONG + 2, "of all steps, the first of which compiles"
     assert more.tolerances.of_value("loss_0") == pytest.approx(FACTOR * 0.05)
+    assert more.tolerances.of_tensor("gradient", "weight") == pytest.approx(FACTOR * 0.05)
 
 
 def test_losses_share_their_tolerance_and_a_norm_has_its_own() -> None:
@@ -154,9 +148,11 @@ def test_each_weight_is_off_by_a_share_of_the_perturbation(perturbation: float) 
 
 
 def test_another_seed_perturbs_differently() -> None:
-    one, same, other = (
-        PerturbedCase.of_case(CASE, seed, 2.0**-14).weights["wte.weight"] for seed in (0, 0, 1)
-    )
+
+    def perturb(seed: int) -> np.ndarray:
+        return PerturbedCase.of_case(CASE, seed, 2.0**-14).weights["wte.weight"]
+
+    one, same, other = perturb(0), perturb(0), perturb(1)
     assert np.array_equal(one, same)
     assert not np.array_equal(one, other)
 

@@ -341,7 +341,7 @@ def test_a_missing_compiler_is_reported_without_a_traceback(
     assert "Traceback" not in done.stderr
 
 
-def save(results: Path, case: Case = TRAIN, **changes: Any) -> Fit:
+def save_search(results: Path, case: Case = TRAIN, **changes: Any) -> Fit:
     """Save a search of this machine, as `framebench max-batch` leaves it."""
     version = changes.pop("protocol", protocol.VERSION)
     fields = {
@@ -356,7 +356,7 @@ def save(results: Path, case: Case = TRAIN, **changes: Any) -> Fit:
 
 
 def test_max_batch_reuses_a_saved_answer(results: Path) -> None:
-    save(results)
+    save_search(results)
     arguments = "max-batch", "transformer/torch////tiny", "--budget", "8MiB"
     with alone(results):  # it disturbs no measurement
         done = framebench(*arguments, "--results", str(results), "--json")
@@ -380,7 +380,7 @@ def test_max_batch_reuses_a_saved_answer(results: Path) -> None:
 def test_a_saved_answer_is_reused_only_if_it_is_complete_and_current(
     changes: dict[str, Any], is_answer: bool, results: Path
 ) -> None:
-    fit = save(results, **changes)
+    fit = save_search(results, **changes)
     assert find_saved(TRAIN, 8 * MIB, 100, results) == (fit if is_answer else None)
     assert find_saved(TRAIN, 9 * MIB, 100, results) is None
     (path,) = results.rglob("*.jsonl")
@@ -389,9 +389,9 @@ def test_a_saved_answer_is_reused_only_if_it_is_complete_and_current(
 
 
 def test_the_figure_shows_the_newest_searches(results: Path) -> None:
-    save(results, TRAIN, largest=8, status="found")
-    save(results, replace(TRAIN, strategy="checkpoint"), largest=32, status="open")
-    save(results, replace(TRAIN, strategy="accumulate"), largest=None, status="none")
+    save_search(results, TRAIN, largest=8, status="found")
+    save_search(results, replace(TRAIN, strategy="checkpoint"), largest=32, status="open")
+    save_search(results, replace(TRAIN, strategy="accumulate"), largest=None, status="none")
     (results / "fits" / read_machine_name() / "broken.jsonl").write_text("{")
     with pytest.warns(UserWarning, match="broken"):
         figure = draw_largest(read_searches(results, read_machine_name()))

@@ -59,14 +59,41 @@ def predict(monkeypatch: pytest.MonkeyPatch) -> Predict:
     return by
 
 
+def need_a_gib(case: Case) -> int:
+    return GIB
+
+
+def need_a_gib_per_sample(case: Case) -> int:
+    return GIB * case.batch
+
+
+def need_by_strategy(sizes: dict[str, int], otherwise: int = 0) -> Callable[[Case], int]:
+    """Return a function that gives the bytes of a case by its strategy."""
+
+    def need(case: Case) -> int:
+        return sizes.get(case.strategy, otherwise)
+
+    return need
+
+
 def list_offers(*arguments: str) -> list[dict[str, Any]]:
     offers: list[dict[str, Any]] = json.loads(framebench(*arguments, "--json").stdout)["offers"]
     return offers
 
 
+def get_strategy(offer: dict[str, Any]) -> str:
+    """Return the strategy of an offer."""
+    strategy: str = offer["case"].split("/")[3]
+    return strategy
+
+
 def test_advise_without_a_batch_sorts_by_largest_batch(predict: Predict) -> None:
     per_sample = {"fp32": 2 * GIB, "checkpoint": GIB // 2}
-    planned_cases = predict(lambda case: GIB + per_sample.get(case.strategy, GIB) * case.batch)
+
+    def need_by_batch(case: Case) -> int:
+        return GIB + per_sample.get(case.strategy, GIB) * case.batch
+
+    planned_cases = predict(need_by_batch)
     best = list_offers("advise", "transformer/torch/train/*/full-350m", *GPU)[0]
     assert best["case"].startswith("transformer/torch/train/checkpoint/b")
     assert best["next_batch_was_tried"]
@@ -92,7 +119,7 @@ def test_a_described_size_without_a_batch_is_asked_at_its_usual_batch(predict: P
 
 
 def test_advise_defaults_to_the_full_size_at_its_usual_batch(predict: Predict) -> None:
-    planned_cases = predict(lambda case: GIB)
+    planned_cases = predict(need_a_gib)
     assert framebench("advise", "resnet50/*/train", *GPU).returncode == 0
     assert {(case.batch, case.size) for case in planned_cases} == {(64, "full")}
     assert {case.framework for case in planned_cases} == {"torch", "jax"}
@@ -100,10 +127,10 @@ def test_advise_defaults_to_the_full_size_at_its_usual_batch(predict: Predict) -
 
 def test_each_strategy_is_judged_at_the_given_batch(predict: Predict) -> None:
     sizes = {"fp32": 80 * GIB, "amp_bf16": 37 * GIB, "checkpoint": 8 * GIB}
-    predict(lambda case: sizes[case.strategy])
+    predict(need_by_strategy(sizes))
     selector = "transformer/torch/train/{fp32,amp_bf16,checkpoint}/b8/full"
     offers = list_offers("advise", selector, *GPU)
-    assert {offer["case"].split("/")[3]: offer["answer"] for offer in offers} == {
+    assert {get_strategy(offer): offer["answer"] for offer in offers} == {
         "checkpoint": "fits",
         "amp_bf16": "fits if the prediction is at most 3.0% low",
         "fp32": "does not fit",
@@ -112,7 +139,7 @@ def test_each_strategy_is_judged_at_the_given_batch(predict: Predict) -> None:
 
 def test_memory_in_use_is_a_share_of_the_baselines(predict: Predict) -> None:
     sizes = {"fp32": 8 * GIB, "checkpoint": 3 * GIB}
-    predict(lambda case: sizes[case.strategy])
+    predict(need_by_strategy(sizes))
     table = framebench("advise", "transformer/torch/train/{fp32,checkpoint}/b8/full", *GPU).stdout
     assert re.search(r"checkpoint +│ +0\.38 ", table)
     assert re.search(r"fp32 +│ +1\.00 ", table)
@@ -121,9 +148,9 @@ def test_memory_in_use_is_a_share_of_the_baselines(predict: Predict) -> None:
 
 
 def test_accumulation_over_batch_norm_is_not_counted_as_a_saving(predict: Predict) -> None:
-    predict(lambda case: GIB if case.strategy == "accumulate" else 2 * GIB)
+    predict(need_by_strategy({"fp32": 2 * GIB, "accumulate": GIB}))
     offers = list_offers("advise", "resnet50/torch/train/{fp32,accumulate}/b64/full", *GPU)
-    assert [offer["case"].split("/")[3] for offer in offers] == ["fp32", "accumulate"]
+    assert [get_strategy(offer) for offer in offers] == ["fp32", "accumulate"]
 
 
 def test_a_strategy_found_wrong_on_a_gpu_is_not_the_best(
@@ -132,21 +159,24 @@ def test_a_strategy_found_wrong_on_a_gpu_is_not_the_best(
     wrong = WrongResult("a-gpu", parse("unet3d/torch/train/amp_bf16/b2/full"))
     monkeypatch.setattr(advice, "find_wrong_on_gpus", Mock(return_value=[wrong]))
     sizes = {"fp32": 3 * GIB, "checkpoint": 2 * GIB, "amp_bf16": GIB}
-    predict(lambda case: sizes[case.strategy])
+    predict(need_by_strategy(sizes))
     selector = "unet3d/torch/train/{fp32,checkpoint,amp_bf16}/b2/full"
     done = framebench("advise", selector, *GPU)
     assert "PyTorch needs least with checkpoint: " in done.stdout
     assert "amp_bf16 (found wrong)" in done.stdout
-    offers = list_offers("advise", selector, *GPU)
-    assert [offer["case"].split("/")[3] for offer in offers] == ["checkpoint", "fp32", "amp_bf16"]
-    assert [bool(offer["found_wrong"]) for offer in offers] == [False, False, True]
+    first, second, last = list_offers("advise", selector, *GPU)
+    assert get_strategy(first) == "checkpoint"
+    assert get_strategy(second) == "fp32"
+    assert get_strategy(last) == "amp_bf16"
+    assert last["found_wrong"]
 
-    predict(lambda case: (1 if case.strategy == "amp_bf16" else 90) * GIB)
-    assert "needs least" not in framebench("advise", selector, *GPU).stdout, "only the wrong fits"
+    only_the_wrong_fits = {"fp32": 90 * GIB, "checkpoint": 90 * GIB, "amp_bf16": GIB}
+    predict(need_by_strategy(only_the_wrong_fits))
+    assert "needs least" not in framebench("advise", selector, *GPU).stdout
 
 
 def test_a_described_size_is_asked_like_a_declared_one(predict: Predict) -> None:
-    planned_cases = predict(lambda case: GIB)
+    planned_cases = predict(need_a_gib)
     by_option = framebench("advise", "transformer/torch/train", "--parameters", "1.3B", *GPU)
     by_name = framebench("advise", "transformer/torch/train/*/b1/1.3B", *GPU)
     assert by_option.stdout == by_name.stdout
@@ -162,25 +192,29 @@ def test_a_described_size_is_asked_like_a_declared_one(predict: Predict) -> None
 
 
 def test_a_scenario_without_usual_strategies_is_asked_about_all(predict: Predict) -> None:
-    planned_cases = predict(lambda case: GIB)
+    planned_cases = predict(need_a_gib)
     done = framebench("advise", "transformer/torch/finetune/*/b1/7B", *GPU)
     assert done.returncode == 0, done.stderr
     assert {"half", "lora"} <= {case.strategy for case in planned_cases}
 
-    predict(lambda case: (4 if case.strategy == "lora" else 90) * GIB)
+    predict(need_by_strategy({"lora": 4 * GIB}, otherwise=90 * GIB))
     tight = framebench("advise", "transformer/torch/finetune/*/b1/7B", *GPU)
     assert "PyTorch needs least with lora (other mathematics): " in tight.stdout
 
 
 def test_the_largest_batch_of_a_described_size_is_searched(predict: Predict) -> None:
-    planned_cases = predict(lambda case: GIB * case.batch)
+    planned_cases = predict(need_a_gib_per_sample)
     offers = list_offers("max-batch", "transformer/torch/train/fp32/*/350M", *GPU)
     assert offers[0]["case"].startswith("transformer/torch/train/fp32/b3")
     assert {case.size for case in planned_cases} == {"350M"}
 
 
 def test_strategies_that_save_more_are_suggested_if_nothing_usual_fits(predict: Predict) -> None:
-    predict(lambda case: (20 if "adamw_8bit" in case.strategy else 90) * GIB)
+
+    def need_less_in_8_bits(case: Case) -> int:
+        return 20 * GIB if "adamw_8bit" in case.strategy else 90 * GIB
+
+    predict(need_less_in_8_bits)
     tight = framebench("advise", "transformer/torch/train/*/b1/7B", *GPU)
     assert tight.returncode == 1
     command = tight.stderr.partition("These save more: framebench ")[2]
@@ -190,14 +224,14 @@ def test_strategies_that_save_more_are_suggested_if_nothing_usual_fits(predict: 
 
 
 def test_the_leanest_strategy_is_named_if_nothing_fits(predict: Predict) -> None:
-    predict(lambda case: (90 if case.strategy == "checkpoint" else 100) * GIB)
+    predict(need_by_strategy({"checkpoint": 90 * GIB}, otherwise=100 * GIB))
     done = framebench("advise", "transformer/torch/train/*/b8/full", *GPU)
     assert done.returncode == 1
     assert "PyTorch needs least with checkpoint: 100,875.9 MiB" in done.stdout
 
 
 def test_strategies_over_ranks_are_judged_on_one_of_the_devices(predict: Predict) -> None:
-    planned_cases = predict(lambda case: GIB * case.batch)
+    planned_cases = predict(need_a_gib_per_sample)
     done = framebench("advise", "transformer/torch/train/fsdp*/b8x8/full", *GPU)
     assert done.returncode == 0, done.stderr
     assert {case.ranks for case in planned_cases} == {8}
@@ -207,7 +241,7 @@ def test_strategies_over_ranks_are_judged_on_one_of_the_devices(predict: Predict
 
 
 def test_max_batch_searches_the_baseline_by_default(predict: Predict) -> None:
-    planned_cases = predict(lambda case: GIB * case.batch)
+    planned_cases = predict(need_a_gib_per_sample)
     offers = list_offers("max-batch", "transformer/torch/train", *GPU, "--budget", "16GiB")
     assert offers[0]["case"].endswith("/fp32/b13/full")
     assert {case.strategy for case in planned_cases} == {"fp32"}

@@ -82,21 +82,28 @@ def test_a_cached_prediction_is_reused(
     assert planner_calls.read_text() == "xxxx"
 
 
-def test_what_an_earlier_version_alone_refused_is_asked_again(tmp_path: Path, play: Play) -> None:
-    (reason,) = ANSWERED_NOW
-    planner_calls = play({"outcome": "not planned", "reason": f"{reason}: a compiler decides"})
-    plan(tmp_path)
-    plan(tmp_path)
-    assert planner_calls.read_text() == "xx"
+(REFUSED_BEFORE,) = ANSWERED_NOW  # the reason of a refusal that this version has an answer for
 
 
-def test_what_the_current_version_refuses_too_is_not_asked_again(
-    tmp_path: Path, play: Play
+@pytest.mark.parametrize(
+    ("refusal", "calls"),
+    [
+        ({"outcome": "refused", "reason": "needs 90.00 GiB", "needs_bytes": 90 * 2**30}, 1),
+        ({"outcome": "not planned", "reason": "the driver decides"}, 1),
+        ({"outcome": "not planned", "reason": f"{REFUSED_BEFORE}: a compiler decides"}, 2),
+    ],
+    ids=["too large", "refused now too", "refused by an earlier version alone"],
+)
+def test_a_refusal_is_reused_unless_this_version_has_an_answer(
+    refusal: dict[str, Any], calls: int, tmp_path: Path, play: Play
 ) -> None:
-    planner_calls = play({"outcome": "not planned", "reason": "the driver decides"})
-    plan(tmp_path)
-    plan(tmp_path)
-    assert planner_calls.read_text() == "x"
+    planner_calls = play(refusal)
+    (first,) = plan(tmp_path)
+    (second,) = plan(tmp_path)
+    for planned in (first, second):
+        assert (planned.outcome, planned.reason) == (refusal["outcome"], refusal["reason"])
+        assert planned.needs_bytes == refusal.get("needs_bytes")
+    assert planner_calls.read_text() == "x" * calls
 
 
 def test_published_predictions_are_reused_and_never_overwritten(
@@ -160,15 +167,6 @@ def test_flags_of_the_user_do_not_reach_the_planner(
     assert plan(tmp_path)[0].origin.versions == {"flags": "none"}
 
 
-def test_a_refusal_is_an_answer(tmp_path: Path, play: Play) -> None:
-    refusal = {"outcome": "refused", "reason": "needs 90.00 GiB", "needs_bytes": 90 * 2**30}
-    planner_calls = play(refusal)
-    (refused,) = plan(tmp_path)
-    assert (refused.outcome, refused.needs_bytes) == ("refused", 90 * 2**30)
-    plan(tmp_path)
-    assert planner_calls.read_text() == "x"
-
-
 @pytest.mark.parametrize(
     ("case", "device", "outcome", "why"),
     [
@@ -178,7 +176,7 @@ def test_a_refusal_is_an_answer(tmp_path: Path, play: Play) -> None:
         (CASE, "tpu-v5e", "failed", "releases are planned for GPUs alone: not jax 0.9.2"),
     ],
 )
-def test_unpredictable_cases_have_a_reason(
+def test_unpredictable_cases_have_a_reason_and_no_peak(
     tmp_path: Path, case: str, device: str, outcome: str, why: str
 ) -> None:
     (planned,) = plan(tmp_path, case, device=device, version="0.9.2")

@@ -93,7 +93,7 @@ def test_a_separator_of_lines_in_a_text_ends_no_line(separator: str, tmp_path: P
     assert store.read(path)[CASE] == odd
 
 
-def test_what_was_not_planned_has_a_reason_and_no_peak() -> None:
+def test_an_unplanned_case_has_a_reason_and_no_peak() -> None:
     with pytest.raises(ValidationError, match="not planned, and no reason"):
         unplanned("not planned", reason=None)
     with pytest.raises(ValidationError, match="refused, with the peak"):

@@ -27,9 +27,12 @@ def test_a_later_segment_lies_lower_unless_a_chunk_has_room() -> None:
 
 def test_freed_ranges_join_their_neighbours() -> None:
     addresses = Addresses()
-    first, second, third = (addresses.take(size * MIB) for size in (64, 32, 96))
-    for address, size in ((first, 64), (third, 96), (second, 32)):
-        addresses.give_back(address, size * MIB)
+    first = addresses.take(64 * MIB)
+    second = addresses.take(32 * MIB)
+    third = addresses.take(96 * MIB)
+    addresses.give_back(first, 64 * MIB)
+    addresses.give_back(third, 96 * MIB)
+    addresses.give_back(second, 32 * MIB)
     assert addresses.free == [(third, 192 * MIB)]
     assert addresses.take(160 * MIB) == third
 

@@ -5,6 +5,7 @@ hold after any sequence.
 from __future__ import annotations
 
 import itertools
+from operator import attrgetter, itemgetter
 
 import pytest
 from hypothesis import given
@@ -97,7 +98,9 @@ def test_a_remainder_of_a_mebibyte_is_not_split_off() -> None:
 
 def test_the_smallest_block_that_is_large_enough_is_taken() -> None:
     pool = Allocator()
-    large, small, least = (pool.malloc(size * MIB) for size in (40, 30, 20))
+    large = pool.malloc(40 * MIB)
+    small = pool.malloc(30 * MIB)
+    least = pool.malloc(20 * MIB)
     for block in (large, small, least):
         pool.free(block)
     assert pool.malloc(28 * MIB).address == small.address
@@ -208,7 +211,9 @@ def test_nothing_is_lost_and_nothing_overlaps(
                 assert configuration.limit
         blocks = list(itertools.chain.from_iterable(pool.segments()))
         check_sums(pool, blocks, used)
-        check_places(pool, blocks)
+        check_neighbours(pool)
+        check_no_overlap(blocks)
+        check_free_lists(pool, blocks)
     for block, _ in used:
         pool.free(block)
     pool.empty_cache()
@@ -227,8 +232,8 @@ def check_sums(pool: Allocator, blocks: list[Block], used: list[tuple[Block, int
         assert block.size % 512 == 0
 
 
-def check_places(pool: Allocator, blocks: list[Block]) -> None:
-    """Check that blocks lie side by side, and that each free one is in its pool."""
+def check_neighbours(pool: Allocator) -> None:
+    """Check that the blocks of a segment lie side by side, and free neighbours are joined."""
     for head in pool.heads.values():
         block = head
         while block.after:
@@ -237,13 +242,21 @@ def check_places(pool: Allocator, blocks: list[Block]) -> None:
             assert after.before is block
             assert block.allocated or after.allocated or block.mapped != after.mapped
             block = after
-    ordered = sorted(blocks, key=lambda block: block.address)
+
+
+def check_no_overlap(blocks: list[Block]) -> None:
+    ordered = sorted(blocks, key=attrgetter("address"))
     for block, after in itertools.pairwise(ordered):
         assert block.address + block.size <= after.address
-    free = []
+
+
+def check_free_lists(pool: Allocator, blocks: list[Block]) -> None:
+    """Check that the lists of free blocks are ordered, and have each free block once."""
+    listed = []
     for one in pool.pools.values():
-        assert one.free == sorted(one.free, key=lambda entry: entry[:2])
+        assert one.free == sorted(one.free, key=itemgetter(0, 1))
         for size, address, block in one.free:
             assert (size, address, one) == (block.size, block.address, block.pool)
-            free.append(id(block))
-    assert sorted(free) == sorted(id(block) for block in blocks if not block.allocated)
+            listed.append(id(block))
+    free = [id(block) for block in blocks if not block.allocated]
+    assert sorted(listed) == sorted(free)

@@ -5,6 +5,7 @@ studies/gpu_allocator/data/histories.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
@@ -47,7 +48,7 @@ def list_large(
     return [(action, round_up(size, 512)) for action, size, _ in large]
 
 
-@pytest.mark.parametrize("history", EVERY, ids=lambda one: one.case)
+@pytest.mark.parametrize("history", EVERY, ids=attrgetter("case"))
 def test_simulated_requests_equal_those_of_a_gpu(simulated: Any, history: History) -> None:
     """Thousands, over four steps: each activation, gradient, copy and temporary of the large pool,
     none too many. Of a model with convolutions those alone that are kept: which workspaces cuDNN

@@ -32,7 +32,7 @@ def test_fused_operators_save_their_input_alone(steps: Steps) -> None:
 
 
 @pytest.mark.slow
-def test_what_the_compiler_traces_takes_no_memory(steps: Steps) -> None:
+def test_tracing_by_the_compiler_takes_no_memory(steps: Steps) -> None:
     first, *others = steps["compiled"]["by_step"]
     assert others == [first, first]
 

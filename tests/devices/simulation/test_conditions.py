@@ -34,5 +34,5 @@ def test_a_check_over_several_lines_is_found_in_each(tmp_path: Path) -> None:
     assert [find_answer(str(file), line) for line in (2, 3, 6)] == [False, False, None]
 
 
-def test_what_is_no_file_has_no_answer() -> None:
+def test_code_outside_files_has_no_answer() -> None:
     assert find_answer("<string>", 1) is None

@@ -5,13 +5,14 @@ studies/gpu_allocator/data/histories.
 from __future__ import annotations
 
 from itertools import count
+from operator import attrgetter
 
 import pytest
 
 from framebench.devices.simulation.addresses import Addresses
 from studies.gpu_allocator.replay import History, histories, replay
 
-EVERY = pytest.mark.parametrize("history", list(histories()), ids=lambda one: one.case)
+EVERY = pytest.mark.parametrize("history", list(histories()), ids=attrgetter("case"))
 
 
 @EVERY

@@ -156,7 +156,7 @@ def test_a_sum_of_gradients_takes_the_place_of_the_first(steps: Steps) -> None:
     assert steps["sum of the program"]["allocated"] // MIB == 4 * 4
 
 
-def test_what_is_asked_for_comes_in_order(steps: Steps) -> None:
+def test_requests_come_in_order(steps: Steps) -> None:
     """The inner layer's weight and bias, then the outer module's own and its buffer; input, product
     with its workspace, ReLU, mask, result. An optimizer that was made before the move has the
     weights that moved.
@@ -175,11 +175,19 @@ def test_host_memory_is_not_counted_on_the_device(steps: Steps) -> None:
     assert steps["saved on the host"]["allocated"] == 4 * tensor + 2 * 512
 
 
-def test_what_a_step_reads(steps: Steps) -> None:
-    """A number that it wrote, and made up ones; a convolution's output is channels last if one
-    operand is; `layer_norm` is in CUDA's list of float32, and not in that of CPUs.
-    """
-    assert steps["read_in_step"] == [5.0, 0.0, True, 1, False, True, "torch.float32"]
+def test_a_simulated_step_reads_made_up_values_and_real_layouts(steps: Steps) -> None:
+    assert steps["read_in_step"] == {
+        "number of its own": 5.0,
+        # made up
+        "sum": 0.0,
+        "comparison": True,
+        "place of the largest": 1,
+        # the output is channels last if one operand is
+        "convolution is channels last": False,
+        "convolution of channels last is too": True,
+        # in CUDA's list of float32, and not in that of CPUs
+        "layer norm in autocast": "torch.float32",
+    }
 
 
 def test_pytorchs_viewer_reads_the_snapshot(steps: Steps) -> None:

@@ -23,12 +23,27 @@ class Shaped:
         self, *shape: int, item: int = 4, contiguous: bool = True, is_real: bool = True
     ) -> None:
         self.shape = shape
-        self.dim = lambda: len(shape)
-        self.numel = lambda: prod(shape)
-        self.element_size = lambda: item
-        self.is_contiguous = lambda: contiguous
-        self.is_floating_point = lambda: is_real
-        self.is_complex = lambda: False
+        self.item = item
+        self.contiguous = contiguous
+        self.is_real = is_real
+
+    def dim(self) -> int:
+        return len(self.shape)
+
+    def numel(self) -> int:
+        return prod(self.shape)
+
+    def element_size(self) -> int:
+        return self.item
+
+    def is_contiguous(self) -> bool:
+        return self.contiguous
+
+    def is_floating_point(self) -> bool:
+        return self.is_real
+
+    def is_complex(self) -> bool:
+        return False
 
 
 @pytest.mark.parametrize(

@@ -25,7 +25,7 @@ def compiler() -> Environment:
         pytest.skip(f"XLA's compiler cannot be installed here: {str(error).splitlines()[-1]}")
 
 
-def plan(compiler: Environment, *places: str) -> list[dict[str, Any]]:
+def plan_places(compiler: Environment, *places: str) -> list[dict[str, Any]]:
     """Return the answer for each CASE@DEVICE."""
     variables = {"JAX_PLATFORMS": "cpu"}
     answers = run_inside(compiler, PROGRAMS / "plans.py", *places, variables=variables)
@@ -37,7 +37,7 @@ def plan(compiler: Environment, *places: str) -> list[dict[str, Any]]:
 def plans(compiler: Environment) -> list[dict[str, Any]]:
     """Return the plans of a step that donates nothing, and of one that donates its state."""
     places = [f"{TRAIN.format(name)}@{H100}" for name in ("no_donate", "fp32")]
-    return plan(compiler, *places)
+    return plan_places(compiler, *places)
 
 
 @pytest.mark.slow
@@ -49,7 +49,7 @@ def test_the_parts_of_a_plan_sum_to_its_peak(plans: list[dict[str, Any]]) -> Non
 
 
 @pytest.mark.slow
-def test_a_plan_shows_what_donation_saves(plans: list[dict[str, Any]]) -> None:
+def test_donation_lowers_the_planned_peak(plans: list[dict[str, Any]]) -> None:
     kept, donated = plans
     assert kept["parts"]["aliased"] == 0
     assert donated["parts"]["aliased"] > 0
@@ -73,7 +73,7 @@ def test_the_device_decides_the_plan(compiler: Environment) -> None:
     """XLA computes values again where memory is short; and a V100 has no matmuls in bfloat16."""
     case = TRAIN.format("fp32")
     half = "transformer/jax/eval/amp_bf16/b4/tiny@v100-16gb"
-    large, small, without = plan(compiler, f"{case}@{H100}", f"{case}@{H100}@300000", half)
+    large, small, without = plan_places(compiler, f"{case}@{H100}", f"{case}@{H100}@300000", half)
     assert large["parts"]["arguments"] == small["parts"]["arguments"]
     assert small["peak_bytes"] < large["peak_bytes"]
     assert any("values again to stay within" in note for note in small["notes"])
@@ -85,7 +85,9 @@ def test_the_device_decides_the_plan(compiler: Environment) -> None:
 def test_jax_cases_that_cannot_be_planned_have_a_reason(compiler: Environment) -> None:
     cases = [TRAIN.format(name) for name in ("no_jit", "pool_off", "sdpa_cudnn")]
     cases.append("transformer/jax/generate/static_cache/b4/tiny")
-    for answer in plan(compiler, *(f"{case}@{H100}" for case in cases)):
+    answers = plan_places(compiler, *(f"{case}@{H100}" for case in cases))
+    assert len(answers) == len(cases)
+    for answer in answers:
         assert answer["outcome"] == "not planned"
         assert len(answer["reason"]) > 20
 
@@ -125,5 +127,6 @@ def test_shapes_alone_give_the_plan_of_real_arrays() -> None:
     cases = [TRAIN.format(name) for name in ("checkpoint", "multi_steps")]
     plans = run_inside(environments.ensure("jax"), PROGRAMS / "shaped_plans.py", *cases)
     assert isinstance(plans, dict)
+    assert list(plans) == cases
     for case, (real, shaped) in plans.items():
         assert real == shaped > 0, case

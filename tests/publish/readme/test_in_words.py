@@ -37,7 +37,7 @@ def make_rows(*cases: tuple[Case, list[list[float]], int]) -> pd.DataFrame:
     return frames.make_frame(make_blocks(variants, peaks=peaks))
 
 
-def describe(table: pd.DataFrame, others: dict[str, pd.DataFrame] | None = None) -> str:
+def describe_transformer(table: pd.DataFrame, others: dict[str, pd.DataFrame] | None = None) -> str:
     (line,) = describe_training(table, "m", others).lines
     return line.removeprefix("**Transformer**, training at batch 4. PyTorch needs ")
 
@@ -70,13 +70,16 @@ def test_the_least_memory_has_its_cost_in_time(
     words: str,
 ) -> None:
     base = (FP32, make_steady(1.0), 200)
-    assert describe(make_rows(base, (CHECKPOINT, *checkpoint), (ACCUMULATE, *accumulate))) == words
+    assert (
+        describe_transformer(make_rows(base, (CHECKPOINT, *checkpoint), (ACCUMULATE, *accumulate)))
+        == words
+    )
 
 
 def test_an_undecided_cost_is_a_range() -> None:
     table = make_rows((FP32, make_steady(1.0), 200), (CHECKPOINT, WILD, 100))
     assert pytest.approx(1, abs=0.5) == table["time_ratio_low"].iloc[1]
-    assert " to " in describe(table)
+    assert " to " in describe_transformer(table)
 
 
 def test_missing_times_come_from_another_machine_of_the_same_kind() -> None:
@@ -84,8 +87,8 @@ def test_missing_times_come_from_another_machine_of_the_same_kind() -> None:
     mine = make_rows(base, (ACCUMULATE, NEVER, 100))
     other = make_rows(base, (ACCUMULATE, make_steady(1.2), 100))
     start = "105 MiB with `accumulate` (50% of `fp32`, "
-    assert describe(mine, {"n": other}) == f"{start}1.20 x the time on `n`)."
-    assert describe(mine, {"n": other.assign(device="gpu")}) == f"{start}not timed)."
+    assert describe_transformer(mine, {"n": other}) == f"{start}1.20 x the time on `n`)."
+    assert describe_transformer(mine, {"n": other.assign(device="gpu")}) == f"{start}not timed)."
 
 
 def test_the_batch_with_the_most_different_share_is_named() -> None:
@@ -98,7 +101,9 @@ def test_the_batch_with_the_most_different_share_is_named() -> None:
         of_batches.append(rows)
     other = pd.concat(of_batches)
     start = "105 MiB with `accumulate` (50% of `fp32`, 1.10 x the time"
-    assert describe(mine, {"n": other}) == f"{start}; 30% at batch 16 on `n`)."
-    assert describe(other).endswith("; 30% at batch 16).")
-    assert describe(mine, {"n": other.query("batch < 16")}) == f"{start}).", "two points are none"
-    assert describe(mine, {"n": other.assign(device="gpu")}) == f"{start})."
+    assert describe_transformer(mine, {"n": other}) == f"{start}; 30% at batch 16 on `n`)."
+    assert describe_transformer(other).endswith("; 30% at batch 16).")
+    assert describe_transformer(mine, {"n": other.query("batch < 16")}) == f"{start}).", (
+        "two points are none"
+    )
+    assert describe_transformer(mine, {"n": other.assign(device="gpu")}) == f"{start})."

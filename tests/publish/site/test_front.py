@@ -67,7 +67,7 @@ def read_message(tab: Any) -> str:
     return str(tab.locator("#said").inner_text())
 
 
-def ask(tab: Any, budget: int | None = None, **answers_by_list: str) -> None:
+def choose_answers(tab: Any, budget: int | None = None, **answers_by_list: str) -> None:
     for name, value in answers_by_list.items():
         tab.locator(f"select[name={name}]").select_option(value)
     if budget is not None:
@@ -93,7 +93,7 @@ def test_the_answer_follows_the_budget(lab: Any) -> None:
         (90, "Within 90 MiB, 1 of 4 measured cases fit. None of them was timed."),
         (7, "Nothing that was measured needs 7 MiB or less."),
     ):
-        ask(lab, budget)
+        choose_answers(lab, budget)
         assert read_message(lab).startswith(answer)
     assert not lab.errors
 
@@ -103,7 +103,7 @@ def test_the_answer_follows_the_budget(lab: Any) -> None:
 def test_a_question_is_kept_in_the_url(lab: Any) -> None:
     batch = lab.locator("select[name=batch]")
     assert batch.locator("option").all_inner_texts() == ["4", "8"], "the most strategies first"
-    ask(lab, 320, batch="8")
+    choose_answers(lab, 320, batch="8")
     address = lab.evaluate("location.href")
     lab.goto("about:blank")
     lab.goto(address)
@@ -146,7 +146,9 @@ def test_a_keyboard_reaches_every_case(lab: Any) -> None:
 def test_a_device_answers_with_predictions_alone(first: Path, tab: Any) -> None:
     tab.goto(first.as_uri())
     assert tab.locator("select[name=place]").input_value() == H100
-    ask(tab, place=H100, workload="Transformer", size="full", scenario="Training", batch="8")
+    choose_answers(
+        tab, place=H100, workload="Transformer", size="full", scenario="Training", batch="8"
+    )
     memory = f"{BY_NAME[H100].memory_bytes // MIB:,}"
 
     assert read_message(tab).startswith(f"Within {memory} MiB of one {BY_NAME[H100].title}, ")
@@ -161,8 +163,10 @@ def test_a_device_answers_with_predictions_alone(first: Path, tab: Any) -> None:
 @in_a_browser
 def test_a_question_without_a_prediction_gets_the_command(first: Path, tab: Any) -> None:
     tab.goto(first.as_uri())
-    ask(tab, place="b200", workload="Transformer", size="full-1b", scenario="Training", batch="4")
-    ask(tab, 9000)
+    choose_answers(
+        tab, place="b200", workload="Transformer", size="full-1b", scenario="Training", batch="4"
+    )
+    choose_answers(tab, 9000)
 
     assert tab.locator("#said code").inner_text() == (
         "framebench advise 'transformer/*/train/*/b4/full-1b' --device b200 --budget 9000MiB"
@@ -176,7 +180,9 @@ def test_a_question_without_a_prediction_gets_the_command(first: Path, tab: Any)
 def test_a_size_of_the_readers_own_is_answered_or_gets_the_command(first: Path, tab: Any) -> None:
     own = tab.locator("input[name=own]")
     tab.goto(first.as_uri())
-    ask(tab, place=H100, workload="Transformer", size="full", scenario="Training", batch="8")
+    choose_answers(
+        tab, place=H100, workload="Transformer", size="full", scenario="Training", batch="8"
+    )
     own.fill("2.7b")
     command = f"framebench advise 'transformer/*/train/*/b8/2.7B' --device {H100}"
     assert tab.locator("#said code").inner_text() == command
@@ -191,7 +197,7 @@ def test_a_size_of_the_readers_own_is_answered_or_gets_the_command(first: Path, 
     own.fill("full")
     assert "predicted cases fit" in read_message(tab), "it names no number of parameters"
     assert "124.5 M parameters" in tab.locator("select[name=size]").inner_text()
-    ask(tab, workload="ResNet-50")
+    choose_answers(tab, workload="ResNet-50")
     assert not own.is_visible()
     assert not tab.errors
 

@@ -223,23 +223,27 @@ def request_in_order() -> dict[str, Any]:
     return {"asked": asked, "followed": followed}
 
 
-def read_in_step() -> list[Any]:
-    """What a step reads: numbers, made up unless it wrote them itself; orders; types."""
-    read: list[Any] = []
+def read_in_step() -> dict[str, Any]:
+    """Return what a step reads: numbers, made up unless it wrote them itself; orders; types."""
+    read: dict[str, Any] = {}
 
     def make(device: torch.device) -> Step:
         x, w = torch.empty(2, 16, 8, 8, device=device), torch.empty(32, 16, 3, 3, device=device)
         last = x.to(memory_format=torch.channels_last)
 
+        def is_channels_last(values: torch.Tensor) -> bool:
+            return F.conv2d(values, w).is_contiguous(memory_format=torch.channels_last)
+
         def step() -> None:
             given = torch.tensor([2.0, 3.0], device=device)
-            read.extend([torch.tensor(5.0).item(), given.sum().item()])
-            read.extend([bool((given > 0).all()), int(given.argmax())])
-            for values in (x, last):
-                out = F.conv2d(values, w)
-                read.append(out.is_contiguous(memory_format=torch.channels_last))
+            read["number of its own"] = torch.tensor(5.0).item()
+            read["sum"] = given.sum().item()
+            read["comparison"] = bool((given > 0).all())
+            read["place of the largest"] = int(given.argmax())
+            read["convolution is channels last"] = is_channels_last(x)
+            read["convolution of channels last is too"] = is_channels_last(last)
             with torch.autocast("cuda", torch.bfloat16):
-                read.append(str(F.layer_norm(x, (8,)).dtype))
+                read["layer norm in autocast"] = str(F.layer_norm(x, (8,)).dtype)
 
         return step
 
