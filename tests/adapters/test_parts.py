@@ -79,7 +79,7 @@ def test_a_wrapper_is_kept_in_any_order(first: str, then: str, result: str) -> N
     assert step.optimizer() == result
 
 
-def test_a_hook_sets_parts_in_its_strategys_name_and_drops_no_wrapper() -> None:
+def test_a_hook_acts_in_its_strategys_name() -> None:
     ledger = Ledger()
     step = Step(ledger)
     hooks: Hooks[[]] = Hooks(ledger)

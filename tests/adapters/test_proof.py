@@ -82,7 +82,7 @@ def test_a_count_that_nobody_made_is_an_error_and_proves_nothing() -> None:
         expect(kernels=0).judge({"steps": 3, "calls": 1})
 
 
-def test_counts_of_a_proof_are_added_to_a_copy_of_the_evidence() -> None:
+def test_a_proof_counts_into_a_copy_of_the_evidence() -> None:
     observed = {"steps": 3}
 
     def count_twice(evidence: Evidence) -> Evidence:

@@ -74,7 +74,7 @@ def test_a_failure_here_is_not_hidden_by_another_machine() -> None:
     assert statuses == {"fp32": "ok", "checkpoint": "wrong", "accumulate": "ok"}
 
 
-def test_advice_is_ranked_by_the_speeds_of_the_machine_that_timed_most() -> None:
+def test_advice_is_ranked_by_the_machine_that_timed_most() -> None:
     here = make_rows("here", ("fp32", 400, 9.0), ("checkpoint", 200, 0.001))
 
     alone = advise([OTHER], QUESTION)

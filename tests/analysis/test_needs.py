@@ -33,7 +33,7 @@ sizes = st.integers(1, 2**40)
         (0, 90, 150, 150 * MIB + 1),  # if two searches disagree, the larger need counts
     ],
 )
-def test_needs_are_105_percent_of_the_memory_unless_a_search_found_otherwise(
+def test_needs_are_105_percent_unless_a_search_found_otherwise(
     kept: int, held: int | None, failed: int | None, needs: int
 ) -> None:
     """The peak is 100 MiB, and the process keeps `kept` MiB next to it.

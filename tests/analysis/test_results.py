@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from collections import Counter
 from pathlib import Path
 from typing import Literal
@@ -24,7 +22,6 @@ from framebench.records.record import Record
 from framebench.suite.case import Case
 from tests.fake_records import make_crash, make_measured, provenance, record
 from tests.pages import needs_sphinx
-from tests.processes import ROOT
 from tests.record_files import plant
 from tests.sample_records import MACHINE, OTHER, RESULTS
 
@@ -186,14 +183,6 @@ def test_a_case_without_numbers_has_a_row_with_its_reason(results: Path) -> None
     assert rows["status"].to_dict() == {"accumulate": "oom", "checkpoint": "crashed"}
     assert rows["peak_bytes"].isna().all()
     assert rows["reason"]["accumulate"] == "memory"
-
-
-def test_importing_analysis_imports_no_pandas() -> None:
-    code = (
-        "import sys, framebench.analysis; assert not {'pandas', 'numpy', 'pydantic'} & "
-        "sys.modules.keys()"
-    )
-    subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=True)
 
 
 @pytest.mark.parametrize(

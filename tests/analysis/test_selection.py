@@ -102,7 +102,7 @@ def test_a_crash_without_a_version_is_replaced_by_a_newer_record() -> None:
     assert select_one_version([crash, newer]) == [newer]
 
 
-def test_a_newer_crash_without_a_version_is_the_record_of_its_case() -> None:
+def test_a_newer_crash_without_a_version_replaces_its_case() -> None:
     right = make_measured("checkpoint", 100, 1.0)
     crash = make_crash(when="2027-01-01T00:00:00Z")
     assert [case.newest for case in select_cases([crash, right])] == [crash]

@@ -67,7 +67,7 @@ def test_columns_are_left_out_by_priority_from_the_right(width: int, hidden: str
     assert named.partition(" More columns: COLUMNS=200")[0] == hidden
 
 
-def test_a_detail_that_would_be_folded_more_than_once_is_left_out() -> None:
+def test_a_detail_that_would_fold_twice_is_left_out() -> None:
     source = TableColumn("source", priority=DETAIL)
     table = Table.of_text(
         "title", "", ("name", source), (("a", "a text of many short words " * 2),)

@@ -216,7 +216,7 @@ def test_the_day_of_every_pinned_release_is_known() -> None:
             assert f"\n{framework},{version}," in known
 
 
-def test_regressions_are_in_the_order_of_releases_and_the_largest_comes_first() -> None:
+def test_regressions_are_sorted_by_release_and_then_by_size() -> None:
     """Sorted as text, 0.10.2 would come before 0.9.0."""
     early = history.Regression("peak", "m", "jax-0.9.0", "jax-0.9.1", 100.0, 102.0)
     small = history.Regression("peak", "m", "jax-0.10.1", "jax-0.10.2", 100.0, 105.0)

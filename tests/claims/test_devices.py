@@ -80,7 +80,7 @@ def test_an_answer_stands_under_the_gpu_whose_number_it_is(entry: Entry) -> None
     assert make_answer(replace(entry, lines=entry.lines[1:])).machine == "m"
 
 
-def test_an_answer_begins_with_the_verdict_and_has_six_lines_at_most(entry: Entry) -> None:
+def test_an_answer_is_the_verdict_and_at_most_six_lines(entry: Entry) -> None:
     answer = make_answer(replace(entry, lines=entry.lines[:1] * 9))
     assert answer.title.startswith("Confirmed")
     assert len(answer.rows) == FEW_LINES

@@ -68,7 +68,7 @@ def strip_layout(code: str) -> str:
     return re.sub(r"\s", "", code).replace('"', "'")
 
 
-def test_each_row_of_an_article_has_a_place_and_each_place_a_row() -> None:
+def test_rows_of_articles_and_places_match() -> None:
     assert {claim.name for claim in OF_ARTICLES} == set(read_places())
     for claim in OF_ARTICLES:
         assert claim.place is not None
@@ -78,7 +78,7 @@ def test_each_row_of_an_article_has_a_place_and_each_place_a_row() -> None:
 
 
 @pytest.mark.parametrize("claim", OF_ARTICLES, ids=operator.attrgetter("name"))
-def test_a_row_has_no_number_or_name_that_its_place_has_not(claim: Claim) -> None:
+def test_numbers_and_names_of_a_row_are_in_its_place(claim: Claim) -> None:
     assert not find_unsupported(claim)
 
 

@@ -113,7 +113,7 @@ def test_a_ratio_to_zero_is_refused() -> None:
 
 
 @pytest.mark.parametrize("error", [0.05, 0.1])
-def test_every_pair_of_peaks_within_a_plans_error_is_in_its_interval(error: float) -> None:
+def test_a_ratio_of_plans_covers_the_errors_of_both(error: float) -> None:
     small = Plan(Path(), error, peak=60, in_use=60)
     large = Plan(Path(), error, peak=100, in_use=100)
     ratio = divide_plans(small, large, "peak")
@@ -148,7 +148,7 @@ def test_a_planned_report_is_exact(results: Path) -> None:
         PlannedReport("0.4", "jax 1", "recomputed", "plain").effect(machine, "")
 
 
-def test_names_are_looked_up_and_words_are_searched_in_every_imported_module() -> None:
+def test_names_and_words_are_found_in_imported_modules() -> None:
     names = ["concurrent.futures", "json.no_such_name.loads", "json.**decode**", "json.**remat**"]
     found = look_up(["json.loads", *names])
     assert [found[name] for name in ("json.loads", *names)] == [True, True, False, True, False]
@@ -161,7 +161,7 @@ def test_the_profiler_counts_bytes_that_a_step_holds(environment: dict[str, Envi
     assert run_inside(environment["torch"], program) == 2 * 2**20
 
 
-def test_a_loop_over_the_steps_needs_a_fraction_of_the_planned_bytes(
+def test_a_loop_over_steps_needs_a_fraction_of_the_bytes(
     environment: dict[str, Environment], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(claim_programs, "ROUNDS", 1)

@@ -200,7 +200,7 @@ def test_links_pipes_programs_and_large_files_are_not_opened(sent: Path) -> None
     assert all("not opened" in line and line.isprintable() for line in problems)
 
 
-def test_a_folder_of_too_many_files_is_not_read_to_its_end(
+def test_a_folder_of_too_many_files_is_read_in_part(
     sent: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(checks, "MOST_FILES", 3)

@@ -38,7 +38,7 @@ def select_supported(cases: list[Case]) -> list[Case]:
     return [case for case in cases if not explain_unsupported(case)]
 
 
-def test_units_have_each_case_once_and_the_same_variants_as_the_whole() -> None:
+def test_units_have_the_cases_and_variants_of_the_whole() -> None:
     cases = [case for case in list_profile_cases("tiny") if case.workload == "transformer"]
     environment = {name: environments.describe(name) for name in FRAMEWORKS}
     cases_of_units: list[Case] = []

@@ -78,7 +78,7 @@ def test_a_step_is_described_in_bytes_by_kind(simulated: Steps) -> None:
 
 
 @pytest.mark.slow
-def test_holders_sum_to_the_allocated_bytes_and_name_lines_of_the_step(simulated: Steps) -> None:
+def test_holders_sum_to_the_allocated_bytes_and_name_lines(simulated: Steps) -> None:
     linear = simulated["linear"]
     holders = linear["holders"]
     assert sum(holder["bytes"] for holder in holders) == linear["allocated"]
@@ -202,7 +202,7 @@ def test_the_fixture_decides_in_a_repository_outside(
 
 
 @pytest.mark.slow
-def test_a_plan_is_made_of_its_parts_and_donated_memory_is_saved(
+def test_a_plan_is_the_sum_of_its_parts_less_donated_memory(
     planned: Steps,
 ) -> None:
     kept, donated = planned["kept"], planned["donated"]

@@ -51,7 +51,7 @@ def test_a_missing_interpreter_is_refused_with_a_hint() -> None:
         installed.ready(["torch"], "no-such-python")
 
 
-def test_a_framework_that_is_not_there_is_left_out_with_a_sentence(
+def test_a_missing_framework_is_left_out_with_a_sentence(
     environment: dict[str, Environment],
 ) -> None:
     messages: list[str] = []

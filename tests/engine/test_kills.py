@@ -70,7 +70,7 @@ def read_records(results: Path) -> list[Record]:
 
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::framebench.records.lines.RecordWarning")
-def test_a_kill_between_any_two_writes_costs_no_record_and_repeats_none(
+def test_a_kill_between_any_two_writes_costs_no_record(
     fake_worker: Environment, tmp_path: Path
 ) -> None:
     """A variant whose times were lost is measured again, next to a baseline, in another block."""
@@ -110,7 +110,7 @@ def test_a_kill_between_any_two_writes_costs_no_record_and_repeats_none(
 
 
 @pytest.mark.parametrize("ending", ENDINGS)
-def test_each_ending_of_a_worker_leaves_one_record_and_is_not_repeated(
+def test_each_ending_of_a_worker_leaves_one_record(
     ending: str, fake_worker: Environment, results: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("FAKE_FAILURE", f"fp32: work, checkpoint: {ending}")

@@ -93,7 +93,7 @@ def read_growth(framework: str, results: Path, code: str = "") -> tuple[int, dic
         ("jax", SHAPES, "allocator.live", 0, {"kind": "compilation", "bytes_per_step": None}),
     ],
 )
-def test_a_leak_is_found_to_the_byte_and_named_with_its_line(
+def test_a_leak_is_found_with_its_bytes_and_line(
     framework: str,
     code: str,
     instrument: str,

@@ -24,7 +24,7 @@ def test_lower_bounds_are_below_every_measured_peak() -> None:
     assert checked > 100
 
 
-def test_lower_bounds_are_within_15_per_cent_of_the_peaks_of_pytorch() -> None:
+def test_lower_bounds_are_within_15_per_cent_of_pytorch() -> None:
     """In float32 on the CPU, in the two workloads whose kernels need little workspace.
 
     A checkpointed step is so at the base batch alone: at larger ones the block that runs again

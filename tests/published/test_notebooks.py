@@ -44,7 +44,7 @@ def mark_rare(source: Path) -> ParameterSet:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("source", map(mark_rare, notebook.list_sources()))
+@pytest.mark.parametrize("source", [mark_rare(source) for source in notebook.list_sources()])
 def test_notebooks_run_on_committed_results_without_a_framework(source: Path) -> None:
     machine = OTHER_MACHINES.get(source.stem, MACHINE)
     executed = notebook.execute(source, ROOT / "results", machine, NO_FRAMEWORK)

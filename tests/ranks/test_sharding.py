@@ -37,7 +37,7 @@ def test_each_rule_counts_the_numbers_of_the_fullest_rank() -> None:
 @pytest.mark.parametrize(
     "rule", [rule for name, rule in sharding.RULES.items() if name != "sixteenth"]
 )
-def test_a_single_rank_has_everything_and_no_rank_less_than_its_share(rule: sharding.Rule) -> None:
+def test_the_fullest_rank_has_at_least_its_share(rule: sharding.Rule) -> None:
     assert rule(SHAPES, 1) == 48
     for ranks in (2, 3, 4, 64):
         assert rule(SHAPES, ranks) * ranks >= 48

@@ -103,7 +103,7 @@ def test_a_kill_at_any_call_loses_no_line(leave: Callable[[Path], None], tmp_pat
     pytest.fail("it never came to an end")
 
 
-def test_a_torn_last_line_is_named_and_removed_by_the_next_append(tmp_path: Path) -> None:
+def test_the_next_append_removes_a_torn_last_line(tmp_path: Path) -> None:
     file = tmp_path / "torn.jsonl"
     leave_torn(file)
     *_, last = read_lines(file)
@@ -240,7 +240,7 @@ def test_a_line_that_nobody_would_read_is_not_written(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_line_that_is_too_long_does_not_take_down_the_others(tmp_path: Path) -> None:
+def test_a_line_that_is_too_long_is_skipped(tmp_path: Path) -> None:
     file = tmp_path / "a.jsonl"
     file.write_text(ONE + "\n" + "x" * (3 * lines.MOST_BYTES) + "\n" + TWO + "\n")
     first, long, last = read_lines(file)

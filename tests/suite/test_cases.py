@@ -78,7 +78,7 @@ def test_the_matrix_has_each_strategy_at_three_doubled_batches() -> None:
     assert batches["transformer", "torch", "amp_bf16+checkpoint"] == [4, 8, 16]
 
 
-def test_micro_batches_of_batch_norm_exist_at_every_batch_that_they_divide() -> None:
+def test_micro_batches_exist_at_every_batch_that_they_divide() -> None:
     """Each number of micro-batches of batch norm has other references."""
     batches = [c.batch for c in selectors.select("resnet50/torch/train/accumulate_8")]
     assert batches == [8, 16, 32]

@@ -105,7 +105,7 @@ def test_values_that_nobody_confirms_are_taken_only_if_asked_for(tmp_path: Path)
     assert "references are made by PyTorch or JAX" in printed
 
 
-def test_a_loss_that_does_not_depend_on_a_weight_has_no_references() -> None:
+def test_a_weight_without_effect_on_the_loss_is_refused() -> None:
     """Any tolerance would be measured from rounding beside rounding."""
     gradients = {"head.weight": [2.0, 1.0], "fc2.bias": [1e-17, 1e-18], "frozen": [0.0, 0.0]}
     with pytest.raises(ValueError, match=r"does not depend on fc2\.bias: its gradient is rounding"):

@@ -138,5 +138,5 @@ def test_arrays_without_an_axis_of_samples_go_with_each_part() -> None:
         (Sample(np.zeros((N, 3))), True),
     ],
 )
-def test_a_batch_can_be_cut_if_something_in_it_has_the_samples(inputs: Any, expected: bool) -> None:
+def test_a_batch_can_be_cut_along_its_samples(inputs: Any, expected: bool) -> None:
     assert can_split(inputs, N) == expected

@@ -123,7 +123,7 @@ def make_listed(case: str, gib: float, seconds: float = 10.0) -> ListedCase:
     return ListedCase("a block", 8, parse(case), seconds, gib)
 
 
-def test_a_smaller_block_runs_if_the_next_does_not_fit_the_time(
+def test_a_block_without_enough_time_is_skipped(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     case = "transformer/torch/train/fp32/b8/full"

@@ -62,7 +62,7 @@ def run_report(
     return [json.loads(line) for line in log.read_text().splitlines()] if log.exists() else []
 
 
-def test_a_new_regression_opens_an_issue_with_both_versions_and_the_change(tmp_path: Path) -> None:
+def test_a_new_regression_opens_an_issue(tmp_path: Path) -> None:
     *_, create = run_report(tmp_path, [ROW], [])
     assert create[:4] == ["issue", "create", "--title", TITLE]
     body = create[create.index("--body") + 1]

@@ -65,7 +65,7 @@ TEACHER = (
 
 
 @pytest.mark.slow
-def test_a_file_is_predicted_without_being_run_and_tried_within_a_budget(tmp_path: Path) -> None:
+def test_a_file_is_predicted_and_tried_within_a_budget(tmp_path: Path) -> None:
     """The prediction is exact for what lasts: weights, gradients, momentum, batch and teacher."""
     file = str(written(tmp_path, *TEACHER))
     options = ("--strategies", "fp32,checkpoint", "--budget", "8MiB", "--json")

@@ -24,7 +24,7 @@ def make_checked(strategy: str, reason: str = "", why_unproven: str = "") -> Rec
     return record(case, verification=verification, effect=effect)
 
 
-def test_strategies_that_could_not_be_checked_are_named_once_by_their_reason() -> None:
+def test_unchecked_strategies_are_listed_by_their_reason() -> None:
     """The newest record of a strategy counts."""
     records = [
         make_checked("fp32", "no operator"),

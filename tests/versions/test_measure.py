@@ -94,7 +94,7 @@ def test_the_command_fails_if_a_measurement_broke(
     assert not list(results.glob(".session*"))
 
 
-def test_adding_a_release_writes_its_pins_and_a_line_of_the_matrix(
+def test_adding_a_release_writes_its_pins_and_matrix(
     project: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     packages = {"jax": "0.9.1", "jaxlib": "0.9.1", "Flax": "0.12.6", "numpy": "2.4.6"}
@@ -132,7 +132,7 @@ def test_an_invalid_release_is_refused(project: Path, release: str, reason: str)
     assert not (project / "requirements/versions/jax-0.9.3.txt").exists()
 
 
-def test_a_release_that_does_not_go_with_the_pinned_packages_keeps_numpy(
+def test_a_release_that_conflicts_with_pins_keeps_numpy(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Jittor's arrays are silently wrong with NumPy 2."""

@@ -222,7 +222,7 @@ def test_a_newer_release_is_measured_and_judged_by_its_own_session(
     assert not list((tmp_path / newest.FOLDER).glob(".session*"))
 
 
-def test_a_release_that_cannot_be_installed_fails_and_the_others_are_judged(
+def test_an_uninstallable_release_fails_and_others_are_judged(
     index: Index, installed: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     index["jax"].append("99.0.1")
@@ -236,7 +236,7 @@ def test_a_release_that_cannot_be_installed_fails_and_the_others_are_judged(
     assert "99.0.2 cannot be installed: pip ended with exit code 1" in done.stderr
 
 
-def test_the_next_lower_release_is_measured_where_the_newest_cannot_be_installed(
+def test_the_newest_installable_release_is_measured(
     index: Index, installed: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     index["jax"] += ["99.0.1", "99.0.2"]
@@ -247,7 +247,7 @@ def test_the_next_lower_release_is_measured_where_the_newest_cannot_be_installed
     assert "99.0.2 cannot be installed" in answer["answer"]
 
 
-def test_plans_are_compared_with_the_newest_release_that_can_be_installed(
+def test_plans_are_compared_with_the_newest_installable_release(
     index: Index, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     index["jax"] += ["99.0.1", "99.0.2"]

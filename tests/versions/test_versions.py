@@ -72,17 +72,31 @@ def double_times(record: Record, number: int) -> Record:
     return scale_times(record, 2)
 
 
-def test_exactly_the_planted_regressions_are_found() -> None:
-    assert find_verdicts(judge.compare_versions(make_equal_blocks(), OLD, NEW), REGRESSION) == set()
-    rows = judge.compare_versions(PLANTED, OLD, NEW)
-    assert find_verdicts(rows, REGRESSION) == REGRESSIONS
-    assert find_verdicts(rows, IMPROVEMENT) == set()
-
-
-def test_swapped_versions_turn_regressions_into_improvements() -> None:
-    rows = judge.compare_versions(PLANTED, NEW, OLD)
-    assert find_verdicts(rows, IMPROVEMENT) == REGRESSIONS
+def test_equal_versions_have_no_regression() -> None:
+    rows = judge.compare_versions(make_equal_blocks(), OLD, NEW)
     assert find_verdicts(rows, REGRESSION) == set()
+
+
+@pytest.mark.parametrize(
+    ("base", "change", "threshold", "regressions", "improvements"),
+    [
+        (OLD, NEW, None, REGRESSIONS, set()),
+        (NEW, OLD, None, set(), REGRESSIONS),
+        (OLD, NEW, 0.04, REGRESSIONS, set()),
+        (OLD, NEW, 0.3, set(), set()),
+    ],
+    ids=["planted", "swapped", "above a threshold", "below a threshold"],
+)
+def test_exactly_the_planted_changes_are_found(
+    base: str,
+    change: str,
+    threshold: float | None,
+    regressions: set[tuple[str, str]],
+    improvements: set[tuple[str, str]],
+) -> None:
+    rows = judge.compare_versions(PLANTED, base, change, threshold)
+    assert find_verdicts(rows, REGRESSION) == regressions
+    assert find_verdicts(rows, IMPROVEMENT) == improvements
 
 
 def split_blocks(record: Record, number: int) -> Record:
@@ -178,12 +192,6 @@ def test_the_interval_of_a_case_does_not_depend_on_the_rows_beside_it(results: P
     assert find_interval(alone) == among_all
     (without,) = judge.compare_successive(shown)
     assert find_interval(without) != among_all  # the noisy case does matter
-
-
-def test_a_threshold_is_the_least_that_matters() -> None:
-    for threshold, found in ((0.04, REGRESSIONS), (0.3, set())):
-        rows = judge.compare_versions(PLANTED, OLD, NEW, threshold)
-        assert find_verdicts(rows, REGRESSION) == found
 
 
 def test_peaks_of_two_instruments_are_not_compared() -> None:
@@ -399,7 +407,7 @@ def test_by_default_releases_are_those_of_a_machine_that_has_two(
     assert framebench.releases(folder).empty, "a machine that is named is not replaced"
 
 
-def test_releases_that_no_machine_has_both_of_are_answered_with_their_machines(
+def test_releases_of_two_machines_are_refused_with_their_names(
     results: Path,
 ) -> None:
     both = make_version_blocks(ORIGINAL)

@@ -74,9 +74,7 @@ def test_loss_is_not_late(step_s: float, loss_s: list[float]) -> None:
 
 
 @pytest.mark.parametrize(("logits_s", "is_late"), [(0, False), (LATE_S, True)])
-def test_logits_of_a_users_model_must_be_there_and_not_their_loss(
-    logits_s: float, is_late: bool
-) -> None:
+def test_a_users_evaluation_must_have_its_logits(logits_s: float, is_late: bool) -> None:
     """A loss of all pairs may take longer than the forward pass."""
     adapter: Any = SlowAdapter(EVAL, step_s=0, loss_s=[LATE_S] * TRIES, logits_s=logits_s)
     adapter.case = replace(EVAL, workload=USER_MODEL)

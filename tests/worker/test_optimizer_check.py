@@ -180,7 +180,7 @@ def test_a_layer_that_a_users_step_drops_stays(case: Case) -> None:
 
 @pytest.mark.parametrize("case", [ADAM, SGD], ids=["adam", "sgd"])
 @pytest.mark.parametrize(("update_period", "is_wrong"), [(1, True), (2, False)])
-def test_a_users_step_without_any_update_is_wrong_unless_gradients_add_up(
+def test_a_users_step_without_update_is_wrong_unless_it_accumulates(
     case: Case, update_period: int, is_wrong: bool
 ) -> None:
     adapter, check = make_two_weights(case, update_period)

@@ -34,7 +34,7 @@ def observe(values: dict[str, float], **norms: float) -> Observed:
     return Observed(values, {"gradient": gradient})
 
 
-def test_a_tolerance_is_a_multiple_of_the_largest_response_or_the_least() -> None:
+def test_a_tolerance_is_a_multiple_of_the_largest_response() -> None:
     plain = observe({"loss_0": 2.0}, weight=1.0)
     moved = [observe({"loss_0": 2.0}, weight=1.01), observe({"loss_0": 2.0}, weight=0.98)]
     derived = derive_tolerances(plain, moved, LEAST)
@@ -42,7 +42,7 @@ def test_a_tolerance_is_a_multiple_of_the_largest_response_or_the_least() -> Non
     assert derived.of_value("loss_0") == LEAST
 
 
-def test_the_same_weight_of_each_block_shares_its_tolerance_but_in_float64() -> None:
+def test_the_same_weight_of_each_block_shares_its_tolerance() -> None:
     plain = observe({}, **{"blocks.0.bias": 1.0, "blocks.1.bias": 1.0, "head": 1.0})
     moved = observe({}, **{"blocks.0.bias": 1.0, "blocks.1.bias": 1.01, "head": 1.0})
     derived = derive_tolerances(plain, [moved], LEAST)
@@ -52,7 +52,7 @@ def test_the_same_weight_of_each_block_shares_its_tolerance_but_in_float64() -> 
     assert own.of_tensor("gradient", "blocks.1.bias") == pytest.approx(FACTOR * 0.01)
 
 
-def test_tensor_that_stayed_by_luck_has_the_usual_tolerance_of_its_kind() -> None:
+def test_an_unmoved_tensor_has_the_tolerance_of_its_kind() -> None:
     plain = observe({}, first=1.0, second=1.0, lucky=1.0)
     moved = observe({}, first=1.03, second=1.02, lucky=1.0)
     derived = derive_tolerances(plain, [moved], LEAST)

@@ -237,7 +237,7 @@ def measure_margin(change: float, expected_change: float, has_gradient: bool) ->
         pytest.param(UNIT, 0.0, False, False, id="moved without a gradient"),
     ],
 )
-def test_a_change_may_be_rounded_away_only_if_there_is_a_gradient(
+def test_only_a_weight_with_a_gradient_may_round_away(
     change: float, expected_change: float, has_gradient: bool, passes: bool
 ) -> None:
     assert (measure_margin(change, expected_change, has_gradient) < 1) == passes

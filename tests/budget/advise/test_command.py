@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
-
 import pytest
 
 from framebench.analysis.frames import Row
@@ -15,7 +12,7 @@ from framebench.budget.max_batch.measure import probe_once
 from framebench.engine.environments import Environment
 from framebench.records.provenance import read_machine_name
 from framebench.suite.case import Case
-from tests.processes import ROOT, framebench
+from tests.processes import framebench
 from tests.sample_records import IN_HERE
 
 
@@ -30,23 +27,6 @@ def test_the_command_answers_in_a_sentence_and_five_rows() -> None:
     assert rows_of_short == show.FEW < rows_of_long
     assert "--all also shows" in short
     assert "--all also shows" not in long
-
-
-def test_the_command_waits_for_no_heavy_import() -> None:
-    """What draws and what tests takes longer to import than the answer takes."""
-    code = """
-import sys
-from framebench.cli.__main__ import load_commands
-from framebench.cli.shared import app
-load_commands(["advise"])
-app(["advise", "--budget", "8GiB", *sys.argv[1:]], standalone_mode=False)
-heavy = {"seaborn", "matplotlib", "scipy.stats"} & sys.modules.keys()
-sys.exit(str(heavy) if heavy else 0)
-"""
-    command = [sys.executable, "-c", code, *IN_HERE]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
-    assert "fastest first" in done.stdout
 
 
 def test_advise_prints_whether_a_strategy_fits_already() -> None:

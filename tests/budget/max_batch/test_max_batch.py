@@ -377,7 +377,7 @@ def test_max_batch_reuses_a_saved_answer(results: Path) -> None:
         ({"protocol": protocol.VERSION - 1}, False),
     ],
 )
-def test_a_saved_answer_is_reused_only_if_it_is_complete_and_current(
+def test_a_saved_answer_is_reused_if_complete_and_current(
     changes: dict[str, Any], is_answer: bool, results: Path
 ) -> None:
     fit = save_search(results, **changes)

@@ -94,9 +94,7 @@ def test_a_refusal_does_not_fit_and_a_failure_is_unknown() -> None:
 
 @pytest.mark.parametrize("unit", [1, 4])
 @pytest.mark.parametrize(("fixed", "slope"), [(2**33, 7 * 2**27), (0, 2**26)])
-def test_the_largest_batch_of_a_line_is_found_and_the_next_tried(
-    fixed: int, slope: int, unit: int
-) -> None:
+def test_the_largest_batch_on_a_line_is_found(fixed: int, slope: int, unit: int) -> None:
     search = search_batches(lambda batch: fixed + slope * batch, unit)
     right = (MEMORY - CONTEXT[1] - fixed) // slope // unit * unit
     assert (search.result.batch, search.result.is_exact, search.result.fits) == (right, True, True)

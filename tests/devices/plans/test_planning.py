@@ -176,7 +176,7 @@ def test_flags_of_the_user_do_not_reach_the_planner(
         (CASE, "tpu-v5e", "failed", "releases are planned for GPUs alone: not jax 0.9.2"),
     ],
 )
-def test_unpredictable_cases_have_a_reason_and_no_peak(
+def test_unpredictable_cases_have_a_reason(
     tmp_path: Path, case: str, device: str, outcome: str, why: str
 ) -> None:
     (planned,) = plan(tmp_path, case, device=device, version="0.9.2")

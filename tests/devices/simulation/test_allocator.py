@@ -68,7 +68,7 @@ def test_small_requests_share_a_segment() -> None:
     assert [b.address - blocks[0].address for b in blocks[:3]] == [0, 1024, 2048]
 
 
-def test_a_remainder_of_the_least_block_is_split_off_among_small_ones() -> None:
+def test_a_remainder_of_512_bytes_is_split_off() -> None:
     pool = Allocator()
     first, _ = pool.malloc(1024), pool.malloc(512)
     pool.free(first)

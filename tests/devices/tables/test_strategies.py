@@ -30,7 +30,7 @@ def predict_batches(batches: tuple[int, ...], strategy: str, *, gib_each: float)
     return [simulated(strategy, 1024 * gib_each * batch, batch) for batch in batches]
 
 
-def test_each_framework_has_a_column_and_a_ratio_to_its_own_baseline() -> None:
+def test_each_framework_is_compared_with_its_own_baseline() -> None:
     every = [
         simulated("fp32", 1000),
         simulated("checkpoint", 500),

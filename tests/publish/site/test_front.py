@@ -177,7 +177,7 @@ def test_a_question_without_a_prediction_gets_the_command(first: Path, tab: Any)
 
 @needs_sphinx
 @in_a_browser
-def test_a_size_of_the_readers_own_is_answered_or_gets_the_command(first: Path, tab: Any) -> None:
+def test_a_typed_size_is_answered_or_gets_the_command(first: Path, tab: Any) -> None:
     own = tab.locator("input[name=own]")
     tab.goto(first.as_uri())
     choose_answers(

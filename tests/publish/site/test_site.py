@@ -151,7 +151,7 @@ def make_line(name: str, low: float | None, metric: str = "peak", decides: bool 
     )
 
 
-def test_a_chart_has_one_metric_and_marks_no_effect_and_the_claim() -> None:
+def test_a_chart_has_one_metric_and_marks_the_claim() -> None:
     lines = [
         make_line("other", 0.7, "time", decides=False),
         make_line("a", 0.6),
