@@ -7,9 +7,11 @@ from collections import Counter, defaultdict
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
+from unittest.mock import Mock
 
 from framebench.adapters.base import Adapter
 from framebench.suite.selectors import parse
+from tests.callbacks import ignore
 
 GIB = 2**30
 RECORDED: dict[str, Any] = tomllib.loads((Path(__file__).parent / "recorded.toml").read_text())
@@ -108,7 +110,7 @@ class FakeGpuAdapter(Adapter):
         return {"ooms": 0}
 
     def make_stopwatch(self) -> Any:
-        return SimpleNamespace(start=lambda: None, stop=lambda: None, seconds=lambda: 0.0015)
+        return SimpleNamespace(start=ignore, stop=ignore, seconds=Mock(return_value=0.0015))
 
     def versions(self) -> dict[str, str]:
         return {"torch": "2"}

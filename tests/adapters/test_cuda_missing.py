@@ -25,7 +25,7 @@ def classify_end(error: dict[str, Any] | None, printed: str = "") -> Outcome:
     child: Any = SimpleNamespace(
         phase="import",
         final={"error": error} if error else {},
-        log=SimpleNamespace(text=lambda lines: printed),
+        log=SimpleNamespace(text=Mock(return_value=printed)),
         process=SimpleNamespace(returncode=1),
         expired_s=None,
     )
@@ -94,7 +94,7 @@ def test_jittor_gets_the_compiler_with_cudas_libraries(
         file.parent.mkdir(parents=True)
     script.touch()
     compiler.touch()
-    monkeypatch.setattr(environments.shutil, "which", lambda name: str(script))
+    monkeypatch.setattr(environments.shutil, "which", Mock(return_value=str(script)))
     monkeypatch.setattr(environments, "USUAL_NVCC", compiler)
     jittor = environments.describe("jittor")
     assert jittor.variables()["nvcc_path"] == str(script)

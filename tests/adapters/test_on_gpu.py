@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 
@@ -35,9 +37,9 @@ def test_steps_are_timed_by_both_clocks() -> None:
 def test_a_turn_waits_once_and_synced_steps_one_by_one() -> None:
     adapter = FakeGpuAdapter()
     calls: list[str] = []
-    adapter.synchronize = lambda: calls.append("wait")  # type: ignore[method-assign]
-    adapter.make_stopwatch = lambda: None  # type: ignore[method-assign]
-    adapter.one_step = lambda: calls.append("step")  # type: ignore[method-assign]
+    adapter.synchronize = partial(calls.append, "wait")  # type: ignore[method-assign]
+    adapter.make_stopwatch = ignore  # type: ignore[method-assign]
+    adapter.one_step = partial(calls.append, "step")  # type: ignore[method-assign]
     timing = Timing(adapter)
     timing.turn(3)
     timing.time_synced_steps(3)
@@ -58,11 +60,12 @@ def test_cold_peaks_are_those_of_the_first_steps_in_the_allocator(
     first_steps = 2
     steps: list[str] = []
     adapter = FakeGpuAdapter()
-    adapter.one_step = lambda: steps.append("step")  # type: ignore[method-assign]
-    adapter.read_peaks = lambda: {  # type: ignore[method-assign]
-        "allocator.in_use": len(steps) * MIB,
-        "compiler.plan": MIB,
-    }
+    adapter.one_step = partial(steps.append, "step")  # type: ignore[method-assign]
+
+    def read_peaks() -> dict[str, int]:
+        return {"allocator.in_use": len(steps) * MIB, "compiler.plan": MIB}
+
+    adapter.read_peaks = read_peaks  # type: ignore[method-assign]
 
     def make_first_steps(*_: object) -> tuple[ObservedSteps, Verification]:
         for _step in range(first_steps):
@@ -71,7 +74,9 @@ def test_cold_peaks_are_those_of_the_first_steps_in_the_allocator(
         return verified, Verification(passed=True)
 
     monkeypatch.setattr(worker, "make_verified_steps", make_first_steps)
-    monkeypatch.setattr(worker, "verify_again", lambda *_: RepeatedVerification(passed=True))
+    monkeypatch.setattr(
+        worker, "verify_again", Mock(return_value=RepeatedVerification(passed=True))
+    )
     commands: list[Command] = [{"turn": 1}, {"turn": 1}, {"finish": True}]
     result = worker.measure_time(adapter, Task("", "time"), Result(), ignore, commands)
     assert len(steps) > first_steps, "steps were timed after the peaks were read"

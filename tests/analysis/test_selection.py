@@ -61,7 +61,7 @@ def test_blocks_of_an_older_protocol_do_not_count() -> None:
     assert case.timed == tuple(records)
 
 
-def test_of_a_block_of_two_rounds_the_peak_counts_alone() -> None:
+def test_a_block_of_two_rounds_has_a_peak_alone() -> None:
     full = make_blocks([(CASE, [[1.0]])])
     short = make_later(make_blocks([(CASE, [[9.0, 9.0, math.nan]])], peaks=[100])[0])
 

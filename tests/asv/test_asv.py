@@ -71,7 +71,7 @@ def test_a_run_stores_records_and_shows_their_numbers(clone: Clone) -> None:
     assert f"{peak:.1f}MiB" in done.stdout, "in asv's table"
 
 
-def test_skip_existing_where_all_is_there_is_a_line(clone: Clone) -> None:
+def test_skip_existing_with_nothing_to_measure_prints_a_line(clone: Clone) -> None:
     before = clone.records()
     done = clone.asv("run", "--machine", "test", "--skip-existing", f"--bench={FEW}")
     assert done.returncode == 0, done.stdout + done.stderr
@@ -215,7 +215,7 @@ def test_other_commits_are_refused_in_a_line(clone: Clone, arguments: tuple[str,
     assert clone.stored() == before
 
 
-def test_find_ends_before_it_measures(clone: Clone) -> None:
+def test_asv_find_is_refused_before_it_measures(clone: Clone) -> None:
     """asv itself would take a commit that cannot be installed for a slow one, and name it."""
     for _ in range(3):
         clone.commit("one more")
@@ -286,7 +286,7 @@ def test_a_users_benchmark_that_fails_harms_no_case(clone: Clone) -> None:
     assert clone.values("jittor", f"{CLASS}.track_first_step")["fp32", 4] > 0
 
 
-def test_while_another_measures_it_is_refused(clone: Clone) -> None:
+def test_a_run_is_refused_while_another_process_measures(clone: Clone) -> None:
     with alone(clone.root / "results"):
         done = clone.run(FEW)
     assert done.returncode != 0

@@ -12,6 +12,7 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from itertools import product
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 
@@ -114,7 +115,12 @@ def test_environments_that_are_not_built_or_not_warm_are_missing(
 
 def test_results_are_shown_as_they_come() -> None:
     lines: list[str] = []
-    progress = Progress(lambda: 3, lines.append, lambda text: lines.append(lines.pop() + text))
+
+    def add_to_last_line(text: str) -> None:
+        lines[-1] += text
+
+    count_cases = Mock(return_value=3)
+    progress = Progress(count_cases, lines.append, add_to_last_line)
     for case, event in [
         ("a", "build"),
         ("b", "build"),
@@ -143,7 +149,7 @@ def test_an_exception_of_several_lines_is_one_event(
     os.mkfifo(pipe)
     monkeypatch.setenv(VARIABLE, str(pipe))
     lines: list[str] = []
-    progress = Progress(lambda: 1, lines.append, lines.append)
+    progress = Progress(Mock(return_value=1), lines.append, lines.append)
     with os.fdopen(os.open(pipe, os.O_RDWR), "r") as reader:
         send("jax==1", "a", "end: a crashed: first line\n\tat\tb\x1b[31m\n")
         send("jax==1", "a", "done")

@@ -107,7 +107,9 @@ def test_without_an_interval_nothing_is_decided(value: float, target: Target) ->
         (EXPECTED["none"], (1, 1, 1), "opposite"),
     ],
 )
-def test_verdicts(target: Target, effect: tuple[float, float, float], verdict: Verdict) -> None:
+def test_verdicts_on_effects(
+    target: Target, effect: tuple[float, float, float], verdict: Verdict
+) -> None:
     assert decide(Effect(*effect), target) == verdict
 
 

@@ -22,6 +22,7 @@ from framebench.records import store
 from framebench.records.provenance import describe_hardware, read_machine_name
 from framebench.suite.case import Case
 from framebench.suite.selectors import select
+from tests.callbacks import refuse_work
 from tests.fake_records import RIGHT, provenance, record
 from tests.processes import framebench, make_fake_environment, plain_user
 from tests.record_files import list_files, load_fields, plant
@@ -159,7 +160,7 @@ def test_an_unreadable_machine_is_named_and_skipped(real: Path, shared_folder: P
 def test_nothing_is_measured_if_results_cannot_be_written(
     shared_folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(run.installed, "ready", lambda *_: pytest.fail("work was begun"))
+    monkeypatch.setattr(run.installed, "ready", refuse_work)
     closed = shared_folder / "results" / "records"
     closed.mkdir(parents=True)
     closed.chmod(0o555)
@@ -290,7 +291,7 @@ def test_a_machine_without_a_readable_record_takes_no_other_down(
     assert "--machine" not in done.stderr, "there is nothing to choose"
 
 
-def test_records_of_a_newer_framebench_are_called_that(results: Path) -> None:
+def test_records_of_a_newer_framebench_are_named(results: Path) -> None:
     plant_machine(results, UNREADABLE["newer"])
     done = framebench("show", "--results", str(results))
     assert done.returncode == 1

@@ -44,12 +44,12 @@ def run_in_shell(redirection: str) -> subprocess.CompletedProcess[str]:
 
 
 @pytest.mark.parametrize("redirection", [">&-", "2>&-", ">&- 2>&- <&-"])
-def test_closed_streams_are_no_fault(redirection: str) -> None:
+def test_closed_streams_cause_no_error(redirection: str) -> None:
     done = run_in_shell(redirection)
     assert (done.returncode, done.stderr) == (0, "")
 
 
-def test_a_full_device_is_told_in_a_sentence() -> None:
+def test_a_full_device_is_reported_in_a_sentence() -> None:
     done = run_in_shell("> /dev/full")
     assert done.returncode == 1
     assert done.stderr == "framebench: No space left on device\n"

@@ -142,7 +142,7 @@ def test_tampered_records_are_named(
 @pytest.mark.parametrize(
     ("factor", "message"), [(0.1, "floating-point operations a second"), (1.8, "was not over")]
 )
-def test_times_that_cannot_be_are_named(factor: float, message: str, sent: Path) -> None:
+def test_impossible_times_are_named(factor: float, message: str, sent: Path) -> None:
     def scale(record: dict[str, Any]) -> None:
         record["step_s"] = [seconds * factor for seconds in record["step_s"]]
 

@@ -74,7 +74,7 @@ def test_visible_gpus_share_no_core(
     if variable is not None:
         monkeypatch.setenv(gpus.VARIABLE, variable)
     monkeypatch.setattr(gpus.nvml, "list_gpus", Mock(return_value=("H100",) * 3))
-    monkeypatch.setattr(os, "sched_getaffinity", lambda _: set(range(8)))
+    monkeypatch.setattr(os, "sched_getaffinity", Mock(return_value=set(range(8))))
     listed = gpus.list_gpus()
     cores: list[int] = []
     for gpu in listed:

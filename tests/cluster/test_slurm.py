@@ -236,7 +236,7 @@ def play_slurm(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[...,
 
 @pytest.mark.timeout(60)
 @pytest.mark.parametrize("kind", HOSTILE)
-def test_a_strangers_file_of_jobs_says_nothing(kind: str, tmp_path: Path) -> None:
+def test_a_strangers_file_of_jobs_is_ignored(kind: str, tmp_path: Path) -> None:
     jobs = Jobs(tmp_path)
     jobs.file.parent.mkdir()
     HOSTILE[kind](jobs.file)
@@ -244,7 +244,7 @@ def test_a_strangers_file_of_jobs_says_nothing(kind: str, tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize("text", ["", "[]", '{"mark": 5}', "[" * 100_000])
-def test_a_damaged_file_of_jobs_says_nothing(text: str, tmp_path: Path) -> None:
+def test_a_damaged_file_of_jobs_is_ignored(text: str, tmp_path: Path) -> None:
     jobs = Jobs(tmp_path)
     jobs.write_ids({"mark": "5"})
     assert jobs.read_ids() == {"mark": "5"}

@@ -21,6 +21,7 @@ from framebench.strategies.strategy import FRAMEWORKS
 from framebench.suite.case import Case
 from framebench.suite.profiles import list_profile_cases
 from framebench.suite.selectors import select
+from tests.callbacks import refuse_work
 from tests.processes import COMMAND, framebench, make_fake_environment
 from tests.record_files import load_fields
 
@@ -108,7 +109,7 @@ def test_an_option_without_effect_is_refused(
     options: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name in ("framebench.cli.run.measure_here", "framebench.cluster.command.run_on_slurm"):
-        monkeypatch.setattr(name, lambda *_: pytest.fail("work was begun"))
+        monkeypatch.setattr(name, refuse_work)
     done = framebench("run", "transformer/torch/train/fp32/b4/tiny", *options)
     assert done.returncode == 2
     assert "leave" in done.stderr

@@ -27,7 +27,7 @@ def test_calibration_fails_where_other_processes_take_the_cores(
     shares: dict[str, float], failed: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Earlier load does not count, and shares that the kernel does not report are not checked."""
-    monkeypatch.setattr("psutil.cpu_times_percent", lambda _: SimpleNamespace(**shares))
+    monkeypatch.setattr("psutil.cpu_times_percent", Mock(return_value=SimpleNamespace(**shares)))
     monkeypatch.setattr("psutil.getloadavg", Mock(return_value=(99.0, 99.0, 99.0)))
     findings = measure_interference()
     assert [finding.check for finding in findings if not finding.passed] == failed

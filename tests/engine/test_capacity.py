@@ -80,8 +80,8 @@ def test_gpu_memory_of_a_process_is_reported_or_measured(
     reported: dict[int, int], taken: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # before the process of id 7, with it, and when a second one is to start
-    free_bytes = iter((1000, 700, 350))
-    monkeypatch.setattr(capacity, "read_free_gpu_memory", lambda: next(free_bytes))
+    free_bytes = (1000, 700, 350)
+    monkeypatch.setattr(capacity, "read_free_gpu_memory", Mock(side_effect=free_bytes))
     monkeypatch.setattr(capacity.nvml, "read_used_by", reported.get)
     measured = Capacity()
     measured.enter(7)

@@ -113,10 +113,12 @@ def test_a_failed_build_says_why_and_is_begun_again(
     with pytest.raises(SetupError, match="no-such-package"):
         environments.ensure("torch")
     assert not environments.built(environments.describe("torch"))
-    begun: list[environments.Environment] = []
-    monkeypatch.setattr(
-        environments, "build", lambda environment, where, say: begun.append(environment)
-    )
+    begun: list[Environment] = []
+
+    def begin(environment: Environment, where: Path, say: object) -> None:
+        begun.append(environment)
+
+    monkeypatch.setattr(environments, "build", begin)
     again = environments.ensure("torch")
     assert begun == [again], "it is built from the start"
 

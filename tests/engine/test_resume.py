@@ -137,7 +137,7 @@ def test_each_block_keeps_its_unfinished_records_apart(results: Path) -> None:
 
 
 @pytest.mark.parametrize("damaged", [0, 1])
-def test_of_a_block_with_a_damaged_record_none_is_used(damaged: int, results: Path) -> None:
+def test_a_block_with_a_damaged_record_is_not_used(damaged: int, results: Path) -> None:
     """The times of a block are compared with each other: alone the other records say nothing."""
     file = unfinished.find_file(results, "session/1")
     block = [UnfinishedRecord(environment="torch-0", record=record(case)) for case in CASES[:2]]

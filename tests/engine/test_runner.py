@@ -162,8 +162,8 @@ def test_kill_by_the_kernel_is_out_of_memory(
     counter.write_text("pgfault 7\noom_kill 2\n")
     monkeypatch.setattr(supervisor, "OOM_COUNTERS", (tmp_path / "missing", counter))
     assert supervisor.count_oom_kills() == 2
-    counts = count(2)  # one more whenever it is asked: when a worker starts, and when it is dead
-    monkeypatch.setattr(supervisor, "count_oom_kills", lambda: next(counts))
+    # one more whenever it is asked: when a worker starts, and when it is dead
+    monkeypatch.setattr(supervisor, "count_oom_kills", Mock(side_effect=count(2)))
     monkeypatch.setattr(blocks, "check_mathematics", ignore)
     monkeypatch.setenv("FAKE_FAILURE", "kill")
     record = measure_alone(CASE, "s", fake_worker, Options(), results)

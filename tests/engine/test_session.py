@@ -60,7 +60,7 @@ def read_message(process: subprocess.Popen[str]) -> str:
     return process.stdout.readline()
 
 
-def test_of_processes_that_start_at_once_one_gets_in(results: Path) -> None:
+def test_one_of_four_processes_that_start_together_gets_in(results: Path) -> None:
     when = time.time() + 3
     processes = [start_holder(results, when) for _ in range(4)]
     words = [read_message(p).split()[0] for p in processes]
@@ -69,7 +69,7 @@ def test_of_processes_that_start_at_once_one_gets_in(results: Path) -> None:
     assert sorted(words) == ["busy", "busy", "busy", "holds"]
 
 
-def test_busy_names_the_holder_and_the_way_out(results: Path) -> None:
+def test_busy_names_the_holder_and_a_hint(results: Path) -> None:
     process = start_holder(results)
     assert read_message(process).startswith("holds")
     with (

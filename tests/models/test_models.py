@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
-from typing import Any
+from collections.abc import Collection
 
 import numpy as np
 import pytest
@@ -80,19 +79,16 @@ def test_no_canonical_tensor_hides_anything(name: str) -> None:
                 first_of_shape[array.shape] = array
 
 
-@pytest.mark.parametrize(
-    ("ask", "valid"),
-    [
-        (lambda: load_workload("unet2d"), "unet3d"),
-        (lambda: load_workload("unet3d").preset("medium"), "tiny, cpu, full"),
-        (lambda: load_workload("unet3d").config("tiny", "grouped"), "width_half, student"),
-        (lambda: load_workload("transformer").make_stream(None, 4, "packed"), "bucketed, raw"),
-    ],
-    ids=["workload", "size", "variant", "way to batch"],
-)
-def test_unknown_names_are_answered_by_the_valid_ones(ask: Callable[[], Any], valid: str) -> None:
-    with pytest.raises(ValueError, match=valid):
-        ask()
+def test_unknown_names_are_answered_by_the_valid_ones() -> None:
+    unet, transformer = load_workload("unet3d"), load_workload("transformer")
+    with pytest.raises(ValueError, match="unet3d"):
+        load_workload("unet2d")
+    with pytest.raises(ValueError, match="tiny, cpu, full"):
+        unet.preset("medium")
+    with pytest.raises(ValueError, match="width_half, student"):
+        unet.config("tiny", "grouped")
+    with pytest.raises(ValueError, match="bucketed, raw"):
+        transformer.make_stream(None, 4, "packed")
 
 
 BASELINES = {"tiny/train/b4", "tiny/eval/b4"}

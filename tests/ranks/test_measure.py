@@ -118,7 +118,7 @@ def test_a_process_that_fails_ends_the_others() -> None:
     assert run_processes(2, ["-c", fails]) == 3
 
 
-def test_processes_know_where_they_meet() -> None:
+def test_processes_are_given_a_coordinator_address() -> None:
     reads = "import os; assert os.environ['JAX_COORDINATOR_ADDRESS'].startswith('localhost:')"
     assert run_processes(2, ["-c", reads]) == 0
 

@@ -37,7 +37,7 @@ def archive(tmp_path: Path, gone: str) -> Path:
 
 
 @pytest.mark.parametrize("gone", GONE)
-def test_load_keeps_its_name_and_its_numbers(gone: str, tmp_path: Path) -> None:
+def test_load_keeps_the_name_and_numbers_of_a_gone_case(gone: str, tmp_path: Path) -> None:
     table = framebench.load(archive(tmp_path, gone)).set_index("case")
     row = table.loc[gone]
     assert not parse_case(gone).is_known
@@ -56,14 +56,14 @@ def test_a_strategy_that_is_gone_is_still_compared_with_its_baseline(tmp_path: P
 
 
 @pytest.mark.parametrize("gone", GONE)
-def test_check_results_notes_it_and_finds_no_fault(gone: str, tmp_path: Path) -> None:
+def test_check_results_notes_a_gone_case_without_a_fault(gone: str, tmp_path: Path) -> None:
     found = check(archive(tmp_path, gone))
     assert not found.problems
     assert any("that this framebench does not have" in note for note in found.notes)
 
 
 @pytest.mark.parametrize("gone", GONE)
-def test_tables_figures_and_pages_are_made(gone: str, tmp_path: Path) -> None:
+def test_tables_and_figures_have_a_gone_case(gone: str, tmp_path: Path) -> None:
     results = Results(archive(tmp_path / "results", gone))
     tables = tmp_path / "tables"
     printed = command("report", "--results", str(results.root), "--to", str(tables))
@@ -76,7 +76,7 @@ def test_tables_figures_and_pages_are_made(gone: str, tmp_path: Path) -> None:
 
 @needs_sphinx
 @pytest.mark.parametrize("gone", GONE)
-def test_a_site_is_made(gone: str, tmp_path: Path) -> None:
+def test_a_site_has_a_gone_case(gone: str, tmp_path: Path) -> None:
     results = Results(archive(tmp_path / "results", gone))
 
     assert build(results, tmp_path / "site", guides=False)

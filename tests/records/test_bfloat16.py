@@ -21,7 +21,9 @@ from framebench.records.provenance import describe_hardware, list_bfloat16_instr
         ("processor\t: 0\n", None),
     ],
 )
-def test_they_are_read_from_the_flags(told: str, found: set[str] | None, tmp_path: Path) -> None:
+def test_bfloat16_instructions_are_read_from_the_flags(
+    told: str, found: set[str] | None, tmp_path: Path
+) -> None:
     (tmp_path / "cpuinfo").write_text(told)
     assert list_bfloat16_instructions(tmp_path / "cpuinfo") == found
 
@@ -30,6 +32,6 @@ def test_instructions_are_unknown_without_a_cpuinfo(tmp_path: Path) -> None:
     assert list_bfloat16_instructions(tmp_path / "none") is None
 
 
-def test_provenance_names_them() -> None:
+def test_provenance_names_the_bfloat16_instructions() -> None:
     here = list_bfloat16_instructions()
     assert describe_hardware().get("bfloat16") == (None if here is None else sorted(here))

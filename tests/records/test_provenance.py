@@ -7,7 +7,6 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
-from collections.abc import Callable
 from pathlib import Path
 from unittest.mock import Mock
 
@@ -32,7 +31,7 @@ def repository(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def test_a_commit_as_it_is(repository: Path) -> None:
+def test_an_unchanged_checkout_is_named_by_its_commit(repository: Path) -> None:
     assert provenance.is_dirty() is False
     assert provenance.name_code() == provenance.find_commit()
 
@@ -135,28 +134,39 @@ def test_variables_that_git_sets_for_hooks_are_ignored(
     assert before[0] is not None
 
 
+KNOWN = "framebench/deeper/known.py"
+
+
 @pytest.mark.parametrize(
-    "change",
+    "contents",
     [
-        lambda folders: (folders[0] / "deeper/known.py").write_text("x = 2\n"),
-        lambda folders: (folders[1] / "deeper/known.py").write_text("x = 2\n"),
-        lambda folders: (folders[2] / "new.py").write_text(""),
-        lambda folders: (folders[1] / "golden.json").write_text("{}"),
-        lambda folders: (folders[0] / "deeper/known.py").rename(folders[0] / "deeper/other.py"),
-        lambda folders: (folders[0] / "deeper/known.py").unlink(),
+        {KNOWN: "x = 2\n"},
+        {"models/deeper/known.py": "x = 2\n"},
+        {"benchmarks/new.py": ""},
+        {"models/golden.json": "{}"},
+        {KNOWN: None, "framebench/deeper/other.py": "x = 1\n"},
+        {KNOWN: None},
     ],
     ids=["package", "model", "new module", "references", "renamed", "removed"],
 )
 def test_any_change_of_the_code_is_another_hash(
-    change: Callable[[list[Path]], object], tmp_path: Path
+    contents: dict[str, str | None], tmp_path: Path
 ) -> None:
+    """Each file gets this content; None removes it."""
     before = provenance.hash_files(copy_code(tmp_path / "one"))
-    folders = copy_code(tmp_path / "two")
+    copy = tmp_path / "two"
+    folders = copy_code(copy)
     assert provenance.hash_files(folders) == before, "wherever it lies"
-    (folders[0] / "__pycache__").mkdir()
-    (folders[0] / "__pycache__" / "known.pyc").write_bytes(b"compiled")
+    (copy / "framebench" / "__pycache__").mkdir()
+    (copy / "framebench" / "__pycache__" / "known.pyc").write_bytes(b"compiled")
     assert provenance.hash_files(folders) == before, "byte code is made of the rest"
-    change(folders)
+
+    for name, content in contents.items():
+        if content is None:
+            (copy / name).unlink()
+        else:
+            (copy / name).write_text(content)
+
     assert provenance.hash_files(folders) != before
 
 
@@ -172,7 +182,7 @@ def test_without_git_a_changed_program_begins_another_session(
     assert Session.open(results, provenance.name_code(), "selector") != first
 
 
-def test_of_hundreds_of_cases_a_command_keeps_the_first(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_recorded_command_keeps_the_first_cases(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("FRAMEBENCH_COMMAND", raising=False)
     monkeypatch.setattr(
         provenance.sys, "argv", ["/bin/framebench", "run", *[f"case{i}" for i in range(200)]]

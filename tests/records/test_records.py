@@ -35,7 +35,7 @@ size = st.integers(0, 2**60)
 
 made = st.builds(
     Record,
-    case=st.sampled_from(SOME).map(lambda c: c.id),
+    case=st.sampled_from([case.id for case in SOME]),
     status=st.sampled_from(["ok", "oom", "timeout", "crashed", "unsupported", "wrong"]),
     reason=st.none() | st.text(),
     peaks=st.dictionaries(st.sampled_from(ALL_INSTRUMENTS), size),
@@ -94,22 +94,31 @@ def interrupted_at(fatal: int) -> Iterator[None]:
         sys.setprofile(None)
 
 
-ACTIONS: dict[str, Callable[[Path], object]] = {
-    "write": lambda root: store.append(MEASURED, store.find_file(root, "m", "torch-2")),
-    "read": lambda root: list(store.read_all(root)),
-    "read for tables": lambda root: read_for_tables(root, "m"),
-}
 MEASURED = record(effect=StrategyEffect(True, {"blocks": 2}), step_s=[0.1])
 
 
-@pytest.mark.parametrize("action", ACTIONS)
-def test_ctrl_c_at_any_moment_is_an_interruption(action: str, tmp_path: Path) -> None:
+def write_record(root: Path) -> None:
+    store.append(MEASURED, store.find_file(root, "m", "torch-2"))
+
+
+def read_records(root: Path) -> None:
+    list(store.read_all(root))
+
+
+def read_records_for_tables(root: Path) -> None:
+    read_for_tables(root, "m")
+
+
+@pytest.mark.parametrize("act", [write_record, read_records, read_records_for_tables])
+def test_ctrl_c_at_any_moment_is_an_interruption(
+    act: Callable[[Path], None], tmp_path: Path
+) -> None:
     for fatal in range(1, 10_000):
         root = tmp_path / str(fatal)
         store.append(MEASURED, store.find_file(root, "m", "torch-1"))
         try:
             with interrupted_at(fatal):
-                ACTIONS[action](root)
+                act(root)
         except KeyboardInterrupt:
             assert MEASURED in [found for _, found in store.read_files(root, "m")]
         else:
@@ -227,7 +236,7 @@ def test_the_records_of_some_cases_are_read_without_the_others(results: Path) ->
     assert list(store.read_cases(results, "m", "resnet50.*.train.*")) == []
 
 
-def test_a_sessions_records_are_those_that_say_so_themselves(tmp_path: Path) -> None:
+def test_a_sessions_records_are_found_by_their_own_field(tmp_path: Path) -> None:
     file = store.find_file(tmp_path, "m", "torch-1")
     mine = record(provenance=provenance(session="mine"))
     names_it = record(provenance=provenance(session="other", profile="mine"), reason="mine")

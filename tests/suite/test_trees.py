@@ -67,7 +67,8 @@ def test_containers_keep_their_class_and_their_original_keeps_its_arrays(tree: A
     mapped = map_tree(add_one, tree)
     assert type(mapped) is type(tree)
     arrays, mapped_arrays = list_arrays(tree), list_arrays(mapped)
-    assert len(arrays) == len(mapped_arrays) > 0
+    assert len(arrays) == len(mapped_arrays)
+    assert len(mapped_arrays) > 0
     for array, mapped_array in zip(arrays, mapped_arrays):
         assert (array == 0).all()
         assert (mapped_array == 1).all()

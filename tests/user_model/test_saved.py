@@ -98,7 +98,7 @@ def test_a_strategy_that_is_gone_fails(capsys: pytest.CaptureFixture[str]) -> No
     assert "without a peak to compare now: checkpoint" in capsys.readouterr().err
 
 
-def test_another_batch_is_not_compared_and_another_release_told() -> None:
+def test_a_changed_batch_is_refused_and_a_changed_release_reported() -> None:
     before = make_saved({"fp32": 100})
     with pytest.raises(Fault, match="batch was 8 and is 16"):
         saved.check_comparable(before, make_saved({"fp32": 100}, batch=16))
@@ -106,7 +106,7 @@ def test_another_batch_is_not_compared_and_another_release_told() -> None:
     assert saved.check_comparable(before, other) == ["torch was 2.13.0 and is 2.14.0"]
 
 
-def test_another_processor_is_told_where_both_are_known() -> None:
+def test_a_changed_processor_is_reported_where_both_are_known() -> None:
     unknown = make_saved({"fp32": 100})
     here = unknown.model_copy(update={"processor": "x"})
     there = unknown.model_copy(update={"processor": "y"})

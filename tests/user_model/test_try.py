@@ -22,6 +22,7 @@ from framebench.suite.case import Case
 from framebench.suite.user_file import Fault
 from framebench.user_file import trial
 from framebench.user_model import command, measure
+from tests.callbacks import ignore
 from tests.fake_records import RIGHT, record
 from tests.processes import framebench
 from tests.user_model.small_file import try_file, written
@@ -135,9 +136,7 @@ def test_blocks_follow_while_ratios_are_undecided(
     def are_decided(left: list[Variant]) -> bool:
         return len(blocks) >= needed
 
-    run: Any = SimpleNamespace(
-        records=list_records, listener=SimpleNamespace(skipped=lambda case: None)
-    )
+    run: Any = SimpleNamespace(records=list_records, listener=SimpleNamespace(skipped=ignore))
     monkeypatch.setattr(measure.runner, "explain_slowness", explain_slowness)
     monkeypatch.setattr(measure.blocks, "measure_group", measure_group)
     deadline = None if seconds is None else time.monotonic() + seconds

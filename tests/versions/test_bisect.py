@@ -90,7 +90,7 @@ def test_releases_stepped_over_before_the_change_are_named_with_it(
     assert f"{', '.join(between)} or {first}" in bisection.answer
 
 
-def test_releases_that_fail_elsewhere_are_stepped_over_and_said() -> None:
+def test_releases_that_fail_away_from_the_change_are_skipped() -> None:
     before = [FAILED, FAILED, OLD, OLD, OLD, FAILED, OLD, OLD]
     bisection = bisect_values([*before, NEW, NEW, NEW, FAILED])
     assert (bisection.outcome, bisection.first, bisection.last_unchanged) == ("found", "1.8", "1.7")

@@ -85,6 +85,10 @@ def break_last(record: Record, number: int) -> Record:
     return break_record(record, number) if number == 4 else record
 
 
+def take_longer(record: Record, number: int) -> Record:
+    return scale_times(record, 1.5)
+
+
 def die_early(record: Record, number: int) -> Record:
     """Return a process that died before it could tell its version."""
     return change_provenance(break_record(record, number), versions={})
@@ -96,7 +100,7 @@ def die_early(record: Record, number: int) -> Record:
         (keep_record, "same", 0),
         (enlarge_by(1.05), "regression", 1),
         (enlarge_by(0.95), "same", 0),
-        (lambda record, number: scale_times(record, 1.5), "regression", 1),
+        (take_longer, "regression", 1),
         (break_last, "broken", 1),
         (die_early, "broken", 1),
     ],

@@ -226,10 +226,14 @@ def test_first_steps_are_judged_where_three_blocks_compile_anew(
     blocks = make_version_blocks(ORIGINAL)
     records = []
     for number, (old, new) in enumerate(zip(blocks[::2], blocks[1::2], strict=True)):
-        seconds = 10 + number  # the new version takes twice as long
-        is_cold = number < cold
-        records.append(old.model_copy(update={"first_step_s": seconds if is_cold else None}))
-        records.append(new.model_copy(update={"first_step_s": 2 * seconds if is_cold else None}))
+        if number < cold:
+            seconds = 10 + number
+            old = old.model_copy(update={"first_step_s": seconds})
+            new = new.model_copy(update={"first_step_s": 2 * seconds})
+        else:
+            old = old.model_copy(update={"first_step_s": None})
+            new = new.model_copy(update={"first_step_s": None})
+        records += [old, new]
     rows = {row.quantity: row for row in judge.compare_versions(records, OLD, NEW)}
     row = rows[judge.FIRST.name]
     assert (row.verdict, row.reason, row.blocks) == (verdict, reason, cold)

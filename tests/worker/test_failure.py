@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 
@@ -36,7 +37,7 @@ def raise_in_worker(error: Exception, monkeypatch: pytest.MonkeyPatch) -> BaseEx
     def measure(*_: object) -> Any:
         raise error
 
-    monkeypatch.setattr(worker.adapters, "load", lambda case: IdleAdapter())
+    monkeypatch.setattr(worker.adapters, "load", Mock(return_value=IdleAdapter()))
     monkeypatch.setattr(worker, "measure_memory", measure)
     with pytest.raises(Exception) as raised:  # noqa: PT011
         worker.run(TASK, print, ())

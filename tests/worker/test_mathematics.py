@@ -82,7 +82,7 @@ def test_tensor_that_rounding_moves_by_its_own_size_is_not_compared() -> None:
 
 
 @pytest.mark.parametrize("error", [MemoryError("no room"), OSError(28, "no disk")])
-def test_full_memory_or_disk_is_not_the_outcome(
+def test_a_full_memory_or_disk_is_not_kept_as_outcome(
     error: Exception, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """An outcome is kept in the cache until the code changes."""

@@ -66,7 +66,7 @@ def test_a_case_that_ends_its_process_does_not_end_the_server(
     assert len(servers.started) == 1
 
 
-def test_a_server_that_was_killed_is_told_and_replaced(
+def test_a_killed_server_is_reported_and_replaced(
     servers: Servers, environment: dict[str, Environment]
 ) -> None:
     servers.plan(environment["torch"], CASE, H100)

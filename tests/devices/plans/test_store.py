@@ -54,7 +54,12 @@ def test_own_predictions_are_published_on_request(
 def test_only_answers_of_the_suites_cases_are_published(monkeypatch: pytest.MonkeyPatch) -> None:
     """Neither of what the framework lacks, nor what failed or older code has made."""
     rules: list[Callable[[Planned], bool]] = []
-    monkeypatch.setattr(store, "publish", lambda _, chosen: rules.append(chosen) or [])
+
+    def publish(folder: Path, is_chosen: Callable[[Planned], bool]) -> list[Planned]:
+        rules.append(is_chosen)
+        return []
+
+    monkeypatch.setattr(store, "publish", publish)
     assert framebench("dev", "publish").returncode == 0
     (is_chosen,) = rules
     assert is_chosen(planned())

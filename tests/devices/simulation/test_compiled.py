@@ -78,6 +78,6 @@ def test_networks_are_compiled_with_all_that_they_have(steps: Steps) -> None:
         ("another Inductor", "differs from that of 2.13"),
     ],
 )
-def test_what_cannot_be_simulated_is_refused(step: str, why: str, steps: Steps) -> None:
+def test_unsupported_compiled_steps_are_refused(step: str, why: str, steps: Steps) -> None:
     assert why in steps[step]
     assert "Leave torch.compile out" in steps[step]

@@ -66,6 +66,6 @@ def test_a_replica_has_buckets_next_to_whole_weights(simulated: Steps) -> None:
     assert more == pytest.approx(WEIGHTS, rel=0.05)
 
 
-def test_no_rank_cannot_be_simulated() -> None:
+def test_zero_ranks_are_refused() -> None:
     with pytest.raises(ValueError, match="ranks is 0"):
         simulate(lambda device: lambda: None, "a100-40gb", ranks=0)

@@ -66,7 +66,8 @@ def test_an_update_without_foreach_has_another_peak(steps: Steps) -> None:
     """One weight after the other: the root and its quotient, of the largest weight alone."""
     largest = 4 * 1024 * 2048
     expected = 4 * WEIGHTS + 2 * largest + 2 * AMPERE + INPUT
-    assert steps["adam without lists"]["allocated"] == expected != steps["adam"]["allocated"]
+    assert steps["adam without lists"]["allocated"] == expected
+    assert expected != steps["adam"]["allocated"]
 
 
 def test_the_efficient_kernel_saves_a_logsumexp_per_query(steps: Steps) -> None:
@@ -92,7 +93,7 @@ def test_flash_attention_sums_in_single_precision(steps: Steps) -> None:
     assert steps["attention in inference"]["kernels"] == {"flash_attention": 3}
 
 
-def test_hopper_takes_cudnn(steps: Steps) -> None:
+def test_attention_on_hopper_takes_cudnn(steps: Steps) -> None:
     """In half precision there are eight tensors. In float32 there are a logarithm per query, and a
     workspace with the queries' gradient and a sum per query. Dropout's seeds come on top.
     """
@@ -111,7 +112,7 @@ def test_the_wrong_attention_kernel_has_another_peak(steps: Steps) -> None:
     assert wrong["allocated"] - 2 * AMPERE > right["allocated"] + pairs
 
 
-def test_which_kernel_attends(steps: Steps) -> None:
+def test_each_call_of_attention_has_its_kernel(steps: Steps) -> None:
     calls = json.loads((PROGRAMS / "attention_calls.json").read_text())
     chosen = [call | {"kernel": kernel} for call, kernel in zip(calls, steps["choose_kernels"])]
     assert chosen == calls
