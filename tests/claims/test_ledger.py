@@ -54,6 +54,7 @@ PLANNED = {"kind": "planned"}
 def test_a_size_is_judged_by_the_records_own_numbers(
     results: Path, peak: float, verdict: Verdict
 ) -> None:
+    """The claim is that half of the 100 MiB is enough."""
     put_both(results, peak)
     entry = judge(results, make_claim(HALF))
     assert entry.verdict == verdict

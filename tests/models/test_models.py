@@ -106,18 +106,21 @@ BASELINES = {"tiny/train/b4", "tiny/eval/b4"}
 def test_golden_values_hold_in_float64(
     name: str, framework: str, keys: Collection[str], environment: dict[str, Environment]
 ) -> None:
-    """torch made them; JAX, an independent implementation, confirms them to float64 rounding: for
-    minutes where it has many layers to compile. In float32 every case of JAX is compared with them.
-    Without `keys` all of them.
+    """PyTorch made the values, and JAX, an independent implementation, confirms them.
+
+    JAX compiles many layers for minutes, so `make test` asks it for the values of `keys` alone.
+    Empty `keys` are all.
     """
-    w = load_workload(name)
+    workload = load_workload(name)
     values = golden.compute_references(
         name,
         environment[framework],
         ("tiny",),
-        excluded_keys=[key for key in w.golden if keys and key not in keys],
+        excluded_keys=[key for key in workload.golden if keys and key not in keys],
     )
     assert values.keys() >= set(keys)
     assert values
-    stored = {key: {"values": w.golden[key], "tensors": w.golden_tensors[key]} for key in values}
+    stored = {}
+    for key in values:
+        stored[key] = {"values": workload.golden[key], "tensors": workload.golden_tensors[key]}
     assert golden.measure_difference(values, stored) <= golden.AGREEMENT

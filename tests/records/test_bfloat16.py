@@ -10,7 +10,7 @@ from framebench.records.provenance import describe_hardware, list_bfloat16_instr
 
 
 @pytest.mark.parametrize(
-    ("told", "found"),
+    ("content", "found"),
     [
         (
             "model name\t: x\nflags\t\t: fpu avx512_bf16 amx_bf16 amx_tile\n",
@@ -22,9 +22,9 @@ from framebench.records.provenance import describe_hardware, list_bfloat16_instr
     ],
 )
 def test_bfloat16_instructions_are_read_from_the_flags(
-    told: str, found: set[str] | None, tmp_path: Path
+    content: str, found: set[str] | None, tmp_path: Path
 ) -> None:
-    (tmp_path / "cpuinfo").write_text(told)
+    (tmp_path / "cpuinfo").write_text(content)
     assert list_bfloat16_instructions(tmp_path / "cpuinfo") == found
 
 

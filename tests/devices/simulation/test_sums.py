@@ -69,9 +69,9 @@ def test_a_bias_s_gradient_has_the_workspace_of_a_gpu(values: Shaped, size: int)
         (Shaped(8, 786432), [0]),  # few rows: each thread adds up its column
         (Shaped(8192, 768), [1]),  # along a row blocks of threads share no memory worth counting
         (Shaped(8192, 768, contiguous=False), [0]),
-        (Shaped(8192, 768), [0, 1]),
-        (Shaped(8192, 768),),
-        (Shaped(), []),
+        (Shaped(8192, 768), [0, 1]),  # of all numbers
+        (Shaped(8192, 768),),  # of all, without naming the axes
+        (Shaped(), []),  # of a single number
     ],
 )
 def test_other_sums_have_no_workspace(args: tuple[Any, ...]) -> None:
