@@ -140,7 +140,9 @@ def test_tampered_records_are_named(
 
 
 @pytest.mark.parametrize(
-    ("factor", "message"), [(0.1, "floating-point operations a second"), (1.8, "was not over")]
+    ("factor", "message"),
+    [(0.1, "floating-point operations a second"), (1.8, "was not over")],
+    ids=["faster than the processor", "into the next turn"],
 )
 def test_impossible_times_are_named(factor: float, message: str, sent: Path) -> None:
     def scale(record: dict[str, Any]) -> None:

@@ -127,11 +127,6 @@ def test_ctrl_c_at_any_moment_is_an_interruption(
     pytest.fail("it never came to an end")
 
 
-def test_an_effect_that_is_not_proven_is_dumped_with_its_reason() -> None:
-    one = record(effect=StrategyEffect(False, {"blocks": 2}, "blocks: expected 3, observed 2"))
-    assert one.model_dump()["effect"]["reason"] == "blocks: expected 3, observed 2"
-
-
 def test_a_second_measurement_does_not_overwrite_the_first(tmp_path: Path) -> None:
     file = store.find_file(tmp_path, "m", "torch-1")
     later = record(provenance=provenance(measured_at=datetime(2026, 1, 3, tzinfo=UTC)))

@@ -393,12 +393,15 @@ def test_a_saved_answer_is_reused_if_complete_and_current(
 
 
 def test_the_figure_shows_the_newest_searches(results: Path) -> None:
+    machine = read_machine_name()
+    earlier = provenance(machine=machine, measured_at="2025-01-01T00:00:00Z")
+    save_search(results, TRAIN, largest=4, status="found", provenance=earlier)
     save_search(results, TRAIN, largest=8, status="found")
     save_search(results, replace(TRAIN, strategy="checkpoint"), largest=32, status="open")
     save_search(results, replace(TRAIN, strategy="accumulate"), largest=None, status="none")
-    (results / "fits" / read_machine_name() / "broken.jsonl").write_text("{")
+    (results / "fits" / machine / "broken.jsonl").write_text("{")
     with pytest.warns(UserWarning, match="broken"):
-        figure = draw_largest(read_searches(results, read_machine_name()))
+        figure = draw_largest(read_searches(results, machine))
     labels = [text.get_text() for text in get_panels(figure)[0].texts]
     assert labels == ["32 or more", "8", "not even the smallest"]
     assert "PyTorch checkpoint fits the largest batch, 32 or more" in read_texts(figure)[0]
