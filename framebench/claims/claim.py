@@ -21,11 +21,11 @@ class Measurement:
 
 @dataclass(frozen=True)
 class Advice:
-    """What to do, and what it rests on.
+    """What a reader should do, if measurements show an effect of one sign.
 
-    These are the measurements whose name contains a text, of no text the deciding ones. All of them
-    have this sign; without a sign it rests on no number. The text may use {measured}, which is the
-    median with the interval, and {range}, from the number nearest to no effect to the farthest.
+    `measurements` is a text that the names of these measurements contain; empty, it takes the
+    deciding ones. Advice without a sign needs no measurement. Its text may use {measured}, the
+    median with its interval, and {range}, from the number nearest to no effect to the farthest.
     """
 
     text: str
@@ -54,7 +54,7 @@ class Place:
 
 @dataclass(frozen=True)
 class Claim:
-    """One row.
+    """One row of the ledger of claims.
 
     A claim about memory and speed is two rows of one id, each with a `part` of its own.
     """
@@ -66,7 +66,7 @@ class Claim:
     transfers_to_gpu: bool  # whether a CPU's result holds on a GPU too
     why: str  # or why not
     part: str = ""  # such as memory and speed, where they are judged apart
-    # the first is given whose measurements are there and agree with it
+    # given is the first whose measurements exist and have its sign
     advice: tuple[Advice, ...] = ()
     deciding: tuple[Measurement, ...] = ()
     informational: tuple[Measurement, ...] = ()  # shown, and not used for the verdict
@@ -93,5 +93,5 @@ class Claim:
 
     @property
     def measurements(self) -> tuple[Measurement, ...]:
-        """Those that decide, then the informational ones."""
+        """Return the deciding measurements, then the informational ones."""
         return (*self.deciding, *self.informational)

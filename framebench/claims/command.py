@@ -101,9 +101,9 @@ def claims(
 
 
 def choose_claims(queries: list[str], size: str) -> tuple[Claim, ...]:
-    """Return the claims that are asked for; a size or a claim that is not there ends the command.
+    """Return the claims that the queries name; all without a query.
 
-    Words that no claim has are named.
+    An unknown size or claim ends the command. Words that no claim has are printed.
     """
     from framebench.claims.registry import REGISTRY, UnknownClaim
 
@@ -121,7 +121,10 @@ def choose_claims(queries: list[str], size: str) -> tuple[Claim, ...]:
 
 
 def choose_device(text: str) -> str:
-    """Return the device that is asked for, empty if none is; an unknown one ends the command."""
+    """Return the device that a text names, empty for an empty text.
+
+    An unknown device ends the command.
+    """
     if not text:
         return ""
     from framebench.claims.devices import UnknownDevice, find_device
@@ -133,9 +136,9 @@ def choose_device(text: str) -> str:
 
 
 def print_entries(entries: list[Entry], queries: list[str], device: str, everything: bool) -> None:
-    """Print the answers with their comparisons, and the other claims as lists, by machine.
+    """Print some claims with their comparisons, and the others as a list for each machine.
 
-    Answered are the claims of one id, or the best that words find.
+    A single id, or the best claim that words find, is shown with its comparisons.
     """
     from framebench.claims.registry import ID
     from framebench.claims.show import make_answer, make_detail, make_list, split_by_source
@@ -158,9 +161,10 @@ def print_entries(entries: list[Entry], queries: list[str], device: str, everyth
 
 
 def merge_ledgers(folder: Folder, size: str, queries: list[str]) -> list[Entry]:
-    """Return each claim as this machine has measured it, or else as the published one has.
+    """Return each claim as this machine has measured it, or else as the published machine has.
 
-    They stay in their order, the best match first. Empty where there are not both.
+    The order is kept, the best match first, and a line about the two machines is printed. Empty
+    unless both have results.
     """
     from framebench.claims.ledger import is_measured, ledger
     from framebench.claims.store import SharedResults

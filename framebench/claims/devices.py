@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 
 from framebench.claims.ledger import Entry
 from framebench.claims.lines import Line
@@ -13,6 +12,7 @@ from framebench.claims.wording import describe_numbers, group
 from framebench.devices.catalog import BY_NAME
 
 CPU = "cpu"
+# verdicts that need no measurement on the device
 ON_EVERY_DEVICE = ("no such API", "listing does not run", "by definition")
 
 
@@ -21,7 +21,7 @@ class UnknownDevice(ValueError):
 
 
 def find_device(text: str) -> str:
-    """Return the name of a device, or the beginning of several: `a100-80gb`, `a100`.
+    """Return the text in lower case if a device's name begins with it: `a100-80gb`, `a100`.
 
     Raises UnknownDevice.
     """
@@ -32,9 +32,10 @@ def find_device(text: str) -> str:
 
 
 def describe_for_device(entry: Entry, device: str) -> str:
-    """Return the verdict for a device in a sentence, and what others say in its place.
+    """Return the verdict for a device, or the verdicts for others where it has none.
 
-    It says whether that was measured on the device, was planned for it, or is not known.
+    The text says whether the verdict was measured on the device, was planned for it, or is not
+    known.
     """
     if entry.verdict in ON_EVERY_DEVICE:
         return f"On every device: {entry.judged}."
@@ -42,13 +43,13 @@ def describe_for_device(entry: Entry, device: str) -> str:
     for line in entry.lines:
         is_used = line.decides or line.set_aside
         if is_used and line.verdict != UNMET and line.value is not None:
-            used.append(replace(line, decides=True))
+            used.append(line)
     # what was measured on a GPU comes first, then plans, then a CPU
     used.sort(key=lambda line: (line.device == CPU, line.planned))
     groups = group(used, name_origin)
     for lines in groups:
         if is_of_device(lines[0], device):
-            return describe(lines)
+            return describe_origin(lines)
     if not groups:
         unknown = entry.judged if entry.verdict in (UNMET, NOT_MEASURED) else "no measurement"
         return f"On {device}: not known: {unknown}."
@@ -57,7 +58,7 @@ def describe_for_device(entry: Entry, device: str) -> str:
             f"On {device}: {entry.judged}, {entry.measured} (not measured there; it should hold "
             f"on every device: {entry.why})."
         )
-    return f"On {device}: not known. {' '.join(map(describe, groups))}"
+    return f"On {device}: not known. {' '.join(map(describe_origin, groups))}"
 
 
 def name_origin(line: Line) -> str:
@@ -74,12 +75,16 @@ def is_of_device(line: Line, device: str) -> bool:
     if device == CPU or line.device == CPU:
         return device == line.device
     chip = device.partition("-")[0]
-    measured_on = GPU if line.planned else line.other_machine  # empty of the row's own GPU
+    # the name of another machine has its GPU; a GPU of this machine has no name
+    measured_on = GPU if line.planned else line.other_machine
     return any(word.startswith(chip) for word in measured_on.lower().split("-"))
 
 
-def describe(lines: Sequence[Line]) -> str:
-    """Return `Measured on nvidia-h200: confirmed, -38.9 % (-40.1 to -37.6).`"""
+def describe_origin(lines: Sequence[Line]) -> str:
+    """Return `Measured on nvidia-h200: confirmed, -38.9 % (-40.1 to -37.6).`
+
+    All lines have the same origin.
+    """
     verdict = summarize([line.verdict for line in lines])
     text = f"{name_origin(lines[0])}: {verdict}"
     if verdict in DISAGREE:

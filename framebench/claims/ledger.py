@@ -58,7 +58,7 @@ class Entry:
 
     @property
     def remark(self) -> str:
-        """What stands below a row."""
+        """Return the reasons and the informational measurements, printed below a row."""
         return " ".join((*self.reasons, *self.also_shown))
 
     @property
@@ -70,7 +70,7 @@ class Entry:
 
     @property
     def measured(self) -> str:
-        """The number with its interval, or without one what it is of."""
+        """Return the number of the verdict with its interval, or `-` without a number."""
         return wording.describe_numbers(self.verdict, wording.with_numbers(self.lines))
 
 
@@ -83,12 +83,12 @@ def ledger(
 ) -> list[Entry]:
     """Return every claim, or those named, as measured on a machine.
 
-    If it has no GPU, what those of others have measured is added. `shared` may be what another
-    ledger of these results has read. Raises UnknownClaim.
+    For a machine without a GPU, what the GPUs of other machines have measured is added. `shared`
+    saves a second reading of the same results folder. Raises UnknownClaim.
     """
     shared = shared or SharedResults(results.root)
     here = MachineResults(results, machine, shared)
-    # a number at full size stands next to a CPU's, but not next to another GPU's
+    # numbers of two GPUs are never put into one ledger
     gpus = []
     if size == DEFAULT_SIZE and here.is_cpu_only:
         for name in results.machines:
@@ -103,7 +103,7 @@ def ledger(
 def has_gpu(results: Results, machine: str) -> bool:
     """Return whether any record of a machine was measured on a GPU.
 
-    Where none was, the records need not be read in full.
+    It takes a tenth of the time of reading the records in full.
     """
     return any(record.device not in (None, "cpu") for record in results.read_for_tables(machine))
 
@@ -174,9 +174,10 @@ def judge_claim(claim: Claim, machine: MachineResults, lines: Sequence[Line]) ->
 
 
 def suggest_command(claim: Claim, lines: Sequence[Line], verdict: Verdict, size: str) -> str:
-    """Return how to measure what is missing here.
+    """Return the command that measures what a claim lacks on this machine.
 
-    Empty where nothing is, was tried in vain, or would decide nothing for what the suite lacks.
+    It is empty if nothing is missing, if all that is missing was tried in vain, or if the suite
+    cannot test the claim.
     """
     if claim.needs.lacking:
         return ""
@@ -198,7 +199,7 @@ def is_measured(entry: Entry) -> bool:
 
 
 def list_names(claims: Iterable[Claim]) -> tuple[str, ...]:
-    """Return every name that is looked up."""
+    """Return every name of an API whose absence the claims assert, each once."""
     return tuple(dict.fromkeys(name for claim in claims for name in claim.absent))
 
 

@@ -34,7 +34,7 @@ from framebench.records.record import Provenance
 from framebench.strategies.strategy import FRAMEWORKS
 from framebench.suite.case import FULL_SIZE, Case
 
-SHARED = "host.rss"  # reads the peaks that tables compare on a CPU
+TABLE_INSTRUMENT = "host.rss"  # reads the peaks that tables compare on a CPU
 PLACE = re.compile(rf"\w+/({'|'.join(FRAMEWORKS)})\b")
 
 
@@ -79,7 +79,7 @@ class Line:
 
     @property
     def number(self) -> str:
-        """What was measured, and by which counter."""
+        """Return the number with its interval, and which instrument read it."""
         return f"{self.measured} {self.also}".strip()
 
     @property
@@ -97,7 +97,7 @@ class Line:
 
     @property
     def on_other_gpu(self) -> bool:
-        """Whether a GPU has measured it, and the row's machine has not."""
+        """Return whether another machine's GPU has measured it."""
         return bool(self.other_machine and self.cases)
 
     @property
@@ -107,7 +107,7 @@ class Line:
 
     @property
     def counts(self) -> bool:
-        """Whether it is used for the verdict, its precondition being met."""
+        """Return whether the verdict uses it: it decides, and its precondition is met."""
         return self.decides and self.verdict != UNMET
 
 
@@ -175,7 +175,7 @@ def add_number(
             line = replace(line, also=f"reserved; allocated: {allocated}")
         elif line.device == "cpu":
             instrument = measure.find_instrument(machine, size)
-            if instrument not in ("", SHARED):
+            if instrument not in ("", TABLE_INSTRUMENT):
                 line = replace(line, also=f"by {instrument}")
     except DoesNotRun as error:
         return replace(line, verdict=DOES_NOT_RUN, remark=f"{line.name}: {error}")
@@ -199,14 +199,14 @@ def with_effect(line: Line, effect: Effect, target: Target) -> Line:
 
 
 def check_usable(line: Line, measure: Measure, machine: MachineResults) -> None:
-    """Raise NoNumber for a plan of a wrong step, and where a strategy's effect is not shown.
+    """Raise NoNumber for a plan of a wrong step, and where a strategy's effect is not confirmed.
 
-    What the proof of the effect counts is read there too: it may be the very number that is asked
-    for, and without it no count that says otherwise would ever be seen.
+    A count from the evidence of an effect (`is_of_proof`) needs no confirmed effect: a count that
+    refutes the effect would otherwise never be shown.
     """
     for case_id in line.cases:
         case = Case.from_id(case_id)
-        # a step that is wrong wherever it ran needs some other memory if it is right
+        # a right step would need other memory than one that is wrong wherever it ran
         if line.planned and machine.is_wrong_everywhere(case):
             raise NoNumber(
                 f"wrong wherever this step ran, so that a plan decides nothing: {case_id}"
@@ -218,7 +218,7 @@ def check_usable(line: Line, measure: Measure, machine: MachineResults) -> None:
 
 
 def find_conditions(measure: Measure, machine: MachineResults, size: str) -> Conditions:
-    """Return the conditions under which a number came about, or would."""
+    """Return the conditions under which a number was measured, or would be."""
     if measure.is_planned:
         return Conditions(FULL_SIZE, "gpu")
     cases = measure.cases(size)
@@ -239,9 +239,9 @@ def find_conditions(measure: Measure, machine: MachineResults, size: str) -> Con
 
 
 def find_cpu_flags(origins: Sequence[Provenance]) -> frozenset[str] | None:
-    """Return the processors' instructions for bfloat16, which alone are recorded.
+    """Return the instructions for bfloat16 that all processors have; others are not recorded.
 
-    None where one does not tell.
+    None if a record does not list them.
     """
     flags = []
     for origin in origins:
@@ -254,10 +254,10 @@ def find_cpu_flags(origins: Sequence[Provenance]) -> frozenset[str] | None:
 
 
 def let_gpus_decide(lines: Sequence[Line]) -> list[Line]:
-    """Return the lines with those of a CPU set aside where a GPU's line has a number.
+    """Return the lines, in which a CPU's decide no more if any GPU's has a number.
 
-    The GPU's may be measured or planned, and be undecided: articles speak of a GPU's memory, and a
-    CPU would only seem to answer for it.
+    The GPU's number may be measured or planned, and may be undecided: articles speak of a GPU's
+    memory, for which a CPU's number is no answer.
     """
     if not any(line.counts and line.device == "gpu" and line.value is not None for line in lines):
         return list(lines)
@@ -272,10 +272,9 @@ def let_gpus_decide(lines: Sequence[Line]) -> list[Line]:
 def add_gpu_lines(
     claim: Claim, lines: Sequence[Line], gpus: Iterable[MachineResults]
 ) -> list[Line]:
-    """Return the lines with those that machines with a GPU have measured behind them.
+    """Return the lines, followed by those that machines with a GPU have measured.
 
-    At full size a measurement decides in place of a plan of the same two cases, whatever the plan's
-    batch.
+    Those are at full size. A plan of the same two cases then decides no more, whatever its batch.
     """
     measured = []
     for gpu in gpus:
@@ -298,5 +297,5 @@ def add_gpu_lines(
 
 
 def list_compared(line: Line) -> tuple[str, ...]:
-    """Return what is compared, and in which two cases but for their batch."""
+    """Return the metric, and the compared cases without their batch and size."""
     return line.metric, *(case.rsplit("/", 2)[0] for case in line.cases)

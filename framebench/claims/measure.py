@@ -1,6 +1,6 @@
-"""Run the programs that claims need where no case tells: listings, reports, and a look-up of names.
+"""Run the programs that claims need besides cases: listings, reports, and a look-up of names.
 
-They are lines of `results/claims/<machine>.jsonl`. The newest result of a program counts.
+Each result is a line of `results/claims/<machine>.jsonl`. The newest result of a program counts.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ from framebench.records import store
 from framebench.records.provenance import ROOT
 from framebench.suite.case import Case
 
-# of what articles print, `<framework>_<what>.py`; of what users report, `<framework>_reports.py`
+# listings of articles are named `<framework>_<what>.py`, users' reports `<framework>_reports.py`
 LISTINGS = ROOT / "examples" / "articles"
 REPORTS = ROOT / "examples" / "reports"
-ROUNDS = 5  # fresh processes of a report's program
+ROUNDS = 5  # fresh processes that run a report's program
 TIME_LIMIT_S = 600.0
 
 
@@ -39,7 +39,7 @@ def find_file(results: Path, machine: str) -> Path:
 def framework_of(probe: str) -> str:
     """Return the framework in whose environment a program runs.
 
-    Of `snippet-torch_amp` and `report-torch-77284` it is torch; names are looked up in Jittor.
+    It is torch for `snippet-torch_amp` and `report-torch-77284`, and jittor for `names`.
     """
     if probe == NAMES:
         return "jittor"
@@ -49,9 +49,9 @@ def framework_of(probe: str) -> str:
 def run_program(
     environment: Environment, program: Path, *arguments: str
 ) -> tuple[dict[str, float], str]:
-    """Return the numbers of a program's last line, and the error with which it ended, if it did.
+    """Run a program on one thread; return the numbers of its last line, and its error.
 
-    It runs in a process of its own on one thread.
+    The error is empty if the program came to its end.
     """
     variables = {
         **os.environ,
@@ -60,7 +60,7 @@ def run_program(
         "PYTHONPATH": import_path(None),
         "OMP_NUM_THREADS": "1",
     }
-    variables.pop("log_silent", None)  # in silence Jittor's own errors end nothing
+    variables.pop("log_silent", None)  # with it Jittor's own errors do not end the program
     command = [str(environment.python), "-P", str(program), *arguments]
     done = subprocess.run(
         command, env=variables, capture_output=True, text=True, timeout=TIME_LIMIT_S
@@ -96,7 +96,7 @@ def look_up_names(names: Sequence[str], environment: Environment) -> dict[str, b
 
 
 def try_report(environment: Environment, number: str) -> dict[str, list[float]]:
-    """Return what a user's report is decided by, a number for each of some fresh processes.
+    """Return the numbers that a user's report prints, by name, from ROUNDS fresh processes.
 
     Raises RuntimeError where the program ends with an error.
     """
@@ -128,6 +128,7 @@ def run(
         found = {name: [float(value)] for name, value in numbers.items()}
     else:
         found = try_report(environment, probe.rpartition("-")[2])
+    # provenance is made for a case: a program has none, so any case of its framework serves
     case = Case("transformer", framework, "train", "fp32", 4, size)
     context = Context(
         case, environment, Options(), secrets.token_hex(6), results, runner.read_load_average()

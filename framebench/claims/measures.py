@@ -40,7 +40,7 @@ FORMS: dict[str, Form] = {
     "slope": "change",
     "bend": "share",
 }
-SWEPT = {"flattest": 2, "slope": 3, "bend": 3}  # the batches that each takes at the least
+SWEPT = {"flattest": 2, "slope": 3, "bend": 3}  # the fewest batches that each needs
 PLANNED_METRICS = {
     "peak": PEAK.name,
     "added": ADDED.name,
@@ -305,9 +305,10 @@ def find_flattest(batches: Sequence[int], estimates: Sequence[Estimate]) -> Effe
 
 
 def compare_slopes(batches: Sequence[int], estimates: Sequence[Estimate]) -> list[Effect]:
-    """Return what an added sample takes, over what it takes between the two batches before.
+    """Return by which factor the bytes of an added sample change from one interval to the next.
 
-    1 is linear, whatever is there once for all samples. Raises NoNumber.
+    An interval lies between two successive batches. 1 is linear growth, with or without a constant
+    part. Raises NoNumber.
     """
     if len({estimate.instrument for estimate in estimates}) > 1:
         raise NoNumber("peaks by several instruments have no slope")
@@ -332,7 +333,7 @@ def find_smallest(effects: Sequence[Effect]) -> Effect:
 
 
 def find_bend(ratios: Sequence[Effect]) -> Effect:
-    """Return how far the ratio that is farthest from 1 is from it, above or below."""
+    """Return the largest distance of any ratio from 1, above or below."""
     departures = []
     for ratio in ratios:
         ends = abs(ratio.low - 1), abs(ratio.high - 1)
@@ -356,7 +357,7 @@ class Planned(Measure):
 
     @property
     def metric(self) -> str:
-        """As of what is measured: they are summed up together."""
+        """Return the metric of the measured ratio, so that both are summed up together."""
         return f"Ratio of {PLANNED_METRICS[self.quantity]}"
 
     def planned_cases(self) -> list[Case]:
@@ -435,8 +436,7 @@ class OfProgram(Measure):
     read: Read
     probe: str
     of: tuple[str, ...] = ()
-    # one process tells the number exactly: from the smallest to the largest is the interval
-    exact: bool = False
+    exact: bool = False  # every process counts exactly: the interval is smallest to largest
     right: float = 1.0
     form: Form = "number"
     file: str = ""  # what is run
@@ -482,7 +482,7 @@ class OfProgram(Measure):
         """Return first / second, or what the first saves of the second. Raises NoNumber."""
         if min(second) <= 0:
             raise NoNumber(f"{self.of[1]} is nothing, and a ratio of it none")
-        # of one process each: what a process adds to both sides falls out
+        # each ratio is of one process, so what the process adds to both sides cancels
         ratios = [value / base for value, base in zip(first, second, strict=True)]
         if self.exact:
             return Effect(statistics.median(ratios), min(ratios), max(ratios))

@@ -66,9 +66,9 @@ def divide_plans(candidate: Plan, base: Plan, quantity: Quantity) -> Effect:
 
 
 def bound_bytes(plan: Plan, quantity: Quantity) -> tuple[float, float, float]:
-    """Return what will be measured: the least, what is planned, the most.
+    """Return the bytes that will be measured: at least, as planned, at most.
 
-    The bytes of weights are those of their tensors, on every device: they have no error.
+    The bytes of weights have no error: they are those of their tensors, on every device.
     """
     if quantity == "weights":
         return plan.weights, plan.weights, plan.weights

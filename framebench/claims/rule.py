@@ -105,7 +105,7 @@ class Target:
 
 
 def classify(gain: float, target: Target) -> Verdict:
-    """Return what a gain says that is known exactly."""
+    """Return the verdict on a gain that is known exactly."""
     if gain < -target.minimum:
         return "opposite"
     if gain <= target.minimum:
@@ -129,7 +129,7 @@ def list_open_verdicts(effect: Effect, target: Target) -> tuple[Verdict, ...]:
         return ()
     ends = {classify(target.gain(end), target) for end in (effect.low, effect.high)}
     least, most = min(map(DECIDED.index, ends)), max(map(DECIDED.index, ends))
-    left_out = {"smaller or none"}  # of a single number it is known whether it is none
+    left_out = {"smaller or none"}  # a verdict on intervals: a single number is one or the other
     if target.claimed is None:
         left_out |= {"smaller than claimed", "larger than claimed"}
     return tuple(verdict for verdict in DECIDED[least : most + 1] if verdict not in left_out)

@@ -28,7 +28,10 @@ from framebench.suite.case import Case
 
 @dataclass
 class Missing:
-    """What claims need and a machine lacks, as keys: each once, in order."""
+    """What claims need and a machine lacks.
+
+    The dictionaries are ordered sets: their keys alone count.
+    """
 
     once: dict[Case, None] = field(default_factory=dict)  # whose memory or counts are enough
     timed: dict[Case, None] = field(default_factory=dict)  # compared in time with their baseline
@@ -38,12 +41,12 @@ class Missing:
 
 
 def find_missing(claims: Sequence[Claim], machine: MachineResults, size: str) -> Missing:
-    """Return what these claims need and the machine lacks, for the deciding measurements first."""
+    """Return what these claims need and the machine lacks, in the order of measuring."""
     missing = Missing()
     measurements: list[Measurement] = []
     for claim in claims:
         measurements += claim.deciding
-    # who interrupts the command has the verdicts first
+    # last, so that an interrupted command has measured what decides
     for claim in claims:
         measurements += claim.informational
     for measurement in measurements:
@@ -61,7 +64,7 @@ def find_missing(claims: Sequence[Claim], machine: MachineResults, size: str) ->
 def add_missing(
     missing: Missing, measurement: Measurement, machine: MachineResults, size: str
 ) -> None:
-    """Add what one measurement lacks."""
+    """Add to `missing` what one measurement lacks."""
     measure = measurement.measure
     for case in measure.planned_cases():
         if machine.plan(case) is None:
@@ -74,7 +77,7 @@ def add_missing(
     cases = measure.cases(size)
     if not isinstance(measure, OfCases) or measure.quantity is not TIME:
         missing.once |= {case: None for case in cases if not machine.records(case)}
-    elif machine.time_ratio(*cases) is None:  # times are taken in one block, all of them
+    elif machine.time_ratio(*cases) is None:  # the times of a comparison are all of one block
         # each block has the scenario's baseline anyway
         if any(case.strategy == case.stage.baseline for case in cases):
             missing.timed |= dict.fromkeys(cases)
@@ -103,7 +106,7 @@ def measure_missing(
 
 
 def run_programs(probes: Iterable[str], size: str, results: Path) -> list[str]:
-    """Run one program after the other and return those that failed, which leave the others be."""
+    """Run one program after the other, also after one that failed. Return those that failed."""
     failed = []
     for probe in probes:
         try:
@@ -122,12 +125,12 @@ def measure_cases(
     options: runner.Options,
     results: Path,
 ) -> list[str]:
-    """Measure as `framebench run` does: what is compared in time in so many blocks, the rest once.
+    """Measure cases as `framebench run` does, and return the ids of those that failed.
 
-    Returns the ids of those that failed.
+    Cases that are compared in time are measured in `blocks` blocks, the others in one.
     """
     ready = {}
-    # what is built now would otherwise be built between two measurements
+    # build all environments first, and none between two measurements
     for name in FRAMEWORKS:
         if any(case.framework == name and can_run(case) for case in cases):
             ready[name] = environments.ensure(name, say=say)
@@ -137,10 +140,10 @@ def measure_cases(
     for pair in pairs:
         timed |= dict.fromkeys(pair)
     failed = []
-    for several, times, together in ((timed, blocks, pairs), (missing.once, 1, [])):
-        able = [case for case in several if can_run(case)]
+    for needed, block_count, block_pairs in ((timed, blocks, pairs), (missing.once, 1, [])):
+        able = [case for case in needed if can_run(case)]
         able.sort(key=name_place)  # what shares an environment and its files is measured together
-        statuses = measure_all(able, opened, ready, options, results, times, together)
+        statuses = measure_all(able, opened, ready, options, results, block_count, block_pairs)
         for case, status in zip(able, statuses, strict=True):
             if status in BROKEN:
                 failed.append(case.id)

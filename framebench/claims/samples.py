@@ -55,13 +55,16 @@ def estimate_bytes(values: Sequence[float], instrument: str) -> Estimate:
 
 
 def make_peak(name: str, instrument: str = "", without_live: bool = False) -> Quantity:
-    """Return the peak by an instrument, or by that of the newest record.
+    """Return the quantity of a peak, by an instrument or by that of the newest record.
 
-    What is alive between two steps may be subtracted.
+    Args:
+        name: As it is printed.
+        instrument: Which reading of a step is taken; empty takes that of the newest record.
+        without_live: Whether the bytes alive between two steps are subtracted.
     """
 
     def estimate(records: Sequence[Record]) -> Estimate | None:
-        # of time workers there are no peaks
+        # processes that measure time read no peaks
         measured = [record for record in records if record.peak_samples]
         chosen = instrument
         if measured and not instrument:
@@ -83,7 +86,7 @@ def make_count(
     of_proof: bool = False,
     of_wrong: bool = False,
 ) -> Quantity:
-    """Return a counted number, by a function that reads it from a record."""
+    """Return the quantity of a count, which `read` finds in a record. See Quantity for the rest."""
 
     def estimate(records: Sequence[Record]) -> Estimate | None:
         counts = []
@@ -99,14 +102,14 @@ def make_count(
 
 
 def make_evidence(name: str) -> Quantity:
-    """Return a count from the proof of the effect."""
+    """Return the quantity of a count from the proof of a strategy's effect."""
     return make_count(
         name.replace("_", " "), lambda record: read_evidence(record, name), of_proof=True
     )
 
 
-def make_held(name: str, part: str) -> Quantity:
-    """Return the bytes of a part that the fullest of several ranks holds between two steps."""
+def make_fullest_rank(name: str, part: str) -> Quantity:
+    """Return the quantity of a part's bytes between two steps, in the rank with most of them."""
 
     def read(record: Record) -> int | None:
         return max((rank.held.get(part, 0) for rank in record.ranks), default=None)
@@ -137,10 +140,7 @@ def estimate_unused(records: Sequence[Record]) -> Estimate | None:
 
 
 def read_evidence(record: Record, name: str) -> float | None:
-    """Return a number of the effect's evidence.
-
-    What a file has in its place that is no number does not count.
-    """
+    """Return a number of the effect's evidence; None if it is missing or is no finite number."""
     if record.effect is None:
         return None
     count = record.effect.evidence.get(name)
@@ -168,7 +168,7 @@ def read_verified(record: Record) -> bool | None:
 
 
 def read_parameters(record: Record) -> float | None:
-    """Return the parameters over those of the plain model."""
+    """Return the number of parameters, relative to the plain model."""
     count = read_evidence(record, "parameters")
     plain = read_evidence(record, "parameters_of_the_plain_model")
     if not count or not plain:
@@ -187,7 +187,7 @@ def read_half_precision(record: Record) -> int | None:
 def read_refused(record: Record) -> int | None:
     """Return 1 if an allocation above the process's share of the GPU was refused, 0 if granted.
 
-    What is refused without the cap too says nothing of the cap.
+    None if it was not tried, or if the allocation is refused without the cap, too.
     """
     if record.effect is None or "refused" not in record.effect.evidence:
         return None
@@ -224,10 +224,10 @@ QUANTITIES = {
     ),
     "fused": make_count("share of kernels that are fused", read_fused, of_proof=True),
     "unused": Quantity("share of what is reserved that no tensor uses", estimate_unused),
-    "parameters of the fullest rank": make_held(
+    "parameters of the fullest rank": make_fullest_rank(
         "bytes of parameters in the fullest rank", "parameters"
     ),
-    "states of the fullest rank": make_held(
+    "states of the fullest rank": make_fullest_rank(
         "bytes of states in the fullest rank", "optimizer states"
     ),
 }

@@ -23,7 +23,7 @@ SYNONYMS = Path(__file__).parent / "synonyms.toml"
 MOST = 15  # claims that a query finds
 LEAST = 1e-9  # below it nothing is shared
 NEAR = 0.55  # of the best claim's score: what is below is not shown
-CIRCUMSTANCES = 0.5  # weight of a term that is not in the statement itself
+SECONDARY_WEIGHT = 0.5  # of a term that is not in the statement itself
 NAMED_WEIGHT = 0.2  # of a word that stands for a concept
 NUMBER_WEIGHT = 0.25  # of a number
 SIZED_BONUS = 1.02  # of equal claims, one that states a size comes first
@@ -62,7 +62,7 @@ def list_stems(text: str) -> list[str]:
 
 @cache
 def read_synonyms() -> list[tuple[str, str, list[str]]]:
-    """Return the synonyms: what to look for in a text, the concept, and the terms that it takes up.
+    """Return each synonym as the text to look for, its concept, and the terms that it consists of.
 
     English ones are looked for among the stems of a text, Chinese ones in the text itself.
     """
@@ -78,7 +78,7 @@ def read_synonyms() -> list[tuple[str, str, list[str]]]:
 
 
 def find_synonyms(text: str) -> dict[str, set[str]]:
-    """Return the concepts that a text names, each with the stems and pairs of characters of it."""
+    """Return the concepts that a text names, each with the terms of the text that name it."""
     searched = f"{text} {' '.join(list_stems(text))} "
     found: dict[str, set[str]] = {}
     for synonym, concept, terms in read_synonyms():
@@ -113,12 +113,14 @@ class Index:
     """The terms of some claims."""
 
     def __init__(self, claims: Sequence[Claim]) -> None:
+        """Collect the terms of each claim, and count the claims of each term."""
         self.claims = claims
-        self.terms: dict[str, dict[str, float]] = {}  # by claim, with how much each counts
-        self.counts: Counter[str] = Counter()
+        self.terms: dict[str, dict[str, float]] = {}  # claim name -> term -> weight
+        self.counts: Counter[str] = Counter()  # by term, how many claims have it
         for claim in claims:
-            circumstances = dict.fromkeys(find_terms(describe_circumstances(claim)), CIRCUMSTANCES)
-            self.terms[claim.name] = circumstances | dict.fromkeys(find_terms(state(claim)), 1.0)
+            secondary = dict.fromkeys(find_terms(join_secondary_text(claim)), SECONDARY_WEIGHT)
+            primary = dict.fromkeys(find_terms(join_primary_text(claim)), 1.0)
+            self.terms[claim.name] = secondary | primary
             self.counts.update(self.terms[claim.name].keys())
 
     def rank(self, query: str) -> list[Claim]:
@@ -136,8 +138,8 @@ class Index:
         """Return how much of a query's terms a claim has: the rarer a term, the more it counts."""
         score = 0.0
         for term, weight in terms.items():
-            # what every claim has tells none from the others
             if term in self.terms[claim.name]:
+                # a term that every claim has does not distinguish them: near 0
                 rarity = math.log((1 + len(self.claims)) / self.counts[term])
                 if term[0].isdigit():  # many sentences have a 30 or a 2
                     rarity *= NUMBER_WEIGHT
@@ -147,15 +149,15 @@ class Index:
         return score
 
     def find_unknown(self, query: str) -> list[str]:
-        """Return the words of a query that no claim has, and no synonym of them."""
+        """Return the words of a query that no claim has, and that name no concept."""
         known = set(self.counts).union(*find_synonyms(normalize(query)).values())
         return [word for word in list_words(query) if not {word, stem(word)} & known]
 
 
-def state(claim: Claim) -> str:
-    """Return a claim's sentence, and that it is about speed if it shows times.
+def join_primary_text(claim: Claim) -> str:
+    """Return a claim's sentence, followed by `speed` if a measurement compares times.
 
-    Who asks whether checkpointing is slower asks for the row with its times.
+    A query whether checkpointing is slower is then answered by the row with its times.
     """
     is_timed = any(re.search(r"\btime\b", one.name) for one in claim.measurements)
     if is_timed:
@@ -163,8 +165,8 @@ def state(claim: Claim) -> str:
     return claim.says
 
 
-def describe_circumstances(claim: Claim) -> str:
-    """Return what else of a claim is searched: its metric and its place."""
+def join_secondary_text(claim: Claim) -> str:
+    """Return the text that counts less than the sentence: metric, claimed size, part and place."""
     texts = [claim.metric, claim.claimed, claim.part]
     if claim.place is not None:
         texts += [claim.place.phrase, *claim.place.names]

@@ -32,8 +32,8 @@ HEAD_OF_LINES = (
     TableColumn("records", priority=DETAIL),
 )
 FEW_LINES = 6  # of an answer: what an eye takes in
-CLAIMS = "Claims"  # the title of the articles' table
-REPORTS = "What users report"  # and the trackers'
+CLAIMS = "Claims"  # the title of the table of articles' claims
+REPORTS = "What users report"  # the title of the table of reports in issue trackers
 SAYS = 72  # characters of a claim's sentence in a list: some three lines at 80 columns
 CAPTION = (
     "Measured is the median of the comparisons that decide; brackets hold the lowest and the "
@@ -57,7 +57,7 @@ def title_of(entries: Sequence[Entry]) -> str:
 
 
 def split_by_source(entries: Sequence[Entry]) -> list[list[Entry]]:
-    """Return the articles' claims, and what users reported; of both what there is."""
+    """Return the articles' claims, then the users' reports, each unless there are none."""
     claims = [entry for entry in entries if not is_report(entry)]
     reports = [entry for entry in entries if is_report(entry)]
     return [part for part in (claims, reports) if part]
@@ -106,25 +106,30 @@ def list_machines(entries: Sequence[Entry]) -> list[str]:
 
 
 def describe_cases(entry: Entry) -> str:
-    """Return what the number is of: `jittor: resnet50 b8, b16/cpu; torch: unet3d b4/full planned`.
+    """Return the cases behind a number: `jittor: resnet50 b8, b16/cpu; torch: unet3d b4/full`.
 
-    What is undecided next to decided comparisons is not in the number, and not listed.
+    A case that was planned ends in ` planned`, one of another machine's GPU in ` on MACHINE`.
+    Comparisons that are left out of the number, such as undecided ones, are not listed.
     """
+    # (framework, workload, size and origin) -> batches
     batches: dict[tuple[str, str, str], set[int]] = {}
     for line in select_alike(entry.verdict, with_numbers(entry.lines)):
-        place = " planned" if line.planned else ""
+        origin = ""
         if line.on_other_gpu:
-            place = f" on {line.other_machine}"
-        for name in line.cases:
-            case = Case.from_id(name)
-            key = (case.framework, case.workload, f"/{case.size}{place}")
+            origin = f" on {line.other_machine}"
+        elif line.planned:
+            origin = " planned"
+        for case_id in line.cases:
+            case = Case.from_id(case_id)
+            key = (case.framework, case.workload, f"/{case.size}{origin}")
             batches.setdefault(key, set()).add(case.batch)
-    texts: dict[str, str] = {}  # by framework
-    for framework, workload, place in sorted(batches):
-        listed = ", ".join(f"b{batch}" for batch in sorted(batches[framework, workload, place]))
-        before = f"{texts[framework]}, " if framework in texts else f"{framework}: "
-        texts[framework] = f"{before}{workload} {listed}{place}"
-    return "; ".join(texts.values())
+    by_framework: dict[str, list[str]] = {}
+    for framework, workload, ending in sorted(batches):
+        ordered = sorted(batches[framework, workload, ending])
+        listed = ", ".join(f"b{batch}" for batch in ordered)
+        by_framework.setdefault(framework, []).append(f"{workload} {listed}{ending}")
+    texts = [f"{framework}: {', '.join(cases)}" for framework, cases in by_framework.items()]
+    return "; ".join(texts)
 
 
 def make_list(entries: Sequence[Entry]) -> Table:
@@ -181,7 +186,10 @@ def make_detail(entry: Entry, device: str = "") -> Table:
 
 
 def describe_answer(entry: Entry, device: str) -> str:
-    """Return the verdict beside what was claimed, for a device if one is named, and what to do."""
+    """Return the verdict, what was claimed and what to do, as lines.
+
+    With a device the verdict is the one for it, and a last line may say how to predict it.
+    """
     verdict = f"{entry.judged[0].upper()}{entry.judged[1:]}. Measured: {entry.measured}."
     if device:
         verdict = describe_for_device(entry, device)
@@ -201,24 +209,27 @@ def describe_answer(entry: Entry, device: str) -> str:
 def find_prediction(entry: Entry, device: str) -> str:
     """Return the command that predicts a claim's cases for a device.
 
-    It is empty where no device is named that such plans are for, and where the claim has no plan.
+    The two cases are written as one selector, `transformer/torch/train/{fp32,bf16}/b4/full`. It is
+    empty without a device of the catalog, and where the claim has no plan of two cases.
     """
-    name = next((name for name in BY_NAME if device and name.startswith(device)), "")
+    devices = [name for name in BY_NAME if device and name.startswith(device)]
     planned = [line for line in entry.lines if line.planned and len(line.cases) == 2]
-    if not name or not planned:
+    if not devices or not planned:
         return ""
-    base, candidate = [case.split("/") for case in planned[0].cases]
+    base, candidate = planned[0].cases
     parts = []
-    for one, other in zip(base, candidate):
-        parts.append(one if one == other else f"{{{one},{other}}}")
-    return f"framebench predict '{'/'.join(parts)}' --device {name}"
+    for base_part, candidate_part in zip(base.split("/"), candidate.split("/")):
+        if base_part == candidate_part:
+            parts.append(base_part)
+        else:
+            parts.append(f"{{{base_part},{candidate_part}}}")
+    return f"framebench predict '{'/'.join(parts)}' --device {devices[0]}"
 
 
 def make_line_row(line: Line) -> tuple[str, ...]:
-    """Return the cells of a measurement.
+    """Return the cells of a measurement, in the columns of HEAD_OF_LINES.
 
-    An informational one is of another quantity, or another case, than the claim's: its number has
-    no verdict on the claim.
+    An informational one has no verdict: it is of another quantity or case than the claim.
     """
     use = "no: also shown"
     if line.set_aside:
@@ -230,12 +241,12 @@ def make_line_row(line: Line) -> tuple[str, ...]:
     verdict: str = line.verdict
     if use == "no: also shown" and verdict in MEASURED:
         verdict = "-"
-    origins = sorted({name_origin(record) for record in line.records})
+    origins = sorted({name_record_origin(record) for record in line.records})
     records = f"{len(line.records)}: {', '.join(origins)}" if origins else "-"
     return line.name, use, line.number, verdict, records
 
 
-def name_origin(record: str) -> str:
+def name_record_origin(record: str) -> str:
     """Return the release that a record is of, the machine of a program, or the file of a plan.
 
     A record is such as `records/xeon-2core/torch-2.13.0.jsonl:17`.
@@ -245,7 +256,7 @@ def name_origin(record: str) -> str:
 
 
 def make_tables(results: Results) -> list[Table]:
-    """Return what documents may show: the ledger of each machine, and what GPUs have measured."""
+    """Return the tables for documents: the ledger of each machine, and its GPU's comparisons."""
     tables = []
     for machine in results.machines:
         entries = ledger(results, machine)

@@ -58,6 +58,7 @@ class MachineResults:
     """The records, probes and plans that count for one machine."""
 
     def __init__(self, results: Results, machine: str, shared: SharedResults | None = None) -> None:
+        """Read the machine's records, and choose those that count (see the module)."""
         self.results = results
         self.machine = machine
         self.shared = shared or SharedResults(results.root)
@@ -66,7 +67,7 @@ class MachineResults:
         # by case; a later record of it replaces an earlier one
         self.newest = {record.case: record for record in records}
         self.ok_records: dict[str, list[Record]] = defaultdict(list)
-        # by case: the newest whose step came to a result, be it wrong
+        # by case: the newest whose step came to a result, even a wrong one
         self.newest_results: dict[str, Record] = {}
         for record in select_one_version(records):
             if record.status == "ok":
@@ -87,10 +88,11 @@ class MachineResults:
 
     @cached_property
     def probes(self) -> dict[str, tuple[str, Probed]]:
-        """The results of probes that count, by name, with their places.
+        """Return the result of each probe that counts, by name, with its place.
 
-        A probe has both sides of its comparison in it: where this machine has none by today's
-        program, the newest of any machine counts. Older programs found other numbers.
+        It is this machine's newest. If the machine has none, or one of an older program (which
+        printed other numbers), the newest of any machine counts: a probe has both sides of its
+        comparison, so the machine hardly matters.
         """
         chosen: dict[str, tuple[str, Probed]] = {}
         own: dict[str, tuple[str, Probed]] = {}
@@ -106,7 +108,7 @@ class MachineResults:
         return chosen
 
     def records(self, case: Case) -> list[Record]:
-        """Return those that count, the newest last; empty if there is none that is ok."""
+        """Return the ok records of a case that count, the newest last."""
         ok_records = self.ok_records.get(case.id)
         if not ok_records:
             return []
@@ -189,7 +191,7 @@ class MachineResults:
         return result.provenance.machine
 
     def plan(self, case: Case) -> Plan | None:
-        """Return what a case needs on the GPU of `plans.GPU`, if that was planned."""
+        """Return the plan of a case on the GPU `plans.GPU`; None without one."""
         return self.plans.get(case.id)
 
     def looked_up(self, names: Sequence[str]) -> bool:
@@ -201,7 +203,7 @@ class MachineResults:
     def files(self, cases: Iterable[Case], probe: str = "", timed: bool = False) -> list[str]:
         """Return the files behind cases and a probe, relative to the results folder.
 
-        Of times those of all blocks.
+        With `timed`, they are those of all timed records, of every commit.
         """
         counted: list[Record] = []
         for case in cases:
@@ -229,7 +231,7 @@ def name_step(case: Case) -> tuple[str, ...]:
 
 
 def names_in(probed: Probed) -> set[str]:
-    """Return what a probe's program looked for: another program has other names."""
+    """Return the names of a probe's results, by which the version of its program is told."""
     return {*probed.found, *probed.names}
 
 
@@ -239,7 +241,7 @@ def device_of(origin: Provenance) -> Device:
 
 
 def is_pinned(origin: Provenance) -> bool:
-    """Return whether the frameworks that ran are of the pinned releases."""
+    """Return whether every framework that ran is of its pinned release."""
     for name, version in origin.versions.items():
         if name in FRAMEWORKS and version.split("+")[0] != find_pinned_version(name):
             return False

@@ -42,10 +42,11 @@ def list_values(lines: Iterable[Line]) -> list[float]:
 
 
 def select_alike(verdict: Verdict, lines: Sequence[Line]) -> list[Line]:
-    """Return the lines whose numbers are summed up: those on one scale, with an interval if any.
+    """Return the lines whose numbers are summed up behind a verdict.
 
-    Of a decided verdict these are the lines that say so: the others are named with their own
-    numbers. Where lines disagree, it is all of them.
+    All have the form of the first line. For a decided verdict they are the lines that have this
+    verdict; the others are named with their own numbers. Where lines disagree they are all lines,
+    and otherwise only those with an interval, if any has one.
     """
     # a median of per cents and of counts would be nothing
     alike = [line for line in lines if line.form == lines[0].form]
@@ -72,10 +73,10 @@ def span(lines: Sequence[Line]) -> tuple[float | None, float | None, float | Non
 
 
 def describe_numbers(verdict: Verdict, lines: Sequence[Line]) -> str:
-    """Return the number of the lines behind a verdict with its interval.
+    """Return the median of the lines behind a verdict with its interval; `-` without a line.
 
-    Of lines that disagree, have no intervals or are of several metrics, the least and the most
-    alone: a value between them is nobody's.
+    It is the smallest and the largest number instead if lines disagree, have no interval, or have
+    several metrics: their median would be the number of none of them.
     """
     alike = select_alike(verdict, lines)
     if not alike:
@@ -92,8 +93,8 @@ def describe_numbers(verdict: Verdict, lines: Sequence[Line]) -> str:
 def qualify(verdict: Verdict, lines: Sequence[Line], claim: Claim) -> str:
     """Return what restricts a verdict, for the brackets behind it.
 
-    That is what it means for this claim and the devices that say so, or what the comparisons on
-    each device say where not all say the same.
+    If all comparisons agree, it is what the verdict means for this claim, and on which devices it
+    was measured. Otherwise it is the verdicts on each device with their counts.
     """
     if verdict == UNMET:
         return shorten_unmet(claim, lines)
@@ -123,7 +124,7 @@ def name_device(line: Line) -> str:
 def describe_devices(lines: Sequence[Line], claim: Claim) -> list[str]:
     """Return `on a CPU: 7 confirmed, 1 opposite`, for each device that has a number.
 
-    Of few lines with names of their own it is told who says what.
+    A few lines whose labels differ are named instead of counted.
     """
     texts = []
     for several in group(lines, name_device):
@@ -132,18 +133,18 @@ def describe_devices(lines: Sequence[Line], claim: Claim) -> list[str]:
         by_verdict = group(sort_by_gain(several), name_verdict)
         labels = [line.label for line in several]
         is_named = len(by_verdict) > 1 and len(set(labels)) == len(several) <= FEW and all(labels)
-        said = []
+        verdicts = []
         for alike in by_verdict:
             verdict = describe_verdict(alike, claim)
             if is_named:
-                said.append(f"{verdict} ({', '.join(line.label for line in alike)})")
+                verdicts.append(f"{verdict} ({', '.join(line.label for line in alike)})")
             elif alike[0].verdict == "smaller than claimed":
                 # by how much is what a reader asks next
                 numbers = format_range(list_values(alike), alike[0].form)
-                said.append(f"{len(alike)} {verdict} ({numbers})")
+                verdicts.append(f"{len(alike)} {verdict} ({numbers})")
             else:
-                said.append(f"{len(alike)} {verdict}")
-        texts.append(f"{name_device(several[0])}: {', '.join(said)}")
+                verdicts.append(f"{len(alike)} {verdict}")
+        texts.append(f"{name_device(several[0])}: {', '.join(verdicts)}")
     return texts
 
 
@@ -188,7 +189,7 @@ def shorten_unmet(claim: Claim, lines: Sequence[Line]) -> str:
 
 
 def make_reasons(claim: Claim, lines: Sequence[Line], looked_up: str = "") -> tuple[str, ...]:
-    """Return what a row's cells cannot say: each comparison's number, and circumstances.
+    """Return the sentences below a row: each comparison's number, what is missing, and notes.
 
     `looked_up` is the machine that looked names up, if it is another one.
     """
@@ -254,13 +255,13 @@ def describe_missing(lines: Sequence[Line]) -> str:
 
 
 def make_informational(lines: Sequence[Line]) -> tuple[str, ...]:
-    """Return the informational numbers, and the errors of listings.
+    """Return the informational numbers and the errors of listings, as a sentence; empty if none.
 
-    Those that differ in workload and framework alone are given by their range.
+    Lines that differ in workload and framework alone are given by their range.
     """
     shown = [line for line in lines if not line.decides]
     numbers = [line for line in shown if line.value is not None]
-    # they differ in workload and framework alone
+    # the label is the name without workload and framework
     alike = attrgetter("label", "other_machine", "device", "form", "metric")
     texts = [describe_alike(several) for several in group(numbers, alike)]
     texts += [line.remark for line in shown if line.verdict == DOES_NOT_RUN]
@@ -282,7 +283,7 @@ def describe_alike(lines: Sequence[Line]) -> str:
 
 
 def choose_advice(claim: Claim, lines: Sequence[Line]) -> str:
-    """Return the first advice of the claim that its measurements support, with what it rests on."""
+    """Return the first advice of the claim that its measurements support, with their numbers."""
     for advice in claim.advice:
         if advice.sign is None:
             return advice.text
@@ -313,8 +314,9 @@ def describe_advice(advice: Advice, lines: Sequence[Line]) -> str:
     """Return the text of advice with the numbers that it rests on, the undecided ones too."""
     form = lines[0].form
     values = list_values(lines)
-    # the reader sees first what may be had at the least
-    if advice.sign == "less":  # the one nearest to no effect first
+    if (
+        advice.sign == "less"
+    ):  # the smallest effect first: the reader sees what is certain to be had
         values.reverse()
     text = advice.text.format(
         measured=format_effect(*span(lines), form), range=format_range(values, form)
