@@ -89,13 +89,13 @@ def compute_log_ratios(base: Iterable[RecordBase], candidate: Iterable[RecordBas
 class Blocks:
     """The blocks among some records, such as all of one machine.
 
-    From the blocks that two variants share comes their ratio. How much blocks differ is learnt from
-    all pairs together: each variant against the baseline of its framework, and baselines, or where
-    a block has none, against the first variant. The pair that is compared is not among those that
-    moderate it.
+    The ratio of two variants comes from the blocks that both were in. How much blocks differ from
+    each other is estimated from all pairs together; a pair is a variant and its anchor
+    (`find_anchor`). The pair that is compared is left out of this estimate.
     """
 
     def __init__(self, records: Iterable[RecordBase]) -> None:
+        """Keep the records whose times count."""
         self.records = select_timed(records)
 
     @cached_property

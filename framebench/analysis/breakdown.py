@@ -25,7 +25,7 @@ SHOWN = read_columns("parts")
 def split_peaks(table: pd.DataFrame) -> pd.DataFrame:
     """Return the rows with a peak, with the bytes of each of PARTS, `lower_bound` and `rest`.
 
-    The parts are those of the moment when the least that is needed is most: often the end of the
+    The parts are those of the moment when the lower bound is largest: often the end of the
     forward pass, when there are all activations and no gradient. `rest` is everything else in the
     measured peak: workspaces, gradients of activations, fragmentation, and what the framework keeps
     beyond the least. `peak_over_bound` is the measured peak over the lower bound. Rows of workloads

@@ -288,9 +288,8 @@ def make_rows(
     machine. Ratios are missing where the baseline is; of peaks where two instruments read them; of
     times where the two share no block. `searches` say what processes keep next to their peak.
 
-    How much blocks differ, and with it every interval, is learnt from `machine_blocks`. Whoever has
-    only some of a machine's records names those of all, so that a case has one interval whatever
-    rows stand beside it.
+    The widths of intervals are estimated from `machine_blocks`. If `all_records` are only some of a
+    machine's records, pass the blocks of all: a case then has the same interval in every table.
     """
     cases = select_cases(all_records)
     blocks = machine_blocks
@@ -352,7 +351,13 @@ def make_row(
 ) -> Row:
     """Return the row of one case.
 
-    Its ratios refer to its baseline, to that of PyTorch, and to the same without the compiler.
+    Args:
+        measured: The records of the case that count.
+        base: Those of its framework's baseline.
+        torch_base: Those of PyTorch's baseline.
+        eager: Those of the same strategies without the compiler; None if nothing is compiled.
+        blocks: Those that the ratios of step times come from.
+        searches: See `make_rows`.
     """
     newest, read, timed = measured
     case = newest.parsed
@@ -480,7 +485,7 @@ def find_worst_error(record: RecordBase) -> float | None:
 
 def get_activation_bytes(record: RecordBase) -> int | None:
     """Return the bytes that a forward pass saves for the backward pass, where they were counted."""
-    # it keeps matmuls next to autograd's graph, which is where saved tensors are counted
+    # checkpoint_dots keeps matmuls outside of autograd's graph, where saved tensors are counted
     is_apart = any(part.how == "checkpoint_dots" for part in record.parsed.parts)
     return None if is_apart else record.activation_bytes
 
@@ -576,8 +581,8 @@ def make_frame(
 ) -> pd.DataFrame:
     """Return a table with the columns of COLUMNS, in the order of the published tables.
 
-    What one rank of several needs is compared with other ranks alone, in `framebench.ranks.table`,
-    and is left out. `machine_blocks` are as in `make_rows`.
+    Cases over several ranks are left out: `framebench.ranks.table` compares them with each other.
+    `machine_blocks` are as in `make_rows`.
     """
     single = [record for record in all_records if record.parsed.ranks == 1]
     return make_frame_of_rows(make_rows(single, searches, machine_blocks))
@@ -622,7 +627,7 @@ def order_releases(versions: pd.Series) -> pd.Series:
 
 
 def parse_release(version: str) -> tuple[Version, str]:
-    """Return what releases are sorted by."""
+    """Return what releases are sorted by; a text that is no version comes first."""
     try:
         return Version(version), version
     except InvalidVersion:

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 ACTIVATIONS_OFFLOADED = {"offload", "offload_streamed", "mem_limit"}
 STATES_OFFLOADED = {"optimizer_offload", "mem_limit"}
 WIDE, NARROW = 4, 2  # bytes of float32; of bfloat16 and float16
-# bytes of a label or token: the latter two hold them in 32 bits
+# bytes of a label or token: JAX and Jittor hold them in 32 bits
 INTEGER = {"torch": 8, "jax": 4, "jittor": 4}
 
 
@@ -304,10 +304,11 @@ def count_backward_bytes(case: Case) -> tuple[int, int]:
 
 
 def count_forward_bytes(case: Case) -> int:
-    """Return the bytes of the largest pair of a matmul's input and result.
+    """Return the least bytes of activations of a forward pass without a backward pass.
 
-    Where the graph is saved they are those of all layers. Of generation they are the keys and
-    values of all tokens, and that pair of one.
+    They are the input and the result of the layer in which both together are largest. With the
+    switch `grad`, which saves the graph, they are the inputs of all layers. In generation they are
+    the keys and values of all tokens, and a layer's input and result for one token.
     """
     options = get_options(case)
     layers = list_layers(case)

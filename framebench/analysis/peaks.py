@@ -215,11 +215,11 @@ def predict_from_one_batch(row: Row, case: Case) -> Peak:
 
 
 def scale_peak(row: Row, case: Case) -> tuple[float, float]:
-    """Return what the peak of one batch says of the case's, in two ways.
+    """Return two guesses of the case's peak, by the measured peak of another batch.
 
-    What does not depend on the batch is at least parameters, buffers and optimizer states, so that
-    the first is a line through these and the measured peak. The second adds to the lower bound what
-    the measured peak exceeded it by.
+    In the first, parameters, buffers and optimizer states stay, and the rest of the measured peak
+    grows in proportion to the batch. The second adds to the case's lower bound the bytes by which
+    the measured peak exceeded its own. Neither is below the lower bound.
     """
     bound = compute_lower_bound(case)
     measured_bound = compute_lower_bound(replace(case, batch=row.batch))

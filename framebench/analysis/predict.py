@@ -46,7 +46,8 @@ def estimate(
 ) -> PeakEstimate:
     """Return a value with its interval.
 
-    `spread` is its variance in those of a measurement about the line.
+    `residual` is the standard error of one measurement about the line, and `spread` the variance of
+    the value relative to that of one measurement.
     """
     if residual is None:
         return PeakEstimate(value)

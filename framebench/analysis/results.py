@@ -72,7 +72,7 @@ class Results:
         return [record for _, record in self.read_machine(machine)]
 
     def read_for_tables(self, machine: str) -> list[RecordBase]:
-        """Return what tables need of the readable records of one machine.
+        """Return the parts of a machine's readable records that tables need.
 
         It takes a tenth of the time and memory of `read_machine`. No other machine's records are
         read. Unreadable records are named in a RecordWarning.

@@ -113,9 +113,9 @@ def draw_panel(axes: Axes, measured: pd.DataFrame, column: str) -> None:
 
 
 def look_up_support(measured: pd.DataFrame, framework: str) -> pd.Series:
-    """Return for each strategy `unsupported` if a framework has it not, or else `-`.
+    """Return for each strategy `unsupported` if a framework does not have it, or else `-`.
 
-    `framework` is a proper name.
+    `framework` is a proper name, such as PyTorch.
     """
     names = {proper: name for name, proper in rows.NAMES.items()}
     base = replace(Case.from_id(measured["case"].iloc[0]), framework=names[framework])

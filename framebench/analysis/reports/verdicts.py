@@ -184,7 +184,7 @@ def list_cautions(
     change: Sequence[Record],
     verdicts: Sequence[Verdict],
 ) -> Iterator[str]:
-    """Yield the reasons why there is no verdict on times or peaks, or none to be had."""
+    """Yield the reasons why there is no verdict on times or on peaks."""
     times = [verdict for verdict in verdicts if verdict.quantity == TIME.name]
     if not times:
         yield "no timed block has both cases, so their times have no ratio"
