@@ -22,14 +22,15 @@ class Capacity:
     """The memory in bytes that was free before any variant was alive, and that each took since."""
 
     def __init__(self) -> None:
+        """Read what is free now."""
         self.free_on_host = read_free_memory()
         self.free_on_gpu = read_free_gpu_memory()
         self.taken_on_gpu: list[int] = []  # by each process
 
     def enter(self, pid: int | None = None) -> None:
-        """Count the GPU memory of one more process that is ready.
+        """Count the GPU memory that one more process takes.
 
-        Where the GPU does not tell what the process has, it is what is no longer free.
+        If the GPU does not tell it by process, it is what became used since the process before.
         """
         free = read_free_gpu_memory()
         if self.free_on_gpu is None or free is None:

@@ -111,10 +111,11 @@ class LineReader:
             self.lines.put(line)
 
     def read(self, limit_s: float) -> bytes | None:
-        """Return the next line, the last one perhaps without its end; None when there is no more.
+        """Return the next line; None if the child will print no more.
 
-        That is when the pipe is closed, or the child has ended: what it has started may hold the
-        pipe, but says nothing for it. Raises TimeoutError, and TooLong.
+        It prints no more once the pipe is closed or the child has ended: processes that it started
+        may still hold the pipe, but they do not speak for it. The last line may lack its newline.
+        Raises TimeoutError, and TooLong.
         """
         deadline = time.monotonic() + limit_s
         while True:
@@ -146,19 +147,19 @@ class LineReader:
 
 
 def die_with_parent() -> None:
-    """Have the kernel kill this process, which is about to become a child's, when its parent dies.
+    """Have the kernel kill the calling process when its parent dies.
 
-    Linux only.
+    A new child calls it before its program starts. Linux only.
     """
     if LIBC is not None:
         LIBC.prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
 def adopt_orphans() -> None:
-    """Have the kernel give this process the orphans among its descendants.
+    """Have the kernel make this process the parent of the orphans among its descendants.
 
-    It would never find them otherwise: a daemon may have another process group and an empty
-    environment. Linux only.
+    Otherwise it could not find a daemon that has another process group and an empty environment.
+    Linux only.
     """
     if LIBC is not None:
         LIBC.prctl(PR_SET_CHILD_SUBREAPER, 1)
@@ -167,13 +168,14 @@ def adopt_orphans() -> None:
 class Children:
     """The children of this process that run now, each the leader of a session of its own.
 
-    What they start ends with them, whatever it does to be left alone.
+    All that they start is killed when they end, also daemons and processes in other groups.
     """
 
     def __init__(self) -> None:
+        """Begin without children."""
         self.lock = threading.Lock()  # planners are started by several threads
         self.marks: dict[int, str] = {}  # by process id
-        self.others: set[int] = set()  # what were children before the first of these came
+        self.others: set[int] = set()  # ids of children that this process had before
 
     def start(
         self,
@@ -209,11 +211,15 @@ class Children:
         with self.lock:
             mark = self.marks.pop(process.pid)
             kill_marked(mark)
-            if not self.marks:  # else nobody can tell whose child an orphan was
+            # while other children run, an orphan may be of one of them
+            if not self.marks:
                 kill_all(self.list_orphans)
 
     def list_orphans(self) -> list[psutil.Process]:
-        """Return the children that this process has not started: they are in another session."""
+        """Return the processes that became children of this one when their parents ended.
+
+        They are in another session, and were no children before the first program was started.
+        """
         session = os.getsid(0)
         orphans = []
         for child in psutil.Process().children():
@@ -223,7 +229,7 @@ class Children:
         return orphans
 
     def kill(self) -> None:
-        """Kill all, for the threads that wait for them: this process is about to end."""
+        """Kill all children, so that threads which wait for them end with this process."""
         for pid in list(self.marks):
             kill_group(pid)
 
@@ -247,9 +253,9 @@ def run_program(
 ) -> Ended:
     """Run a program with these variables alone, and return how it ended.
 
-    What it starts and leaves behind is killed with it, and delays nothing. `hear` is called every
-    second with the end of its standard error. Raises TimeoutError after so many seconds, and
-    OSError where it cannot be started.
+    Processes that it leaves behind are killed, and not waited for. `hear` is called every second
+    with the end of its standard error. Raises TimeoutError after `limit_s` seconds, and OSError
+    where it cannot be started.
     """
     process = CHILDREN.start(
         command,
@@ -300,7 +306,7 @@ def kill_group(leader: int) -> None:
 
 
 def kill_marked(mark: str) -> None:
-    """Kill every process that has inherited a mark that begins so, in whichever group it is."""
+    """Kill every process whose inherited mark begins with `mark`, in any process group."""
 
     def list_marked() -> list[psutil.Process]:
         return [process for process in psutil.process_iter() if read_mark(process).startswith(mark)]
@@ -309,7 +315,7 @@ def kill_marked(mark: str) -> None:
 
 
 def kill_all(list_processes: Callable[[], list[psutil.Process]]) -> None:
-    """Kill these processes, and those that they have started meanwhile."""
+    """Kill the listed processes, and those that they started meanwhile, in at most MOST_ROUNDS."""
     for _ in range(MOST_ROUNDS):
         processes = list_processes()
         if not processes:
@@ -321,9 +327,9 @@ def kill_all(list_processes: Callable[[], list[psutil.Process]]) -> None:
 
 
 def read_mark(process: psutil.Process) -> str:
-    """Return a process's environment variable MARK, which tells the child that started it.
+    """Return a process's environment variable MARK, which names the child that it descends from.
 
-    Return an empty string if there is none, or if the process is dead or another user's.
+    It is empty if there is none, or if the process is dead or another user's.
     """
     try:
         return process.environ().get(MARK, "")

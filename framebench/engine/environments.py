@@ -134,9 +134,9 @@ class Environment:
 def find_nvcc() -> str:
     """Return the CUDA compiler that Jittor is to build with; empty without a GPU or a compiler.
 
-    It is what Jittor's own variable says, or one that is found. Best is one next to the toolkit's
-    libraries, where Jittor looks for them (some images have a script of that name on the path,
-    elsewhere). An empty path keeps Jittor on the CPU.
+    The variable `nvcc_path` decides if it is set. Otherwise a compiler next to the toolkit's
+    libraries comes first, since Jittor looks for them there; some images have a script `nvcc`
+    elsewhere on the path. An empty path keeps Jittor on the CPU.
     """
     if not nvml.list_gpus():
         return ""
@@ -196,8 +196,9 @@ def describe_folder(where: Path, framework: str, version: str, package: str) -> 
 def of_case(case: Case, usual: Environment | None = None, say: Say = lambda _: None) -> Environment:
     """Return the environment that has what the case needs.
 
-    As a rule that is the `usual` one of its framework. One for a case that needs another package is
-    built now if it is not there yet, unless an interpreter was named. Raises SetupError.
+    It is the `usual` one of its framework. A case that needs a further package has an environment
+    of its own instead, built now if it is not there yet, unless the user named an interpreter.
+    Raises SetupError.
     """
     was_named = usual is not None and usual.installed
     if case.support.package and not was_named:
@@ -233,7 +234,7 @@ def ensure_built(environment: Environment, build_now: Callable[[], None]) -> Env
 
 
 def lock(environment: Environment) -> FileLock:
-    """Return the lock of who builds or removes an environment. One process may take it twice."""
+    """Return the lock to hold while an environment is built or removed; it can be held twice."""
     environment.folder.parent.mkdir(parents=True, exist_ok=True)
     return FileLock(f"{environment.folder}.lock", is_singleton=True)
 
@@ -290,9 +291,9 @@ def install(environment: Environment, where: Path, say: Say, *choices: list[str]
 
 
 def warm(environment: Environment, profile: str, say: Say = lambda _: None) -> None:
-    """Compile the kernels that a profile's cases need, once.
+    """Compile the kernels of a profile's cases ahead, once; only Jittor's need it.
 
-    Jittor's are made when they are first met. An interruption only costs time.
+    Jittor compiles a kernel when a case first uses it. An interruption only costs time.
     """
     if not cold(environment, profile):
         return
@@ -341,10 +342,10 @@ def build_jittor(environment: Environment, where: Path, say: Say) -> None:
 def shell(
     where: Path, command: list[str], say: Say, variables: dict[str, str] | None = None
 ) -> None:
-    """Run one set-up command, its output in a log, saying every few seconds that it goes on.
+    """Run one set-up command with its output in a log, and say every ten seconds that it goes on.
 
-    It ends with this process, however that ends: else it would go on to write into a folder whose
-    lock is free. Raises SetupError.
+    It is killed when this process ends, however that ends: it would otherwise go on to write into a
+    folder whose lock is free. Raises SetupError.
     """
     log = where.with_name(f"{where.name}.log")
     start = time.monotonic()
@@ -394,9 +395,9 @@ def read_end(log: Path) -> str:
 
 
 def find_damage(environment: Environment) -> str | None:
-    """Return which file of an environment of ours is not as pip installed it, and how to repair it.
+    """Return which file of an environment is not as pip installed it, and how to repair it.
 
-    None if all are there with the sizes in pip's own lists, and for an environment of the user's.
+    None if all files have the sizes in pip's own lists, and for an interpreter of the user's.
     """
     where = environment.folder
     if environment.installed or not where.is_relative_to(cache()):
@@ -414,7 +415,7 @@ def find_damage(environment: Environment) -> str | None:
 
 
 def find_missing_package(environment: Environment, listings: list[Path]) -> str | None:
-    """Return which pinned package has no list of its files any more, if one has none.
+    """Return which pinned package has lost its list of files; None if none has.
 
     The folders of the lists are named `<package>-<version>.dist-info`.
     """

@@ -92,7 +92,7 @@ def describe(framework: str, python: Path) -> Environment:
         raise SetupError(
             f"{python} cannot import what {framework} needs ({', '.join(needs)}): {error}"
         )
-    # of an environment of ours, where Jittor's compiled kernels are
+    # an environment that framebench built has Jittor's compiled kernels there
     home = python.parent.parent / "home"
     has_home = framework == "jittor" and home.is_dir()
     version = versions[framework].split("+")[0]

@@ -30,9 +30,9 @@ from framebench.suite.result import Mathematics
 
 WORKER = "framebench.worker.mathematics"
 SMALLEST = "tiny"
-# What the cases of a process leave in memory, such as compiled programs, adds up.
+# A process is limited to so many cases, since what each leaves in memory adds up.
 CASES_OF_A_PROCESS = 12
-# Variables that limit the instructions that libraries use: their kernels are others then.
+# Variables that make libraries use other instructions, and so other kernels.
 LIMITING = (
     "ATEN_CPU_CAPABILITY",
     "MKL_ENABLE_INSTRUCTIONS",
@@ -131,7 +131,7 @@ def digest_sources() -> str:
 def read_lines(file: Path) -> dict[str, Mathematics]:
     """Return the outcomes in a file by case; none where there is no such file.
 
-    A line that was cut off is left out, with what another process wrote behind it.
+    A line that cannot be read is left out: it was cut off when its process was killed.
     """
     outcomes: dict[str, Mathematics] = {}
     if not file.exists():

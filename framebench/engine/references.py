@@ -25,9 +25,9 @@ def needs_reference(case: Case) -> bool:
 
 
 def order_by_reference(cases: list[Case]) -> list[Case]:
-    """Return the cases with those last that need a reference.
+    """Return first the cases that have golden values, then those that need a reference.
 
-    Among these the baselines come first, PyTorch's before all.
+    Among the latter the baselines come first, PyTorch's before the others.
     """
     with_golden = [case for case in cases if not needs_reference(case)]
     without_golden = [case for case in cases if needs_reference(case)]
@@ -35,6 +35,7 @@ def order_by_reference(cases: list[Case]) -> list[Case]:
 
 
 def _rank(case: Case) -> tuple[bool, int]:
+    """Return what cases are sorted by: baselines first, then by framework."""
     return not _is_baseline(case), FRAMEWORKS.index(case.framework)
 
 

@@ -101,9 +101,9 @@ def describe_release(framework: str, version: str, package: str = "") -> Environ
 
 
 def find_environment(framework: str, version: str | None) -> Environment:
-    """Return the pinned environment, or one that a bisection has kept.
+    """Return the environment of a release that is built, or else the one that is pinned.
 
-    Raises SetupError, with those pinned.
+    Raises SetupError with the pinned releases, if this one is neither built nor pinned.
     """
     if version:
         environment = describe_release(framework, version)
@@ -148,8 +148,8 @@ def make_environment(framework: str, version: str, keep: bool, say: Say) -> Iter
 def build(environment: Environment, where: Path, say: Say, also: Sequence[str] = ()) -> None:
     """Install a release with the packages that are pinned for it, or else for the current release.
 
-    `also`: more packages. Where the release does not go with the pinned ones, pip chooses others:
-    the versions are in every record. Raises SetupError.
+    `also`: more packages. If the release cannot be installed with the pinned versions, pip chooses
+    others; every record has the versions. Raises SetupError.
     """
     framework, version = environment.framework, environment.version
     pins = read_other_pins(framework, version)

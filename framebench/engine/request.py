@@ -62,10 +62,7 @@ class RunRequest:
         return words
 
     def mark(self, code: str | None) -> str:
-        """Return the name of the file by which a results folder shows that this request is done.
-
-        The file is for a run by this code.
-        """
+        """Return the name of the file that marks this request as done by this code."""
         return Session("", code, self.named).path(Path(), "done").name
 
 

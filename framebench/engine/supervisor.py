@@ -101,9 +101,9 @@ class Worker:
             self.process.stdin.flush()
 
     def receive(self, on_phase: OnPhase, limit_s: float) -> Message | None:
-        """Return the next answer, the result or the error; None if the worker will say no more.
+        """Return the next answer, result or error; None if the worker will send no more.
 
-        It has then ended or closed its end, or was killed because its time is up.
+        It has then ended or closed its pipe, or it was killed after `limit_s` seconds.
         """
         try:
             return self.read_message(on_phase, limit_s)

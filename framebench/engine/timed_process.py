@@ -27,7 +27,7 @@ TURN_S = 0.05  # a turn has as many steps as take this long: shorter turns are n
 SYNCED = 4  # steps that follow a turn on a device, each waited for
 PATIENCE = 20.0  # a turn may take so many times as long as expected,
 MIN_TIMEOUT_S = 60.0  # and at least so many seconds, as for the reference matmul
-# what all turns of a variant may take together, where that leaves it LEAST_ROUNDS
+# seconds for all turns of a variant, unless fewer than LEAST_ROUNDS rounds fit
 LONGEST_S = 120.0
 LEAST_ROUNDS = 4
 ONE_THREAD = {"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
@@ -77,14 +77,14 @@ class TimedProcess:
     steps: int = 1  # in a turn
     rounds: int = 0  # that it takes part in
     expected_turn_s: float = 0.0
-    queues: bool = False  # its steps, on a device
+    queues: bool = False  # a step returns before the device has done it
     # one entry for each turn that it has made
     turn_rounds: list[int] = field(default_factory=list)
     turn_began_s: list[float] = field(default_factory=list)  # since the first turn of the block
     turns: list[Turn] = field(default_factory=list)
     synced_s: list[float] = field(default_factory=list)
     seconds: float = 0.0  # that it has worked, without waiting for its turns
-    joules: float = 0.0
+    joules: float = 0.0  # of the whole GPU during its turns
     resident_bytes: int = 0
 
     def start(self, reference: Reference | None, core: int | None = None) -> None:
@@ -136,9 +136,9 @@ class TimedProcess:
         return None
 
     def turn(self, number: int, block_began: float) -> None:
-        """Make its steps of round `number`, and on a device a few that are waited for one by one.
+        """Time its steps of round `number`, and on a device also a few that are waited for singly.
 
-        How much longer the latter take is what launching them costs.
+        The difference between the two times is the cost of launching.
         """
         joules_before = nvml.read_energy()
         began = time.monotonic()
@@ -168,7 +168,7 @@ class TimedProcess:
     def finish(self, core: int | None = None) -> None:
         """Read the worker's peak of resident memory, then tell it to verify what was timed.
 
-        It verifies on `core`, or without one, or where processes are not pinned, wherever it runs.
+        It moves to `core` for that, if one is given and processes are pinned.
         """
         assert self.worker
         self.working_since = time.monotonic()

@@ -35,7 +35,7 @@ def write(unfinished: Iterable[UnfinishedRecord], file: Path) -> None:
 
 
 def read(file: Path) -> list[UnfinishedRecord]:
-    """Return the records of an interrupted block, or none: what is damaged is measured again."""
+    """Return the records of an interrupted block; none if any is damaged, to measure it again."""
     unfinished = []
     for _, line in store.parse_file(UnfinishedRecord, file):
         if isinstance(line, store.BadRecord):
@@ -47,8 +47,8 @@ def read(file: Path) -> list[UnfinishedRecord]:
 def remove(file: Path) -> None:
     """Remove the file of a block whose records are written, and the folder if it is empty.
 
-    One session writes into a results folder at a time, so what a killed one left half written is
-    nobody's.
+    Files that a killed session left half written are removed, too: only one session writes into a
+    results folder at a time.
     """
     for leftover in (file, *file.parent.glob(".*.tmp")):
         leftover.unlink(missing_ok=True)
