@@ -62,9 +62,7 @@ def make_title(row: Row) -> str:
 
 
 def make_body(row: Row, release: str) -> str:
-    """Return what an issue says of a regression: versions, values, interval, and the release that
-    it began with.
-    """
+    """Return the text of an issue: versions, values, interval, and the release of the change."""
     change = f"{row['ratio'] - 1:+.1%}" if row["ratio"] else "changed"
     lines = [
         f"`{row['case']}`: {row['quantity']} {change} from {row['base']} to {row['change']}.",

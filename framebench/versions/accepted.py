@@ -1,6 +1,4 @@
-"""Read which regressions of releases are known and accepted, so that an alarm does not ring for
-them every week.
-"""
+"""Read which regressions of releases are known and accepted, so that they raise no alarm."""
 
 from __future__ import annotations
 
@@ -24,9 +22,7 @@ ACCEPTED = REQUIREMENTS / "versions" / "accepted.toml"
 
 
 class MalformedEntry(ValueError):
-    """The file of accepted regressions has an entry that cannot be read; the message says which and
-    why.
-    """
+    """An entry of the file of accepted regressions cannot be read; the message says which."""
 
 
 class AcceptedRegression(Part):

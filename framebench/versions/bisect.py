@@ -1,11 +1,11 @@
-"""The first release of a framework in which a case's peak memory changed: by bisection.
+"""Find the first release of a framework in which a case's peak memory changed, by bisection.
 
 A release has changed if its value differs from that of the oldest one tried by more than the
 threshold, and by more than the processes of either release differ among themselves (at least
-`bisection_record.FLOOR`). Looked for is a change in the direction in which the newest release
+`bisection_record.FLOOR`). The search is for a change in the direction in which the newest release
 differs. A release that cannot be installed, run or verified, or whose noise hides the answer, is
-stepped over; if such releases lie before the first that changed, none of them is ruled out. A value
-that changes and changes back between the two ends is not seen.
+skipped. If skipped releases lie just before the first that changed, each of them may be the first.
+A value that changes and changes back between the two ends is not seen.
 """
 
 from __future__ import annotations
@@ -35,10 +35,16 @@ def bisect_releases(
     measure: Callable[[str], ReleaseResult],
     device: str | None = None,
 ) -> Bisection:
-    """Search the releases, oldest first, for the first in which a peak changed.
+    """Search the releases for the first in which a peak changed.
 
-    Each is measured at most once. `minimum` is the smallest relative change that matters, `device`
-    one that is not here, if `measure` plans for one. Raises what `measure` raises.
+    Raises what `measure` raises.
+
+    Args:
+        case: Of which the peak is.
+        minimum: The smallest relative change that matters.
+        release_names: Oldest first.
+        measure: Measures or plans a release; it is called at most once for each.
+        device: The absent device that `measure` plans for; None if it measures.
     """
     tried: dict[str, ReleaseResult] = {}  # in the order of trying
 
@@ -49,7 +55,10 @@ def bisect_releases(
         return tried[release]
 
     def find_measurable(places: Iterable[int]) -> int | None:
-        return next((place for place in places if get_result(place).values), None)
+        for place in places:
+            if get_result(place).values:
+                return place
+        return None
 
     def conclude(outcome: str, answer: str, **found: Any) -> Bisection:
         fields = {"outcome": outcome, "answer": answer, "tried": tuple(tried.values()), **found}
@@ -78,7 +87,7 @@ def bisect_releases(
     has_grown = is_growth(newest, base)
     stepped_over: set[int] = set()
     while True:
-        # between the last that did not change and the first that did
+        # `low` is the last place known to be unchanged, `high` the first known to be changed
         candidates = [place for place in range(low + 1, high) if place not in stepped_over]
         if not candidates:
             break
@@ -136,7 +145,7 @@ def describe_unchanged(
 
 @dataclass(frozen=True)
 class ReleaseBench:
-    """How a release is measured; what the session has of it already is not repeated."""
+    """How releases are measured. Processes that the session has already are not repeated."""
 
     case: Case
     session: str
@@ -179,9 +188,7 @@ class ReleaseBench:
 
 
 def make_result(release: str, records: Sequence[Record]) -> ReleaseResult:
-    """Return what the processes of a release gave; one that failed makes it a release without a
-    value.
-    """
+    """Return the result of a release from its processes: no value if one of them failed."""
     values = tuple(record.peak_bytes for record in records if record.peak_bytes)
     reason = None if values else "no peak could be read here"
     for record in records:

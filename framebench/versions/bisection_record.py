@@ -1,6 +1,4 @@
-"""What a bisection over the releases of a framework found, as `framebench versions bisect --json`
-prints it.
-"""
+"""The result of a bisection over releases, as `framebench versions bisect --json` prints it."""
 
 from __future__ import annotations
 
@@ -17,9 +15,7 @@ FLOOR = 0.001
 
 
 class ReleaseResult(Part):
-    """One release: a peak in bytes from each of its fresh processes, or
-    why there is none.
-    """
+    """The peaks of one release in bytes, one for each fresh process, or why there are none."""
 
     release: Release
     values: tuple[float, ...] = ()
@@ -34,23 +30,24 @@ class ReleaseResult(Part):
 
     @property
     def noise(self) -> float:
-        """Return how far its own processes lie apart, as a share of the smallest value; at least
-        FLOOR.
-        """
+        """Return the spread of its processes as a share of the smallest value; at least FLOOR."""
         least = min(self.values, default=0)
         return max(FLOOR, max(self.values) / least - 1) if least else FLOOR
 
     def change(self, base: ReleaseResult) -> float | None:
-        """Return the change relative to the base; None if either has no value, or two instruments
-        read them.
+        """Return the change relative to the base, such as 0.3 for 30 % more.
+
+        None if either has no value, or if two instruments read them.
         """
         if not self.value or not base.value or self.instrument != base.instrument:
             return None
         return self.value / base.value - 1
 
     def changed(self, base: ReleaseResult, minimum: float) -> bool | None:
-        """Return whether the value differs by more than `minimum`; None if noise is larger than
-        that.
+        """Return whether the value differs from the base's by more than `minimum` and the noise.
+
+        None if that cannot be told: there is no change to compute, or the noise is larger than
+        `minimum` and hides it.
         """
         change = self.change(base)
         noise = max(self.noise, base.noise)

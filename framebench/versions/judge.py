@@ -151,11 +151,11 @@ def compare_versions(
 ) -> list[QuantityComparison]:
     """Compare each quantity of each case that both versions have records of.
 
-    Versions are such as `jax==0.9.2`. The rows are by machine and case. `threshold` replaces
-    the quantities' own minimum effects (memory 1 %, step time 3 %, first step 10 %).
+    Versions are written as `jax==0.9.2`. The rows are sorted by machine and case. `threshold`
+    replaces the quantities' own minimum effects (memory 1 %, step time 3 %, first step 10 %).
     `machine_blocks` are all blocks of the machine where `records` are of some cases only, so that
-    an interval does not depend on the other rows. Raises UnknownVersion for what no record is of,
-    and for two frameworks.
+    an interval does not depend on the other rows. Raises UnknownVersion for a version without
+    records, and for versions of two frameworks.
     """
     parse_pair(base, change)
     usable = select_usable(records)
@@ -214,9 +214,7 @@ def has_both(records: Iterable[Record], base: str, change: str) -> bool:
 
 
 def explain_no_machine(records: Iterable[Record], base: str, change: str) -> UnknownVersion:
-    """Return the error for two releases that no machine has measured both, with the machines of
-    each.
-    """
+    """Return the error that no machine has measured both releases, with the machines of each."""
     framework, old, new = parse_pair(base, change)
     machines: dict[str, set[str]] = {base: set(), change: set()}
     for record in records:

@@ -1,8 +1,7 @@
-"""The newest release of a framework against the pinned one: both measured in the same blocks,
-judged as any two versions are.
+"""Compare the newest release of a framework with the pinned one, in the same blocks.
 
-The records lie in a folder of their own: no table of the suite is to have a release that nobody
-pinned.
+They are judged as any two versions are. The records lie in a folder of their own, since no table of
+the suite is to have a release that nobody pinned.
 """
 
 from __future__ import annotations
@@ -186,9 +185,7 @@ class PairBench:
         return replace(verdict, answer="; ".join([*problems, verdict.answer]))
 
     def warm(self, environment: Environment) -> None:
-        """Compile kernels in both: where one alone finds them compiled, its first step is the
-        faster one.
-        """
+        """Compile an environment's kernels, so that neither release alone finds them compiled."""
         environments.warm(environment, self.options.profile or "quick", say)
 
 

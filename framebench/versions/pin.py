@@ -37,14 +37,14 @@ INCLUDE = re.compile(r'("include": \[\n)(.*?)(\n    \])', re.S)
 def resolve(framework: str, version: str) -> dict[str, str]:
     """Return the version of every package that a release needs, without installing any.
 
-    The other packages are those that are pinned for the current release. Where the release does not
-    go with them, only NumPy is kept: Jittor's arrays are silently wrong with the next one. Raises
-    SetupError.
+    The other packages keep the versions that are pinned for the current release. If the release
+    cannot be installed with these, only NumPy keeps its version: with a newer one Jittor's arrays
+    are silently wrong. Raises SetupError.
     """
     current = read_pins(find_pinned_versions(framework)[find_pinned_version(framework)])
     others = {name: pinned for name, pinned in current.items() if not name.startswith(framework)}
     requested = [f"{releases.PACKAGE.get(framework, framework)}=={version}"]
-    # the others are what a user's own installation would bring
+    # packages that a user's own installation would have
     for name in others:
         if name in NEEDS[framework] or name in ALSO_NEEDED or name.startswith("onednn"):
             requested.append(name)

@@ -77,10 +77,10 @@ class PlanBench:
 def compare_newest(
     pair: ReleasePair, device: str, results: Path, threshold: float | None, as_json: bool
 ) -> int:
-    """Print what a framework's newest release plans for its training, against the pinned one.
+    """Compare what a framework's newest release and its pinned one plan for training; print it.
 
-    The newest whose planner can be installed counts. Returns the exit code: 1 also where none can
-    be. Raises UnknownDevice.
+    A release whose planner cannot be installed is skipped for the next older one. Returns the exit
+    code of `compare_releases`, or 1 if no newer planner can be installed. Raises UnknownDevice.
     """
     if pair.framework not in HOW:
         say(f"{pair.framework} has no plans for a device that is not here")

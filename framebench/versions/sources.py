@@ -1,6 +1,4 @@
-"""Where the records of two releases come from: from what was measured, or from a user's own model,
-which is measured now.
-"""
+"""Get the records of two releases: read those that were measured, or measure a user's model."""
 
 from __future__ import annotations
 
