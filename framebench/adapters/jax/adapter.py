@@ -263,9 +263,9 @@ class JaxAdapter(Adapter):
         return x, y
 
     def place(self, what: str, tree: Tree) -> Tree:
-        """Put arrays on the device, or divide them among several devices.
+        """Return arrays on the device, or divided among several devices by the strategy.
 
-        `what` they are, such as `params`, tells the strategy how to divide them.
+        `what` is the kind of arrays, such as `params`, by which the strategy divides them.
         """
         sharding = self.recipe.sharding
         if sharding is None:
@@ -273,8 +273,8 @@ class JaxAdapter(Adapter):
 
         def place_array(array: Any) -> Array:
             if getattr(array, "is_fully_addressable", True):
-                # by NumPy, since over processes JAX 0.10 makes of a count of steps what cannot be
-                # taken apart
+                # by way of NumPy: put directly on several processes, a count of steps becomes an
+                # array that JAX 0.10 cannot take apart
                 array = np.asarray(array)
             return jax.device_put(array, sharding(what, array.shape))
 
@@ -296,14 +296,14 @@ class JaxAdapter(Adapter):
     def make_evaluation(self, graph: nnx.GraphDef) -> Callable[..., Any]:
         """Return the function (parameters, statistics, constants, x) -> logits, statistics, graph.
 
-        Without changing statistics they are None. A graph that is kept is the backward function
-        with the residuals that it holds. The parameters among them are left out (`args_res`, to be
-        handed back before use): an executable can only return copies, and a graph refers to the
-        weights.
+        Statistics are None unless the model is in training mode. The graph is None unless the
+        strategy keeps it: then it is the backward function of `jax.vjp` with its residuals. The
+        parameters among these (`args_res`) are left out, since a compiled program could only
+        return copies of them, where a graph refers to the weights themselves.
         """
 
         def evaluate(params: Tree, *others: Any) -> tuple[Array, Tree, Any]:
-            """Return logits, new statistics (None if there are none) and residuals (likewise)."""
+            """Return logits, new statistics or None, and the backward function or None."""
 
             def forward(params: Tree) -> tuple[Array, Tree]:
                 return run_model(graph, params, *others)
@@ -380,7 +380,11 @@ class JaxAdapter(Adapter):
         return step
 
     def make_file_step(self, graph: nnx.GraphDef) -> Callable[..., Any]:
-        """Return the same function of a user's own step, which changes a model and an optimizer."""
+        """Return the function of `make_training_step` for the step of a user's file.
+
+        That step changes a model and an optimizer in place: they are made of the arguments and
+        taken apart again.
+        """
         module = self.model_module
 
         def step(

@@ -73,6 +73,7 @@ class JaxGenerator:
     """Make the step of `generate`: every token after the prompt, which was read before."""
 
     def __init__(self, run: JaxAdapter, cached: bool) -> None:
+        """Set the program of the prompt up; nothing is compiled or computed yet."""
         self.run = run
         self.prompt = run.config.length - run.case.decoded  # tokens
         self.writer = CacheWriter(run.model_module.attend_plainly) if cached else None

@@ -132,8 +132,10 @@ def count_plain_runs(run: JittorAdapter) -> Counter[int]:
 
     block_runner = run.model.block_runner
     run.model.block_runner = run_plainly
-    run.seed()
-    run.one_step()
-    run.synchronize()
-    run.model.block_runner = block_runner
+    try:
+        run.seed()
+        run.one_step()
+        run.synchronize()
+    finally:
+        run.model.block_runner = block_runner
     return runs

@@ -114,9 +114,10 @@ class TorchAdapter(Adapter):
         self.torch_device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
         # in memory between two steps: the model, then a teacher; in `pair` both models or none
         self.models_in_memory: list[nn.Module] = []
-        self.after_restore: list[Callable[[], object]] = []
-        self.needs_closure = False
-        self.begins_with_gradient = False  # before a step that calls its closure
+        self.after_restore: list[Callable[[], object]] = []  # called at the end of `restore`
+        self.needs_closure = False  # whether the optimizer's step computes the loss itself
+        # whether a backward pass must precede the optimizer's step all the same
+        self.begins_with_gradient = False
         self.loss_evaluations = 1  # in the last step
         self.packages: dict[str, str] = {}  # versions of what a strategy has next to PyTorch
         if self.is_user_model:
@@ -269,21 +270,21 @@ class TorchAdapter(Adapter):
             return
         with use_default_dtype(torch.float64), contextlib.ExitStack() as stack:
             if self.is_user_model:
-                stack.enter_context(widen_modules(self.list_modules_beside()))
+                stack.enter_context(widen_modules(self.list_other_modules()))
                 # a user's loss may call logits.float(), which would narrow float64
                 stack.enter_context(WidenedCasts())
             yield
 
-    def list_modules_beside(self) -> list[nn.Module]:
+    def list_other_modules(self) -> list[nn.Module]:
         """Return modules in globals of the user's file that have no weight of the model."""
         own = {id(weight) for weight in self.model.parameters()}
-        beside = []
+        others = []
         for _, value in iterate_globals(self.case.user_file):
             if isinstance(value, nn.Module):
                 weights = {id(weight) for weight in value.parameters()}
                 if own.isdisjoint(weights):
-                    beside.append(value)
-        return beside
+                    others.append(value)
+        return others
 
     def find_narrow_result(self) -> str:
         with NarrowResults() as narrow:

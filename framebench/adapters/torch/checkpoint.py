@@ -47,8 +47,9 @@ def drop_cache(arguments: Any) -> Any:
 def _observe_without(run: TorchAdapter) -> tuple[Evidence, Counter[nn.Module]]:
     """Observe a step whose blocks are not recomputed, and count how often each block runs in it.
 
-    Proofs compare with it, since a user's blocks may run several times in a forward pass anyway, or
-    not at all where layers are dropped at random: the same ones as in the observed step.
+    Proofs compare with it: a user's block may run several times in a forward pass anyway, or not at
+    all if the model drops layers at random. The seed is that of the observed step, so that the same
+    layers are dropped.
     """
     runs: Counter[nn.Module] = Counter()
 
@@ -59,14 +60,16 @@ def _observe_without(run: TorchAdapter) -> tuple[Evidence, Counter[nn.Module]]:
     model: Any = run.model
     block_runner = model.block_runner
     model.block_runner = run_plainly
-    run.seed()
-    evidence = run.observe()
-    model.block_runner = block_runner
+    try:
+        run.seed()
+        evidence = run.observe()
+    finally:
+        model.block_runner = block_runner
     return evidence, runs
 
 
 def _count_expected(run: TorchAdapter, runs: Counter[nn.Module], blocks: list[nn.Module]) -> int:
-    """Return how often blocks are recomputed at least: once in a pass if they run in it."""
+    """Return the least number of recomputations: one for each pass in which a block runs."""
     passes = run.micro_batches * run.loss_evaluations
     return sum(min(runs[block], passes) for block in blocks)
 
@@ -118,13 +121,15 @@ def checkpoint(run: TorchAdapter, every: int = 1) -> Proof:
 
 
 @contextmanager
-def _recomputing(again: AbstractContextManager[Any], norms: list[nn.Module]) -> Iterator[None]:
-    """Run a block a second time, with `again` from PyTorch.
+def _guard_second_run(
+    second_run: AbstractContextManager[Any], norms: list[nn.Module]
+) -> Iterator[None]:
+    """Enter PyTorch's context for the second run of a block, with batch norms' statistics frozen.
 
-    Raises DoesNotApply if a block changes a saved matmul's result while it is recomputed.
+    Raises DoesNotApply if the block changes a saved matmul's result in place.
     """
     try:
-        with again, frozen_statistics(norms):
+        with second_run, frozen_statistics(norms):
             yield
     except RuntimeError as error:
         if "has been mutated" not in str(error):
@@ -146,8 +151,8 @@ def checkpoint_dots(run: TorchAdapter, batched: bool = True) -> Proof:
 
     def run_block(block: nn.Module, *xs: Any, **kwargs: Any) -> Any:
         def make_contexts() -> tuple[Any, Any]:
-            forward, again = create_selective_checkpoint_contexts(saved)
-            return forward, _recomputing(again, _list_batch_norms(block))
+            first_run, second_run = create_selective_checkpoint_contexts(saved)
+            return first_run, _guard_second_run(second_run, _list_batch_norms(block))
 
         options = {"use_reentrant": False, "context_fn": make_contexts} | drop_cache(kwargs)
         return recompute(block, *drop_cache(xs), **options)

@@ -37,6 +37,7 @@ class _InBackward(CombinedOptimizer):
     """
 
     def __init__(self, by_weight: dict[nn.Parameter, Any]) -> None:
+        """Combine the optimizers, given by the weight that each updates."""
         super().__init__(list(by_weight.values()))
         self.by_weight = by_weight
 

@@ -93,9 +93,9 @@ def find_mean(operator: str, arguments: dict[str, Any]) -> float | Tensor | None
 
 @contextmanager
 def widen_modules(modules: Iterable[nn.Module]) -> Iterator[None]:
-    """Have the frozen ones of some modules in float64 meanwhile, as a teacher that a loss calls.
+    """Hold the frozen ones of these modules in float64 in this context, such as a loss's teacher.
 
-    From float32 to float64 and back no number changes.
+    Converting float32 numbers to float64 and back changes none of them.
     """
     narrow = [module for module in modules if is_frozen_in_float32(module)]
     with _disable_current_modes():
@@ -134,6 +134,7 @@ class WidenedCasts(TorchFunctionMode):
 
 
 def _widen(argument: Any) -> Any:
+    """Return float64 for the type float32, and any other argument as it is."""
     return torch.float64 if argument is torch.float32 else argument
 
 

@@ -30,7 +30,7 @@ from framebench.adapters.torch.quantized import import_package
 from framebench.models.spec import Optimizer
 
 switch = Switches()
-# What is smaller stays: bytes of a saved tensor; numbers of a weight, as torchao has it.
+# What is smaller stays on the device: saved tensors by bytes, weights by numbers as in torchao.
 LEAST = 4096
 AHEAD = 8  # saved tensors that are copied back before the backward pass needs them
 
@@ -79,6 +79,7 @@ class _StreamedSaving(torch.autograd.graph.saved_tensors_hooks):
     """
 
     def __init__(self, streams: CopyStreams, lasting: Iterable[Tensor]) -> None:
+        """Set the streams of the copies, and the tensors that stay: those in `lasting`."""
         super().__init__(self.pack, self.unpack)
         self.streams = streams
         self.lasting = list_addresses(lasting)
@@ -140,7 +141,7 @@ def offload_streamed(run: TorchAdapter) -> Proof:
     def count_copies(_: Evidence) -> Evidence:
         before = streams.counts.copy()
         copies = _count_overlapping_copies(record_events(run))
-        streams.counts.subtract(before)
+        streams.counts.subtract(before)  # what remains is of the recorded step alone
         return copies | dict(streams.counts)
 
     proof = expect(

@@ -47,6 +47,7 @@ class Profiled:
     def __init__(
         self, model: nn.Module | None, blocks: int, called: Iterable[nn.Module] = ()
     ) -> None:
+        """Start all counts at zero."""
         self.model = model
         self.blocks = blocks
         self.called = list(called)

@@ -100,7 +100,7 @@ def count_collectives(operators: dict[str, int]) -> dict[str, int]:
 
 
 def count_share(run: TorchAdapter, observed: Evidence) -> Evidence:
-    """Return the bytes that a rank holds and sends, and those of the whole model."""
+    """Return what a rank holds in bytes, its collectives by kind, and the whole model's bytes."""
     return {
         "held": measure_held_bytes(run),
         "collectives": count_collectives(observed["operators"]),

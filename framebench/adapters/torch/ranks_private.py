@@ -1,9 +1,9 @@
-"""What is used of PyTorch's inside for ranks.
+"""Use private APIs of PyTorch for ranks.
 
-It is the size of DistributedDataParallel's buckets, and to predict the memory of a rank a group
-whose other ranks do not exist, a tracker of what FSDP holds, and DistributedDataParallel on fake
-tensors. None of it is a public API: it was tested with PyTorch 2.13, and `RanksUnavailable` says
-what another version lacks.
+They give the size of DistributedDataParallel's buckets. To predict the memory of a rank they give a
+group whose other ranks do not exist, a tracker of what FSDP holds, and DistributedDataParallel on
+fake tensors. They were tested with PyTorch 2.13, and `RanksUnavailable` says what another version
+lacks.
 """
 
 from __future__ import annotations
@@ -92,6 +92,7 @@ class _KeepsBuckets:
     """
 
     def __init__(self, reducer: Any) -> None:
+        """Wrap a reducer, all other attributes of which stay reachable."""
         self.reducer = reducer
 
     def __getattr__(self, name: str) -> Any:

@@ -257,6 +257,7 @@ class Copies:
     """
 
     def __init__(self, run: TorchAdapter) -> None:
+        """Make the stream."""
         self.run = run
         self.stream = torch.cuda.Stream()
         self.marks: list[Marks] = []  # of each copy
@@ -282,10 +283,10 @@ class Copies:
 
         The step calls it. The memory is not given back before the step ends.
         """
-        step = torch.cuda.current_stream()
-        step.wait_event(copied)
+        step_stream = torch.cuda.current_stream()
+        step_stream.wait_event(copied)
         for tensor in (inputs, targets):
-            tensor.record_stream(step)
+            tensor.record_stream(step_stream)
         recipe = self.run.recipe
         return recipe.on_input(inputs.to(recipe.dtype)), targets
 

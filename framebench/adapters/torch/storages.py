@@ -24,6 +24,7 @@ class Storages(TorchDispatchMode):
     """
 
     def __init__(self) -> None:
+        """Begin without storages."""
         super().__init__()
         # by the address of a storage that is alive
         self.finalizers: dict[int, weakref.finalize] = {}

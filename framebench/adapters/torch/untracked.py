@@ -25,7 +25,8 @@ KNOWN = {"_parameters", "_buffers", "_modules", "forward", "block_runner", "bodi
 def find_storages(instance: Any) -> StorageBytes:
     """Return the host storages of a tensor or NumPy array; none of any other object.
 
-    To a tensor belong its gradient and what its graph has saved for a backward pass.
+    Those of a tensor include its gradient's, and those that its graph has saved for a backward
+    pass.
     """
     if not issubclass(type(instance), Tensor):
         return find_array_storage(instance) if type(instance).__module__ == "numpy" else {}
@@ -49,9 +50,9 @@ def find_storages(instance: Any) -> StorageBytes:
 
 
 def iterate_saved(node: Any) -> Iterator[Tensor]:
-    """Yield what a node of an autograd graph has saved, as it was packed.
+    """Yield the tensors that a node of an autograd graph has saved, as hooks have packed them.
 
-    To unpack it would compute a checkpointed block again.
+    Unpacking could compute a checkpointed block again.
     """
     for name in dir(node):
         if not name.startswith("_raw_saved_"):
@@ -64,6 +65,7 @@ def iterate_saved(node: Any) -> Iterator[Tensor]:
 
 
 def _get_unless_freed(holder: Any, name: str) -> Any:
+    """Return an attribute of a node or of what it has saved; None without it."""
     try:
         return getattr(holder, name, None)
     except RuntimeError:  # a backward pass has freed it

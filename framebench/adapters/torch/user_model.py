@@ -80,6 +80,7 @@ class BlockBody(nn.Module):
     """
 
     def __init__(self, block: nn.Module) -> None:
+        """Keep the block and its own `forward`, which is to be replaced."""
         super().__init__()
         self.block = block
         self.plain = block.forward
@@ -111,6 +112,7 @@ class TrainingModel(nn.Module):
     """A module whose `training_step` computes the loss of a batch, as Lightning calls it."""
 
     def __init__(self, module: Any) -> None:
+        """Keep the module, and find out whether its `training_step` takes a batch's number."""
         super().__init__()
         self.module = module
         takes_number = takes_arguments(module.training_step, ["batch", 0])
@@ -216,15 +218,15 @@ def find_best_level(model: nn.Module, inputs: Any, levels: list[list[Any]]) -> l
 
 
 def measure_left(model: nn.Module, inputs: Any, blocks: list[nn.Module]) -> int:
-    """Return the bytes that are saved at the fullest moment if these blocks are recomputed.
+    """Return the bytes that are saved at the peak of a step if these blocks are recomputed.
 
     These are the inputs of all blocks, what is saved outside blocks, and what the largest block
-    saves while it is recomputed.
+    saves while it is recomputed. They are counted in a forward pass without recomputation.
     """
     outside: Storages = {}
     inside: dict[nn.Module, Storages] = {block: {} for block in blocks}
     running = [outside]  # what the present module saves goes into the last one
-    alive: list[Tensor] = []  # so that no storage is freed, and its number given to another
+    alive: list[Tensor] = []  # keeps storages, so that no address is given to a second one
 
     def enter(block: nn.Module, args: Any, kwargs: Any) -> None:
         tensors = list(iterate_arrays((args, kwargs)))
@@ -482,7 +484,7 @@ def run_step(model: nn.Module, batch: tuple[Any, Any], optimizer: Any) -> Tensor
 
 
 def find_named_period(adapter: Any) -> int:
-    """Return every how many steps the optimizer does more than in others; 1 if it names none."""
+    """Return the period in steps after which the optimizer does more, as Lookahead does; or 1."""
     return min(LONGEST_PERIOD, max(find_period(part) for part in list_parts(adapter.optimizer)))
 
 
@@ -529,10 +531,12 @@ def record_outputs(adapter: Any) -> list[tuple[str, Tensor]]:
     for name, module in adapter.model.named_modules():
         if not list(module.children()):
             handles.append(module.register_forward_hook(partial(record, name)))
-    with torch.no_grad():
-        call_with(adapter.model, adapter.inputs[0])
-    for handle in handles:
-        handle.remove()
+    try:
+        with torch.no_grad():
+            call_with(adapter.model, adapter.inputs[0])
+    finally:
+        for handle in handles:
+            handle.remove()
     return outputs
 
 

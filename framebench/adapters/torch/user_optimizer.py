@@ -36,6 +36,7 @@ class CombinedOptimizer(Optimizer):
     """
 
     def __init__(self, optimizers: list[Optimizer], wrapper: Any = None) -> None:
+        """Take over the groups of all optimizers, so that options can be set in them."""
         groups = [group for optimizer in optimizers for group in optimizer.param_groups]
         super().__init__(groups, defaults={})  # each group has its options already
         self.combined_optimizers = optimizers
@@ -144,10 +145,10 @@ def set_options(optimizer: Optimizer, options: dict[str, Any]) -> None:
 
 
 def find_period(optimizer: Any) -> int:
-    """Return every how many steps an optimizer does more than in the others, as Lookahead does.
+    """Return the period in steps after which an optimizer does more, as Lookahead does.
 
-    It is read from the attributes and groups of the optimizer and of those inside it; 1 where none
-    names it.
+    It is read from the attributes and groups of the optimizer and of those inside it; 1 if none
+    names a period.
     """
     periods = [1]
     for each in (optimizer, *list_inner(optimizer)):
@@ -167,8 +168,9 @@ def has_hooks(optimizer: Optimizer) -> bool:
 def asks_for_closure(optimizer: Optimizer) -> bool:
     """Return whether a step fails without a closure, although its signature has a default for it.
 
-    The published SAM is such: it makes its second pass by the closure, after a backward pass of the
-    program. Its source tells, by an `assert` of the closure or a `raise` where it is None.
+    An example is the published SAM, whose step makes its second pass by the closure, after a
+    backward pass of the program. The source of the step is searched for an `assert` of the closure,
+    or a `raise` if it is None.
     """
     if type(optimizer).__module__.startswith("torch.optim"):
         return False
