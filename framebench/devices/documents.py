@@ -1,6 +1,4 @@
-"""The tables of devices in documents: the catalog, and strategies and releases by their
-predictions.
-"""
+"""Make the tables of devices in documents: the catalog, predicted strategies, and releases."""
 
 from __future__ import annotations
 
@@ -30,9 +28,9 @@ def make_device_tables(
 
 
 def make_named_tables(name: str, results: Path) -> list[Table]:
-    """Return the same by the device's name, and how much is cached, for `report --device`.
+    """Return the tables of a device by its name, and how much is cached for it.
 
-    Raises UnknownDevice.
+    They are those of `report --device`. Raises UnknownDevice.
     """
     device = find(name)
     predictions = list(read_every(results))

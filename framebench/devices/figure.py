@@ -1,6 +1,4 @@
-"""What strategies are predicted to need, drawn: bars by strategy, one device a panel; and releases
-of JAX by their plans.
-"""
+"""Draw what strategies are predicted to need, a panel for each device, and JAX's releases."""
 
 from __future__ import annotations
 
@@ -88,8 +86,7 @@ def draw_savings(df: pd.DataFrame) -> Figure | None:
 
 
 def select_strategies(df: pd.DataFrame) -> pd.DataFrame:
-    """Return the baseline, and single strategies of the same mathematics that change a peak
-    somewhere.
+    """Return the baseline, and single strategies of its mathematics that change any peak.
 
     For a case that does not fit, `used_bytes` is what it would take.
     """

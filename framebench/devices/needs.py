@@ -1,8 +1,8 @@
-"""What a job needs on a GPU or TPU that is not here: its prediction, the error that predictions of
-its kind have, and the context.
+"""Estimate what a job needs on a GPU or TPU that is not here.
 
-Next to what a framework's allocator takes, a GPU holds the context: the driver's part of the
-process and its loaded kernels. GPUs that others measured had 617 MiB to 1,343 MiB of it.
+It is the prediction, the error that predictions of its kind have, and the context. Next to what a
+framework's allocator takes, a GPU holds the context: the driver's part of the process and its
+loaded kernels. GPUs that others measured had 617 MiB to 1,343 MiB of it.
 
 Standard library only, as planners read it.
 """
@@ -53,9 +53,7 @@ class ErrorInterval:
 
 
 def read_intervals() -> dict[Kind, ErrorInterval]:
-    """Return the errors of each kind, as `python -m studies.prediction_errors --write` wrote
-    them.
-    """
+    """Return the errors of each kind that `python -m studies.prediction_errors --write` wrote."""
     stored = json.loads(ERRORS.read_text())
     return {kind: ErrorInterval(**fields) for kind, fields in stored.items()}
 

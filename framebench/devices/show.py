@@ -25,8 +25,9 @@ def plan_with_progress(
     again: bool = False,
     environment: Environment | None = None,
 ) -> list[Planned]:
-    """Return the prediction of each case, and show how many are there; an interruption ends the
-    command.
+    """Return the prediction of each case, and show how many are done.
+
+    An interruption ends the command.
 
     Args:
         cases: What is planned.

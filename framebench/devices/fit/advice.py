@@ -1,7 +1,6 @@
-"""`advise --device` and `max-batch --device`: which strategies fit on a device that is not here,
-and up to which batch.
+"""Advise which strategies fit on a device that is not here, and up to which batch.
 
-Predictions alone decide, so nothing is said of speed.
+`advise --device` and `max-batch --device` do so by predictions alone, so nothing is said of speed.
 """
 
 from __future__ import annotations
@@ -74,8 +73,8 @@ def advise_on_device(
 ) -> bool:
     """Print what fits, and return whether nothing does. Raises UnknownCase and UnknownDevice.
 
-    That is at the batch that is named; up to the largest batch, where a size is named and no batch;
-    or at the usual batch of the published model's size, or of a size that options describe.
+    It is answered for the batch that is named. With a size and no batch it is the largest batch
+    that fits. Without both, or with a size that options describe, it is the usual batch.
     """
     device = find(device_name)
     workload = question.workload or "transformer"

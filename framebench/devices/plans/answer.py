@@ -12,14 +12,14 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Literal
 
-# refused: the compiler says that it cannot fit. not planned: nothing can tell, and trying again
-# gives the same answer. failed: what was not foreseen, or ran out of time; tried again when asked
-# for again
 # in `flags`: whether cuDNN was asked for the workspaces of a simulation's convolutions
 CONVOLUTIONS = "convolutions"
 ASKED = "workspaces asked of cuDNN"
 NOT_ASKED = "workspaces not known"
 
+# refused: the compiler says that it cannot fit. not planned: nothing can tell, and trying again
+# gives the same answer. failed: what was not foreseen, or ran out of time; tried again when asked
+# for again
 Outcome = Literal["planned", "refused", "not planned", "failed"]
 
 

@@ -52,9 +52,9 @@ class Planned(Part):
     reason: str | None = None  # unless it was planned
     needs_bytes: Bytes | None = None  # of what was refused, where the compiler tells
     peak_bytes: Bytes | None = None  # compiler.plan: the whole plan; allocator.simulated: reserved
-    # of a plan arguments, outputs, temporaries and what of them is aliased; where there is such,
-    # what lies on the device beside the plan, and in the host's memory. Of a simulation allocated,
-    # reserved, and by kind
+    # of a plan: arguments, outputs, temporaries, and what of them is aliased; also `beside` (on the
+    # device, not in the plan) and `host`, if they are not 0. Of a simulation: allocated, reserved,
+    # and the bytes by kind
     parts: dict[str, Bytes] = Field(default={})
     # of a simulation those alive at the peak; of a plan all places in it, each with the largest
     # buffer there

@@ -212,8 +212,7 @@ def planned_for(
 def find_cached(
     cases: Sequence[Case], device: Device, results: Path, version: str | None = None
 ) -> dict[Case, Planned]:
-    """Return the cached predictions of these cases that can be reused: published ones, and the
-    user's own.
+    """Return the cached predictions that can be reused: published ones, and the user's own.
 
     A user's file may have changed.
     """

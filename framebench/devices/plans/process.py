@@ -38,8 +38,9 @@ END_S = 5.0  # for a server to end by itself when its standard input does
 
 
 def run_planner(environment: Environment, case: Case, device: Device) -> PlannerAnswer:
-    """Return the answer of JAX's planner; `failed` with its last words if it gives none, or takes
-    too long.
+    """Return the answer of JAX's planner.
+
+    It is `failed`, with the end of what the planner printed, if it gave none or took too long.
     """
     command = make_command(environment, PLANNER, case.id, device.name)
     try:
@@ -84,6 +85,7 @@ class Server:
     """A process that plans PyTorch's cases one after the other."""
 
     def __init__(self, environment: Environment) -> None:
+        """Start the process, which takes some seconds until it answers."""
         self.errors = tempfile.TemporaryFile("w+")  # noqa: SIM115 (it lives as long as the process)
         # in this process's session: a child in another one is taken for an orphan and killed
         # (`engine.children`). The thread that starts it may end before it does

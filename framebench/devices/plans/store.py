@@ -1,10 +1,9 @@
-"""Predictions as lines of a file for each device and release:
+"""Cache predictions in a file for each device and release.
 
-`results/planned/<device>/<framework>-<version>.jsonl`.
-
-A line is one case; a new prediction is written over it. Lines are sorted by case, so that two
-versions of a file can be compared. In a checkout these files are published; what a user asks for
-lies in a folder next to them that git ignores.
+It is `results/planned/<device>/<framework>-<version>.jsonl`. A line is one case; a new prediction
+is written over it. Lines are sorted by case, so that two versions of a file can be compared. In a
+checkout these files are published; what a user asks for lies in a folder next to them that git
+ignores.
 """
 
 from __future__ import annotations
@@ -82,9 +81,7 @@ def rewrite(target: Path, lines: Iterable[str]) -> None:
 
 
 def find_case(line: str) -> str:
-    """Return the case of a line, or the line itself if it cannot be read: it is left where it
-    is.
-    """
+    """Return the case of a line, or the line itself if it cannot be read."""
     try:
         return str(json.loads(line)["case"])
     except (ValueError, TypeError, KeyError, RecursionError):

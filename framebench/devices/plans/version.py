@@ -15,10 +15,9 @@ ANSWERED_NOW = ("only eager execution is simulated",)
 
 
 def is_current(code: str) -> bool:
-    """Return whether a prediction that is marked with this `code` has the sizes of the current
-    version.
+    """Return whether a prediction with this mark was made by the current version.
 
-    A hash in the place of a version counts as version 1.
+    Another version predicts other sizes. A hash in the place of a version counts as version 1.
     """
     version = "1" if len(code) >= HASH_DIGITS else code
     return version.isdigit() and SAME_SIZES_SINCE <= int(version) <= PLANNER_VERSION

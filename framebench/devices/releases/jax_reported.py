@@ -86,9 +86,7 @@ def layer(x: Array, first: Array, second: Array, groups: Array) -> Array:
 
 
 def list_experts(device: Device) -> Iterator[Variant]:
-    """Yield variants of marin 5394: the gradient of layers of experts, on one device and on each of
-    two.
-    """
+    """Yield variants of marin 5394: the gradient of layers of experts, on one and two devices."""
     for count in (1, 2):
         devices = jax_target.devices(device, count)
         place = "1 device" if count == 1 else f"{count} devices"

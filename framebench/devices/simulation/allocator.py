@@ -1,6 +1,6 @@
-"""A model of PyTorch's caching allocator for CUDA: which block a request gets, what is taken from
-the GPU, what stays cached.
+"""Model PyTorch's caching allocator for CUDA.
 
+It decides which block a request gets, what is taken from the GPU, and what stays cached.
 It follows `c10/cuda/CUDACachingAllocator.cpp` function by function; names in parentheses are those
 of that file. The rules are the same in PyTorch 2.6 and 2.13 (where the constants moved to
 `c10/core/AllocatorConfig.h`). No CUDA graphs. Each stream has pools of its own, and a block goes
@@ -78,8 +78,9 @@ class Allocator:
                     self._release(block)
 
     def segments(self) -> Iterator[list[Block]]:
-        """Yield the blocks of each segment, by address; of one that grows those of each part that
-        has memory.
+        """Yield the blocks of each segment, by address.
+
+        An expandable segment gives a list for each part that has memory.
         """
         for _, head in sorted(self.heads.items()):
             run: list[Block] = []
@@ -133,9 +134,10 @@ class Allocator:
         """
         if self.settings.limit and self.settings.garbage_collection_threshold:
             self._collect(int(self.settings.garbage_collection_threshold * self.settings.limit))
-        if block := self._ask(pool, size):
-            return block
-        if self._release_oversize(pool, size) and (block := self._ask(pool, size)):
+        block = self._ask(pool, size)
+        if block is None and self._release_oversize(pool, size):
+            block = self._ask(pool, size)
+        if block is not None:
             return block
         self.empty_cache()
         self.stats.retries += 1
@@ -156,9 +158,7 @@ class Allocator:
         return block
 
     def _hand_out(self, block: Block, size: int, requested: int) -> Block:
-        """Mark a block as allocated, and split it if enough remains (should_split,
-        alloc_found_block).
-        """
+        """Mark a block as allocated, and split it if enough remains (alloc_found_block)."""
         if self._splits(block, size):
             rest = Block(block.address + size, block.size - size, block.pool, block.expandable)
             rest.splice(block, block.after)
@@ -170,6 +170,7 @@ class Allocator:
         return block
 
     def _splits(self, block: Block, size: int) -> bool:
+        """Return whether what a request leaves of a block becomes a block (should_split)."""
         remaining = block.size - size
         if block.pool.small or self.settings.expandable_segments:
             return remaining >= MIN_BLOCK
@@ -220,9 +221,9 @@ class Allocator:
         return released >= key
 
     def _collect(self, threshold: int) -> None:
-        """Give back free segments of the large pool, those first that were passed over most often.
+        """Give back free segments of the large pool until `threshold` bytes are reserved.
 
-        `garbage_collect_cached_blocks`.
+        Those first that were passed over most often. A port of `garbage_collect_cached_blocks`.
         """
         target = self.stats.reserved - threshold
         able = []
@@ -237,8 +238,9 @@ class Allocator:
             able = [block for block in able if block not in old]
 
     def _grow(self, pool: BlockPool, size: int) -> Block | None:
-        """Map memory behind the lowest addresses where the block fits
-        (try_allocate_expandable_block).
+        """Return a block at the lowest addresses where it fits, with memory mapped behind them.
+
+        None if the GPU is full. A port of `try_allocate_expandable_block`.
         """
         block = self._find_expandable_block(pool, size)
         if not block.mapped and not self._map(block, min(block.size, size)):
@@ -253,10 +255,9 @@ class Allocator:
         return block
 
     def _find_expandable_block(self, pool: BlockPool, size: int) -> Block:
-        """Return the first of free or unmapped blocks in a row that are long enough, else a new
-        segment.
+        """Return the first of several neighbours, free or unmapped, that are long enough together.
 
-        `find_expandable_block`.
+        If there are none, it is a new segment. A port of `find_expandable_block`.
         """
         for _, block in pool.unmapped:
             first = block.before if block.before and not block.before.allocated else block
@@ -323,6 +324,7 @@ class Allocator:
             self.addresses.give_back(block.address, block.size)
 
     def _over_limit(self, more: int) -> bool:
+        """Return whether so many more bytes would exceed the limit of reserved ones."""
         return self.settings.limit is not None and self.stats.reserved + more > self.settings.limit
 
     def _record(self, action: str, address: int, size: int) -> None:

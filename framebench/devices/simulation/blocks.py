@@ -1,5 +1,4 @@
-"""The blocks of memory that PyTorch's allocator hands out, its pools of free ones, and the sizes of
-both.
+"""Define the blocks of memory that PyTorch's allocator hands out, and its pools of free ones.
 
 These are the constants and small functions of `c10/cuda/CUDACachingAllocator.cpp` and
 `c10/core/AllocatorConfig.h`, whose names stand in parentheses.
@@ -162,8 +161,9 @@ def round_size(size: int, divisions: int = 0) -> int:
 
 
 def round_to_division(size: int, divisions: int) -> int:
-    """Return the next of so many equal steps between two powers of two
-    (roundup_power2round_to_division).
+    """Return the size rounded up to one of `divisions` equal steps between two powers of two.
+
+    A port of `roundup_power2_next_division`.
     """
     if size & (size - 1) == 0:
         return size

@@ -1,5 +1,4 @@
-"""Which kernel `scaled_dot_product_attention` runs on a GPU, and the operator that has its shapes
-and its derivative.
+"""Run the operators that `scaled_dot_product_attention` would run on a GPU.
 
 The order and the conditions are those of `select_sdp_backend` in
 ATen/native/transformers/cuda/sdp_utils.cpp; what is done around the kernel is that of

@@ -41,9 +41,7 @@ def list_operators(policy: str) -> Iterator[Any]:
 
 
 def can_cast(tensor: Tensor) -> bool:
-    """Return whether autocast may change the type: of floating tensors on the device other than
-    float64.
-    """
+    """Return whether autocast may change a tensor's type: floating, on the device, not float64."""
     return tensor.is_floating_point() and is_on_gpu(tensor) and tensor.dtype != torch.float64
 
 

@@ -90,8 +90,9 @@ def quantize_moved(before: Any, moved: Tensor) -> Any:
 
 
 def get_paged(*shape: int, dtype: torch.dtype = torch.float32, device: Any = None) -> Any:
-    """Return a state that the driver pages: it lies outside of PyTorch's allocator, here on the
-    host.
+    """Return a state that the driver pages, which lies outside of PyTorch's allocator.
+
+    Here it is a tensor on the host.
     """
     state: Any = torch.empty(*shape, dtype=dtype)
     state.is_paged = True

@@ -34,8 +34,9 @@ def find_workspace(
     settings: Sequence[Any],
     gpu: Gpu,
 ) -> list[int]:
-    """Return the bytes of a convolution's workspace; nothing where cuDNN is not asked, or takes
-    none.
+    """Return the bytes of a convolution's workspace in a list, which is empty if there is none.
+
+    It is also empty if cuDNN is not asked (`is_asked_of_cudnn`).
 
     Args:
         kind: forward, or the gradient of the data or of the filter.
@@ -62,7 +63,7 @@ def find_workspace(
     x = make_operand(values.shape, order)
     filters = make_operand(weight.shape, order)
     y = make_operand(out_shape, order)
-    # which is the gradient of a convolution's input, and its own gradient the convolution
+    # a transposed convolution is the gradient of a convolution's input, and the other way round
     if transposed:
         kind = {"forward": "data", "data": "forward"}.get(kind, kind)
         x, y = y, x
@@ -84,9 +85,9 @@ def find_workspace(
 
 
 def is_asked_of_cudnn(values: Tensor, weight: Tensor, groups: int, gpu: Gpu) -> bool:
-    """Return whether cuDNN's heuristics decide.
+    """Return whether cuDNN's heuristics can be asked, and decide about a convolution.
 
-    In benchmark mode algorithms are measured.
+    They do not in benchmark mode, in which algorithms are measured.
     """
     can_be_asked = gpu.description and gpu.release >= ASKED_SINCE and cudnn.load_library()
     if not can_be_asked or torch.backends.cudnn.benchmark or values.dim() not in (3, 4, 5):
@@ -104,9 +105,7 @@ def takes_workspace(values: Tensor, groups: int) -> bool:
 
 
 def is_workspace_known(operator: str, args: Sequence[Any], gpu: Gpu) -> bool | None:
-    """Return whether cuDNN was asked for the workspace of an operator that has run; None where it
-    takes none.
-    """
+    """Return whether cuDNN is asked for the workspace of an operator; None if it takes none."""
     if operator == "convolution":
         values, weight, groups = args[0], args[1], args[8]
     elif operator == "convolution_backward":

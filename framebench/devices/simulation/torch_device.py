@@ -1,6 +1,6 @@
-"""A device for fake tensors that PyTorch treats as a GPU: it autocasts, fuses dropout and updates
-lists of weights.
+"""Make a device for fake tensors that PyTorch treats as a GPU.
 
+On it PyTorch autocasts, fuses dropout and updates lists of weights as on CUDA.
 The CPU build of PyTorch cannot follow autograd on fake *cuda* tensors. It can on a device of one's
 own (`PrivateUse1`): the backward pass runs in a thread of its own as on a GPU, host and device
 memory differ, and what PyTorch decides by the type of the device is decided as for CUDA:

@@ -57,7 +57,8 @@ class Gpu:
 
     @property
     def caches_lt_workspace(self) -> bool:
-        """Return whether each handle has one place for it; older releases take one per matmul
-        (CUDABlas.cpp).
+        """Return whether a handle keeps that workspace; older releases take one for each matmul.
+
+        See CUDABlas.cpp.
         """
         return self.release >= (2, 7)

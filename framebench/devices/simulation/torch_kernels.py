@@ -59,9 +59,7 @@ def is_matmul_by_lt(operator: str, args: Args) -> bool:
 
 
 def order_results(operator: str, results: Results, args: Args, gpu: Gpu) -> Requests:
-    """Return results in the order in which the kernel asks for them, with its requests between
-    them.
-    """
+    """Return results in the order in which a kernel asks for them, and its requests in between."""
     if operator == "native_dropout":  # the mask comes first (`dropout_cuda` in Dropout.cu)
         return reversed(results)
     if operator in AROUND_RESULTS:
@@ -70,7 +68,7 @@ def order_results(operator: str, results: Results, args: Args, gpu: Gpu) -> Requ
 
 
 def request_temporaries(operator: str, args: Args, gpu: Gpu) -> Iterable[int]:
-    """Return the requests that follow when the results are there, in their order."""
+    """Return the requests that a kernel makes after those for its results, in their order."""
     return TEMPORARIES[operator](args, gpu) if operator in TEMPORARIES else ()
 
 
@@ -89,8 +87,9 @@ def copy_unless_contiguous(
 
 
 def copy_operands(args: Args, _: Gpu) -> Iterator[int]:
-    """Copy matrices without a stride of 1 (prepare_matrix_for_cublas,
-    prepare_batch_matrix_for_cublas).
+    """Return the requests of copies of matrices without a stride of 1.
+
+    A port of `prepare_matrix_for_cublas` and `prepare_batch_matrix_for_cublas`.
     """
     copies = []
     for matrix in [arg for arg in args if isinstance(arg, Tensor)][-2:]:
@@ -125,9 +124,9 @@ def flash_backward(args: Args, _: Gpu) -> Iterator[int]:
 
 
 def cudnn_backward(args: Args, _: Gpu) -> Iterator[int]:
-    """Take cuDNN's workspace: the queries' gradient in float32 and a sum per query.
+    """Return the requests of cuDNN's workspace: queries' gradients in float32, a sum per query.
 
-    Of grouped heads it also has gradients of as many as there are queries. Source: cuDNN's open
+    For grouped heads it also has gradients of as many as there are queries. Source: cuDNN's open
     frontend (node/scaled_dot_product_flash_attention.h, since cuDNN 9.0). What cuDNN's plan takes
     beyond that is not known.
     """
@@ -142,8 +141,8 @@ def cudnn_backward(args: Args, _: Gpu) -> Iterator[int]:
 def efficient_backward(args: Args, gpu: Gpu) -> Iterator[int]:
     """Yield the requests of the backward pass of memory-efficient attention.
 
-    First comes the matmul of output and gradient, summed over a head, in float32; then the
-    workspace (`_efficient_attention_backward` in transformers/cuda/attention_backward.cu).
+    First comes `delta`: the product of output and gradient, summed over a head, in float32; then
+    the workspace (`_efficient_attention_backward` in transformers/cuda/attention_backward.cu).
     """
     gradient, query, key, value, _, out = args[:6]
     batch, heads, length, _ = query.shape
@@ -161,11 +160,11 @@ def efficient_backward(args: Args, gpu: Gpu) -> Iterator[int]:
 
 
 def efficient_workspace(query: Tensor, key: Tensor, value: Tensor, gpu: Gpu) -> int:
-    """Return the bytes of `workspace_size` of AttentionBackwardKernel in
-    mem_eff_attention/kernel_backward.h.
+    """Return the bytes of the workspace of memory-efficient attention's backward pass.
 
-    A tile of float32 for each block of queries with its lock; and, of half-precision heads that do
-    not fit into registers, for keys and values.
+    It has a tile of float32 with a lock for each block of queries; and tiles for keys and values,
+    if heads in half precision do not fit into registers. A port of `workspace_size` of
+    AttentionBackwardKernel in mem_eff_attention/kernel_backward.h.
     """
     batch, heads, length, width = query.shape
     value_width = value.shape[-1]
@@ -190,9 +189,9 @@ def efficient_workspace(query: Tensor, key: Tensor, value: Tensor, gpu: Gpu) -> 
 
 
 def convolution(results: Results, args: Args, gpu: Gpu) -> Requests:
-    """Copy operands in another order than cuDNN's, and take its workspace.
+    """Yield the result, then requests for copies of operands in cuDNN's order and its workspace.
 
-    `cudnn_convolution` in ATen/native/cudnn/ConvShared.cpp.
+    A port of `cudnn_convolution` in ATen/native/cudnn/ConvShared.cpp.
     """
     values, weight = args[:2]
     yield from results
@@ -208,9 +207,9 @@ def convolution(results: Results, args: Args, gpu: Gpu) -> Requests:
 def convolution_backward(results: Results, args: Args, gpu: Gpu) -> Requests:
     """Yield the gradient of the input with its workspace, then that of the weight with its own.
 
-    `cudnn_convolution_backward` in the same file; the gradient of the bias is a sum
-    (`convolution_backward` in ATen/native/Convolution.cpp). Copies of gradient and input are there
-    all the while, that of the weight for the first.
+    Copies of the gradient and the input live until both are there, a copy of the weight only for
+    the first. A port of `cudnn_convolution_backward` in the same file; the gradient of the bias is
+    a sum (`convolution_backward` in ATen/native/Convolution.cpp).
     """
     gradient, values, weight = args[:3]
     needs_weight_gradient = args[10][1]
@@ -230,11 +229,11 @@ def convolution_backward(results: Results, args: Args, gpu: Gpu) -> Requests:
 
 
 def gemm_4bit(results: Results, args: Args, _: Gpu) -> Requests:
-    """Unpack a weight of 4 bits for one matmul, in the precision of the input.
+    """Yield a request for a weight of 4 bits, unpacked for one matmul, around the result.
 
-    `_dequant_linear_fallback` in bitsandbytes/backends/cuda/ops.py. A kernel reads the packed
-    weight instead where the batch has few rows, up to 1,536 by GPU and shape. That is not modelled:
-    there one weight too many is counted.
+    A port of `_dequant_linear_fallback` in bitsandbytes/backends/cuda/ops.py. For a batch of few
+    rows (up to 1,536 by GPU and shape) a kernel reads the packed weight instead. That is not
+    modelled: one weight too many is counted there.
     """
     values, shape = args[0], args[2]
     unpacked = prod(shape) * values.element_size()
@@ -257,8 +256,9 @@ def copy_two_inputs(args: Args, _: Gpu) -> Iterator[int]:
 
 
 def softmax_backward(args: Args, gpu: Gpu) -> Iterator[int]:
-    """Take gradient times probabilities for the whole call (`softmax_backward_cuda_out` in the same
-    file).
+    """Yield a request for gradient times probabilities, which lives during the whole call.
+
+    A port of `softmax_backward_cuda_out` in the same file.
     """
     product = args[0] * args[1]
     yield product.nbytes

@@ -187,9 +187,7 @@ def simulate_case(case: Case, device: Device, release: tuple[int, int]) -> Plann
 
 
 def list_flags(simulation: Simulation) -> dict[str, str]:
-    """Return the names of the attention kernels that ran, and whether cuDNN gave the workspaces of
-    convolutions.
-    """
+    """Return which attention kernels ran, and whether cuDNN gave the convolutions' workspaces."""
     flags = {}
     attention = [name for name in simulation.kernels if not name.endswith("backward")]
     if attention:

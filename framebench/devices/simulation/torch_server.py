@@ -48,7 +48,7 @@ def serve() -> None:
 
 
 def plan_in_fork(case_id: str, device_name: str) -> PlannerAnswer:
-    """Plan a case in a forked process; how that ended, if it gave no answer."""
+    """Plan a case in a forked process, and return its answer: `failed` if it gave none."""
     with tempfile.TemporaryFile("w+") as printed, tempfile.TemporaryFile("w+") as errors:
         child = os.fork()
         if child == 0:

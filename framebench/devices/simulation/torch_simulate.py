@@ -1,5 +1,4 @@
-"""Simulate a step as a GPU would run it: the memory that PyTorch's allocator would hand out and
-reserve.
+"""Simulate the memory that PyTorch's allocator would hand out and reserve for a step on a GPU.
 
     def make_step(device):                      # everything inside is made of fake tensors
         model = Model().to(device)
@@ -26,6 +25,7 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import cache
+from operator import attrgetter
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -156,7 +156,10 @@ def register_attention() -> torch.library.Library:
 def simulated_gpu(
     gpu: Gpu, settings: Settings, is_distributed: bool = False
 ) -> Iterator[tuple[torch.device, Watch]]:
-    """Make tensors fake in here, and follow those on the device."""
+    """Make tensors fake in this context, and follow those on the simulated GPU.
+
+    Yields the device, and what has followed them.
+    """
     watch = Watch(gpu, Allocator(settings), is_distributed)
     clear_cache = torch.clear_autocast_cache
     resize = torch.UntypedStorage.resize_
@@ -246,11 +249,11 @@ def simulate(
             mark_states(watch, optimizers)
             for life in watch.lives:
                 life.kind = life.kind or "inputs"
-            handles = []
             for weight in {weight for model in models for weight in model.parameters()}:
                 if weight.requires_grad and is_on_gpu(weight):
-                    # what a weight has after autograd has accumulated into it
-                    handles.append(weight.register_post_accumulate_grad_hook(mark_gradient))
+                    # called once autograd has accumulated into the weight's gradient
+                    handle = weight.register_post_accumulate_grad_hook(mark_gradient)
+                    stack.callback(handle.remove)
             for _ in range(steps):
                 watch.phase = "forward"
                 first_event = len(watch.allocator.trace)
@@ -258,8 +261,6 @@ def simulate(
                 step()
                 by_step.append(stats.allocated_peak)
                 mark_states(watch, optimizers)
-        for handle in handles:
-            handle.remove()
         peak_event = find_peak(watch.lives, first_event, len(watch.allocator.trace))
         if watch.refused:
             raise watch.refused
@@ -281,7 +282,10 @@ def simulate(
 
 
 def find_models_and_optimizers() -> tuple[list[nn.Module], list[torch.optim.Optimizer]]:
-    """Return all that there are; of others than the step's nothing lies on the device."""
+    """Return all models and optimizers of the process.
+
+    Those of other programs do no harm: none of their tensors lie on the simulated device.
+    """
     models = []
     optimizers = []
     for instance in gc.get_objects():
@@ -322,8 +326,9 @@ def follow_phases(watch: Watch) -> Iterator[None]:
 
 
 def find_peak(lives: list[Life], first: int, last: int) -> int:
-    """Return after how many events of the allocator most was in use; a block that is in use counts
-    whole.
+    """Return the place in the trace, from `first` to `last`, at which most bytes were in use.
+
+    It is the number of the allocator's events until then. A block counts with its whole size.
     """
     changes: defaultdict[int, int] = defaultdict(int)
     for life in lives:
@@ -346,13 +351,16 @@ def summarize(watch: Watch, peak_event: int) -> tuple[dict[str, int], list[LineT
     kinds = dict.fromkeys(KINDS, 0)
     groups: defaultdict[tuple[str, str, str], list[int]] = defaultdict(list)
     for life in watch.lives:
-        if life.is_alive_at(peak_event):
-            # what is no weight, gradient or state was made for later in the forward pass, or for
-            # now elsewhere
-            kind = life.kind or ("activations" if life.phase == "forward" else "temporaries")
-            kinds[kind] += life.block_size
-            line = f"{life.line} {life.operator}".strip()
-            groups[line, life.shape, kind].append(life.block_size)
-    holders = [LineTensors(*group, sum(sizes), len(sizes)) for group, sizes in groups.items()]
-    holders.sort(key=lambda holder: -holder.bytes)
+        if not life.is_alive_at(peak_event):
+            continue
+        kind = life.kind
+        if not kind:  # neither a weight, a gradient nor a state
+            kind = "activations" if life.phase == "forward" else "temporaries"
+        kinds[kind] += life.block_size
+        line = f"{life.line} {life.operator}".strip()
+        groups[line, life.shape, kind].append(life.block_size)
+    holders = []
+    for (line, shape, kind), sizes in groups.items():
+        holders.append(LineTensors(line, shape, kind, sum(sizes), len(sizes)))
+    holders.sort(key=attrgetter("bytes"), reverse=True)
     return kinds, holders

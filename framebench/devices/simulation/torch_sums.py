@@ -27,17 +27,18 @@ ROWS_OF_PARTIAL_SUM = 10  # in an embedding's gradient
 
 
 def sum_columns(args: tuple[Any, ...], gpu: Gpu) -> list[int]:
-    """Return the requests of a sum over leading dimensions.
+    """Return the requests of `torch.sum`, whose arguments are the values and the dimensions.
 
-    Where several blocks of threads share a column, their partial sums go through global memory
-    (`count_partial_sums`). Other sums make no requests.
+    Only a sum over leading dimensions of contiguous values makes any: where several blocks of
+    threads share a column, their partial sums go through global memory (`count_partial_sums`).
     """
     values: Tensor = args[0]
-    summed = (args[1] if len(args) > 1 else None) or ()  # without dimensions all are summed
-    rank = values.dim()
-    dims = sorted(dim % rank for dim in summed) if rank else []
+    summed = args[1] if len(args) > 1 else None
+    if not summed or not values.dim():  # all dimensions are summed
+        return []
+    dims = sorted(dim % values.dim() for dim in summed)
     count = len(dims)
-    is_leading = 0 < count < rank and dims == list(range(count))
+    is_leading = count < values.dim() and dims == list(range(count))
     if not is_leading or not values.is_contiguous():
         return []
     width = LONG  # integers and booleans are added up as int64, the others at least in float32
@@ -46,7 +47,9 @@ def sum_columns(args: tuple[Any, ...], gpu: Gpu) -> list[int]:
     rows = prod(values.shape[:count])
     columns = prod(values.shape[count:])
     size = width * count_partial_sums(rows, columns, gpu)
-    return [size, -size] if size else []
+    if not size:
+        return []
+    return [size, -size]
 
 
 def count_partial_sums(rows: int, columns: int, gpu: Gpu) -> int:

@@ -1,6 +1,4 @@
-"""Each storage on the device from its birth to its death, and what kernels take next to their
-results.
-"""
+"""Follow each storage on the device from its birth to its death, and the temporaries of kernels."""
 
 from __future__ import annotations
 
@@ -65,8 +63,9 @@ class Life:
 
 
 class Watch(TorchDispatchMode):
-    """Follow each operator once it has run: storages are born, workspaces come, scalars are made
-    up.
+    """Give each storage on the device a block, and take the temporaries of each operator.
+
+    A number that the program reads is made up (`invent_number`).
     """
 
     supports_higher_order_operators = True
@@ -77,6 +76,7 @@ class Watch(TorchDispatchMode):
         return True
 
     def __init__(self, gpu: Gpu, allocator: Allocator, is_distributed: bool = False) -> None:
+        """Begin without storages, in the phase `build`."""
         super().__init__()
         self.is_distributed = is_distributed
         self.gpu = gpu
@@ -217,8 +217,10 @@ class Watch(TorchDispatchMode):
         return True
 
     def settle_sum(self, dead: Life | None = None) -> bool:
-        """Return whether the pending sum takes the place of what is dead; else give it a block of
-        its own.
+        """Give the pending sum its block, and return whether that is the block of `dead`.
+
+        It is if the sum was written over the storage that has just died. Otherwise the sum gets a
+        block of its own.
         """
         if self.pending_sum is None:
             return False
@@ -258,10 +260,10 @@ class Watch(TorchDispatchMode):
         return life
 
     def malloc(self, size: int) -> Block:
-        """Return a block; where the GPU has no memory go on without a limit, and remember it in
-        `refused`.
+        """Return a block of so many bytes.
 
-        What is raised in autograd's own threads ends the process.
+        If the GPU has no memory for it, that is remembered in `refused`, and the allocator goes on
+        without a limit: an error that is raised in autograd's own threads would end the process.
         """
         try:
             return self.allocator.malloc(size)
@@ -271,9 +273,7 @@ class Watch(TorchDispatchMode):
             return self.allocator.malloc(size)
 
     def resize(self, storage: torch.UntypedStorage) -> None:
-        """Follow a storage that was resized: FSDP empties those of gathered weights, and fills
-        them again.
-        """
+        """Follow a storage that was resized, as FSDP empties and refills gathered weights."""
         key = storage._cdata
         life = self.alive.get(key)
         if life is not None:

@@ -1,6 +1,4 @@
-"""Predictions as a DataFrame, which `framebench.planned()` returns: one row for each case on a
-device.
-"""
+"""Make the DataFrame of `framebench.planned()`: one row for each case on a device."""
 
 from __future__ import annotations
 
@@ -53,9 +51,7 @@ def load(results: Path) -> pd.DataFrame:
 
 
 def frame(predictions: Iterable[Planned]) -> pd.DataFrame:
-    """Return one row for each prediction, by device, then in the order of the catalog's
-    strategies.
-    """
+    """Return one row for each prediction, by device and then in the catalog's order."""
     cached = list(predictions)
     used = {
         (planned.device, planned.framework_version, planned.case): planned.used_bytes
@@ -88,14 +84,14 @@ def frame(predictions: Iterable[Planned]) -> pd.DataFrame:
         # strategies that a scenario has no more come last
         row["place"] = (devices.index(planned.device), strategies.index(case.strategy))
         rows.append(row)
-    rows.sort(key=order_of)
+    rows.sort(key=make_sort_key)
     table = pd.DataFrame(rows, columns=[column.name for column in COLUMNS])
     table["framework_version"] = order_releases(table["framework_version"])
     return table.astype({column.name: column.dtype for column in COLUMNS})
 
 
-def order_of(row: dict[str, Any]) -> tuple[object, ...]:
-    """Return what rows are sorted by."""
+def make_sort_key(row: dict[str, Any]) -> tuple[object, ...]:
+    """Return what rows are sorted by: device, question, release, batch and strategy."""
     device, strategy = row["place"]
     group = [row[name] for name in ("workload", "scenario", "size", "framework")]
     release = parse_release(row["framework_version"])

@@ -1,5 +1,6 @@
-"""What strategies are predicted to save on a device, and their largest batches: tables for each
-workload, scenario and size, of the pinned releases.
+"""Make tables of what strategies are predicted to save on a device, and of their largest batches.
+
+There is one for each workload, scenario and size, with the predictions of the pinned releases.
 """
 
 from __future__ import annotations

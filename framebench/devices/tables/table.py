@@ -102,8 +102,9 @@ def is_known_and_reusable(planned: Planned) -> bool:
 def group_pinned(
     predictions: Iterable[Planned], device: Device
 ) -> dict[tuple[str, str, str], list[tuple[Case, Planned]]]:
-    """Return predictions of one process by the pinned releases, by workload, scenario and size in
-    order. Cases that this version does not have are left out.
+    """Return the pinned releases' predictions of one process, by workload, scenario and size.
+
+    Cases that this version does not have are left out.
     """
     groups = defaultdict(list)
     for planned in predictions:

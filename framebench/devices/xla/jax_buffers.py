@@ -78,10 +78,9 @@ def list_largest_holders(folder: Path) -> list[LineBuffers]:
 def choose_disjoint(
     buffers: dict[str, dict[str, HloBuffer]], by_name: dict[str, Instruction]
 ) -> list[Placed]:
-    """Return the largest of those that lie in one place, an argument before what is written over
-    it.
+    """Return the largest buffers that do not overlap: together they fit into what is reserved.
 
-    Together they are no more than what is reserved.
+    Of equal ones an argument comes before what is written over it.
     """
     candidates = []
     for name, positions in buffers.items():
@@ -119,11 +118,11 @@ class Sources:
         self.shift = parse_row(self.frames.get("1", "")).get("parent_frame_id", 0)
 
     def describe(self, instruction: Instruction) -> str:
-        """Return a line of ours; of an argument the tree that it is from; else what the compiler
-        calls it.
+        """Return the line of the source that an instruction comes from.
 
-        A line such as `models/transformer/flax_model.py:57` is the innermost one that is no
-        library's; of a fusion, that of the last operation in it that has one.
+        An example is `models/transformer/flax_model.py:57`: the innermost line that is no
+        library's; for a fusion, that of its last operation with such a line. An argument is named
+        by its tree instead, and an instruction without a line by the compiler's name for it.
         """
         if instruction.opcode == "parameter":
             tree = re.match(r"\w+", instruction.op_name)

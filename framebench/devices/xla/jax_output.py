@@ -35,8 +35,9 @@ def print_answer(make: Callable[[], dict[str, Any]]) -> NoReturn:
 
 @contextmanager
 def copy_stderr() -> Iterator[list[str]]:
-    """Copy what is written to standard error meanwhile into the list, as its only item after the
-    block.
+    """Yield a list that has, once the context is left, what was written to standard error in it.
+
+    The text is the list's only item, and is still printed.
     """
     copied: list[str] = []
     with tempfile.TemporaryFile() as file:

@@ -41,8 +41,9 @@ def choose_slice(device: Device, ranks: int) -> str:
 
 
 def describe_gpu(device: Device) -> str:
-    """Return a GpuTargetConfigProto in text: what XLA asks a GPU for, as far as older releases know
-    of it.
+    """Return what XLA asks a GPU for, as a GpuTargetConfigProto in text.
+
+    Fields that older releases do not know are left out.
     """
     major, minor = device.compute_capability
     return f"""gpu_device_info {{
