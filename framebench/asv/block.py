@@ -28,6 +28,7 @@ class ProgressSender(Listener):
     """Report the cases of one framework to the `asv run`, not those measured next to them."""
 
     def __init__(self, environment: str) -> None:
+        """Set the environment, such as `torch==2.13.0`."""
         self.environment = environment
         self.framework = environment.split("==")[0]
 

@@ -61,7 +61,9 @@ class Building:
             if time.monotonic() - reported > REPORT_S:
                 reported = time.monotonic()
                 is_first = framework == self.remaining[0]
-                state = "it is begun" if is_first else f"{self.remaining[0]} comes first"
+                state = "it is begun"
+                if not is_first:
+                    state = f"{self.remaining[0]} comes first"
                 say(f"waiting for {framework}: {self.last_lines.get(framework, state)}")
             time.sleep(0.2)
         return self.failures.get(framework, "")
@@ -74,7 +76,7 @@ class Building:
 
 
 def keep_off_timed_core(pid: int) -> None:
-    """Keep a process off the last core, which times are taken on."""
+    """Keep a process off the last core, on which times are taken."""
     with contextlib.suppress(AttributeError, OSError):
         cores = os.sched_getaffinity(0)
         if len(cores) > 1:

@@ -1,8 +1,8 @@
 """Decide whether an `asv run` has answered, and say why not.
 
-asv ends with status 2 whenever a benchmark failed, be it that a case failed verification or that
-nothing could run. Here the second ends with status 1 and a sentence, so that 2 means: it has
-answered, but for cases whose records say why they failed.
+asv ends with status 2 whenever a benchmark failed, whether a case failed verification or nothing
+could run. Here a run of which nothing could run ends with status 1 and a sentence. Status 2 then
+means that it has answered, except for cases whose records say why they failed.
 """
 
 from __future__ import annotations

@@ -56,6 +56,7 @@ class Progress:
         show: Callable[[str], None],
         add: Callable[[str], None],
     ) -> None:
+        """Begin before the first event."""
         self.count_planned = count_planned
         self.show = show
         self.add = add

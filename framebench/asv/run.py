@@ -75,10 +75,10 @@ current = AsvRun()
 
 
 def wrap_run(run: Callable[..., int | None]) -> Callable[..., int | None]:
-    """Wrap `asv run`: live progress, and a session that only a run closes which comes to its end.
+    """Wrap `asv run`: show live progress, and keep a session that an interrupted run resumes.
 
-    Raises UserError, which ends asv with status 1, where something could not run at all. Status 2
-    is asv's own, for benchmarks that failed: here cases that failed verification or broke, whose
+    Raises UserError, which ends asv with status 1, if something could not run at all. Status 2 is
+    asv's own, for benchmarks that failed: here cases that failed verification or broke, whose
     records say why.
     """
 

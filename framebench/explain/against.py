@@ -1,4 +1,4 @@
-"""Compare two explained steps: what one holds more of at its fullest moment, to the byte."""
+"""Compare two explained steps: what one holds more of at its peak, to the byte."""
 
 from __future__ import annotations
 
@@ -45,8 +45,8 @@ def choose_peaks(base: Explanation, change: Explanation) -> PeakPair:
 def list_differences(base: Explanation, change: Explanation) -> pd.DataFrame:
     """Return the differences in bytes by layer and kind, the largest first.
 
-    All sum to the difference of the peaks. Layers that differ in a number only are one. The last
-    row is what was measured and no layer explains.
+    They sum to the difference of the peaks. Layers whose names differ in a number only share a row.
+    The last row is what was measured beyond the layers.
     """
     columns = {}
     # what one step alone holds is 0 of the other

@@ -69,7 +69,7 @@ def explain_step(adapter: JaxAdapter) -> dict[str, Any]:
     # the entry has no caller that would pass arguments on
     walk = ProgramWalk(computations, positions, adapter.case.stage.trains)
     result = walk.walk(entry, [])
-    walk.account.events += 1  # the end of the step, until which its results are alive
+    walk.account.events += 1  # the end of the step: its results are alive until then
     for instruction in computations[entry]:
         if instruction.opcode == "parameter":
             for buffer in positions[instruction.name].values():
@@ -104,7 +104,7 @@ def compile_step(adapter: JaxAdapter, folder: str) -> StepProgram:
 
 @contextmanager
 def name_modules(model: nnx.Module) -> Iterator[None]:
-    """Let the names of operations that are traced in here tell the path of their module."""
+    """Have operations that are traced in this context named by the path of their module."""
     modules: list[tuple[Any, Any]] = list(nnx.iter_modules(model))
     with ExitStack() as stack:
         # Python looks `__call__` up in the class: each class is wrapped once, and each module has

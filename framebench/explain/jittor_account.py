@@ -156,7 +156,7 @@ def label_variables(adapter: JittorAdapter) -> dict[int, tuple[str, str]]:
 
 def explain_step(adapter: JittorAdapter) -> dict[str, Any]:
     """Make one more step, run its graph, and return its account as fields of an `Explanation`."""
-    # what the steps before have left to compute is none of this step's
+    # run what earlier steps have left to compute, so that it does not count as this step's
     adapter.release()
     adapter.synchronize()
     gc.collect()
@@ -209,7 +209,7 @@ def replay_blocks(account: Account, alive: dict[int, Value], origins: Origins) -
         elif block in alive:
             value = alive.pop(block)
             value.died = account.events
-            # whoever let it go was not of the forward pass
+            # made in the forward pass and given back after it: the backward pass needed it
             is_saved = value.phase == "forward" and account.phase != "forward"
             if is_saved and value.kind == "temporary":
                 value.kind = "saved for backward"

@@ -19,14 +19,15 @@ from typing import Any, NamedTuple
 
 from framebench.growth.additions import find_additions
 
-HALF = 12  # of the watched steps: what the second half leaves behind is named
-REGULAR = 0.75  # of these steps must have left one behind, else it is no growth
+HALF = 12  # steps of each half that is watched; what the second half leaves behind is named
+REGULAR = 0.75  # the least share of these steps that must leave something behind
 MOST_ROWS = 8  # of each kind
 KINDS = ("graph", "compilation", "object", "storage")  # in the order of the report
 FRAMES = 12  # of a traceback
 MOST_CALLERS = 200  # that are looked through for a line of the user's
 MOST_ADDITIONS = 3  # lines of a file that add to one container
-CONTAINERS = {dict, tuple}  # those that the collector may not know
+CONTAINERS = {dict, tuple}  # types of containers that Python's collector may not track
+# types that are left out: there are too many of them, they are small, or made by looking
 PLAIN = {
     int,
     float,
@@ -36,14 +37,14 @@ PLAIN = {
     type(None),
     CodeType,
     type,
-}  # too many, too small, or made by looking
+}
 
 LIBRARIES = [sysconfig.get_paths()[name] for name in ("stdlib", "purelib", "platlib")]
 # as Python knows them, and without links: a virtual environment may be reached by a link
 FOREIGN = (*LIBRARIES, *(str(Path(folder).resolve()) for folder in LIBRARIES))
 THIS_FILE = Path(__file__)
-CALLER = "step_marks.py"  # calls a script's own function, in whose name things are made
-# what looks on is no leak
+CALLER = "step_marks.py"  # calls the script's own function: what is made below it is the script's
+# what these files make while they watch is no leak
 WATCHERS = tuple(str(file) for file in THIS_FILE.parent.glob("*.py") if file.name != CALLER)
 GENERATED = "<string>"  # the file of code that Python's library generates
 ROOT = THIS_FILE.parents[2]
@@ -81,10 +82,10 @@ class GrowingName(NamedTuple):
 
 
 class StorageTracker:
-    """Context that knows the memory of tensors made inside it.
+    """Context that knows the memory of tensors made inside it; this base class knows none.
 
-    It is for frameworks that tell a tensor's memory from the tensor, and this one knows none: see
-    `TorchStorages` and `GraphArrays`.
+    `TorchStorages` and `GraphArrays` are for frameworks in which a tensor's memory is an object of
+    its own.
     """
 
     def __enter__(self) -> StorageTracker:
@@ -131,13 +132,15 @@ class LeakWatch:
         self.graphs = self.tracker.list_graphs()
 
     def finish(self) -> list[dict[str, Any]]:
-        """Return what there is more of than halfway, by kind, the most bytes first.
+        """Stop watching, and return what the second half has left behind.
 
-        Each row has the fields of `framebench.growth.record.Leftover`.
+        Rows are by kind, and the most bytes come first. Each has the fields of
+        `framebench.growth.record.Leftover`.
         """
         groups = group_things(self.programs, self.tracker)
         rows = list_grown_graphs(self.graphs, self.tracker.list_graphs())
         self.tracker.__exit__(None, None, None)
+        # made after the first half
         new = {source: things[self.counted[source] :] for source, things in groups.items()}
         groups.clear()  # its lists would be taken for holders of what is in them
         for source, things in new.items():
@@ -146,9 +149,14 @@ class LeakWatch:
         report = []
         for kind in KINDS:
             of_kind = [row for row in rows if row["kind"] == kind]
-            of_kind.sort(key=lambda row: (-(row["bytes_per_step"] or 0), -row["per_step"]))
+            of_kind.sort(key=rank_by_size)
             report += of_kind[:MOST_ROWS]
         return report
+
+
+def rank_by_size(row: dict[str, Any]) -> tuple[float, float]:
+    """Return what rows of one kind are sorted by: the most bytes, then the most things."""
+    return -(row["bytes_per_step"] or 0), -row["per_step"]
 
 
 def list_grown_graphs(

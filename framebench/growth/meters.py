@@ -89,6 +89,7 @@ class MeterReadings:
     """
 
     def __init__(self, meters: dict[str, Meter], steps: int) -> None:
+        """Take the memory for the readings of so many steps."""
         self.meters = meters
         self.series = {name: np.zeros(steps, np.int64) for name in meters}
 

@@ -40,10 +40,10 @@ class MarkedStep:
 
 
 def choose_functions(file: str, framework: str, step_at: str) -> tuple[set[str], str]:
-    """Return the functions that are to be marked, and what a step is called in messages.
+    """Return the functions whose calls are steps, and what a step is called in messages.
 
-    There are none where an optimizer or a module tells that a step was made. Raises Fault where
-    nothing tells, or the file has no function `step_at`.
+    There are no such functions if the optimizer or the outermost module tells that a step was made.
+    Raises Fault if nothing tells it, or if the file has no function `step_at`.
     """
     tree = parse_file(file)
     if step_at:
@@ -139,6 +139,6 @@ class StepMarker(ast.NodeTransformer):
 
 def parse_marked(file: str, functions: set[str]) -> ast.Module:
     """Return a script's syntax tree, with its functions of these names marked. Raises Fault."""
-    tree = copy.deepcopy(parse_file(file))  # that one is shared
+    tree = copy.deepcopy(parse_file(file))  # the tree that is returned is cached, and shared
     marked: ast.Module = StepMarker(functions).visit(tree)
     return ast.fix_missing_locations(marked)

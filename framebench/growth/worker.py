@@ -1,6 +1,6 @@
-"""Read memory after each step of a case, or of a user's own script:
+"""Read memory after each step of a case, or of a user's own script. Linux only.
 
-`python -m framebench.growth.worker FRAMEWORK TARGET STEPS STEP [ARG ...]`. Linux.
+`python -m framebench.growth.worker FRAMEWORK TARGET STEPS STEP [ARG ...]`
 
 TARGET is a case; STEP is a file with a function `step(adapter)`, which is called in place of the
 case's own step, or empty. Or TARGET is a script, which runs as it is with these arguments. Its step

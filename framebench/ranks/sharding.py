@@ -53,12 +53,9 @@ class Formula:
 
 @dataclass(frozen=True)
 class HeldStates:
-    """Describe what a rank holds under a strategy: a rule for each part, and a formula.
+    """Describe what a rank holds under a strategy, by a rule for each part and by a formula."""
 
-    The formula is the published one.
-    """
-
-    formula: Formula
+    formula: Formula  # the published one
     rules: dict[str, Rule]  # by part; a part without a rule is not there between two steps
     why: str  # where the counts differ from the formula
 
@@ -104,8 +101,8 @@ def hand_out(shapes: Shapes, ranks: int) -> list[int]:
 def find_fullest_rank(case: Case) -> int:
     """Return the number of the rank that holds most.
 
-    That is the first one where each tensor is divided: it has more of one that does not divide.
-    ZeroRedundancyOptimizer hands out whole tensors.
+    Where each tensor is divided it is the first rank, which has more of one that does not divide.
+    ZeroRedundancyOptimizer hands out whole tensors, so there it is counted.
     """
     if not any(part.how == "zero_optimizer" for part in case.parts):
         return 0
@@ -148,7 +145,8 @@ def count_padded_row(shapes: Shapes, ranks: int) -> int:
 def count_touched_tensors(shapes: Shapes, ranks: int) -> int:
     """Count the gradients that a rank holds under DeepSpeed's stages 1 and 2.
 
-    It has whole each tensor of which its part has a piece. The last rank has the padding, too.
+    A rank holds the whole of each tensor that its part of the row touches. The last rank also has
+    the padding.
     """
     padding = count_padded_row(shapes, ranks) - count_all(shapes, ranks)
     part = count_even_parts(shapes, ranks)

@@ -1,6 +1,6 @@
-"""Predict the peak of one rank, however many there are, without running:
+"""Predict the peak of one rank, however many there are, on PyTorch's fake tensors.
 
-PyTorch, on fake tensors in a fake process group.
+The process group is a fake one, too: no other rank exists, and nothing is computed.
 
 FSDP moves its parameters between storages that it resizes: PyTorch's own tracker follows those
 (`ranks_private.py`). Where every rank holds whole tensors, each storage is counted from its birth
@@ -32,6 +32,7 @@ class FakeRank(FakeAdapter):
     """The step of one rank on fake tensors."""
 
     def __init__(self, case: Case) -> None:
+        """Let DistributedDataParallel work without other ranks."""
         super().__init__(case)
         self.recipe.replicate = private.replicate
 
@@ -58,7 +59,7 @@ def predict_rank_bytes(case: Case) -> dict[str, Any]:
 
 
 def make_first_steps(adapter: FakeRank) -> None:
-    """Make two steps, of which the first of a training makes the optimizer's states."""
+    """Make two steps: in training, the first one makes the optimizer's states."""
     for _ in range(2):
         adapter.step()
         adapter.release()

@@ -1,11 +1,12 @@
-"""Measure one part of one case over several ranks:
+"""Measure one part of one case over several ranks.
 
-`python -m framebench.ranks.worker '{"case": ..., "part": "time"}'`.
+`python -m framebench.ranks.worker '{"case": ..., "part": "time"}'`
 
-As `framebench.worker.worker`, but for the times: ranks that share cores tell nothing of them. Where
-a framework has a process for each rank, this process becomes the framework's launcher, which starts
-it again in every rank; JAX has none, and its processes are started here. They go through the same
-steps together, and the first rank speaks for all of them; an error may come from any.
+It does what `framebench.worker.worker` does, without step times: ranks that share cores would tell
+nothing of them. Where a framework has a process for each rank, this process becomes the framework's
+launcher, which starts this program again in every rank; JAX has no launcher, so its processes are
+started here. They go through the same steps together, and the first rank speaks for all of them; an
+error may come from any.
 """
 
 from __future__ import annotations

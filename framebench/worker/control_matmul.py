@@ -1,6 +1,6 @@
-"""Time a fixed float32 matmul by NumPy's BLAS:
+"""Time a fixed float32 matmul by NumPy's BLAS.
 
-`python -m framebench.worker.control_matmul '{"core": CORE}'`.
+`python -m framebench.worker.control_matmul '{"core": CORE}'`
 
 Its times, taken in every round of a block, show how the machine drifts, and what share of that rate
 a step reaches. It runs in the interpreter that runs framebench, and speaks the worker's language:

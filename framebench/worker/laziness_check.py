@@ -1,7 +1,7 @@
 """Check that a timed step does its work while it is timed.
 
-It must not do it later, when its result is read, nor once for all steps. What it computes is
-verified in `verification.py`.
+It must not do the work later, when its result is read, nor do it once for all steps. What it
+computes is verified in `verification.py`.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ SHORTEST_S = 5e-3  # to read a result from a device takes less
 def describe_late_result(adapter: Adapter) -> str:
     """Describe that a step is not done when its clock stops; empty if it is done.
 
-    Then reading its result takes longer than the step.
+    It is not done if reading its result takes longer than the step itself. Makes up to TRIES steps.
     """
     case = adapter.case
     read_result: Callable[[], object] = adapter.loss
@@ -60,7 +60,10 @@ def describe_other_losses(adapter: Adapter, losses: list[float], allowed: float)
 
 
 def describe_ignored_inputs(adapter: Adapter) -> str:
-    """Describe that other inputs give the same loss, in a step without an update; empty if not."""
+    """Describe that other inputs give the same loss, in a step without an update; empty if not.
+
+    Makes a step with shifted inputs, and puts the inputs back.
+    """
     loss = adapter.loss()
     # an adapter has one of them, or both
     before = {name: vars(adapter)[name] for name in ("inputs", "stream") if name in vars(adapter)}

@@ -116,16 +116,16 @@ class OptimizerCheck:
         initial = self.initial_weights[name]
         if name not in self.expected_change:
             self.expected_change[name] = np.zeros_like(initial, np.float32)
-        # `reshape` returns views: to write into `change` is to write into `expected_change`
-        change = self.expected_change[name].reshape(-1)
-        initial = initial.reshape(-1)
+        # `reshape` returns views: to write into `flat_change` is to write into `expected_change`
+        flat_change = self.expected_change[name].reshape(-1)
+        flat_initial = initial.reshape(-1)
         flat_states = {kind: array.reshape(-1) for kind, array in states.items()}
         for start in range(0, initial.size, CHUNK):
             chunk = slice(start, start + CHUNK)
-            before = initial[chunk] + change[chunk].astype(np.float64)
+            before = flat_initial[chunk] + flat_change[chunk].astype(np.float64)
             states_of_chunk = {kind: array[chunk] for kind, array in flat_states.items()}
             after = compute_update(optimizer, self.steps, before, states_of_chunk)
-            change[chunk] = after - initial[chunk]
+            flat_change[chunk] = after - flat_initial[chunk]
 
     def compute_errors(self, adapter: Adapter) -> dict[str, float]:
         """Return the relative error of each weight's change, by name.

@@ -73,6 +73,7 @@ class Timing:
     def __init__(
         self, adapter: Adapter, instructions: Counter | None = None, spin: float = 0.0
     ) -> None:
+        """Begin without turns; `instructions` counts them where the processor can."""
         self.adapter = adapter
         self.instructions = instructions
         self.spin = spin
@@ -124,8 +125,8 @@ class Timing:
             make_step(self.adapter)
         make_timed_step(self.adapter)
         if self.spin:
-            now = time.perf_counter()
-            while time.perf_counter() < now + self.spin * (now - start):
+            end = time.perf_counter()
+            while time.perf_counter() < end + self.spin * (end - start):
                 pass  # busy, as the step itself would be
         device_s = 0.0
         if self.stopwatch:

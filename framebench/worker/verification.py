@@ -474,9 +474,9 @@ def compare_again(
 def must_move(case: Case, reference: Reference | None, losses: list[float]) -> bool:
     """Return whether each step must change the loss.
 
-    Where gradients are added up over several steps, most do not; the weights tell. A user's
-    learning rate may be so small that an update moves the loss by less than `SHOWN_FROM` roundoffs.
-    Then the weights alone tell that they were updated.
+    It need not in a user's model that adds gradients up over several steps, or whose learning rate
+    is so small that an update moves the loss by less than `SHOWN_FROM` roundoffs. There only the
+    weights show that they were updated.
     """
     if case.workload != USER_MODEL or reference is None:
         return True
@@ -517,11 +517,10 @@ def find_narrowest_roundoff(losses: list[float]) -> float:
 def describe_unrepeated(
     adapter: Adapter, losses: list[float], updates_before: int, tolerances: Tolerances
 ) -> str:
-    """Replay up to the first timed step, and say how the losses that follow differ.
+    """Repeat the steps up to the first timed one, and say how the losses that follow differ.
 
-    The answer is empty if they do not.
-
-    On a GPU steps are queued together, and not each loss is read: there nothing is compared.
+    The text is empty if they do not differ, and on a GPU: there steps are queued together and not
+    every loss is read, so nothing can be compared.
     """
     verified = adapter.workload.update_period + LOSS_STEPS
     if adapter.device() != "cpu" or updates_before < verified:

@@ -1,6 +1,6 @@
-"""Compile a framework's kernels once:
+"""Compile a framework's kernels once, at size `tiny`.
 
-`python -m framebench.worker.warmup FRAMEWORK PROFILE`, at size `tiny`.
+`python -m framebench.worker.warmup FRAMEWORK PROFILE`
 
 Jittor compiles each kernel with g++ when it is first met, and keeps it for the life of its
 environment, whatever the shape. Without this, the first cases measured on a machine would spend
@@ -75,9 +75,9 @@ def choose_cases(framework: str, profile: str) -> list[Case]:
 
 def main() -> None:
     """Warm the cases that the command line names."""
-    framework, what = sys.argv[1:]
-    is_single_case = "/" in what  # in the process of its own that it needs
-    cases = [parse(what)] if is_single_case else choose_cases(framework, what)
+    framework, name = sys.argv[1:]  # of a profile, or of a case
+    is_single_case = "/" in name  # in the process of its own that it needs
+    cases = [parse(name)] if is_single_case else choose_cases(framework, name)
     for number, case in enumerate(cases, 1):
         print(f"{number} of {len(cases)}: {case.id}", flush=True)
         if case.support.env and not is_single_case:
