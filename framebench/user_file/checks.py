@@ -74,9 +74,7 @@ def find_total_error(observed: dict[str, Summary], reference: dict[str, Summary]
 
 
 def uses_lower_precision(adapter: Adapter) -> bool:
-    """Return whether the file computes matmuls in less than float32 by itself; only PyTorch's
-    tell.
-    """
+    """Return whether the file itself turns on matmuls below float32; only PyTorch tells."""
     if adapter.case.framework != "torch":
         return False
     products = adapter.observe().get("products")

@@ -180,9 +180,7 @@ def check_output(adapter: Adapter, user: UserFile) -> None:
 
 
 def check_finite(adapter: Adapter, observed: Observed) -> None:
-    """Raise Fault where a loss or a norm is no number, with the place in the model if it is
-    found.
-    """
+    """Raise Fault if a loss or a norm is not finite, with the place in the model if it is found."""
     module = adapter.model_module
     for name, value in observed.values.items():
         if math.isfinite(value):

@@ -64,9 +64,7 @@ class Float64Checks:
 
 
 def choose_small_batch(cases: list[Case]) -> int:
-    """Return the smallest part of the batch that divides into the micro-batches of each of these
-    cases.
-    """
+    """Return the smallest part of the batch that divides into the micro-batches of every case."""
     batch = cases[0].batch
     for part in range(min(SMALLEST, batch), batch + 1):
         if batch % part == 0 and all(part % case.plan.micro_batches == 0 for case in cases):

@@ -184,9 +184,7 @@ def describe_fastest(fitting: Sequence[Candidate]) -> str:
 
 
 def overlap(one: Row | None, other: Row | None) -> bool:
-    """Return whether the intervals of two step times over PyTorch's baseline overlap, at one
-    batch.
-    """
+    """Return whether two intervals of step times over PyTorch's baseline overlap, at one batch."""
     if one is None or other is None or (one.batch, one.size) != (other.batch, other.size):
         return False
     # fewer than three blocks have no interval

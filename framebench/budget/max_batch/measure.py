@@ -92,9 +92,7 @@ class BatchSearch:
 
 @dataclass
 class Prober:
-    """Probes of one case, each a fresh process; where the first that answered ran is part of the
-    record.
-    """
+    """Probe batches of one case, each in a fresh process, and keep where the first one ran."""
 
     case: Case
     environment: Environment

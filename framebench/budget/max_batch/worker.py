@@ -28,10 +28,9 @@ from framebench.worker.worker import Emit, WorkerError, measure_peaks, serve
 
 
 def fit(adapter: Adapter, order: ProbeOrder, emit: Emit) -> dict[str, Any]:
-    """Make three steps within the budget: the first one's peak, a steady one's, and the time of the
-    last.
+    """Make three steps within the budget, and return fields of `framebench.records.search.Probe`.
 
-    Returns fields of `framebench.records.search.Probe`.
+    They are the peak of the first step, the peak of the second, and the time of the third.
     """
     emit({"phase": "compile"})
     adapter.compile()
@@ -150,9 +149,7 @@ def reset_signals() -> None:
 
 
 def run_order(fields: Mapping[str, Any], emit: Emit) -> dict[str, Any]:
-    """Carry out an order as it was on the command line. Raises WorkerError for what the framework
-    raises.
-    """
+    """Carry out the order of the command line. Raises WorkerError for a framework's errors."""
     order = ProbeOrder(**fields)
     case = Case.from_id(order.case)
     gpu_bytes = read_gpu_memory()
