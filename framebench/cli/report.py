@@ -141,9 +141,9 @@ def write_tables(
 ) -> None:
     """Print or write the tables of these records, and fill in the documents.
 
-    `machines` are those whose records are all there: of each a summary is printed, and all tables
-    are written to a file in the folder `to`, if there is one. Without any, the records are of some
-    cases, whose tables are printed. Nothing is written into the folder that is read.
+    `machines` are those of which `records` has all: of each a summary is printed, and with `to` all
+    its tables are written to the file `<machine>.md` in that folder. Without any, the records are
+    of some cases alone, whose tables are printed. Nothing is written into `folder`.
     """
     from framebench.publish.tables import make_tables
 

@@ -1,6 +1,4 @@
-"""What all commands share: the application, the consoles, options, and how a user's mistake
-ends.
-"""
+"""What all commands share: the application, consoles, options, and how a user's mistake ends."""
 
 from __future__ import annotations
 
@@ -182,10 +180,9 @@ def choose_cases(
 def measuring(results: Path, describe_kept: Callable[[], str] = lambda: "") -> Iterator[None]:
     """Hold the results folder in this context, so that nothing else measures into it.
 
-    The command ends with exit code 130 by Ctrl-C, and with exit code 1 if a record cannot be
-    written, before all or later.
-    `describe_kept` is asked what is left of what was measured when it ends early. Raises Busy if
-    another process is measuring.
+    Ctrl-C ends the command with exit code 130, and any OSError with exit code 1: first of all it is
+    tried whether records can be written. The message then ends with what `describe_kept` returns,
+    which says what is left of what was measured. Raises Busy if another process is measuring.
     """
     try:
         check_writable(results / "records" / provenance.read_machine_name())
@@ -201,6 +198,7 @@ def measuring(results: Path, describe_kept: Callable[[], str] = lambda: "") -> I
 def open_session(results: Path, selector: str, keep: bool = False) -> Iterator[Session]:
     """Measure in a session of this code, which is closed when the context comes to its end.
 
+    A session that an error or Ctrl-C ends stays open, so that the same command goes on from there.
     With `keep` a file says afterwards that the session came to its end. Ends the command and raises
     as `measuring` does.
     """

@@ -55,7 +55,8 @@ def check_machine(env: str | None = None) -> list[Finding]:
 def calibrate(say: environments.Say, env: str | None) -> list[Finding]:
     """Return how wrong measurements made here and now may be.
 
-    Known sizes and lengths go through the whole harness.
+    In the environment of each framework, or in the interpreter that `env` names, tensors of a known
+    size and waits of a known length are measured as steps are.
     """
     findings = measure_interference()  # before this command works itself
     if env:
@@ -123,7 +124,7 @@ def save(findings: list[Finding], results: Path) -> Path:
 
 
 def describe_hardware() -> Finding:
-    """Return what the machine is."""
+    """Return the processor, memory and system of this machine."""
     hardware = provenance.describe_hardware()
     memory = f"{hardware['memory_bytes'] / 2**20:,.0f} MiB"
     return Finding(
@@ -134,13 +135,13 @@ def describe_hardware() -> Finding:
 
 
 def check_host_peak() -> Finding:
-    """Return whether the kernel can reset a process's peak."""
+    """Check whether the kernel can reset a process's peak."""
     detail = "needs Linux's /proc/self/clear_refs, which can be written"
     return Finding("host.rss instrument", HostPeak.is_available(), detail)
 
 
 def check_git() -> Finding:
-    """Return whether records can say which code measured them."""
+    """Check whether records can say which code measured them."""
     commit = provenance.find_commit()
     if not shutil.which("git"):
         detail = "git is not installed"
@@ -152,7 +153,7 @@ def check_git() -> Finding:
 
 
 def check_tools(framework: str) -> Finding:
-    """Return whether a framework's environment can be built."""
+    """Check whether a framework's environment can be built."""
     try:
         environments.check_tools(framework)
     except SetupError as error:
@@ -161,7 +162,7 @@ def check_tools(framework: str) -> Finding:
 
 
 def check_environment(framework: str) -> Finding:
-    """Return whether a framework's environment is built."""
+    """Check whether a framework's environment is built, and undamaged."""
     environment = environments.describe(framework)
     check = f"environment {environment.name}"
     if not environments.built(environment):

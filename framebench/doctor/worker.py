@@ -1,10 +1,9 @@
-"""How wrong the instruments are in one framework's environment:
+"""How wrong the instruments are in one framework's environment.
 
-`python -m framebench.doctor.worker FRAMEWORK`.
-
-Steps of known size and known length go through the same code as measured ones
-(`worker.measure_peaks`, `stepping.make_timed_step`): a tensor of KNOWN_BYTES that the framework
-allocates and frees again, and a wait for KNOWN_SECONDS by another clock than the timer's.
+It is started as `python -m framebench.doctor.worker FRAMEWORK`. Steps of known size and known
+length go through the same code as measured ones (`worker.measure_peaks`,
+`stepping.make_timed_step`): a tensor of KNOWN_BYTES that the framework allocates and frees again,
+and a wait for KNOWN_SECONDS by another clock than the timer's.
 """
 
 from __future__ import annotations
@@ -30,7 +29,8 @@ REPEATS = 5
 def measure_memory(adapter: Adapter) -> dict[str, float]:
     """Return the errors of each instrument for a tensor of KNOWN_BYTES, relative to that size.
 
-    `bias` is the median error, `spread` the largest minus the smallest.
+    `bias` is the median error, `spread` the largest minus the smallest. The adapter's step is
+    replaced for good.
     """
 
     def allocate() -> None:
@@ -57,7 +57,8 @@ def measure_memory(adapter: Adapter) -> dict[str, float]:
 def measure_timer(adapter: Adapter) -> dict[str, float]:
     """Return the error of the timer, and the share of time that the processor worked for others.
 
-    The error is that of the least disturbed measurement: being interrupted only ever adds.
+    The error is that of the least disturbed measurement: being interrupted only ever adds. The
+    adapter's step is replaced for good.
     """
 
     def wait() -> None:
@@ -76,7 +77,7 @@ def measure_timer(adapter: Adapter) -> dict[str, float]:
 
 
 def calibrate(framework: str) -> dict[str, float]:
-    """Return how wrong the instruments are."""
+    """Return how wrong the instruments are in this process, as relative errors by name."""
     adapter = adapters.load(Case("transformer", framework, "eval", "no_grad", 4, "tiny"))
     adapter.build()
     adapter.step()

@@ -1,10 +1,8 @@
 """Count the instructions that a process executes in user space, by the processor's counter.
 
-The counter is Linux's perf_event_open(2).
-
-The counter is inherited by threads and processes that begin after it was opened: open it before a
-framework is imported. Equal programs count the same to a part in ten thousand, whatever else the
-machine does; how fast they run is another matter.
+The counter is opened by Linux's perf_event_open(2), and is inherited by threads and processes that
+begin after it was opened: open it before a framework is imported. Equal programs count the same to
+a part in ten thousand, whatever else the machine does; how fast they run is another matter.
 """
 
 from __future__ import annotations
@@ -27,6 +25,7 @@ class Counter:
     """A counter of this process and all its later threads, from zero when it is opened."""
 
     def __init__(self, descriptor: int) -> None:
+        """Read the counter of an open file descriptor; `open` makes both."""
         self.descriptor = descriptor
 
     @classmethod

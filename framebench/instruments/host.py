@@ -55,7 +55,7 @@ def read_mallinfo() -> Mallinfo:
     `hblkhd` are the bytes in blocks of their own, `uordblks` those in smaller ones. All are 0 where
     the C library does not say.
     """
-    # called where the C library lacks the function, the class returns zeros
+    # where the C library lacks the function, `Mallinfo()` is called in its place: all fields are 0
     function: Any = getattr(ctypes.CDLL(None), "mallinfo2", Mallinfo)
     function.restype = Mallinfo
     return function()  # type: ignore[no-any-return]

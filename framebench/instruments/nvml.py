@@ -22,7 +22,7 @@ UNMOVED = 64 * MIB  # by so little its use may differ between two idle moments
 
 @functools.cache
 def list_gpus() -> tuple[str, ...]:
-    """Return the names of the NVIDIA GPUs that the driver shows.
+    """Start NVML for this process, and return the names of the NVIDIA GPUs that the driver shows.
 
     There are none without a driver, or without nvidia-ml-py to ask it by.
     """
@@ -39,7 +39,7 @@ def list_gpus() -> tuple[str, ...]:
 
 
 def query(function: Callable[..., Any], *arguments: Any) -> Any:
-    """Call a function of NVML. None where the GPU does not have the answer or may not tell it."""
+    """Return what a function of NVML answers; None where the GPU has no answer or may not tell."""
     import pynvml
 
     try:
@@ -107,7 +107,10 @@ def read_cuda_version() -> str | None:
 
 
 def read_energy() -> float | None:
-    """Return the joules that the whole GPU has taken since its driver was loaded; from Volta on."""
+    """Return the joules that the whole GPU has taken since its driver was loaded.
+
+    None without a GPU, or with one older than Volta, which does not count them.
+    """
     import pynvml
 
     handle = find_gpu()
@@ -141,13 +144,16 @@ def read_used_by(pid: int) -> int | None:
 class ProcessPeak:
     """Samples a process's GPU memory in a context.
 
-    `peak` stays None where there is no GPU or no answer, and `note` says why. `before`: what the
-    GPU had in use before the process began, if nothing else is started meanwhile. Where processes
-    are hidden, `growth` then says by how much that rose, if the GPU was idle before, and was so
-    again at the end.
+    `peak` stays None where there is no GPU or no answer, and `note` says why. Where NVML hides the
+    process, `growth` may say instead by how much the use of the whole GPU rose.
     """
 
     def __init__(self, pid: int, before: int | None = None, interval_s: float = 0.02) -> None:
+        """Prepare to watch a process; a thread takes samples while the context is open.
+
+        `before` is what the GPU had in use before the process began, in bytes. Without it there is
+        no `growth`. Nothing else may be started on the GPU meanwhile.
+        """
         self.pid = pid
         self.before = before
         self.interval = interval_s
@@ -204,9 +210,10 @@ class ProcessPeak:
 
     @property
     def growth(self) -> int | None:
-        """Return the bytes by which the whole GPU's use rose.
+        """Return the bytes by which the whole GPU's use rose, if this process alone can be why.
 
-        A GPU that others use, or did before or after, says nothing.
+        None where `peak` is known, where `before` was not given, or where the GPU was not idle
+        before the context and after it.
         """
         if self.peak is not None or self.before is None or self.most is None or self.after is None:
             return None

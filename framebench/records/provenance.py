@@ -89,15 +89,18 @@ def find_commit() -> str | None:
 
 
 def find_code() -> str:
-    """Return the commit of the code, or where there is none a hash of its files: a record says
-    which code measured also without git, or where git refuses another user's repository.
+    """Return the commit of the code, or where there is none a hash of its files.
+
+    So a record says which code measured also without git, or where git refuses another user's
+    repository.
     """
     return find_commit() or hash_files()
 
 
 def hash_files(folders: Sequence[Path] = CODE_FOLDERS) -> str:
-    """Return `files-` and a hash of the names and contents of all files that a measurement may
-    read: modules, references, requirements.
+    """Return `files-` and a hash of the names and contents of all files in these folders.
+
+    By default they are what a measurement may read: modules, references, requirements.
     """
     digest = hashlib.sha256()
     for folder in folders:
@@ -130,7 +133,10 @@ def name_code() -> str:
 
 
 def is_dirty() -> bool | None:
-    """Return whether the code differs from the commit; results and data do not count."""
+    """Return whether the code differs from the commit; None without a repository.
+
+    Results and data do not count.
+    """
     changes = query_git("status", "--porcelain", "--untracked-files=no", "--", *CODE)
     return None if changes is None else bool(changes or _list_new_modules())
 
@@ -216,9 +222,9 @@ def list_bfloat16_instructions(cpuinfo: Path = Path("/proc/cpuinfo")) -> set[str
 def _read_huge_pages(
     setting: Path = Path("/sys/kernel/mm/transparent_hugepage/enabled"),
 ) -> dict[str, str]:
-    """Return whether the kernel backs memory by huge pages unasked.
+    """Return when the kernel backs memory by huge pages; nothing where it has no such setting.
 
-    That moves resident memory and time.
+    The setting moves resident memory and time.
     """
     # such as `always [madvise] never`
     chosen = re.search(r"\[(\w+)\]", setting.read_text()) if setting.exists() else None

@@ -192,7 +192,7 @@ class Record(RecordBase, Part):
 
     @field_validator("effect")
     @classmethod
-    def counts_bytes(cls, effect: StrategyEffect | None) -> StrategyEffect | None:
+    def refuse_wrong_size(cls, effect: StrategyEffect | None) -> StrategyEffect | None:
         """Refuse saved bytes that are no number of bytes: tables show them."""
         size = effect.evidence.get("activation_bytes") if effect else None
         if size is not None and not is_size(size):
@@ -200,7 +200,7 @@ class Record(RecordBase, Part):
         return effect
 
     @model_validator(mode="after")
-    def times_are_of_turns(self) -> Self:
+    def refuse_times_without_turns(self) -> Self:
         """Refuse times without the turns in which they were taken."""
         if self.step_s and self.turns is None:
             raise ValueError("step_s without turns")
@@ -229,9 +229,11 @@ class Record(RecordBase, Part):
 
 
 class _Answer(Part):
+    """What holds a result while it is read, so that it is checked as strictly as in a record."""
+
     result: Result
 
 
 def read_result(fields: Mapping[str, Any]) -> Result:
-    """Return what a worker has printed as its result. Raises ValidationError where it is none."""
+    """Return the result that a worker has printed. Raises ValidationError where it is none."""
     return _Answer.model_validate({"result": fields}).result

@@ -33,14 +33,13 @@ def parse_case(text: str) -> Case:
 
     Records outlive the catalog. Raises ValueError for what is no such id.
     """
+    mistake = f"{text!r} is no case: workload/framework/scenario/strategy/bN/size"
     try:
         case = Case.from_id(text)
     except ValueError:
-        raise ValueError(
-            f"{text!r} is no case: workload/framework/scenario/strategy/bN/size"
-        ) from None
+        raise ValueError(mistake) from None
     if case.framework not in FRAMEWORKS or not all(map(NAME.fullmatch, text.split("/"))):
-        raise ValueError(f"{text!r} is no case: workload/framework/scenario/strategy/bN/size")
+        raise ValueError(mistake)
     return case
 
 
@@ -185,7 +184,7 @@ class RecordBase:
 
         That is the framework's own exact counter, if there is one.
         """
-        return next((i for i in INSTRUMENTS if i in self.peaks), None)
+        return next((name for name in INSTRUMENTS if name in self.peaks), None)
 
     @property
     def peak_bytes(self) -> int | None:
@@ -212,16 +211,14 @@ class RecordBase:
         It is no counter of their own, since these count different things. On a GPU it is NVML, and
         None where NVML saw nothing.
         """
-        return (
-            self.step_instrument
-            if self.on_cpu
-            else next((i for i in ON_CARD if i in self.peaks), None)
-        )
+        if self.on_cpu:
+            return self.step_instrument
+        return next((name for name in ON_CARD if name in self.peaks), None)
 
     @property
     def own_instrument(self) -> str | None:
         """Return the framework's own counter, or None where it has none, as PyTorch on a CPU."""
-        return next((counter for counter in OWN_COUNTERS if counter in self.peaks), None)
+        return next((name for name in OWN_COUNTERS if name in self.peaks), None)
 
     @property
     def timed(self) -> bool:

@@ -30,7 +30,7 @@ class Probe(Part):
     @property
     def instrument(self) -> str | None:
         """Return the instrument that `peak` is read by."""
-        return next((i for i in INSTRUMENTS if i in self.peaks), None)
+        return next((name for name in INSTRUMENTS if name in self.peaks), None)
 
     @property
     def peak(self) -> int | None:

@@ -52,6 +52,7 @@ class SkippedLines:
     """What cannot be read: the first faults are named in RecordWarnings, the others counted."""
 
     def __init__(self) -> None:
+        """Begin with nothing skipped."""
         self.count = 0
 
     def add(self, fault: BadRecord | str) -> None:
@@ -73,7 +74,10 @@ def find_calibration_file(root: Path) -> Path:
 
 
 def read_calibration(root: Path) -> Calibration | None:
-    """Return the summary of that file, if this machine was calibrated and the file can be read."""
+    """Return whether this machine's instruments passed `framebench doctor`, and which did not.
+
+    None if the machine was not calibrated, or the file of its calibration cannot be read.
+    """
     try:
         return read_model(Calibration, find_calibration_file(root))
     except BadRecord:
@@ -230,8 +234,9 @@ def parse_record_file(path: str) -> Iterator[tuple[str, Record | BadRecord]]:
 def parse_of_machine(
     parse_line: Callable[[Line], AnyRecord], path: str
 ) -> Iterator[tuple[str, AnyRecord | BadRecord]]:
-    """Yield what is in a file of records (`parse_lines`); those of another machine cannot be read
-    there.
+    """Yield what is in a file of records (`parse_lines`).
+
+    A record of another machine than the one whose folder the file is in comes out as a BadRecord.
     """
     machine = Path(path).parent.name
     for place, record in parse_lines(parse_line, path):
@@ -432,7 +437,8 @@ def read_session(file: Path | str, session: str, case: str = "") -> list[Record]
 
     What cannot be read is passed over.
     """
-    # as `append` writes them: most lines are of other sessions, and need not be parsed
+    # Most lines are of other sessions, and need not be parsed: they lack the texts as `append`
+    # writes them.
     marks = [to_json(text) for text in (session, case) if text]
     lines = []
     with contextlib.suppress(BadRecord):

@@ -166,7 +166,8 @@ DECODER = json.Decoder(TableRecord)
 def parse_for_tables(line: Line) -> RecordBase:
     """Return what tables need of a record. Raises BadRecord, as `store.parse_record` does.
 
-    That decides on whatever the decoder refuses, such as a number that is written as a text.
+    Whatever the quick decoder refuses, such as a number that is written as a text, is left to
+    `store.parse_record`, which returns or refuses it.
     """
     try:
         return DECODER.decode(line.text)

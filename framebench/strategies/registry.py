@@ -64,7 +64,10 @@ def make_strategy(row: dict[str, Any], clashes: dict[str, str]) -> Strategy:
 
 
 def make_support(settings: dict[str, Any]) -> Support:
-    """Return how a framework does a strategy: its kind with the reason, and what it needs."""
+    """Return how a framework does a strategy: its kind with the reason, and what it needs.
+
+    The kind is taken out of `settings`. Raises ValueError unless there is exactly one.
+    """
     (kind,) = settings.keys() & KINDS.keys()
     why = settings.pop(kind)
     return KINDS[kind](why, **settings)
@@ -117,7 +120,8 @@ def list_claims_only(scenario: str) -> tuple[str, ...]:
 def find_strategy(scenario: str, name: str) -> Strategy:
     """Return a strategy, or a combination `a+b` in any order.
 
-    Raises KeyError with (scenario, strategy) for an unknown name, and IncompatibleStrategies.
+    Raises KeyError with (scenario, strategy) for an unknown name, and IncompatibleStrategies where
+    the parts of a combination exclude each other.
     """
     if (scenario, name) in _ALL:
         return _ALL[scenario, name]

@@ -125,6 +125,7 @@ class Strategy:
     parts: tuple[Strategy, ...] = ()  # of a combination; otherwise the strategy itself
 
     def __post_init__(self) -> None:
+        """Fill in `how` and `parts`. Raises ValueError where a framework has no `support`."""
         missing = [framework for framework in FRAMEWORKS if framework not in self.support]
         if missing:
             raise ValueError(f"strategy {self.name} has no support for {', '.join(missing)}")

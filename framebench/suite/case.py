@@ -297,8 +297,8 @@ def is_declared(case: Case) -> bool:
 def find_first_batch(case: Case) -> int:
     """Return the smallest of the size's batches that divides into the strategy's micro-batches.
 
-    Batches below the base, which comparisons are made at, are left out; without one that divides it
-    is the base.
+    Only batches from the base up count, since comparisons are made at the base. Where none of them
+    divides, the base is returned.
     """
     preset = case.spec.preset(case.size)
     for batch in preset.batches:

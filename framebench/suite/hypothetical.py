@@ -40,6 +40,7 @@ def parse_any_batch(case_id: str) -> Case:
     try:
         return parse(case_id)
     except UnknownCase:
+        # perhaps all of it is declared but the batch
         try:
             case = Case.from_id(case_id)
         except ValueError:
@@ -51,6 +52,7 @@ def parse_any_batch(case_id: str) -> Case:
             f"b{case.batch} in {case_id!r} is more than any step has; "
             f"choose at most b{LARGEST_BATCH}"
         )
+    # `parse` raises UnknownCase where another part than the batch is wrong
     preset = case.spec.sizes.get(case.size)
     declared_id = replace(case, batch=preset.base).id if preset else case.id
     return replace(parse(declared_id), batch=case.batch)
@@ -60,8 +62,8 @@ def name_described(
     parameters: float, sequence: int, width: int | None, layers: int | None, vocabulary: int
 ) -> str:
     """Return the name of the size that these numbers describe, such as 1.3B-s2048."""
-    unit, one = ("B", 1e9) if parameters >= 1e9 else ("M", 1e6)
-    count = f"{parameters / one:.6f}".rstrip("0").rstrip(".")  # without an exponent
+    unit, divisor = ("B", 1e9) if parameters >= 1e9 else ("M", 1e6)
+    count = f"{parameters / divisor:.6f}".rstrip("0").rstrip(".")  # without an exponent
     name = f"{count}{unit}"
     if sequence != spec.SEQUENCE:
         name += f"-s{sequence}"

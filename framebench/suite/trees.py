@@ -32,8 +32,8 @@ def map_tree(function: MapArray, tree: Any, is_leaf: Callable[[Any], bool] = nev
     """Return the same tree with the function's result in place of each array.
 
     Containers keep their classes. Whatever else there is, such as a graph or an encoding of a
-    package, is copied with its arrays replaced. What `is_leaf` says of is passed to the function
-    as a whole.
+    package, is copied with its arrays replaced. A part for which `is_leaf` is true is passed to the
+    function as a whole.
     """
     if isinstance(tree, PLAIN):
         return tree
@@ -68,6 +68,7 @@ def _map_mapping(
 
 
 def _map_dataclass(function: MapArray, instance: Any, is_leaf: Callable[[Any], bool]) -> Any:
+    """Return a copy of a dataclass's instance with its fields mapped."""
     same_class = copy.copy(instance)
     for field in fields(instance):
         value = map_tree(function, getattr(instance, field.name), is_leaf)
@@ -79,6 +80,7 @@ class ArrayPickler(pickle.Pickler):
     """Pickle an object without the arrays in it, which are mapped and listed in `arrays`."""
 
     def __init__(self, file: io.BytesIO, function: MapArray) -> None:
+        """Pickle into `file`, and map each array by `function`."""
         super().__init__(file)
         self.function = function
         self.arrays: list[Any] = []
@@ -98,6 +100,7 @@ class ArrayUnpickler(pickle.Unpickler):
     """Make an object again that `ArrayPickler` has pickled, with other arrays."""
 
     def __init__(self, file: io.BytesIO, arrays: list[Any]) -> None:
+        """Read from `file`, with `arrays` at the places that the pickler has numbered."""
         super().__init__(file)
         self.arrays = arrays
 
@@ -125,9 +128,10 @@ def _map_object(function: MapArray, instance: Any) -> Any:
 
 
 def iterate_arrays(tree: Any) -> Iterator[Any]:
-    """Yield the arrays of a tree, in order, but for those in objects of other classes.
+    """Yield the arrays of a model's output, in order.
 
-    A model's output may hold the model itself. See `list_arrays` for inputs.
+    Objects other than mappings, lists, tuples and dataclasses are passed over: an output may hold
+    the model itself. `list_arrays` looks into them, for inputs.
     """
     if isinstance(tree, Mapping):
         tree = list(tree.values())
@@ -143,7 +147,7 @@ def iterate_arrays(tree: Any) -> Iterator[Any]:
 def list_arrays(tree: Any, is_leaf: Callable[[Any], bool] = never) -> list[Any]:
     """Return all arrays of inputs or targets, also those in objects of other classes.
 
-    What `is_leaf` says of is in the list as a whole.
+    A part for which `is_leaf` is true is in the list as a whole.
     """
     leaves: list[Any] = []
 

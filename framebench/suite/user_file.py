@@ -36,7 +36,10 @@ class DoesNotApply(Exception):
 
 
 def load_file(file: str) -> ModuleType:
-    """Import the file, with its folder first on the path, as when Python runs it. Raises Fault."""
+    """Import the file, with its folder first on the path, as when Python runs it. Raises Fault.
+
+    The module stays in `sys.modules` under `NAME`, and the folder stays on `sys.path`.
+    """
     loader = SourceFileLoader(NAME, file)  # whatever the file's name ends with
     spec = importlib.util.spec_from_loader(NAME, loader)
     assert spec
