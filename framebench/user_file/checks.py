@@ -138,7 +138,10 @@ def compute_gradient(adapter: Adapter, batch: Batch, restore: bool = True) -> Ob
 
 
 def draws_in_python(adapter: Adapter) -> bool:
-    """Return whether a step draws from Python's generator or NumPy's, which are never disabled."""
+    """Return whether a gradient draws from Python's generator or NumPy's, which are never disabled.
+
+    The adapter computes one from its first weights.
+    """
     adapter.restore()
     adapter.seed()
     before = random.getstate(), pickle.dumps(np.random.get_state())
@@ -149,8 +152,9 @@ def draws_in_python(adapter: Adapter) -> bool:
 def find_stateful_buffers(adapter: Adapter) -> str:
     """Return which buffers a forward pass changes, if the gradient of the next one differs by that.
 
-    Spectral norm has such buffers. The answer is empty if there are none. It is looked for after
-    an update: a moving average of the weights changes only when they do.
+    Spectral norm has such buffers. The answer is empty if there are none. They are looked for after
+    an update, since a moving average of the weights changes only when they do. The adapter ends
+    with its first weights.
     """
     adapter.restore()
     with adapter.disable_randomness():

@@ -37,8 +37,8 @@ def open_model(
 ) -> Iterator[tuple[list[Case], Environment, Path]]:
     """Run the baseline, and let workers know the file in this context.
 
-    Yields the cases of these strategies, or the baseline's without any, the environment where they
-    run, and the folder of their records. Raises Fault.
+    Yields three things: the cases of these strategies (without any, the baseline's), the
+    environment where they run, and the folder of their records. Raises Fault.
     """
     model = trial.inspect_file(file, batch, scenario=scenario)
     strategies = strategies or [model.baseline.strategy]
@@ -57,10 +57,10 @@ def open_model(
 def open_shapes(
     file: Path, scenario: str, strategies: list[str], batch: int, env: str | None
 ) -> Iterator[tuple[list[Case], dict[str, str], Environment]]:
-    """Let workers know the file in this context, of which nothing is run.
+    """Let workers know the file in this context, but run none of its steps.
 
-    Yields the cases of these strategies, or the baseline's without any, by strategy why others are
-    left out, and the environment where they would run. Raises Fault.
+    Yields three things: the cases of these strategies (without any, the baseline's), the reason by
+    strategy of those that are left out, and the environment where they would run. Raises Fault.
     """
     model = trial.inspect_file(file, batch, scenario=scenario)
     if model.framework != "torch":
@@ -90,7 +90,7 @@ class DeviceQuestion:
 def open_for_device(
     model: UserModel, strategies: list[str] | None, env: str | None
 ) -> Iterator[DeviceQuestion]:
-    """Let planners know the file in this context, of which nothing is run.
+    """Let planners know the file in this context, but run none of its steps.
 
     Without strategies the cases are those of all that apply. Raises Fault.
     """

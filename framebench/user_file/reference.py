@@ -47,10 +47,10 @@ Facts = dict[str, Any]  # what is in a file, as `own.json` has it
 
 
 def survey(case: Case, emit: Emit) -> dict[str, Any]:
-    """Find out what is in the file, and run its baseline.
+    """Find out what is in the file, run its baseline, and write both into the workload's folder.
 
-    Return the facts, the values, and as `held` the most memory that the process had in use.
-    Raises WorkerError, also where nothing can be compared with this model.
+    Returns the facts, the values, and as `held` the most bytes that the process had in use. Raises
+    WorkerError, also where nothing can be compared with this model.
     """
     user_workload = load_workload(USER_MODEL)
     assert isinstance(user_workload, UserWorkload)
@@ -89,10 +89,11 @@ def survey(case: Case, emit: Emit) -> dict[str, Any]:
 
 @contextmanager
 def limit_memory(budget: int | None, limit: int | None, emit: Emit) -> Iterator[None]:
-    """Hold what the file makes to the budget in this context, and emit what it makes as phases.
+    """Limit the process to the budget in this context, in which the file is imported and called.
 
-    That is what it makes when it is imported, its weights and its batch. Afterwards the process may
-    take `limit`, what the machine has to spare. On a GPU the budget is the GPU's.
+    Each part of the file that is made meanwhile, its weights for instance, is emitted as a phase.
+    Afterwards the process may take `limit`, what the machine has to spare. Without a `limit`, and
+    on a GPU, whose memory the budget means, nothing is limited.
     """
     is_limited = limit is not None and limits.read_gpu_memory() is None
     if limit is not None and is_limited:
@@ -139,7 +140,11 @@ def build_baseline(case: Case, emit: Emit) -> Adapter:
 
 
 def observe_baseline(adapter: Adapter, case: Case, emit: Emit) -> tuple[Adapter, Observed]:
-    """Return the baseline, and what its first steps computed, the same twice. Raises Fault."""
+    """Return the baseline, and what its first steps computed.
+
+    Raises Fault where it has no output to compare, where a value is not finite, or where the same
+    steps do not compute the same again.
+    """
     emit({"phase": "first steps"})
     if not case.stage.trains:
         check_output(adapter, adapter.model_module.user())
@@ -150,10 +155,11 @@ def observe_baseline(adapter: Adapter, case: Case, emit: Emit) -> tuple[Adapter,
 
 
 def find_update_period(adapter: Adapter) -> int:
-    """Return how many steps it takes until a weight has changed, or as many as an optimizer names.
+    """Make steps until a weight has changed, and return how many that took.
 
-    Gradients may be added up over several steps, and slow weights follow the fast ones every k-th
-    time. It is 1 where no weight changes within LONGEST_PERIOD steps.
+    If an optimizer names a longer period, it is returned instead: gradients may be added up over
+    several steps, and slow weights follow the fast ones every k-th time. Where no weight changes
+    within LONGEST_PERIOD steps it is the named period, or 1.
     """
     named = getattr(adapter.model_module, "find_named_period", None)  # PyTorch's module has it
     period = named(adapter) if named else 1
@@ -266,8 +272,7 @@ def observe_references(
 
 
 def find_undetermined(adapter: Adapter, case: Case, observed: Observed, emit: Emit) -> list[str]:
-    """Return the tensors whose gradient is nothing but rounding, such as that of a bias before a
-    norm.
+    """Return the tensors whose gradient is only rounding, such as a bias's before a norm.
 
     `observed` is what the adapter gives as it is, with random numbers or without. A perturbation of
     float32's size moves such a gradient by much of its size. Where a compiler rounds the same way
@@ -290,11 +295,12 @@ def find_moved(perturbed: Observed, observed: Observed, limit: float) -> set[str
 
 
 def survey_training(adapter: Adapter, facts: Facts, observed: Observed) -> Facts:
-    """Return what is asked of a model in training alone.
+    """Return the facts that only training needs.
 
     `without_gradient`: weights that have none. `accumulation`: why micro-batches do not add up to
     the batch, or empty. `remembers`: the buffers that one forward pass leaves to the next.
-    `blocks_change`: such a buffer lies in a block.
+    `blocks_change`: whether such a buffer lies in a block. Of a file with a `step` of its own only
+    the first is returned.
     """
     without_gradient = checks.describe_without_gradient(list_params(facts), observed)
     if facts.get("own_step"):  # its passes cannot be asked for one by one
@@ -313,9 +319,10 @@ def survey_training(adapter: Adapter, facts: Facts, observed: Observed) -> Facts
 
 
 def check_accumulation(adapter: Adapter, facts: Facts) -> str:
-    """Return why micro-batches are other mathematics; empty where they are not.
+    """Return why micro-batches do not compute what the batch does; empty where they do.
 
-    It is empty, too, where samples are known to look at each other: then that is the reason.
+    It is empty, too, where `facts` say already that samples look at each other, or that the batch
+    cannot be cut.
     """
     if facts["couples"] or facts["uncut"]:
         return ""

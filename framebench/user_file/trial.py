@@ -102,7 +102,7 @@ def find_framework(path: str) -> str:
 
 
 def find_package(path: str) -> str:
-    """Return the first package that the file imports and a pinned environment is named after."""
+    """Return the first imported package that has a pinned environment of its own, or ''."""
     for name in sorted(list_imports(path) - {*FRAMEWORKS}):
         if (REQUIREMENTS / f"{name}.txt").exists():
             return name

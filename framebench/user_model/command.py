@@ -243,7 +243,7 @@ def try_(
 
 
 def explain_baseline(model: UserModel, environment: Environment) -> Explanation | None:
-    """Return what holds the baseline's peak, or None with a line where that cannot be told."""
+    """Return what holds the baseline's peak; where that cannot be told, print why, return None."""
     with err.status(f"{model.file.name}: what holds the peak"):
         try:
             return explain.explain(model.baseline, environment)
@@ -253,7 +253,7 @@ def explain_baseline(model: UserModel, environment: Environment) -> Explanation 
 
 
 def describe_kept(where: Path, began: float) -> str:
-    """Return whether anything that was measured since a moment is kept, for the end of a message.
+    """Return the end of a message: where what was measured since `began` is kept, if anything.
 
     `began` is in seconds since 1970, as the times of files.
     """

@@ -42,9 +42,10 @@ def take_first_look(
 
 
 def look_at(variants: list[Variant], run: blocks.Run, baseline_bytes: int) -> list[Record]:
-    """Look at these variants, as many at once as there are cores, and return their records.
+    """Measure the memory of these variants, verify them, and return their records.
 
-    It is one at a time where there is no memory for more.
+    As many run at once as there are cores, or one at a time where there is no memory for more.
+    `baseline_bytes` is what each may take.
     """
     at_once = len(run.options.list_cores())
     if not fits([baseline_bytes], read_free_memory(), at_once - 1):
@@ -57,10 +58,12 @@ def look_at(variants: list[Variant], run: blocks.Run, baseline_bytes: int) -> li
     if others:
         options = run.options
         run.options = replace(options, rounds=0)
-        for start in range(0, len(others), at_once):
-            together = tuple(others[start : start + at_once])
-            blocks.measure_group(Group(f"look/{together[0].case.id}", together), run)
-        run.options = options
+        try:
+            for start in range(0, len(others), at_once):
+                together = tuple(others[start : start + at_once])
+                blocks.measure_group(Group(f"look/{together[0].case.id}", together), run)
+        finally:
+            run.options = options
     for variant in others:
         records += run.records(variant)[-1:]  # none where the block was ended early
     return records

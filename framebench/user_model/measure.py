@@ -77,7 +77,7 @@ def has_failed(variant: Variant, run: blocks.Run) -> bool:
 
 
 def list_remarks(facts: dict[str, Any]) -> list[str]:
-    """Return what verification cannot see in this model."""
+    """Return sentences on what verification cannot see in this model, by the facts of its file."""
     remarks = []
     counts = facts.get("without_gradient", {"first": 0, "ever": [], "weights": 0})
     none = f"of {counts['weights']} weights get no gradient, or one of zeros"

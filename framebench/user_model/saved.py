@@ -164,14 +164,16 @@ def check_comparable(before: SavedPeaks, after: SavedPeaks) -> list[str]:
 def compare_peaks(before: SavedPeaks, after: SavedPeaks, threshold: float) -> pd.DataFrame:
     """Return the saved strategies with their bytes in both runs, the growth, and a verdict.
 
-    One is gone if it has no peak by the same instrument now.
+    A strategy is gone if it has no peak by the same instrument now. `threshold` is a share of the
+    saved peak; a peak grew if it is larger by more than that, and by more than NOISE.
     """
     old = pd.DataFrame([vars(peak) for peak in before.peaks])
     new = pd.DataFrame([vars(peak) for peak in after.peaks])
-    both = ["strategy", "instrument"]
-    df = old.merge(new, how="left", on=both, suffixes=("_before", "_after"))
+    keys = ["strategy", "instrument"]
+    df = old.merge(new, how="left", on=keys, suffixes=("_before", "_after"))
+    growth = df["bytes_after"] - df["bytes_before"]
     df["share"] = df["bytes_after"] / df["bytes_before"] - 1
-    has_grown = (df["share"] > threshold) & (df["bytes_after"] - df["bytes_before"] > NOISE)
+    has_grown = (df["share"] > threshold) & (growth > NOISE)
     df["verdict"] = "ok"
     df.loc[has_grown, "verdict"] = "grew"
     df.loc[df["bytes_after"].isna(), "verdict"] = "gone"

@@ -298,10 +298,10 @@ def select_known(df: pd.DataFrame) -> pd.DataFrame:
 def find_needs(row: TableRow) -> float | None:
     """Return the bytes that a budget must have for a row's strategy; None if it has no peak.
 
-    The first step's peak counts, since without it there is no second; it has in it what libraries
-    take meanwhile. In later steps they still have it, next to the peak. The larger of the
-    framework's own counter and `host.rss` counts: a limit holds what the kernel counts, and in a
-    small model that may miss what went into holes between blocks.
+    Both must fit: a steady step, next to whose peak libraries keep what they took before, and the
+    first step, whose peak has that in it. A steady step is read by the larger of the framework's
+    own counter and `host.rss`: a limit holds what the kernel counts, and in a small model that may
+    miss what went into holes between blocks.
     """
     if is_missing(row["peak_bytes"]):
         return None

@@ -1,7 +1,7 @@
-"""Which strategies fit into a budget of memory, fastest first: by a search under a limit, by
-records, or predicted.
+"""Which strategies fit into a budget of memory, fastest first.
 
-Every candidate says which. A speed is always a measured one, and candidates are ranked only by
+That a candidate fits was found by a search under a limit, by its records, or is predicted; `judge`
+says which. A speed is always a measured one, and candidates are ranked only by
 speeds of machines whose instruments passed their calibration. Records that are not `ok`, not
 verified, or whose strategy had no confirmed effect support no advice.
 """
@@ -97,7 +97,7 @@ class BudgetAdvice:
     machine: str
     fitting: list[Candidate]
     different_result: list[Candidate]  # they fit, but compute something else
-    beyond: list[Candidate]
+    beyond: list[Candidate]  # too large, and compute the same
     left_out: dict[str, str]  # case -> why its record supports no advice
 
     @property
@@ -146,21 +146,34 @@ def advise(
     for machine_rows in relevant:
         every_row += [row for row in machine_rows if row.device in devices]
     candidates = make_candidates(rows, every_row, speeds, question, searches)
-    fitting = sort_candidates([c for c in candidates if c.fits], question.by)
-    beyond = sort_candidates([c for c in candidates if not c.fits], "memory")
-    left_out = {}
-    for row in rows:
-        fault = find_fault(row)
-        if fault and row.size == question.size and row.status != "unsupported":
-            left_out[row.case] = fault
+    fitting = []
+    different_result = []
+    # sorted together, so that both lists are in the order of the same measure
+    for candidate in sort_candidates([c for c in candidates if c.fits], question.by):
+        if candidate.case.same_mathematics:
+            fitting.append(candidate)
+        else:
+            different_result.append(candidate)
+    beyond = [c for c in candidates if not c.fits and c.case.same_mathematics]
     return BudgetAdvice(
         question,
         (speeds or rows)[0].machine,
-        fitting=[c for c in fitting if c.case.same_mathematics],
-        different_result=[c for c in fitting if not c.case.same_mathematics],
-        beyond=[c for c in beyond if c.case.same_mathematics],
-        left_out=left_out,
+        fitting,
+        different_result,
+        sort_candidates(beyond, "memory"),
+        explain_left_out(rows, question.size),
     )
+
+
+def explain_left_out(rows: Sequence[Row], size: str) -> dict[str, str]:
+    """Return why the records of some cases of this size support no advice, by case."""
+    left_out = {}
+    for row in rows:
+        fault = find_fault(row)
+        # that a framework lacks a strategy is known without a record
+        if fault and row.size == size and row.status != "unsupported":
+            left_out[row.case] = fault
+    return left_out
 
 
 def select_relevant(rows: Sequence[Row], question: Question) -> list[Row]:
@@ -292,8 +305,8 @@ class StrategyEvidence:
     def list_promising_batches(self, case: Case) -> set[int]:
         """Return the batches among which the largest that fits must be.
 
-        Apart from the smallest, they are the largest by prediction, those measured, and what
-        searches under a limit bound.
+        They are the smallest, the largest that is predicted to fit, those measured, the largest
+        that a search saw fit, and the one below the smallest that a search saw fail.
         """
         smallest = case.plan.micro_batches
 

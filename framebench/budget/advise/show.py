@@ -94,7 +94,7 @@ def make_table_row(candidate: Candidate) -> dict[str, object]:
     """Return the fields of a candidate, and what the table says of its peak and speed as text."""
     peak, speed = candidate.peak, candidate.speed
     row = make_candidate_json(candidate)
-    row["kept_bytes"] = peak.kept or None  # 0 is unknown
+    row["kept_bytes"] = peak.kept or None  # 0 means that it was never measured
     row["peak"] = format_mib(peak.value)
     if peak.low is not None:
         row["peak"] += f" ({format_mib(peak.low)} - {format_mib(peak.high)})"
@@ -170,7 +170,10 @@ def describe_answer(advice: BudgetAdvice) -> str:
 
 
 def describe_fastest(fitting: Sequence[Candidate]) -> str:
-    """Return that the first is the fastest, of how many, and which others may be as fast."""
+    """Return in words that the first candidate is the fastest, and which may be as fast.
+
+    Candidates without a speed that counts are not among those it is compared with.
+    """
     if len(fitting) == 1:
         return "the only one that fits"
     first, *others = [c for c in fitting if c.throughput]

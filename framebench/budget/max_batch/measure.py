@@ -1,8 +1,8 @@
-"""The largest batch that fits into a budget of memory: doubled until it does not, then bisected,
-each probe in a fresh process.
+"""The largest batch that fits into a budget of memory: doubled until it fails, then bisected.
 
-A probe only checks that the loss is finite, since there are reference values at the declared
-batches alone. Whether a strategy computes the right thing is what `framebench run` verifies.
+Each batch is tried by a probe in a fresh process. A probe only checks that the loss is finite,
+since there are reference values at the declared batches alone. Whether a strategy computes the
+right thing is what `framebench run` verifies.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ Status = Literal["found", "none", "open", "stopped", "unsupported"]
 
 @dataclass
 class BatchSearch:
-    """A search by doubling, then bisection, over multiples of `unit`.
+    """A search by doubling and then bisection, among the multiples of `unit` up to `most`.
 
     It ends with the largest batch that was seen to fit and the smallest that was seen to fail.
     """
@@ -92,7 +92,7 @@ class BatchSearch:
 
 @dataclass
 class Prober:
-    """Probe batches of one case, each in a fresh process, and keep where the first one ran."""
+    """Probe batches of one case, each in a fresh process, and keep in `origin` where one ran."""
 
     case: Case
     environment: Environment
@@ -101,9 +101,10 @@ class Prober:
     origin: Origin | None = None
 
     def probe(self, batch: int, limit: int | None) -> Probe:
-        """Try a batch under a limit in bytes, or with all the memory that there is.
+        """Try a batch under a limit in bytes; with None it may take all memory that there is.
 
-        To finish is not enough, the peak has to be within the limit too.
+        A batch fits if its steps finish and their peak is within the limit. Keeps in `origin` where
+        the process ran.
         """
         case = replace(self.case, batch=batch)
 
@@ -223,7 +224,8 @@ def find_saved(case: Case, budget: int, most: int, results: Path) -> Fit | None:
 def conclude(search: BatchSearch, confirmation: Probe | None, budget: int) -> tuple[Status, str]:
     """Return what a search comes to, with the sentence that says it.
 
-    `confirmation`: the smallest batch that failed, without a limit.
+    `confirmation` is the smallest batch that failed, probed once more without a limit; None if it
+    was not.
     """
     bounds = f"; {search.fits} fits" if search.fits else ""
     if search.stopped:

@@ -95,10 +95,9 @@ def choose_folder(model: UserModel, results: Path) -> Path:
 def prepare(
     model: UserModel, strategies: list[str] | None, env: str | None
 ) -> Iterator[DeviceQuestion]:
-    """Let planners know the file in this context. Raises Fault.
+    """Yield the file's cases for a device, which planners can load in this context. Raises Fault.
 
-    The environment with cuDNN is built, which is asked for the workspaces of PyTorch's
-    convolutions.
+    For PyTorch's convolutions the environment with cuDNN is built, which tells their workspaces.
     """
     with open_for_device(model, strategies, env) as question:
         if model.framework == "torch" and question.has_convolutions:

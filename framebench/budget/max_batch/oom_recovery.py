@@ -1,5 +1,4 @@
-"""Evaluation of many samples within a budget of memory: when it runs out, the batch is halved, and
-the evaluation goes on.
+"""Evaluation of many samples within a budget of memory, whose batch is halved when it runs out.
 
 Where the framework raises, the worker recovers by itself; where the process dies, a new one begins
 at the first sample that was not reported. Only what arrived here counts as done: the counts at the
@@ -59,9 +58,7 @@ class EvaluationReport:
 
     @property
     def total(self) -> float:
-        """Return the sum of the losses, correctly rounded, so that it does not depend on the
-        batches.
-        """
+        """Return the correctly rounded sum of the losses, which does not depend on the batches."""
         return math.fsum(self.losses.values())
 
     def add(self, report: BatchReport) -> None:
@@ -100,7 +97,11 @@ def evaluate_in(
     options: Options,
     progress: Progress = ignore_phase,
 ) -> EvaluationReport:
-    """Evaluate samples in batches of at most `case.batch`, each attempt in a fresh process."""
+    """Evaluate samples in batches of at most `case.batch`.
+
+    Where a process dies for lack of memory, a new one goes on with half of its batch. Where it ends
+    for another reason, or with a batch of one sample, `failure` of the report says why.
+    """
     evaluation = EvaluationReport(samples)
     batch = min(case.batch, samples)
     while evaluation.lost:
@@ -129,7 +130,7 @@ def evaluate_in(
 
 
 def describe_evaluation(evaluation: EvaluationReport) -> Iterator[str]:
-    """Yield the account at the end of an evaluation, line by line."""
+    """Yield the lines that say what an evaluation came to."""
     done = len(evaluation.losses)
     yield (
         f"samples done {done} of {evaluation.samples}, lost {evaluation.lost}, done twice "

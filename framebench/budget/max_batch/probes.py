@@ -1,6 +1,4 @@
-"""The parent's side of `worker.py`: one order carried out by a fresh process, and what came of
-it.
-"""
+"""Have one order carried out by `worker.py` in a fresh process, and tell what came of it."""
 
 from __future__ import annotations
 
@@ -41,7 +39,10 @@ def ignore_phase(phase: str) -> None:
 def run_order(
     order: ProbeOrder, environment: Environment, options: Options, progress: Progress = ignore_phase
 ) -> ProbeOutcome:
-    """Carry out an order in a process of its own. Never raises for the worker's fault."""
+    """Carry out an order in a process of its own, and return how it ended.
+
+    Nothing that the worker does wrong is raised: the outcome's status and reason say it.
+    """
     case = Case.from_id(order.case)
     with tempfile.TemporaryDirectory(prefix="framebench-") as scratch:
         variables = runner.make_worker_variables(environment, case, "memory", options)

@@ -1,10 +1,8 @@
-"""One case under a budget of memory, in a process of its own:
+"""One case under a budget of memory, in a process of its own.
 
-`python -m framebench.budget.max_batch.worker ORDER`.
-
-ORDER is JSON. It runs inside the framework's environment and speaks the protocol of the other
-workers. Apart from phases it sends `{"report": ...}` for each batch that is done, so that what is
-done outlives the process.
+It is started as `python -m framebench.budget.max_batch.worker ORDER`, where ORDER is JSON. It runs
+inside the framework's environment and speaks the protocol of the other workers. Apart from phases
+it sends `{"report": ...}` for each batch that is done, so that what is done outlives the process.
 """
 
 from __future__ import annotations
@@ -71,10 +69,10 @@ def measure_untracked(adapter: Adapter) -> int | None:
 
 
 def evaluate(adapter: Adapter, order: ProbeOrder, emit: Emit) -> dict[str, Any]:
-    """Evaluate all samples from `order.first` on, by batches that are halved whenever memory runs
-    out.
+    """Evaluate all samples from `order.first` on; halve the batch whenever memory runs out.
 
-    Raises MemoryError if a single sample does not fit.
+    Each batch is reported twice by `emit`: before it begins, and with its losses or how memory ran
+    out. Returns whether a limit was enforced. Raises MemoryError if a single sample does not fit.
     """
     x, y = adapter.workload.make_batch(adapter.config, order.samples)
     # by one sample: libraries are loaded, and kernels made that depend on no shape

@@ -185,7 +185,10 @@ def predict_file(
 
 
 def predict_case(case: Case, machine: str | None, results: Path) -> list[PeakPrediction]:
-    """Return what each method says. An unknown machine ends the command."""
+    """Return the peak of a case by each method: lower bound, fake tensors, records.
+
+    Ends the command where `machine` is unknown.
+    """
     from framebench.analysis.lower_bound import compute_lower_bound
     from framebench.analysis.peaks import read_evidence
     from framebench.analysis.results import Results as Folder
@@ -238,7 +241,7 @@ def predict_by_fake_tensors(case: Case, environment: Environment | None = None) 
 
 
 def try_under_limit(case: Case, budget: int, environment: Environment) -> PeakPrediction:
-    """Run two steps under the limit, in a fresh process."""
+    """Run the case under a limit of `budget` bytes in a fresh process, and return its peak."""
     from framebench.analysis.rendering import format_mib
 
     with err.status(f"{case.id}: under the limit"):
