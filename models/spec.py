@@ -194,6 +194,7 @@ class Workload:
     facts: dict[str, Any] = field(default_factory=dict, hash=False)
 
     def __post_init__(self) -> None:
+        """Derive `title` and `benchmark` from the name where they are not given."""
         object.__setattr__(self, "title", self.title or self.name)
         benchmark = self.benchmark or self.name.title().replace("_", "")
         object.__setattr__(self, "benchmark", benchmark)
@@ -259,6 +260,7 @@ class Workload:
 
     @cached_property
     def _sample_counts(self) -> dict[str, tuple[int, int, int]]:
+        """Return the store of `count_sample`, by configuration."""
         return {}
 
     def count_sample(self, config: Any) -> tuple[int, int, int]:
@@ -455,8 +457,8 @@ def load_declaration(name: str) -> Workload:
 def find_folders() -> dict[str, Path]:
     """Return the folders of workloads by name: those with a `spec.py`, here and the user's.
 
-    The user's are in $FRAMEBENCH_MODELS, and are imported under the same name as those here. Raises
-    BadWorkload.
+    The user's are in $FRAMEBENCH_MODELS, which this call makes an absolute path and adds to the
+    paths of `framebench.models`, so that they are imported as those here. Raises BadWorkload.
     """
     built_in = find_specs(Path(__file__).parent)
     if not os.environ.get(FOLDER_VARIABLE):

@@ -165,7 +165,7 @@ class UserWorkload(Workload):
 
     @property
     def update_period(self) -> int:
-        """Return how many steps it takes until a step has done all that it ever does."""
+        """Return how many steps a whole update takes; `user_file.reference` has found it out."""
         return int(self.facts.get("update_period", 1))
 
     def input_shape(self, size: str, batch: int) -> tuple[int, ...]:

@@ -52,6 +52,7 @@ class Switches(dict[str, Switch]):
     """
 
     def __call__(self, function: Switch) -> Switch:
+        """Enter a function by its name, and return it."""
         self[function.__name__] = function
         return function
 

@@ -27,6 +27,7 @@ class StaticCache:
     """
 
     def __init__(self, layers: int, make_empty: Callable[[], Any]) -> None:
+        """Make the arrays of each layer, one for keys and one for values."""
         self.layers = [(make_empty(), make_empty()) for _ in range(layers)]
 
     def extend(self, layer: int, start: int, new: KeysAndValues) -> KeysAndValues:
@@ -49,6 +50,7 @@ class GrowingCache:
     """
 
     def __init__(self, layers: int, join: Callable[[Any, Any], Any]) -> None:
+        """Begin with nothing; `join` returns one array and another as one, along the tokens."""
         self.layers: list[Any] = [()] * layers
         self.join = join
 

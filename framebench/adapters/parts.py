@@ -26,6 +26,7 @@ class Ledger:
     """
 
     def __init__(self) -> None:
+        """Begin without a change."""
         self.acting = ""  # the strategy whose switch or hook runs
         # how each part was changed ("set", "wrapped", "claimed"), and by which strategy
         self.changes: defaultdict[str, list[tuple[str, str]]] = defaultdict(list)
@@ -132,6 +133,7 @@ class PartOptions(dict[str, Any]):
     """Named arguments, each a part of its own."""
 
     def __init__(self, ledger: Ledger, name: str) -> None:
+        """Begin empty; `name` begins the name of each part in the ledger."""
         super().__init__()
         self.ledger = ledger
         self.name = name
@@ -156,6 +158,7 @@ class Hooks(Generic[P]):
     """
 
     def __init__(self, ledger: Ledger) -> None:
+        """Begin without a function."""
         self.ledger = ledger
         self.hooks: list[tuple[str, Callable[P, object]]] = []
 
@@ -164,6 +167,7 @@ class Hooks(Generic[P]):
         self.hooks.append((self.ledger.acting, hook))
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> None:
+        """Call the functions in their order, each as its strategy."""
         for strategy, hook in self.hooks:
             with self.ledger.acting_as(strategy):
                 hook(*args, **kwargs)

@@ -31,6 +31,7 @@ class Results:
     """The records and searches in the folder `root`, of all machines or of those in `only`."""
 
     def __init__(self, root: Path, only: Collection[str] | None = None) -> None:
+        """Read nothing yet: files are read when they are asked for, and kept."""
         self.root = root
         self.only = only
         self._tables: dict[tuple[str, str], pd.DataFrame] = {}

@@ -23,6 +23,7 @@ class Registry:
     """The claims in the order of their sources."""
 
     def __init__(self, claims: tuple[Claim, ...]) -> None:
+        """Keep the claims, and all their ids and names in `names`."""
         self.claims = claims
         self.names = {name for claim in claims for name in (claim.id, claim.name.upper())}
 

@@ -36,6 +36,7 @@ class SharedResults:
     """The probes and plans of a results folder, read once for all machines."""
 
     def __init__(self, root: Path) -> None:
+        """Read nothing yet: each kind is read when it is first asked for, and kept."""
         self.root = root
 
     @cached_property

@@ -79,11 +79,13 @@ class Run:
     check_mathematics: MathematicsCheck = mathematics.check
 
     def __enter__(self) -> Run:
+        """Make the temporary folder of the run's processes."""
         self.folder = tempfile.TemporaryDirectory(prefix="framebench-")
         self.scratch = Path(self.folder.name)
         return self
 
     def __exit__(self, *error: object) -> None:
+        """Remove the temporary folder."""
         self.folder.cleanup()
 
     @property

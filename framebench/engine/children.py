@@ -58,6 +58,7 @@ class LogTail:
     """
 
     def __init__(self, pipe: IO[bytes], most_bytes: int = LOG_BYTES) -> None:
+        """Start the thread, which keeps the last `most_bytes` bytes of the pipe."""
         self.pipe = pipe
         self.most_bytes = most_bytes
         self.last_bytes = bytearray()

@@ -74,6 +74,7 @@ class CaseProgress(Listener):
             self.first_line += f"; {done} of {total} are done already"
 
     def __enter__(self) -> CaseProgress:
+        """Print what will be measured and how long that takes, and show the bar."""
         if self.left:
             first_line = f"{self.first_line}: about {self.format_remaining()}"
             self.console.print(first_line, markup=False, highlight=False, soft_wrap=True)
@@ -81,6 +82,7 @@ class CaseProgress(Listener):
         return self
 
     def __exit__(self, *error: object) -> None:
+        """Remove the bar."""
         self.bar.stop()
 
     def format_remaining(self) -> str:

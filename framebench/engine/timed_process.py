@@ -237,9 +237,11 @@ class ReferenceMatmul:
             self.flop = message.get("flop", 0.0)
 
     def __enter__(self) -> ReferenceMatmul:
+        """Return the reference, whose process is ready."""
         return self
 
     def __exit__(self, *error: object) -> None:
+        """End the process."""
         self.worker.kill()
 
     def turn(self, number: int) -> None:

@@ -60,6 +60,7 @@ class StorageAccount(Storages):
                 self.add(tensor, Value(kind, layer, "before"))
 
     def __enter__(self) -> StorageAccount:
+        """Hook into the optimizer, the modules and what autograd saves."""
         self.stack = ExitStack()
         hooks: list[Any] = [
             register_optimizer_step_pre_hook(partial(self.note_update, True)),
@@ -78,6 +79,7 @@ class StorageAccount(Storages):
         return super().__enter__()
 
     def __exit__(self, *error: Any) -> None:
+        """Remove all hooks, and stop watching the storages that are alive."""
         super().__exit__(*error)
         self.stack.close()
         # tensors that are freed after the step must not count as its events

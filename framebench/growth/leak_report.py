@@ -89,9 +89,11 @@ class StorageTracker:
     """
 
     def __enter__(self) -> StorageTracker:
+        """Watch nothing."""
         return self
 
     def __exit__(self, *error: object) -> None:
+        """Let errors pass."""
         return None
 
     def list_alive(self) -> list[LiveStorage]:

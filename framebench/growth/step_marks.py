@@ -23,10 +23,12 @@ class MarkedStep:
     """Wrap a function of a script, of which each call is a step."""
 
     def __init__(self, function: Callable[..., Any], end: Callable[[Any], None]) -> None:
+        """Call `end` with the result of each call of `function`."""
         self.function = function
         self.end = end
 
     def __call__(self, *arguments: Any, **kwargs: Any) -> Any:
+        """Make a step, and tell that it ended."""
         result = self.function(*arguments, **kwargs)
         self.end(result)
         return result
@@ -119,6 +121,7 @@ class StepMarker(ast.NodeTransformer):
     """Give functions of some names the decorator `MARK`, outside of all others."""
 
     def __init__(self, names: set[str]) -> None:
+        """Mark the functions that have one of these names."""
         self.names = names
 
     def visit_FunctionDef(self, node: ast.FunctionDef) -> ast.AST:

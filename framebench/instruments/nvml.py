@@ -166,10 +166,12 @@ class ProcessPeak:
         self.thread = threading.Thread(target=self.watch, daemon=True)
 
     def __enter__(self) -> ProcessPeak:
+        """Start the thread that takes samples."""
         self.thread.start()
         return self
 
     def __exit__(self, *error: object) -> None:
+        """Stop the thread, and read what the GPU has in use now."""
         self.done.set()
         self.thread.join()
         self.after = read_used() if self.before is not None else None

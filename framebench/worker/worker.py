@@ -62,6 +62,7 @@ class WorkerError(Exception):
     """
 
     def __init__(self, cause: BaseException, oom: bool) -> None:
+        """Keep the cause, and whether memory ran out; the message is the cause's."""
         super().__init__(str(cause))
         self.cause = cause
         self.oom = oom

@@ -48,6 +48,7 @@ class Bottleneck(nnx.Module):
     def __init__(
         self, cin: int, inner: int, cout: int, stride: int, groups: int, **types: Any
     ) -> None:
+        """Make the layers; `inner` are the channels of the 3x3 convolution."""
         self.conv1 = make_conv(cin, inner, 1, 1, **types)
         self.bn1 = make_norm(inner, **types)
         self.conv2 = make_conv(inner, inner, 3, stride, groups, **types)
@@ -79,6 +80,7 @@ class ResNet(nnx.Module):
     """The whole network: stem, stages of bottleneck blocks, mean over the image, linear layer."""
 
     def __init__(self, config: ResNetConfig, remat: Remat, **types: Any) -> None:
+        """Make the stem, the blocks and the linear layer."""
         self.conv1 = make_conv(3, config.width, 7, 2, **types)
         self.bn1 = make_norm(config.width, **types)
         self.stages = tuple(config.stages)

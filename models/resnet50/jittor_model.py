@@ -16,6 +16,7 @@ class Bottleneck(Module):
     """A residual block of a 1x1, a 3x3 and a 1x1 convolution, each with batch norm."""
 
     def __init__(self, cin: int, inner: int, cout: int, stride: int, groups: int) -> None:
+        """Make the layers; `inner` are the channels of the 3x3 convolution."""
         self.conv1 = nn.Conv2d(cin, inner, 1, bias=False)
         self.bn1 = nn.BatchNorm2d(inner)
         self.conv2 = nn.Conv2d(inner, inner, 3, stride, padding=1, groups=groups, bias=False)
@@ -45,6 +46,7 @@ class ResNet(Module):
     """The whole network: stem, stages of bottleneck blocks, mean over the image, linear layer."""
 
     def __init__(self, config: ResNetConfig) -> None:
+        """Make the stem, the blocks and the linear layer."""
         self.conv1 = nn.Conv2d(3, config.width, 7, 2, padding=3, bias=False)
         self.bn1 = nn.BatchNorm2d(config.width)
         self.stages = config.stages

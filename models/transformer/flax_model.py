@@ -72,6 +72,7 @@ class Block(nnx.Module):
     """A pre-norm decoder layer: attention, then a feed-forward network, both residual."""
 
     def __init__(self, c: TransformerConfig, attend: Attend, gelu: Gelu, **types: Any) -> None:
+        """Make the layers; `attend` and `gelu` are the functions to use."""
         self.heads = c.heads
         self.attend = attend
         self.gelu = gelu
@@ -118,6 +119,7 @@ class Transformer(nnx.Module):
         rngs: nnx.Rngs,
         **types: Any,
     ) -> None:
+        """Make the embeddings, the blocks and the last norm."""
         self.wte = nnx.Embed(c.vocabulary, c.width, rngs=rngs, **types)
         self.wpe = nnx.Embed(c.length, c.width, rngs=rngs, **types)
         make_block = partial(Block, c, attend, gelu, **types)

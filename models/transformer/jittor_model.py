@@ -40,6 +40,7 @@ class LoRA(Module):
     """The change of low rank that an adapter adds: (..., cin) -> (..., cout)."""
 
     def __init__(self, cin: int, rank: int, cout: int) -> None:
+        """Make both factors, of rank `rank`."""
         self.lora_a = jt.zeros((cin, rank))
         self.lora_b = jt.zeros((rank, cout))
 
@@ -52,6 +53,7 @@ class LoRALinear(nn.Linear):
     """A linear layer with an adapter next to it (LoRA, Hu et al. 2021)."""
 
     def __init__(self, cin: int, cout: int, rank: int) -> None:
+        """Make the linear layer and its adapter."""
         super().__init__(cin, cout)
         self.lora = LoRA(cin, rank, cout)
 
@@ -69,6 +71,7 @@ class Block(Module):
     """A pre-norm decoder layer: attention, then a feed-forward network, both residual."""
 
     def __init__(self, c: TransformerConfig, attend: Attend, gelu: Gelu) -> None:
+        """Make the layers; `attend` and `gelu` are the functions to use."""
         self.heads = c.heads
         self.attend = attend
         self.gelu = gelu
@@ -101,6 +104,7 @@ class Transformer(Module):
     """The whole decoder: embeddings, blocks, norm, and a head tied to the token embedding."""
 
     def __init__(self, c: TransformerConfig, attend: Attend, gelu: Gelu, head: Head) -> None:
+        """Make the embeddings, the blocks and the last norm."""
         self.wte = nn.Embedding(c.vocabulary, c.width)
         self.wpe = nn.Embedding(c.length, c.width)
         self.blocks = nn.ModuleList([Block(c, attend, gelu) for _ in range(c.layers)])

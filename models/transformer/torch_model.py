@@ -41,6 +41,7 @@ class LoRA(nn.Module):
     """The change of low rank that an adapter adds: (..., cin) -> (..., cout)."""
 
     def __init__(self, cin: int, rank: int, cout: int) -> None:
+        """Make both factors, of rank `rank`, without values."""
         super().__init__()
         self.lora_a = nn.Parameter(torch.empty(cin, rank))
         self.lora_b = nn.Parameter(torch.empty(rank, cout))
@@ -54,6 +55,7 @@ class LoRALinear(nn.Linear):
     """A linear layer with an adapter next to it (LoRA, Hu et al. 2021)."""
 
     def __init__(self, cin: int, cout: int, rank: int) -> None:
+        """Make the linear layer and its adapter."""
         super().__init__(cin, cout)
         self.lora = LoRA(cin, rank, cout)
 
@@ -71,6 +73,7 @@ class Block(nn.Module):
     """A pre-norm decoder layer: attention, then a feed-forward network, both residual."""
 
     def __init__(self, c: TransformerConfig, attend: Attend, gelu: Gelu) -> None:
+        """Make the layers; `attend` and `gelu` are the functions to use."""
         super().__init__()
         self.heads = c.heads
         self.attend = attend
@@ -104,6 +107,7 @@ class Transformer(nn.Module):
     """The whole decoder: embeddings, blocks, norm, and a head tied to the token embedding."""
 
     def __init__(self, c: TransformerConfig, attend: Attend, gelu: Gelu, head: Head) -> None:
+        """Make the embeddings, the blocks and the last norm."""
         super().__init__()
         self.wte = nn.Embedding(c.vocabulary, c.width)
         self.wpe = nn.Embedding(c.length, c.width)

@@ -86,6 +86,7 @@ class Unit(nnx.Module):
     def __init__(
         self, convolutions: Convolutions, cin: int, cout: int, stride: int = 1, **types: Any
     ) -> None:
+        """Make the convolution and the norm."""
         kernel = (3, 3, 3)
         self.conv = convolutions.conv(cin, cout, kernel, stride, padding=1, use_bias=False, **types)
         self.norm = nnx.InstanceNorm(cout, epsilon=1e-5, **types)
@@ -101,6 +102,7 @@ class Down(nnx.Module):
     def __init__(
         self, convolutions: Convolutions, cin: int, cout: int, stride: int, **types: Any
     ) -> None:
+        """Make both units; the first has the stride."""
         self.unit1 = Unit(convolutions, cin, cout, stride, **types)
         self.unit2 = Unit(convolutions, cout, cout, **types)
 
@@ -113,6 +115,7 @@ class Up(nnx.Module):
     """A level on the way up: the volume is upsampled and joined to the skip connection."""
 
     def __init__(self, convolutions: Convolutions, cin: int, cout: int, **types: Any) -> None:
+        """Make the transposed convolution and both units."""
         self.upsample = convolutions.upsample(cin, cout, (2, 2, 2), 2, padding="VALID", **types)
         self.unit1 = Unit(convolutions, 2 * cout, cout, **types)
         self.unit2 = Unit(convolutions, cout, cout, **types)
@@ -133,6 +136,7 @@ class UNet3D(nnx.Module):
     def __init__(
         self, config: UNetConfig, convolutions: Convolutions, remat: Remat, **types: Any
     ) -> None:
+        """Make the levels down and up, and the head."""
         self.down = nnx.List(Down(convolutions, *level, **types) for level in config.levels_down)
         self.up = nnx.List(Up(convolutions, *level, **types) for level in config.levels_up)
         # The head computes in the type of the weights, if that is wider: in bfloat16 XLA:CPU would

@@ -83,6 +83,7 @@ class Unit(Module):
     """Convolution, instance norm, ReLU."""
 
     def __init__(self, convolutions: Convolutions, cin: int, cout: int, stride: int = 1) -> None:
+        """Make the convolution and the norm."""
         self.conv = convolutions.unit(cin, cout, 3, stride, padding=1, bias=False)
         self.norm = nn.InstanceNorm3d(cout, affine=True)
 
@@ -95,6 +96,7 @@ class Down(Module):
     """A level on the way down, whose first convolution may be strided."""
 
     def __init__(self, convolutions: Convolutions, cin: int, cout: int, stride: int) -> None:
+        """Make both units; the first has the stride."""
         self.unit1 = Unit(convolutions, cin, cout, stride)
         self.unit2 = Unit(convolutions, cout, cout)
 
@@ -107,6 +109,7 @@ class Up(Module):
     """A level on the way up: the volume is upsampled and joined to the skip connection."""
 
     def __init__(self, convolutions: Convolutions, cin: int, cout: int) -> None:
+        """Make the transposed convolution and both units."""
         self.upsample = convolutions.upsample(cin, cout, 2, 2)
         self.unit1 = Unit(convolutions, 2 * cout, cout)
         self.unit2 = Unit(convolutions, cout, cout)
@@ -125,6 +128,7 @@ class UNet3D(Module):
     """The whole network: levels down, levels up with skip connections, 1x1x1 convolution."""
 
     def __init__(self, config: UNetConfig, convolutions: Convolutions) -> None:
+        """Make the levels down and up, and the head."""
         self.down = nn.ModuleList([Down(convolutions, *level) for level in config.levels_down])
         self.up = nn.ModuleList([Up(convolutions, *level) for level in config.levels_up])
         self.head = convolutions.head(config.filters[0], config.classes, 1)

@@ -13,6 +13,7 @@ class Unit(nn.Module):
     """Convolution, instance norm, ReLU."""
 
     def __init__(self, cin: int, cout: int, stride: int = 1) -> None:
+        """Make the convolution, the norm and the ReLU."""
         super().__init__()
         self.conv = nn.Conv3d(cin, cout, 3, stride, padding=1, bias=False)
         self.norm = nn.InstanceNorm3d(cout, affine=True)
@@ -27,6 +28,7 @@ class Down(nn.Module):
     """A level on the way down, whose first convolution may be strided."""
 
     def __init__(self, cin: int, cout: int, stride: int) -> None:
+        """Make both units; the first has the stride."""
         super().__init__()
         self.unit1 = Unit(cin, cout, stride)
         self.unit2 = Unit(cout, cout)
@@ -40,6 +42,7 @@ class Up(nn.Module):
     """A level on the way up: the volume is upsampled and joined to the skip connection."""
 
     def __init__(self, cin: int, cout: int) -> None:
+        """Make the transposed convolution and both units."""
         super().__init__()
         self.upsample = nn.ConvTranspose3d(cin, cout, 2, 2)
         self.unit1 = Unit(2 * cout, cout)
@@ -59,6 +62,7 @@ class UNet3D(nn.Module):
     """The whole network: levels down, levels up with skip connections, 1x1x1 convolution."""
 
     def __init__(self, config: UNetConfig) -> None:
+        """Make the levels down and up, and the head."""
         super().__init__()
         self.down = nn.ModuleList(Down(*level) for level in config.levels_down)
         self.up = nn.ModuleList(Up(*level) for level in config.levels_up)

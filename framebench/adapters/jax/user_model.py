@@ -133,6 +133,7 @@ class FunctionModel(nnx.Module):
         self.weights = nnx.Dict(params)
 
     def __call__(self, *inputs: Any, **kwargs: Any) -> Any:
+        """Call the file's function with the weights as they are now."""
         values = [variable[...] for variable in self.weights.values()]
         return self.apply(jax.tree.unflatten(self.form, values), *inputs, **kwargs)
 
@@ -150,6 +151,7 @@ class LinenModel(nnx.Module):
         self.inner = call_with(partial(bridge.lazy_init, as_nnx), x)
 
     def __call__(self, *inputs: Any, **kwargs: Any) -> Any:
+        """Call the module, and keep the running statistics that it updates."""
         return self.inner(*inputs, **kwargs, mutable=["batch_stats"])
 
 

@@ -56,12 +56,14 @@ class ExecutionCounter:
         self.dtypes: Counter[str] = Counter()
 
     def __enter__(self) -> ExecutionCounter:
+        """Wrap `execute` of each watched module."""
         for name, modules in self.watched.items():
             for module in modules:
                 module.execute = self.wrap_execute(module.execute, name)
         return self
 
     def __exit__(self, *error: object) -> None:
+        """Take the wrappers off again."""
         for modules in self.watched.values():
             for module in modules:
                 del module.execute  # uncovers the class's own

@@ -80,6 +80,7 @@ class CudaStopwatch:
     """Two events on the current stream."""
 
     def __init__(self) -> None:
+        """Make the events, which record nothing yet."""
         self.first = torch.cuda.Event(enable_timing=True)
         self.last = torch.cuda.Event(enable_timing=True)
 

@@ -145,6 +145,7 @@ class NarrowResults(TorchDispatchMode):
     """
 
     def __init__(self) -> None:
+        """Begin with an empty name in `first`: nothing narrow was seen."""
         super().__init__()
         self.first = ""
 

@@ -164,6 +164,7 @@ class StepCounter(TorchDispatchMode):
             super().__exit__(None, None, None)
 
     def __enter__(self) -> StepCounter:
+        """Hook into the models, the blocks and what autograd saves."""
         self.stack = contextlib.ExitStack()
         handles: list[Any] = []
         for model in self.models:
@@ -178,6 +179,7 @@ class StepCounter(TorchDispatchMode):
         return super().__enter__()
 
     def __exit__(self, *error: Any) -> None:
+        """Remove all hooks."""
         super().__exit__(*error)
         self.stack.close()
 

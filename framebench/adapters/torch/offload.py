@@ -65,6 +65,7 @@ class CopyStreams:
     """
 
     def __init__(self) -> None:
+        """Make both streams on the current device."""
         self.to_host = torch.cuda.Stream()
         self.to_device = torch.cuda.Stream()
         # "ahead": they were on their way back before the backward pass needed them

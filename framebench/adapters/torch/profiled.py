@@ -56,6 +56,7 @@ class Profiled:
         self.block_runs = 0
 
     def __enter__(self) -> Profiled:
+        """Start the profiler, and hook into the model and the blocks."""
         self.stack = contextlib.ExitStack()
         profiler = profile(activities=[ProfilerActivity.CPU], record_shapes=True)
         self.profiler = self.stack.enter_context(profiler)
@@ -69,6 +70,7 @@ class Profiled:
         return self
 
     def __exit__(self, *error: Any) -> None:
+        """Remove the hooks, stop the profiler, and keep its events."""
         self.stack.close()
         self.events = list(self.profiler.events() or ())
         # the same events with types and strides

@@ -131,6 +131,7 @@ class Servers:
     """As many servers as there are threads that plan at the same time."""
 
     def __init__(self) -> None:
+        """Start none yet: `plan` starts one when no other waits."""
         self.started: list[Server] = []
         self.idle: list[Server] = []
 

@@ -23,6 +23,7 @@ class Addresses:
     """Ranges of a process on a GPU, in bytes."""
 
     def __init__(self) -> None:
+        """Begin with no range taken."""
         self.lowest = TOP  # of the chunks so far
         self.free: list[tuple[int, int]] = []  # address and size, by address
 

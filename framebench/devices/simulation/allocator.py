@@ -38,6 +38,7 @@ class Allocator:
     """
 
     def __init__(self, settings: Settings | None = None) -> None:
+        """Begin with no memory taken, and pools for the default stream alone."""
         self.settings = settings or Settings()
         self.stats = Stats()
         self.trace: list[Event] = []

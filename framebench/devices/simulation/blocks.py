@@ -25,6 +25,7 @@ class OutOfMemory(DoesNotFit):
     """The GPU has no memory for the request, even after every free segment was given back."""
 
     def __init__(self, requested: int, stats: Stats) -> None:
+        """Say how many bytes were requested, and how many are in use and reserved."""
         super().__init__(
             f"{requested:,} bytes do not fit beside {stats.allocated:,} in use, "
             f"{stats.reserved:,} reserved"

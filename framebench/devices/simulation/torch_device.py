@@ -46,7 +46,8 @@ class GpuEvent:
 
     record = wait = synchronize = do_nothing
 
-    def __init__(self, *_: Any, **__: Any) -> None: ...
+    def __init__(self, *_: Any, **__: Any) -> None:
+        """Take all options of `torch.cuda.Event`, and ignore them."""
 
     def query(self) -> bool:
         return True
@@ -65,6 +66,7 @@ class GpuStream:
     wait_stream = wait_event = synchronize = do_nothing
 
     def __init__(self, *_: Any, **__: Any) -> None:
+        """Number the stream; all options of `torch.cuda.Stream` are ignored."""
         self.number = next(self.numbers)
 
     def record_event(self, event: Any = None) -> Any:
@@ -82,6 +84,7 @@ class Backend:
     manual_seed_all = set_rng_state = synchronize = set_device = do_nothing
 
     def __init__(self) -> None:
+        """Begin on the default stream, without an allocator."""
         self.current = GpuStream()  # the first one, which is the default
         self.allocator: Allocator | None = None  # of the simulation that runs
 

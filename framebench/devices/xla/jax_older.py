@@ -23,6 +23,7 @@ class WithoutKinds:
     """An executable that does not say in which kind of memory its outputs lie."""
 
     def __init__(self, executable: Any) -> None:
+        """Stand in for `executable` in all but the kinds of memory."""
         self.executable = executable
 
     def get_output_memory_kinds(self) -> None:
