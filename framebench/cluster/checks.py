@@ -106,7 +106,7 @@ def list_files(folder: Path, report: CheckReport) -> Iterator[str]:
 
 
 def find_file_fault(file: Path, folder: Path) -> str:
-    """Return why a file has no records by its kind, size, rights and name; empty if it may."""
+    """Return why a file may not be opened: its kind, size, rights or name; empty if it may be."""
     status = file.lstat()
     if not stat.S_ISREG(status.st_mode):
         return "no regular file"
@@ -228,14 +228,14 @@ def check_verification(record: Record) -> Iterator[str]:
 
 
 def is_beyond(error: float | None, tolerance: float | None) -> bool:
-    """Return whether an error is missing or larger than its tolerance; without one it is not."""
+    """Return whether an error is missing or above its tolerance; without a tolerance never."""
     return tolerance is not None and (error is None or error > tolerance)
 
 
 def has_other_references(case: Case, references: dict[str, float]) -> bool:
-    """Return whether reference values differ from those of golden.json.
+    """Return whether a reference value differs from that of golden.json.
 
-    What that lacks is not judged.
+    Values that golden.json does not have are not judged.
     """
     if not case.is_known:
         return False
@@ -340,7 +340,7 @@ def check_blocks(records: dict[str, Record]) -> Iterator[str]:
 
 
 def list_differences(records: Sequence[Record]) -> Iterator[str]:
-    """Yield the names of what should be the same in all records of a block, and is not."""
+    """Yield the names of facts that differ, though all records of a block must share them."""
     values: dict[str, set[object]] = defaultdict(set)
     reference_s: dict[int, float] = {}  # by round: all records have the one matmul's time
     for record in records:

@@ -35,7 +35,7 @@ Key = tuple[object, ...]
 
 @dataclass
 class CollectionReport:
-    """What became of the files."""
+    """What became of the records that were collected."""
 
     added: list[Record] = field(default_factory=list)
     present: int = 0  # were there already
@@ -76,9 +76,9 @@ class Collection:
         """
         mark, own_name = hash_hardware(origin.hardware), origin.machine
         name = self.named or own_name
-        equal = self.names.get(mark, Counter())
+        equal = self.names.get(mark, Counter())  # names of equal machines
         if name in equal:
-            pass
+            pass  # it has this name already
         elif equal and not self.named and not self.apart:
             name = equal.most_common(1)[0][0]
         elif (folder, own_name) in self.names_by_folder:
@@ -89,11 +89,10 @@ class Collection:
         return name
 
     def add_results(self, results: Path) -> int:
-        """Add what a results folder has and is not there yet; return how many records it has.
+        """Add what a results folder has and this one lacks; return how much it has.
 
-        Its searches and results of probes are counted with them.
-
-        Raises OSError if they cannot be written.
+        Counted are its records, searches and results of probes. What became of them is added to
+        `report`. Raises OSError if they cannot be written.
         """
         count = 0
         new: dict[Path, list[Record]] = defaultdict(list)  # by file: written together, it is fast
@@ -189,7 +188,7 @@ def read_record(place: str) -> Record:
 
 
 def find_fault(place: str, release: str, record: Record | store.BadRecord) -> str:
-    """Return why a record is not taken, or does not belong to its release; empty if it does."""
+    """Return why a record is not taken: unreadable, or of another release; empty if it is."""
     if isinstance(record, store.BadRecord):
         return str(record)
     framework = record.parsed.framework

@@ -56,10 +56,10 @@ def add_answers(
             present.add(answer.contents)
             origin = answer.provenance
             name = name_machine(origin)
-            renamed = origin.model_copy(
-                update={"machine": name, "node": origin.node or origin.machine}
-            )
             if name != origin.machine:
+                renamed = origin.model_copy(
+                    update={"machine": name, "node": origin.node or origin.machine}
+                )
                 answer = answer.model_copy(update={"provenance": renamed})
             release = file.relative_to(folder / kind).with_suffix("").parts[1:depth]
             target = into.joinpath(kind, name, *release)

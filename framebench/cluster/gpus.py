@@ -96,7 +96,10 @@ def measure(
 
 
 def run_unit(unit: RunRequest, gpu: AssignedGpu, results: Path) -> int:
-    """Run one unit on one GPU, and return its exit code. What it prints goes to a log."""
+    """Run one unit on one GPU and its cores, and return its exit code.
+
+    Its records, and the log of what it prints, are in the GPU's folder.
+    """
     folder = results / NODES / gpu.folder
     folder.mkdir(parents=True, exist_ok=True)
     command = [sys.executable, "-m", "framebench.cli", *unit.arguments(), "--results", str(folder)]

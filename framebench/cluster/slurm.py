@@ -259,9 +259,10 @@ class Job(submitit.helpers.Checkpointable):
     env: str | None = None
 
     def __call__(self) -> int:
-        """Run the command and return its exit code.
+        """Run the command and return its exit code; 0 at once if the unit is done already.
 
-        A machine without a calibration is calibrated first.
+        A machine without a calibration is calibrated first. The machine's name and its cache are
+        set in this process's environment.
         """
         node = os.environ.get("SLURMD_NODENAME") or platform.node()
         node_folder = self.results / NODES / node

@@ -77,7 +77,10 @@ def make_document_tables(
     results: Results,
     record_tables: Sequence[Table] | None = None,
 ) -> list[Table]:
-    """Return the tables among them."""
+    """Return the tables that a document may show, of every machine.
+
+    `record_tables` are the tables of all records, where they were made before (`make_tables`).
+    """
     if record_tables is None:
         record_tables = make_tables(results.records, results)
     return [

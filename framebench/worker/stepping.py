@@ -88,11 +88,13 @@ class Timing:
     def turn(self, steps: int) -> Turn:
         """Make so many steps, and return what one of them takes.
 
-        On a device they are queued together and waited for once, as a training loop does.
+        On a CPU each step is measured by itself. On a device they are queued together and waited
+        for once, as a training loop does. Adds to the totals of all turns.
         """
-        queued = 1 if self.adapter.device() == "cpu" else steps
+        steps_at_once = 1 if self.adapter.device() == "cpu" else steps
         spent_before = dict(self.adapter.seconds_spent)
-        reading = add_readings([self.measure(queued) for _ in range(steps // queued)])
+        readings = [self.measure(steps_at_once) for _ in range(steps // steps_at_once)]
+        reading = add_readings(readings)
         self.steps += steps
         self.total = add_readings([self.total, reading])
         for purpose, seconds in self.adapter.seconds_spent.items():

@@ -40,10 +40,10 @@ def with_loss_scale(
     def update(
         scaled_grads: Tree, state: ScaledState, params: Tree = None
     ) -> tuple[Tree, ScaledState]:
-        """Return the updates and the next state; no weight moves if a gradient overflows."""
+        """Return the updates and the next state; all updates are zero if a gradient overflows."""
         grads = jax.tree.map(lambda grad: grad / state.scale, scaled_grads)
-        of_leaves = [jnp.isfinite(grad).all() for grad in jax.tree.leaves(grads)]
-        is_finite = jnp.all(jnp.array(of_leaves))
+        finite_leaves = [jnp.isfinite(grad).all() for grad in jax.tree.leaves(grads)]
+        is_finite = jnp.all(jnp.array(finite_leaves))
 
         # compiled code has no branches: both results are computed, and one is selected
         def select(new: Array, otherwise: Array) -> Array:

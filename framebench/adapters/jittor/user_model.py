@@ -163,8 +163,14 @@ def facts(size: int) -> dict[str, Any]:
     """
     model = make_plain_model()
     inputs, targets = batch(size)
-    named_params = [(name, p) for name, p in model.named_parameters() if p.dtype.is_float()]
-    trained = [p for _, p in named_params if not p.is_stop_grad()]
+    trained = []
+    params = []
+    for name, param in model.named_parameters():
+        if param.dtype.is_float():
+            is_trained = not param.is_stop_grad()
+            params.append((name, list(param.shape), is_trained))
+            if is_trained:
+                trained.append(param)
     if not trained:
         raise user().fault("model", "no weight of the model asks for a gradient")
     modules = list(model.named_modules())
@@ -179,8 +185,8 @@ def facts(size: int) -> dict[str, Any]:
     return {
         **described,
         "uncut": user().explain_uncut(inputs, size),
-        "params": [(name, list(p.shape), not p.is_stop_grad()) for name, p in named_params],
-        "parameters": sum(p.numel() for p in trained),
+        "params": params,
+        "parameters": sum(param.numel() for param in trained),
         "optimizer": name_optimizer(trained, model),
         "own_step": has_step(),
     }

@@ -1,6 +1,4 @@
-"""Say what backs the published numbers.
-
-That is what they were verified against, and which of them name code that can be checked out.
+"""Say what backs the published numbers: what verified them, and which code measured them.
 
 README shows these sentences. They are counted from the records, so that they cannot say more than
 the records do.

@@ -36,19 +36,25 @@ def write_claims(source: SourceFolder, machines: Sequence[Machine]) -> str:
 
 
 def write_machine_claims(source: SourceFolder, machine: Machine) -> str:
-    """Write the list of all claims as one machine has measured them, and the pages of sections."""
+    """Write a machine's list of all claims, and a page for each source; return the list's path.
+
+    The list has a row for each claim, which leads to the claim's section in the page of its source.
+    """
     entries = ledger(machine.results, machine.name)
-    folder = f"claims/{make_slug(machine.name)}"
-    page = Page(source, f"{folder}/index", f"Claims, measured on {machine.name}")
+    path = f"claims/{make_slug(machine.name)}/index"
+    page = Page(source, path, f"Claims, measured on {machine.name}")
     verdicts = Counter(entry.verdict for entry in entries)
     counts = [f"{count} {verdict}" for verdict, count in verdicts.most_common()]
     page.add_text(", ".join(counts))
-    links = [f"{name_page(entry.source)}.html#{make_slug(entry.name)}" for entry in entries]
-    page.add_html(render("claims.html", caption=CAPTION, rows=list(zip(links, entries))))
-    below = []
-    for name in sorted({entry.source for entry in entries}):
-        below.append(write_source(source, machine, name, entries))
-    page.add_contents(below, is_hidden=True)
+    rows = []
+    for entry in entries:
+        section = f"{name_page(entry.source)}.html#{make_slug(entry.name)}"
+        rows.append((section, entry))
+    page.add_html(render("claims.html", caption=CAPTION, rows=rows))
+    source_pages = []
+    for source_name in sorted({entry.source for entry in entries}):
+        source_pages.append(write_source(source, machine, source_name, entries))
+    page.add_contents(source_pages, is_hidden=True)
     return page.save()
 
 
@@ -60,7 +66,10 @@ def name_page(source_name: str) -> str:
 def write_source(
     source: SourceFolder, machine: Machine, source_name: str, entries: Sequence[Entry]
 ) -> str:
-    """Write the page of one source's claims, a section for each."""
+    """Write the page of the claims from one source, a section for each, and return its path.
+
+    `source` is the folder that Sphinx reads; `source_name` is an article, or the reports by users.
+    """
     path = f"claims/{make_slug(machine.name)}/{name_page(source_name)}"
     of_source = [entry for entry in entries if entry.source == source_name]
     kind = "Reports by users" if is_report(of_source[0]) else f"Claims of article {source_name}"
@@ -96,12 +105,12 @@ def add_claim(page: Page, machine: Machine, entry: Entry) -> None:
 
 
 def group_lines(lines: Sequence[Line]) -> list[list[Line]]:
-    """Return the measurements with an interval by metric and form.
+    """Return the measurements with an interval, in a list for each metric and form of number.
 
-    The groups of lines that are used for the verdict come first; within a group lines stay in their
-    order.
+    Lists with a line that is used for the verdict come first; in a list lines stay in their order.
     """
     groups: dict[tuple[str, str], list[Line]] = {}
+    # the order of the keys is that of the lists
     for line in sorted(lines, key=lambda line: not line.decides):
         groups[line.metric, line.form] = []
     for line in lines:
@@ -122,7 +131,10 @@ def make_chart(lines: Sequence[Line]) -> str:
 
 
 def draw_lines(lines: Sequence[Line]) -> dict[str, Any]:
-    """Return measurements as intervals, with "no effect" and what is claimed, for Vega-Lite."""
+    """Return a chart for Vega-Lite: an interval for each measurement, lines at what is claimed.
+
+    The other line is at "no effect". All measurements are of one metric.
+    """
     first = lines[0]
     bars = []
     for line in lines:

@@ -117,10 +117,15 @@ def write_cases(source: SourceFolder, machine: Machine) -> Iterator[str]:
         for case in cases:
             row = machine.page_rows[case]
             of_case = records[case]
-            (record, *_) = (r for r in of_case if r.provenance.measured_at == row["measured_at"])
+            moment = row["measured_at"]
+            record = next(each for each in of_case if each.provenance.measured_at == moment)
             sections = [make_numbers_table(row), make_record_table(record)]
             if len(of_case) > 1:
                 sections.append(make_history_table(of_case))
+            shown = []
+            for section in sections:
+                html = make_table(section, page.root, is_sortable=False)
+                shown.append((section.title, html))
             page.add_heading(case)
             page.add_html(
                 render(
@@ -128,10 +133,7 @@ def write_cases(source: SourceFolder, machine: Machine) -> Iterator[str]:
                     anchor=make_slug(case),
                     record=record,
                     case=record.parsed,
-                    sections=[
-                        (section.title, make_table(section, page.root, is_sortable=False))
-                        for section in sections
-                    ],
+                    sections=shown,
                 )
             )
         yield page.save()

@@ -68,7 +68,11 @@ def write_predictions(source: SourceFolder, results: Path) -> list[str]:
 def write_device(
     source: SourceFolder, device: Device, predictions: Sequence[Planned], results: Path
 ) -> str:
-    """Write the pages of a device: its tables, every prediction in one, and their sections."""
+    """Write a device's page with all its predictions, and the pages of their sections.
+
+    Returns the path of the device's page. A page of sections has the predictions of one workload
+    and scenario.
+    """
     page = Page(source, f"predicted/{make_slug(device.name)}/index", f"On one {device.title}")
     count = f"{len(predictions):,} predictions, none measured."
     page.add_text(f"{device.gib:,.2f} GiB of memory that a program can have. {count}")
@@ -81,8 +85,10 @@ def write_device(
     page.add_heading("Every prediction")
     page.add_html(render("predictions.html", head=HEAD, rows=rows))
     page.add_tables(*make_device_tables(device, predictions, results))
-    below = [write_sections(source, path, device, by_page[path]) for path in sorted(by_page)]
-    page.add_contents(below, is_hidden=True)
+    section_pages = []
+    for path, of_page in sorted(by_page.items()):
+        section_pages.append(write_sections(source, path, device, of_page))
+    page.add_contents(section_pages, is_hidden=True)
     return page.save()
 
 
@@ -95,7 +101,10 @@ def describe_numbers(planned: Planned, device: Device) -> tuple[str, str, str]:
 def write_sections(
     source: SourceFolder, path: str, device: Device, predictions: Sequence[Planned]
 ) -> str:
-    """Write a page with a section for each prediction of one workload and scenario."""
+    """Write a page with a section for each of these predictions, and return its path.
+
+    They are all of one workload and scenario.
+    """
     case = Case.from_id(predictions[0].case)
     title = f"{get_title(case.workload)}, {get_title(case.scenario).lower()}"
     page = Page(source, path, f"{title}, predicted for one {device.title}")
