@@ -1,5 +1,4 @@
-"""Peak memory and throughput of deep-learning frameworks under each memory strategy, verified case
-by case.
+"""Peak memory and speed of deep-learning frameworks by memory strategy, verified case by case.
 
 import framebench
 
@@ -77,10 +76,9 @@ def machines(results: Path | str | None = None) -> list[str]:
 
 
 def planned(results: Path | str | None = None) -> pd.DataFrame:
-    """Return what cases are predicted to need on devices that are not here: one row per case,
-    device and release.
+    """Return what cases are predicted to need on devices that are not here.
 
-    Nothing in it is measured. The rows are what `framebench predict --device` kept in `results`, by
+    There is one row per case, device and release. Nothing in it is measured. The rows are what `framebench predict --device` kept in `results`, by
     default `folder()`. docs/data.md has the columns.
     """
     from framebench.devices.tables import frame

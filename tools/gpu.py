@@ -169,9 +169,9 @@ def interrupt_at(moment: float) -> Iterator[None]:
         raise KeyboardInterrupt
 
     before = signal.signal(signal.SIGALRM, interrupt)
-    if moment < float("inf"):
-        signal.setitimer(signal.ITIMER_REAL, max(0.1, moment - time.monotonic()))
     try:
+        if moment < float("inf"):
+            signal.setitimer(signal.ITIMER_REAL, max(0.1, moment - time.monotonic()))
         yield
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)

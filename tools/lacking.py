@@ -1,9 +1,8 @@
-"""List which cases a machine lacks of another's:
+"""List which cases a machine lacks of another's.
 
-`python -m tools.lacking zen4-2core --of xeon-2core`.
-
-With `--times`, also those that the other has timed and this one has not. Without, a peak is enough,
-which `framebench run --rounds 0` reads on a busy machine, too.
+It is started as `python -m tools.lacking zen4-2core --of xeon-2core`. With `--times`, also those
+that the other has timed and this one has not. Without, a peak is enough, which `framebench run
+--rounds 0` reads on a busy machine, too.
 """
 
 from __future__ import annotations

@@ -1,5 +1,4 @@
-"""Open an issue for each regression of a framework's newest release, or update the one that is
-open.
+"""Open or update an issue for each regression of a framework's newest release.
 
 `python -m tools.report_regressions newest.json`, with what `framebench versions newest --json`
 printed. The issue has both versions, the change, and the release that `framebench versions bisect`

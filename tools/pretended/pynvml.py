@@ -1,5 +1,4 @@
-"""A GPU that does not exist, for rehearsals alone: what framebench asks NVML, answered as an idle
-80 GiB GPU would.
+"""Answer what framebench asks NVML as an idle 80 GiB GPU would: for rehearsals without one.
 
 It stands before the real package on the path of `tools/gpu.sh --rehearse`, so that everything the
 parent does where there is a GPU is done. Workers do not see it: their frameworks find no device.

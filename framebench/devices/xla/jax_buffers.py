@@ -1,5 +1,4 @@
-"""What the memory that a compiled program reserves is for, by the line of the source that asks for
-it.
+"""Say what a compiled program's memory is for, by the line of source that asks for it.
 
 Read from the texts that XLA dumps. Buffers that are never alive together lie in one place, for
 which the largest of them stands.

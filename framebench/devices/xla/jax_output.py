@@ -1,6 +1,4 @@
-"""Standard output of a planner, which has its answer alone, and standard error, which is read
-meanwhile.
-"""
+"""Keep a planner's standard output for its answer, and read its standard error meanwhile."""
 
 from __future__ import annotations
 
