@@ -81,6 +81,7 @@ class CaseBenchmark(ABC):
         """`torch`, `jax` or `jittor`."""
 
     def __init_subclass__(cls) -> None:
+        """Give the class the parameters of its cases, and methods of its own for asv."""
         if isinstance(cls.workload, property):
             return  # of a scenario, in this file
         workload = spec.load_workload(cast(str, cls.workload))

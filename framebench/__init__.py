@@ -78,8 +78,9 @@ def machines(results: Path | str | None = None) -> list[str]:
 def planned(results: Path | str | None = None) -> pd.DataFrame:
     """Return what cases are predicted to need on devices that are not here.
 
-    There is one row per case, device and release. Nothing in it is measured. The rows are what `framebench predict --device` kept in `results`, by
-    default `folder()`. docs/data.md has the columns.
+    There is one row per case, device and release. Nothing in it is measured. The rows are what
+    `framebench predict --device` kept in `results`, by default `folder()`. docs/data.md has the
+    columns.
     """
     from framebench.devices.tables import frame
 

@@ -33,9 +33,10 @@ class StaticCache:
     def extend(self, layer: int, start: int, new: KeysAndValues) -> KeysAndValues:
         """Add keys and values of the tokens from `start` on; return all that the layer has."""
         end = start + new[0].shape[2]
-        keys, values = arrays = self.layers[layer]
+        arrays = self.layers[layer]
         for whole, part in zip(arrays, new):
             whole[:, :, start:end] = part
+        keys, values = arrays
         return keys[:, :, :end], values[:, :, :end]
 
     def rewind(self, prompt: int) -> None:

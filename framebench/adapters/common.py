@@ -100,6 +100,7 @@ def loading(adapter: Adapter, mode: str) -> Proof:
     adapter.before_first_step.append(start_loader)
 
     def count_batches(_: Evidence) -> Evidence:
+        """Make three steps, and count the batches that the loader prepared for them."""
         assert adapter.loader
         before = adapter.loader.made
         for _step in range(3):
@@ -125,6 +126,7 @@ def stream(adapter: Adapter) -> Proof:
     """
 
     def count_shapes(_: Evidence) -> Evidence:
+        """Count the shapes of the batches, and the share of padding among their tokens."""
         batches = [x for x, _ in adapter.stream]
         tokens = sum(math.prod(x.shape) for x in batches)
         return {

@@ -135,6 +135,7 @@ def prefetch(prepared: Iterator[tuple[Any, ...]], put: Put) -> Iterator[Any]:
     waiting: queue.Queue[tuple[Any, BaseException | None]] = queue.Queue(maxsize=1)
 
     def work() -> None:
+        """Put each batch into the queue, or the error that ended the preparation."""
         # On the core to which the timing worker is pinned it would take turns with the step.
         cores.use_all_cores()
         try:

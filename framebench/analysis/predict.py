@@ -34,11 +34,12 @@ class PeakLine:
 
     def predict(self, batch: int) -> PeakEstimate:
         """Return the peak to expect at this batch, with the interval for one new measurement."""
-        x = np.array(self.batches, float)
-        deviation = x - x.mean()
-        spread = 1 + 1 / len(x) + (batch - x.mean()) ** 2 / (deviation**2).sum()
+        batches = np.array(self.batches, float)
+        mean = batches.mean()
+        # of the new measurement itself, of the line's mean, of its slope
+        spread = 1 + 1 / len(batches) + (batch - mean) ** 2 / ((batches - mean) ** 2).sum()
         value = self.fixed.value + self.per_sample.value * batch
-        return estimate(value, self.residual, spread, len(x))
+        return estimate(value, self.residual, spread, len(batches))
 
 
 def estimate(

@@ -336,9 +336,10 @@ def find_bend(ratios: Sequence[Effect]) -> Effect:
     """Return the largest distance of any ratio from 1, above or below."""
     departures = []
     for ratio in ratios:
-        ends = abs(ratio.low - 1), abs(ratio.high - 1)
-        nearest = 0.0 if ratio.low <= 1 <= ratio.high else min(ends)
-        departures.append(Effect(abs(ratio.value - 1), nearest, max(ends)))
+        at_low, at_high = abs(ratio.low - 1), abs(ratio.high - 1)
+        # an interval that holds 1 may be at no distance from it
+        nearest = 0.0 if ratio.low <= 1 <= ratio.high else min(at_low, at_high)
+        departures.append(Effect(abs(ratio.value - 1), nearest, max(at_low, at_high)))
     values, lows, highs = zip(*departures)
     return Effect(max(values), max(lows), max(highs))
 

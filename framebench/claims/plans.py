@@ -47,13 +47,21 @@ def read_plans(results: Path) -> dict[str, Plan]:
 
 
 def make_plan(planned: Planned, file: Path, error: float) -> Plan:
-    """Return a plan from its record."""
-    parts, peak = planned.parts, planned.peak_bytes
+    """Return the plan that was recorded in `file`, without numbers where it has no peak."""
+    parts = planned.parts
+    peak = planned.peak_bytes
     if peak is None:
         return Plan(file, error, reason=f"{planned.outcome}: {planned.reason}")
-    standing = parts.get("between_steps", parts.get("arguments", 0))
-    in_use, kept = parts.get("allocated", peak), parts.get("activations", 0)
-    return Plan(file, error, peak, standing, in_use, kept, parts.get("weights", 0))
+    return Plan(
+        file,
+        error,
+        peak,
+        # PyTorch's simulation tells the one, XLA's plan the other
+        standing=parts.get("between_steps", parts.get("arguments", 0)),
+        in_use=parts.get("allocated", peak),
+        kept=parts.get("activations", 0),
+        weights=parts.get("weights", 0),
+    )
 
 
 def divide_plans(candidate: Plan, base: Plan, quantity: Quantity) -> Effect:

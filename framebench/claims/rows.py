@@ -226,9 +226,14 @@ def make_measure(row: Row, workload: str, framework: str) -> Measure:
 
 def read_program(row: Row, read: Read) -> tuple[str, OfProgram]:
     """Return the name and the measure of a number that a program prints."""
-    name, probe, file = row.name, f"{SNIPPET}{row.listing}", f"{row.listing}.py"
+    name = row.name
+    probe = f"{SNIPPET}{row.listing}"
+    file = f"{row.listing}.py"
     form: Form = "count"
     if row.report:
-        name, probe = f"{row.report.partition('-')[0]} {name}", f"report-{row.report}"
-        file, form = "the report's program", "change"
+        number = row.report.partition("-")[0]
+        name = f"{number} {name}"
+        probe = f"report-{row.report}"
+        file = "the report's program"
+        form = "change"
     return name, OfProgram(read, probe, row.of, row.exact, row.right, row.form or form, file)

@@ -127,12 +127,16 @@ def list_open_verdicts(effect: Effect, target: Target) -> tuple[Verdict, ...]:
     """
     if not (math.isfinite(effect.low) and math.isfinite(effect.high)):
         return ()
-    ends = {classify(target.gain(end), target) for end in (effect.low, effect.high)}
-    least, most = min(map(DECIDED.index, ends)), max(map(DECIDED.index, ends))
+    # the verdicts at both ends, and all between them in the order of the gain
+    places = []
+    for end in (effect.low, effect.high):
+        verdict = classify(target.gain(end), target)
+        places.append(DECIDED.index(verdict))
+    between = DECIDED[min(places) : max(places) + 1]
     left_out = {"smaller or none"}  # a verdict on intervals: a single number is one or the other
     if target.claimed is None:
         left_out |= {"smaller than claimed", "larger than claimed"}
-    return tuple(verdict for verdict in DECIDED[least : most + 1] if verdict not in left_out)
+    return tuple(verdict for verdict in between if verdict not in left_out)
 
 
 def decide(effect: Effect, target: Target) -> Verdict:

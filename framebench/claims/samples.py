@@ -64,6 +64,7 @@ def make_peak(name: str, instrument: str = "", without_live: bool = False) -> Qu
     """
 
     def estimate(records: Sequence[Record]) -> Estimate | None:
+        """Return the peak over all samples; None where no record has one."""
         # processes that measure time read no peaks
         measured = [record for record in records if record.peak_samples]
         chosen = instrument
@@ -89,6 +90,7 @@ def make_count(
     """Return the quantity of a count, which `read` finds in a record. See Quantity for the rest."""
 
     def estimate(records: Sequence[Record]) -> Estimate | None:
+        """Return the newest count, with the least and the most; None without any."""
         counts = []
         for record in records:
             count = read(record)

@@ -129,6 +129,7 @@ class TorchStorages(TorchDispatchMode, StorageTracker):  # type: ignore[misc]  #
         self.made_before = {tensor.untyped_storage()._cdata for tensor in tensors}
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        """Run an operation; note the storages it made, and the line it writes from."""
         out = func(*args, **(kwargs or {}))
         if func._schema.name.endswith("_") and isinstance(args[0], torch.Tensor):
             line = find_caller(sys._getframe(1))

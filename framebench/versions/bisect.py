@@ -61,6 +61,7 @@ def bisect_releases(
         return None
 
     def conclude(outcome: str, answer: str, **found: Any) -> Bisection:
+        """Return the bisection with what was tried up to now."""
         fields = {"outcome": outcome, "answer": answer, "tried": tuple(tried.values()), **found}
         return Bisection(
             framework=case.framework,

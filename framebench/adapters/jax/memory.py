@@ -80,6 +80,7 @@ def after_training(run: JaxAdapter, cleared: bool) -> Proof:
     training: Evidence = {}
 
     def train() -> None:
+        """Train the other model, and note the bytes that are held after it was dropped."""
         training.update(train_once(run))
         before = run.collections["generation 2"]
         if cleared:

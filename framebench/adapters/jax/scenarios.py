@@ -189,6 +189,7 @@ def together(run: JaxAdapter, shared: bool = False) -> Proof:
     run.before_first_step.append(attach_models)
 
     def count_weights(_: Evidence) -> Evidence:
+        """Count the bytes that are held, and those of both models' weights."""
         model = run.params, run.stats
         weights = jax.tree.leaves(model)
         own_weights = []  # of the second model
@@ -241,6 +242,7 @@ def in_turn(run: JaxAdapter, cleared: bool = False) -> Proof:
     run.before_first_step.append(attach_models)
 
     def count_held(_: Evidence) -> Evidence:
+        """Count the bytes that are held, and those of one model's weights."""
         params = run.workload.params(run.config)
         one_model = sum(4 * math.prod(param.shape) for param in params)
         return {

@@ -58,6 +58,7 @@ class ShapedAdapter(JaxAdapter):
 
     def place(self, what: str, tree: Tree) -> Tree:
         def place_shape(array: Any) -> ShapeDtypeStruct:
+            """Return the array's shape and type, placed as the strategy says."""
             place = None
             if self.recipe.sharding is not None:
                 place = self.recipe.sharding(what, array.shape)

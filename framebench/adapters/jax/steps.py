@@ -234,6 +234,7 @@ def no_jit(run: JaxAdapter) -> Proof:
     run.recipe.eager = True
 
     def count_dispatched(_: Evidence) -> Evidence:
+        """Make a step, and count the operations that were started one by one."""
         with count_dispatches() as counts:
             run.one_step()
             run.synchronize()

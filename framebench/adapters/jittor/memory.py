@@ -142,6 +142,7 @@ def mem_limit(run: JittorAdapter, share: float = 0.75) -> Proof:
         jt.gc()
 
     def count_swapped(_: Evidence) -> Evidence:
+        """Make a step, and count the bytes that it swapped out."""
         before = load_probe().swapped_bytes()
         run.step()
         run.synchronize()

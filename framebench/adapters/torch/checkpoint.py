@@ -85,6 +85,7 @@ def checkpoint(run: TorchAdapter, every: int = 1) -> Proof:
             chosen[block] = _list_batch_norms(block)
 
     def run_block(block: nn.Module, *xs: Any, **kwargs: Any) -> Any:
+        """Run a block, and recompute it in the backward pass if it is chosen."""
         if block not in chosen:
             return block(*xs, **kwargs)
         options = drop_cache(kwargs)

@@ -57,6 +57,7 @@ def _measure_convolution(channels: int, edge: int) -> float:
     w = torch.randn(channels, channels, 3, 3, 3, generator=generator)
 
     def compute_gradient(dtype: torch.dtype) -> Tensor:
+        """Return the weight's gradient, computed in `dtype`."""
         # Memory that is handed out again has large numbers then, so that what the kernel leaves
         # unwritten shows.
         filled = [torch.full_like(w, 1e30) for _ in range(8)]

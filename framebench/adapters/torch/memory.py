@@ -89,6 +89,7 @@ def optimizer_in_backward(run: TorchAdapter) -> Proof:
     run.before_first_step.append(attach)
 
     def count_moved(_: Evidence) -> Evidence:
+        """Make a step, and count the gradients it leaves and the weights it moves."""
         trained = run.list_trained()
         before = [p.detach().clone() for p in trained]
         run.one_step()
@@ -134,6 +135,7 @@ def foreach(run: TorchAdapter) -> Proof:
                 group.update(foreach=value, fused=None)
 
     def count_operators(observed: Evidence) -> Evidence:
+        """Count the operators on lists of tensors, with the switch and without."""
         set_foreach(None)  # what PyTorch does by default
         by_default = run.observe()
         set_foreach(True)

@@ -37,6 +37,7 @@ def accumulate(run: TorchAdapter) -> Proof:
     parts = run.micro_batches
 
     def count_parts(_: Evidence) -> Evidence:
+        """Count what the micro-batches have, and the passes that a step must make."""
         # by numbers, since a user's graphs or lists of images have no axis of samples
         inputs = [x for x, _ in run.cut_batch(run.inputs, parts)]
         return {
@@ -102,6 +103,7 @@ def compile(run: TorchAdapter, mode: str | None = None, budget: float = 1.0) -> 
         run.recipe.forward = torch.compile(model, mode=mode)
 
     def count_compiled(_: Evidence) -> Evidence:
+        """Count where the graph breaks, and what proves the compiler's mode."""
         counted: Evidence = {"graph_breaks": dict(counters["graph_break"])}
         if mode == "reduce-overhead":
             names = [event.name for event in record_events(run)]

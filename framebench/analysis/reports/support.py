@@ -65,7 +65,10 @@ def make_matrix(scenario: str) -> Table:
 
 
 def make_matrix_of_scenarios(title: str, caption: str, places: Iterable[tuple[str, str]]) -> Table:
-    """Return the same for strategies of several scenarios, each given with its scenario."""
+    """Return strategies in every framework, as `make_matrix`, with a column for the scenario.
+
+    `places` are pairs of a scenario and a strategy.
+    """
     rows = []
     for scenario, name in places:
         rows.append((scenario, *describe_strategy(SCENARIOS[scenario], name)))

@@ -42,10 +42,16 @@ class Addresses:
 
     def give_back(self, address: int, size: int) -> None:
         """Give back a range that was taken; it joins its free neighbours."""
-        at = bisect_left(self.free, (address, 0))
-        if at < len(self.free) and self.free[at][0] == address + size:
-            size += self.free.pop(at)[1]
-        if at and sum(self.free[at - 1]) == address:
-            address, size_before = self.free.pop(at - 1)
-            size += size_before
+        after = bisect_left(self.free, (address, 0))
+        if after < len(self.free):
+            next_address, next_size = self.free[after]
+            if next_address == address + size:
+                del self.free[after]
+                size += next_size
+        if after > 0:
+            previous_address, previous_size = self.free[after - 1]
+            if previous_address + previous_size == address:
+                del self.free[after - 1]
+                address = previous_address
+                size += previous_size
         insort(self.free, (address, size))
