@@ -88,7 +88,7 @@ def make_cache_path(name: str, environment: Environment, size: str) -> Path:
 
 
 def read_cached(file: Path) -> References:
-    """Return what the whole lines of a file hold; one that was cut off is left out."""
+    """Return the references in a file's lines, of which one that was cut off is left out."""
     references: References = {}
     if file.exists():
         for line in file.read_text().splitlines(keepends=True):
@@ -170,7 +170,7 @@ def write_unconfirmed(
 
 
 def describe_maker(framework: str) -> str:
-    """Return framework, version and precision of the values, for the file."""
+    """Return what golden.json says of who made its values: framework, version and precision."""
     return f"{framework} {find_pinned_version(framework)}, float64"
 
 

@@ -6,7 +6,7 @@ Standard library only, since workers read it.
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass, field, replace
-from typing import Any
+from typing import Any, NoReturn
 
 from framebench.models import spec
 from framebench.suite.case import BATCH, DEFAULT_SIZE, FULL_SIZE, Case, UnknownCase
@@ -101,11 +101,15 @@ def check_described(workload: str, size: str) -> None:
     except ValueError as error:
         raise UnknownCase(str(error)) from None
     if described is None:
-        able = [name for name in spec.list_workloads() if spec.load_workload(name).described]
-        raise UnknownCase(
-            f"{workload} cannot be described by its parameters alone; choose from: "
-            f"{', '.join(able)}"
-        )
+        refuse_undescribed(workload)
+
+
+def refuse_undescribed(workload: str) -> NoReturn:
+    """Raise UnknownCase for a workload without described sizes, with those that have them."""
+    able = [name for name in spec.list_workloads() if spec.load_workload(name).described]
+    raise UnknownCase(
+        f"{workload} cannot be described by its parameters alone; choose from: {', '.join(able)}"
+    )
 
 
 def add_default_size(case_id: str) -> str:

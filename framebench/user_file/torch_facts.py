@@ -1,8 +1,7 @@
 """Print what is in a user's file in PyTorch: `python -m framebench.user_file.torch_facts BATCH`.
 
-No weight is made: all tensors are fake.
-
-Prints `user_model.facts` as JSON, or `{"fault": ...}`.
+What is printed is JSON: `user_model.facts`, or `{"fault": ...}`. No weight is made: all tensors are
+fake.
 """
 
 from __future__ import annotations

@@ -5,14 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
-from pathlib import Path
 
 from framebench.engine import mathematics
 from framebench.engine.capacity import fits, read_free_memory
 from framebench.engine.runner import Options
 from framebench.engine.timed_process import Variant
 from framebench.instruments import nvml
-from framebench.models.spec import load_workload
+from framebench.models.spec import USER_MODEL, load_workload
 from framebench.suite.case import Case
 from framebench.suite.result import Mathematics
 from framebench.user_model.look import compiles
@@ -52,7 +51,7 @@ class Float64Checks:
         batch = choose_small_batch([variant.case for variant in self.variants])
         small = [replace(variant.case, batch=batch) for variant in together]
         outcomes = mathematics.compute_missing(
-            Path(load_workload("own").folder) / "mathematics.jsonl",
+            load_workload(USER_MODEL).folder / "mathematics.jsonl",
             small,
             together[0].environment,
             options,

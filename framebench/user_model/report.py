@@ -44,9 +44,10 @@ def show(
     html: Path | None,
     as_json: bool,
 ) -> None:
-    """Print one table, what fits, and what is not in it; as JSON the rows of `show --json`.
+    """Print the table of a model with sentences on it, and write the figure and page asked for.
 
-    Write the figure and the page, if they are asked for. `fits` are searches of the largest batch.
+    As JSON the rows of `show --json` are printed in the place of the table. `fits` are searches of
+    the largest batch. Ends the command with exit code 1 where a peak contradicts what was saved.
     """
     remarks = table.collect_remarks(records)
     rows = table.add_needs(frames.make_frame(records), remarks)

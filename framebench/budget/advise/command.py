@@ -35,7 +35,12 @@ from framebench.strategies.registry import SCENARIOS, find_baseline, list_used
 from framebench.strategies.strategy import FRAMEWORKS
 from framebench.suite import selectors
 from framebench.suite.case import DEFAULT_SIZE, UnknownCase
-from framebench.suite.hypothetical import check_described, describe_shape, name_described
+from framebench.suite.hypothetical import (
+    check_described,
+    describe_shape,
+    name_described,
+    refuse_undescribed,
+)
 
 if TYPE_CHECKING:
     from framebench.analysis.blocks import Blocks
@@ -46,12 +51,8 @@ CASES_HELP = (
     "Such as transformer/*/train/*/b4/cpu. Without a batch, the largest that fits; with "
     "--device and no size, or with --parameters, the usual one."
 )
-UNDESCRIBED = (
-    spec.SEQUENCE,
-    None,
-    None,
-    spec.VOCABULARY,
-)  # sequence, width, layers and vocabulary by default
+# sequence, width, layers and vocabulary by default
+UNDESCRIBED = (spec.SEQUENCE, None, None, spec.VOCABULARY)
 FACTORS = {"": 1, "k": 1e3, "K": 1e3, "M": 1e6, "B": 1e9}
 
 
@@ -191,7 +192,10 @@ def advise(
 
 
 def describe_question(question: Parts, size: str) -> Parts:
-    """Return the question about a model of a described size. Raises UnknownCase."""
+    """Return the question, about a model of this described size, at its batch or the size's base.
+
+    Ends the command where the question names another size. Raises UnknownCase.
+    """
     if question.size:
         fail(f"--parameters describe another size than {question.size}: leave one of them out", 2)
     workload = question.workload or "transformer"
@@ -200,9 +204,10 @@ def describe_question(question: Parts, size: str) -> Parts:
 
 
 def resolve_names(named: Parts) -> tuple[tuple[str, ...], frozenset[str] | None]:
-    """Return the frameworks, in their order, and the strategies if some are named.
+    """Return the frameworks, in their order, and the strategies, or None where none is named.
 
-    Raises UnknownCase, with what is valid.
+    Ends the command for a glob in the place of the scenario. Raises UnknownCase, with what is
+    valid.
     """
     scenario = named.scenario or ""
     if set(scenario) & set("*?[{"):
@@ -230,11 +235,7 @@ def make_shape(
     """Return the configuration of a model that is only described. Raises UnknownCase."""
     make = spec.load_workload(workload).described
     if make is None:
-        able = [name for name in spec.list_workloads() if spec.load_workload(name).described]
-        raise UnknownCase(
-            f"{workload} cannot be described by its parameters alone; choose from: "
-            f"{', '.join(able)}"
-        )
+        refuse_undescribed(workload)
     try:
         return make(parameters, sequence, width, layers, vocabulary)
     except ValueError as error:
