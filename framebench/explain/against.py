@@ -57,11 +57,14 @@ def list_differences(base: Explanation, change: Explanation) -> pd.DataFrame:
         columns[name] = pd.Series(sizes)
     rows = pd.DataFrame(columns).fillna(0).astype(int)
     rows = rows.rename_axis(["layer", "kind"]).reset_index()
-    rows["distance"] = -(rows["change"] - rows["base"]).abs()
-    rows = rows.sort_values(["distance", "layer", "kind"]).drop(columns="distance")
+    # negative, so that the largest difference comes first and names are in their order
+    rows["rank"] = -(rows["change"] - rows["base"]).abs()
+    rows = rows.sort_values(["rank", "layer", "kind"]).drop(columns="rank")
     peaks = choose_peaks(base, change)
-    beyond = peaks.base - base.peak.bytes, peaks.change - change.peak.bytes
-    unexplained = pd.DataFrame([("", UNEXPLAINED, *beyond)], columns=rows.columns)
+    beyond_base = peaks.base - base.peak.bytes
+    beyond_change = peaks.change - change.peak.bytes
+    last_row = ("", UNEXPLAINED, beyond_base, beyond_change)
+    unexplained = pd.DataFrame([last_row], columns=rows.columns)
     rows = pd.concat([rows, unexplained], ignore_index=True)
     return rows.assign(difference=rows["change"] - rows["base"])
 

@@ -179,12 +179,15 @@ def compare_releases(
 
 
 def compare_plans(base: Planned, change: Planned, minimum: float) -> dict[str, Any]:
-    """Compare two releases' plans of one case, in bytes; `why` says why a release has none."""
+    """Return two releases' plans of one case in bytes, with a verdict on the growth.
+
+    `why` says why there is no verdict. Growth up to the share `minimum` of the base is no change.
+    """
     both = (base, change)
     why = "; ".join(f"{plan.framework_version}: {plan.reason}" for plan in both if plan.reason)
-    # workspaces would be taken for a growth of the plan
-    has_cudnn = {"cudnn" in plan.origin.versions for plan in both}
-    if not why and len(has_cudnn) > 1:
+    # where one plan alone has cuDNN's workspaces, they would be taken for a growth
+    plans_with_cudnn = [plan for plan in both if "cudnn" in plan.origin.versions]
+    if not why and len(plans_with_cudnn) == 1:
         why = ONE_CUDNN
     row = {"case": base.case, "base": base.peak_bytes, "change": change.peak_bytes, "why": why}
     if why or not base.peak_bytes or change.peak_bytes is None:

@@ -61,17 +61,26 @@ def list_largest_holders(folder: Path) -> list[LineBuffers]:
     for placed in choose_disjoint(buffers, by_name):
         instruction = by_name.get(placed.instruction)
         if instruction:
-            shapes = re.findall(r"\w+\[[\d,]*\]", instruction.result)
-            index = int(placed.part.partition(",")[0] or 0)  # in a tuple of results
-            shape = shapes[index] if index < len(shapes) else ""
-            if instruction.opcode == "parameter":  # arguments are of many shapes
-                shape = ""
+            shape = find_shape(instruction, placed.part)
             groups[sources.describe(instruction), shape].append(placed.buffer.size)
-    holders = [
-        LineBuffers(sum(sizes), line, shape, len(sizes)) for (line, shape), sizes in groups.items()
-    ]
+    holders = []
+    for (line, shape), sizes in groups.items():
+        holders.append(LineBuffers(sum(sizes), line, shape, len(sizes)))
     holders.sort(key=lambda holder: -holder.bytes)
     return holders[:MOST_HOLDERS]
+
+
+def find_shape(instruction: Instruction, part: str) -> str:
+    """Return type and shape of a part of an instruction's result, such as `f32[8,128]`.
+
+    `part` begins with its number in a tuple of results. Empty for arguments, which are of many
+    shapes.
+    """
+    if instruction.opcode == "parameter":
+        return ""
+    shapes: list[str] = re.findall(r"\w+\[[\d,]*\]", instruction.result)
+    number = int(part.partition(",")[0] or 0)
+    return shapes[number] if number < len(shapes) else ""
 
 
 def choose_disjoint(
