@@ -64,10 +64,10 @@ def find_blocks(model: Any, user: UserFile, access: ModuleAccess) -> list[Any]:
 
 
 def list_levels(model: Any, access: ModuleAccess) -> list[list[Any]]:
-    """Return, by class, the modules of each class that repeats.
+    """Return a list of modules for each class of which the model has several side by side.
 
-    Only modules with weights and with modules inside count. Containers, such as an `nn.Sequential`,
-    count only where nothing else repeats.
+    Only modules with weights and with modules inside count, and of nested ones of a class the
+    outermost. Containers, such as an `nn.Sequential`, count only where nothing else repeats.
     """
     modules_by_class: dict[type, list[Any]] = {}
     for module in access.modules(model):

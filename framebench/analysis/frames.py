@@ -550,10 +550,11 @@ def find_needs(measured: AnyMeasured, searches: Searches) -> int | None:
 
 
 def compute_reference_share(timed: Sequence[RecordBase]) -> float | None:
-    """Return the operations a second of a step over those of the reference matmul of its round.
+    """Return the speed of a step as a share of the reference matmul's, in operations a second.
 
-    It is the median over rounds, then over blocks. None on a GPU, since the matmul is the host's,
-    and where a step's operations are not counted (`flops.count_step_flops`).
+    Each round is compared with its own matmul; the share is the median over rounds, then over
+    blocks. None on a GPU, since the matmul is the host's, and where a step's operations are not
+    counted (`flops.count_step_flops`).
     """
     if not timed or not timed[0].on_cpu:
         return None

@@ -131,7 +131,10 @@ def profile_cases(suite_class: SuiteClass, profile_name: str) -> list[Case]:
 
 
 def choose(benchmarks: Benchmarks, names: Iterable[str]) -> Benchmarks:
-    """Return asv's selection with these benchmarks, and of the suite's with the profile's cases."""
+    """Return those of asv's benchmarks that `names` has.
+
+    Of the suite's own benchmarks only the cases of the profile are selected.
+    """
     selection = {}
     for name in names:
         if parse(name) is None:

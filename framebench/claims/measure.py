@@ -36,7 +36,7 @@ def find_file(results: Path, machine: str) -> Path:
     return results / "claims" / f"{machine}{store.SUFFIX}"
 
 
-def framework_of(probe: str) -> str:
+def find_framework(probe: str) -> str:
     """Return the framework in whose environment a program runs.
 
     It is torch for `snippet-torch_amp` and `report-torch-77284`, and jittor for `names`.
@@ -116,7 +116,7 @@ def run(
 ) -> None:
     """Carry out one program and save its result. Raises SetupError, RuntimeError, OSError."""
     say(f"program {probe}")
-    framework = framework_of(probe)
+    framework = find_framework(probe)
     environment = environments.ensure(framework, say=say)
     found: dict[str, list[float]] = {}
     exists: dict[str, bool] = {}

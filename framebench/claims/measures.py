@@ -467,7 +467,11 @@ class OfProgram(Measure):
         return bool(result.error) or set(self.of) <= result.found.keys()
 
     def compute(self, first: Sequence[float], second: Sequence[float] = ()) -> Effect:
-        """Return what the numbers of all processes say. Raises NoNumber."""
+        """Return the effect that `read` makes of the numbers that processes printed.
+
+        `first` and `second` have a number for each process, of the one or two names in `of`. Raises
+        NoNumber.
+        """
         if self.read in ("ratio", "share saved"):
             return self.divide(first, second)
         values = list(first)

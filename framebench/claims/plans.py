@@ -96,7 +96,11 @@ def find_report(results: Path, release: str) -> Path:
 
 
 def read_report(results: Path, release: str, program: str) -> dict[str, int]:
-    """Return the planned bytes of a program by variant; empty without a plan."""
+    """Return the bytes of a program's plan by variant; empty without a plan.
+
+    They are those of arguments, outputs and temporaries, each place once: an output that takes an
+    argument's place is aliased.
+    """
     try:
         programs = read_model(Reported, find_report(results, release)).programs
     except BadRecord:

@@ -75,8 +75,8 @@ def span(lines: Sequence[Line]) -> tuple[float | None, float | None, float | Non
 def describe_numbers(verdict: Verdict, lines: Sequence[Line]) -> str:
     """Return the median of the lines behind a verdict with its interval; `-` without a line.
 
-    It is the smallest and the largest number instead if lines disagree, have no interval, or have
-    several metrics: their median would be the number of none of them.
+    Where the lines disagree, have no interval or are of several metrics, a median would mean
+    nothing: the smallest and the largest number are returned instead.
     """
     alike = select_alike(verdict, lines)
     if not alike:

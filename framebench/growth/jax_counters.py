@@ -23,7 +23,7 @@ def make_byte_meters() -> dict[str, Meter]:
 
 
 def make_count_meters(programs: list[CompiledProgram]) -> dict[str, Meter]:
-    """Return the meters of what else can pile up, by name."""
+    """Return a meter of live arrays and one of compiled programs, by name: both can pile up."""
 
     def count_arrays() -> int:
         return len(jax.live_arrays())

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from framebench.claims.measure import LISTINGS, REPORTS, framework_of, run_program
+from framebench.claims.measure import LISTINGS, REPORTS, find_framework, run_program
 from framebench.claims.probed_record import Probed
 from framebench.claims.registry import REGISTRY
 from framebench.claims.store import SNIPPET
@@ -71,7 +71,7 @@ RECORDED = [probed for _, probed in read_answers(Probed, ROOT / "results" / "cla
 def test_a_listing_still_behaves_as_recorded(
     snippet: Path, environment: dict[str, Environment]
 ) -> None:
-    numbers, error = run_program(environment[framework_of(f"{SNIPPET}{snippet.stem}")], snippet)
+    numbers, error = run_program(environment[find_framework(f"{SNIPPET}{snippet.stem}")], snippet)
     assert bool(numbers) != bool(error)
     recorded = [probed for probed in RECORDED if probed.probe == SNIPPET + snippet.stem]
     assert recorded, "framebench claims --run"

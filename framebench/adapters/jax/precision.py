@@ -27,6 +27,8 @@ def measure_errors(run: JaxAdapter) -> Evidence:
     """Measure how products are rounded in the precision and by the compiler options of the step."""
 
     def compile_operator(operator: Callable[[Array, Array], Array]) -> rounding.Multiply:
+        """Return a function that compiles an operator as the step's program is, and calls it."""
+
         def multiply(*operands: np.ndarray) -> np.ndarray:
             with jax.default_matmul_precision(run.program.precision):
                 compiled = jax.jit(operator).lower(*operands).compile(run.program.options)

@@ -221,9 +221,11 @@ def run_pair(
         gc.collect()  # what only cycles hold would be counted with the models
         others = sum(var.nbytes for var in (*run.inputs, run.output))
         run.recipe.models = watch_models
-        run.one_step()
-        run.synchronize()
-        run.recipe.models = models
+        try:
+            run.one_step()
+            run.synchronize()
+        finally:
+            run.recipe.models = models
         return {"models_run": len(bytes_held), "parameter_bytes_held": max(bytes_held)}
 
     little_more = 1.02 * expected_bytes + 1024

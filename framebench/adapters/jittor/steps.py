@@ -60,8 +60,10 @@ def count_large_variables(run: JittorAdapter, loss: Callable[[Var, Var], Var]) -
     run.synchronize()
     own_loss = run.recipe.loss
     run.recipe.loss = loss
-    run.one_step()
-    run.recipe.loss = own_loss
+    try:
+        run.one_step()
+    finally:
+        run.recipe.loss = own_loss
     tokens = run.inputs[1].numel() // run.micro_batches
     columns = run.config.vocabulary
     transposed_embedding = [run.config.width, columns]

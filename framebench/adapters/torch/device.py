@@ -26,7 +26,10 @@ FUSED = {
 
 
 def apply_settings(process: Process) -> None:
-    """Apply all settings, since an earlier case of this process may have had others."""
+    """Write a case's settings into PyTorch's global state.
+
+    All are written, defaults too, since an earlier case of this process may have had others.
+    """
     torch.set_float32_matmul_precision("highest")
     for_matmuls, for_cudnn = process.tf32
     torch.backends.cuda.matmul.allow_tf32 = for_matmuls

@@ -128,9 +128,8 @@ def distill(run: TorchAdapter) -> Proof:
         """Count the teacher's forward passes in one more step, and its gradients."""
         teacher = run.models_in_memory[1]
         outputs: list[Any] = []
-        hook = teacher.register_forward_hook(lambda *arguments: outputs.append(arguments))
-        run.one_step()
-        hook.remove()
+        with teacher.register_forward_hook(lambda *arguments: outputs.append(arguments)):
+            run.one_step()
         return {
             "teacher_passes": len(outputs),
             "teacher_gradients": sum(p.grad is not None for p in teacher.parameters()),

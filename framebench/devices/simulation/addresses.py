@@ -34,6 +34,7 @@ class Addresses:
                 rest = (address + size, free_size - size)
                 self.free[at : at + 1] = [rest] if free_size > size else []
                 return address
+        # no free range is large enough: whole chunks are added below the lowest
         chunks = round_up(size, CHUNK)
         self.lowest -= chunks
         if chunks > size:

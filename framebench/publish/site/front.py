@@ -222,7 +222,10 @@ def is_offered(planned: Planned, case: Case) -> bool:
 
 
 def describe_prediction(planned: Planned, case: Case) -> dict[str, Any]:
-    """Return the numbers of a prediction, but for what compares it with others."""
+    """Return the columns of `load_predictions` that need no other prediction.
+
+    `error` is the larger share by which the peak may be off, above or below.
+    """
     needs = find_needs(planned) or 0
     release = f"{case.framework}-{planned.framework_version}"
     return {
