@@ -154,10 +154,11 @@ def make_entry(
 
 
 def judge_claim(claim: Claim, machine: MachineResults, lines: Sequence[Line]) -> Verdict:
-    """Return the verdict on a claim.
+    """Return the verdict on a claim, by the lines that decide.
 
-    It is true by definition only where no measurement says otherwise, and there is no such API
-    where a look-up found none of the names.
+    A claim that names are missing from a framework is judged by whether a look-up found them
+    instead. One that is true by definition is `by definition` unless a measurement speaks against
+    it.
     """
     if claim.absent:
         looked_up = machine.probe(NAMES)

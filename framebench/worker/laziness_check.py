@@ -23,9 +23,10 @@ SHORTEST_S = 5e-3  # to read a result from a device takes less
 
 
 def describe_late_result(adapter: Adapter) -> str:
-    """Describe that a step is not done when its clock stops; empty if it is done.
+    """Return a sentence if a step is not done when its clock stops; empty if it is done.
 
-    It is not done if reading its result takes longer than the step itself. Makes up to TRIES steps.
+    It counts as done if in one of up to TRIES steps reading the result took no longer than the step
+    itself.
     """
     case = adapter.case
     read_result: Callable[[], object] = adapter.loss

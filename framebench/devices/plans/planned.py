@@ -108,8 +108,8 @@ class Planned(Part):
         return self.needs_bytes if self.peak_bytes is None else self.peak_bytes
 
     @model_validator(mode="after")
-    def holds_together(self) -> Planned:
-        """Raise ValueError for no case, or if case, outcome, reason and peak contradict."""
+    def refuse_contradictions(self) -> Planned:
+        """Raise ValueError for no case, or if case, device, outcome, reason and peak disagree."""
         if parse_case(self.case).framework != self.framework:
             raise ValueError(f"a case of another framework than {self.framework}")
         if self.device not in BY_NAME:

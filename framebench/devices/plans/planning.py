@@ -212,9 +212,10 @@ def planned_for(
 def find_cached(
     cases: Sequence[Case], device: Device, results: Path, version: str | None = None
 ) -> dict[Case, Planned]:
-    """Return the cached predictions that can be reused: published ones, and the user's own.
+    """Return the predictions that were saved and can be reused: published ones, and one's own.
 
-    A user's file may have changed.
+    Those of a user's file are never reused, since the file may have changed. `version` is that of
+    the framework, by default the pinned one.
     """
     cached: dict[Case, Planned] = {}
     frameworks = {case.framework for case in cases}

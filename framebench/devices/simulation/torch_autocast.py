@@ -106,7 +106,7 @@ def register() -> tuple[torch.library.Library, ...]:
 
 
 def make_kernel(operator: Any, policy: str) -> Callable[..., Any]:
-    """Return an operator that follows a policy."""
+    """Return a function that casts an operator's arguments as a policy says, and calls it."""
 
     def kernel(*args: Any, **kwargs: Any) -> Any:
         with torch._C._ExcludeDispatchKeyGuard(KEYS):

@@ -177,7 +177,7 @@ class Watch(TorchDispatchMode):
                 self.give_back(lives_by_size[-request].pop())
 
     def take_workspace(self, library: str, size: int) -> None:
-        """Take a handle's workspace with the first use.
+        """Take the workspace of a library's handle, the first time that this thread uses it.
 
         Each thread has handles of its own (ATen/cuda/detail/DeviceThreadHandles.h), and the
         backward pass runs in another.
