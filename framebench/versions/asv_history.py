@@ -217,10 +217,10 @@ def place_in_time(framework: str, measured: set[str]) -> list[Release]:
     for row in iterate_rows(all_releases):
         days[row.version] = date.fromisoformat(row.released)
     versions = sorted({*days, *measured}, key=Version)
-    start, *_, end = (place for place, version in enumerate(versions) if version in measured)
+    oldest, *_, newest = (place for place, version in enumerate(versions) if version in measured)
     placed: list[Release] = []
     day = min(days.values(), default=date(2020, 1, 1))
-    for version in versions[start : end + 1]:
+    for version in versions[oldest : newest + 1]:
         if version in days:
             day = max(day, days[version])
         elif placed:
