@@ -252,7 +252,10 @@ def check_machine(name: str | None) -> None:
 
 @contextmanager
 def stopping_children() -> Iterator[None]:
-    """Let asv stop its children when it is terminated: by default it leaves them running."""
+    """Have asv's children stopped in this context when it is terminated, or interrupted.
+
+    By default asv leaves them running. Ends with asv's UserError then.
+    """
     signals = []
     for stop in (signal.SIGTERM, signal.SIGHUP):
         if signal.getsignal(stop) is signal.SIG_DFL:

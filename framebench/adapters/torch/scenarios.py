@@ -47,10 +47,10 @@ def make_mode_switch(context: Callable[[], Any], proof: Proof) -> Switch:
 
 
 def explain_gradients(run: TorchAdapter, proof: Proof) -> Proof:
-    """Return a proof that for a user's model also checks that it leaves gradients off.
+    """Return the proof; for a user's model one that also checks that it leaves gradients off.
 
-    Otherwise the reason says that the model switches them on in its forward pass, as one does that
-    computes forces, which are gradients of an energy.
+    A model that computes forces, which are gradients of an energy, switches them on in its forward
+    pass: then the strategy cannot take effect, and the proof's reason says why.
     """
     if not run.is_user_model or GRAPH_KEPT is proof:
         return proof

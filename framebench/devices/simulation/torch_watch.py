@@ -201,7 +201,8 @@ class Watch(TorchDispatchMode):
         On a real GPU it does if nothing else refers to the first, as a view refers to its base
         (`can_accumulate_inplace` in torch/csrc/autograd/input_buffer.cpp). It never does for the
         tensors of a dispatch mode, as here: it adds them, and the first is freed at once. If this
-        returns True, the sum therefore gets no block until the next event shows which it is.
+        returns True, it has therefore put the sum into `pending_sum`, so that it gets no block
+        until the next event shows which it is. A sum that was pending before is settled.
         """
         if not isinstance(second, Tensor) or first._is_view():
             return False
