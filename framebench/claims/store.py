@@ -109,7 +109,7 @@ class MachineResults:
         return chosen
 
     def records(self, case: Case) -> list[Record]:
-        """Return the ok records of a case that count, the newest last."""
+        """Return the ok records of a case by the newest commit that has any, the newest last."""
         ok_records = self.ok_records.get(case.id)
         if not ok_records:
             return []

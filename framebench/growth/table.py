@@ -84,8 +84,8 @@ def estimate_slopes(growth: Growth) -> dict[str, Slope]:
 def judge(growth: Growth) -> Verdict:
     """Return whether memory grows: one instrument that shows it is enough.
 
-    It does not grow if all instruments show that. Each instrument sees what others do not. What
-    steps were seen to leave behind must be seen by one of them, or nothing is decided.
+    It does not grow if all instruments show that, since each sees what others do not. It is
+    undecided, too, where steps left things behind that no instrument sees.
     """
     verdicts = [slope.judge(SENSITIVITY[name]) for name, slope in estimate_slopes(growth).items()]
     if "grows" in verdicts:
