@@ -24,6 +24,7 @@ from framebench.engine import children, environments, supervisor
 from framebench.engine.children import CHILDREN, LineReader
 from framebench.engine.environments import Environment, SetupError
 from framebench.engine.supervisor import Outcome, Worker
+from framebench.records.provenance import ROOT
 from tests.callbacks import ignore
 from tests.processes import framebench
 
@@ -409,3 +410,31 @@ def test_a_message_of_another_form_is_an_error_of_the_worker(
     outcome = run_program(f"print({json.dumps(message)!r}, flush=True)\n", tmp_path)
     assert outcome.status == "crashed"
     assert "not a message" in str(outcome.reason)
+
+
+PARENT = """
+import subprocess, sys, time
+from framebench.engine.children import CHILDREN
+CHILDREN.start([sys.executable, "-c", "import time; time.sleep(600)"], {MARKER: FOLDER})
+print("started", flush=True)
+time.sleep(600)
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="Linux kills the children of a dead process")
+def test_children_end_with_a_parent_that_is_killed(tmp_path: Path) -> None:
+    """By SIGKILL, so that the parent itself can end nobody."""
+    program = PARENT.replace("MARKER", repr(MARKER)).replace("FOLDER", repr(str(tmp_path)))
+    parent = subprocess.Popen([sys.executable, "-c", program], cwd=ROOT, stdout=subprocess.PIPE)
+    with parent:
+        assert parent.stdout
+        assert parent.stdout.readline() == b"started\n"
+        assert len(list_left(tmp_path)) == 1
+        parent.kill()
+    deadline = time.monotonic() + 60
+    while list_left(tmp_path) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    left = list_left(tmp_path)
+    for process in left:
+        process.kill()
+    assert left == []
