@@ -183,6 +183,8 @@ def fill_documents(
             store.replace_text(refresh(document.read_text(), parts), document)
         except NoSuchTable as error:
             fail(f"{document}: {error}", 2)
+        except UnicodeDecodeError as error:
+            fail(f"{document}: no text in UTF-8 ({error.reason}); name a Markdown file", 2)
 
 
 def print_summary(folder: Folder, machine: str) -> None:

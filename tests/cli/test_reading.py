@@ -343,3 +343,12 @@ def test_each_line_of_the_list_is_a_selector() -> None:
     assert len(named) == 6
     assert sorted(selected) == sorted(cases)
     assert " ".join(lines).count("unsupported: ") == 3
+
+
+def test_a_document_that_is_no_text_is_refused_and_stays(tmp_path: Path) -> None:
+    document = tmp_path / "binary"
+    document.write_bytes(b"\xaf\x00")
+    done = framebench("report", "--docs", str(document))
+    assert done.returncode == 2
+    assert "no text" in done.stderr
+    assert document.read_bytes() == b"\xaf\x00"

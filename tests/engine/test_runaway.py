@@ -438,3 +438,17 @@ def test_children_end_with_a_parent_that_is_killed(tmp_path: Path) -> None:
     for process in left:
         process.kill()
     assert left == []
+
+
+def interrupt(phase: str) -> None:
+    raise KeyboardInterrupt
+
+
+def test_a_worker_ends_with_the_command_that_is_interrupted(tmp_path: Path) -> None:
+    environment = make_environment(
+        'print(\'{"phase": "x"}\', flush=True)\ntime.sleep(600)\n', tmp_path
+    )
+    worker = Worker(environment, "worker", {}, {MARKER: str(tmp_path)})
+    with pytest.raises(KeyboardInterrupt):
+        worker.end(interrupt, 60.0)
+    assert list_left(tmp_path) == []

@@ -298,3 +298,14 @@ def test_what_is_no_file_is_written_to_and_not_replaced(tmp_path: Path) -> None:
     assert os.read(reader, 100) == b"new"
     os.close(reader)
     assert pipe.is_fifo()
+
+
+def test_a_file_of_too_many_bad_lines_is_not_read_to_its_end(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(store, "MOST_BAD", 3)
+    file = tmp_path / "torch-1.jsonl"
+    file.write_text("{}\n" * 100)
+    faults = [fault for _, fault in store.parse_file(Record, file)]
+    assert len(faults) == 4
+    assert "the rest was not read" in str(faults[-1])
