@@ -217,7 +217,8 @@ def place_in_time(framework: str, measured: set[str]) -> list[Release]:
     for row in iterate_rows(all_releases):
         days[row.version] = date.fromisoformat(row.released)
     versions = sorted({*days, *measured}, key=Version)
-    oldest, *_, newest = (place for place, version in enumerate(versions) if version in measured)
+    measured_places = [place for place, version in enumerate(versions) if version in measured]
+    oldest, newest = min(measured_places), max(measured_places)
     placed: list[Release] = []
     day = min(days.values(), default=date(2020, 1, 1))
     for version in versions[oldest : newest + 1]:

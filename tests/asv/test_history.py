@@ -209,6 +209,11 @@ def test_a_release_never_comes_before_an_older_version() -> None:
     assert [release.version for release in placed if release.is_measured] == ["0.8.2", "0.9.9"]
 
 
+def test_a_single_measured_release_stands_alone() -> None:
+    (placed,) = history.place_in_time("jax", {"0.9.2"})
+    assert (placed.version, placed.is_measured) == ("0.9.2", True)
+
+
 def test_the_day_of_every_pinned_release_is_known() -> None:
     known = history.KNOWN.read_text()
     for framework in FRAMEWORKS:

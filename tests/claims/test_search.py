@@ -44,6 +44,7 @@ BEST = [
     ("gradient accumulation", "B9 memory"),
     ("amp", "B1 memory"),
     ("40%", "B1 memory"),
+    ("checkpointing costs 20 % of speed", "B2 time"),
     ("is dropout wrong under a memory budget?", "R16"),
     ("混合精度", "B1 memory"),
     ("微调", "C11"),

@@ -194,16 +194,17 @@ def choose_cases(selector: str) -> list[Case]:
         example = f"framebench max-batch '{workloads[-1]}/*/train' --budget 16GiB"
         fail(f"which workload? {', '.join(workloads)}: {example}", 2)
     scenario = named.scenario or "train"
-    baseline = find_baseline(scenario)
-    if baseline and not named.strategy:
-        say(f"tried is the baseline, {baseline}; '{named.workload}/*/train/{{a,b}}' names others")
-    return measure.select_cases(
+    cases = measure.select_cases(
         named.workload,
         named.framework or "*",
         scenario,
         named.strategy,
         named.size or DEFAULT_SIZE,
     )
+    baseline = find_baseline(scenario)
+    if baseline and not named.strategy:
+        say(f"tried is the baseline, {baseline}; '{named.workload}/*/train/{{a,b}}' names others")
+    return cases
 
 
 @app.command(rich_help_panel=BUDGET)

@@ -329,6 +329,7 @@ def test_mistakes_are_answered_in_a_sentence(arguments: list[str], named: str) -
     done = framebench(*arguments)
     assert done.returncode == 2
     assert named in done.stderr
+    assert done.stderr.startswith(("framebench: ", "Usage: "))  # and says nothing before
     assert "Traceback" not in done.stderr
 
 
