@@ -28,6 +28,7 @@ FUSED_KERNELS = (
 )
 # products of matrices in batches, as attention's are
 BATCHED_MATMULS = ("bmm", *(f"_scaled_dot_product_{kernel}" for kernel in FUSED_KERNELS))
+NO_BACKWARD_PASS = -1  # of `_current_graph_task_id`
 CHANNELS_LAST = {4: torch.channels_last, 5: torch.channels_last_3d}  # by the number of axes
 
 
@@ -220,3 +221,49 @@ class StepCounter(TorchDispatchMode):
             "convolutions": dict(self.convolutions),
             "operators": dict(self.operators),
         }
+
+
+class Float32Places(TorchDispatchMode):
+    """Context that notes which modules make matmuls in float32 in their forward passes.
+
+    Also those that are run again in a backward pass. The rest of a backward pass is in the types
+    of the forward pass. A place is a module's name and the operator's.
+    """
+
+    def __init__(self, model: nn.Module) -> None:
+        super().__init__()
+        self.names = {module: name for name, module in model.named_modules()}
+        self.running: list[nn.Module] = []  # the innermost one last
+        self.places: set[str] = set()
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        """Run an operator, and note its place if it is a matmul in float32."""
+        name = func._schema.name.removeprefix("aten::")
+        is_backward = not self.running and torch._C._current_graph_task_id() != NO_BACKWARD_PASS
+        if name.startswith(MATMULS) and not is_backward:
+            operand = next(a for a in args if isinstance(a, Tensor))
+            if operand.dtype == torch.float32:
+                module = self.names.get(self.running[-1], "") if self.running else "loss"
+                self.places.add(f"{module}: {name}")
+        return func(*args, **(kwargs or {}))
+
+    def __enter__(self) -> Float32Places:
+        self.handles = [
+            nn.modules.module.register_module_forward_pre_hook(self.enter_module),
+            # a module that is run again may be left by an error, when all that is needed is there
+            nn.modules.module.register_module_forward_hook(self.leave_module, always_call=True),
+        ]
+        return super().__enter__()
+
+    def __exit__(self, *error: Any) -> None:
+        super().__exit__(*error)
+        for handle in self.handles:
+            handle.remove()
+
+    def enter_module(self, module: nn.Module, args: Any) -> None:
+        """Note that a module's forward pass begins."""
+        self.running.append(module)
+
+    def leave_module(self, module: nn.Module, args: Any, output: Any) -> None:
+        """Note that a module's forward pass has ended."""
+        self.running.pop()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 from typing import Any
 
@@ -10,11 +12,13 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from framebench.adapters import rounding
+from framebench.adapters import rounding, user_blocks
 from framebench.adapters.base import Switches
 from framebench.adapters.proof import Evidence, Proof, above, expect, including, none_but, only
 from framebench.adapters.torch.adapter import TorchAdapter
 from framebench.adapters.torch.device import TF32_AT_IMPORT
+from framebench.adapters.torch.observe import Float32Places
+from framebench.suite.trees import call_with
 
 switch = Switches()
 
@@ -67,25 +71,81 @@ def expect_float32(run: TorchAdapter, errors: Proof) -> Proof:
 def fp32(run: TorchAdapter) -> Proof:
     """Compute in float32, without TensorFloat-32.
 
-    A user's file may cast operands by itself: then weights and states tell that nothing else does.
+    A user's file may cast operands by itself: then nothing but the file may do so.
     """
-    if run.case.spec.facts.get("narrow"):
-        return expect(weight_dtypes=only_real("float32"), state_dtypes=no_real_but("float32"))
-    return expect_float32(run, rounding.EXACT)
+    if not run.case.spec.facts.get("narrow"):
+        return expect_float32(run, rounding.EXACT)
+
+    def find_narrowed(_: Evidence) -> Evidence:
+        plain, observed = find_places(run, nullcontext)
+        return {"narrowed_at": sorted(plain - observed)}
+
+    proof = expect(
+        weight_dtypes=only_real("float32"),
+        state_dtypes=no_real_but("float32"),
+        narrowed_at=[],
+    )
+    return proof.counting(find_narrowed)
+
+
+def find_places(
+    run: TorchAdapter, context: Callable[[], AbstractContextManager[Any]]
+) -> tuple[set[str], set[str]]:
+    """Return where a user's model makes matmuls in float32: plainly in this context, and in a step.
+
+    The plain forward pass is made without the recipe of any strategy.
+    """
+    model: Any = run.model
+    block_runner = model.block_runner
+    model.block_runner = user_blocks.call_block
+    try:
+        run.seed()
+        with context(), Float32Places(model) as plain:
+            compute_plainly(run)
+    finally:
+        model.block_runner = block_runner
+    run.seed()
+    with Float32Places(model) as observed:
+        run.one_step()
+    return plain.places, observed.places
+
+
+def compute_plainly(run: TorchAdapter) -> None:
+    """Make a forward pass of a user's model and its loss, or the step of the user's file."""
+    if run.recipe.step == run.file_step:
+        run.model_module.run_step(run.model, run.inputs, run.optimizer)
+        return
+    x, y = run.inputs
+    with torch.set_grad_enabled(run.case.stage.trains):
+        output = call_with(run.model, x)
+        if run.case.stage.trains:
+            run.model_module.loss(output, run.find_target((x, y)))
 
 
 def expect_autocast(run: TorchAdapter, products: str) -> Proof:
     """Return a proof that matmuls took this type by autocast: all of those of the suite's models.
 
     Of a user's model some may stay in float32: PyTorch's attention with dropout widens its operands
-    on a CPU, and a file may leave autocast for a part. Where it casts by itself, all must take it.
+    on a CPU, and a file may leave autocast for a part. They are the ones that stay so where the
+    whole forward pass is plainly in autocast. Where the file casts by itself, all must take it.
     """
-    if run.is_user_model and not run.case.spec.facts.get("narrow"):
-        some = expect(products=including(products))
-        return some & expect(
-            weight_dtypes=only_real("float32"), state_dtypes=no_real_but("float32")
-        )
-    return expect_types(products, storage="float32")
+    if not run.is_user_model or run.case.spec.facts.get("narrow"):
+        return expect_types(products, storage="float32")
+
+    def find_widened(counted: Evidence) -> Evidence:
+        autocast = partial(torch.autocast, run.torch_device.type, getattr(torch, products))
+        plain, observed = find_places(run, autocast)
+        if run.readings.uses_profiler:  # a compiled step shows types, but no places
+            observed = set() if plain else {*counted["products"]} - {products}
+        return {"widened_at": sorted(observed - plain)}
+
+    proof = expect(
+        products=including(products),
+        weight_dtypes=only_real("float32"),
+        state_dtypes=no_real_but("float32"),
+        widened_at=[],
+    )
+    return proof.counting(find_widened)
 
 
 @switch

@@ -1,0 +1,38 @@
+"""Undo strategies of users' files behind their proofs, and print which are proven all the same.
+
+The argument has by file a list of [name, strategy, code] as JSON. The code runs once the adapter of
+the case is built, before its first step. Printed is by name whether it is proven, and why not.
+"""
+
+import importlib
+import json
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+from framebench import adapters
+from framebench.suite.case import Case
+from framebench.user_file.reference import survey
+from tests.user_model.user_files import use_file
+
+BATCH = 4
+
+
+def judge(case: Case, code: str) -> tuple[bool, str]:
+    """Return whether a strategy is proven after this code has run, and the evidence."""
+    adapter = adapters.load(case)
+    adapter.build()
+    exec(code, {"adapter": adapter})
+    adapter.step()
+    effect = adapter.judge_effect()
+    return effect.proven, str(effect.reason or effect.evidence)
+
+
+importlib.import_module("framebench.adapters.torch")
+verdicts = {}
+for file, orders in json.loads(sys.argv[1]).items():
+    baseline = use_file(Path(file), BATCH)
+    survey(baseline, lambda message: None)
+    for name, strategy, code in orders:
+        verdicts[name] = judge(replace(baseline, strategy=strategy), code)
+print(json.dumps(verdicts))

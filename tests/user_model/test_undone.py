@@ -1,0 +1,43 @@
+"""Strategies of a user's file are proven where they are on, and not where they are undone."""
+
+from __future__ import annotations
+
+import json
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from framebench.engine.environments import Environment
+from tests.processes import run_inside
+
+HERE = Path(__file__).parent
+PROGRAM = HERE / "programs" / "undo_in_files.py"
+TABLE: dict[str, Any] = tomllib.loads((HERE / "undone.toml").read_text())
+UNTOUCHED = "untouched"
+
+
+def list_orders(file: str) -> list[tuple[str, str, str]]:
+    """Return name, strategy and code of what is tried with a file, untouched strategies too."""
+    orders = []
+    for row in TABLE["sabotage"]:
+        if file in row["files"]:
+            untouched = (f"{UNTOUCHED}: {row['strategy']}", row["strategy"], "")
+            if untouched not in orders:
+                orders.append(untouched)
+            orders.append((row["name"], row["strategy"], row["code"]))
+    return orders
+
+
+@pytest.mark.parametrize("name", TABLE["files"])
+def test_strategies_of_a_users_file_are_proven_unless_they_are_undone(
+    name: str, tmp_path: Path, environment: dict[str, Environment]
+) -> None:
+    path = tmp_path / "mine.py"
+    path.write_text(f"{TABLE['beginning']}\n{TABLE['files'][name]}")
+    orders = list_orders(name)
+    verdicts: Any = run_inside(environment["torch"], PROGRAM, json.dumps({str(path): orders}))
+    for order, (is_proven, evidence) in verdicts.items():
+        assert is_proven == order.startswith(UNTOUCHED), (order, evidence)
+    assert len(verdicts) == len(orders)
