@@ -232,6 +232,7 @@ def try_(
         is_bad = report_failures([record.status for record in records], "records")
         if save or earlier:
             peaks = saved.collect_peaks(records, explanation)
+            is_bad |= saved.report_missing(named or [], left_out)
             if earlier and saved.report_growth(earlier, peaks, allowed):
                 is_bad = True
             if save:

@@ -93,6 +93,17 @@ def collect_peaks(records: list[Record], explanation: Explanation | None) -> Sav
     )
 
 
+def report_missing(named: list[str], left_out: dict[str, str]) -> bool:
+    """Print which strategies that the user named have no peak, and return whether there are any.
+
+    A check of a strategy that is never measured would pass whatever its memory is.
+    """
+    missing = [name for name in named if name in left_out]
+    for name in missing:
+        say(f"{name} was asked for and has no peak to save or compare: {left_out[name]}")
+    return bool(missing)
+
+
 def read_saved(file: Path) -> SavedPeaks:
     """Return what an earlier run has saved. Raises Fault."""
     try:

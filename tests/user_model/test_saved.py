@@ -98,6 +98,16 @@ def test_a_strategy_that_is_gone_fails(capsys: pytest.CaptureFixture[str]) -> No
     assert "without a peak to compare now: checkpoint" in capsys.readouterr().err
 
 
+def test_a_named_strategy_that_does_not_apply_fails(capsys: pytest.CaptureFixture[str]) -> None:
+    left_out = {"checkpoint": "there are no blocks", "tf32": "needs a GPU"}
+    assert saved.report_missing(["fp32", "checkpoint"], left_out)
+    printed = " ".join(capsys.readouterr().err.split())
+    assert "checkpoint was asked for and has no peak" in printed
+    assert "there are no blocks" in printed
+    assert "tf32" not in printed
+    assert not saved.report_missing([], left_out)  # nothing was named: what applies is measured
+
+
 def test_a_changed_batch_is_refused_and_a_changed_release_reported() -> None:
     before = make_saved({"fp32": 100})
     with pytest.raises(Fault, match="batch was 8 and is 16"):
