@@ -336,6 +336,29 @@ def test_small_tensor_that_has_a_size_is_compared_by_its_own() -> None:
     assert comparison.margin > 1
 
 
+@pytest.mark.parametrize(
+    ("expected_norm", "norm", "passes"),
+    [
+        (1e-40, 0.0, True),  # the squares of gradients of 1e-19
+        (1e-40, 1e-41, True),
+        (1e-40, 1e-30, False),
+        (1e-30, 0.0, False),
+        (0.0, 1e-40, False),  # a frozen weight's
+    ],
+)
+def test_numbers_below_float32s_normal_ones_may_become_zero(
+    expected_norm: float, norm: float, passes: bool
+) -> None:
+    expected = observe_norms("second moment", {"other": 1.0, "small": expected_norm})
+    observed = observe_norms("second moment", {"other": 1.0, "small": norm})
+    tolerances = derive_tolerances(expected, [expected], ALLOWED)
+    reference = Reference("", {}, expected.tensors)
+    comparison = compare_tensors(
+        TRAIN, "second moment", observed.tensors["second moment"], reference, tolerances
+    )
+    assert (comparison.margin <= 1) is passes
+
+
 def test_a_tensor_of_rounding_errors_alone_must_only_not_be_zero() -> None:
     """With a tolerance above 100 %, projections are not compared, and the norm may not be 0.
 
