@@ -17,7 +17,8 @@ from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_modes
 from torch.utils._pytree import tree_leaves
 
-NARROWER_THAN_FLOAT64 = (torch.float32, torch.bfloat16, torch.float16)
+NARROWER_THAN_FLOAT64 = (torch.float32, torch.bfloat16, torch.float16, torch.complex64)
+WIDENED = {torch.float32: torch.float64, torch.complex64: torch.complex128}
 # What stands for the mean, whatever the parameters of the distribution are.
 MEANS = {
     "randn": 0.0,
@@ -118,7 +119,7 @@ def is_frozen_in_float32(module: nn.Module) -> bool:
 
 
 class WidenedCasts(TorchFunctionMode):
-    """Context in which casts to float32 become casts to float64.
+    """Context in which casts to float32 become casts to float64, and complex ones likewise.
 
     People write `logits.float()` to leave a lower precision before a loss, not to come from a
     higher one.
@@ -128,14 +129,16 @@ class WidenedCasts(TorchFunctionMode):
         """Call the function, with float64 for float32 among its arguments."""
         if func is torch.Tensor.float:
             return args[0].double()
+        if func is torch.Tensor.cfloat:
+            return args[0].cdouble()
         widened = [_widen(arg) for arg in args]
         named = {name: _widen(arg) for name, arg in (kwargs or {}).items()}
         return func(*widened, **named)
 
 
 def _widen(argument: Any) -> Any:
-    """Return float64 for the type float32, and any other argument as it is."""
-    return torch.float64 if argument is torch.float32 else argument
+    """Return the wider type for float32 or complex64, and any other argument as it is."""
+    return WIDENED.get(argument, argument) if isinstance(argument, torch.dtype) else argument
 
 
 class NarrowResults(TorchDispatchMode):
