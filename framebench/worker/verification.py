@@ -350,10 +350,12 @@ def compute_state_bytes(case: Case, observed: Observed) -> int:
         # a layer that the first step has dropped has states from a later one on
         for kind in case.optimizer.states:
             names.update(observed.tensors.get(kind, {}))
+    complex_names = case.spec.facts.get("complex", ())  # of weights of two numbers for each
     size = 0
     for name in names:
         if name in shapes:  # a gradient of another tensor is reported by `describe_mismatches`
-            size += compute_weight_state_bytes(case, shapes[name])
+            numbers = 2 if name in complex_names else 1
+            size += numbers * compute_weight_state_bytes(case, shapes[name])
     return size
 
 

@@ -38,6 +38,7 @@ from framebench.adapters.torch.modes import (
     NarrowResults,
     WidenedCasts,
     use_default_dtype,
+    widen_attributes,
     widen_modules,
 )
 from framebench.adapters.torch.observe import (
@@ -222,6 +223,8 @@ class TorchAdapter(Adapter):
         model = self.model_module.build(config, **self.recipe.model_options)
         model.load_state_dict({name: torch.from_numpy(w) for name, w in weights.items()})
         model = convert_model(model, self.torch_device, self.recipe.dtype)
+        if self.float64 and self.is_user_model:
+            widen_attributes(model)
         return model.train(not self.recipe.evaluates)
 
     def put(self, x: Any, y: Any) -> Batch:

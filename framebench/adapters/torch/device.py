@@ -108,12 +108,15 @@ def read_generators() -> list[Any]:
 def convert_model(model: nn.Module, device: torch.device, dtype: torch.dtype) -> nn.Module:
     """Move a model to the device, with its real numbers in this type.
 
-    `Module.to` with a type would make complex numbers real as well.
+    `Module.to` with a type would make complex numbers real as well. They have no lower precision,
+    and are as wide as the real ones in float64.
     """
     model.to(device)
     for tensor in (*model.parameters(), *model.buffers()):
         if tensor.is_floating_point():
             tensor.data = tensor.data.to(dtype)
+        elif tensor.is_complex() and dtype == torch.float64:
+            tensor.data = tensor.data.to(torch.complex128)
     return model
 
 

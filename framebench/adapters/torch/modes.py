@@ -110,6 +110,22 @@ def widen_modules(modules: Iterable[nn.Module]) -> Iterator[None]:
                 module.float()
 
 
+def widen_attributes(model: nn.Module) -> None:
+    """Put float64 in the place of float32 in tensors that are attributes of a model's modules.
+
+    They are no weights and no buffers, which `Module.double` would convert. One that several
+    modules share stays shared, and one that asks for a gradient stays as it is.
+    """
+    widened: dict[Tensor, Tensor] = {}
+    for module in model.modules():
+        for name, value in list(vars(module).items()):
+            if not isinstance(value, Tensor) or value.requires_grad or value.dtype not in WIDENED:
+                continue
+            if value not in widened:
+                widened[value] = value.to(WIDENED[value.dtype])
+            vars(module)[name] = widened[value]
+
+
 def is_frozen_in_float32(module: nn.Module) -> bool:
     """Return whether a module has weights, none of which is trained, in float32 alone."""
     weights = list(module.parameters())
@@ -129,7 +145,7 @@ class WidenedCasts(TorchFunctionMode):
         """Call the function, with float64 for float32 among its arguments."""
         if func is torch.Tensor.float:
             return args[0].double()
-        if func is torch.Tensor.cfloat:
+        if getattr(func, "__name__", "") == "cfloat":
             return args[0].cdouble()
         widened = [_widen(arg) for arg in args]
         named = {name: _widen(arg) for name, arg in (kwargs or {}).items()}

@@ -23,6 +23,7 @@ from framebench.adapters.torch.known_faults import (
     explain_wrong_gradients as explain_wrong_gradients,
 )
 from framebench.adapters.torch.known_faults import list_names
+from framebench.adapters.torch.modes import WidenedCasts
 from framebench.adapters.torch.observe import list_plain_tensors
 from framebench.adapters.torch.user_optimizer import (
     CombinedOptimizer,
@@ -86,7 +87,11 @@ class BlockBody(nn.Module):
         self.plain = block.forward
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
-        return self.plain(*args, **kwargs)
+        if torch.get_default_dtype() != torch.float64:
+            return self.plain(*args, **kwargs)
+        # a step in float64, whose context is off in its backward pass: a recomputed block casts too
+        with WidenedCasts():
+            return self.plain(*args, **kwargs)
 
 
 def build(config: Any) -> nn.Module:
@@ -431,7 +436,7 @@ def describe_weights(model: nn.Module) -> dict[str, Any]:
         "params": numbers,
         "tied": sorted(with_tied.keys() - parameters.keys()),
         "parameters": _count_weights(model),
-        "complex": [name for name, p in parameters.items() if p.is_complex()][:1],
+        "complex": [name for name, p in parameters.items() if p.is_complex()],
     }
 
 
