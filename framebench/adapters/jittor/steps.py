@@ -133,9 +133,11 @@ def autotune_off(run: JittorAdapter) -> Proof:
         x = jt.array(np.ones((1, 8, 6, 6, 6), np.float32))
         w = jt.array(np.ones((8, 8, 3, 3, 3), np.float32))
         jt.cudnn.set_algorithm_cache_size(1)
-        with jt.log_capture_scope() as log_lines:
-            nn.conv3d(x, w).sync()
-        jt.cudnn.set_algorithm_cache_size(0)
+        try:
+            with jt.log_capture_scope() as log_lines:
+                nn.conv3d(x, w).sync()
+        finally:
+            jt.cudnn.set_algorithm_cache_size(0)
         filled = sum("algorithm cache is full" in line["msg"] for line in log_lines)
         return {"tables_filled_by_one_trial": filled}
 
