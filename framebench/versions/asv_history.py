@@ -29,6 +29,7 @@ from asv.config import Config
 from asv.machine import Machine
 from asv.results import Results
 from asv.runner import BenchmarkResult
+from asv.util import UserError
 from packaging.version import InvalidVersion, Version
 
 from framebench.analysis.rows import iterate_rows
@@ -123,14 +124,20 @@ def write(
 
 
 def load_config(file: Path) -> Config:
-    """Return a configuration with absolute paths. Raises NoHistoryError without the file."""
+    """Return a configuration with absolute paths.
+
+    Raises NoHistoryError without the file, and if it is no configuration of asv.
+    """
     if not file.exists():
         raise NoHistoryError(
             f"{file.name} is not there: a history is made in a checkout of the project"
         )
-    config = Config.load(str(file))
-    for name in ("repo", "results_dir", "html_dir"):
-        setattr(config, name, str(file.parent / getattr(config, name)))
+    try:
+        config = Config.load(str(file))
+        for name in ("repo", "results_dir", "html_dir"):
+            setattr(config, name, str(file.parent / getattr(config, name)))
+    except (UserError, ValueError, TypeError) as error:
+        raise NoHistoryError(f"{file} is no configuration of asv: {error}") from None
     config.benchmark_dir = str(ROOT / "benchmarks")
     return config
 

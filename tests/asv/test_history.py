@@ -209,6 +209,16 @@ def test_a_release_never_comes_before_an_older_version() -> None:
     assert [release.version for release in placed if release.is_measured] == ["0.8.2", "0.9.9"]
 
 
+@pytest.mark.parametrize(
+    "content", [b"\xb2\x00", b"{", b"5", b'{"version": 1}', b'{"version": 1, "repo": 5}']
+)
+def test_a_file_that_is_no_configuration_is_refused(content: bytes, tmp_path: Path) -> None:
+    file = tmp_path / "asv.conf.json"
+    file.write_bytes(content)
+    with pytest.raises(history.NoHistoryError, match="is no configuration of asv"):
+        history.load_config(file)
+
+
 def test_a_single_measured_release_stands_alone() -> None:
     (placed,) = history.place_in_time("jax", {"0.9.2"})
     assert (placed.version, placed.is_measured) == ("0.9.2", True)
