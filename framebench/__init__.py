@@ -46,7 +46,7 @@ def load(
     a case. Records of older protocols than the machine's newest are left out.
 
     docs/data.md has the columns (`framebench.analysis.frames.COLUMNS`): name, dtype, unit, meaning.
-    Bytes, seconds and their ratios are float64, NaN where there is none; texts are `str`,
+    Bytes, seconds and their ratios are float64, NaN where a value is missing; texts are `str`,
     `measured_at` is a moment in UTC. Rows are in the order of the published tables. Cases without
     numbers have rows too: `df[df.usable]` leaves those that were verified, with a strategy seen to
     take effect.

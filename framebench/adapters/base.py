@@ -202,7 +202,7 @@ class Adapter(ABC):
     def find_narrow_result(self) -> str:
         """Run one more step in float64 and name its first operation with a narrower result.
 
-        Empty if there is none.
+        Empty if every result is in float64.
         """
         return ""
 
@@ -406,10 +406,11 @@ class Adapter(ABC):
         return self.is_user_model and is_read and self.device() == "cpu"
 
     def unseen_bytes(self, named: Mapping[str, int]) -> int:
-        """Return the bytes in malloc's large blocks that neither `live_bytes` nor `named` explains.
+        """Return the bytes in malloc's large blocks that nothing known explains.
 
-        Only blocks allocated since the user's file was imported count. The result may be negative:
-        a tensor of `live_bytes` that lies in a hole between small blocks is in no large block.
+        `live_bytes` counts the tensors, and `named` has other known bytes by the name of their
+        origin. Only blocks allocated since the user's file was imported count. The result may be
+        negative: a tensor that lies in a hole between small blocks is in no large block.
         """
         if not self.can_read_malloc():
             return 0
@@ -439,7 +440,7 @@ class Adapter(ABC):
         return {}
 
     def find_known_fault(self) -> str | None:
-        """Return the framework's fault that makes this case wrong on this machine, if any."""
+        """Return the framework's fault that makes this case wrong on this machine, or None."""
         return None
 
     def make_stopwatch(self) -> Stopwatch | None:

@@ -76,7 +76,7 @@ class TokenGenerator(ABC):
     """
 
     def __init__(self, run: Any) -> None:
-        """Begin without a cache: a switch sets `cache` where there is one."""
+        """Begin without a cache: the switch of a strategy with a cache sets `cache`."""
         self.run = run
         self.prompt: int = run.config.length - run.case.decoded  # tokens
         self.computed = 0  # tokens of a sequence, in the last step

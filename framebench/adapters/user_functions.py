@@ -137,7 +137,7 @@ class UserFile:
         return f"{self.file}:{list_definitions(self.file).get(name, 1)}"
 
     def get(self, name: str) -> Any:
-        """Return the file's object of this name. Raises Fault if there is none."""
+        """Return the file's object of this name. Raises Fault if it has no such object."""
         if name not in self:
             raise Fault(f"{self.file} has no `{name}`; docs/try.md says what the file needs")
         return getattr(self.module, name)
@@ -286,8 +286,9 @@ class UserFile:
     def split_batch(self, batch: tuple[Any, Any], parts: int, size: int) -> list[tuple[Any, Any]]:
         """Return the micro-batches of a batch of `size` samples, as (inputs, targets).
 
-        The file's `split(batch, parts)` cuts it if there is one: it gets what `batch(n)` returns,
-        and returns a list of as many like it. Raises Fault if it does not.
+        If the file has a function `split(batch, parts)`, this function cuts the batch: it gets what
+        `batch(n)` returns, and returns a list of `parts` such batches. Raises Fault for another
+        result.
         """
         if not self.has_function("split"):
             inputs, targets = batch
@@ -334,13 +335,21 @@ class UserFile:
         """
         what = "loss(output, target)"
         if "loss" in self:
-            return self.read_number("loss", what, types, called, self.get("loss")(output, target))
-        return self.read_number("model", "the model", types, called, self.read_loss(output))
+            return self.read_number(
+                "loss",
+                what=what,
+                types=types,
+                called=called,
+                value=self.get("loss")(output, target),
+            )
+        return self.read_number(
+            "model", what="the model", types=types, called=called, value=self.read_loss(output)
+        )
 
     def read_number(self, name: str, what: str, types: Any, called: str, value: Any) -> Any:
         """Return the loss in what a function of this name returned: an array of one number.
 
-        Raises Fault.
+        Raises Fault, in which `what` stands for the function and `called` for the type.
         """
         value = unwrap_loss(value)
         returned = describe_type(value)

@@ -23,7 +23,7 @@ from framebench.analysis.tables import (
 
 # a share of the baseline's peak that moves by more from batch to batch is noted
 NOTED_CHANGE = 0.05
-ROW = ["framework", "strategy"]
+STRATEGY_COLUMNS = ["framework", "strategy"]
 QUANTITIES = read_columns("batches")
 # of the table that stands among prose
 SHORT_QUANTITIES = read_columns("batches, in short", needs_bytes=format_whole_needs)
@@ -37,7 +37,7 @@ def make_batch_tables(df: pd.DataFrame) -> Iterator[Table]:
     job needs and the throughput, of the quick profile's strategies.
     """
     for _, group in df.groupby(["machine", "workload", "scenario", "size"], sort=False):
-        several = select_several(group)
+        several = select_strategies_at_several_batches(group)
         if several["baseline"].all():
             continue
         caption = (
@@ -58,10 +58,13 @@ def make_batch_tables(df: pd.DataFrame) -> Iterator[Table]:
             yield spread_batches(short, SHORT_QUANTITIES, ", in short", caption)
 
 
-def select_several(group: pd.DataFrame) -> pd.DataFrame:
-    """Return the strategies that have numbers, and a baseline, at two batches or more."""
+def select_strategies_at_several_batches(group: pd.DataFrame) -> pd.DataFrame:
+    """Return the rows that can be compared, of strategies with such rows at two batches or more.
+
+    A row can be compared if its case has numbers, and a baseline's peak to divide them by.
+    """
     compared = group[group["usable"] & group["relative_peak"].notna()]
-    counts = compared.groupby(ROW)["batch"].transform("nunique")
+    counts = compared.groupby(STRATEGY_COLUMNS)["batch"].transform("nunique")
     return compared[counts > 1]
 
 
@@ -94,11 +97,11 @@ def spread_batches(
 
     A quantity that nothing has is left out. `addition` stands behind the title.
     """
-    wide = group.pivot(index=ROW, columns="batch", values=list(quantities))
+    wide = group.pivot(index=STRATEGY_COLUMNS, columns="batch", values=list(quantities))
     # `pivot` sorts by name: go back to the catalog's order
-    wide = wide.reindex(pd.MultiIndex.from_frame(group[ROW].drop_duplicates()))
+    wide = wide.reindex(pd.MultiIndex.from_frame(group[STRATEGY_COLUMNS].drop_duplicates()))
     wide = wide.dropna(axis=1, how="all")  # such as throughputs where nothing was timed
-    shown = {name: TableColumn(name, priority=ESSENTIAL) for name in ROW}
+    shown = {name: TableColumn(name, priority=ESSENTIAL) for name in STRATEGY_COLUMNS}
     for name, batch in wide.columns.to_frame().to_numpy():
         column = quantities[name]
         shown[f"{name} {batch}"] = replace(column, name=f"b{batch}: {column.name}")
@@ -119,7 +122,7 @@ def describe_dependence(group: pd.DataFrame) -> list[str]:
     The one that depends most comes first.
     """
     lines = []
-    strategies = group[~group["baseline"]].groupby(ROW, sort=False)
+    strategies = group[~group["baseline"]].groupby(STRATEGY_COLUMNS, sort=False)
     for (framework, strategy), rows in strategies:
         by_batch = rows.set_index("batch")["relative_peak"].sort_index()
         change = by_batch.max() - by_batch.min()

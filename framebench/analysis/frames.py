@@ -636,7 +636,7 @@ def parse_release(version: str) -> tuple[Version, str]:
 
 
 def read_ratios(df: pd.DataFrame, name: str = "time_ratio") -> list[Ratio | None]:
-    """Return `time_ratio` or `torch_ratio` of each row with its interval; None without one."""
+    """Return `time_ratio` or `torch_ratio` of each row with its interval; None without a ratio."""
     return list(map(read_ratio, df[name], df[f"{name}_low"], df[f"{name}_high"]))
 
 

@@ -165,9 +165,9 @@ class Results:
     ) -> str:
         """Return the machine that is named, or else the first whose records answer.
 
-        They are asked in the order of `order_machines`. `answers` says whether a machine's records
-        do; if none do, or without it, the first machine is returned. Raises BadMachine, NoRecords,
-        and UnknownMachine with the names there are.
+        Machines are asked in the order of `order_machines`. `answers` says whether a machine's
+        records do. If no machine's do, or without `answers`, the first machine is returned. Raises
+        BadMachine, NoRecords, and UnknownMachine with the names there are.
         """
         if not self.machines:
             raise NoRecords(self.explain_absence())

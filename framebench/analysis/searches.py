@@ -61,7 +61,7 @@ class CaseSearches(NamedTuple):
         return batches
 
     def find_largest_fitting(self, budget: int) -> int:
-        """Return the largest batch (samples) that ran within so many bytes or less; 0 if none."""
+        """Return the largest batch (samples) that ran within so many bytes; 0 if no batch did."""
         fitting = [batch for batch, within in self.list_batches("fits") if within <= budget]
         return max(fitting, default=0)
 
@@ -144,7 +144,7 @@ class Searches:
         """Return the bytes that a process has next to its tensors, such as workspaces.
 
         The bytes are the most that searches of the same strategy saw, or else of the workload, or
-        of the framework; None if there are none of the framework.
+        of the framework; None if the framework has no searches.
         """
         return self._find_untracked(replace(case, batch=1))
 

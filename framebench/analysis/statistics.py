@@ -204,8 +204,8 @@ class Quantity(NamedTuple):
     less: str
 
 
-TIME = Quantity("step time", "s", 0.03, "slower", "faster")
-PEAK = Quantity("peak memory", "bytes", 0.01, "more memory", "less memory")
+TIME = Quantity("step time", "s", minimum=0.03, more="slower", less="faster")
+PEAK = Quantity("peak memory", "bytes", minimum=0.01, more="more memory", less="less memory")
 NONE, UNDECIDED = "no difference", "undecided"
 
 

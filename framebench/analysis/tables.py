@@ -175,7 +175,7 @@ def make_strategy_table(group: pd.DataFrame, addition: str = "") -> Table:
 
 
 def describe_recomputation(df: pd.DataFrame) -> list[str]:
-    """Return what JAX's recomputation on a CPU rests on, if any row with numbers has it."""
+    """Return what JAX's recomputation on a CPU rests on, if a row with numbers recomputes."""
     is_jax_on_cpu = (df["framework"] == "jax") & (df["device"] == "cpu") & (df["status"] == "ok")
     recomputes = df["strategy"].astype(str).str.contains("checkpoint")
     of_case = ["workload", "scenario", "strategy", "size"]

@@ -49,7 +49,7 @@ def describe_for_device(entry: Entry, device: str) -> str:
     groups = group(used, name_origin)
     for lines in groups:
         if is_of_device(lines[0], device):
-            return describe_origin(lines)
+            return describe_verdict_of_origin(lines)
     if not groups:
         unknown = entry.judged if entry.verdict in (UNMET, NOT_MEASURED) else "no measurement"
         return f"On {device}: not known: {unknown}."
@@ -58,7 +58,7 @@ def describe_for_device(entry: Entry, device: str) -> str:
             f"On {device}: {entry.judged}, {entry.measured} (not measured there; it should hold "
             f"on every device: {entry.why})."
         )
-    return f"On {device}: not known. {' '.join(map(describe_origin, groups))}"
+    return f"On {device}: not known. {' '.join(map(describe_verdict_of_origin, groups))}"
 
 
 def name_origin(line: Line) -> str:
@@ -80,10 +80,11 @@ def is_of_device(line: Line, device: str) -> bool:
     return any(word.startswith(chip) for word in measured_on.lower().split("-"))
 
 
-def describe_origin(lines: Sequence[Line]) -> str:
-    """Return `Measured on nvidia-h200: confirmed, -38.9 % (-40.1 to -37.6).`
+def describe_verdict_of_origin(lines: Sequence[Line]) -> str:
+    """Return a sentence with the verdict and the numbers of the lines of one origin.
 
-    All lines have the same origin.
+    An example is `Measured on nvidia-h200: confirmed, -38.9 % (-40.1 to -37.6).` Verdicts that
+    disagree follow in brackets, as in `mixed (confirmed and opposite)`.
     """
     verdict = summarize([line.verdict for line in lines])
     text = f"{name_origin(lines[0])}: {verdict}"

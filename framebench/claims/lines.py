@@ -42,8 +42,8 @@ PLACE = re.compile(rf"\w+/({'|'.join(FRAMEWORKS)})\b")
 class Line:
     """One measurement of a claim.
 
-    Numbers are in the unit of its measure; None without a measurement, `low` and `high` without an
-    interval. The names of the fields are those of `--json`.
+    Numbers are in the unit of its measure. They are None without a measurement, `low` and `high`
+    also without an interval. The fields have the names that `--json` prints.
     """
 
     id: str  # B2 memory/transformer/torch b4/cpu

@@ -135,7 +135,7 @@ class Measure:
 
     form: Form
     refs: tuple[Ref, ...] = ()  # the cases of a comparison, the base first
-    probe = ""  # the name of the program whose result it needs, if any
+    probe = ""  # the name of a program whose result it needs
     is_planned = False
     # whether the proof of a strategy's effect counts it, which may turn out otherwise
     is_of_proof = False

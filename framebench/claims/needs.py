@@ -1,7 +1,8 @@
 """What must hold for a measurement before its number may decide a claim.
 
-A claim needs only what its own sentence names: a device's tool, a volume, an instruction set. Bytes
-and counts decide wherever they are taken, seconds on a GPU alone: an article's seconds are a GPU's.
+A claim needs only what its own sentence names: a GPU, a size, an instruction set of a processor.
+Bytes and counts decide wherever they are taken, seconds on a GPU alone: an article's seconds are a
+GPU's.
 """
 
 from __future__ import annotations

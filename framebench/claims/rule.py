@@ -86,7 +86,7 @@ class Target:
     """What a claim says about an effect. `value` is missing where it names a direction only."""
 
     direction: Literal[-1, 1]
-    null: float = 1.0  # the effect's value if there is none
+    null: float = 1.0  # the value that means "no effect"
     minimum: float = 0.0  # the least departure from it that matters
     value: float | None = None
     or_more: bool = False  # the claimed size is a least one
@@ -123,7 +123,7 @@ def classify(gain: float, target: Target) -> Verdict:
 def list_open_verdicts(effect: Effect, target: Target) -> tuple[Verdict, ...]:
     """Return the verdicts that the numbers of an interval would get, in the order of the gain.
 
-    Without an interval there are none.
+    Without an interval the tuple is empty.
     """
     if not (math.isfinite(effect.low) and math.isfinite(effect.high)):
         return ()
@@ -168,10 +168,10 @@ def find_sign(effect: Effect, target: Target) -> Sign:
 def summarize(verdicts: Collection[Verdict], may: bool = False) -> Verdict:
     """Return the verdict on a claim from those on its deciding measurements.
 
-    Measurements whose precondition is not met do not count; if none is met, the claim is not
-    testable here. If no listing of those that count runs, the claim says so. A measurement that is
-    smaller or none agrees with every other that is less than claimed: if those others say a single
-    thing, they count as smaller or none, too. Then, the first that applies:
+    Measurements whose precondition is not met do not count; if no precondition is met, the claim
+    is not testable here. If no listing of those that count runs, the claim says so. A measurement
+    that is smaller or none agrees with every other that is less than claimed: if those others say a
+    single thing, they count as smaller or none, too. Then, the first that applies:
 
     - A claim that something `may` be is confirmed by one measurement that shows it.
     - Decided measurements disagree: the claim is no effect or opposite if each shows no effect or

@@ -90,7 +90,7 @@ def make_count(
     """Return the quantity of a count, which `read` finds in a record. See Quantity for the rest."""
 
     def estimate(records: Sequence[Record]) -> Estimate | None:
-        """Return the newest count, with the least and the most; None without any."""
+        """Return the newest count, with the least and the most; None without a count."""
         counts = []
         for record in records:
             count = read(record)

@@ -57,7 +57,7 @@ def title_of(entries: Sequence[Entry]) -> str:
 
 
 def split_by_source(entries: Sequence[Entry]) -> list[list[Entry]]:
-    """Return the articles' claims, then the users' reports, each unless there are none."""
+    """Return the articles' claims, then the users' reports, each if it has entries."""
     claims = [entry for entry in entries if not is_report(entry)]
     reports = [entry for entry in entries if is_report(entry)]
     return [part for part in (claims, reports) if part]

@@ -130,7 +130,7 @@ class MachineResults:
     def time_ratio(self, base: Case, candidate: Case) -> Ratio | None:
         """Return the ratio of step times over the blocks that the two cases share.
 
-        None if there is none.
+        None if they share no block.
         """
         if not self.has_all([base, candidate]):
             return None
@@ -192,7 +192,7 @@ class MachineResults:
         return result.provenance.machine
 
     def plan(self, case: Case) -> Plan | None:
-        """Return the plan of a case on the GPU `plans.GPU`; None without one."""
+        """Return the plan of a case on the GPU `plans.GPU`; None without a plan."""
         return self.plans.get(case.id)
 
     def looked_up(self, names: Sequence[str]) -> bool:

@@ -46,7 +46,7 @@ def select_alike(verdict: Verdict, lines: Sequence[Line]) -> list[Line]:
 
     All have the form of the first line. For a decided verdict they are the lines that have this
     verdict; the others are named with their own numbers. Where lines disagree they are all lines,
-    and otherwise only those with an interval, if any has one.
+    and otherwise only those with an interval, or all if no line has an interval.
     """
     # a median of per cents and of counts would be nothing
     alike = [line for line in lines if line.form == lines[0].form]
@@ -255,7 +255,7 @@ def describe_missing(lines: Sequence[Line]) -> str:
 
 
 def make_informational(lines: Sequence[Line]) -> tuple[str, ...]:
-    """Return the informational numbers and the errors of listings, as a sentence; empty if none.
+    """Return the informational numbers and the errors of listings, as a sentence, or nothing.
 
     Lines that differ in workload and framework alone are given by their range.
     """

@@ -75,7 +75,7 @@ def list_(
 
 
 def print_strategies(cases: Sequence[Case], as_json: bool) -> None:
-    """Print which framework has which strategy: of these cases, or of all where there are none."""
+    """Print which framework has which strategy: of these cases, or without cases of all."""
     from framebench.analysis.reports import support
 
     if as_json:
@@ -159,12 +159,14 @@ def find_records(
     """Return the machines that a command reads, and their records of the cases that are named.
 
     A selector without a size names all sizes. Without selectors every case is named, also a
-    combination that no profile has. Ends the command if there are none. Raises UnknownCase.
+    combination that no profile has. Prints which other machine has more of the named cases. Ends
+    the command if there are no such records. Raises UnknownCase.
     """
     if selectors:
         named = {case.id for case in choose_cases(selectors, [], size="*")}
         records = [record for record in folder.records if record.case in named]
         counts = count_cases(records)
+        # read a machine that has some of the named cases, rather than this one without any
         machines = find_machines(folder, machine, choose_answering(folder, counts))
         if machine is None:
             say_who_has_more(machines[0], counts)

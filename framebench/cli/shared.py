@@ -287,10 +287,10 @@ def find_machine(
     """Return the machine whose records a command reads.
 
     It is the one named; else the first for which `answers` is true: of this machine, those with
-    this processor, and the others; or the first of all where none answers. Where none was named,
-    say which it is and which others there are. With `by_processor` false a machine with this
+    this processor, and the others; or the first of all if no machine answers. If no machine was
+    named, say which it is and which others there are. With `by_processor` false a machine with this
     processor is one of the others, as for verdicts that are published. Ends the command if `all`
-    is named, if there are no records, or if there are none of the machine named.
+    is named, if there are no records, or the machine named has no records.
     """
     from framebench.analysis.results import NoRecords, UnknownMachine
 

@@ -44,7 +44,7 @@ class AssignedGpu:
 def list_gpus() -> list[AssignedGpu]:
     """Return the GPUs of CUDA_VISIBLE_DEVICES, or all that the driver shows, with their cores.
 
-    Raises SetupError where there is none.
+    Raises SetupError without a GPU.
     """
     listed = os.environ.get(VARIABLE)
     if listed is None:

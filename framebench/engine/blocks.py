@@ -175,7 +175,7 @@ def join_groups(groups: list[Group]) -> Group:
 def measure_group(group: Group, run: Run, number: int = 0) -> None:
     """Measure the group's block of this number, in several parts where memory does not suffice.
 
-    What an interrupted session has of it is not measured again.
+    Variants that an interrupted session has measured in this block are not measured again.
     """
     name = f"{run.id}/{group.name}/{number}"
     finish_interrupted_block(group, name, run)
@@ -185,11 +185,12 @@ def measure_group(group: Group, run: Run, number: int = 0) -> None:
         chosen, waiting = choose_variants(group, remaining, run)
         outcome = run_block(f"{name}.{part}", chosen, len(group.always), run)
         timed = outcome.timed
-        # memory ran out next to others: what counts is whether it runs out alone
+        # memory ran out next to others: each of these variants is tried again alone
         for variant in outcome.out_of_memory:
             part += 1
             timed += run_block(f"{name}.{part}", [variant], 1, run).timed
         part += 1
+        # if the session is interrupted in `finish_block`, the next one finishes these records
         unfinished_file = unfinished.find_file(run.results, name)
         unfinished.write(map(make_unfinished_record, timed), unfinished_file)
         finish_block(timed, run)

@@ -72,7 +72,7 @@ def read_free_memory(cgroup: Path = CGROUP) -> int:
 
 
 def read_free_gpu_memory() -> int | None:
-    """Return the bytes that are free on the GPU; None without one, or where it does not tell."""
+    """Return the bytes that are free on the GPU; None without a GPU, or if it does not tell."""
     state = nvml.read_state()
     if "memory_bytes" not in state or "used_bytes" not in state:
         return None

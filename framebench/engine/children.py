@@ -301,7 +301,7 @@ def wait_for_program(
 
 
 def kill_group(leader: int) -> None:
-    """Kill all processes of a group, if there are any."""
+    """Kill all processes of a group that are left."""
     with contextlib.suppress(ProcessLookupError):
         os.killpg(leader, signal.SIGKILL)
 
@@ -330,7 +330,7 @@ def kill_all(list_processes: Callable[[], list[psutil.Process]]) -> None:
 def read_mark(process: psutil.Process) -> str:
     """Return a process's environment variable MARK, which names the child that it descends from.
 
-    It is empty if there is none, or if the process is dead or another user's.
+    It is empty if the variable is not set, or if the process is dead or another user's.
     """
     try:
         return process.environ().get(MARK, "")

@@ -321,18 +321,19 @@ def cold(environment: Environment, profile: str) -> bool:
     return not any((environment.folder / f".warm-{name}").exists() for name in enough)
 
 
-def build_jittor(environment: Environment, where: Path, say: Say) -> None:
+def build_jittor(environment: Environment, folder: Path, say: Say) -> None:
     """Link oneDNN to where Jittor looks for it, then let the first import compile Jittor's core."""
     assert environment.home
     onednn = environment.home / ONEDNN
     onednn.mkdir(parents=True)
     for part in ("lib", "include"):
-        (onednn / part).symlink_to(where / part)
+        (onednn / part).symlink_to(folder / part)
     say("compiling Jittor's core, about four minutes")
     check = "import jittor as jt; assert jt.array([1, 2]).numpy().tolist() == [1, 2]"
-    # for the CPU: a build against CUDA that fails is a worker's, whose record then says why
+    # an empty `nvcc_path` compiles for the CPU alone: a worker compiles for CUDA later, so that the
+    # reason of a failure lands in the record of its case
     shell(
-        where,
+        folder,
         [str(environment.python), "-c", check],
         say,
         environment.variables() | {"nvcc_path": ""},
@@ -415,7 +416,7 @@ def find_damage(environment: Environment) -> str | None:
 
 
 def find_missing_package(environment: Environment, listings: list[Path]) -> str | None:
-    """Return which pinned package has lost its list of files; None if none has.
+    """Return which pinned package has lost its list of files; None if no package has.
 
     The folders of the lists are named `<package>-<version>.dist-info`.
     """

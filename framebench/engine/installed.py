@@ -112,7 +112,8 @@ def ready(
 ) -> dict[str, Environment]:
     """Return an environment for each framework: pinned and built, or by `env` what is installed.
 
-    A framework that is not there is left out, with a sentence. Raises SetupError if none is left.
+    A framework that is not there is left out, with a sentence. Raises SetupError if no
+    framework is left.
     """
     requested = set(frameworks)
     requested_in_order = [framework for framework in FRAMEWORKS if framework in requested]

@@ -42,7 +42,7 @@ def _rank(case: Case) -> tuple[bool, int]:
 def find_in_records(case: Case, session: str, results: Path, machine: str) -> Reference | None:
     """Return the reference among a session's records of a machine.
 
-    None where the case needs none, or there is none.
+    None where the case needs no reference, or no record can be one.
     """
     if not needs_reference(case):
         return None
@@ -63,7 +63,7 @@ def find_in_records(case: Case, session: str, results: Path, machine: str) -> Re
 def find_in_block(case: Case, alive: list[tuple[Case, Verification]]) -> Reference | None:
     """Return the reference among the cases of a block that are alive, each with its verification.
 
-    None where the case needs none, or there is none.
+    None where the case needs no reference, or no case of the block can be one.
     """
     if not needs_reference(case):
         return None

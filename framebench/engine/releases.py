@@ -139,7 +139,7 @@ def make_environment(framework: str, version: str, keep: bool, say: Say) -> Iter
         was_there = environments.built(environment)
         is_kept = keep or was_there or version in find_pinned_versions(framework)
         try:
-            yield ensure_release(framework, version, "", (), say)
+            yield ensure_release(framework, version, package="", more=(), say=say)
         finally:
             if not is_kept or not environments.built(environment):
                 shutil.rmtree(environment.folder, ignore_errors=True)

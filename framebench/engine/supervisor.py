@@ -277,7 +277,7 @@ def classify_error(error: Failure, phase: str, log: str) -> Outcome:
 def describe_compiler_error(log: str, already_said: str = "") -> str:
     """Quote the first error of a compiler or linker in a worker's log: why Jittor cannot build.
 
-    Empty if there is none.
+    Empty if the log has no such error.
     """
     for line in log.splitlines():
         if COMPILER_ERROR.search(line):

@@ -35,7 +35,10 @@ def write(unfinished: Iterable[UnfinishedRecord], file: Path) -> None:
 
 
 def read(file: Path) -> list[UnfinishedRecord]:
-    """Return the records of an interrupted block; none if any is damaged, to measure it again."""
+    """Return the records of an interrupted block.
+
+    The list is empty if a record is damaged: the block is then measured again.
+    """
     unfinished = []
     for _, line in store.parse_file(UnfinishedRecord, file):
         if isinstance(line, store.BadRecord):

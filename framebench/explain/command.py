@@ -95,7 +95,7 @@ def explain(
 def explain_cases(
     case_id: str, version: str | None, against: str | None, results: Path
 ) -> list[Explanation]:
-    """Explain a case, and the one that it is compared with, such as `CASE@0.9.2`, if any.
+    """Explain a case, and if `against` is given the case there too, such as `CASE@0.9.2`.
 
     Raises UnknownCase, SetupError and Unexplained.
     """

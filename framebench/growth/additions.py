@@ -32,7 +32,10 @@ def find_additions(file: str, name: str) -> list[int]:
 
 
 def list_containers(node: ast.AST) -> list[ast.expr]:
-    """Return what a part of a program adds to: `kept` of `kept.append(x)` and of `kept[0] = x`."""
+    """Return what a part of a program adds to.
+
+    That is `outputs` in `outputs.append(x)`, and in `outputs[0] = x`.
+    """
     if isinstance(node, ast.Call):
         method = node.func
         if isinstance(method, ast.Attribute) and method.attr in ADDING:

@@ -90,7 +90,14 @@ def grow(
         if is_script:
             growth = follow_script(file, arguments or [], steps, step_at, env, results, time_limit)
         elif case.endswith(".py"):
-            opened = open_model(file, "train", [], USER_MODEL_BATCH, env, results)
+            opened = open_model(
+                file,
+                scenario="train",
+                strategies=[],
+                batch=USER_MODEL_BATCH,
+                env=env,
+                results=results,
+            )
             with measuring(results), opened as (cases, environment, _), err.status("") as status:
                 announce(steps)
                 tell = make_progress(file.name, status.update)

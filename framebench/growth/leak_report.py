@@ -361,7 +361,7 @@ def measure_size(things: list[Any]) -> int | None:
 
 
 def describe_holder(things: list[Any], tracker: StorageTracker) -> str:
-    """Return what refers to leaked objects, such as ``held by `kept`, list of 36, in leak``.
+    """Return what refers to leaked objects, such as ``held by `outputs`, list of 36, in leak``.
 
     Only the object in the middle of `things` is looked at: the last may still be in use by a step.
     One of its holders is described, if possible one that has a name. What the object keeps alive

@@ -98,7 +98,7 @@ def judge(growth: Growth) -> Verdict:
 def find_unseen(growth: Growth) -> int:
     """Return the bytes per step of the largest leftover that every instrument should have seen.
 
-    0 if there is none, or it is too small.
+    0 if nothing is left over, or too little to be seen.
     """
     largest = max((row.bytes_per_step or 0 for row in growth.kept), default=0)
     return largest if largest >= max(SENSITIVITY.values()) else 0

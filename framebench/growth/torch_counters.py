@@ -37,7 +37,7 @@ from framebench.growth.step_marks import FORWARD_PASSES
 def make_byte_meters() -> dict[str, Meter]:
     """Return the meters of tensors on the GPU, and of the host's pages that it reads by itself.
 
-    On the CPU there are none, as tensors are malloc's.
+    On the CPU there are no such meters, as malloc allocates the tensors.
     """
     if not torch.cuda.is_available():
         return {}

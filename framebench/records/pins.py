@@ -11,7 +11,7 @@ from framebench.strategies.strategy import FRAMEWORKS
 
 REQUIREMENTS = PACKAGE / "requirements"
 # What `tools/hash_pins.py` adds to a pinned file: hashes as pip takes them, each of one archive in
-# a line of its own, or in the first line why there are none.
+# a line of its own, or in the first line why it has no hashes.
 HASHES = re.compile(r" \\\n    --hash=\S+|\A# No hashes: .*\n")
 
 

@@ -89,7 +89,7 @@ def find_commit() -> str | None:
 
 
 def find_code() -> str:
-    """Return the commit of the code, or where there is none a hash of its files.
+    """Return the commit of the code, or without a commit a hash of its files.
 
     So a record says which code measured also without git, or where git refuses another user's
     repository.

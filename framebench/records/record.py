@@ -224,7 +224,7 @@ class Record(RecordBase, Part):
 
     @property
     def activation_bytes(self) -> int | None:
-        """Return the bytes that a forward pass saves for the backward pass, if any counted them."""
+        """Return the bytes that a forward pass saves for the backward pass; None if not counted."""
         return self.effect.evidence.get("activation_bytes") if self.effect else None
 
 

@@ -180,9 +180,9 @@ class RecordBase:
 
     @property
     def peak_instrument(self) -> str | None:
-        """Return the instrument that `peak_bytes` is read by.
+        """Return the instrument that `peak_bytes` is read by; None if no such peak was read.
 
-        That is the framework's own exact counter, if there is one.
+        That is the framework's own exact counter, or else `host.rss`, the kernel's number.
         """
         return next((name for name in INSTRUMENTS if name in self.peaks), None)
 

@@ -249,7 +249,7 @@ def parse_of_machine(
 
 
 def read_first_record(path: str) -> Record | None:
-    """Return the first record of a file that can be read, or None if there is none."""
+    """Return the first record of a file that can be read, or None without such a record."""
     for _, record in parse_record_file(path):
         if isinstance(record, Record):
             return record
@@ -287,8 +287,9 @@ def list_machines(root: Path) -> list[str]:
 def list_files(root: Path, machine: str | None = None) -> list[str]:
     """Return the files of records of a machine, or of all, in order.
 
-    A machine's folder that may not be listed stands for its files: whoever reads it names it, and
-    goes on with the other machines. Raises OSError where the machines cannot be listed.
+    A folder that we may not list is returned itself: reading it then fails and names it, and the
+    other machines' files are read. Raises OSError where a folder cannot be listed for another
+    reason, such as a disk that fails.
     """
     files = []
     for name in list_machines(root) if machine is None else [machine]:
@@ -300,7 +301,7 @@ def list_files(root: Path, machine: str | None = None) -> list[str]:
         except PermissionError:
             files.append(folder)
         else:
-            files += [os.path.join(folder, name) for name in names if name.endswith(SUFFIX)]
+            files += [os.path.join(folder, file) for file in names if file.endswith(SUFFIX)]
     return files
 
 

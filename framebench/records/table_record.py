@@ -156,7 +156,7 @@ class TableRecord(RecordBase, Struct, gc=False):
 
     @property
     def activation_bytes(self) -> int | None:
-        """Return the bytes that a forward pass saves for the backward pass, if any counted them."""
+        """Return the bytes that a forward pass saves for the backward pass; None if not counted."""
         return self.effect.evidence.activation_bytes if self.effect else None
 
 

@@ -22,8 +22,8 @@ AT_ONCE = 8
 def select_cases(workload: str, framework: str, size: str) -> dict[str, Case]:
     """Return one case for each golden key: the baseline of the scenario whose key it is.
 
-    Where there is none, it is the first in the table's order that needs neither a GPU nor another
-    precision.
+    For a key that is no baseline's, the case is the first in the table's order that needs neither a
+    GPU nor another precision.
     """
     cases: dict[str, Case] = {}
     for case in list_cases():

@@ -66,7 +66,8 @@ def make_strategy(row: dict[str, Any], clashes: dict[str, str]) -> Strategy:
 def make_support(settings: dict[str, Any]) -> Support:
     """Return how a framework does a strategy: its kind with the reason, and what it needs.
 
-    The kind is taken out of `settings`. Raises ValueError unless there is exactly one.
+    The kind is taken out of `settings`. Raises ValueError unless there is exactly one, and
+    TypeError for a setting that this kind does not have.
     """
     (kind,) = settings.keys() & KINDS.keys()
     why = settings.pop(kind)
@@ -143,7 +144,9 @@ def look_up_strategy(scenario: str, name: str) -> Strategy:
         return find_strategy(scenario, name)
     except (KeyError, IncompatibleStrategies):
         support = use_everywhere(Unsupported(GONE))
-        return Strategy(name, (scenario,), "archived", GONE, GONE, support)
+        return Strategy(
+            name, scenarios=(scenario,), axis="archived", summary=GONE, effect=GONE, support=support
+        )
 
 
 def look_up_scenario(name: str) -> Scenario:

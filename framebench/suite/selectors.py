@@ -96,7 +96,7 @@ def split_selector(selector: str, size: str) -> dict[str, str]:
 
 
 def match_part(cases: list[Case], part: str, pattern: str, selector: str) -> list[Case]:
-    """Return the cases whose part of this name matches. Raises UnknownCase if none does."""
+    """Return the cases whose part of this name matches. Raises UnknownCase if no case matches."""
     place = PARTS.index(part)
     values = [case.id.split("/")[place] for case in cases]
     matching = [case for case, value in zip(cases, values) if fnmatch.fnmatchcase(value, pattern)]

@@ -187,8 +187,8 @@ def read_batch_length(inputs: Any) -> int:
 def select_rows(output: Any, is_floating: Callable[[Any], bool]) -> list[Any]:
     """Return the arrays of a model's output that have a row of numbers for each sample.
 
-    The arrays are floating-point, or of any type where none is. Left out are scalars, unless there
-    is nothing else, and arrays with fewer rows than the longest.
+    The arrays are floating-point, or of any type if no array is floating-point. Left out are
+    scalars, unless there is nothing else, and arrays with fewer rows than the longest.
     """
     arrays = list(iterate_arrays(output))
     with_rows = [array for array in arrays if len(array.shape)]
@@ -235,7 +235,10 @@ def is_opaque(node: Any) -> bool:
 
 
 def can_split(inputs: Any, samples: int) -> bool:
-    """Return whether `split` finds the samples of inputs."""
+    """Return whether `split` can cut inputs into parts by samples.
+
+    Something in them must have samples, and each opaque object must be divisible as a whole.
+    """
 
     def is_leaf(node: Any) -> bool:
         return is_opaque(node) or is_list_of_samples(node, samples)
@@ -247,7 +250,7 @@ def can_split(inputs: Any, samples: int) -> bool:
             if not all(has_axis_of(array, samples) for array in arrays):
                 return False
             has_samples = has_samples or bool(arrays)
-        elif not is_array(leaf) or has_axis_of(leaf, samples):
+        elif is_list_of_samples(leaf, samples) or has_axis_of(leaf, samples):
             has_samples = True
     return has_samples
 

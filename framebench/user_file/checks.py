@@ -152,9 +152,9 @@ def draws_in_python(adapter: Adapter) -> bool:
 def find_stateful_buffers(adapter: Adapter) -> str:
     """Return which buffers a forward pass changes, if the gradient of the next one differs by that.
 
-    Spectral norm has such buffers. The answer is empty if there are none. They are looked for after
-    an update, since a moving average of the weights changes only when they do. The adapter ends
-    with its first weights.
+    Spectral norm has such buffers. The answer is empty if the model has no such buffers. They are
+    looked for after an update, since a moving average of the weights changes only when the weights
+    do. The adapter ends with its first weights.
     """
     adapter.restore()
     with adapter.disable_randomness():

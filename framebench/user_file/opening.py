@@ -35,7 +35,7 @@ def open_model(
     env: str | None,
     results: Path,
 ) -> Iterator[tuple[list[Case], Environment, Path]]:
-    """Run the baseline, and let workers know the file in this context.
+    """Run the baseline, and let workers find the file while the context is open.
 
     Yields three things: the cases of these strategies (without any, the baseline's), the
     environment where they run, and the folder of their records. Raises Fault.
@@ -57,7 +57,7 @@ def open_model(
 def open_shapes(
     file: Path, scenario: str, strategies: list[str], batch: int, env: str | None
 ) -> Iterator[tuple[list[Case], dict[str, str], Environment]]:
-    """Let workers know the file in this context, but run none of its steps.
+    """Let workers find the file while the context is open, but run none of its steps.
 
     Yields three things: the cases of these strategies (without any, the baseline's), the reason by
     strategy of those that are left out, and the environment where they would run. Raises Fault.
@@ -116,11 +116,11 @@ def open_for_device(
 def use_in_environment(
     model: UserModel, strategies: list[str] | None, env: str | None
 ) -> Iterator[tuple[Environment, Path]]:
-    """Let workers know the model in this context, and yield its environment and folder.
+    """Let workers find the user's model while the context is open; yield environment and folder.
 
     Raises Fault for an unknown strategy, before anything runs.
     """
-    trial.list_cases(model, strategies)
+    trial.list_cases(model, strategies)  # raises Fault for an unknown strategy
     environment = trial.choose_environment(model, env, say)
     with trial.use_model(model) as folder:
         yield environment, folder

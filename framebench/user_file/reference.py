@@ -49,8 +49,8 @@ Facts = dict[str, Any]  # what is in a file, as `own.json` has it
 def survey(case: Case, emit: Emit) -> dict[str, Any]:
     """Find out what is in the file, run its baseline, and write both into the workload's folder.
 
-    Returns the facts, the values, and as `held` the most bytes that the process had in use. Raises
-    WorkerError, also where nothing can be compared with this model.
+    Returns the facts, the values, and under the key `held` the most bytes that the process had in
+    use. Raises WorkerError, also where nothing can be compared with this model.
     """
     user_workload = load_workload(USER_MODEL)
     assert isinstance(user_workload, UserWorkload)

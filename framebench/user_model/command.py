@@ -204,7 +204,14 @@ def try_(
         where = results or FOLDER / model.folder
         if device is not None:
             fits_nothing = fit_file(
-                model, named, device, budget_bytes, max_batch, where, env, as_json
+                model=model,
+                strategies=named,
+                device_name=device,
+                budget=budget_bytes,
+                largest_batch=max_batch,
+                results=where,
+                env=env,
+                as_json=as_json,
             )
             raise typer.Exit(fits_nothing)
         options = runner.Options(rounds=rounds, time_limit_s=time_limit, first_alone=False)

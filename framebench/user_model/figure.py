@@ -19,7 +19,7 @@ NOTE = "Bars: the most that a steady step has in use. Black ticks: what a budget
 def draw_peaks(df: pd.DataFrame) -> Figure | None:
     """Draw a bar for each strategy that passed verification, the smallest peak above.
 
-    Returns None without any. `df` has the rows of one model with their `needs_bytes`.
+    Returns None if no strategy passed. `df` has the rows of one model with their `needs_bytes`.
     """
     right = df[df["usable"] & df["peak_bytes"].notna()].sort_values("peak_bytes")
     if right.empty:

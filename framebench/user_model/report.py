@@ -28,7 +28,7 @@ def show_first_look(records: list[Record], budget_bytes: int | None, follows: st
 
 
 def describe_needs(rows: pd.DataFrame, budget_bytes: int | None) -> list[str]:
-    """Return which strategy needs least, and which fit within a budget, if there is one."""
+    """Return which strategy needs least, and which fit within a budget, if one is given."""
     sentences = table.describe_least(rows)
     if budget_bytes:
         sentences.append(table.describe_fitting(rows, budget_bytes))

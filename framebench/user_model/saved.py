@@ -192,7 +192,7 @@ def compare_peaks(before: SavedPeaks, after: SavedPeaks, threshold: float) -> pd
 
 
 def describe_layers(before: Explanation | None, after: Explanation | None) -> str:
-    """Return which layers hold more at the baseline's peak than before; empty if none is known."""
+    """Return which layers hold more at the baseline's peak than before; empty without layers."""
     if before is None or after is None:
         return ""
     # by its full name each: `explain` takes layers that differ in a number for one

@@ -318,16 +318,16 @@ def write_results(
         util.write_json(str(machine_file), {"machine": machine}, Machine.api_version)
     for (machine, tag), group in history.groupby(["machine", "tag"]):
         release = releases[str(tag)]
-        # the release is the commit, and not a requirement, which would make each one a graph of its
-        # own
+        # asv draws one graph per set of requirements. So none has the release, which the commit
+        # alone tells: then all releases are points of one graph
         results = Results(
-            {"machine": machine, "framework": release.framework},
-            {},
-            commits[release],
-            int(release.moment.timestamp() * 1000),
-            "",
-            f"framebench-{release.framework}",  # the same for all releases
-            {},
+            params={"machine": machine, "framework": release.framework},
+            requirements={},
+            commit_hash=commits[release],
+            date=int(release.moment.timestamp() * 1000),
+            python="",
+            env_name=f"framebench-{release.framework}",  # the same for all releases
+            env_vars={},
         )
         for benchmark in benchmarks:
             rows = group[group["benchmark"] == benchmark["name"]]
@@ -335,8 +335,15 @@ def write_results(
                 # NaN where a combination of parameters was not measured
                 combinations = pd.MultiIndex.from_product(benchmark["params"])
                 values = rows.set_index(["strategy", "batch"])["value"].reindex(combinations)
-                none = [None] * len(values)
-                result = BenchmarkResult(values.tolist(), none, none, 0, "", None)
+                none = [None] * len(values)  # one for each combination
+                result = BenchmarkResult(
+                    result=values.tolist(),
+                    samples=none,
+                    number=none,
+                    errcode=0,
+                    stderr="",
+                    profile=None,
+                )
                 results.add_result(benchmark, result)
         if results.get_all_result_keys():
             results.save(str(folder))

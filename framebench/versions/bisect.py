@@ -205,7 +205,7 @@ def make_result(release: str, records: Sequence[Record]) -> ReleaseResult:
 
 
 def describe_result(result: ReleaseResult) -> str:
-    """Return the value of a release with its unit, or why there is none."""
+    """Return the value of a release with its unit, or why it has no value."""
     if result.value is None:
         return f"stepped over: {result.reason}"
     return f"{result.value / 2**20:,.2f} MiB ({result.instrument})"

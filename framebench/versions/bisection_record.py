@@ -15,7 +15,7 @@ FLOOR = 0.001
 
 
 class ReleaseResult(Part):
-    """The peaks of one release in bytes, one for each fresh process, or why there are none."""
+    """The peaks of one release in bytes, one for each fresh process, or why it has no peak."""
 
     release: Release
     values: tuple[float, ...] = ()

@@ -321,7 +321,9 @@ def open_case(case: str, batch: int, results: Path) -> Iterator[tuple[Case, Path
     try:
         with (
             alone(results),
-            open_model(Path(case), "train", [], batch, None, results) as (cases, _, folder),
+            open_model(
+                Path(case), scenario="train", strategies=[], batch=batch, env=None, results=results
+            ) as (cases, _, folder),
         ):
             yield cases[0], folder / "bisect"
     except Fault as error:

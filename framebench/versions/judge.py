@@ -48,7 +48,7 @@ INCOMPARABLE, OTHER_WORK = "not comparable", INSTRUCTIONS.more
 # as a table has them
 VERDICTS = (REGRESSION, IMPROVEMENT, OTHER_WORK, INCOMPARABLE, NONE, SAME_WORK, UNDECIDED, FEW)
 # mostly compilation, which scatters more than steps do
-FIRST = Quantity("first step", "s", 0.10, "slower", "faster")
+FIRST = Quantity("first step", "s", minimum=0.10, more="slower", less="faster")
 QUANTITIES = (PEAK, TIME, FIRST)  # of all of them less is better
 STATUS = "status"  # the quantity of a row about a case that did not run to its end in some process
 # why there is no better verdict, where the caption explains it too
@@ -180,14 +180,16 @@ def decide_row(row: QuantityComparison) -> QuantityComparison:
     """Return a row with its verdict by the interval and p, where it has an interval."""
     if row.ratio is None or row.low is None:
         return row
-    quantity = Quantity(row.quantity, row.unit, row.minimum or 0.0, REGRESSION, IMPROVEMENT)
+    quantity = Quantity(
+        row.quantity, row.unit, minimum=row.minimum or 0.0, more=REGRESSION, less=IMPROVEMENT
+    )
     return row._replace(verdict=decide(Ratio(row.ratio, row.low, row.high, row.p), quantity))
 
 
 def select_version(records: Sequence[Record], text: str) -> dict[tuple[str, str], list[Record]]:
     """Return the records of one version by machine and case, in the order of measurement.
 
-    Raises UnknownVersion if there are none.
+    Raises UnknownVersion if no record is of the version.
     """
     selected = defaultdict(list)
     for record in sorted(records, key=get_measurement_time):

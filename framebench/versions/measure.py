@@ -98,7 +98,7 @@ def install(framework: str, versions: Sequence[str], say: Say) -> dict[str, Envi
     """
     ready = {}
     for version in versions:
-        ready[version] = releases.ensure_release(framework, version, "", (), say)
+        ready[version] = releases.ensure_release(framework, version, package="", more=(), say=say)
     return ready
 
 

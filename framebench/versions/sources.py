@@ -19,7 +19,7 @@ from framebench.versions.judge import explain_no_machine, has_both, parse_pair
 def read_releases(results: Path, machine: str | None, base: str, change: str) -> list[Record]:
     """Return the records of the machine that is named, or of the first that measured both releases.
 
-    Raises UnknownVersion if none did.
+    Raises UnknownVersion if no machine did.
     """
     parse_pair(base, change)
     folder = Results(results)

@@ -296,7 +296,7 @@ def compare_updates(updates: dict[str, float], tolerances: Tolerances) -> Tensor
 def summarize(tensor_errors: list[TensorError]) -> TensorComparison:
     """Count the tensors and those that are beyond their tolerance, and keep the worst."""
     if not tensor_errors:
-        return TensorComparison(0, 0, "", "", 0.0, 1.0)
+        return TensorComparison(count=0, failed=0, worst="", by="", error=0.0, tolerance=1.0)
     worst = max(tensor_errors, key=lambda each: each.margin)
     return TensorComparison(
         count=len({each.name for each in tensor_errors}),
@@ -429,7 +429,7 @@ def verify_again(
     unmoved = 0
     if case.stage.trains and must_move(case, reference, losses):
         unmoved = count_unmoved(losses)
-    reason = describe_missing_outputs(adapter)
+    reason = describe_other_outputs(adapter)
     if not reason and unmoved:
         reason = f"{unmoved} of {len(losses)} steps left the loss as it was"
     reason = reason or describe_late_result(adapter)
@@ -537,14 +537,14 @@ def describe_unrepeated(
     return describe_other_losses(adapter, losses, tolerances.of_value(f"loss_{LOSS_STEPS}"))
 
 
-def describe_missing_outputs(adapter: Adapter) -> str:
-    """Describe how many of the steps so far gave no output as the first one did.
+def describe_other_outputs(adapter: Adapter) -> str:
+    """Describe how many of the steps so far set more or fewer outputs than the first step.
 
-    Empty if all did.
+    Empty if all set as many.
     """
     counts = adapter.outputs_per_step
     steps = counts.total()
     alike = next(iter(counts.values()), 0)  # the first step's count comes first
     if steps == alike:
         return ""
-    return f"{steps - alike} of {steps} steps gave no output as the first one did"
+    return f"{steps - alike} of {steps} steps gave more or fewer outputs than the first"

@@ -148,10 +148,10 @@ def make_params(config: ResNetConfig) -> Iterator[Param]:
 
 def count_normalised(config: ResNetConfig, batch: int) -> dict[str, int]:
     """Return how many values per channel each batch norm sees, by its running variance's name."""
-    edges = {"bn1": ceil(config.image / 2)}
+    edges = {"bn1": ceil(config.image / 2)}  # of the square feature map that a batch norm sees
     for block in list_blocks(config):
         edges[f"{block.name}.bn1"] = block.edge
-        # the stride is the 3x3 convolution's
+        # the 3x3 convolution has the stride: bn1, before it, sees the input's size
         edges[f"{block.name}.bn2"] = block.edge_out
         edges[f"{block.name}.bn3"] = block.edge_out
         if block.is_projected:

@@ -24,7 +24,7 @@ from framebench.worker.verification import (
     compare,
     compare_tensors,
     compute_state_bytes,
-    describe_missing_outputs,
+    describe_other_outputs,
     find_reference,
     verify,
     verify_again,
@@ -187,23 +187,27 @@ def test_steps_that_leave_the_loss_are_wrong(monkeypatch: pytest.MonkeyPatch) ->
     assert (found.passed, found.unmoved_steps) == (False, 2)
 
 
-class LazyAdapter(ScriptedAdapter):
-    """Only its first step sets outputs: two."""
+class IrregularAdapter(ScriptedAdapter):
+    """Its first step sets two outputs, and each later one the number in `later`."""
+
+    def __init__(self, later: int) -> None:
+        super().__init__(TRAIN)
+        self.later = later
 
     def step(self) -> None:
-        if self.outputs == 0:
-            self.outputs = 2
+        self.outputs += self.later if self.outputs else 2
 
 
-def test_timed_steps_that_set_no_output_are_counted() -> None:
-    adapter: Any = LazyAdapter(TRAIN)
+@pytest.mark.parametrize("later", [0, 1, 3])
+def test_timed_steps_with_more_or_fewer_outputs_than_the_first_are_counted(later: int) -> None:
+    adapter: Any = IrregularAdapter(later)
     make_timed_step(adapter)
-    assert describe_missing_outputs(adapter) == ""
+    assert describe_other_outputs(adapter) == ""
     for _ in range(5):
         make_timed_step(adapter)
-    assert adapter.outputs_per_step == {2: 1, 0: 5}
-    message = "5 of 6 steps gave no output as the first one did"
-    assert describe_missing_outputs(adapter) == message
+    assert adapter.outputs_per_step == {2: 1, later: 5}, "steps by their number of outputs"
+    message = "5 of 6 steps gave more or fewer outputs than the first"
+    assert describe_other_outputs(adapter) == message
 
 
 UNIT = 2.0**-23  # in the last place of a float32 weight of about 1

@@ -211,7 +211,9 @@ def has_step() -> bool:
 def run_step(model: nnx.Module, batch: tuple[Any, Any], optimizer: Any) -> Array:
     """Make the file's own training step, and return its loss. Raises Fault."""
     value = unwrap_loss(user().get("step")(model, user().as_written(batch), optimizer))
-    step_loss: Array = user().read_number("step", STEP, jax.Array, "an array", value)
+    step_loss: Array = user().read_number(
+        "step", what=STEP, types=jax.Array, called="an array", value=value
+    )
     return step_loss.reshape(())
 
 

@@ -49,7 +49,10 @@ class ExecutionCounter:
     """
 
     def __init__(self, watched: dict[str, list[Module]]) -> None:
-        """Set the modules whose executions are counted, by their name in the evidence."""
+        """Take the modules to count, in named groups.
+
+        The evidence of a proof has one number for each group: the executions of its modules.
+        """
         self.watched = watched
         self.executions = dict.fromkeys(watched, 0)
         self.samples: set[int] = set()

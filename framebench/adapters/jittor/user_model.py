@@ -54,11 +54,11 @@ class BlockBody(Module):
     def __init__(self, block: Module) -> None:
         """Keep the block and its own `execute`, which is to be replaced."""
         self.block = block
-        self.plain = block.execute
+        self.own_execute = block.execute
 
     def execute(self, *args: Any, **kwargs: Any) -> Any:
         """Run the block."""
-        return self.plain(*args, **kwargs)
+        return self.own_execute(*args, **kwargs)
 
 
 def build(config: Any) -> Module:
@@ -139,7 +139,7 @@ def has_step() -> bool:
 def run_step(model: Module, batch: tuple[Any, Any], optimizer: Any) -> Var:
     """Make the file's own training step, and return its loss. Raises Fault."""
     value = unwrap_loss(user().get("step")(model, user().as_written(batch), optimizer))
-    step_loss: Var = user().read_number("step", STEP, Var, "a Var", value)
+    step_loss: Var = user().read_number("step", what=STEP, types=Var, called="a Var", value=value)
     return step_loss.detach()
 
 

@@ -30,7 +30,7 @@ INTERPOLATION = "loses gradients below `interpolate` in a compiled step in bfloa
 
 
 def find_known_fault(case: Case) -> str | None:
-    """Return the fault that makes this case wrong on this machine, if there is one.
+    """Return the fault that makes this case wrong on this machine, or None.
 
     It is oneDNN's gradient of a 3-D convolution over very few voxels in bfloat16. It is tested,
     since it depends on the processor and on the release.

@@ -183,7 +183,7 @@ def default(run: TorchAdapter) -> Proof:
 def amp_fp16(run: TorchAdapter) -> Proof:
     """Compute in float16 by autocast, and scale the loss.
 
-    The first factor is low enough for no step to be skipped.
+    The initial scale is low enough that no gradient overflows, which would skip a step.
     """
     device = run.torch_device.type
     run.recipe.contexts.append(partial(torch.autocast, device, torch.float16))

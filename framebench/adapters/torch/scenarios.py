@@ -117,8 +117,10 @@ def distill(run: TorchAdapter) -> Proof:
         run.models_in_memory.append(run.load(config, run.canonical(config)).eval())
 
     def objective(x: Tensor, y: Tensor) -> Tensor:
+        """Return the mean of the task's loss and the divergence from the teacher's output."""
+        _, teacher = run.models_in_memory  # the student comes first
         with torch.no_grad():
-            target = run.models_in_memory[1](x).flatten(0, -2).log_softmax(-1)
+            target = teacher(x).flatten(0, -2).log_softmax(-1)
         logits = run.recipe.forward(x)
         log_probability = logits.flatten(0, -2).log_softmax(-1)
         divergence = F.kl_div(log_probability, target, log_target=True, reduction="batchmean")

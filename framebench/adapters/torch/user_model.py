@@ -84,14 +84,14 @@ class BlockBody(nn.Module):
         """Keep the block and its own `forward`, which is to be replaced."""
         super().__init__()
         self.block = block
-        self.plain = block.forward
+        self.own_forward = block.forward
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
         if torch.get_default_dtype() != torch.float64:
-            return self.plain(*args, **kwargs)
+            return self.own_forward(*args, **kwargs)
         # a step in float64, whose context is off in its backward pass: a recomputed block casts too
         with WidenedCasts():
-            return self.plain(*args, **kwargs)
+            return self.own_forward(*args, **kwargs)
 
 
 def build(config: Any) -> nn.Module:
@@ -422,7 +422,7 @@ def facts(size: int) -> dict[str, Any]:
 
 
 def describe_weights(model: nn.Module) -> dict[str, Any]:
-    """Return what `facts` has of a model's weights. Raises Fault if none is trained."""
+    """Return what `facts` has of a model's weights. Raises Fault if no weight is trained."""
     parameters = dict(model.named_parameters())
     with_tied = dict(model.named_parameters(remove_duplicate=False))
     trained = {name for name, p in with_tied.items() if p.requires_grad}
@@ -484,7 +484,9 @@ def run_step(model: nn.Module, batch: tuple[Any, Any], optimizer: Any) -> Tensor
     value = unwrap_loss(user().get("step")(model, user().as_written(batch), returned))
     if isinstance(value, int | float):
         value = torch.tensor(float(value))
-    loss_of_step: Tensor = user().read_number("step", STEP, Tensor, "a tensor", value)
+    loss_of_step: Tensor = user().read_number(
+        "step", what=STEP, types=Tensor, called="a tensor", value=value
+    )
     return loss_of_step.detach().reshape(())
 
 

@@ -76,7 +76,7 @@ def list_returned(returned: Any) -> list[Any]:
 def list_optimizers(returned: Any) -> list[Optimizer]:
     """Return the optimizers that the file's `optimizer` returned, without those inside others.
 
-    Where there is none, an object that steps one inside it takes its place.
+    If it returned no optimizer itself, an object that steps an optimizer inside it counts as one.
     """
     objects = list_returned(returned)
     optimizers = [one for one in objects if isinstance(one, Optimizer)]
@@ -147,8 +147,8 @@ def set_options(optimizer: Optimizer, options: dict[str, Any]) -> None:
 def find_period(optimizer: Any) -> int:
     """Return the period in steps after which an optimizer does more, as Lookahead does.
 
-    It is read from the attributes and groups of the optimizer and of those inside it; 1 if none
-    names a period.
+    It is read from the attributes and groups of the optimizer and of the optimizers inside it; 1 if
+    no attribute names a period.
     """
     periods = [1]
     for each in (optimizer, *list_inner(optimizer)):

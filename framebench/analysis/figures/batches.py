@@ -11,7 +11,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import NullLocator
 
 from framebench.analysis import rows
-from framebench.analysis.batch_tables import NOTED_CHANGE, select_several
+from framebench.analysis.batch_tables import NOTED_CHANGE, select_strategies_at_several_batches
 from framebench.analysis.figures import page
 from framebench.analysis.rendering import MIB
 from framebench.analysis.tables import is_on_gpu
@@ -149,7 +149,7 @@ def draw_savings(df: pd.DataFrame) -> Figure | None:
     A column is a framework, a row a quantity. `df` has the rows of one workload and scenario.
     Returns None where no strategy but the baseline was measured at several batches.
     """
-    several = select_several(df[~df["only_for_claims"]])
+    several = select_strategies_at_several_batches(df[~df["only_for_claims"]])
     compared = several[~several["baseline"]]
     if compared.empty:
         return None

@@ -25,7 +25,7 @@ from framebench.analysis.statistics import (
 from framebench.analysis.tables import READING
 from framebench.records.record import Record
 
-INSTRUCTIONS = Quantity("instructions", "", WORK, "other work", "other work")
+INSTRUCTIONS = Quantity("instructions", "", minimum=WORK, more="other work", less="other work")
 SAME_WORK = "same work"
 FACTORS = {"s": (1e3, "ms"), "bytes": (2**-20, "MiB"), "": (1e-6, "million")}  # for people
 
@@ -86,7 +86,7 @@ def compare_times(
 
 
 class Peaks(NamedTuple):
-    """The peaks of some processes in bytes; none without an instrument."""
+    """The peaks of some processes in bytes; empty without an instrument."""
 
     instrument: str
     bytes: list[int]
@@ -123,7 +123,10 @@ def select_sessions(records: Sequence[Record], sessions: set[str]) -> list[Recor
 
 
 def find_newest_peaks(records: Sequence[Record]) -> Peaks:
-    """Return the peaks of the newest session's processes, by the instrument of the newest."""
+    """Return the peaks of the session that the newest record is of, by that record's instrument.
+
+    A record of the session that has no number of this instrument is left out.
+    """
     if not records:
         return Peaks("", [])
     newest = max(records, key=get_measurement_time)

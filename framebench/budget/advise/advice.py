@@ -79,7 +79,7 @@ class Candidate:
     def throughput(self) -> float:
         """Return samples or tokens per second for ranking.
 
-        It is 0 if none were measured, or by instruments without calibration.
+        It is 0 if no speed was measured, or by instruments without calibration.
         """
         if self.speed is None or not is_calibrated(self.speed):
             return 0
@@ -286,7 +286,7 @@ class StrategyEvidence:
         )
 
     def find_largest_batch(self, case: Case) -> Candidate:
-        """Return a case's strategy at the largest batch that fits, or at the smallest if none fits.
+        """Return a case's strategy at the largest batch that fits, or at the smallest of all.
 
         Its speed is the best that was measured up to this batch, since a smaller batch may be used
         too. A larger budget therefore never makes a strategy slower.

@@ -204,7 +204,7 @@ def describe_question(question: Parts, size: str) -> Parts:
 
 
 def resolve_names(named: Parts) -> tuple[tuple[str, ...], frozenset[str] | None]:
-    """Return the frameworks, in their order, and the strategies, or None where none is named.
+    """Return the frameworks, in their order, and the strategies; None if no strategy is named.
 
     Ends the command for a glob in the place of the scenario. Raises UnknownCase, with what is
     valid.
@@ -213,7 +213,7 @@ def resolve_names(named: Parts) -> tuple[tuple[str, ...], frozenset[str] | None]
     if set(scenario) & set("*?[{"):
         choices = ", ".join(SCENARIOS)
         fail(f"advise answers about one scenario, not {scenario!r}; choose from: {choices}", 2)
-    # all frameworks have the baseline, which stands for the strategies where none is named
+    # all frameworks have the baseline, which stands for the strategies if no strategy is named
     strategy = named.strategy or find_baseline(scenario) or "*"
     framework = named.framework or "*"
     cases = selectors.select(f"{named.workload}/{framework}/{scenario}/{strategy}/*/{named.size}")

@@ -176,7 +176,16 @@ def search_on_device(
     try:
         model = trial.inspect_file(Path(selector), FIRST_BATCH, scenario=scenario)
         strategies = strategies or [model.baseline.strategy]
-        return on_device.fit_file(model, strategies, device, budget, True, results, env, as_json)
+        return on_device.fit_file(
+            model=model,
+            strategies=strategies,
+            device_name=device,
+            budget=budget,
+            largest_batch=True,
+            results=results,
+            env=env,
+            as_json=as_json,
+        )
     except Fault as error:
         fail(str(error), 2)
 

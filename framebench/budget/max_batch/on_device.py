@@ -57,7 +57,7 @@ def fit_file(
     Raises Fault and UnknownDevice.
 
     Args:
-        model: The file, at the batch that is asked about.
+        model: The file. Its batch counts unless the largest is searched for.
         strategies: Next to the baseline; None: all that apply.
         device_name: The target device.
         budget: Bytes, if less than the device's memory.
@@ -71,18 +71,19 @@ def fit_file(
     find(device_name)  # refuses an unknown one before anything is built
     with prepare(model, strategies, env) as question:
         cases = question.cases
-        answer = advice.fit_on_device
+        print_answer = advice.fit_on_device
         if largest_batch:
+            # a search starts at the smallest batch: one sample in each micro-batch
             cases = [replace(case, batch=case.plan.micro_batches) for case in cases]
-            answer = advice.search_on_device
-        return answer(
-            cases,
-            question.left_out,
-            device_name,
-            budget,
-            choose_folder(model, results),
-            as_json,
-            question.environment,
+            print_answer = advice.search_on_device
+        return print_answer(
+            cases=cases,
+            left_out=question.left_out,
+            device_name=device_name,
+            budget=budget,
+            results=choose_folder(model, results),
+            as_json=as_json,
+            environment=question.environment,
         )
 
 

@@ -273,7 +273,7 @@ def write_sentence(
 ) -> str:
     """Return how many strategies fit, and the best of each framework.
 
-    The best computes what the baseline does; where none does, it is the best of all. Frameworks
+    The best computes what the baseline does; if no strategy does, it is the best of all. Frameworks
     are not compared, since XLA's plan and a simulation of PyTorch count differently.
 
     Args:

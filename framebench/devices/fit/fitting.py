@@ -104,7 +104,7 @@ class FitAssessment:
     def fits(self) -> bool | None:
         """Return whether it fits for certain.
 
-        None means that it depends on how far the prediction is off, or that there is none.
+        None means that it depends on how far the prediction is off, or that nothing was predicted.
         """
         if self.bytes is None or self.needs is None:
             return False if self.planned.outcome == "refused" else None
@@ -157,7 +157,7 @@ class PredictedBatchSearch:
 
     @property
     def largest_fitting(self) -> int:
-        """Return the largest batch that fits for certain, 0 if none does."""
+        """Return the largest batch that fits for certain, 0 if no batch does."""
         return max(filter(self.fits, self.planned), default=0)
 
     @property

@@ -58,7 +58,7 @@ class PlannerAnswer:
 def parse_answer(printed: str) -> PlannerAnswer:
     """Return the answer in the last line of what a planner printed.
 
-    Raises ValueError if there is none.
+    Raises ValueError if the line is no answer.
     """
     lines = printed.strip().splitlines()
     try:

@@ -91,7 +91,7 @@ def ensure_environment(framework: str, device: Device, version: str, say: Say) -
         if is_pinned:
             return ensure_cudnn(say) or environments.ensure("torch", say=say)
         # simulated on fake tensors, so any build of it will do
-        return releases.ensure_release(framework, version, "", (), say)
+        return releases.ensure_release(framework, version, package="", more=(), say=say)
     package = JAX_PACKAGES[device.kind]
     if is_pinned:
         return environments.ensure(framework, say=say, package=package)
@@ -102,7 +102,7 @@ def ensure_environment(framework: str, device: Device, version: str, say: Say) -
     pinned = read_pins(REQUIREMENTS / f"{package}.txt")
     requirements = [f"{name}=={version}" for name in PLUGINS]
     requirements += [f"{name}=={pinned[name]}" for name in ASSEMBLER]
-    return releases.ensure_release(framework, version, package, requirements, say)
+    return releases.ensure_release(framework, version, package=package, more=requirements, say=say)
 
 
 def ensure_cudnn(say: Say) -> Environment | None:

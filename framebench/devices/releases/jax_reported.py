@@ -3,8 +3,7 @@
     python -m framebench.devices.releases.jax_reported DEVICE
 
 It runs in an environment with the compiler. The programs are ours. The last line that is printed is
-a JSON
-object: by report and variant the bytes that are planned, or why there are none.
+a JSON object: by report and variant the bytes that are planned, or why nothing is planned.
 """
 
 from __future__ import annotations
@@ -124,7 +123,7 @@ REPORTS = {"jax 27748": list_scans, "marin 5394": list_experts}
 
 
 def plan(lower: Callable[[], Lowered]) -> dict[str, Any]:
-    """Return the bytes of the plan's parts, or why there is none."""
+    """Return the bytes of the plan's parts, or why XLA makes no plan."""
     try:
         return {**list_parts(lower().compile().memory_analysis())}
     except JaxRuntimeError as error:

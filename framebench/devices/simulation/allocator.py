@@ -258,7 +258,7 @@ class Allocator:
     def _find_expandable_block(self, pool: BlockPool, size: int) -> Block:
         """Return the first of several neighbours, free or unmapped, that are long enough together.
 
-        If there are none, it is a new segment. A port of `find_expandable_block`.
+        Without such neighbours it is a new segment. A port of `find_expandable_block`.
         """
         for _, block in pool.unmapped:
             first = block.before if block.before and not block.before.allocated else block

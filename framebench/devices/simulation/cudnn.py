@@ -77,7 +77,7 @@ class Refused(RuntimeError):
 def load_library() -> ctypes.CDLL | None:
     """Load this environment's cuDNN, or the one that FOLDER_VARIABLE names.
 
-    Return None where there is none, or one that cannot be asked without a GPU.
+    Return None without cuDNN, or with a release that cannot be asked without a GPU.
     """
     spec = importlib.util.find_spec("nvidia")
     folders = list((spec and spec.submodule_search_locations) or ())

@@ -114,7 +114,7 @@ def can_use_cudnn(call: AttentionCall, gpu: Gpu) -> bool:
 def choose_kernel(call: AttentionCall, gpu: Gpu) -> str:
     """Return flash, efficient, cudnn or math.
 
-    Raises RuntimeError, as PyTorch does, if none is allowed.
+    Raises RuntimeError, as PyTorch does, if no kernel is allowed.
     """
     if gpu.prefers_cudnn_attention and can_use_cudnn(call, gpu):
         return "cudnn"

@@ -34,7 +34,7 @@ def find_workspace(
     settings: Sequence[Any],
     gpu: Gpu,
 ) -> list[int]:
-    """Return the bytes of a convolution's workspace in a list, which is empty if there is none.
+    """Return the bytes of a convolution's workspace in a list, which is empty without a workspace.
 
     It is also empty if cuDNN is not asked (`is_asked_of_cudnn`).
 

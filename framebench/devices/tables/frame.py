@@ -64,7 +64,7 @@ def frame(predictions: Iterable[Planned]) -> pd.DataFrame:
         baseline = replace(case, strategy=case.stage.baseline)
         base_bytes = used.get((planned.device, planned.framework_version, baseline.id))
         used_bytes = planned.used_bytes
-        # of what was not planned there is none, and of a strategy that is gone no baseline
+        # a ratio needs a plan of the case, and of its baseline
         ratio = used_bytes / base_bytes if used_bytes and base_bytes else None
         row = {name: getattr(case, name) for name in OF_CASE}
         row |= {name: getattr(planned, name) for name in OF_PREDICTION}

@@ -63,7 +63,10 @@ def tabulate_errors(intervals: Mapping[Kind, ErrorInterval] = INTERVALS) -> Tabl
 
 
 def list_cached(predictions: Iterable[Planned], title: str = "Cached predictions") -> Table | None:
-    """Return a table of how many predictions are cached by device and release; None without any."""
+    """Return a table of how many predictions are cached by device and release.
+
+    Return None if no prediction is cached.
+    """
     cached: Counter[tuple[int, str, str]] = Counter()  # by place in the catalog, and release
     older: Counter[tuple[int, str, str]] = Counter()  # of an earlier version of the planners
     names = list(BY_NAME)

@@ -26,7 +26,7 @@ def read_lost_commits(results: Path) -> frozenset[str]:
 
 
 def describe_backing(records: Sequence[Record], results: Path) -> tuple[str, ...]:
-    """Return the sentences for README, a line each; none without records."""
+    """Return the sentences for README, a line each; empty without records."""
     if not records:
         return ()
     rows = []

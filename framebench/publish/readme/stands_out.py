@@ -60,7 +60,7 @@ def describe_topic(
 
 
 def describe_row(row: Any, with_strategy: bool) -> str:
-    """Return a strategy's share of the baseline's peak and its cost in time, or why there is none.
+    """Return a strategy's share of the baseline's peak and its cost in time, or why it has no cost.
 
     Both peaks are by the instrument of the framework itself.
     """
