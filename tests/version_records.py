@@ -57,7 +57,7 @@ def keep_record(record: Record, number: int) -> Record:
     return record
 
 
-def break_record(record: Record, number: int) -> Record:
+def break_record(record: Record, number: int = 0) -> Record:
     oom = {"status": "oom", "reason": "memory ran out", "peaks": {}, "step_s": []}
     return record.model_copy(update=oom)
 

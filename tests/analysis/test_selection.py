@@ -41,10 +41,10 @@ def make_three_blocks() -> list[Record]:
     return make_blocks([(CASE, [[1.0], [2.0], [3.0]])], peaks=[100])
 
 
-def test_the_newest_record_counts_and_the_times_of_all() -> None:
+def test_the_newest_record_counts_but_the_times_of_all_records() -> None:
     old = make_measured("fp32", 200, 1.0)
     new = make_later(make_measured("fp32", 300, 1.0))
-    assert select_cases([new, old]) == [Measured(new, new, (old, new))]
+    assert select_cases([new, old]) == [Measured(newest=new, read=new, timed=(old, new))]
 
 
 def test_the_peak_is_of_the_newest_record_that_has_one() -> None:

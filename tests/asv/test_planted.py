@@ -73,13 +73,13 @@ class Project:
     def plant(self, number: int, metrics: dict[str, float]) -> None:
         """Save the results of a commit: of PyTorch's Transformer, for the baseline alone."""
         results = Results(
-            {"machine": MACHINE, **FRAMEWORK},
-            FRAMEWORK,
-            self.commits[number],
-            START + number,
-            "3.11",
-            ENVIRONMENT,
-            {},
+            params={"machine": MACHINE, **FRAMEWORK},
+            requirements=FRAMEWORK,
+            commit_hash=self.commits[number],
+            date=START + number,
+            python="3.11",
+            env_name=ENVIRONMENT,
+            env_vars={},
         )
         for metric, value in metrics.items():
             benchmark = self.listed[f"transformer.TransformerTorchTrain.{metric}"]

@@ -125,7 +125,9 @@ def test_a_ratio_of_plans_covers_the_errors_of_both(error: float) -> None:
 
 
 def test_planned_added_memory_has_the_errors_of_both_its_parts() -> None:
-    least, value, most = bound_bytes(Plan(Path(), 0.1, 100, 40, 100), "added")
+    least, value, most = bound_bytes(
+        Plan(Path(), error=0.1, peak=100, standing=40, in_use=100), "added"
+    )
     assert (least, value, most) == pytest.approx((100 / 1.1 - 40 / 0.9, 60, 100 / 0.9 - 40 / 1.1))
 
 

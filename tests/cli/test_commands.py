@@ -70,12 +70,15 @@ def test_documented_examples_have_their_exit_codes(
 @pytest.mark.parametrize(
     ("selector", "parts"),
     [
-        ("transformer/*/train/*/b4/cpu", Parts("transformer", None, "train", None, 4, "cpu")),
+        (
+            "transformer/*/train/*/b4/cpu",
+            Parts("transformer", None, "train", None, batch=4, size="cpu"),
+        ),
         ("unet3d//eval", Parts("unet3d", None, "eval")),
         ("", Parts()),
         (
             "transformer/torch/train/fp32/tiny",
-            Parts("transformer", "torch", "train", "fp32", None, "tiny"),
+            Parts("transformer", "torch", "train", "fp32", batch=None, size="tiny"),
         ),
     ],
 )

@@ -49,7 +49,7 @@ def test_closed_streams_cause_no_error(redirection: str) -> None:
     assert (done.returncode, done.stderr) == (0, "")
 
 
-def test_a_full_device_is_reported_in_a_sentence() -> None:
+def test_a_full_disk_is_reported_in_a_sentence() -> None:
     done = run_in_shell("> /dev/full")
     assert done.returncode == 1
     assert done.stderr == "framebench: No space left on device\n"

@@ -236,6 +236,8 @@ def test_a_folder_without_records_is_named(tmp_path: Path) -> None:
 def test_a_name_that_leaves_the_folder_is_refused(tmp_path: Path) -> None:
     with pytest.raises(BadMachine):
         collect([make_folder(tmp_path / "a", "m")], tmp_path / "all", "../../elsewhere")
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["a", "all"]
+    assert not list((tmp_path / "all").rglob("*.jsonl"))
 
 
 @pytest.mark.parametrize(

@@ -2,8 +2,8 @@
 on one node, by itself.
 
 Tests marked `slurm` start a real Slurm (`make test-slurm`). They are skipped, with the reason,
-where there is none and none can be installed. The others need none: some put scripts in the place
-of its commands.
+where Slurm is missing and cannot be installed. The other tests need no Slurm: some put scripts in
+the place of its commands.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ def read_log(results: Path, node: str) -> list[str]:
 
 
 def find_overlap(log: list[str]) -> str:
-    """Return the line of a node's log by which two units ran there at once; empty if none did.
+    """Return the line of a node's log by which two units ran there at once; empty if no two did.
 
     A unit that ends did not share the node if it was the last one that began. One that was killed
     has no end.

@@ -61,10 +61,11 @@ def test_a_figure_is_of_training_at_the_base_batch(tmp_path: Path) -> None:
     assert draw(several) is None, "one release is no line"
 
 
-def test_a_line_is_a_case_over_releases_in_their_order() -> None:
+def test_each_case_is_a_line_sorted_by_release() -> None:
     sizes = {"0.10.0": 90, "0.9.2": 100, "0.10.1": 95}
     predictions = [compiled("checkpoint", size, version) for version, size in sizes.items()]
-    drawn = figure.draw_plans(frame([*predictions, compiled("fp32", 7, "0.9.2")]))
+    of_one_release = compiled("fp32", 7, "0.9.2")  # a point, and no line over three releases
+    drawn = figure.draw_plans(frame([*predictions, of_one_release]))
     assert drawn
     (line,) = [one for one in drawn.axes[0].lines if len(one.get_ydata()) == 3]
     assert list(line.get_ydata()) == pytest.approx([0, -10, -5]), "in per cent"

@@ -51,11 +51,11 @@ def test_published_records_have_no_problem_but_notes() -> None:
     assert not report.problems
 
 
-def test_places_in_documents_that_commands_name_exist() -> None:
+def test_links_to_documents_in_the_code_lead_to_a_heading() -> None:
     """An example is docs/reading.md#what-a-job-needs."""
-    named: set[tuple[str, str]] = set()
+    links: set[tuple[str, str]] = set()
     for path in (ROOT / "framebench").rglob("*.py"):
-        named.update(re.findall(r"docs/([\w-]+\.md)#([\w-]+)", path.read_text()))
-    assert named
-    for page, anchor in named:
+        links.update(re.findall(r"docs/([\w-]+\.md)#([\w-]+)", path.read_text()))
+    assert links
+    for page, anchor in links:
         assert anchor in list_anchors(ROOT / "docs" / page), (page, anchor)

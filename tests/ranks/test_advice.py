@@ -29,7 +29,7 @@ PEAKS = {  # MiB
 
 
 def make_prediction(case: Case, environment: object) -> Prediction:
-    """Return a made up prediction. Of JAX there is none."""
+    """Return a made up prediction. JAX has no prediction."""
     if case.framework == "jax":
         raise Unpredicted("no plan")
     peak = PEAKS[case.strategy] * MIB

@@ -82,16 +82,18 @@ def test_cases_over_two_ranks_are_verified_and_proven(case: Case, folder: Path) 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("case", list_cases_over_two())
-def test_the_fullest_rank_holds_its_share_by_the_rule(case: Case, folder: Path) -> None:
+def test_the_largest_share_of_each_part_is_as_the_strategy_computes(
+    case: Case, folder: Path
+) -> None:
     states = len(case.spec.optimizer.states)
     expected = STRATEGIES[case.strategy].bytes(list_shapes(case), case.ranks, states)
     if not case.stage.trains:
         expected = {"parameters": expected["parameters"]}
-    fullest: dict[str, int] = {}
+    largest_share: dict[str, int] = {}  # of a part, such as the weights, over all ranks
     for rank in measure_case(case, folder).ranks:
         for part, size in rank.held.items():
-            fullest[part] = max(size, fullest.get(part, 0))
-    assert {part: size for part, size in fullest.items() if size} == expected
+            largest_share[part] = max(size, largest_share.get(part, 0))
+    assert {part: size for part, size in largest_share.items() if size} == expected
 
 
 @pytest.mark.slow

@@ -87,16 +87,20 @@ def test_without_sharding_each_rank_holds_the_buckets() -> None:
 
 
 @pytest.mark.all_cases
-def test_more_ranks_need_less_and_gathered_weights_more() -> None:
-    """If there are more ranks than a tensor has rows, PyTorch gathers one row from each rank."""
-    two = predict_case("torch", "fsdp", "b64x2")
-    many = predict_case("torch", "fsdp", "b64x64")
-    kept = predict_case("torch", "fsdp_keep", "b64x2")
-    assert many.peak_bytes < two.peak_bytes < kept.peak_bytes
-    assert kept.parts["gathered parameters"] == WHOLE, "at the peak every block's weights are there"
-    most = predict_case("torch", "fsdp", "b1024x1024")
-    assert most.parts["parameters"] == count_chunk_bytes(1024)
-    assert most.parts["all-gather buffers"] > WHOLE
+def test_the_peak_falls_with_more_ranks_and_rises_if_gathered_weights_are_kept() -> None:
+    two_ranks = predict_case("torch", "fsdp", "b64x2")
+    many_ranks = predict_case("torch", "fsdp", "b64x64")
+    weights_kept = predict_case("torch", "fsdp_keep", "b64x2")
+    assert many_ranks.peak_bytes < two_ranks.peak_bytes < weights_kept.peak_bytes
+    assert weights_kept.parts["gathered parameters"] == WHOLE, "all blocks' weights at the peak"
+
+
+@pytest.mark.all_cases
+def test_gathering_takes_more_than_the_weights_with_more_ranks_than_rows() -> None:
+    """PyTorch gathers a row from each rank, also from one that has none of a tensor's rows."""
+    parts = predict_case("torch", "fsdp", "b1024x1024").parts
+    assert parts["parameters"] == count_chunk_bytes(1024)
+    assert parts["all-gather buffers"] > WHOLE
 
 
 @pytest.mark.all_cases

@@ -115,8 +115,8 @@ def test_a_record_in_another_machines_folder_is_named_and_skipped(tmp_path: Path
             assert read("another") == []
 
 
-def test_times_whose_rounds_are_not_known_do_not_count() -> None:
-    four_rounds = turns("block", CASE, 4)
+def test_times_do_not_count_if_a_step_has_no_round() -> None:
+    four_rounds = turns("block", CASE, rounds=4)
     assert record(step_s=[0.1] * 4, turns=four_rounds).timed
     assert not record(step_s=[0.1] * 5, turns=four_rounds).timed
 

@@ -57,7 +57,14 @@ def assert_right_and_confirmed(
 
 def test_a_missing_cell_stops_the_import() -> None:
     with pytest.raises(ValueError, match="no support for jax, jittor"):
-        Strategy("new", ("train",), "axis", "", "", {"torch": Native("")})
+        Strategy(
+            "new",
+            scenarios=("train",),
+            axis="axis",
+            summary="",
+            effect="",
+            support={"torch": Native("")},
+        )
 
 
 def test_every_variant_of_a_strategy_is_declared() -> None:

@@ -44,7 +44,7 @@ def test_packages_are_imported_but_not_modules_beside_the_file(
     monkeypatch.delitem(sys.modules, "a_package")
 
 
-def test_an_error_in_a_file_names_its_line() -> None:
+def test_an_error_in_a_file_names_its_line_and_calls_a_fake_tensor_a_tensor() -> None:
     error = TypeError("unsupported operand: 'FakeTensor' and 'str'")
     with pytest.raises(TypeError) as raised:
         exec("raise error", {}, {"error": error})

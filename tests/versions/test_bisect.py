@@ -100,7 +100,10 @@ def test_releases_that_fail_away_from_the_change_are_skipped() -> None:
 
 
 def test_bisection_ignores_a_change_in_the_other_direction() -> None:
-    """JAX 0.10.1 needs 2 % less for a small U-Net than 0.9.2, and 0.10.2 a third more."""
+    """A small drop before the rise is not taken for it.
+
+    So it is with JAX for a small U-Net: 0.10.1 needs less than 0.9.2, and 0.10.2 more than both.
+    """
     bisection = bisect_values([(100.0,)] * 3 + [(97.7,)] * 6 + [(136.0,)] * 3)
     assert (bisection.first, bisection.last_unchanged) == ("1.9", "1.8")
     assert "+39.2% against 1.8" in bisection.answer
@@ -138,7 +141,7 @@ def test_a_resumed_search_measures_no_release_again(
 ) -> None:
     """The first search dies in its third release, the second begins there."""
     measured: list[str] = []
-    record = make_measured("fp32", 100, 1.0, "jax", "compiler.plan")
+    record = make_measured("fp32", peak=100, step=1.0, framework="jax", instrument="compiler.plan")
 
     def fill(self: bisect.ReleaseBench, variant: bisect.Variant, run: bisect.Run) -> None:
         release = variant.environment.version

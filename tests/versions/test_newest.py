@@ -114,10 +114,10 @@ def test_a_newest_release_has_a_verdict_and_an_exit_code(
 
 
 def test_cases_that_failed_before_are_no_regression() -> None:
-    pinned, now = make_sides(change=break_record)
+    pinned, fails_now = make_sides(change=break_record)
     _, works_now = make_sides()
-    failed_before = [break_record(record, 0) for record in pinned]
-    assert judge_newest(PAIR, failed_before, now).exit_code == 0
+    failed_before = [break_record(record) for record in pinned]
+    assert judge_newest(PAIR, failed_before, fails_now).exit_code == 0
     assert judge_newest(PAIR, failed_before, works_now).exit_code == 0
 
 

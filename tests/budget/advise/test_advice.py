@@ -109,8 +109,8 @@ OOM = {"status": "oom", "reason": "memory ran out", "peaks": {}, "step_s": []}
 def test_unverified_or_unproven_cases_are_not_offered(changes: dict[str, object], why: str) -> None:
     advice = ask_advice(
         [
-            make_record("torch", "fp32", 4, 100, 1.0),
-            make_record("torch", "checkpoint", 4, 50, 0.1, **changes),
+            make_record("torch", "fp32", batch=4, peak=100, step=1.0),
+            make_record("torch", "checkpoint", batch=4, peak=50, step=0.1, **changes),
         ]
     )
 
@@ -122,7 +122,9 @@ def test_unverified_or_unproven_cases_are_not_offered(changes: dict[str, object]
 
 
 def test_strategies_only_for_claims_are_not_offered() -> None:
-    records = [make_record("torch", name, 4, 100, 0.1) for name in ("fp32", "student")]
+    records = [
+        make_record("torch", name, batch=4, peak=100, step=0.1) for name in ("fp32", "student")
+    ]
 
     assert list_fitting_strategies(ask_advice(records)) == ["fp32"]
     with pytest.raises(NoRecords):
@@ -135,36 +137,54 @@ def test_numbers_of_two_versions_or_protocols_are_not_ranked_together(
 ) -> None:
     origin = {"versions": {"torch": "1"}, "measured_at": "2025-01-01T00:00:00Z"} | older
     records = [
-        make_record("torch", "fp32", 4, 100, 1.0),
-        make_record("torch", "accumulate", 4, 50, 0.1, provenance=provenance(**origin)),
+        make_record("torch", "fp32", batch=4, peak=100, step=1.0),
+        make_record(
+            "torch", "accumulate", batch=4, peak=50, step=0.1, provenance=provenance(**origin)
+        ),
     ]
     assert list_fitting_strategies(ask_advice(records)) == ["fp32"]
 
 
-def test_the_cheapest_change_is_the_one_that_costs_least_speed() -> None:
-    records = [
-        make_record("torch", "fp32", 4, 3 * MIB, 1.0),
-        make_record("torch", "checkpoint", 4, ALMOST, 1.25),
-        make_record("torch", "accumulate", 4, ALMOST, 2.0),
-        make_record("jax", "fp32", 4, MIB // 4, 0.1),
+def make_choice_of_changes() -> list[Record]:
+    """Return a case that does not fit a budget of 1 MiB, and three changes of it that do."""
+    cases = [
+        make_record("torch", "fp32", batch=4, peak=3 * MIB, step=1.0),
+        make_record("torch", "checkpoint", batch=4, peak=ALMOST, step=1.25),
+        make_record("torch", "accumulate", batch=4, peak=ALMOST, step=2.0),
+        make_record("jax", "fp32", batch=4, peak=MIB // 4, step=0.1),
     ]
-    records = list(repeat_in_blocks(records))
-    known = Blocks(records)
+    return list(repeat_in_blocks(cases))
 
-    change = find_change(ask_advice(records), "torch", "fp32", known)
 
+def test_the_cheapest_change_is_the_one_that_costs_least_speed() -> None:
+    records = make_choice_of_changes()
+    change = find_change(ask_advice(records), "torch", "fp32", Blocks(records))
     assert change
     text = show.describe_change(change, MIB)
     assert "does not fit 1.0 MiB: the cheapest change is to torch checkpoint" in text
     assert "1.25 (1.25 to 1.25) x its step time (in the same blocks)" in text
-    assert find_change(ask_advice(records), "jittor", "fp32", known) is None
-    tight = ask_advice(records, replace(QUESTION, budget=MIB // 2))
-    to_jax = find_change(tight, "torch", "fp32", known)
-    assert to_jax
-    assert "in its own framework nothing fits" in show.describe_change(to_jax, MIB // 2)
-    apart = find_change(ask_advice(records), "torch", "fp32", Blocks([]))
-    assert apart
-    assert "at a speed that shares no block with it" in show.describe_change(apart, MIB)
+
+
+def test_there_is_no_cheapest_change_without_records_of_the_framework() -> None:
+    records = make_choice_of_changes()
+    assert find_change(ask_advice(records), "jittor", "fp32", Blocks(records)) is None
+
+
+def test_the_cheapest_change_leaves_a_framework_in_which_nothing_fits() -> None:
+    records = make_choice_of_changes()
+    budget = MIB // 2
+    advice = ask_advice(records, replace(QUESTION, budget=budget))
+    change = find_change(advice, "torch", "fp32", Blocks(records))
+    assert change
+    assert change.to
+    assert change.to.case.framework == "jax"
+    assert "in its own framework nothing fits" in show.describe_change(change, budget)
+
+
+def test_the_cheapest_change_says_if_no_block_has_both_cases() -> None:
+    change = find_change(ask_advice(make_choice_of_changes()), "torch", "fp32", Blocks([]))
+    assert change
+    assert "at a speed that shares no block with it" in show.describe_change(change, MIB)
 
 
 def test_strategies_are_ranked_by_times_of_shared_blocks() -> None:
@@ -192,9 +212,9 @@ def test_strategies_are_ranked_by_times_of_shared_blocks() -> None:
 def test_resident_memory_decides_and_not_the_frameworks_count() -> None:
     """Two peaks just below the budget do not fit, because of the margin."""
     records = [
-        make_record("jax", "fp32", 4, MIB - 100, 1.0),
-        make_record("torch", "fp32", 4, MIB - 100, 1.0),
-        make_record("torch", "checkpoint", 4, ALMOST, 2),
+        make_record("jax", "fp32", batch=4, peak=MIB - 100, step=1.0),
+        make_record("torch", "fp32", batch=4, peak=MIB - 100, step=1.0),
+        make_record("torch", "checkpoint", batch=4, peak=ALMOST, step=2),
     ]
     advice = ask_advice(records)
     assert list_fitting_strategies(advice) == ["checkpoint"]
@@ -203,11 +223,16 @@ def test_resident_memory_decides_and_not_the_frameworks_count() -> None:
 
 def test_speeds_without_calibration_are_marked_and_not_ranked_by() -> None:
     slow = [
-        make_record("torch", "fp32", 4, 1000, 2.0),
-        make_record("torch", "amp_bf16", 4, 1000, 1.0),
+        make_record("torch", "fp32", batch=4, peak=1000, step=2.0),
+        make_record("torch", "amp_bf16", batch=4, peak=1000, step=1.0),
     ]
     fast = make_record(
-        "torch", "checkpoint", 4, 1000, 0.1, provenance=provenance(versions={"torch": "1"})
+        "torch",
+        "checkpoint",
+        batch=4,
+        peak=1000,
+        step=0.1,
+        provenance=provenance(versions={"torch": "1"}),
     )
 
     advice = ask_advice([*slow, fast])
@@ -227,20 +252,24 @@ def test_speeds_of_the_first_machine_count_if_it_timed_enough(timed_here: int, b
     names = ("fp32", "checkpoint", "amp_bf16", "accumulate")
     here = []
     for name, step_s in zip(names[:timed_here], (2.0, 1.0, 3.0)):
-        here.append(make_record("torch", name, 4, 100, step_s, machine="here"))
+        here.append(make_record("torch", name, batch=4, peak=100, step=step_s, machine="here"))
     elsewhere = []
     for name, step_s in zip(names, (1.0, 2.0, 3.0, 4.0)):
-        elsewhere.append(make_record("torch", name, 4, 100, step_s, machine="elsewhere"))
+        elsewhere.append(
+            make_record("torch", name, batch=4, peak=100, step=step_s, machine="elsewhere")
+        )
     advice = advise([make_rows(here), make_rows(elsewhere)], QUESTION)
     assert advice.fitting[0].case.strategy == best
 
 
 def test_a_line_goes_through_all_peaks_of_one_machine() -> None:
     """A batch that this machine has measured too is not taken out of the other's line."""
-    here = [make_record("torch", "fp32", 4, 100, 1.0, machine="here")]
+    here = [make_record("torch", "fp32", batch=4, peak=100, step=1.0, machine="here")]
     elsewhere = []
     for batch, peak in ((4, 400), (8, 800), (16, 1700)):
-        elsewhere.append(make_record("torch", "fp32", batch, peak, 1.0, machine="elsewhere"))
+        elsewhere.append(
+            make_record("torch", "fp32", batch=batch, peak=peak, step=1.0, machine="elsewhere")
+        )
     question = replace(QUESTION, batch=32)
     alone = advise([make_rows(elsewhere)], question)
     both = advise([make_rows(here), make_rows(elsewhere)], question)
@@ -251,7 +280,7 @@ def test_a_line_goes_through_all_peaks_of_one_machine() -> None:
 
 
 def test_strategies_that_change_the_mathematics_are_listed_apart() -> None:
-    base = make_record("torch", "fp32", 4, 200, 1.0)
+    base = make_record("torch", "fp32", batch=4, peak=200, step=1.0)
     records = [
         base.model_copy(update={"case": f"resnet50/torch/finetune/{strategy}/b4/tiny"})
         for strategy in ("half", "head")
@@ -265,8 +294,8 @@ def test_strategies_that_change_the_mathematics_are_listed_apart() -> None:
 
 def test_if_nothing_fits_the_closest_candidate_is_named() -> None:
     records = [
-        make_record("torch", "fp32", 4, 5 * MIB, 1.0),
-        make_record("torch", "fp32", 8, 9 * MIB, 1.0),
+        make_record("torch", "fp32", batch=4, peak=5 * MIB, step=1.0),
+        make_record("torch", "fp32", batch=8, peak=9 * MIB, step=1.0),
     ]
     advice = ask_advice(records, replace(QUESTION, budget=int(3.5 * MIB)))
     answer = show.describe_answer(advice)
@@ -286,7 +315,10 @@ def test_if_nothing_fits_the_closest_candidate_is_named() -> None:
 def test_without_a_batch_the_largest_is_predicted(
     strategy: str, batches: tuple[int, ...], budget: int, largest: int, kind: str
 ) -> None:
-    records = [make_record("torch", strategy, batch, (1 + batch) * MIB, 1.0) for batch in batches]
+    records = [
+        make_record("torch", strategy, batch=batch, peak=(1 + batch) * MIB, step=1.0)
+        for batch in batches
+    ]
     (candidate,) = ask_advice(records, replace(QUESTION, budget=budget, batch=None)).fitting
     assert (candidate.case.batch, candidate.peak.kind) == (largest, kind)
     assert candidate.speed
@@ -305,10 +337,10 @@ def test_offers_are_sorted_by_the_requested_quantity(
     by: str, batch: int | None, order: list[str]
 ) -> None:
     records = [
-        make_record("torch", "fp32", 4, 1_600_000, 1.0),
-        make_record("torch", "fp32", 8, 3_200_000, 1.0),
-        make_record("torch", "checkpoint", 4, 800_000, 1.5),
-        make_record("torch", "checkpoint", 8, 1_600_000, 1.5),
+        make_record("torch", "fp32", batch=4, peak=1_600_000, step=1.0),
+        make_record("torch", "fp32", batch=8, peak=3_200_000, step=1.0),
+        make_record("torch", "checkpoint", batch=4, peak=800_000, step=1.5),
+        make_record("torch", "checkpoint", batch=8, peak=1_600_000, step=1.5),
     ]
     question = replace(QUESTION, budget=4 * MIB, batch=batch, by=by)
     assert list_fitting_strategies(ask_advice(records, question)) == order
@@ -318,7 +350,7 @@ def test_a_tie_of_largest_batches_is_named_in_the_answer() -> None:
     records = []
     for strategy in ("fp32", "keep_grads"):
         for batch, peak in ((4, 400_000), (8, 800_000)):
-            records.append(make_record("torch", strategy, batch, peak, 1.0))
+            records.append(make_record("torch", strategy, batch=batch, peak=peak, step=1.0))
     question = replace(QUESTION, batch=None, by="batch")
     answer = show.describe_answer(ask_advice(records, question))
     assert "torch fp32 at batch" in answer
@@ -327,14 +359,17 @@ def test_a_tie_of_largest_batches_is_named_in_the_answer() -> None:
 
 def test_only_named_strategies_are_offered() -> None:
     named = replace(QUESTION, strategies=frozenset({"fp32", "accumulate"}))
-    records = [make_record("torch", name, 4, MIB // 2, 1.0) for name in STRATEGIES]
+    records = [make_record("torch", name, batch=4, peak=MIB // 2, step=1.0) for name in STRATEGIES]
     advice = ask_advice(records, named)
     assert sorted(list_fitting_strategies(advice)) == ["accumulate", "fp32"]
 
 
 @pytest.mark.parametrize(("low", "high", "is_tie"), [(1.02, 1.06, False), (0.98, 1.04, True)])
 def test_a_tie_is_not_called_a_victory(low: float, high: float, is_tie: bool) -> None:
-    records = [make_record("torch", name, 4, MIB // 2, 1.0) for name in ("fp32", "checkpoint")]
+    records = [
+        make_record("torch", name, batch=4, peak=MIB // 2, step=1.0)
+        for name in ("fp32", "checkpoint")
+    ]
     first, second = ask_advice(records).fitting
     assert first.speed
     assert second.speed
@@ -348,11 +383,11 @@ def test_a_tie_is_not_called_a_victory(low: float, high: float, is_tie: bool) ->
 DESCRIBED = Question(
     "transformer",
     "train",
-    2**40,
-    ("torch",),
-    8,
-    "124M",
-    spec.load_workload("transformer").described(124e6, 1024),
+    budget=2**40,
+    frameworks=("torch",),
+    batch=8,
+    size="124M",
+    shape=spec.load_workload("transformer").described(124e6, 1024),
 )
 
 

@@ -80,10 +80,10 @@ def test_intervals_of_the_line_are_those_of_scipy() -> None:
 def test_lines_do_not_mix_frameworks_and_versions() -> None:
     old = provenance(versions={"torch": "0"}, measured_at="2025-01-01T00:00:00Z")
     records = [
-        make_record("torch", "fp32", 4, 10**9, 1.0),
-        make_record("torch", "fp32", 8, 2 * 10**9, 1.0),
-        make_record("jax", "fp32", 16, 9 * 10**10, 1.0),
-        make_record("torch", "fp32", 8, 5 * 10**10, 1.0, provenance=old),
+        make_record("torch", "fp32", batch=4, peak=10**9, step=1.0),
+        make_record("torch", "fp32", batch=8, peak=2 * 10**9, step=1.0),
+        make_record("jax", "fp32", batch=16, peak=9 * 10**10, step=1.0),
+        make_record("torch", "fp32", batch=8, peak=5 * 10**10, step=1.0, provenance=old),
     ]
     case = Case("transformer", "torch", "train", "fp32", 32, "tiny")
     peak, _ = find_peak(make_rows(records), case, Searches())
@@ -94,8 +94,8 @@ def test_two_batches_give_the_range_of_what_each_allows_for() -> None:
     """They are always on their line: that shows nothing of a batch where the program changes."""
     case = Case("transformer", "torch", "train", "fp32", 16, "tiny")
     records = [
-        make_record("torch", "fp32", 4, 10**9, 1.0),
-        make_record("torch", "fp32", 8, 11 * 10**8, 1.0),
+        make_record("torch", "fp32", batch=4, peak=10**9, step=1.0),
+        make_record("torch", "fp32", batch=8, peak=11 * 10**8, step=1.0),
     ]
     line, _ = find_peak(make_rows(records), case, Searches())
     assert line.value == pytest.approx(13e8)

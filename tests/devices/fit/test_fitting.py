@@ -73,12 +73,14 @@ def test_the_context_and_the_error_decide(
 
 
 def test_each_kind_of_prediction_has_its_own_error(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Convolutions whose workspaces are not known may take more than the others."""
+    """A step with convolutions whose workspaces are not known may take more than other steps."""
     interval = ErrorInterval(low=0.0, high=0.3, median=0.0, rows=1, families=1)
     monkeypatch.setitem(INTERVALS, "torch, convolutions without workspaces", interval)
-    size = int((MEMORY - CONTEXT[1]) / 1.1)
+    largest_context = CONTEXT[1]
+    size = int((MEMORY - largest_context) / 1.1)
     with_convolutions = assess(size, flags={CONVOLUTIONS: NOT_ASKED})
-    assert (assess(size).fits, with_convolutions.fits) == (True, None)
+    assert assess(size).fits is True, "fits also if the usual 10 % are missing"
+    assert with_convolutions.fits is None, "undecided: up to 30 % may be missing"
 
 
 def test_a_budget_replaces_the_memory_of_the_device() -> None:

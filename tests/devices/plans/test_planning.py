@@ -29,31 +29,31 @@ from tests.processes import framebench
 H100 = find("h100-80gb")
 OTHER = CASE.replace("fp32", "checkpoint")
 ANSWER = {"outcome": "planned", "peak_bytes": 12 * MIB, "parts": PARTS, "versions": {"jax": "0"}}
-Play = Callable[[str | dict[str, Any]], Path]
+FakePlanner = Callable[[str | dict[str, Any]], Path]
 
 
 @pytest.fixture
-def play(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Play:
+def fake_planner(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> FakePlanner:
     """Put a planner in the place of every framework's: a program, or what it answers. Return the
     file to which it adds a letter for each case.
     """
 
-    def play_planner(body: str | dict[str, Any]) -> Path:
+    def write_planner(body: str | dict[str, Any]) -> Path:
         planner_calls = tmp_path / "planner_calls"
         interpreter = tmp_path / "python"
         if isinstance(body, dict):
             body = f"print('noise'); print({json.dumps(body)!r})"
         interpreter.write_text(
-            f"#!{sys.executable}\nimport sys, time\n"
+            f"#!{sys.executable}\nimport json, sys, time\n"
             f"open({str(planner_calls)!r}, 'a').write('x')\n{body}\n"
         )
         interpreter.chmod(0o755)
-        played = Environment("jax", "0.10.2", interpreter)
-        monkeypatch.setattr(environments, "ensure", Mock(return_value=played))
-        monkeypatch.setattr(releases, "ensure_release", Mock(return_value=played))
+        environment = Environment("jax", "0.10.2", interpreter)
+        monkeypatch.setattr(environments, "ensure", Mock(return_value=environment))
+        monkeypatch.setattr(releases, "ensure_release", Mock(return_value=environment))
         return planner_calls
 
-    return play_planner
+    return write_planner
 
 
 def plan(tmp_path: Path, *cases: str, device: str = H100.name, **options: Any) -> list[Planned]:
@@ -62,9 +62,9 @@ def plan(tmp_path: Path, *cases: str, device: str = H100.name, **options: Any) -
 
 
 def test_a_cached_prediction_is_reused(
-    tmp_path: Path, play: Play, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, fake_planner: FakePlanner, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    planner_calls = play(ANSWER)
+    planner_calls = fake_planner(ANSWER)
     (first,) = plan(tmp_path)
     assert (first.outcome, first.peak_bytes) == ("planned", 12 * MIB)
     assert first.origin.versions == {"jax": "0"}
@@ -95,9 +95,9 @@ def test_a_cached_prediction_is_reused(
     ids=["too large", "refused now too", "refused by an earlier version alone"],
 )
 def test_a_refusal_is_reused_unless_this_version_has_an_answer(
-    refusal: dict[str, Any], calls: int, tmp_path: Path, play: Play
+    refusal: dict[str, Any], calls: int, tmp_path: Path, fake_planner: FakePlanner
 ) -> None:
-    planner_calls = play(refusal)
+    planner_calls = fake_planner(refusal)
     (first,) = plan(tmp_path)
     (second,) = plan(tmp_path)
     for planned in (first, second):
@@ -107,9 +107,9 @@ def test_a_refusal_is_reused_unless_this_version_has_an_answer(
 
 
 def test_published_predictions_are_reused_and_never_overwritten(
-    tmp_path: Path, play: Play, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, fake_planner: FakePlanner, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    planner_calls = play(ANSWER)
+    planner_calls = fake_planner(ANSWER)
     plan(tmp_path)
     (published,) = (tmp_path / "planned").glob("*/*.jsonl")
     before = published.read_bytes()
@@ -141,13 +141,13 @@ def test_published_predictions_are_reused_and_never_overwritten(
 )
 def test_a_failed_prediction_is_recorded_and_retried(
     tmp_path: Path,
-    play: Play,
+    fake_planner: FakePlanner,
     monkeypatch: pytest.MonkeyPatch,
     body: str | dict[str, Any],
     reason: str,
 ) -> None:
     monkeypatch.setitem(process.BUDGET_S, "gpu", 1.5)
-    planner_calls = play(body)
+    planner_calls = fake_planner(body)
     (failed,) = plan(tmp_path)
     assert failed.outcome == "failed"
     assert reason in str(failed.reason)
@@ -157,10 +157,10 @@ def test_a_failed_prediction_is_recorded_and_retried(
 
 
 def test_flags_of_the_user_do_not_reach_the_planner(
-    tmp_path: Path, play: Play, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, fake_planner: FakePlanner, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("XLA_FLAGS", "--xla_gpu_enable_triton_gemm=false")
-    play(
+    fake_planner(
         "import json, os; flags = os.environ.get('XLA_FLAGS', 'none')\n"
         f"print(json.dumps({ANSWER} | {{'versions': {{'flags': flags}}}}))"
     )
@@ -195,34 +195,56 @@ def test_selectors_name_many_cases_and_any_batch() -> None:
         planning.select_cases("transformer/jax/train/nothing/b8/full")
 
 
-def test_predict_lists_each_case_and_fails_if_one_failed(tmp_path: Path, play: Play) -> None:
-    options = ("--device", "h100-80gb", "--results", str(tmp_path))
-    play(ANSWER)
-    arguments = ("predict", CASE.replace("fp32", "{fp32,no_donate}"), *options)
+def test_predict_lists_each_case(tmp_path: Path, fake_planner: FakePlanner) -> None:
+    fake_planner(ANSWER)
+    selector = CASE.replace("fp32", "{fp32,no_donate}")
+    arguments = ("predict", selector, "--device", "h100-80gb", "--results", str(tmp_path))
     result = framebench(*arguments)
     assert result.returncode == 0
-    assert "12.0" in result.stdout
+    assert "12.0" in result.stdout, "the peak of ANSWER in MiB"
     assert "Not measured" in result.stdout
     predictions = json.loads(framebench(*arguments, "--json").stdout)
     assert [prediction["outcome"] for prediction in predictions] == ["planned", "planned"]
-    play("sys.exit(1)")
-    failing = framebench("predict", OTHER, *options)
-    assert failing.returncode == 1
-    assert "the planner ended with 1" in failing.stderr
-    assert failing.stdout == ""  # a table without rows says nothing
 
 
-def test_predict_says_no_if_nothing_could_be_predicted(tmp_path: Path, play: Play) -> None:
-    play({"outcome": "not planned", "reason": "it needs a kernel's choice"})
+def test_predict_lists_the_other_cases_and_fails_if_one_failed(
+    tmp_path: Path, fake_planner: FakePlanner
+) -> None:
+    fake_planner(f"sys.exit(1) if {OTHER!r} in sys.argv else print(json.dumps({ANSWER}))")
+    selector = CASE.replace("fp32", "{fp32,checkpoint}")
+    arguments = ("predict", selector, "--device", "h100-80gb", "--results", str(tmp_path))
+    result = framebench(*arguments)
+    assert result.returncode == 1
+    assert f"not predicted: {OTHER}: the planner ended with 1" in result.stdout
+    assert "12.0" in result.stdout
+    predictions = json.loads(framebench(*arguments, "--json").stdout)
+    assert [prediction["outcome"] for prediction in predictions] == ["planned", "failed"]
+
+
+def test_predict_prints_no_table_if_every_case_failed(
+    tmp_path: Path, fake_planner: FakePlanner
+) -> None:
+    fake_planner("sys.exit(1)")
+    options = ("--device", "h100-80gb", "--results", str(tmp_path))
+    result = framebench("predict", CASE, *options)
+    assert result.returncode == 1
+    assert "the planner ended with 1" in result.stderr
+    assert result.stdout == "", "a table without rows says nothing"
+
+
+def test_predict_says_no_if_nothing_could_be_predicted(
+    tmp_path: Path, fake_planner: FakePlanner
+) -> None:
+    fake_planner({"outcome": "not planned", "reason": "it needs a kernel's choice"})
     options = ("--device", "h100-80gb", "--results", str(tmp_path))
     result = framebench("predict", CASE, *options)
     assert (result.returncode, result.stdout) == (1, "")
     assert result.stderr.endswith(f"not predicted: {CASE}: it needs a kernel's choice\n")
 
 
-def test_one_peak_is_explained(tmp_path: Path, play: Play) -> None:
+def test_one_peak_is_explained(tmp_path: Path, fake_planner: FakePlanner) -> None:
     buffers = {"bytes": 7 * MIB, "line": "flax_model.py:64", "shape": "f32[8,12]", "count": 2}
-    play(ANSWER | {"largest": [buffers]})
+    fake_planner(ANSWER | {"largest": [buffers]})
     options = ("--device", "h100-80gb", "--results", str(tmp_path))
     result = framebench("explain", CASE, *options)
     assert result.returncode == 0
@@ -235,10 +257,10 @@ def test_one_peak_is_explained(tmp_path: Path, play: Play) -> None:
     assert "explain is about one" in many.stderr
 
 
-def test_two_releases_are_compared_to_the_byte(tmp_path: Path, play: Play) -> None:
-    play(ANSWER)
+def test_two_releases_are_compared_to_the_byte(tmp_path: Path, fake_planner: FakePlanner) -> None:
+    fake_planner(ANSWER)
     plan(tmp_path)
-    play(ANSWER | {"peak_bytes": 11 * MIB})
+    fake_planner(ANSWER | {"peak_bytes": 11 * MIB})
     options = ("--device", "h100-80gb", "--results", str(tmp_path))
     arguments = ("versions", "compare", "jax==0.9.2", "jax==0.10.2", CASE, *options)
     result = framebench(*arguments, "--json")
@@ -253,16 +275,16 @@ def test_two_releases_are_compared_to_the_byte(tmp_path: Path, play: Play) -> No
     [({}, "no difference"), ({"cudnn": "9.20.0"}, "no plan")],
 )
 def test_a_release_with_cudnn_is_not_compared_with_one_without(
-    tmp_path: Path, play: Play, versions: dict[str, str], verdict: str
+    tmp_path: Path, fake_planner: FakePlanner, versions: dict[str, str], verdict: str
 ) -> None:
     plain = {"outcome": "planned", "peak_bytes": MIB, "parts": {"allocated": MIB}}
-    play(plain)
+    fake_planner(plain)
     pinned = find_pinned_version("torch")
     case = CASE.replace("/jax/", "/torch/")
     both = case.replace("/torch/", "/{jax,torch}/")  # those of the release's framework are planned
     (planned,) = planning.planned_for([both], "h100-80gb", tmp_path, ignore, f"torch=={pinned}")
     assert planned.case == case
-    play(plain | {"versions": versions})
+    fake_planner(plain | {"versions": versions})
     options = ("--device", "h100-80gb", "--results", str(tmp_path), "--json")
     result = framebench("versions", "compare", "torch==2.11", f"torch=={pinned}", case, *options)
     (row,) = json.loads(result.stdout)["rows"]

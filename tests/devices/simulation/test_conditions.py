@@ -28,10 +28,12 @@ def test_the_answer_is_that_of_the_check_in_the_line(
     assert find_answer(str(file), 1) is answer
 
 
-def test_a_check_over_several_lines_is_found_in_each(tmp_path: Path) -> None:
+def test_a_check_over_several_lines_is_found_in_each_and_not_after_it(tmp_path: Path) -> None:
     file = tmp_path / "program.py"
     file.write_text("if (\n    x\n    or y\n):\n    raise ValueError\nz = 1\n")
-    assert [find_answer(str(file), line) for line in (2, 3, 6)] == [False, False, None]
+    passes_if_false, no_check = False, None
+    answers = [find_answer(str(file), line) for line in (2, 3, 6)]
+    assert answers == [passes_if_false, passes_if_false, no_check]
 
 
 def test_code_outside_files_has_no_answer() -> None:

@@ -20,9 +20,13 @@ def fits(mib):
     return True
 
 
+answers = {}
 limits.limit_growth(64 * 2**20)
-under = fits(60), fits(66)
-held = make[sys.argv[1]](40 * 2**20)
-rest = fits(20), fits(28)
+answers["60 of 64 MiB"] = fits(60)
+answers["66 of 64 MiB"] = fits(66)
+array = make[sys.argv[1]](40 * 2**20)  # stays allocated
+answers["20 next to 40 of 64 MiB"] = fits(20)
+answers["28 next to 40 of 64 MiB"] = fits(28)
 limits.limit_growth(None)
-print(json.dumps([*under, *rest, fits(256)]))
+answers["256 MiB without a limit"] = fits(256)
+print(json.dumps(answers))
