@@ -47,7 +47,7 @@ def record(case: Case = CASE, **changes: Any) -> Record:
     step_s = changes.get("step_s")
     if step_s and "turns" not in changes:
         changes["step_s"] = fill_rounds(step_s)
-        changes["turns"] = turns(f"alone {next(NUMBER)}", case, len(changes["step_s"]))
+        changes["turns"] = make_turns(f"alone {next(NUMBER)}", case, len(changes["step_s"]))
     fields = {"case": case.id, "status": "ok", "provenance": provenance()}
     return Record(**(fields | changes))
 
@@ -58,7 +58,7 @@ def fill_rounds(seconds: Sequence[float]) -> list[float]:
     return [*seconds] * repeats
 
 
-def turns(block: str, case: Case, rounds: int, variant: int = 0) -> Turns:
+def make_turns(block: str, case: Case, rounds: int, variant: int = 0) -> Turns:
     return Turns(
         block=block,
         arm=variant,
@@ -161,5 +161,5 @@ def repeat_in_blocks(records: Iterable[Record], several: int = 3) -> Iterator[Re
         for number in range(several):
             question = f"{case.workload}/{case.scenario}/b{case.batch}/{case.size}"
             block = f"{original.provenance.machine}/{question}/{number}"
-            taken = turns(block, case, len(original.step_s), variant)
+            taken = make_turns(block, case, len(original.step_s), variant)
             yield original.model_copy(update={"turns": taken})

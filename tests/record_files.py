@@ -27,7 +27,7 @@ def save_fields(file: Path, records: Iterable[Fields]) -> None:
     file.write_text("".join(json.dumps(record) + "\n" for record in records))
 
 
-def plant(file: Path, *texts: str) -> None:
+def append_lines(file: Path, *texts: str) -> None:
     """Add lines of any text to a file."""
     file.parent.mkdir(parents=True, exist_ok=True)
     with file.open("a") as opened:
@@ -57,4 +57,4 @@ def copy_cases(source: Path, target: Path, cases: Collection[str]) -> None:
     for file in list_files(source):
         chosen = [record for record in load_fields(file) if record["case"] in cases]
         if chosen:
-            plant(target / file.relative_to(source), *map(json.dumps, chosen))
+            append_lines(target / file.relative_to(source), *map(json.dumps, chosen))

@@ -116,7 +116,7 @@ def make_equal_blocks() -> list[Record]:
     return found
 
 
-def plant(found: list[Record], slow: str, large: str) -> list[Record]:
+def plant_regressions(found: list[Record], slow: str, large: str) -> list[Record]:
     """Return a copy in which the newer version takes 20 % longer for one case, and 5 % more memory
     for another.
     """

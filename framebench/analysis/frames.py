@@ -502,7 +502,7 @@ def find_time_ratio(
 ) -> tuple[float | None, float | None, float | None, float | None]:
     """Return the step time over that of `base`, the ends of its interval, and p.
 
-    It is exactly 1 of a case over itself. All are None where the two share no block.
+    The ratio is exactly 1 of a case over itself. All are None where the two share no block.
     """
     if base is None or not base.timed or not case.timed:
         return NO_RATIO

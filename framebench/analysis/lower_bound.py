@@ -182,9 +182,9 @@ def count_optimizer_bytes(case: Case) -> int:
 def count_korthikanti_bytes(case: Case) -> int:
     """Return the bytes of activations of a Transformer's blocks, by Korthikanti et al. 2022.
 
-    It is their equation 1 without dropout (its masks: 2 s h, and of the scores a s^2; its output
-    next to them 2 a s^2) and in float32, where every tensor is twice as wide:
-    2 s b h (32 + 2 a s / h) bytes.
+    The formula is their equation 1 without dropout (its masks: 2 s h, and of the scores a s^2; its
+    output next to them 2 a s^2) and in float32, where every tensor is twice as wide: 2 s b h (32 +
+    2 a s / h) bytes.
     """
     config = case.config
     s, b, h, a = config.length, case.batch, config.width, config.heads  # as the paper names them
@@ -306,7 +306,7 @@ def count_backward_bytes(case: Case) -> tuple[int, int]:
 def count_forward_bytes(case: Case) -> int:
     """Return the least bytes of activations of a forward pass without a backward pass.
 
-    They are the input and the result of the layer in which both together are largest. With the
+    The bytes are the input and the result of the layer in which both together are largest. With the
     switch `grad`, which saves the graph, they are the inputs of all layers. In generation they are
     the keys and values of all tokens, and a layer's input and result for one token.
     """

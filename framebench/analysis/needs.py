@@ -36,8 +36,8 @@ NEVER_TRIED = EnforcedLimits()
 def compute_needs(peak: float, kept: int, limits: EnforcedLimits = NEVER_TRIED) -> int:
     """Return the bytes that a budget must have for a job to be sure to fit.
 
-    It is 1.05 x (peak + kept), unless a search has shown that less is enough, or that so much is
-    not.
+    The budget is 1.05 x (peak + kept), unless a search has shown that less is enough, or that so
+    much is not.
 
     Args:
         peak: Bytes of a steady step; of a prediction the upper end of its interval.
@@ -55,7 +55,7 @@ def compute_needs(peak: float, kept: int, limits: EnforcedLimits = NEVER_TRIED) 
 def format_needs(needs: float | None, digits: int = 1) -> str:
     """Return needed bytes in MiB without the unit, rounded up, so that a budget of it does fit.
 
-    It is a dash where nothing is known.
+    The text is a dash where nothing is known.
     """
     if needs is None or is_missing(needs):
         return "-"

@@ -176,7 +176,7 @@ def find_kept_of_row(case: Case, row: Row, searches: Searches) -> int:
 def predict_peak(evidence: Sequence[Row], case: Case) -> Peak:
     """Return the peak that a line through the peaks of measured batches gives at the case's batch.
 
-    It is never below the lower bound. One measured batch is scaled instead.
+    The peak is never below the lower bound. One measured batch is scaled instead.
     """
     if isinstance(case, DescribedCase):
         return predict_described(evidence, case)

@@ -24,7 +24,7 @@ class NoRecords(LookupError):
 
 
 class UnknownMachine(LookupError):
-    """A machine that no record is of; the message lists those there are."""
+    """A machine without records; the message lists the machines that have records."""
 
 
 class Results:
@@ -75,8 +75,8 @@ class Results:
     def read_for_tables(self, machine: str) -> list[RecordBase]:
         """Return the parts of a machine's readable records that tables need.
 
-        It takes a tenth of the time and memory of `read_machine`. No other machine's records are
-        read. Unreadable records are named in a RecordWarning.
+        Reading them takes a tenth of the time and memory of `read_machine`. No other machine's
+        records are read. Unreadable records are named in a RecordWarning.
         """
         if not self.includes(machine):
             return []

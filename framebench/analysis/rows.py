@@ -159,7 +159,7 @@ def shorten_list(names: Iterable[str]) -> str:
 
 
 def list_cautions(df: pd.DataFrame) -> list[str]:
-    """Return a sentence for records of an older protocol, and one for those of uncommitted code."""
+    """Return a sentence for records of an older protocol, one for records of uncommitted code."""
     faults = {
         f"measured under an older protocol than {VERSION}": df["protocol"] != VERSION,
         "measured with uncommitted changes": df["dirty"].fillna(False).astype(bool),

@@ -114,8 +114,8 @@ def select_case(case_records: list[AnyRecord]) -> Measured[AnyRecord]:
 def select_one_version(records: Iterable[AnyRecord]) -> list[AnyRecord]:
     """Return the records of one version of each framework and machine, by age.
 
-    It is the pinned version, or else the one measured last. A process that died before it could
-    name its version counts as one of it, until its case was measured again.
+    The version is the pinned one, or else the one measured last. A process that died before it
+    could name its version counts as one of it, until its case was measured again.
     """
     ordered = sorted(records, key=get_measurement_time)
     pinned = {framework: find_pinned_version(framework) for framework in FRAMEWORKS}

@@ -131,7 +131,7 @@ def profile_cases(suite_class: SuiteClass, profile_name: str) -> list[Case]:
 
 
 def choose(benchmarks: Benchmarks, names: Iterable[str]) -> Benchmarks:
-    """Return those of asv's benchmarks that `names` has.
+    """Return asv's benchmarks whose names are in `names`.
 
     Of the suite's own benchmarks only the cases of the profile are selected.
     """

@@ -17,7 +17,7 @@ ON_EVERY_DEVICE = ("no such API", "listing does not run", "by definition")
 
 
 class UnknownDevice(ValueError):
-    """A text that no device's name begins with; the message lists those there are."""
+    """A text that no device's name begins with; the message lists the devices."""
 
 
 def find_device(text: str) -> str:

@@ -103,7 +103,7 @@ def ledger(
 def has_gpu(results: Results, machine: str) -> bool:
     """Return whether any record of a machine was measured on a GPU.
 
-    It takes a tenth of the time of reading the records in full.
+    Looking for one takes a tenth of the time of reading the records in full.
     """
     return any(record.device not in (None, "cpu") for record in results.read_for_tables(machine))
 
@@ -177,8 +177,8 @@ def judge_claim(claim: Claim, machine: MachineResults, lines: Sequence[Line]) ->
 def suggest_command(claim: Claim, lines: Sequence[Line], verdict: Verdict, size: str) -> str:
     """Return the command that measures what a claim lacks on this machine.
 
-    It is empty if nothing is missing, if all that is missing was tried in vain, or if the suite
-    cannot test the claim.
+    The command is empty if nothing is missing, if all that is missing was tried in vain, or if the
+    suite cannot test the claim.
     """
     if claim.needs.lacking:
         return ""

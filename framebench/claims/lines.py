@@ -274,7 +274,8 @@ def add_gpu_lines(
 ) -> list[Line]:
     """Return the lines, followed by those that machines with a GPU have measured.
 
-    Those are at full size. A plan of the same two cases then decides no more, whatever its batch.
+    These lines are at full size. A plan of the same two cases then decides no more, whatever its
+    batch.
     """
     measured = []
     for gpu in gpus:

@@ -39,7 +39,7 @@ def find_file(results: Path, machine: str) -> Path:
 def find_framework(probe: str) -> str:
     """Return the framework in whose environment a program runs.
 
-    It is torch for `snippet-torch_amp` and `report-torch-77284`, and jittor for `names`.
+    The framework is torch for `snippet-torch_amp` and `report-torch-77284`, and jittor for `names`.
     """
     if probe == NAMES:
         return "jittor"

@@ -43,7 +43,7 @@ def format_effect(value: float | None, low: float | None, high: float | None, fo
 def format_range(values: Iterable[float], form: str) -> str:
     """Return the first and the last of some numbers with the unit once: `-38.2 to +4.0 %`.
 
-    They are in the order that is meant. What prints as one number is one.
+    The two are in the order that is meant. What prints as one number is one.
     """
     ordered = list(values)
     ends = dict.fromkeys(format_value(value, form) for value in (ordered[0], ordered[-1]))

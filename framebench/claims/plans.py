@@ -98,8 +98,8 @@ def find_report(results: Path, release: str) -> Path:
 def read_report(results: Path, release: str, program: str) -> dict[str, int]:
     """Return the bytes of a program's plan by variant; empty without a plan.
 
-    They are those of arguments, outputs and temporaries, each place once: an output that takes an
-    argument's place is aliased.
+    Counted are the bytes of arguments, outputs and temporaries, each place once: an output that
+    takes an argument's place is aliased.
     """
     try:
         programs = read_model(Reported, find_report(results, release)).programs

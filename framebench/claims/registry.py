@@ -16,7 +16,7 @@ ID = re.compile(r"[A-DR]\d{1,2}(?!\w)")  # and no A100
 
 
 class UnknownClaim(ValueError):
-    """An id that no claim has; the message lists those there are."""
+    """An id that no claim has; the message lists the ids there are."""
 
 
 class Registry:

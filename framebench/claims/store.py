@@ -91,9 +91,9 @@ class MachineResults:
     def probes(self) -> dict[str, tuple[str, Probed]]:
         """Return the result of each probe that counts, by name, with its place.
 
-        It is this machine's newest. If the machine has none, or one of an older program (which
-        printed other numbers), the newest of any machine counts: a probe has both sides of its
-        comparison, so the machine hardly matters.
+        The result is this machine's newest. If the machine has none, or one of an older program
+        (which printed other numbers), the newest of any machine counts: a probe has both sides of
+        its comparison, so the machine hardly matters.
         """
         chosen: dict[str, tuple[str, Probed]] = {}
         own: dict[str, tuple[str, Probed]] = {}

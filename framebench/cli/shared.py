@@ -286,11 +286,11 @@ def find_machine(
 ) -> str:
     """Return the machine whose records a command reads.
 
-    It is the one named; else the first for which `answers` is true: of this machine, those with
-    this processor, and the others; or the first of all if no machine answers. If no machine was
-    named, say which it is and which others there are. With `by_processor` false a machine with this
-    processor is one of the others, as for verdicts that are published. Ends the command if `all`
-    is named, if there are no records, or the machine named has no records.
+    The machine is the one named; else the first for which `answers` is true: of this machine, those
+    with this processor, and the others; or the first of all if no machine answers. If no machine
+    was named, say which it is and which others there are. With `by_processor` false a machine with
+    this processor is one of the others, as for verdicts that are published. Ends the command if
+    `all` is named, if there are no records, or the machine named has no records.
     """
     from framebench.analysis.results import NoRecords, UnknownMachine
 
@@ -403,7 +403,7 @@ def is_size(text: str) -> bool:
 def parse_bytes(text: str) -> int:
     """Return the bytes that a text names. Raises typer.BadParameter.
 
-    It is such as `2GiB`, `512 mib`, `256MB` (10^6 bytes) or `1e9B`, and at least 0.1 MiB.
+    The text is such as `2GiB`, `512 mib`, `256MB` (10^6 bytes) or `1e9B`, and at least 0.1 MiB.
     """
     match = re.fullmatch(r"\s*([\d.]+(?:e\d+)?)\s*([a-z]+)\s*", text.lower())
     try:

@@ -70,9 +70,10 @@ class Collection:
     def name_machine(self, origin: Provenance, folder: Path) -> str:
         """Return what the machine of a record in a folder is called here.
 
-        It is the name that was asked for, or its own where machines are to stay apart, or else that
-        of an equal machine. A name that another kind of machine has gets the fingerprint. What one
-        folder has under one name stays under one: a host may change what it shows of a machine.
+        The machine gets the name that was asked for, or its own where machines are to stay apart,
+        or else that of an equal machine. A name that another kind of machine has gets the
+        fingerprint. What one folder has under one name stays under one: a host may change what it
+        shows of a machine.
         """
         mark, own_name = hash_hardware(origin.hardware), origin.machine
         name = self.named or own_name

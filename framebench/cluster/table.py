@@ -29,7 +29,7 @@ ORIGIN = ["machine", "protocol"]
 def make_tables(records: Sequence[Record]) -> Iterator[Table]:
     """Yield a table of the machine and protocol with the most timed blocks; nothing without blocks.
 
-    It has the cost by framework whose strategies a block compares, and of all blocks.
+    The table has the cost by framework whose strategies a block compares, and of all blocks.
     """
     df = list_costs(records)
     if df.empty:

@@ -394,7 +394,7 @@ def must_wait(
 ) -> bool:
     """Return whether a variant must not be built next to those of `batch`.
 
-    These are being built now.
+    The variants of `batch` are being built now.
     """
     compiles = batch[0].is_cold or not run.get_scratch(variant).exists()
     if compiles and run.compiles_alone:
@@ -417,7 +417,7 @@ def waits_for_reference(
 def find_reference(case: Case, run: Run, processes: list[TimedProcess]) -> Reference | None:
     """Return what the case is verified against where there are no float64 values.
 
-    That is a variant of this block, or else an earlier record.
+    The reference is a variant of this block, or else an earlier record.
     """
     verified = []
     for process in processes:
@@ -566,7 +566,7 @@ def needs_memory(timed: TimedVariant, run: Run) -> bool:
 def count_memory_processes(timed: list[TimedVariant], run: Run) -> int:
     """Return how many processes for the memory may be alive at once.
 
-    That is one for each core, or one if memory is scarce.
+    The number is one for each core, or one if memory is scarce.
     """
     sizes = [each.resident_bytes for each in timed if each.resident_bytes is not None]
     if len(sizes) < len(timed):
@@ -578,7 +578,7 @@ def count_memory_processes(timed: list[TimedVariant], run: Run) -> int:
 def record_unsupported(case: Case, run: Run, environment: Environment) -> Record:
     """Return the record that says why this machine cannot measure a case.
 
-    It is written once in a session.
+    The record is written once in a session.
     """
     variant = Variant(case, environment)
     earlier = run.records(variant)

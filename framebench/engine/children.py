@@ -54,7 +54,8 @@ class TooLong(Exception):
 class LogTail:
     """The end of what a child prints, read by a thread of its own as it comes.
 
-    It is kept in memory and never on disk, so that a child that prints without end fills neither.
+    The end is kept in memory and never on disk, so that a child that prints without end fills
+    neither.
     """
 
     def __init__(self, pipe: IO[bytes], most_bytes: int = LOG_BYTES) -> None:
@@ -219,7 +220,8 @@ class Children:
     def list_orphans(self) -> list[psutil.Process]:
         """Return the processes that became children of this one when their parents ended.
 
-        They are in another session, and were no children before the first program was started.
+        These processes are in another session, and were no children before the first program was
+        started.
         """
         session = os.getsid(0)
         orphans = []
@@ -330,7 +332,7 @@ def kill_all(list_processes: Callable[[], list[psutil.Process]]) -> None:
 def read_mark(process: psutil.Process) -> str:
     """Return a process's environment variable MARK, which names the child that it descends from.
 
-    It is empty if the variable is not set, or if the process is dead or another user's.
+    The mark is empty if the variable is not set, or if the process is dead or another user's.
     """
     try:
         return process.environ().get(MARK, "")

@@ -168,7 +168,8 @@ def find_requirement_file(framework: str, version: str, package: str = "") -> Pa
 def find_location(framework: str, version: str, package: str = "") -> Path:
     """Return the folder of this environment, built or not.
 
-    It is named by the pins alone: what is installed does not change with the archives' hashes.
+    The folder is named by the pins alone: what is installed does not change with the archives'
+    hashes.
     """
     pins = remove_hashes(find_requirement_file(framework, version, package).read_text())
     key = (pins + sys.version + platform.machine()).encode()
@@ -196,9 +197,9 @@ def describe_folder(where: Path, framework: str, version: str, package: str) -> 
 def of_case(case: Case, usual: Environment | None = None, say: Say = lambda _: None) -> Environment:
     """Return the environment that has what the case needs.
 
-    It is the `usual` one of its framework. A case that needs a further package has an environment
-    of its own instead, built now if it is not there yet, unless the user named an interpreter.
-    Raises SetupError.
+    The environment is the `usual` one of its framework. A case that needs a further package has an
+    environment of its own instead, built now if it is not there yet, unless the user named an
+    interpreter. Raises SetupError.
     """
     was_named = usual is not None and usual.installed
     if case.support.package and not was_named:
@@ -345,8 +346,8 @@ def shell(
 ) -> None:
     """Run one set-up command with its output in a log, and say every ten seconds that it goes on.
 
-    It is killed when this process ends, however that ends: it would otherwise go on to write into a
-    folder whose lock is free. Raises SetupError.
+    The command is killed when this process ends, however that ends: it would otherwise go on to
+    write into a folder whose lock is free. Raises SetupError.
     """
     log = where.with_name(f"{where.name}.log")
     start = time.monotonic()
@@ -483,8 +484,9 @@ def run_module(
 ) -> str:
     """Return what one of our modules prints in a framework's environment, with these variables.
 
-    It may import a user's file: it is killed after so many seconds, with all that it has started.
-    `hear` is called every second with the end of its errors. Raises SetupError with that end.
+    The module may import a user's file: its process is killed after so many seconds, with all that
+    it has started. `hear` is called every second with the end of its errors. Raises SetupError with
+    that end.
     """
     paths = {
         **os.environ,

@@ -82,7 +82,8 @@ def check(
 def find_representative(case: Case) -> Case | None:
     """Return the case that stands for this one in float64.
 
-    It has the same strategy, at the smallest size with references. None if no size has references.
+    The representative has the same strategy, at the smallest size with references. None if no size
+    has references.
     """
     for size in dict.fromkeys((SMALLEST, case.size)):
         if size not in case.spec.sizes or size in case.spec.without_golden:

@@ -35,7 +35,8 @@ def list_mapped_files(pid: int) -> set[Path]:
 def renew(files: Iterable[Path]) -> None:
     """Give each file other pages, by dropping it from the kernel's cache and reading it again.
 
-    It is read here, so that the next block's first process does not read it in its first step.
+    The file is read here, so that the next block's first process does not read it in its first
+    step.
     """
     paths = list(files)
     drop(paths)

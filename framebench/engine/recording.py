@@ -166,7 +166,7 @@ def add_memory(record: Record, outcome: CaseOutcome) -> Record:
 
 
 def replace_fields(record: Record, **fields: Any) -> Record:
-    """Return the record with other values in these fields, checked as those of any record."""
+    """Return the record with other values in these fields; the values are validated."""
     return Record(**{**dict(record), **fields})
 
 
@@ -233,8 +233,8 @@ def drop_missing(values: Iterable[Number | None]) -> list[Number]:
 def describe_allocator(memory: MemoryResult, device_peaks: dict[str, int]) -> dict[str, int]:
     """Return the allocator's counters, with the bytes of the process outside of the pool.
 
-    These are the CUDA context, kernels, and libraries' own workspaces at the largest moment, where
-    both sizes are known.
+    The latter are the CUDA context, kernels, and libraries' own workspaces at the largest moment,
+    where both sizes are known.
     """
     counters = dict(memory.allocator)
     peaks_by_step = (memory.peaks, memory.cold_peaks)

@@ -132,7 +132,7 @@ def ensure_release(
 def make_environment(framework: str, version: str, keep: bool, say: Say) -> Iterator[Environment]:
     """Make a release's environment for this context if it is not there. Raises SetupError.
 
-    It is removed afterwards unless it is to be kept, or was there.
+    The environment is removed afterwards unless it is to be kept, or was there.
     """
     environment = describe_release(framework, version)
     with environments.lock(environment):

@@ -91,7 +91,7 @@ class Options:
     def choose_core(self) -> int | None:
         """Return the core that turns are made on; None where processes are not pinned.
 
-        It is the last one that this process may use: the parent stays on the others.
+        The core is the last one that this process may use: the parent stays on the others.
         """
         return self.list_cores()[0]
 

@@ -103,7 +103,7 @@ class Worker:
     def receive(self, on_phase: OnPhase, limit_s: float) -> Message | None:
         """Return the next answer, result or error; None if the worker will send no more.
 
-        It has then ended or closed its pipe, or it was killed after `limit_s` seconds.
+        The worker has then ended or closed its pipe, or it was killed after `limit_s` seconds.
         """
         try:
             return self.read_message(on_phase, limit_s)
@@ -145,8 +145,9 @@ class Worker:
     def end(self, on_phase: OnPhase, limit_s: float) -> Outcome:
         """Listen until the worker has reported its result or has ended, and return its outcome.
 
-        It is killed when an answer takes longer than `limit_s` seconds. Once it has reported its
-        result it gets GRACE_S to end: what it has started may last longer, and is killed with it.
+        The worker is killed when an answer takes longer than `limit_s` seconds. Once it has
+        reported its result it gets GRACE_S to end: what it has started may last longer, and is
+        killed with it.
         """
         try:
             while not self.final and self.receive(on_phase, limit_s) is not None:

@@ -72,7 +72,7 @@ def list_differences(base: Explanation, change: Explanation) -> pd.DataFrame:
 def make_table(base: Explanation, change: Explanation) -> Table:
     """Return the table of differences in bytes.
 
-    It has the largest ones, the rest, what is unexplained, and the sum.
+    The table has the largest differences, the rest, what is unexplained, and the sum.
     """
     rows = list_differences(base, change)
     parts = [rows[:-1][:LARGEST]]

@@ -58,7 +58,7 @@ def list_parts_but_framework(explanation: Explanation) -> tuple[str, ...]:
 def tabulate_moments(explanations: Iterable[Explanation]) -> pd.DataFrame:
     """Return a row for each allocation or release.
 
-    It has its place in the step in %, and the MiB in use from then on.
+    A row has its place in the step in %, and the MiB in use from then on.
     """
     tables = []
     for explanation in explanations:

@@ -91,7 +91,7 @@ def explain_step(adapter: JaxAdapter) -> dict[str, Any]:
 def compile_step(adapter: JaxAdapter, folder: str) -> StepProgram:
     """Compile the adapter's step again, and let XLA dump its texts into the folder.
 
-    It has the names of modules in it, which change neither the program nor its plan.
+    The program has the names of modules in it, which change neither the program nor its plan.
     """
     # shapes alone: the weights are not there twice
     model = adapter.make_abstract(adapter.config, adapter.recipe.training)

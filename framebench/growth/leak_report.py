@@ -399,7 +399,7 @@ def describe_container(holder: Any) -> str:
 
 
 def describe_additions(name: str, file: str | None) -> str:
-    """Return which lines add to what has this name: of a module's file, or of those that run."""
+    """Return the lines that add to a variable: in a module's file, or in all files that run."""
     texts = []
     for path in [file] if file else list_running_files():
         lines = find_additions(path, name) if rank_file(path) == 2 else []

@@ -16,7 +16,7 @@ PROC = Path("/proc")
 
 
 def make_host_meters() -> dict[str, Meter]:
-    """Return the meters of the process by instrument, those that exist here."""
+    """Return the meters of the process that exist on this machine, by instrument."""
     meters: dict[str, Meter] = {}
     if read_mallinfo().arena:  # needs glibc 2.33 or later
         meters["host.malloc"] = read_malloc
@@ -44,7 +44,7 @@ def read_private() -> int:
 def read_shared() -> int:
     """Return the resident bytes of shared memory: RssShmem of proc(5).
 
-    It is neither malloc's nor private.
+    Shared memory is neither malloc's nor private.
     """
     return read_status("RssShmem")
 

@@ -84,7 +84,7 @@ def estimate_slopes(growth: Growth) -> dict[str, Slope]:
 def judge(growth: Growth) -> Verdict:
     """Return whether memory grows: one instrument that shows it is enough.
 
-    It does not grow if all instruments show that, since each sees what others do not. It is
+    Memory does not grow if all instruments show that, since each sees what others do not. It is
     undecided, too, where steps left things behind that no instrument sees.
     """
     verdicts = [slope.judge(SENSITIVITY[name]) for name, slope in estimate_slopes(growth).items()]
@@ -163,7 +163,7 @@ def tabulate_slopes(growth: Growth) -> Table:
 def describe_subject(growth: Growth) -> str:
     """Return the case or script whose steps were read.
 
-    It is followed by the file of the user's step, if one took the place of the case's.
+    The name is followed by the file of the user's step, if one took the place of the case's.
     """
     is_script = growth.file is not None and growth.file.endswith(growth.case)
     if growth.file and not is_script:

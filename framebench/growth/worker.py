@@ -142,8 +142,8 @@ def make_own_step(adapter: Adapter) -> None:
 def load_user_step(file: str) -> Callable[[Adapter], None]:
     """Return the function `step(adapter)` of the user's file.
 
-    It must wait for its results itself. An exception in it becomes a Fault. Raises Fault if the
-    file has no such function.
+    The function must wait for its results itself. An exception in it becomes a Fault. Raises Fault
+    if the file has no such function.
     """
     user_step = getattr(load_file(file), "step", None)
     if not callable(user_step):

@@ -51,7 +51,7 @@ def query(function: Callable[..., Any], *arguments: Any) -> Any:
 def find_gpu() -> Any:
     """Return NVML's handle of the GPU that a worker gets, or None if it gets none.
 
-    It is the first of CUDA_VISIBLE_DEVICES (a number or a UUID), or else the first of all.
+    The GPU is the first of CUDA_VISIBLE_DEVICES (a number or a UUID), or else the first of all.
     """
     if not list_gpus():  # which starts NVML
         return None

@@ -43,7 +43,7 @@ def predict_rank_bytes(case: Case) -> dict[str, Any]:
 
 
 def list_parts(adapter: ShapedAdapter, compiled: Any) -> dict[str, int]:
-    """Return the bytes that one device is given, and those that the plan has besides.
+    """Return the bytes that one device is given, and the bytes that the plan adds.
 
     Parts without any bytes are left out.
     """

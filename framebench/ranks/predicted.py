@@ -47,7 +47,7 @@ class Prediction(Part):
 def predict_rank_peak(case: Case, environment: Environment) -> Prediction:
     """Return the predicted peak of the rank that needs most memory, in bytes.
 
-    It is computed in a fresh process on one core. Raises Unpredicted.
+    The peak is computed in a fresh process on one core. Raises Unpredicted.
     """
     obstacle = explain_unpredictable_rank(case)
     if obstacle:

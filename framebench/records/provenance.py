@@ -192,9 +192,9 @@ def describe_hardware() -> dict[str, Any]:
 def hash_hardware(hardware: dict[str, Any]) -> str:
     """Return a digest of a record's `hardware`.
 
-    It is equal for machines between which nothing that numbers rest on differs, whatever they are
-    called and however their systems were updated. Memory counts in whole GiB, since firmware keeps
-    some of it to itself.
+    The digest is equal for machines between which nothing that numbers rest on differs, whatever
+    they are called and however their systems were updated. Memory counts in whole GiB, since
+    firmware keeps some of it to itself.
     """
     names = ("cpu", "cores", "logical_cores", "gpus", "bfloat16", "transparent_huge_pages")
     facts = {name: hardware.get(name) for name in names}

@@ -208,8 +208,8 @@ class RecordBase:
     def shared_instrument(self) -> str | None:
         """Return the instrument by which frameworks are compared.
 
-        It is no counter of their own, since these count different things. On a GPU it is NVML, and
-        None where NVML saw nothing.
+        The instrument is no counter of their own, since these count different things. On a GPU it
+        is NVML, and None where NVML saw nothing.
         """
         if self.on_cpu:
             return self.step_instrument

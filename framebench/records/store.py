@@ -155,9 +155,9 @@ def read_model(kind: type[Model], path: Path | str, most_bytes: int = MOST_BYTES
 
 
 def read_models(kind: type[Model], files: Iterable[Path | str]) -> list[Model]:
-    """Return what is in those of these files that can be read as this kind of content, in order.
+    """Return, in order, the contents of the files that can be read as this kind of content.
 
-    The others are named in RecordWarnings.
+    Files that cannot be read so are named in RecordWarnings.
     """
     contents = []
     skipped = SkippedLines()

@@ -216,8 +216,8 @@ def intersect_workloads(parts: tuple[Strategy, ...]) -> tuple[str, ...] | None:
 def combine_support(framework: str, parts: tuple[Strategy, ...]) -> Support:
     """Return how a framework does a combination.
 
-    It is unsupported if a part is, or if two parts exclude each other; always on if a part adds
-    nothing; else emulated if a part is, and otherwise native.
+    The combination is unsupported if a part is, or if two parts exclude each other; always on if a
+    part adds nothing; else emulated if a part is, and otherwise native.
     """
     support = {part.name: part.support[framework] for part in parts}
     for kind in (Unsupported, AlwaysOn):

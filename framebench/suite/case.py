@@ -122,7 +122,7 @@ class Case:
     def parts(self) -> tuple[Strategy, ...]:
         """Return the rows to switch on.
 
-        These are the strategy's parts, and the scenario's baseline unless one of them is on its
+        The rows are the strategy's parts, and the scenario's baseline unless one of them is on its
         axis.
         """
         parts = self.plan.parts

@@ -105,7 +105,7 @@ def check_described(workload: str, size: str) -> None:
 
 
 def refuse_undescribed(workload: str) -> NoReturn:
-    """Raise UnknownCase for a workload without described sizes, with those that have them."""
+    """Raise UnknownCase for a workload without described sizes, and name the others."""
     able = [name for name in spec.list_workloads() if spec.load_workload(name).described]
     raise UnknownCase(
         f"{workload} cannot be described by its parameters alone; choose from: {', '.join(able)}"

@@ -73,7 +73,7 @@ def summarize_logits(logits: np.ndarray) -> dict[str, Summary]:
 def measure_distance(one: Summary, other: Summary) -> float:
     """Return how far two tensors are apart.
 
-    That is by their norms, or by the root mean square of their projections if that is more.
+    The distance is by their norms, or by the root mean square of their projections if that is more.
     """
     differences = np.abs(np.subtract(one, other))
     return float(max(differences[0], np.sqrt(np.mean(differences[1:] ** 2))))

@@ -112,8 +112,8 @@ class ArrayUnpickler(pickle.Unpickler):
 def _map_object(function: MapArray, instance: Any) -> Any:
     """Return a copy of an object with its arrays mapped.
 
-    It is copied as a loader's processes pass it on: by pickle. What has no arrays, or cannot be
-    pickled, is returned as it is.
+    The object is copied as a loader's processes pass it on: by pickle. What has no arrays, or
+    cannot be pickled, is returned as it is.
     """
     file = io.BytesIO()
     pickler = ArrayPickler(file, function)
@@ -226,7 +226,7 @@ def is_list_of_samples(node: Any, samples: int) -> bool:
 def is_opaque(node: Any) -> bool:
     """Return whether something has arrays that cannot be cut one by one.
 
-    These are objects of packages, and PyTorch's packed sequences, in which one array refers to
+    Such are objects of packages, and PyTorch's packed sequences, in which one array refers to
     another.
     """
     containers = PLAIN + (Mapping, list, tuple)

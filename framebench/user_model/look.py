@@ -105,6 +105,6 @@ def compiles(case: Case) -> bool:
 def runs_in_one_process(variant: Variant) -> bool:
     """Return whether one process can be both measured and verified.
 
-    That is never so on a GPU, whose memory is read from outside while nothing else runs.
+    One process never suffices on a GPU, whose memory is read from outside while nothing else runs.
     """
     return variant.case.framework == "torch" and not compiles(variant.case) and not nvml.list_gpus()

@@ -65,7 +65,7 @@ EXPLAINED = (APART, NO_INTERVAL, FEW_FIRST_STEPS)
 
 
 class UnknownVersion(ValueError):
-    """A version that no record is of; the message lists those there are."""
+    """A version without records; the message lists the versions that have records."""
 
 
 class CaseRecords(NamedTuple):

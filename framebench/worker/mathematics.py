@@ -120,8 +120,8 @@ def check_in_float64(
 ) -> Mathematics:
     """Compute the case's first steps in float64, and compare them with the reference.
 
-    That is the `baseline`, or without one the stored values. `prepare` is called with the adapter
-    once it is built: studies plant bugs with it. Raises MemoryError and OSError.
+    The reference is the `baseline`, or without one the stored values. `prepare` is called with the
+    adapter once it is built: studies plant bugs with it. Raises MemoryError and OSError.
     """
     reason = explain_uncheckable(case)
     if reason:

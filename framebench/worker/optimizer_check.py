@@ -130,8 +130,8 @@ class OptimizerCheck:
     def compute_errors(self, adapter: Adapter) -> dict[str, float]:
         """Return the relative error of each weight's change, by name.
 
-        It is the norm of the difference to the expected change, less what rounding may add, divided
-        by the norm of the expected change.
+        The error is the norm of the difference to the expected change, less what rounding may add,
+        divided by the norm of the expected change.
         """
         errors_by_weight = {}
         for name, array in adapter.weights():

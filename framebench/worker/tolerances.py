@@ -208,7 +208,7 @@ def compute_tolerances(case: Case, observed: Observed, responses: list[Observed]
 def find_precision(case: Case) -> str:
     """Return the precision that a case rounds in.
 
-    It is the strategy's, but for a user's file that casts to a narrower type by itself.
+    The precision is the strategy's, but for a user's file that casts to a narrower type by itself.
     """
     precision = case.plan.precision
     if precision == "fp32" and case.spec.facts.get("narrow"):

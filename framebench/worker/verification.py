@@ -378,7 +378,7 @@ def compute_weight_state_bytes(case: Case, shape: tuple[int, ...]) -> int:
 def verify_finite(case: Case, observed: Observed) -> Verification:
     """Accept finite values of strict float32 as the reference of the session's other cases.
 
-    That is for sizes without float64 references. Any other precision fails, since it has nothing to
+    This is for sizes without float64 references. Any other precision fails, since it has nothing to
     be compared with.
     """
     values = dict[str, float | None](observed.values)

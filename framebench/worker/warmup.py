@@ -26,7 +26,7 @@ from framebench.worker.mathematics import check_in_float64
 def warm(case: Case) -> None:
     """Do all that workers do with a case.
 
-    These are its step in float64, its step as it is measured, and the proof of its effect.
+    Workers make its step in float64, its step as it is measured, and the proof of its effect.
     """
     check_in_float64(case)
     gc.collect()

@@ -14,7 +14,7 @@ MIB = 2**20
 FP32 = {4: (100, 1.0), 8: (200, 2.0)}  # MiB and seconds by batch
 
 
-def tabulate(**strategies: dict[int, tuple[int, float]]) -> list[Table]:
+def tabulate_strategies(**strategies: dict[int, tuple[int, float]]) -> list[Table]:
     """Return the tables of strategies by their peaks in MiB and steps in seconds at each batch."""
     records = []
     for strategy, batches in strategies.items():
@@ -24,7 +24,7 @@ def tabulate(**strategies: dict[int, tuple[int, float]]) -> list[Table]:
 
 
 def test_each_strategy_is_compared_with_the_baseline_of_its_batch() -> None:
-    table, short = tabulate(
+    table, short = tabulate_strategies(
         fp32=FP32,
         checkpoint={4: (50, 1.25), 8: (80, 2.5)},
         amp_bf16={4: (60, 1.0), 8: (124, 2.0)},
@@ -68,7 +68,7 @@ def test_a_throughput_ratio_has_the_interval_of_the_times_upside_down() -> None:
 
 
 def test_baselines_alone_make_no_table() -> None:
-    assert tabulate(fp32=FP32) == []
+    assert tabulate_strategies(fp32=FP32) == []
 
 
 def test_without_times_there_is_no_column_of_throughput() -> None:

@@ -94,7 +94,7 @@ def get_ends(ratio: Ratio) -> tuple[float, float]:
     return ratio.low, ratio.high
 
 
-def holds(ratio: Ratio, truth: float) -> bool:
+def contains_truth(ratio: Ratio, truth: float) -> bool:
     """Return whether the interval holds the truth."""
     low, high = get_ends(ratio)
     return low <= truth <= high
@@ -112,7 +112,7 @@ def test_the_interval_holds_the_truth_nineteen_times_in_twenty(
     for logs in simulate_logs(rng, pages, variants, blocks_each):
         # all ratios of a page share a baseline and are not independent: only the first counts
         first = compare_page(logs, effects)[0]
-        held += holds(first, math.exp(effects[0]))
+        held += contains_truth(first, math.exp(effects[0]))
 
     low, high = stats.binom.ppf([0.001, 0.999], pages, 0.95)
     assert low <= held, f"{held} of {pages} intervals hold the truth"
@@ -198,7 +198,7 @@ def test_intervals_of_calm_and_of_noisy_pairs_cover_the_true_ratio() -> None:
         for pair, covered in ((0, noisy_covered), (1, noisy_covered), (10, calm_covered)):
             others = pool_variances(np.delete(logs, pair, axis=0).tolist())
             ratio = compare_blocks(logs[pair].tolist(), others)
-            covered.append(holds(ratio, 1))
+            covered.append(contains_truth(ratio, 1))
     assert np.mean(noisy_covered) > 0.91
     assert 0.935 < np.mean(calm_covered) < 0.995
 

@@ -22,7 +22,7 @@ from framebench.records.record import Record
 from framebench.suite.case import Case
 from tests.fake_records import make_crash, make_measured, provenance, record
 from tests.pages import needs_sphinx
-from tests.record_files import plant
+from tests.record_files import append_lines
 from tests.sample_records import MACHINE, OTHER, RESULTS
 
 
@@ -145,7 +145,7 @@ def test_a_record_is_named_by_its_line(results: Path) -> None:
 
 def test_the_records_of_one_machine_are_read_without_those_of_others(results: Path) -> None:
     write_cases(results, "m", 1)
-    plant(store.find_file(results, "other", "torch-1"), "{")
+    append_lines(store.find_file(results, "other", "torch-1"), "{")
     assert len(Results(results).get_records("m")) == 1
     with pytest.warns(store.RecordWarning, match="other/torch-1"):
         assert len(Results(results).records) == 1

@@ -56,7 +56,9 @@ def make_claim(*comparisons: dict[str, Any], **fields: Any) -> Claim:
     return Claim(**(made | fields))
 
 
-def put(results: Path, case_id: str, peak: float = 100, minute: int = 0, **changes: Any) -> None:
+def add_record(
+    results: Path, case_id: str, peak: float = 100, minute: int = 0, **changes: Any
+) -> None:
     """Add a record of a case with this peak in MiB; twice as much is reserved."""
     case = parse(case_id)
     version = {"torch": "2.13.0", "jax": "0.10.2", "jittor": "1.3.11.0"}[case.framework]
@@ -77,13 +79,13 @@ def put(results: Path, case_id: str, peak: float = 100, minute: int = 0, **chang
     store.append(made, store.find_file(results, "m", f"{case.framework}-{version}"))
 
 
-def put_both(results: Path, peak: float, workload: str = "transformer", **changes: Any) -> None:
+def add_both(results: Path, peak: float, workload: str = "transformer", **changes: Any) -> None:
     """Add records of an eager step of 100 MiB, and of a compiled one with this peak."""
-    put(results, f"{workload}/torch/train/fp32/b4/tiny", 100, **changes)
-    put(results, f"{workload}/torch/train/compile/b4/tiny", peak, **changes)
+    add_record(results, f"{workload}/torch/train/fp32/b4/tiny", 100, **changes)
+    add_record(results, f"{workload}/torch/train/compile/b4/tiny", peak, **changes)
 
 
-def put_blocks(results: Path, ratios: Sequence[float]) -> None:
+def add_blocks(results: Path, ratios: Sequence[float]) -> None:
     """Add blocks in which the compiled step takes so many times the eager one's seconds."""
     eager: list[list[float]] = []  # seconds of each step, by block
     compiled: list[list[float]] = []
@@ -107,7 +109,7 @@ def put_numbers(
     store.append(made, claim_programs.find_file(results, machine))
 
 
-def judge(
+def judge_claim(
     results: Path,
     claim: str | Claim,
     plans: dict[str, Plan] | None = None,

@@ -20,12 +20,12 @@ from framebench.cli.shared import app
 from framebench.engine import runner
 from framebench.suite.case import Case
 from tests.callbacks import ignore
-from tests.claims.claim_records import EAGER, put, put_blocks, put_both
+from tests.claims.claim_records import EAGER, add_blocks, add_both, add_record
 
 
 def test_missing_cases_and_programs_are_collected_once(results: Path) -> None:
     """Times are taken with the baseline, which every block has; or as a pair of their own."""
-    put(results, EAGER)
+    add_record(results, EAGER)
     machine = MachineResults(Results(results), "m")
     missing = find_missing(REGISTRY.chosen(["B19", "B14", "B16", "D1"]), machine, "tiny")
     timed = {case.id for case in missing.timed}
@@ -41,7 +41,7 @@ def test_missing_cases_and_programs_are_collected_once(results: Path) -> None:
 
 
 def test_times_that_share_a_block_are_not_missing(results: Path) -> None:
-    put_blocks(results, [0.5] * 3)
+    add_blocks(results, [0.5] * 3)
     machine = MachineResults(Results(results), "m")
     missing = find_missing(REGISTRY.chosen(["B19"]), machine, "tiny")
     assert {case.workload for case in missing.timed} == {"resnet50", "unet3d"}
@@ -52,7 +52,7 @@ def run_claims(*arguments: str, results: Path) -> Any:
 
 
 def test_the_command_prints_json(results: Path) -> None:
-    put_both(results, 80)  # of 100 MiB that the eager case takes
+    add_both(results, 80)  # of 100 MiB that the eager case takes
     arguments = ("B19 fusion", "--json", "--size", "tiny", "--machine", "m")
     (entry,) = json.loads(run_claims(*arguments, results=results).stdout)
     assert {"id", "verdict", "claimed", "measured", "low", "high", "records", "lines"} <= set(entry)
@@ -75,7 +75,7 @@ def test_the_command_prints_json(results: Path) -> None:
 def test_invalid_arguments_list_the_valid_ones(
     results: Path, arguments: list[str], message: str
 ) -> None:
-    put_both(results, 80)
+    add_both(results, 80)
     found = run_claims(*arguments, results=results)
     assert found.exit_code == 2
     assert message in re.sub(r"\s+", " ", found.output)
@@ -84,13 +84,13 @@ def test_invalid_arguments_list_the_valid_ones(
 def test_run_measures_missing_cases_only(results: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """What is asked of the harness; the harness itself has tests of its own."""
     monkeypatch.setenv("FRAMEBENCH_MACHINE", "m")
-    put(results, "transformer/torch/finetune/half/b4/tiny")
+    add_record(results, "transformer/torch/finetune/half/b4/tiny")
     measured: list[Case] = []
     planned: list[Case] = []
 
     def measure(found: list[Case], *_: Any) -> list[str]:
         measured.extend(found)
-        put(results, "transformer/torch/finetune/checkpoint/b4/tiny", 50)
+        add_record(results, "transformer/torch/finetune/checkpoint/b4/tiny", 50)
         return ["ok"] * len(found)
 
     def plan(cases: list[Case], *_: Any) -> list[Any]:

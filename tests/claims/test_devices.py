@@ -10,14 +10,14 @@ import pytest
 from framebench.claims.devices import UnknownDevice, describe_for_device, find_device
 from framebench.claims.ledger import Entry
 from framebench.claims.show import FEW_LINES, make_answer
-from tests.claims.claim_records import judge, make_claim, put_both
+from tests.claims.claim_records import add_both, judge_claim, make_claim
 
 
 @pytest.fixture
 def entry(results: Path) -> Entry:
     """A claim that was measured on a GPU, planned for another, and set aside on a CPU."""
-    put_both(results, 60)
-    found = judge(results, make_claim(transfers_to_gpu=False))
+    add_both(results, 60)
+    found = judge_claim(results, make_claim(transfers_to_gpu=False))
     on_gpu = replace(found.lines[0], device="gpu", other_machine="nvidia-h200")
     planned = replace(on_gpu, other_machine="", planned=True, value=0.7, low=0.65, high=0.75)
     on_cpu = replace(found.lines[0], decides=False, set_aside=True, value=1.0, low=1.0, high=1.0)

@@ -32,12 +32,12 @@ from tests.claims.claim_records import (
     EAGER,
     GPU,
     MIB,
-    judge,
+    add_blocks,
+    add_both,
+    add_record,
+    judge_claim,
     make_claim,
     make_plans,
-    put,
-    put_blocks,
-    put_both,
 )
 from tests.processes import ROOT
 
@@ -55,8 +55,8 @@ def test_a_size_is_judged_by_the_records_own_numbers(
     results: Path, peak: float, verdict: Verdict
 ) -> None:
     """The claim is that half of the 100 MiB is enough."""
-    put_both(results, peak)
-    entry = judge(results, make_claim(HALF))
+    add_both(results, peak)
+    entry = judge_claim(results, make_claim(HALF))
     assert entry.verdict == verdict
     assert entry.value == pytest.approx(peak / 100, abs=1e-6)
     assert f"{peak - 100:+.1f} %" in entry.measured
@@ -65,18 +65,18 @@ def test_a_size_is_judged_by_the_records_own_numbers(
 def test_repeats_widen_the_interval_and_newer_code_replaces_them(
     results: Path,
 ) -> None:
-    put_both(results, 80)
-    put(results, COMPILED, 85, minute=1)
-    entry = judge(results, make_claim())
+    add_both(results, 80)
+    add_record(results, COMPILED, 85, minute=1)
+    entry = judge_claim(results, make_claim())
     assert (entry.low, entry.high) == pytest.approx((0.8, 0.85))
     assert len(entry.records) == 3
-    put(results, COMPILED, 120, minute=2, origin=NEWER)
-    assert judge(results, make_claim()).verdict == "opposite"
+    add_record(results, COMPILED, 120, minute=2, origin=NEWER)
+    assert judge_claim(results, make_claim()).verdict == "opposite"
 
 
 def test_the_resolution_of_resident_memory_widens_the_interval(results: Path) -> None:
-    put_both(results, 80, instrument="host.rss")
-    entry = judge(results, make_claim())
+    add_both(results, 80, instrument="host.rss")
+    entry = judge_claim(results, make_claim())
     assert (entry.low, entry.high) == pytest.approx((0.790, 0.810), abs=5e-4)
 
 
@@ -87,30 +87,30 @@ def test_the_resolution_of_resident_memory_widens_the_interval(results: Path) ->
 def test_a_number_names_its_instrument_where_tables_have_another(
     instrument: str, named: str | None, results: Path
 ) -> None:
-    put_both(results, 80, instrument=instrument)
-    (line,) = judge(results, make_claim()).lines
+    add_both(results, 80, instrument=instrument)
+    (line,) = judge_claim(results, make_claim()).lines
     assert line.also == (f"by {instrument}" if named is None else named)
     assert line.number == f"{line.measured} {line.also}".strip()
 
 
 def test_two_instruments_give_no_verdict(results: Path) -> None:
-    put(results, EAGER, instrument="host.rss")
-    put(results, COMPILED, instrument="allocator.in_use")
-    assert judge(results, make_claim()).verdict == "not measured"
+    add_record(results, EAGER, instrument="host.rss")
+    add_record(results, COMPILED, instrument="allocator.in_use")
+    assert judge_claim(results, make_claim()).verdict == "not measured"
 
 
 def test_a_base_below_the_resolution_of_resident_memory_has_no_ratio(results: Path) -> None:
-    put(results, EAGER, 0.05, instrument="host.rss")
-    put(results, COMPILED, 1, instrument="host.rss")
-    assert "may be zero by host.rss" in judge(results, make_claim()).remark
+    add_record(results, EAGER, 0.05, instrument="host.rss")
+    add_record(results, COMPILED, 1, instrument="host.rss")
+    assert "may be zero by host.rss" in judge_claim(results, make_claim()).remark
 
 
 def test_both_sides_share_the_pinned_version_and_the_newest_protocol(results: Path) -> None:
-    put_both(results, 80)
-    put(results, COMPILED, 300, minute=1, version="2.9.1")
-    assert judge(results, make_claim()).value == 0.8
-    put(results, COMPILED, 20, minute=2, origin={"protocol": VERSION + 1})
-    assert judge(results, make_claim()).verdict == "not measured"
+    add_both(results, 80)
+    add_record(results, COMPILED, 300, minute=1, version="2.9.1")
+    assert judge_claim(results, make_claim()).value == 0.8
+    add_record(results, COMPILED, 20, minute=2, origin={"protocol": VERSION + 1})
+    assert judge_claim(results, make_claim()).verdict == "not measured"
 
 
 @pytest.mark.parametrize(
@@ -124,15 +124,15 @@ def test_both_sides_share_the_pinned_version_and_the_newest_protocol(results: Pa
     ],
 )
 def test_times_are_judged_over_blocks(results: Path, ratios: list[float], verdict: Verdict) -> None:
-    put_blocks(results, ratios)
-    entry = judge(results, make_claim(TIME))
+    add_blocks(results, ratios)
+    entry = judge_claim(results, make_claim(TIME))
     assert entry.verdict == verdict
     assert ("no interval" in entry.measured) == (len(ratios) == 1)
 
 
 def test_times_without_a_common_block_have_no_ratio(results: Path) -> None:
-    put_both(results, 80)
-    entry = judge(results, make_claim(TIME))
+    add_both(results, 80)
+    entry = judge_claim(results, make_claim(TIME))
     assert (entry.verdict, entry.value) == ("not measured", None)
     assert "share no block" in entry.remark
 
@@ -144,9 +144,11 @@ def test_the_growth_with_the_batch_is_an_exponent(
     results: Path, power: float, verdict: Verdict
 ) -> None:
     for batch in (4, 8):
-        put(results, f"transformer/torch/train/fp32/b{batch}/tiny", 10 * batch**power, live_bytes=0)
+        add_record(
+            results, f"transformer/torch/train/fp32/b{batch}/tiny", 10 * batch**power, live_bytes=0
+        )
     growth = {"kind": "flattest", "case": "train/fp32", "candidate": "", "quantity": "added"}
-    entry = judge(results, make_claim(growth))
+    entry = judge_claim(results, make_claim(growth))
     assert entry.verdict == verdict
     assert entry.value == pytest.approx(power, abs=1e-3)
 
@@ -174,7 +176,7 @@ def test_the_slope_of_a_peak_is_compared_between_successive_batches(
     results: Path,
 ) -> None:
     for batch, peak in zip((2, 4, 8), peaks, strict=True):
-        put(results, f"unet3d/jittor/train/fp32/b{batch}/cpu", peak)
+        add_record(results, f"unet3d/jittor/train/fp32/b{batch}/cpu", peak)
     (row,) = REGISTRY.chosen([claim])
     (comparison,) = [one for one in row.deciding if one.name == "unet3d/jittor train"]
     line = make_line(row, comparison, MachineResults(Results(results), "m"), "cpu")
@@ -189,9 +191,9 @@ def test_the_slope_of_a_peak_is_compared_between_successive_batches(
 def test_counts_of_the_proof_are_judged_if_they_are_numbers(
     results: Path, nodes: Any, verdict: Verdict, proven: bool
 ) -> None:
-    put(results, EAGER, effect=StrategyEffect(proven, evidence={"graph_nodes": nodes}))
+    add_record(results, EAGER, effect=StrategyEffect(proven, evidence={"graph_nodes": nodes}))
     counted = {"kind": "value", "case": "train/fp32", "quantity": "evidence: graph_nodes"}
-    assert judge(results, make_claim(counted | {"expect": "some"})).verdict == verdict
+    assert judge_claim(results, make_claim(counted | {"expect": "some"})).verdict == verdict
 
 
 @pytest.mark.parametrize(
@@ -217,13 +219,13 @@ def test_a_count_that_the_proof_demands_may_turn_out_otherwise(
 ) -> None:
     for workload, case in product(spec.list_confirmed_workloads(), cases):
         batch = spec.load_workload(workload).preset("tiny").base
-        put(
+        add_record(
             results,
             f"{workload}/torch/{case}/b{batch}/tiny",
             effect=StrategyEffect(proven=False, evidence=evidence),
             origin={"hardware": GPU},
         )
-    assert judge(results, claim).verdict == verdict
+    assert judge_claim(results, claim).verdict == verdict
 
 
 @pytest.mark.parametrize(
@@ -243,14 +245,14 @@ def test_the_newest_result_decides_whether_a_strategy_is_usable(
     for workload in spec.list_confirmed_workloads():
         batch = spec.load_workload(workload).preset("tiny").base
         for minute, status in enumerate(statuses):
-            put(
+            add_record(
                 results,
                 f"{workload}/jittor/train/checkpoint/b{batch}/tiny",
                 minute=minute,
                 status=status,
                 verification=Verification(passed=status == "ok"),
             )
-    entry = judge(results, "A13")
+    entry = judge_claim(results, "A13")
     assert entry.verdict == verdict
     assert bool(entry.records) == (verdict != "not measured")
 
@@ -258,14 +260,14 @@ def test_the_newest_result_decides_whether_a_strategy_is_usable(
 def test_fragments_are_free_bytes_between_blocks_in_use(results: Path) -> None:
     """By the allocator's counter, of two cases that reserve and use as much."""
     for strategy, free in (("padded", 10), ("raw", 30)):
-        put(
+        add_record(
             results,
             f"transformer/torch/varlen/{strategy}/b4/tiny",
             50,  # twice as much is reserved
             allocator={"inactive_split_bytes": free * MIB},
             origin={"hardware": GPU},
         )
-    entry = judge(results, "C3")
+    entry = judge_claim(results, "C3")
     assert (entry.verdict, entry.value) == ("confirmed", pytest.approx(0.2))
 
 
@@ -274,13 +276,13 @@ def test_ranks_are_judged_by_the_fullest(results: Path) -> None:
         ranks = [
             Rank(rank=i, peaks={}, held={"optimizer states": size}) for i, size in enumerate(sizes)
         ]
-        put(results, f"transformer/torch/train/{strategy}/b4x2/tiny", ranks=ranks)
+        add_record(results, f"transformer/torch/train/{strategy}/b4x2/tiny", ranks=ranks)
     states = {
         "candidate": "train/zero_optimizer@x2",
         "base": "train/ddp@x2",
         "quantity": "states of the fullest rank",
     }
-    assert judge(results, make_claim(states)).value == 1.0, "it hands all states to one rank"
+    assert judge_claim(results, make_claim(states)).value == 1.0, "it hands all states to one rank"
 
 
 @pytest.mark.parametrize(
@@ -294,9 +296,9 @@ def test_ranks_are_judged_by_the_fullest(results: Path) -> None:
 def test_a_failed_case_has_its_reason_and_no_number(
     results: Path, changes: dict[str, Any], remark: str
 ) -> None:
-    put(results, EAGER)
-    put(results, COMPILED, 50, **changes)
-    entry = judge(results, make_claim())
+    add_record(results, EAGER)
+    add_record(results, COMPILED, 50, **changes)
+    entry = judge_claim(results, make_claim())
     assert (entry.verdict, entry.value) == ("not measured", None)
     assert remark in entry.remark
 
@@ -307,10 +309,10 @@ def test_a_failed_case_has_its_reason_and_no_number(
 def test_a_missing_case_has_a_command_unless_it_failed(
     results: Path, status: str, command: str
 ) -> None:
-    put(results, EAGER)
+    add_record(results, EAGER)
     if status:
-        put(results, COMPILED, status=status)
-    assert judge(results, make_claim()).command == command
+        add_record(results, COMPILED, status=status)
+    assert judge_claim(results, make_claim()).command == command
 
 
 @pytest.mark.parametrize(
@@ -319,16 +321,19 @@ def test_a_missing_case_has_a_command_unless_it_failed(
 def test_an_unmet_precondition_shows_the_number_without_a_verdict(
     results: Path, needs: Needs
 ) -> None:
-    put_both(results, 80)
-    entry = judge(results, make_claim(needs=needs))
+    add_both(results, 80)
+    entry = judge_claim(results, make_claim(needs=needs))
     assert (entry.verdict, entry.value) == ("not testable here", None)
     assert "here: -20.0 %" in entry.remark
     assert entry.recommendation == NO_ADVICE
 
 
 def test_a_met_precondition_changes_no_verdict(results: Path) -> None:
-    put_both(results, 80)
-    assert judge(results, make_claim(needs=Needs(size="tiny", device="cpu"))).verdict == "confirmed"
+    add_both(results, 80)
+    assert (
+        judge_claim(results, make_claim(needs=Needs(size="tiny", device="cpu"))).verdict
+        == "confirmed"
+    )
 
 
 @pytest.mark.parametrize(
@@ -337,14 +342,14 @@ def test_a_met_precondition_changes_no_verdict(results: Path) -> None:
 def test_records_against_a_definition_overrule_it(
     results: Path, peak: float, verdict: Verdict
 ) -> None:
-    put_both(results, peak)
-    assert judge(results, make_claim(definition="it is proven")).verdict == verdict
+    add_both(results, peak)
+    assert judge_claim(results, make_claim(definition="it is proven")).verdict == verdict
 
 
 def test_comparisons_that_disagree_are_mixed_and_counted(results: Path) -> None:
     for workload, peak in (("transformer", 80), ("resnet50", 120), ("unet3d", 100)):
-        put_both(results, peak, workload)
-    entry = judge(results, make_claim(EVERYWHERE))
+        add_both(results, peak, workload)
+    entry = judge_claim(results, make_claim(EVERYWHERE))
     assert entry.judged == "mixed (on a CPU: 1 confirmed, 1 no effect, 1 opposite)"
     assert re.search(r"Confirmed: transformer/torch .*Opposite: resnet50/torch", entry.remark)
     assert entry.recommendation == NO_ADVICE
@@ -352,8 +357,8 @@ def test_comparisons_that_disagree_are_mixed_and_counted(results: Path) -> None:
 
 def test_comparisons_below_a_stated_size_are_counted_with_their_range(results: Path) -> None:
     for workload, peak in (("transformer", 50), ("resnet50", 70), ("unet3d", 80)):
-        put_both(results, peak, workload)
-    entry = judge(results, make_claim(HALF | EVERYWHERE))
+        add_both(results, peak, workload)
+    entry = judge_claim(results, make_claim(HALF | EVERYWHERE))
     assert entry.judged == (
         "mixed (on a CPU: 1 confirmed, 2 smaller than claimed (-30.0 to -20.0 %))"
     )
@@ -361,25 +366,25 @@ def test_comparisons_below_a_stated_size_are_counted_with_their_range(results: P
 
 def test_one_comparison_confirms_that_something_may_be_less(results: Path) -> None:
     for workload, peak in (("transformer", 80), ("resnet50", 120), ("unet3d", 100)):
-        put_both(results, peak, workload)
-    entry = judge(results, make_claim(EVERYWHERE, may=True))
+        add_both(results, peak, workload)
+    entry = judge_claim(results, make_claim(EVERYWHERE, may=True))
     assert (entry.verdict, entry.value) == ("confirmed", 0.8)
 
 
 def test_numbers_of_two_metrics_have_a_range_and_no_median(results: Path) -> None:
-    put(results, EAGER, live_bytes=50 * MIB)
-    put(results, COMPILED, 80, live_bytes=50 * MIB)
-    entry = judge(results, make_claim({}, {"quantity": "added", "label": "added"}))
+    add_record(results, EAGER, live_bytes=50 * MIB)
+    add_record(results, COMPILED, 80, live_bytes=50 * MIB)
+    entry = judge_claim(results, make_claim({}, {"quantity": "added", "label": "added"}))
     assert entry.measured == "-40.0 to -20.0 %"
 
 
 def test_open_comparisons_count_in_the_advice_but_not_in_the_number(results: Path) -> None:
-    put_both(results, 80)
-    put_both(results, 60, "resnet50")
-    put_both(results, 98.5, "unet3d")
+    add_both(results, 80)
+    add_both(results, 60, "resnet50")
+    add_both(results, 98.5, "unet3d")
     # -1.5 % and -0.5 % lie on both sides of the smallest gain that matters, so U-Net is open
-    put(results, "unet3d/torch/train/compile/b4/tiny", 99.5, minute=1)
-    entry = judge(results, make_claim(EVERYWHERE))
+    add_record(results, "unet3d/torch/train/compile/b4/tiny", 99.5, minute=1)
+    entry = judge_claim(results, make_claim(EVERYWHERE))
     assert entry.verdict == "confirmed"
     assert (entry.value, entry.low, entry.high) == pytest.approx((0.7, 0.6, 0.8))
     assert "1 open (no effect or confirmed)" in entry.qualifier
@@ -393,14 +398,14 @@ def test_open_comparisons_count_in_the_advice_but_not_in_the_number(results: Pat
 def test_advice_follows_the_sign_of_its_comparisons(
     results: Path, peak: float, advice: str
 ) -> None:
-    put_both(results, peak)
-    assert judge(results, make_claim()).recommendation.startswith(advice)
+    add_both(results, peak)
+    assert judge_claim(results, make_claim()).recommendation.startswith(advice)
 
 
 def test_advice_is_withheld_if_a_comparison_is_missing(results: Path) -> None:
-    put_both(results, 80)
-    put_both(results, 80, "unet3d")
-    assert judge(results, make_claim(EVERYWHERE)).recommendation == NO_ADVICE
+    add_both(results, 80)
+    add_both(results, 80, "unet3d")
+    assert judge_claim(results, make_claim(EVERYWHERE)).recommendation == NO_ADVICE
 
 
 @pytest.mark.parametrize(
@@ -414,10 +419,10 @@ def test_advice_is_withheld_if_a_comparison_is_missing(results: Path) -> None:
 def test_a_gpus_number_decides_in_place_of_a_cpus(
     results: Path, planned: int | None, judged: str
 ) -> None:
-    put_both(results, 80)
+    add_both(results, 80)
     plans = make_plans(results, fp32=100, compile=planned) if planned else {}
     comparisons = ({}, PLANNED) if planned else ({},)
-    entry = judge(results, make_claim(*comparisons), plans)
+    entry = judge_claim(results, make_claim(*comparisons), plans)
     assert entry.judged == judged
     assert entry.lines[0].value == 0.8, "the CPU's number is shown"
 
@@ -425,9 +430,9 @@ def test_a_gpus_number_decides_in_place_of_a_cpus(
 def test_a_plan_within_its_error_is_undecided_whatever_a_cpu_measured(
     results: Path,
 ) -> None:
-    put_both(results, 80)
+    add_both(results, 80)
     claim = make_claim({}, PLANNED)
-    entry = judge(results, claim, make_plans(results, fp32=100, compile=100))
+    entry = judge_claim(results, claim, make_plans(results, fp32=100, compile=100))
     assert entry.verdict == "undecided"
     assert "on a CPU: 1 confirmed, which do not decide" in entry.qualifier
 
@@ -438,16 +443,16 @@ def test_a_plan_within_its_error_is_undecided_whatever_a_cpu_measured(
 def test_a_plan_of_a_step_found_wrong_has_no_verdict(
     results: Path, status: Any, verdict: Verdict
 ) -> None:
-    put(results, COMPILED, status=status)
-    entry = judge(results, make_claim(PLANNED), make_plans(results, fp32=100, compile=50))
+    add_record(results, COMPILED, status=status)
+    entry = judge_claim(results, make_claim(PLANNED), make_plans(results, fp32=100, compile=50))
     assert entry.verdict == verdict
 
 
 def test_a_gpu_is_judged_by_reserved_memory(results: Path) -> None:
     for case, reserved, used in ((EAGER, 100, 80), (COMPILED, 70, 20)):
         peaks = {"allocator.in_use": used * MIB, "allocator.reserved": reserved * MIB}
-        put(results, case, origin={"hardware": GPU}, peaks=peaks)
-    (line,) = judge(results, make_claim()).lines
+        add_record(results, case, origin={"hardware": GPU}, peaks=peaks)
+    (line,) = judge_claim(results, make_claim()).lines
     assert line.number == "-30.0 % reserved; allocated: -75.0 %"
 
 
@@ -466,8 +471,8 @@ def test_a_gpus_measurement_replaces_the_plan_of_the_same_two_cases(results: Pat
     claim = make_claim(PLANNED, planned_checkpoint, at_half_the_batch)
     here = MachineResults(Results(results), "nowhere")
     here.plans = make_plans(results, fp32=100, compile=10, checkpoint=50)
-    put(results, "transformer/torch/train/fp32/b4/full", 100, origin={"hardware": GPU})
-    put(results, "transformer/torch/train/compile/b4/full", 130, origin={"hardware": GPU})
+    add_record(results, "transformer/torch/train/fp32/b4/full", 100, origin={"hardware": GPU})
+    add_record(results, "transformer/torch/train/compile/b4/full", 130, origin={"hardware": GPU})
     with_a_gpu = MachineResults(Results(results), "m")
 
     compile_plan, checkpoint_plan, _ = claim.deciding
@@ -484,9 +489,9 @@ def test_a_gpus_measurement_replaces_the_plan_of_the_same_two_cases(results: Pat
 
 
 def test_claims_about_a_gpu_are_not_measured_on_one_without_records(results: Path) -> None:
-    put(results, EAGER, origin={"hardware": GPU})
+    add_record(results, EAGER, origin={"hardware": GPU})
     for claim in ("B7", "B14", "C9"):
-        assert judge(results, claim).verdict == "not measured"
+        assert judge_claim(results, claim).verdict == "not measured"
 
 
 @pytest.mark.parametrize(

@@ -21,18 +21,18 @@ from framebench.claims.store import MachineResults
 from framebench.devices.releases.reported import Reported
 from framebench.engine.environments import Environment
 from framebench.records import store
-from tests.claims.claim_records import judge, put_numbers
+from tests.claims.claim_records import judge_claim, put_numbers
 from tests.processes import run_inside
 
 
 @pytest.mark.parametrize("claim", ["B13", "B16", "B20", "B29"])
 def test_a_name_that_does_not_exist_is_reported(results: Path, claim: str) -> None:
     names = list_names(REGISTRY.claims)
-    assert judge(results, claim).verdict == "not measured"
+    assert judge_claim(results, claim).verdict == "not measured"
     put_numbers(results, "names", names=dict.fromkeys(names, False))
-    assert judge(results, claim).verdict == "no such API"
+    assert judge_claim(results, claim).verdict == "no such API"
     put_numbers(results, "names", minute=1, names=dict.fromkeys(names, True))
-    assert judge(results, claim).verdict != "no such API"
+    assert judge_claim(results, claim).verdict != "no such API"
 
 
 @pytest.mark.parametrize(
@@ -45,7 +45,7 @@ def test_reports_are_judged_by_their_programs(
     if whole is not None:  # else an older program's
         found["whole"] = [whole] * 5
     put_numbers(results, "report-jax-19822", found=found)
-    assert judge(results, "R1").verdict == verdict
+    assert judge_claim(results, "R1").verdict == verdict
 
 
 @pytest.mark.parametrize(
@@ -59,7 +59,7 @@ def test_a_listing_is_judged_by_running_it_on_whatever_machine(
     results: Path, found: dict[str, list[float]], error: str, verdict: Verdict
 ) -> None:
     put_numbers(results, "snippet-jittor_accumulate", machine="another", found=found, error=error)
-    entry = judge(results, "B22")
+    entry = judge_claim(results, "B22")
     assert entry.verdict == verdict
     assert error in entry.remark
     assert "Programs ran on another." in entry.remark
@@ -70,13 +70,13 @@ def test_this_machines_result_counts_first_unless_an_older_program_gave_it(resul
     newer = found | {"cleared": [7.0] * 5}
     put_numbers(results, "report-jax-19429", minute=1, machine="another", found=newer)
     (claim,) = REGISTRY.chosen(["R4"])
-    assert judge(results, "R4").value == 2
+    assert judge_claim(results, "R4").value == 2
     missing = find_missing([claim], MachineResults(Results(results), "m"), "tiny")
     assert "report-jax-19429" in missing.probes, "it may have its own"
     put_numbers(results, "report-jax-19429", found=found)
-    assert judge(results, "R4").value == 5
+    assert judge_claim(results, "R4").value == 5
     put_numbers(results, "report-jax-19429", minute=2, found={"alone_s": [1.0]})
-    assert judge(results, "R4").value != 5
+    assert judge_claim(results, "R4").value != 5
 
 
 def test_a_bad_result_is_named_and_skipped(results: Path) -> None:
@@ -84,7 +84,7 @@ def test_a_bad_result_is_named_and_skipped(results: Path) -> None:
     file.parent.mkdir(parents=True)
     file.write_text('{"probe": 1}\n')
     with pytest.warns(store.RecordWarning, match=r"m\.jsonl:1: not a framebench record"):
-        assert judge(results, "B16").verdict == "not measured"
+        assert judge_claim(results, "B16").verdict == "not measured"
 
 
 def test_amounts_have_students_interval_and_counts_their_range() -> None:

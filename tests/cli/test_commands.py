@@ -20,7 +20,7 @@ from framebench.suite.case import Case, UnknownCase
 from framebench.suite.protocol import VERSION
 from tests.fake_records import make_measured, provenance
 from tests.processes import ROOT, framebench
-from tests.record_files import load_fields, plant
+from tests.record_files import append_lines, load_fields
 from tests.sample_records import MACHINE, RESULTS
 
 ROW = re.compile(r"^\| (\d+) \| .* \| `framebench (.*)` \|$", re.M)
@@ -43,7 +43,7 @@ def copy_published(results: Path, machine: str, cases: tuple[Case, ...] = B2) ->
     for fields in load_fields(store.find_file(RESULTS, MACHINE, "torch-2.13.0")):
         if fields["case"] in [case.id for case in cases]:
             fields["provenance"]["machine"] = machine
-            plant(file, json.dumps(fields))
+            append_lines(file, json.dumps(fields))
 
 
 @pytest.mark.parametrize(("code", "command"), EXAMPLES)

@@ -25,7 +25,7 @@ from framebench.suite.selectors import select
 from tests.callbacks import refuse_work
 from tests.fake_records import RIGHT, provenance, record
 from tests.processes import framebench, make_fake_environment, plain_user
-from tests.record_files import list_files, load_fields, plant
+from tests.record_files import append_lines, list_files, load_fields
 from tests.sample_records import MACHINE, RESULTS
 
 CASE = "transformer/torch/train/fp32/b4/tiny"
@@ -85,7 +85,7 @@ def real(tmp_path: Path) -> Path:
     """Return a results folder with one real record, as if it were of CASE."""
     file = store.find_file(RESULTS, MACHINE, "torch-2.13.0")
     one = next(fields for fields in load_fields(file) if fields["case"].startswith("transformer/"))
-    plant(tmp_path / file.relative_to(RESULTS), json.dumps(one | {"case": CASE}))
+    append_lines(tmp_path / file.relative_to(RESULTS), json.dumps(one | {"case": CASE}))
     return tmp_path
 
 
@@ -113,7 +113,7 @@ def test_records_of_one_machine_are_selected(real: Path) -> None:
     for file in list_files(real):
         for other in load_fields(file):
             other["provenance"]["machine"] = "another"
-            plant(store.find_file(real, "another", file.stem), json.dumps(other))
+            append_lines(store.find_file(real, "another", file.stem), json.dumps(other))
     for chosen, machines in (("all", {there.name, "another"}), ("another", {"another"})):
         done = framebench("show", "--json", "--machine", chosen, "--results", str(real))
         assert {row["machine"] for row in json.loads(done.stdout)} == machines
@@ -265,7 +265,7 @@ def write_batches(results: Path, machine: str, cpu: str, batches: tuple[int, ...
 
 def plant_machine(results: Path, content: str, name: str = "other") -> None:
     """Put lines into a results folder that are no readable records, more than the machine has."""
-    plant(store.find_file(results, name, "torch-2.13.0"), *[content] * 30)
+    append_lines(store.find_file(results, name, "torch-2.13.0"), *[content] * 30)
 
 
 @pytest.mark.parametrize(

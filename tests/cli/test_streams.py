@@ -20,7 +20,7 @@ from framebench.engine import installed
 from framebench.records import store
 from tests.fake_records import CASE, RIGHT, record
 from tests.processes import COMMAND, framebench
-from tests.record_files import plant
+from tests.record_files import append_lines
 
 LISTING = ("list", "transformer/torch/train/fp32")
 ESCAPES = {
@@ -150,9 +150,11 @@ def hostile(results: Path) -> Path:
     crashed = measured | {"status": "crashed", "peaks": {}, "step_s": [], "turns": None}
     good_line, crashed_line = json.dumps(measured), json.dumps(crashed)
     # releases whose file has a usual name, a hostile one, and one that is no text
-    plant(store.find_file(results, "m", "torch-2.13.0"), good_line, crashed_line, payload, "{}")
-    plant(store.find_file(results, "m", f"torch-2.13.0{payload}"), good_line, "{}")
-    plant(store.find_file(results, "m", os.fsdecode(b"torch-\xff")), good_line, "{}")
+    append_lines(
+        store.find_file(results, "m", "torch-2.13.0"), good_line, crashed_line, payload, "{}"
+    )
+    append_lines(store.find_file(results, "m", f"torch-2.13.0{payload}"), good_line, "{}")
+    append_lines(store.find_file(results, "m", os.fsdecode(b"torch-\xff")), good_line, "{}")
     return results
 
 

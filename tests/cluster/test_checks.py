@@ -18,12 +18,12 @@ from framebench.records import store
 from framebench.records.lines import MOST_FILE_BYTES
 from framebench.suite.protocol import VERSION
 from tests.processes import framebench, plain_user
-from tests.record_files import change_all, change_line, copy_cases, plant
+from tests.record_files import append_lines, change_all, change_line, copy_cases
 from tests.sample_records import RESULTS
 
 
 @pytest.fixture
-def sent(tmp_path: Path) -> Path:
+def sent_folder(tmp_path: Path) -> Path:
     """Return real records of one block, and what else there is of these cases."""
     cases = [f"transformer/torch/train/{strategy}/b4/cpu" for strategy in ("fp32", "checkpoint")]
     copy_cases(RESULTS, tmp_path, cases)
@@ -67,9 +67,11 @@ def list_problems(root: Path) -> str:
     return "\n".join(check(root).problems)
 
 
-def test_records_of_an_older_protocol_are_noted(sent: Path) -> None:
-    tamper(sent, {"provenance.protocol": VERSION - 1})
-    assert any(note.startswith("1 of ") and "older protocol" in note for note in check(sent).notes)
+def test_records_of_an_older_protocol_are_noted(sent_folder: Path) -> None:
+    tamper(sent_folder, {"provenance.protocol": VERSION - 1})
+    assert any(
+        note.startswith("1 of ") and "older protocol" in note for note in check(sent_folder).notes
+    )
 
 
 WRONG = {"case": "c", "computed": True, "passed": True, "worst": "head", "tolerance": 1e-9}
@@ -129,12 +131,12 @@ TAMPERED: list[tuple[dict[str, Any], str]] = [
 
 @pytest.mark.parametrize(("changes", "message"), TAMPERED)
 def test_tampered_records_are_named(
-    changes: dict[str, Any], message: str, sent: Path, monkeypatch: pytest.MonkeyPatch
+    changes: dict[str, Any], message: str, sent_folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # what a stranger's batch would make here may fill the memory
     monkeypatch.delattr(Workload, "draw_lengths")
-    tamper(sent, changes)
-    problems = list_problems(sent)
+    tamper(sent_folder, changes)
+    problems = list_problems(sent_folder)
     assert re.search(message, problems), problems
     assert all(line.isprintable() for line in problems.split("\n"))
 
@@ -144,15 +146,15 @@ def test_tampered_records_are_named(
     [(0.1, "floating-point operations a second"), (1.8, "was not over")],
     ids=["faster than the processor", "into the next turn"],
 )
-def test_impossible_times_are_named(factor: float, message: str, sent: Path) -> None:
+def test_impossible_times_are_named(factor: float, message: str, sent_folder: Path) -> None:
     def scale(record: dict[str, Any]) -> None:
         record["step_s"] = [seconds * factor for seconds in record["step_s"]]
 
-    change_line(find_block(sent)[1], scale)
-    assert message in list_problems(sent)
+    change_line(find_block(sent_folder)[1], scale)
+    assert message in list_problems(sent_folder)
 
 
-def test_real_records_have_no_problem_also_without_times(sent: Path) -> None:
+def test_real_records_have_no_problem_also_without_times(sent_folder: Path) -> None:
     """`framebench run --rounds 0` writes some without."""
 
     def drop_times(fields: dict[str, Any]) -> None:
@@ -160,36 +162,38 @@ def test_real_records_have_no_problem_also_without_times(sent: Path) -> None:
         if fields.get("turns"):
             fields["turns"].update(round=[], at_s=[], reference_s=[], reference_flop=0.0)
 
-    assert not list_problems(sent)
-    change_all(sent, drop_times)
-    assert not list_problems(sent)
+    assert not list_problems(sent_folder)
+    change_all(sent_folder, drop_times)
+    assert not list_problems(sent_folder)
 
 
-def test_duplicate_measurements_are_named(sent: Path) -> None:
-    file = find_file(sent)
+def test_duplicate_measurements_are_named(sent_folder: Path) -> None:
+    file = find_file(sent_folder)
     lines = file.read_text().splitlines()
-    plant(file, lines[0])
-    assert f"{file}:{len(lines) + 1}: the same measurement as {file}:1" in list_problems(sent)
+    append_lines(file, lines[0])
+    assert f"{file}:{len(lines) + 1}: the same measurement as {file}:1" in list_problems(
+        sent_folder
+    )
 
 
-def test_links_and_unreadable_folders_are_named(sent: Path, tmp_path: Path) -> None:
+def test_links_and_unreadable_folders_are_named(sent_folder: Path, tmp_path: Path) -> None:
     linked = tmp_path / "linked"
     linked.mkdir()
-    (linked / "records").symlink_to(sent / "records", target_is_directory=True)
+    (linked / "records").symlink_to(sent_folder / "records", target_is_directory=True)
     assert "records: a link; it was not followed" in list_problems(linked)
     # a process of pytest-xdist has a folder of its own
     for folder in (tmp_path, *tmp_path.parents[:3]):
         folder.chmod(0o755)
-    closed = find_file(sent).parent
+    closed = find_file(sent_folder).parent
     closed.chmod(0)
     with plain_user():
-        assert f"{closed}: Permission denied" in list_problems(sent)
+        assert f"{closed}: Permission denied" in list_problems(sent_folder)
 
 
-def test_links_pipes_programs_and_large_files_are_not_opened(sent: Path) -> None:
-    folder = find_file(sent).parent
+def test_links_pipes_programs_and_large_files_are_not_opened(sent_folder: Path) -> None:
+    folder = find_file(sent_folder).parent
     (folder / "torch-1.jsonl").symlink_to("/etc/passwd")
-    (folder / "linked").symlink_to(sent.parent, target_is_directory=True)
+    (folder / "linked").symlink_to(sent_folder.parent, target_is_directory=True)
     (folder / "evil.py").write_text("raise SystemExit(9)")
     with (folder / "torch-2.jsonl").open("w") as large:
         large.truncate(MOST_FILE_BYTES + 1)  # sparse: it takes no space
@@ -197,41 +201,41 @@ def test_links_pipes_programs_and_large_files_are_not_opened(sent: Path) -> None
     (folder / "torch-4").mkdir()
     (folder / "torch-5.jsonl").touch(0o755)
     (folder / "torch-4" / "\x1b[2J.jsonl").write_text("{}\n")
-    problems = check(sent).problems
+    problems = check(sent_folder).problems
     assert len(problems) == 7
     assert all("not opened" in line and line.isprintable() for line in problems)
 
 
 def test_a_folder_of_too_many_files_is_read_in_part(
-    sent: Path, monkeypatch: pytest.MonkeyPatch
+    sent_folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(checks, "MOST_FILES", 3)
     for number in range(9):
-        (find_file(sent).parent / f"note-{number}").touch()
-    problems = check(sent).problems
-    assert f"{sent / 'records'}: more than 3 files; the rest was not looked at" in problems
+        (find_file(sent_folder).parent / f"note-{number}").touch()
+    problems = check(sent_folder).problems
+    assert f"{sent_folder / 'records'}: more than 3 files; the rest was not looked at" in problems
     assert sum("not opened" in problem for problem in problems) <= 3
 
 
 @pytest.mark.parametrize("text", ["[" * 100_000, "\x00", '{"case": "\x1b[2J"}'])
-def test_damaged_files_are_reported_readably(text: str, sent: Path) -> None:
-    plant(find_file(sent), text)
-    (message,) = check(sent).problems
+def test_damaged_files_are_reported_readably(text: str, sent_folder: Path) -> None:
+    append_lines(find_file(sent_folder), text)
+    (message,) = check(sent_folder).problems
     assert "not a framebench record" in message
     assert message.isprintable()
 
 
-def test_check_results_exits_with_the_verdict(sent: Path) -> None:
-    done = framebench("check-results", str(sent))
+def test_check_results_exits_with_the_verdict(sent_folder: Path) -> None:
+    done = framebench("check-results", str(sent_folder))
     assert done.returncode == 0, done.stdout
-    tamper(sent, {"provenance.commit": None})
-    done = framebench("check-results", str(sent), "--json")
+    tamper(sent_folder, {"provenance.commit": None})
+    done = framebench("check-results", str(sent_folder), "--json")
     assert done.returncode == 1
     assert len(json.loads(done.stdout)["problems"]) == 1
-    assert framebench("check-results", str(sent / "records")).returncode == 1
+    assert framebench("check-results", str(sent_folder / "records")).returncode == 1
 
 
-def test_a_folder_in_the_place_of_a_file_of_records_is_named(sent: Path) -> None:
-    folder = find_file(sent).with_name("torch-9.jsonl")
+def test_a_folder_in_the_place_of_a_file_of_records_is_named(sent_folder: Path) -> None:
+    folder = find_file(sent_folder).with_name("torch-9.jsonl")
     folder.mkdir()
-    assert f"{folder}: no regular file; it was not opened" in check(sent).problems
+    assert f"{folder}: no regular file; it was not opened" in check(sent_folder).problems

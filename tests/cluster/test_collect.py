@@ -16,7 +16,7 @@ from framebench.records.record import Record
 from framebench.records.search import Fit
 from tests.fake_records import CASE, make_blocks, provenance, record
 from tests.processes import framebench
-from tests.record_files import change_line, list_files, plant
+from tests.record_files import append_lines, change_line, list_files
 
 HARDWARE: dict[str, Any] = {
     "cpu": "x",
@@ -187,7 +187,7 @@ def test_conflicting_records_are_set_aside(tmp_path: Path) -> None:
 
 def test_unreadable_records_are_named_and_the_rest_collected(tmp_path: Path) -> None:
     source = make_folder(tmp_path / "a", "m")
-    plant(store.find_file(source, "m", "torch-1"), "{")
+    append_lines(store.find_file(source, "m", "torch-1"), "{")
     store.append(record(CASE), store.find_file(source, "m", "jax-1"))
     store.append(record(CASE), store.find_file(source, "other", "torch-1"))
     report = collect([source], tmp_path / "all")

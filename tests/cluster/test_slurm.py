@@ -49,7 +49,7 @@ def python(tmp_path: Path) -> str:
     return str(make_fake_environment("engine/failing_worker.py", tmp_path).python)
 
 
-def start(results: Path, python: str, blocks: int = BLOCKS) -> subprocess.Popen[str]:
+def start_run(results: Path, python: str, blocks: int = BLOCKS) -> subprocess.Popen[str]:
     """Start a run of all cases on Slurm."""
     options = ["--blocks", str(blocks), "--rounds", "2", "--env", python, "--results", str(results)]
     command = [*COMMAND, "run", *CASES, *options, "--on", "slurm", "--slurm", "time=10"]
@@ -88,7 +88,7 @@ def count_began(results: Path) -> int:
 def test_nothing_is_lost_when_jobs_nodes_and_the_controller_fail(
     own: OwnSlurm, python: str, results: Path
 ) -> None:
-    process = start(results, python)
+    process = start_run(results, python)
     wait_until(lambda: count_began(results) == 2)
     assert sorted(own.list_running().values()) == ["n1", "n2"]  # each has a node to itself
 
@@ -175,13 +175,13 @@ def wait_for_end(own: OwnSlurm, process: subprocess.Popen[str]) -> None:
 def test_units_that_are_done_or_queued_are_not_submitted_again(
     own: OwnSlurm, python: str, results: Path
 ) -> None:
-    first = start(results, python, 1)
+    first = start_run(results, python, 1)
     wait_until(lambda: count_began(results) == 2)
     first.send_signal(signal.SIGINT)  # the command is gone, the jobs are not
     first.communicate()
     assert first.returncode == 130
     for _ in range(2):
-        again = start(results, python, 1)
+        again = start_run(results, python, 1)
         message, _ = again.communicate(timeout=600)
         assert again.returncode == 0, message
     assert "0 records were added" in message
@@ -217,10 +217,10 @@ n4|4|1000|c|gpu:1|mix"""
 
 
 @pytest.fixture
-def play_slurm(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Path]:
+def fake_slurm(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Path]:
     """Return a function that puts scripts in the place of Slurm's commands, by name."""
 
-    def play(**scripts: str) -> Path:
+    def write_scripts(**scripts: str) -> Path:
         usual = {"srun": "", "squeue": "", "sinfo": "echo 'n1|2|1000|a|(null)|idle'"}
         folder = tmp_path / "bin"
         folder.mkdir()
@@ -231,7 +231,7 @@ def play_slurm(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[...,
         (tmp_path / "results" / NODES).mkdir(parents=True)
         return tmp_path / "results"
 
-    return play
+    return write_scripts
 
 
 @pytest.mark.timeout(60)
@@ -252,16 +252,16 @@ def test_a_damaged_file_of_jobs_is_ignored(text: str, tmp_path: Path) -> None:
     assert jobs.read_ids() == {}
 
 
-def test_a_refused_job_is_reported(play_slurm: Callable[..., Path]) -> None:
+def test_a_refused_job_is_reported(fake_slurm: Callable[..., Path]) -> None:
     messages: list[str] = []
-    jobs = Jobs(play_slurm(sbatch="echo 'Invalid account' >&2; exit 1"), say=messages.append)
+    jobs = Jobs(fake_slurm(sbatch="echo 'Invalid account' >&2; exit 1"), say=messages.append)
     with pytest.raises(SetupError, match="Slurm took no job"):
         slurm.measure([UNIT], jobs, ["torch"])
     assert any("nothing is prepared on n1" in message for message in messages)
 
 
 def test_a_controller_that_is_away_has_not_lost_its_jobs(
-    play_slurm: Callable[..., Path], tmp_path: Path
+    fake_slurm: Callable[..., Path], tmp_path: Path
 ) -> None:
     messages: list[str] = []
     mark = UNIT.mark(provenance.name_code())
@@ -273,7 +273,7 @@ case $(wc -l < calls) in
     *) touch results/{mark} ;;  # it is no longer listed, and its unit is done
 esac
 """
-    results = play_slurm(squeue=squeue, sbatch="touch submitted; exit 1")
+    results = fake_slurm(squeue=squeue, sbatch="touch submitted; exit 1")
     jobs = Jobs(results, say=messages.append, poll_s=0.01)
     jobs.write_ids({mark: "7"})
     assert slurm.measure([UNIT], jobs, ["torch"]) == []

@@ -24,7 +24,7 @@ def allow_error(patch: pytest.MonkeyPatch, error: float) -> None:
         patch.setitem(INTERVALS, kind, interval)
 
 
-def origin(**changes: Any) -> PredictionOrigin:
+def make_origin(**changes: Any) -> PredictionOrigin:
     result: dict[str, Any] = {
         "planned_at": datetime(2026, 11, 26, tzinfo=UTC),
         "command": "by hand",
@@ -36,7 +36,7 @@ def origin(**changes: Any) -> PredictionOrigin:
     return PredictionOrigin(**(result | changes))
 
 
-def planned(**changes: Any) -> Planned:
+def make_planned(**changes: Any) -> Planned:
     result: dict[str, Any] = {
         "case": CASE,
         "device": "h100-80gb",
@@ -46,21 +46,21 @@ def planned(**changes: Any) -> Planned:
         "outcome": "planned",
         "peak_bytes": 12 * MIB,
         "parts": PARTS,
-        "origin": origin(),
+        "origin": make_origin(),
     }
     return Planned(**(result | changes))
 
 
-def unplanned(outcome: str, **changes: Any) -> Planned:
+def make_unplanned(outcome: str, **changes: Any) -> Planned:
     """Return a prediction without a peak."""
     result: dict[str, Any] = {"outcome": outcome, "reason": "why", "peak_bytes": None, "parts": {}}
-    return planned(**(result | changes))
+    return make_planned(**(result | changes))
 
 
-def simulated(strategy: str, mib: float, batch: int = 8) -> Planned:
+def make_simulated(strategy: str, mib: float, batch: int = 8) -> Planned:
     """Return what a strategy of PyTorch's pinned release has in use; 100 MiB more are reserved."""
     size = int(mib * MIB)
-    return planned(
+    return make_planned(
         case=f"transformer/torch/train/{strategy}/b{batch}/full",
         framework="torch",
         framework_version=find_pinned_version("torch"),
@@ -70,9 +70,9 @@ def simulated(strategy: str, mib: float, batch: int = 8) -> Planned:
     )
 
 
-def compiled(strategy: str, mib: int, version: str = "") -> Planned:
+def make_compiled(strategy: str, mib: int, version: str = "") -> Planned:
     """Return the plan of a strategy of JAX's, of the pinned release unless another is named."""
-    return planned(
+    return make_planned(
         case=f"transformer/jax/train/{strategy}/b8/full",
         framework_version=version or find_pinned_version("jax"),
         peak_bytes=mib * MIB,

@@ -13,7 +13,7 @@ from framebench.devices import figure
 from framebench.devices.plans import store
 from framebench.devices.plans.planned import Planned
 from framebench.devices.tables.frame import frame
-from tests.devices.fake_predictions import compiled, simulated
+from tests.devices.fake_predictions import make_compiled, make_simulated
 
 STRATEGIES = {
     "fp32": 8192,
@@ -26,8 +26,8 @@ STRATEGIES = {
 
 def predict_all(device: str = "h100-80gb") -> list[Planned]:
     """Return predictions of both frameworks, JAX's of twice PyTorch's bytes."""
-    predictions = [simulated(name, mib) for name, mib in STRATEGIES.items()]
-    predictions += [compiled(name, 2 * mib) for name, mib in STRATEGIES.items()]
+    predictions = [make_simulated(name, mib) for name, mib in STRATEGIES.items()]
+    predictions += [make_compiled(name, 2 * mib) for name, mib in STRATEGIES.items()]
     return [prediction.model_copy(update={"device": device}) for prediction in predictions]
 
 
@@ -52,7 +52,7 @@ def test_each_panel_is_a_device_and_each_bar_a_prediction() -> None:
 
 
 def test_a_figure_is_of_training_at_the_base_batch(tmp_path: Path) -> None:
-    for one in [*predict_all(), simulated("fp32", 7, batch=64)]:
+    for one in [*predict_all(), make_simulated("fp32", 7, batch=64)]:
         store.write(tmp_path, one)
     (name, _, rows), (releases, draw, several) = figure.figures(Results(tmp_path), [])
     assert name == "devices-transformer-train-full"
@@ -63,8 +63,8 @@ def test_a_figure_is_of_training_at_the_base_batch(tmp_path: Path) -> None:
 
 def test_each_case_is_a_line_sorted_by_release() -> None:
     sizes = {"0.10.0": 90, "0.9.2": 100, "0.10.1": 95}
-    predictions = [compiled("checkpoint", size, version) for version, size in sizes.items()]
-    of_one_release = compiled("fp32", 7, "0.9.2")  # a point, and no line over three releases
+    predictions = [make_compiled("checkpoint", size, version) for version, size in sizes.items()]
+    of_one_release = make_compiled("fp32", 7, "0.9.2")  # a point, and no line over three releases
     drawn = figure.draw_plans(frame([*predictions, of_one_release]))
     assert drawn
     (line,) = [one for one in drawn.axes[0].lines if len(one.get_ydata()) == 3]

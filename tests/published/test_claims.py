@@ -125,7 +125,7 @@ def read_peaks(machine: str, case: str, protocol: int) -> tuple[str, list[int]]:
     return instrument, peaks
 
 
-def widen(peaks: list[int], instrument: str) -> tuple[float, float]:
+def widen_peaks(peaks: list[int], instrument: str) -> tuple[float, float]:
     """Return the ends of what the peaks may have been, by the resolution of the instrument."""
     if instrument != "host.rss":
         return min(peaks), max(peaks)
@@ -147,8 +147,8 @@ def test_peaks_agree_with_the_record_files(machine: str) -> None:
         base_instrument, base = read_peaks(machine, base_case.id, entry.protocol)
         instrument, change = read_peaks(machine, change_case.id, entry.protocol)
         assert base_instrument == instrument, line.id
-        base_low, base_high = widen(base, instrument)
-        low, high = widen(change, instrument)
+        base_low, base_high = widen_peaks(base, instrument)
+        low, high = widen_peaks(change, instrument)
         assert line.value == pytest.approx(max(change) / max(base)), line.id
         assert line.low == pytest.approx(low / base_high), line.id
         assert line.high == pytest.approx(high / base_low), line.id

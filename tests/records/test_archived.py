@@ -27,7 +27,7 @@ GONE = [  # a strategy, a scenario, a workload, and a size that no version has
 ]
 
 
-def archive(tmp_path: Path, gone: str) -> Path:
+def make_archived_folder(tmp_path: Path, gone: str) -> Path:
     """A results folder whose records of checkpointing say that they are of another case."""
     changed = "transformer/torch/train/checkpoint/b4/cpu"
     copy_cases(RESULTS, tmp_path, ["transformer/torch/train/fp32/b4/cpu", changed])
@@ -38,7 +38,7 @@ def archive(tmp_path: Path, gone: str) -> Path:
 
 @pytest.mark.parametrize("gone", GONE)
 def test_load_keeps_the_name_and_numbers_of_a_gone_case(gone: str, tmp_path: Path) -> None:
-    table = framebench.load(archive(tmp_path, gone)).set_index("case")
+    table = framebench.load(make_archived_folder(tmp_path, gone)).set_index("case")
     row = table.loc[gone]
     assert not parse_case(gone).is_known
     assert row["strategy"] == gone.split("/")[3]
@@ -50,21 +50,21 @@ def test_load_keeps_the_name_and_numbers_of_a_gone_case(gone: str, tmp_path: Pat
 
 
 def test_a_strategy_that_is_gone_is_still_compared_with_its_baseline(tmp_path: Path) -> None:
-    table = framebench.load(archive(tmp_path, GONE[0])).set_index("case")
+    table = framebench.load(make_archived_folder(tmp_path, GONE[0])).set_index("case")
     assert 0 < table.loc[GONE[0], "peak_ratio"] < 1
     assert table.loc[GONE[0], "time_ratio"] > 1
 
 
 @pytest.mark.parametrize("gone", GONE)
 def test_check_results_notes_a_gone_case_without_a_fault(gone: str, tmp_path: Path) -> None:
-    found = check(archive(tmp_path, gone))
+    found = check(make_archived_folder(tmp_path, gone))
     assert not found.problems
     assert any("that this framebench does not have" in note for note in found.notes)
 
 
 @pytest.mark.parametrize("gone", GONE)
 def test_tables_and_figures_have_a_gone_case(gone: str, tmp_path: Path) -> None:
-    results = Results(archive(tmp_path / "results", gone))
+    results = Results(make_archived_folder(tmp_path / "results", gone))
     tables = tmp_path / "tables"
     printed = command("report", "--results", str(results.root), "--to", str(tables))
     assert printed.returncode == 0, printed.stderr
@@ -77,7 +77,7 @@ def test_tables_and_figures_have_a_gone_case(gone: str, tmp_path: Path) -> None:
 @needs_sphinx
 @pytest.mark.parametrize("gone", GONE)
 def test_a_site_has_a_gone_case(gone: str, tmp_path: Path) -> None:
-    results = Results(archive(tmp_path / "results", gone))
+    results = Results(make_archived_folder(tmp_path / "results", gone))
 
     assert build(results, tmp_path / "site", guides=False)
 

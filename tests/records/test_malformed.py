@@ -68,7 +68,7 @@ MODELS = [json.loads(record.model_dump_json()) for record in GOOD]
 CONTENTS = st.one_of([draw_malformed(model) for model in MODELS])
 
 
-def plant(results: Path, contents: list[bytes]) -> None:
+def write_with_malformed(results: Path, contents: list[bytes]) -> None:
     """Write good records, and between them what is malformed, each in a line."""
     for number, record in enumerate(GOOD):
         environment = f"{record.parsed.framework}-{record.framework_version}"
@@ -119,7 +119,7 @@ GENERATED = settings(
 def test_malformed_records_are_passed_over(malformed: list[Malformed]) -> None:
     with tempfile.TemporaryDirectory() as folder:
         results = Path(folder, "results")
-        plant(results, [each.content for each in malformed])
+        write_with_malformed(results, [each.content for each in malformed])
         before = list_content(results)
         for command in COMMANDS:
             assert (command, find_fault(command, results)) == (command, None)
@@ -134,7 +134,7 @@ def test_measuring_goes_on_next_to_malformed_records(malformed: list[Malformed])
     """A worker of ours plays the framework's part."""
     with tempfile.TemporaryDirectory() as folder:
         results = Path(folder, "results")
-        plant(results, [each.content for each in malformed])
+        write_with_malformed(results, [each.content for each in malformed])
         before = len(list(store.read_all(results)))
         python = make_fake_environment("engine/failing_worker.py", Path(folder)).python
         case, options = "transformer/torch/train/fp32/b4/tiny", f"--env {python} --rounds 3"

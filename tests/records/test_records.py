@@ -25,8 +25,8 @@ from framebench.records.table_record import read_for_tables
 from framebench.suite.case import Case
 from framebench.suite.profiles import list_cases
 from framebench.suite.result import StrategyEffect, Verification
-from tests.fake_records import CASE, provenance, record, turns
-from tests.record_files import plant
+from tests.fake_records import CASE, make_turns, provenance, record
+from tests.record_files import append_lines
 
 SOME = tuple(c for c in list_cases() if c.size == "tiny")
 finite = st.floats(allow_nan=False, allow_infinity=False)
@@ -42,7 +42,7 @@ made = st.builds(
     peak_samples=st.lists(st.dictionaries(st.sampled_from(ALL_INSTRUMENTS), size), max_size=3),
     live_bytes=st.none() | size,
     step_s=st.lists(st.floats(1e-9, 1e6), max_size=5),
-    turns=st.just(turns("block", CASE, 5)),
+    turns=st.just(make_turns("block", CASE, 5)),
     first_step_s=st.none() | st.floats(1e-9, 1e6),
     verification=st.none()
     | st.builds(
@@ -162,7 +162,7 @@ BAD = {
 def test_a_bad_line_is_named_skipped_and_kept(name: str, results: Path) -> None:
     file = store.find_file(results, "m", "torch-1")
     store.append(record(), file)
-    plant(file, BAD[name])
+    append_lines(file, BAD[name])
     later = record(provenance=provenance(measured_at=datetime(2026, 1, 3, tzinfo=UTC)))
     store.append(later, file)
     before = file.read_bytes()
@@ -226,7 +226,7 @@ def test_the_records_of_some_cases_are_read_without_the_others(results: Path) ->
     other = Case("transformer", "torch", "eval", "no_grad", 4, "tiny")
     for case in (CASE, other):
         store.append(record(case), store.find_file(results, "m", "torch-1"))
-    plant(store.find_file(results, "m", "torch-1"), "{}", "[]", "{", '{"case": 1}')
+    append_lines(store.find_file(results, "m", "torch-1"), "{}", "[]", "{", '{"case": 1}')
     assert list(store.read_cases(results, "m", "transformer.*.train.*")) == [record(CASE)]
     assert list(store.read_cases(results, "m", "resnet50.*.train.*")) == []
 
@@ -242,7 +242,7 @@ def test_a_sessions_records_are_found_by_their_own_field(tmp_path: Path) -> None
     )
     for one in (names_it, mine, other_case):
         store.append(one, file)
-    plant(file, '{"session":"mine"}', "{")
+    append_lines(file, '{"session":"mine"}', "{")
     assert store.read_session(file, "mine") == [mine, other_case]
     assert store.read_session(file, "mine", CASE.id) == [mine]
     assert store.read_session(file, "none") == []

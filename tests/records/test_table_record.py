@@ -20,7 +20,7 @@ from framebench.records.lines import Line, RecordWarning
 from framebench.records.provenance import ROOT
 from framebench.records.record import Record
 from framebench.records.table_record import TableRecord
-from tests.fake_records import CASE, record, turns
+from tests.fake_records import CASE, make_turns, record
 from tests.processes import framebench
 from tests.records.malformed import ODD, list_places, look_up
 from tests.sample_records import read_sample
@@ -116,7 +116,7 @@ def test_a_record_in_another_machines_folder_is_named_and_skipped(tmp_path: Path
 
 
 def test_times_do_not_count_if_a_step_has_no_round() -> None:
-    four_rounds = turns("block", CASE, rounds=4)
+    four_rounds = make_turns("block", CASE, rounds=4)
     assert record(step_s=[0.1] * 4, turns=four_rounds).timed
     assert not record(step_s=[0.1] * 5, turns=four_rounds).timed
 

@@ -70,7 +70,7 @@ def find_cheapest(framework: str, scenario: str, strategy: str) -> Case | None:
     return None
 
 
-def sample(cases: list[Case], size: int) -> list[Case]:
+def choose_sample(cases: list[Case], size: int) -> list[Case]:
     """Return the same ones every time, whatever other pairs there are."""
     return sorted(cases, key=lambda case: hashlib.sha256(case.id.encode()).digest())[:size]
 

@@ -31,14 +31,14 @@ from framebench.strategies.strategy import (
 from framebench.suite.case import Case
 from tests.processes import RUN_AND_EXIT, get_compilation_caches
 from tests.suite.chosen_cases import PROGRAM, can_share_a_process, is_compiled
-from tests.suite.pairs import list_pairs, sample, was_broken
+from tests.suite.pairs import choose_sample, list_pairs, was_broken
 
 SAMPLE = {"torch": 3, "jax": 2, "jittor": 2}  # some seconds of each
 AT_ONCE = 40  # cases of one process: what was compiled for them stays in memory
 PARTS = 16  # of all pairs of a framework, each a test
 
 
-def verify(environment: Environment, cases: list[Case]) -> dict[str, dict[str, Any]]:
+def verify_cases(environment: Environment, cases: list[Case]) -> dict[str, dict[str, Any]]:
     """Verify the cases, and return what became of each by its id.
 
     There is nothing of those that ended their process.
@@ -87,7 +87,7 @@ def explain_fault(case: Case, found: dict[str, Any] | None) -> str | None:
 
 def assert_refused_or_right(environment: Environment, cases: list[Case]) -> None:
     """Assert that each case is refused with a reason, or right and proven."""
-    found = verify(environment, cases) if cases else {}
+    found = verify_cases(environment, cases) if cases else {}
     faults = {}
     for case in cases:
         fault = explain_fault(case, found.get(case.id))
@@ -151,7 +151,7 @@ def test_some_pairs_are_refused_or_right_and_proven(
         case for case in list_sharing(framework) if case.size == "tiny" and not is_compiled(case)
     ]
     chosen = [case for case in small if was_broken(case)]
-    for case in sample(small, SAMPLE[framework]):
+    for case in choose_sample(small, SAMPLE[framework]):
         if case not in chosen:
             chosen.append(case)
     assert_refused_or_right(environment[framework], chosen)

@@ -24,7 +24,7 @@ def loss(output, target):
 """
 
 
-def written(folder: Path, *changes: tuple[str, str], name: str = "mine.py") -> Path:
+def write_variant(folder: Path, *changes: tuple[str, str], name: str = "mine.py") -> Path:
     """Write the file above with changes."""
     code = TORCH
     for old, new in changes:

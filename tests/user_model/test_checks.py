@@ -19,7 +19,7 @@ from framebench.worker.observe import Observed
 from framebench.worker.verification import must_move
 
 
-def observe(loss: float = 1.0, **gradients: float) -> Observed:
+def observe_gradients(loss: float = 1.0, **gradients: float) -> Observed:
     """Return what a step would give with these gradients."""
     tensors = summarize_all((name, np.full(8, value)) for name, value in gradients.items())
     return Observed({"loss_0": loss}, {"gradient": tensors, "weight": tensors})
@@ -29,10 +29,25 @@ def observe(loss: float = 1.0, **gradients: float) -> Observed:
     ("one", "other", "quantity", "difference"),
     [
         # while a head is zero, whatever lies before it leaves the loss alone
-        (observe(head=1.01, body=0.0), observe(head=1.0, body=0.0), "gradient", 0.01),
-        (observe(head=1.0, body=1e-9), observe(head=1.0, body=2e-9), "gradient", 1e-9),
-        (observe(head=1.0, body=1.0), observe(head=1.0, body=0.0), "gradient", math.inf),
-        (observe(math.nan, head=1.0), observe(head=1.0), "loss", math.inf),
+        (
+            observe_gradients(head=1.01, body=0.0),
+            observe_gradients(head=1.0, body=0.0),
+            "gradient",
+            0.01,
+        ),
+        (
+            observe_gradients(head=1.0, body=1e-9),
+            observe_gradients(head=1.0, body=2e-9),
+            "gradient",
+            1e-9,
+        ),
+        (
+            observe_gradients(head=1.0, body=1.0),
+            observe_gradients(head=1.0, body=0.0),
+            "gradient",
+            math.inf,
+        ),
+        (observe_gradients(math.nan, head=1.0), observe_gradients(head=1.0), "loss", math.inf),
     ],
 )
 def test_two_runs_differ_by_the_largest_difference(
@@ -73,10 +88,10 @@ def test_weights_without_a_gradient_are_counted(
     moments: dict[str, float], never: list[str], remark: str
 ) -> None:
     params = [("head", [8], True), ("body", [8], True), ("frozen", [8], False)]
-    observed = observe(head=1.0)
+    observed = observe_gradients(head=1.0)
     # decay moves a weight without a gradient, too
-    observed.tensors["weight"] = observe(head=1.0, body=1.0).tensors["weight"]
-    observed.tensors["first moment"] = observe(**moments).tensors["gradient"]
+    observed.tensors["weight"] = observe_gradients(head=1.0, body=1.0).tensors["weight"]
+    observed.tensors["first moment"] = observe_gradients(**moments).tensors["gradient"]
     counts = checks.describe_without_gradient(params, observed)
     assert counts == {"weights": 2, "first": 1, "ever": never}
     (told,) = list_remarks({"without_gradient": counts})
@@ -111,5 +126,5 @@ def test_float64_is_computed_at_the_smallest_part_of_the_batch(
 def test_a_gradient_that_is_nothing_but_rounding_is_found(
     bias: float, limit: float, moved: set[str]
 ) -> None:
-    baseline = observe(bias=1e-9, weight=1.0)
-    assert find_moved(observe(bias=bias, weight=1.001), baseline, limit) == moved
+    baseline = observe_gradients(bias=1e-9, weight=1.0)
+    assert find_moved(observe_gradients(bias=bias, weight=1.001), baseline, limit) == moved

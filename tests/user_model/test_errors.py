@@ -13,7 +13,7 @@ from framebench.engine.environments import Environment
 from framebench.suite.user_file import Fault
 from framebench.user_file import trial
 from tests.processes import framebench, run_inside
-from tests.user_model.small_file import written
+from tests.user_model.small_file import write_variant
 
 HERE = Path(__file__).parent
 BROKEN = {row["name"]: row for row in tomllib.loads((HERE / "broken.toml").read_text())["file"]}
@@ -29,7 +29,7 @@ def messages(
         changes = [(row["old"], row["new"])]
         if "steps" in row["new"]:
             changes.append(("import sys\n", "import sys\nsteps = []\n"))
-        file = written(tmp_path_factory.mktemp("own"), *changes)
+        file = write_variant(tmp_path_factory.mktemp("own"), *changes)
         orders.append([str(file), "torch", "train", []])
     found = run_inside(environment["torch"], HERE / "programs/try_files.py", json.dumps(orders))
     assert isinstance(found, dict)
@@ -68,7 +68,7 @@ def test_errors_are_found_without_running_the_file(
     change: tuple[str, str], message: str, tmp_path: Path
 ) -> None:
     with pytest.raises(Fault, match=re.escape(message)):
-        trial.inspect_file(written(tmp_path, change), 4)
+        trial.inspect_file(write_variant(tmp_path, change), 4)
 
 
 @pytest.mark.parametrize(
@@ -91,7 +91,7 @@ def test_an_error_in_the_file_ends_the_command_without_traceback(
     environment: dict[str, Environment],
 ) -> None:
     """A file that has a module's name replaces no module."""
-    file = written(tmp_path, change, name="numpy.py")
+    file = write_variant(tmp_path, change, name="numpy.py")
     done = framebench("try", str(file), "--results", str(tmp_path / "results"))
     assert (done.returncode, done.stdout) == (2, "")
     assert f"framebench: {file}{messages[0]}" in done.stderr

@@ -37,7 +37,7 @@ REPORTED = (
 
 
 @pytest.fixture(scope="module")
-def found(
+def measured_files(
     request: pytest.FixtureRequest,
     tmp_path_factory: pytest.TempPathFactory,
     environment: dict[str, Environment],
@@ -61,13 +61,13 @@ def found(
     return result
 
 
-def subtract_overhead(name: str, found: dict[str, Any]) -> int:
+def subtract_overhead(name: str, measured_files: dict[str, Any]) -> int:
     """Return the plain loop's peak without what its process takes whatever the file, some MiB: code
     and kernels.
     """
-    nothing = found["nothing"]
+    nothing = measured_files["nothing"]
     overhead = nothing["plain_peak"] - nothing["reported"]["peak"]
-    peak: int = found[name]["plain_peak"] - overhead
+    peak: int = measured_files[name]["plain_peak"] - overhead
     return peak
 
 
@@ -80,19 +80,21 @@ CASES = [
 
 @pytest.mark.parametrize("name", CASES)
 def test_memory_held_outside_the_model_is_part_of_the_peak(
-    name: str, found: dict[str, Any]
+    name: str, measured_files: dict[str, Any]
 ) -> None:
-    reported = found[name]["reported"]
-    plain_peak = subtract_overhead(name, found)
+    reported = measured_files[name]["reported"]
+    plain_peak = subtract_overhead(name, measured_files)
     assert reported["peak"] == pytest.approx(plain_peak, abs=4 * MIB), reported
-    expected = found["nothing"]["reported"]["peak"] + HELD[name]["bytes"]
+    expected = measured_files["nothing"]["reported"]["peak"] + HELD[name]["bytes"]
     assert reported["peak"] >= expected - 4 * MIB
     assert reported["saved"] <= reported["peak"]
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_the_holder_of_memory_outside_the_model_is_named(name: str, found: dict[str, Any]) -> None:
-    holders = found[name]["reported"]["holders"]
+def test_the_holder_of_memory_outside_the_model_is_named(
+    name: str, measured_files: dict[str, Any]
+) -> None:
+    holders = measured_files[name]["reported"]["holders"]
     holder = HELD[name].get("holder")
     if not holder:
         assert sum(holders.values()) < 0.1 * MIB
@@ -104,15 +106,19 @@ def test_the_holder_of_memory_outside_the_model_is_named(name: str, found: dict[
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", REPORTED)
-def test_peaks_of_reported_models_agree_with_a_plain_loop(name: str, found: dict[str, Any]) -> None:
-    peak = subtract_overhead(name, found)
-    assert found[name]["reported"]["peak"] == pytest.approx(peak, rel=0.03, abs=4 * MIB)
+def test_peaks_of_reported_models_agree_with_a_plain_loop(
+    name: str, measured_files: dict[str, Any]
+) -> None:
+    peak = subtract_overhead(name, measured_files)
+    assert measured_files[name]["reported"]["peak"] == pytest.approx(peak, rel=0.03, abs=4 * MIB)
 
 
 @pytest.mark.parametrize("size", BUFFERS)
-def test_library_buffers_are_reported_apart_from_the_peak(size: int, found: dict[str, Any]) -> None:
-    without = found["nothing"]["reported"]
-    buffered = found[f"a library with {size} MiB of buffers"]["reported"]
+def test_library_buffers_are_reported_apart_from_the_peak(
+    size: int, measured_files: dict[str, Any]
+) -> None:
+    without = measured_files["nothing"]["reported"]
+    buffered = measured_files[f"a library with {size} MiB of buffers"]["reported"]
     assert buffered["peak"] == pytest.approx(without["peak"], abs=MIB)
     assert buffered["libraries"] - without["libraries"] == pytest.approx(size * MIB, abs=0.5 * MIB)
 

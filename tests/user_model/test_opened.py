@@ -22,7 +22,7 @@ from framebench.suite.selectors import parse, select
 from framebench.versions import bisect
 from framebench.versions.bisection_record import ReleaseResult
 from tests.processes import framebench
-from tests.user_model.small_file import written
+from tests.user_model.small_file import write_variant
 
 FLOAT = 4  # bytes
 TEMPORARY_BYTES = 2**14  # at most what a step takes and gives back in between
@@ -47,7 +47,7 @@ def test_a_file_is_refused_where_only_cases_are_taken(read: Callable[[str], Any]
 @pytest.mark.all_cases
 @pytest.mark.slow
 def test_a_file_is_explained(tmp_path: Path) -> None:
-    explanation = run_json(tmp_path, "explain", str(written(tmp_path)))
+    explanation = run_json(tmp_path, "explain", str(write_variant(tmp_path)))
     assert explanation["case"] == CASE
     sizes: Counter[str] = Counter()
     for holder in explanation["holders"]:
@@ -67,7 +67,7 @@ TEACHER = (
 @pytest.mark.slow
 def test_a_file_is_predicted_and_tried_within_a_budget(tmp_path: Path) -> None:
     """The prediction is exact for what lasts: weights, gradients, momentum, batch and teacher."""
-    file = str(written(tmp_path, *TEACHER))
+    file = str(write_variant(tmp_path, *TEACHER))
     options = ("--strategies", "fp32,checkpoint", "--budget", "8MiB", "--json")
     done = framebench("predict", file, "--batch", "16", *options)
     assert done.returncode == 0, done.stderr
@@ -97,7 +97,7 @@ def test_a_file_is_predicted_and_tried_within_a_budget(tmp_path: Path) -> None:
 def test_unpredictable_files_are_refused_with_a_reason(
     change: tuple[str, str], message: str, tmp_path: Path
 ) -> None:
-    done = framebench("predict", str(written(tmp_path, change)))
+    done = framebench("predict", str(write_variant(tmp_path, change)))
     assert done.returncode == 2
     assert message in " ".join(done.stderr.split())
 
@@ -108,7 +108,9 @@ def test_a_file_is_compared_between_releases(tmp_path: Path) -> None:
     """Two releases are compared by the peak of the file's baseline."""
     versions = [f"torch=={version}" for version in find_pinned_versions("torch")[:2]]
     options = ("--rounds", "0", "--blocks", "1")
-    rows = run_json(tmp_path, "versions", "compare", *versions, str(written(tmp_path)), *options)
+    rows = run_json(
+        tmp_path, "versions", "compare", *versions, str(write_variant(tmp_path)), *options
+    )
     (peak,) = [row for row in rows if row["quantity"] == "peak memory"]
     assert peak["case"] == CASE
     assert peak["base_value"] > 0
@@ -131,7 +133,7 @@ def test_a_file_is_searched_for_the_release_that_changed_it(
     monkeypatch.setattr(
         releases, "list_releases", Mock(return_value=["2.12.0", "2.12.1", "2.13.0"])
     )
-    file = str(written(tmp_path))
+    file = str(write_variant(tmp_path))
     command = ("versions", "bisect", "2.12.0", "2.13.0", file, "--framework", "torch")
     assert run_json(tmp_path, *command)["first"] == "2.13.0"
     assert measured == {(CASE, "bisect")}
@@ -141,6 +143,6 @@ def test_a_file_is_searched_for_the_release_that_changed_it(
 @pytest.mark.all_cases
 def test_the_largest_batch_of_a_file_is_found(tmp_path: Path) -> None:
     options = ("--budget", "1GiB", "--max-batch", "16")
-    (fit,) = run_json(tmp_path, "max-batch", str(written(tmp_path)), *options)
+    (fit,) = run_json(tmp_path, "max-batch", str(write_variant(tmp_path)), *options)
     assert fit["case"] == "own/torch/train/fp32/b1/mine"
     assert fit["largest"] == 16

@@ -13,7 +13,7 @@ from framebench.user_model import saved
 from framebench.user_model.figure import draw_peaks
 from framebench.user_model.saved import SavedPeaks
 from tests.figure_records import make_frame, make_record, read_texts
-from tests.user_model.small_file import try_file, written
+from tests.user_model.small_file import try_file, write_variant
 
 MIB = 2**20
 
@@ -164,12 +164,14 @@ def test_a_change_that_costs_memory_fails_and_names_its_layer(tmp_path: Path) ->
     more = ("nn.ReLU()", "nn.Sequential(nn.Linear(8, 64), nn.ReLU(), nn.Linear(64, 8))")
     base, results = tmp_path / "base.json", tmp_path / "results"
     options = ("--strategies", "fp32", "--batch", "8")
-    done = try_file(written(tmp_path, wide), results, *options, "--save", str(base))
+    done = try_file(write_variant(tmp_path, wide), results, *options, "--save", str(base))
     assert done.returncode == 0, done.stderr
     assert json.loads(base.read_text())["peaks"][0]["strategy"] == "fp32"
-    again = try_file(written(tmp_path, wide), results, *options, "--compare", str(base))
+    again = try_file(write_variant(tmp_path, wide), results, *options, "--compare", str(base))
     assert again.returncode == 0, again.stderr
-    changed = try_file(written(tmp_path, wide, more), results, *options, "--compare", str(base))
+    changed = try_file(
+        write_variant(tmp_path, wide, more), results, *options, "--compare", str(base)
+    )
     assert changed.returncode == 1, changed.stderr
     layers = " ".join(changed.stderr.split()).partition("more at the baseline's peak: ")[2]
     assert " of 1." in layers, "the layers that the change has put in"

@@ -54,7 +54,7 @@ def try_files(
 
 
 @pytest.fixture(scope="module")
-def tried(
+def tried_files(
     request: pytest.FixtureRequest,
     tmp_path_factory: pytest.TempPathFactory,
     environment: dict[str, Environment],
@@ -101,27 +101,31 @@ def check_row(file: TriedFile, strategy: str, row: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize("name", list_cases(TORCH))
-def test_common_training_steps_are_verified(name: str, tried: dict[str, dict[str, Any]]) -> None:
-    check_rows(TORCH[name], tried["torch"][name])
+def test_common_training_steps_are_verified(
+    name: str, tried_files: dict[str, dict[str, Any]]
+) -> None:
+    check_rows(TORCH[name], tried_files["torch"][name])
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", list_cases(FLAX))
-def test_common_flax_steps_are_verified(name: str, tried: dict[str, dict[str, Any]]) -> None:
-    check_rows(FLAX[name], tried["jax"][name])
+def test_common_flax_steps_are_verified(name: str, tried_files: dict[str, dict[str, Any]]) -> None:
+    check_rows(FLAX[name], tried_files["jax"][name])
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", list_cases(JITTOR))
-def test_common_jittor_steps_are_verified(name: str, tried: dict[str, dict[str, Any]]) -> None:
-    check_rows(JITTOR[name], tried["jittor"][name])
+def test_common_jittor_steps_are_verified(
+    name: str, tried_files: dict[str, dict[str, Any]]
+) -> None:
+    check_rows(JITTOR[name], tried_files["jittor"][name])
 
 
 @pytest.mark.parametrize("name", PLANTED)
 def test_planted_errors_are_found_with_dropout_on(
-    name: str, tried: dict[str, dict[str, Any]]
+    name: str, tried_files: dict[str, dict[str, Any]]
 ) -> None:
-    found = tried["torch"][name]
+    found = tried_files["torch"][name]
     assert "fault" not in found, found["fault"]
     assert found["fp32"]["passed"], found["fp32"]["reason"]
     row = found[PLANTED[name].strategies[0]]

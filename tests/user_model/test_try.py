@@ -25,7 +25,7 @@ from framebench.user_model import command, measure
 from tests.callbacks import ignore
 from tests.fake_records import RIGHT, record
 from tests.processes import framebench
-from tests.user_model.small_file import try_file, written
+from tests.user_model.small_file import try_file, write_variant
 
 HERE = Path(__file__).parent
 PROGRAMS = HERE / "programs"
@@ -94,7 +94,7 @@ def test_a_search_begins_at_the_smallest_batch(
 def test_options_that_give_no_answer_are_refused(
     option: str, value: tuple[str, ...], message: str, tmp_path: Path
 ) -> None:
-    done = framebench("try", str(written(tmp_path)), option, *value)
+    done = framebench("try", str(write_variant(tmp_path)), option, *value)
     assert done.returncode == 2
     assert message in done.stderr
 
@@ -205,7 +205,7 @@ def test_files_in_each_framework_are_measured(
 @pytest.mark.all_cases
 def test_evaluation_is_measured(tmp_path: Path, environment: dict[str, Environment]) -> None:
     """The model has dropout, which is off in evaluation."""
-    file = written(tmp_path, ("nn.Linear(8, 3)", "nn.Dropout(0.5), nn.Linear(8, 3)"))
+    file = write_variant(tmp_path, ("nn.Linear(8, 3)", "nn.Dropout(0.5), nn.Linear(8, 3)"))
     options = ("--strategies", "amp_bf16", "--scenario", "eval", "--json")
     done = try_file(file, tmp_path / "results", *options)
     assert done.returncode == 0, done.stderr
@@ -230,7 +230,7 @@ def test_a_strategy_that_computes_something_else_is_wrong(
     file = PROGRAMS / "flax_model.py"
     if framework == "torch":
         odd = ("return nn.Sequential(nn.Linear(6, 8)", "return nn.Sequential(Odd(6, 8)")
-        file = written(tmp_path, ("mean()", "sum()"), odd, ("def model", ODD))
+        file = write_variant(tmp_path, ("mean()", "sum()"), odd, ("def model", ODD))
     options = ("--strategies", "accumulate,amp_bf16", "--json")
     done = try_file(file, tmp_path / "results", *options)
     assert done.returncode == 1, done.stderr
@@ -282,7 +282,7 @@ def test_known_faults_of_pytorch_are_named(
 
 @pytest.fixture
 def model(tmp_path: Path) -> Iterator[trial.UserModel]:
-    inspected = trial.inspect_file(written(tmp_path), 4)
+    inspected = trial.inspect_file(write_variant(tmp_path), 4)
     with trial.use_model(inspected):
         yield inspected
 

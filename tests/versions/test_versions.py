@@ -41,7 +41,7 @@ from tests.version_records import (
     change_provenance,
     make_equal_blocks,
     make_version_blocks,
-    plant,
+    plant_regressions,
     scale_peaks,
     scale_times,
     select_originals,
@@ -50,7 +50,7 @@ from tests.version_records import (
 
 ORIGINAL = select_originals(1)[0]
 SLOW, LARGE = sorted({record.case for record in make_equal_blocks()})[1:3]
-PLANTED = plant(make_equal_blocks(), SLOW, LARGE)
+PLANTED = plant_regressions(make_equal_blocks(), SLOW, LARGE)
 REGRESSIONS = {(SLOW, TIME.name), (LARGE, PEAK.name)}
 
 

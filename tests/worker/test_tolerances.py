@@ -28,23 +28,26 @@ LEAST = 1e-4
 CASE = parse("transformer/torch/train/fp32/b4/tiny")
 
 
-def observe(values: dict[str, float], **norms: float) -> Observed:
+def observe_gradients(values: dict[str, float], **norms: float) -> Observed:
     """Return observations of gradients that point along the first projection."""
     gradient = {name: (norm, norm, 0.0, 0.0) for name, norm in norms.items()}
     return Observed(values, {"gradient": gradient})
 
 
 def test_a_tolerance_is_a_multiple_of_the_largest_response() -> None:
-    plain = observe({"loss_0": 2.0}, weight=1.0)
-    moved = [observe({"loss_0": 2.0}, weight=1.01), observe({"loss_0": 2.0}, weight=0.98)]
+    plain = observe_gradients({"loss_0": 2.0}, weight=1.0)
+    moved = [
+        observe_gradients({"loss_0": 2.0}, weight=1.01),
+        observe_gradients({"loss_0": 2.0}, weight=0.98),
+    ]
     derived = derive_tolerances(plain, moved, LEAST)
     assert derived.of_tensor("gradient", "weight") == pytest.approx(FACTOR * 0.02)
     assert derived.of_value("loss_0") == LEAST
 
 
 def test_the_same_weight_of_each_block_shares_its_tolerance() -> None:
-    plain = observe({}, **{"blocks.0.bias": 1.0, "blocks.1.bias": 1.0, "head": 1.0})
-    moved = observe({}, **{"blocks.0.bias": 1.0, "blocks.1.bias": 1.01, "head": 1.0})
+    plain = observe_gradients({}, **{"blocks.0.bias": 1.0, "blocks.1.bias": 1.0, "head": 1.0})
+    moved = observe_gradients({}, **{"blocks.0.bias": 1.0, "blocks.1.bias": 1.01, "head": 1.0})
     derived = derive_tolerances(plain, [moved], LEAST)
     own = derive_tolerances(plain, [moved], LEAST, shared=False)
     assert derived.of_tensor("gradient", "blocks.0.bias") == pytest.approx(FACTOR * 0.01)
@@ -53,8 +56,8 @@ def test_the_same_weight_of_each_block_shares_its_tolerance() -> None:
 
 
 def test_an_unmoved_tensor_has_the_tolerance_of_its_kind() -> None:
-    plain = observe({}, first=1.0, second=1.0, lucky=1.0)
-    moved = observe({}, first=1.03, second=1.02, lucky=1.0)
+    plain = observe_gradients({}, first=1.0, second=1.0, lucky=1.0)
+    moved = observe_gradients({}, first=1.03, second=1.02, lucky=1.0)
     derived = derive_tolerances(plain, [moved], LEAST)
     assert derived.of_tensor("gradient", "lucky") == pytest.approx(FACTOR * 0.02)
 
@@ -64,8 +67,8 @@ def test_rounding_of_a_negligible_gradient_widens_no_tolerance(by: str) -> None:
     """The bias of a convolution before a batch norm is of the same family as every bias of an
     nn.Sequential.
     """
-    plain = observe({}, **{"0.bias": 1e-9, "3.bias": 1.0, "3.weight": 1.0})
-    moved = observe({}, **{"0.bias": 2e-9, "3.bias": 1.01, "3.weight": 1.01})
+    plain = observe_gradients({}, **{"0.bias": 1e-9, "3.bias": 1.0, "3.weight": 1.0})
+    moved = observe_gradients({}, **{"0.bias": 2e-9, "3.bias": 1.01, "3.weight": 1.01})
     left_out = {"0.bias"} if by == "name" else list_negligible(plain.tensors)
     derived = derive_tolerances(plain, [moved], LEAST, left_out=left_out)
     assert derived.of_tensor("gradient", "3.bias") == pytest.approx(FACTOR * 0.01)
@@ -78,7 +81,7 @@ class PerturbedSteps:
     def __init__(self, seconds: float, moves_at: int, monkeypatch: pytest.MonkeyPatch) -> None:
         self.seconds = seconds
         self.moves_at = moves_at
-        self.plain = observe({"loss_0": 2.0}, weight=1.0)
+        self.plain = observe_gradients({"loss_0": 2.0}, weight=1.0)
         self.seeds: list[int] = []
         self.adapter: Any = SimpleNamespace(case=CASE, can_restore=True)
         monkeypatch.setattr(tolerances, "observe_perturbed", self.observe_perturbed)
@@ -92,7 +95,7 @@ class PerturbedSteps:
     ) -> tuple[list[float], Observed]:
         self.seeds.append(seed)
         factor = 1.05 if seed == self.moves_at else 1.0
-        return [self.seconds], observe({"loss_0": 2.0 * factor}, weight=factor)
+        return [self.seconds], observe_gradients({"loss_0": 2.0 * factor}, weight=factor)
 
 
 @pytest.mark.parametrize(
@@ -117,16 +120,16 @@ def test_more_repetitions_widen_the_tolerances(
 
 
 def test_losses_share_their_tolerance_and_a_norm_has_its_own() -> None:
-    plain = observe({"loss_0": 1.0, "loss_1": 1.0, "grad_norm": 1.0})
-    moved = observe({"loss_0": 1.0, "loss_1": 1.001, "grad_norm": 1.01})
+    plain = observe_gradients({"loss_0": 1.0, "loss_1": 1.0, "grad_norm": 1.0})
+    moved = observe_gradients({"loss_0": 1.0, "loss_1": 1.001, "grad_norm": 1.01})
     derived = derive_tolerances(plain, [moved], LEAST)
     assert derived.of_value("loss_0") == derived.of_value("loss_1") == pytest.approx(FACTOR * 0.001)
     assert derived.of_value("grad_norm") == pytest.approx(FACTOR * 0.01)
 
 
 def test_infinite_responses_explain_nothing() -> None:
-    plain = observe({"loss_0": 1.0}, weight=1.0)
-    broken = observe({"loss_0": float("nan")}, weight=float("inf"))
+    plain = observe_gradients({"loss_0": 1.0}, weight=1.0)
+    broken = observe_gradients({"loss_0": float("nan")}, weight=float("inf"))
     derived = derive_tolerances(plain, [broken], LEAST)
     assert derived.of_value("loss_0") == derived.of_tensor("gradient", "weight") == LEAST
 

@@ -88,7 +88,7 @@ def make_static_cache(run: TorchAdapter, model: Any) -> StaticCache:
 
 @switch
 def growing_cache(run: TorchAdapter) -> Proof:
-    """Append keys and values of each token to those before."""
+    """Append the keys and values of each token to those of earlier tokens."""
     generator = set_generator(run, cached=True)
     generator.cache = make_growing_cache(run)
     keys_and_values = expect({"operators.cat": equal_to("block_runs", times=2)})

@@ -94,7 +94,7 @@ def list_optimizers(returned: Any) -> list[Optimizer]:
 
 
 def list_inner(holder: Any) -> list[Optimizer]:
-    """Return the optimizers that an object has among its attributes, and those in them."""
+    """Return the optimizers among an object's attributes, and the optimizers inside these."""
     inner: dict[int, Optimizer] = {}
     pending = [holder]
     while pending:

@@ -39,7 +39,7 @@ def start_drawing_pool() -> ProcessPoolExecutor:
 
 
 def render_all(pool: ProcessPoolExecutor, requests: Iterable[FigureRequest]) -> Iterator[Picture]:
-    """Start drawing the figures, and yield in order those that their rows can fill."""
+    """Start drawing, and yield in order the figures whose rows are enough for them."""
     return filter(None, pool.map(render, *zip(*requests)))
 
 

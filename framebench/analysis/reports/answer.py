@@ -117,7 +117,7 @@ def describe_origins(shown: pd.DataFrame) -> Iterator[str]:
 
 
 def describe_problems(shown: pd.DataFrame, listed: Collection[str]) -> Iterator[str]:
-    """Yield a sentence for each fault that left a case without numbers, but for those listed."""
+    """Yield a sentence for each fault that left cases without numbers, except in `listed` cases."""
     has_numbers = shown["status"].isin(["ok", "unsupported"])
     broken = shown[~has_numbers & ~shown["case"].isin(listed)]
     first_reasons = broken["reason"].astype(str).str.split(";").str[0]

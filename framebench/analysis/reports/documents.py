@@ -12,7 +12,7 @@ BLOCK = re.compile(r"(?P<begin><!-- table: (?P<key>.+?) -->\n).*?(?P<end><!-- en
 
 
 class NoSuchTable(ValueError):
-    """A document asks for a table that the records do not give; the message lists those they do."""
+    """A document asks for a table that no records give; the message lists the tables there are."""
 
 
 class DocumentPart(Protocol):

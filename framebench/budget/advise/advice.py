@@ -79,7 +79,7 @@ class Candidate:
     def throughput(self) -> float:
         """Return samples or tokens per second for ranking.
 
-        It is 0 if no speed was measured, or by instruments without calibration.
+        The throughput is 0 if no speed was measured, or by instruments without calibration.
         """
         if self.speed is None or not is_calibrated(self.speed):
             return 0
@@ -214,7 +214,7 @@ def make_candidates(
 ) -> list[Candidate]:
     """Return one candidate for each framework and strategy with usable rows.
 
-    It is at the batch in question, or at the largest that fits.
+    The candidate is at the batch in question, or at the largest that fits.
 
     Args:
         rows: One row for each case, of the first machine that has it.
@@ -305,8 +305,8 @@ class StrategyEvidence:
     def list_promising_batches(self, case: Case) -> set[int]:
         """Return the batches among which the largest that fits must be.
 
-        They are the smallest, the largest that is predicted to fit, those measured, the largest
-        that a search saw fit, and the one below the smallest that a search saw fail.
+        The batches are the smallest, the largest that is predicted to fit, those measured, the
+        largest that a search saw fit, and the one below the smallest that a search saw fail.
         """
         smallest = case.plan.micro_batches
 

@@ -203,7 +203,7 @@ def search_largest_batch(
 def find_saved(case: Case, budget: int, most: int, results: Path) -> Fit | None:
     """Return this machine's newest answer that a search up to batch `most` would give again.
 
-    It is of the same version and protocol. A search that was stopped may find more the next
+    The answer is of the same version and protocol. A search that was stopped may find more the next
     time.
     """
     newest = None

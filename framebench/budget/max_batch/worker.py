@@ -28,7 +28,7 @@ from framebench.worker.worker import Emit, WorkerError, measure_peaks, serve
 def fit(adapter: Adapter, order: ProbeOrder, emit: Emit) -> dict[str, Any]:
     """Make three steps within the budget, and return fields of `framebench.records.search.Probe`.
 
-    They are the peak of the first step, the peak of the second, and the time of the third.
+    The fields are the peak of the first step, the peak of the second, and the time of the third.
     """
     emit({"phase": "compile"})
     adapter.compile()

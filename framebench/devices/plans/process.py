@@ -153,6 +153,6 @@ class Servers:
             server.process.kill()
 
     def close(self) -> None:
-        """Let the servers end that wait; the others have ended."""
+        """End the servers that wait for a case; all other servers have ended."""
         while self.idle:
             self.idle.pop().end()

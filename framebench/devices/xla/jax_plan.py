@@ -192,7 +192,7 @@ def write_notes(device: Device, peak: int, errors: str, program: str) -> list[st
 
 
 def read_versions(packages: Sequence[str]) -> dict[str, str]:
-    """Return the versions of those packages that are installed."""
+    """Return the versions of the named packages that are installed."""
     versions = {}
     for name in packages:
         with suppress(PackageNotFoundError):

@@ -285,7 +285,8 @@ def list_described() -> list[str]:
 def list_questions(predictions: pd.DataFrame) -> list[Group]:
     """Return what can be asked about a device, each with the cases that a command would predict.
 
-    That is training and evaluation of every full size, and what else was predicted for any device.
+    Asked about are training and evaluation of every full size, and what else was predicted for any
+    device.
     """
     keys = []
     for workload in spec.list_workloads():

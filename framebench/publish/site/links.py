@@ -33,7 +33,7 @@ def get_machine_folder(machine: str) -> str:
 def get_case_page(machine: str, case: str) -> str:
     """Return the path of the page that has a case, below the site's folder, without an ending.
 
-    It has all of a machine's cases of the same workload, scenario and framework.
+    The page has all of a machine's cases of the same workload, scenario and framework.
     """
     workload, framework, scenario, *_ = case.split("/")
     name = make_slug(f"{workload}-{scenario}-{framework}")

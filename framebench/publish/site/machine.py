@@ -38,8 +38,8 @@ class Machine:
     def page_rows(self) -> dict[str, pd.Series]:
         """Return by case the row that its page shows.
 
-        It is of the pinned version, where there are several. A case over ranks is in no table and
-        has no page.
+        The row is of the pinned version, where there are several. A case over ranks is in no table
+        and has no page.
         """
         page_rows = {}
         for table in (self.table, self.shown):  # the pinned version's replace the others

@@ -39,7 +39,8 @@ def flatten(text: str) -> str:
 def find_order(text: str) -> str:
     """Return the number that a cell of a column of numbers is sorted by.
 
-    That is the first in its text: 1234.5 of `1,234.5 tokens/s`. Cells without one come last.
+    The number is the first in its text: 1234.5 of `1,234.5 tokens/s`. Cells without a number come
+    last.
     """
     match = NUMBER.match(text)
     return match[0].replace(",", "").replace("~", "") if match else LAST

@@ -103,7 +103,7 @@ def write_sections(
 ) -> str:
     """Write a page with a section for each of these predictions, and return its path.
 
-    They are all of one workload and scenario.
+    The predictions are all of one workload and scenario.
     """
     case = Case.from_id(predictions[0].case)
     title = f"{get_title(case.workload)}, {get_title(case.scenario).lower()}"

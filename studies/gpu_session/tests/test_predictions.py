@@ -14,7 +14,7 @@ from framebench.records.provenance import ROOT
 from framebench.records.record import Record
 from framebench.suite.selectors import parse
 from studies.gpu_session import predictions
-from tests.devices.fake_predictions import MIB, origin, planned
+from tests.devices.fake_predictions import MIB, make_origin, make_planned
 from tests.fake_records import provenance, record
 
 TORCH, JAX = "transformer/torch/train/fp32/b8/full", "transformer/jax/train/fp32/b8/full"
@@ -78,7 +78,7 @@ def test_each_framework_is_held_against_its_own_instrument() -> None:
         on_card(JAX, "0.10.2", {"allocator.in_use": 10 * MIB, "compiler.plan": 11 * MIB}),
     ]
     made = predictions.table(
-        records, [planned(**SIMULATED, peak_bytes=98 * MIB), planned(case=JAX)]
+        records, [make_planned(**SIMULATED, peak_bytes=98 * MIB), make_planned(case=JAX)]
     )
     assert made is not None
     jax, torch = ({**dict(zip(made.head, row, strict=True))} for row in made.rows)
@@ -100,11 +100,11 @@ def test_each_framework_is_held_against_its_own_instrument() -> None:
 def test_a_release_that_was_not_predicted_is_named() -> None:
     """The same release comes first, however old its prediction is."""
     record_of = [on_card(TORCH, "2.9.1", {"allocator.reserved": 100 * MIB})]
-    other = planned(**SIMULATED, peak_bytes=98 * MIB)
+    other = make_planned(**SIMULATED, peak_bytes=98 * MIB)
     made = predictions.table(record_of, [other])
     assert made is not None
     assert made.rows[0][2:4] == ("2.9.1", "2.13.0")
-    same = planned(**SIMULATED | {"framework_version": "2.9.1"}, peak_bytes=97 * MIB)
+    same = make_planned(**SIMULATED | {"framework_version": "2.9.1"}, peak_bytes=97 * MIB)
     both = predictions.table(record_of, [same, other])
     assert both is not None
     assert (both.rows[0][3], both.rows[0][7]) == ("2.9.1", "97.0")
@@ -112,9 +112,11 @@ def test_a_release_that_was_not_predicted_is_named() -> None:
 
 def test_a_simulation_with_workspaces_stands_beside_the_first_one() -> None:
     of_card = [on_card(TORCH, "2.13.0", {"allocator.reserved": 100 * MIB})]
-    asked = planned(**SIMULATED, peak_bytes=101 * MIB, origin=origin(versions={"cudnn": "9.20.0"}))
+    asked = make_planned(
+        **SIMULATED, peak_bytes=101 * MIB, origin=make_origin(versions={"cudnn": "9.20.0"})
+    )
     for planned_before, first in (
-        ([planned(**SIMULATED, peak_bytes=90 * MIB), asked], "-10.00%"),
+        ([make_planned(**SIMULATED, peak_bytes=90 * MIB), asked], "-10.00%"),
         ([asked], "-"),
     ):
         made = predictions.table(of_card, planned_before)
@@ -126,7 +128,9 @@ def test_a_simulation_with_workspaces_stands_beside_the_first_one() -> None:
             "99.0",
         )
     assert predictions.by_workload(of_card, [asked]) is None
-    errors = predictions.by_workload(of_card, [planned(**SIMULATED, peak_bytes=90 * MIB), asked])
+    errors = predictions.by_workload(
+        of_card, [make_planned(**SIMULATED, peak_bytes=90 * MIB), asked]
+    )
     assert errors is not None
     assert errors.rows == (
         ("h100-80gb", "transformer", "1", "10.00%", "10.00%", "1.00%", "1.00%", "1", "0"),
@@ -143,7 +147,7 @@ def test_plans_on_a_card_stand_beside_those_without_it() -> None:
         on_card(untuned, "0.10.2", peaks),
         on_card(JAX.replace("full", "tiny"), "0.10.2", peaks),
     ]
-    made = predictions.plans(records, [planned(case=JAX), planned(**SIMULATED)])
+    made = predictions.plans(records, [make_planned(case=JAX), make_planned(**SIMULATED)])
     assert made is not None
     cells = {row[1]: row[3:] for row in made.rows}
     assert cells == {
@@ -210,11 +214,11 @@ def test_jax_is_off_by_less_than_what_advise_allows_for() -> None:
 
 def test_nothing_is_shown_without_a_card_or_a_prediction() -> None:
     measured = on_card(TORCH, "2.13.0", {"allocator.reserved": 100 * MIB})
-    assert predictions.table([record(parse(TORCH))], [planned(**SIMULATED)]) is None
-    assert predictions.table([measured], [planned(**SIMULATED, device="a100-40gb")]) is None
+    assert predictions.table([record(parse(TORCH))], [make_planned(**SIMULATED)]) is None
+    assert predictions.table([measured], [make_planned(**SIMULATED, device="a100-40gb")]) is None
     assert (
         predictions.table(
-            [on_card(TORCH, "2.13.0", {}, status="oom", reason="full")], [planned(**SIMULATED)]
+            [on_card(TORCH, "2.13.0", {}, status="oom", reason="full")], [make_planned(**SIMULATED)]
         )
         is None
     )

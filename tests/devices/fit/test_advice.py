@@ -19,7 +19,7 @@ from framebench.devices.plans import planning
 from framebench.devices.plans.planned import Planned
 from framebench.suite.case import Case
 from framebench.suite.selectors import parse
-from tests.devices.fake_predictions import allow_error, planned
+from tests.devices.fake_predictions import allow_error, make_planned
 from tests.processes import framebench
 
 GIB = 2**30
@@ -28,13 +28,13 @@ Predict = Callable[[Callable[[Case], int]], list[Case]]
 
 
 @pytest.fixture
-def predict(monkeypatch: pytest.MonkeyPatch) -> Predict:
+def predict_needs(monkeypatch: pytest.MonkeyPatch) -> Predict:
     """Have each case need what a function says, within eight percent; return the cases that are
     asked for.
     """
     allow_error(monkeypatch, 0.08)
 
-    def by(size: Callable[[Case], int]) -> list[Case]:
+    def predict_by(size: Callable[[Case], int]) -> list[Case]:
         planned_cases: list[Case] = []
 
         def plan_all(cases: Sequence[Case], *_: Any, **__: Any) -> list[Planned]:
@@ -42,7 +42,7 @@ def predict(monkeypatch: pytest.MonkeyPatch) -> Predict:
             predictions = []
             for case in cases:
                 predictions.append(
-                    planned(
+                    make_planned(
                         case=case.id,
                         framework=case.framework,
                         device=GPU[1],
@@ -56,7 +56,7 @@ def predict(monkeypatch: pytest.MonkeyPatch) -> Predict:
         monkeypatch.setattr(planning, "plan_all", plan_all)
         return planned_cases
 
-    return by
+    return predict_by
 
 
 def need_a_gib(case: Case) -> int:
@@ -87,13 +87,13 @@ def get_strategy(offer: dict[str, Any]) -> str:
     return strategy
 
 
-def test_advise_without_a_batch_sorts_by_largest_batch(predict: Predict) -> None:
+def test_advise_without_a_batch_sorts_by_largest_batch(predict_needs: Predict) -> None:
     per_sample = {"fp32": 2 * GIB, "checkpoint": GIB // 2}
 
     def need_by_batch(case: Case) -> int:
         return GIB + per_sample.get(case.strategy, GIB) * case.batch
 
-    planned_cases = predict(need_by_batch)
+    planned_cases = predict_needs(need_by_batch)
     best = list_offers("advise", "transformer/torch/train/*/full-350m", *GPU)[0]
     assert best["case"].startswith("transformer/torch/train/checkpoint/b")
     assert best["next_batch_was_tried"]
@@ -102,8 +102,8 @@ def test_advise_without_a_batch_sorts_by_largest_batch(predict: Predict) -> None
     assert "tf32" not in strategies, "unless it is named"
 
 
-def test_a_tie_of_largest_batches_is_named_in_the_answer(predict: Predict) -> None:
-    predict(lambda case: GIB + GIB * case.batch)
+def test_a_tie_of_largest_batches_is_named_in_the_answer(predict_needs: Predict) -> None:
+    predict_needs(lambda case: GIB + GIB * case.batch)
     cases = "transformer/torch/train/{fp32,optimizer_in_backward}/*/full-350m"
     done = framebench("advise", cases, *GPU)
     assert re.search(
@@ -111,23 +111,25 @@ def test_a_tie_of_largest_batches_is_named_in_the_answer(predict: Predict) -> No
     )
 
 
-def test_a_described_size_without_a_batch_is_asked_at_its_usual_batch(predict: Predict) -> None:
-    planned_cases = predict(lambda case: GIB)
+def test_a_described_size_without_a_batch_is_asked_at_its_usual_batch(
+    predict_needs: Predict,
+) -> None:
+    planned_cases = predict_needs(lambda case: GIB)
     done = framebench("advise", "transformer/torch/train/fp32", "--parameters", "350M", *GPU)
     (case,) = planned_cases
     assert f"At batch {case.batch}, the usual one of this size. The largest batch:" in done.stderr
 
 
-def test_advise_defaults_to_the_full_size_at_its_usual_batch(predict: Predict) -> None:
-    planned_cases = predict(need_a_gib)
+def test_advise_defaults_to_the_full_size_at_its_usual_batch(predict_needs: Predict) -> None:
+    planned_cases = predict_needs(need_a_gib)
     assert framebench("advise", "resnet50/*/train", *GPU).returncode == 0
     assert {(case.batch, case.size) for case in planned_cases} == {(64, "full")}
     assert {case.framework for case in planned_cases} == {"torch", "jax"}
 
 
-def test_each_strategy_is_judged_at_the_given_batch(predict: Predict) -> None:
+def test_each_strategy_is_judged_at_the_given_batch(predict_needs: Predict) -> None:
     sizes = {"fp32": 80 * GIB, "amp_bf16": 37 * GIB, "checkpoint": 8 * GIB}
-    predict(need_by_strategy(sizes))
+    predict_needs(need_by_strategy(sizes))
     selector = "transformer/torch/train/{fp32,amp_bf16,checkpoint}/b8/full"
     offers = list_offers("advise", selector, *GPU)
     assert {get_strategy(offer): offer["answer"] for offer in offers} == {
@@ -137,9 +139,9 @@ def test_each_strategy_is_judged_at_the_given_batch(predict: Predict) -> None:
     }
 
 
-def test_memory_in_use_is_a_share_of_the_baselines(predict: Predict) -> None:
+def test_memory_in_use_is_a_share_of_the_baselines(predict_needs: Predict) -> None:
     sizes = {"fp32": 8 * GIB, "checkpoint": 3 * GIB}
-    predict(need_by_strategy(sizes))
+    predict_needs(need_by_strategy(sizes))
     table = framebench("advise", "transformer/torch/train/{fp32,checkpoint}/b8/full", *GPU).stdout
     assert re.search(r"checkpoint +│ +0\.38 ", table)
     assert re.search(r"fp32 +│ +1\.00 ", table)
@@ -147,19 +149,19 @@ def test_memory_in_use_is_a_share_of_the_baselines(predict: Predict) -> None:
     assert re.search(r"checkpoint +│ +- ", alone), "without its baseline"
 
 
-def test_accumulation_over_batch_norm_is_not_counted_as_a_saving(predict: Predict) -> None:
-    predict(need_by_strategy({"fp32": 2 * GIB, "accumulate": GIB}))
+def test_accumulation_over_batch_norm_is_not_counted_as_a_saving(predict_needs: Predict) -> None:
+    predict_needs(need_by_strategy({"fp32": 2 * GIB, "accumulate": GIB}))
     offers = list_offers("advise", "resnet50/torch/train/{fp32,accumulate}/b64/full", *GPU)
     assert [get_strategy(offer) for offer in offers] == ["fp32", "accumulate"]
 
 
 def test_a_strategy_found_wrong_on_a_gpu_is_not_the_best(
-    predict: Predict, monkeypatch: pytest.MonkeyPatch
+    predict_needs: Predict, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     wrong = WrongResult("a-gpu", parse("unet3d/torch/train/amp_bf16/b2/full"))
     monkeypatch.setattr(advice, "find_wrong_on_gpus", Mock(return_value=[wrong]))
     sizes = {"fp32": 3 * GIB, "checkpoint": 2 * GIB, "amp_bf16": GIB}
-    predict(need_by_strategy(sizes))
+    predict_needs(need_by_strategy(sizes))
     selector = "unet3d/torch/train/{fp32,checkpoint,amp_bf16}/b2/full"
     done = framebench("advise", selector, *GPU)
     assert "PyTorch needs least with checkpoint: " in done.stdout
@@ -171,12 +173,12 @@ def test_a_strategy_found_wrong_on_a_gpu_is_not_the_best(
     assert last["found_wrong"]
 
     only_the_wrong_fits = {"fp32": 90 * GIB, "checkpoint": 90 * GIB, "amp_bf16": GIB}
-    predict(need_by_strategy(only_the_wrong_fits))
+    predict_needs(need_by_strategy(only_the_wrong_fits))
     assert "needs least" not in framebench("advise", selector, *GPU).stdout
 
 
-def test_a_described_size_is_asked_like_a_declared_one(predict: Predict) -> None:
-    planned_cases = predict(need_a_gib)
+def test_a_described_size_is_asked_like_a_declared_one(predict_needs: Predict) -> None:
+    planned_cases = predict_needs(need_a_gib)
     by_option = framebench("advise", "transformer/torch/train", "--parameters", "1.3B", *GPU)
     by_name = framebench("advise", "transformer/torch/train/*/b1/1.3B", *GPU)
     assert by_option.stdout == by_name.stdout
@@ -191,30 +193,32 @@ def test_a_described_size_is_asked_like_a_declared_one(predict: Predict) -> None
     assert [(case.size, case.config.length) for case in planned_cases] == [("350M-s2048-l24", 2048)]
 
 
-def test_a_scenario_without_usual_strategies_is_asked_about_all(predict: Predict) -> None:
-    planned_cases = predict(need_a_gib)
+def test_a_scenario_without_usual_strategies_is_asked_about_all(predict_needs: Predict) -> None:
+    planned_cases = predict_needs(need_a_gib)
     done = framebench("advise", "transformer/torch/finetune/*/b1/7B", *GPU)
     assert done.returncode == 0, done.stderr
     assert {"half", "lora"} <= {case.strategy for case in planned_cases}
 
-    predict(need_by_strategy({"lora": 4 * GIB}, otherwise=90 * GIB))
+    predict_needs(need_by_strategy({"lora": 4 * GIB}, otherwise=90 * GIB))
     tight = framebench("advise", "transformer/torch/finetune/*/b1/7B", *GPU)
     assert "PyTorch needs least with lora (other mathematics): " in tight.stdout
 
 
-def test_the_largest_batch_of_a_described_size_is_searched(predict: Predict) -> None:
-    planned_cases = predict(need_a_gib_per_sample)
+def test_the_largest_batch_of_a_described_size_is_searched(predict_needs: Predict) -> None:
+    planned_cases = predict_needs(need_a_gib_per_sample)
     offers = list_offers("max-batch", "transformer/torch/train/fp32/*/350M", *GPU)
     assert offers[0]["case"].startswith("transformer/torch/train/fp32/b3")
     assert {case.size for case in planned_cases} == {"350M"}
 
 
-def test_strategies_that_save_more_are_suggested_if_nothing_usual_fits(predict: Predict) -> None:
+def test_strategies_that_save_more_are_suggested_if_nothing_usual_fits(
+    predict_needs: Predict,
+) -> None:
 
     def need_less_in_8_bits(case: Case) -> int:
         return 20 * GIB if "adamw_8bit" in case.strategy else 90 * GIB
 
-    predict(need_less_in_8_bits)
+    predict_needs(need_less_in_8_bits)
     tight = framebench("advise", "transformer/torch/train/*/b1/7B", *GPU)
     assert tight.returncode == 1
     command = tight.stderr.partition("These save more: framebench ")[2]
@@ -223,15 +227,15 @@ def test_strategies_that_save_more_are_suggested_if_nothing_usual_fits(predict: 
     assert "checkpoint+adamw_8bit" in suggested.stdout
 
 
-def test_the_leanest_strategy_is_named_if_nothing_fits(predict: Predict) -> None:
-    predict(need_by_strategy({"checkpoint": 90 * GIB}, otherwise=100 * GIB))
+def test_the_leanest_strategy_is_named_if_nothing_fits(predict_needs: Predict) -> None:
+    predict_needs(need_by_strategy({"checkpoint": 90 * GIB}, otherwise=100 * GIB))
     done = framebench("advise", "transformer/torch/train/*/b8/full", *GPU)
     assert done.returncode == 1
     assert "PyTorch needs least with checkpoint: 100,875.9 MiB" in done.stdout
 
 
-def test_strategies_over_ranks_are_judged_on_one_of_the_devices(predict: Predict) -> None:
-    planned_cases = predict(need_a_gib_per_sample)
+def test_strategies_over_ranks_are_judged_on_one_of_the_devices(predict_needs: Predict) -> None:
+    planned_cases = predict_needs(need_a_gib_per_sample)
     done = framebench("advise", "transformer/torch/train/fsdp*/b8x8/full", *GPU)
     assert done.returncode == 0, done.stderr
     assert {case.ranks for case in planned_cases} == {8}
@@ -240,8 +244,8 @@ def test_strategies_over_ranks_are_judged_on_one_of_the_devices(predict: Predict
     assert by_option.stdout == done.stdout
 
 
-def test_max_batch_searches_the_baseline_by_default(predict: Predict) -> None:
-    planned_cases = predict(need_a_gib_per_sample)
+def test_max_batch_searches_the_baseline_by_default(predict_needs: Predict) -> None:
+    planned_cases = predict_needs(need_a_gib_per_sample)
     offers = list_offers("max-batch", "transformer/torch/train", *GPU, "--budget", "16GiB")
     assert offers[0]["case"].endswith("/fp32/b13/full")
     assert {case.strategy for case in planned_cases} == {"fp32"}

@@ -19,18 +19,18 @@ MEMORY = GPU.memory_bytes
 CASE = Case("transformer", "torch", "train", "fp32", 1, "full")
 
 
-def planned(case: Case, size: int | None, **fields: object) -> Planned:
+def predict_bytes(case: Case, size: int | None, **fields: object) -> Planned:
     """Return a prediction of so many bytes; of a failure without any."""
     result: dict[str, object] = {"peak_bytes": size, "parts": {}}
     if size is None:
         result |= {"outcome": "failed", "reason": "too slow"}
-    return fake_predictions.planned(
+    return fake_predictions.make_planned(
         case=case.id, device=GPU.name, framework=case.framework, **(result | fields)
     )
 
 
-def assess(size: int | None, budget: int | None = None, **fields: object) -> FitAssessment:
-    return FitAssessment(CASE, planned(CASE, size, **fields), GPU, budget)
+def assess_bytes(size: int | None, budget: int | None = None, **fields: object) -> FitAssessment:
+    return FitAssessment(CASE, predict_bytes(CASE, size, **fields), GPU, budget)
 
 
 def search_batches(
@@ -42,7 +42,7 @@ def search_batches(
     while wanted := search.next():
         assert wanted.batch not in search.planned
         parts = {"arguments": arguments}
-        search.planned[wanted.batch] = planned(wanted, size(wanted.batch), parts=parts)
+        search.planned[wanted.batch] = predict_bytes(wanted, size(wanted.batch), parts=parts)
     return search
 
 
@@ -68,7 +68,7 @@ def test_the_context_and_the_error_decide(
     size: float, fits: bool | None, answer: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     fake_predictions.allow_error(monkeypatch, 0.1)
-    assessment = assess(int(size))
+    assessment = assess_bytes(int(size))
     assert (assessment.fits, assessment.answer) == (fits, answer)
 
 
@@ -78,20 +78,20 @@ def test_each_kind_of_prediction_has_its_own_error(monkeypatch: pytest.MonkeyPat
     monkeypatch.setitem(INTERVALS, "torch, convolutions without workspaces", interval)
     largest_context = CONTEXT[1]
     size = int((MEMORY - largest_context) / 1.1)
-    with_convolutions = assess(size, flags={CONVOLUTIONS: NOT_ASKED})
-    assert assess(size).fits is True, "fits also if the usual 10 % are missing"
+    with_convolutions = assess_bytes(size, flags={CONVOLUTIONS: NOT_ASKED})
+    assert assess_bytes(size).fits is True, "fits also if the usual 10 % are missing"
     assert with_convolutions.fits is None, "undecided: up to 30 % may be missing"
 
 
 def test_a_budget_replaces_the_memory_of_the_device() -> None:
-    assert assess(2**30, budget=2**30 + CONTEXT[1]).fits
-    assert not assess(2**30, budget=2**30).fits
-    assert assess(2**30, budget=2**50).memory == MEMORY
+    assert assess_bytes(2**30, budget=2**30 + CONTEXT[1]).fits
+    assert not assess_bytes(2**30, budget=2**30).fits
+    assert assess_bytes(2**30, budget=2**50).memory == MEMORY
 
 
 def test_a_refusal_does_not_fit_and_a_failure_is_unknown() -> None:
-    assert assess(None, outcome="refused", needs_bytes=2**40).fits is False
-    assert (assess(None).fits, assess(None).answer) == (None, "too slow")
+    assert assess_bytes(None, outcome="refused", needs_bytes=2**40).fits is False
+    assert (assess_bytes(None).fits, assess_bytes(None).answer) == (None, "too slow")
 
 
 @pytest.mark.parametrize("unit", [1, 4])

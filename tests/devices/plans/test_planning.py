@@ -56,7 +56,9 @@ def fake_planner(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> FakePlanner
     return write_planner
 
 
-def plan(tmp_path: Path, *cases: str, device: str = H100.name, **options: Any) -> list[Planned]:
+def plan_cases(
+    tmp_path: Path, *cases: str, device: str = H100.name, **options: Any
+) -> list[Planned]:
     chosen = [Case.from_id(case) for case in cases or (CASE,)]
     return planning.plan_all(chosen, find(device), tmp_path, ignore, **options)
 
@@ -65,20 +67,20 @@ def test_a_cached_prediction_is_reused(
     tmp_path: Path, fake_planner: FakePlanner, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     planner_calls = fake_planner(ANSWER)
-    (first,) = plan(tmp_path)
+    (first,) = plan_cases(tmp_path)
     assert (first.outcome, first.peak_bytes) == ("planned", 12 * MIB)
     assert first.origin.versions == {"jax": "0"}
-    assert plan(tmp_path) == [first]
+    assert plan_cases(tmp_path) == [first]
     assert planner_calls.read_text() == "x"
-    plan(tmp_path, again=True)
+    plan_cases(tmp_path, again=True)
     assert planner_calls.read_text() == "xx"
-    assert [one.case for one in plan(tmp_path, OTHER, CASE)] == [OTHER, CASE]
+    assert [one.case for one in plan_cases(tmp_path, OTHER, CASE)] == [OTHER, CASE]
     assert planner_calls.read_text() == "xxx", "only what is missing is planned"
     monkeypatch.setattr(planners, "PLANNER_VERSION", planners.PLANNER_VERSION + 1)
-    plan(tmp_path)
+    plan_cases(tmp_path)
     assert planner_calls.read_text() == "xxx", "the new version has the same sizes"
     monkeypatch.setattr(planners, "SAME_SIZES_SINCE", planners.PLANNER_VERSION)
-    plan(tmp_path)
+    plan_cases(tmp_path)
     assert planner_calls.read_text() == "xxxx"
 
 
@@ -98,8 +100,8 @@ def test_a_refusal_is_reused_unless_this_version_has_an_answer(
     refusal: dict[str, Any], calls: int, tmp_path: Path, fake_planner: FakePlanner
 ) -> None:
     planner_calls = fake_planner(refusal)
-    (first,) = plan(tmp_path)
-    (second,) = plan(tmp_path)
+    (first,) = plan_cases(tmp_path)
+    (second,) = plan_cases(tmp_path)
     for planned in (first, second):
         assert (planned.outcome, planned.reason) == (refusal["outcome"], refusal["reason"])
         assert planned.needs_bytes == refusal.get("needs_bytes")
@@ -110,15 +112,15 @@ def test_published_predictions_are_reused_and_never_overwritten(
     tmp_path: Path, fake_planner: FakePlanner, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     planner_calls = fake_planner(ANSWER)
-    plan(tmp_path)
+    plan_cases(tmp_path)
     (published,) = (tmp_path / "planned").glob("*/*.jsonl")
     before = published.read_bytes()
     monkeypatch.setattr(store, "PUBLISHED", tmp_path)
-    plan(tmp_path, CASE, OTHER)
-    plan(tmp_path, CASE, OTHER)
+    plan_cases(tmp_path, CASE, OTHER)
+    plan_cases(tmp_path, CASE, OTHER)
     # the planner ran once for CASE, before that was published, and once for OTHER
     assert len(planner_calls.read_text()) == 2
-    plan(tmp_path, CASE, again=True)
+    plan_cases(tmp_path, CASE, again=True)
     assert published.read_bytes() == before
     assert {one.case for one in store.read_every(tmp_path / "own")} == {CASE, OTHER}
 
@@ -148,11 +150,11 @@ def test_a_failed_prediction_is_recorded_and_retried(
 ) -> None:
     monkeypatch.setitem(process.BUDGET_S, "gpu", 1.5)
     planner_calls = fake_planner(body)
-    (failed,) = plan(tmp_path)
+    (failed,) = plan_cases(tmp_path)
     assert failed.outcome == "failed"
     assert reason in str(failed.reason)
     assert list(store.read_every(tmp_path)) == [failed]
-    plan(tmp_path)
+    plan_cases(tmp_path)
     assert planner_calls.read_text() == "xx"
 
 
@@ -164,7 +166,7 @@ def test_flags_of_the_user_do_not_reach_the_planner(
         "import json, os; flags = os.environ.get('XLA_FLAGS', 'none')\n"
         f"print(json.dumps({ANSWER} | {{'versions': {{'flags': flags}}}}))"
     )
-    assert plan(tmp_path)[0].origin.versions == {"flags": "none"}
+    assert plan_cases(tmp_path)[0].origin.versions == {"flags": "none"}
 
 
 @pytest.mark.parametrize(
@@ -179,7 +181,7 @@ def test_flags_of_the_user_do_not_reach_the_planner(
 def test_unpredictable_cases_have_a_reason(
     tmp_path: Path, case: str, device: str, outcome: str, why: str
 ) -> None:
-    (planned,) = plan(tmp_path, case, device=device, version="0.9.2")
+    (planned,) = plan_cases(tmp_path, case, device=device, version="0.9.2")
     assert (planned.outcome, planned.peak_bytes) == (outcome, None)
     assert planned.reason
     assert why in planned.reason
@@ -259,7 +261,7 @@ def test_one_peak_is_explained(tmp_path: Path, fake_planner: FakePlanner) -> Non
 
 def test_two_releases_are_compared_to_the_byte(tmp_path: Path, fake_planner: FakePlanner) -> None:
     fake_planner(ANSWER)
-    plan(tmp_path)
+    plan_cases(tmp_path)
     fake_planner(ANSWER | {"peak_bytes": 11 * MIB})
     options = ("--device", "h100-80gb", "--results", str(tmp_path))
     arguments = ("versions", "compare", "jax==0.9.2", "jax==0.10.2", CASE, *options)

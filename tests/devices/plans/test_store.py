@@ -15,15 +15,15 @@ from framebench.devices.plans.answer import LineBuffers
 from framebench.devices.plans.planned import Planned
 from framebench.devices.plans.store import PlannedWarning
 from framebench.devices.plans.version import is_current
-from tests.devices.fake_predictions import CASE, MIB, origin, planned, unplanned
+from tests.devices.fake_predictions import CASE, MIB, make_origin, make_planned, make_unplanned
 from tests.processes import framebench
 
 OTHERS = [CASE.replace("b1", f"b{batch}") for batch in range(2, 10)]
 
 
 def test_a_newer_prediction_replaces_the_older(tmp_path: Path) -> None:
-    store.write(tmp_path, unplanned("refused", needs_bytes=90))
-    newer = planned(largest=(LineBuffers(MIB, "flax_model.py:12", "f32[8]", 1),))
+    store.write(tmp_path, make_unplanned("refused", needs_bytes=90))
+    newer = make_planned(largest=(LineBuffers(MIB, "flax_model.py:12", "f32[8]", 1),))
     path = store.write(tmp_path, newer)
     assert path == tmp_path / "planned/h100-80gb/jax-0.10.2.jsonl"
     assert store.read(path) == {CASE: newer}
@@ -37,9 +37,9 @@ def test_own_predictions_are_published_on_request(
     assert store.publish(tmp_path, lambda _: True) == []
     monkeypatch.setattr(store, "PUBLISHED", tmp_path)
     own = store.choose_writable_folder(tmp_path)
-    published_before = planned()
-    newer = planned(peak_bytes=11 * MIB)  # of the same case
-    of_another_case = planned(case=OTHERS[0])
+    published_before = make_planned()
+    newer = make_planned(peak_bytes=11 * MIB)  # of the same case
+    of_another_case = make_planned(case=OTHERS[0])
     store.write(tmp_path, published_before)
     store.write(own, newer)
     store.write(own, of_another_case)
@@ -62,27 +62,27 @@ def test_only_answers_of_the_suites_cases_are_published(monkeypatch: pytest.Monk
     monkeypatch.setattr(store, "publish", publish)
     assert framebench("dev", "publish").returncode == 0
     (is_chosen,) = rules
-    assert is_chosen(planned())
-    assert not is_chosen(unplanned("not planned", case=CASE.replace("fp32", "compile")))
-    assert not is_chosen(unplanned("failed"))
-    assert not is_chosen(planned(origin=origin(code="old")))
+    assert is_chosen(make_planned())
+    assert not is_chosen(make_unplanned("not planned", case=CASE.replace("fp32", "compile")))
+    assert not is_chosen(make_unplanned("failed"))
+    assert not is_chosen(make_planned(origin=make_origin(code="old")))
 
 
 def test_concurrent_writers_lose_nothing(tmp_path: Path) -> None:
-    predictions = [planned(case=case) for case in (CASE, *OTHERS)]
+    predictions = [make_planned(case=case) for case in (CASE, *OTHERS)]
     with ThreadPoolExecutor(8) as pool:
         list(pool.map(lambda one: store.write(tmp_path, one), predictions))
     assert {one.case for one in store.read_every(tmp_path)} == {CASE, *OTHERS}
 
 
 def test_a_damaged_line_is_named_and_preserved(tmp_path: Path) -> None:
-    path = store.write(tmp_path, planned())
+    path = store.write(tmp_path, make_planned())
     damaged = ['{"case": "a"}', "not JSON"]
     path.write_text("\n".join([path.read_text().strip(), *damaged]))
     with pytest.warns(PlannedWarning, match=r"skipped line \d of .*jax-0.10.2.jsonl: ") as warned:
         assert list(store.read(path)) == [CASE]
     assert len(warned) == 2
-    store.write(tmp_path, planned(case=OTHERS[0]))
+    store.write(tmp_path, make_planned(case=OTHERS[0]))
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         assert list(store.read(path)) == [CASE, OTHERS[0]]
@@ -91,18 +91,18 @@ def test_a_damaged_line_is_named_and_preserved(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("separator", ["\u2028", "\x85", "\x1c"])
 def test_a_separator_of_lines_in_a_text_ends_no_line(separator: str, tmp_path: Path) -> None:
-    odd = unplanned("refused", needs_bytes=90, reason=f"one{separator}two")
+    odd = make_unplanned("refused", needs_bytes=90, reason=f"one{separator}two")
     path = store.write(tmp_path, odd)
     assert store.read(path) == {CASE: odd}
-    store.write(tmp_path, planned(case=OTHERS[0]))
+    store.write(tmp_path, make_planned(case=OTHERS[0]))
     assert store.read(path)[CASE] == odd
 
 
 def test_an_unplanned_case_has_a_reason_and_no_peak() -> None:
     with pytest.raises(ValidationError, match="not planned, and no reason"):
-        unplanned("not planned", reason=None)
+        make_unplanned("not planned", reason=None)
     with pytest.raises(ValidationError, match="refused, with the peak"):
-        unplanned("refused", peak_bytes=1)
+        make_unplanned("refused", peak_bytes=1)
 
 
 @pytest.mark.parametrize(
@@ -115,7 +115,7 @@ def test_an_unplanned_case_has_a_reason_and_no_peak() -> None:
     ],
 )
 def test_the_error_is_that_of_the_kind_of_prediction(case: str, kind: str) -> None:
-    assert planned(case=case, framework=case.split("/")[1]).kind == kind
+    assert make_planned(case=case, framework=case.split("/")[1]).kind == kind
 
 
 @pytest.mark.parametrize(

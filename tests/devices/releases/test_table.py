@@ -19,7 +19,7 @@ from framebench.versions import planned as plans
 from framebench.versions.accepted import AcceptedRegression
 from framebench.versions.bisection_record import Bisection
 from framebench.versions.planned import PlanBench
-from tests.devices.fake_predictions import CASE, MIB, planned, unplanned
+from tests.devices.fake_predictions import CASE, MIB, make_planned, make_unplanned
 from tests.processes import framebench
 
 H100 = find("h100-80gb")
@@ -30,7 +30,7 @@ SIZES = {"0.9.0": 12, "0.9.1": 12, "0.9.2": 36, "0.10.0": 36}  # MiB
 def results(tmp_path: Path) -> Path:
     """Return a results folder with predictions of four releases."""
     for version, mib in SIZES.items():
-        store.write(tmp_path, planned(framework_version=version, peak_bytes=mib * MIB))
+        store.write(tmp_path, make_planned(framework_version=version, peak_bytes=mib * MIB))
     return tmp_path
 
 
@@ -41,9 +41,9 @@ def bisect_plans(results: Path) -> Bisection:
 
 
 def test_releases_stand_side_by_side_in_their_order() -> None:
-    newer = planned(framework_version="0.10.0")
-    older = planned(framework_version="0.9.2", peak_bytes=24 * MIB)
-    alone = planned(case=CASE.replace("fp32", "scan"))
+    newer = make_planned(framework_version="0.10.0")
+    older = make_planned(framework_version="0.9.2", peak_bytes=24 * MIB)
+    alone = make_planned(case=CASE.replace("fp32", "scan"))
     (table,) = tabulate_releases([newer, older, alone], H100)
     assert table.head == ("case", "0.9.2", "0.10.0", "change")
     assert table.rows == ((CASE, "24.0", "12.0", "-50.00%"),)
@@ -98,7 +98,7 @@ def test_bisection_finds_the_release_from_plans_alone(results: Path) -> None:
 
 
 def test_a_release_without_a_plan_leaves_two_candidates(results: Path) -> None:
-    store.write(results, unplanned("not planned", framework_version="0.9.1"))
+    store.write(results, make_unplanned("not planned", framework_version="0.9.1"))
     answer = bisect_plans(results)
     assert (answer.outcome, answer.first, answer.between) == ("one of several", "0.9.2", ("0.9.1",))
 

@@ -9,7 +9,7 @@ import pytest
 
 from framebench.engine.environments import Environment
 from tests.conftest import list_requested
-from tests.devices.fake_predictions import planned
+from tests.devices.fake_predictions import make_planned
 from tests.processes import run_inside
 
 PROGRAM = Path(__file__).parent / "programs" / "torch_plans.py"
@@ -73,7 +73,9 @@ def test_every_strategy_is_planned(name: str, answers: Answers) -> None:
     assert answer["peak_bytes"] == parts["reserved"]
     assert parts["reserved"] >= parts["allocated"] > parts["between_steps"] > 0
     fields = {name: value for name, value in answer.items() if name != "versions"}
-    assert planned(source="allocator.simulated", **fields), "a record takes all that is answered"
+    assert make_planned(source="allocator.simulated", **fields), (
+        "a record takes all that is answered"
+    )
 
 
 @pytest.mark.slow

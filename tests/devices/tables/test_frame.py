@@ -11,20 +11,20 @@ import pandas as pd
 import framebench
 from framebench.devices.plans import store
 from framebench.devices.tables.frame import COLUMNS, frame
-from tests.devices.fake_predictions import MIB, compiled, simulated, unplanned
+from tests.devices.fake_predictions import MIB, make_compiled, make_simulated, make_unplanned
 
 
 def test_a_ratio_is_to_the_same_release_and_batch() -> None:
     df = frame(
         [
-            compiled("checkpoint", 500),
-            compiled("fp32", 2000),
-            compiled("checkpoint", 750, version="0.9.2"),
-            compiled("fp32", 1000, version="0.9.2"),
-            simulated("fp32", 100),
-            simulated("fp32", 400, batch=16),
-            simulated("checkpoint", 100, batch=16),
-            simulated("offload", 7, batch=2),
+            make_compiled("checkpoint", 500),
+            make_compiled("fp32", 2000),
+            make_compiled("checkpoint", 750, version="0.9.2"),
+            make_compiled("fp32", 1000, version="0.9.2"),
+            make_simulated("fp32", 100),
+            make_simulated("fp32", 400, batch=16),
+            make_simulated("checkpoint", 100, batch=16),
+            make_simulated("offload", 7, batch=2),
         ]
     )
     saving = df[~df["baseline"]].set_index(["framework", "framework_version", "strategy"])["ratio"]
@@ -40,7 +40,9 @@ def test_a_ratio_is_to_the_same_release_and_batch() -> None:
 
 
 def test_a_simulation_has_two_sizes_and_a_plan_one() -> None:
-    df = frame([simulated("fp32", 100), compiled("fp32", 300), unplanned("not planned")])
+    df = frame(
+        [make_simulated("fp32", 100), make_compiled("fp32", 300), make_unplanned("not planned")]
+    )
     sizes = df.sort_values("used_bytes")[["used_bytes", "reserved_bytes", "temporary_bytes"]] / MIB
     simulation, plan, nothing = sizes.to_numpy()
     assert list(simulation[:2]) == [100, 200]
@@ -49,7 +51,7 @@ def test_a_simulation_has_two_sizes_and_a_plan_one() -> None:
 
 
 def test_planned_returns_the_cached_predictions(tmp_path: Path) -> None:
-    store.write(tmp_path, simulated("fp32", 100))
+    store.write(tmp_path, make_simulated("fp32", 100))
     df = framebench.planned(tmp_path)
     assert list(df.columns) == [column.name for column in COLUMNS]
     assert df["case"].to_list() == ["transformer/torch/train/fp32/b8/full"]

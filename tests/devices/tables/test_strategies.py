@@ -9,14 +9,20 @@ from framebench.devices.needs import find_context_bytes
 from framebench.devices.plans.planned import Planned
 from framebench.devices.tables.strategies import GPUS, tabulate_batches, tabulate_savings
 from framebench.records.pins import find_pinned_version
-from tests.devices.fake_predictions import MIB, allow_error, compiled, simulated, unplanned
+from tests.devices.fake_predictions import (
+    MIB,
+    allow_error,
+    make_compiled,
+    make_simulated,
+    make_unplanned,
+)
 
 H100 = find("h100-80gb")
 RELEASES = {name: find_pinned_version(name) for name in ("torch", "jax")}
 
 
 def predict_none(framework: str, strategy: str, outcome: str, **fields: object) -> Planned:
-    return unplanned(
+    return make_unplanned(
         outcome,
         case=f"transformer/{framework}/train/{strategy}/b8/full",
         framework=framework,
@@ -27,20 +33,20 @@ def predict_none(framework: str, strategy: str, outcome: str, **fields: object) 
 
 def predict_batches(batches: tuple[int, ...], strategy: str, *, gib_each: float) -> list[Planned]:
     """Return the plan of each batch, which takes so many GiB a sample."""
-    return [simulated(strategy, 1024 * gib_each * batch, batch) for batch in batches]
+    return [make_simulated(strategy, 1024 * gib_each * batch, batch) for batch in batches]
 
 
 def test_each_framework_is_compared_with_its_own_baseline() -> None:
     every = [
-        simulated("fp32", 1000),
-        simulated("checkpoint", 500),
-        simulated("accumulate", 400),
-        compiled("fp32", 2000),
-        compiled("checkpoint", 500),
+        make_simulated("fp32", 1000),
+        make_simulated("checkpoint", 500),
+        make_simulated("accumulate", 400),
+        make_compiled("fp32", 2000),
+        make_compiled("checkpoint", 500),
         predict_none("torch", "compile", "not planned", reason="a compiler decides"),
         # of another batch, of another release, and of what JAX has no such strategy for
-        simulated("fp32", 7, batch=4),
-        compiled("checkpoint", 1, version="0.0.1"),
+        make_simulated("fp32", 7, batch=4),
+        make_compiled("checkpoint", 1, version="0.0.1"),
         predict_none("jax", "compile", "not planned"),
     ]
     (table,) = tabulate_savings(every, H100)
@@ -56,7 +62,11 @@ def test_each_framework_is_compared_with_its_own_baseline() -> None:
 def test_a_plan_beyond_the_devices_memory_does_not_fit() -> None:
     """XLA plans it all the same; a simulation refuses it."""
     refused = predict_none("torch", "long", "refused", needs_bytes=90_000 * MIB)
-    plans = [compiled("fp32", 50_000), compiled("long", 100_000), compiled("scan", 1)]
+    plans = [
+        make_compiled("fp32", 50_000),
+        make_compiled("long", 100_000),
+        make_compiled("scan", 1),
+    ]
     (table,) = tabulate_savings([*plans, refused], H100)
     (row,) = [row for row in table.rows if row[0] == "long"]
     assert row[1] == "does not fit: would take 90,000.0 MiB"
@@ -83,5 +93,5 @@ def test_a_certain_batch_includes_error_and_context(monkeypatch: pytest.MonkeyPa
     most = (memory - find_context_bytes(H100)[1]) / 1.1 / MIB - 100
     small = predict_batches((1, 2), "fp32", gib_each=1)
     for mib, answer in ((most - 1, "4 or more"), (most + 1, "2")):
-        (table,) = tabulate_batches([*small, simulated("fp32", mib, batch=4)], H100)
+        (table,) = tabulate_batches([*small, make_simulated("fp32", mib, batch=4)], H100)
         assert table.rows[0][3] == answer

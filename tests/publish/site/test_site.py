@@ -37,7 +37,7 @@ from tests.pages import (
     write_records,
 )
 from tests.processes import ROOT
-from tests.record_files import list_files, load_fields, plant
+from tests.record_files import append_lines, list_files, load_fields
 
 LARGEST = 2_000_000  # bytes of a page
 # of the theme's menus and scripts, which every page has
@@ -218,7 +218,7 @@ def test_a_case_id_with_path_parts_writes_no_page(tmp_path: Path) -> None:
     write_records(results, iter([make_record("fp32", 2**20, [1.0, 1.0])]))
     (file,) = list_files(results)
     (fields,) = load_fields(file)
-    plant(file, json.dumps(fields | {"case": "../../../../x/torch/train/fp32/b4/tiny"}))
+    append_lines(file, json.dumps(fields | {"case": "../../../../x/torch/train/fp32/b4/tiny"}))
 
     with pytest.warns(store.RecordWarning, match=rf"{file.name}:2: "):
         pages = build(Results(results), site, guides=False)
