@@ -87,6 +87,22 @@ def list_levels(model: Any, access: ModuleAccess) -> list[list[Any]]:
     return levels or levels_of_containers
 
 
+def join_levels(levels: list[list[Any]], access: ModuleAccess) -> list[Any]:
+    """Return the outermost modules of all levels, as the layers of an encoder and of a decoder.
+
+    Returns an empty list if they are of one class: then they are a level by themselves.
+    """
+    modules = [module for level in levels for module in level]
+    outermost = select_outermost(modules, access)
+    classes = {type(module) for module in outermost}
+    return outermost if len(classes) > 1 else []
+
+
+def name_classes(modules: Sequence[Any]) -> str:
+    """Return the names of the classes of some modules, sorted and separated by commas."""
+    return ", ".join(sorted({type(module).__name__ for module in modules}))
+
+
 def select_outermost(modules: list[Any], access: ModuleAccess) -> list[Any]:
     """Return the modules that lie in no other one of these."""
     inside: set[int] = set()
@@ -113,12 +129,11 @@ def describe_model(
         batch_norms: The names of its modules that couple the samples of a batch.
         has_convolutions: Whether it has convolutions that may be 2-D.
     """
-    classes = {type(block).__name__ for block in blocks}
     first_input = list_arrays(inputs)[0]
     target_arrays = list_arrays(targets)
     return {
         "blocks": [names[id(block)] for block in blocks],
-        "block": ", ".join(sorted(classes)),
+        "block": name_classes(blocks),
         "couples": list(batch_norms[:1]),  # one is enough for a message
         "images": len(first_input.shape) == 4 and has_convolutions,
         "input": list(first_input.shape),

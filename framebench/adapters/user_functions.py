@@ -107,6 +107,13 @@ class BatchForm:
     joins_targets: bool = False  # the model takes the targets after the inputs
 
 
+def are_alike_dicts(entries: Sequence[Any]) -> bool:
+    """Return whether all entries are dictionaries with the same keys."""
+    if not all(isinstance(entry, Mapping) for entry in entries):
+        return False
+    return all(entry.keys() == entries[0].keys() for entry in entries)
+
+
 class UserFile:
     """A user's file: it calls the functions there by name, each from the same random seeds.
 
@@ -210,7 +217,8 @@ class UserFile:
 
         What is no pair is a whole batch, which the model takes: a dictionary of its keywords, an
         array, an object of a package, a list of samples and, where the model computes the loss or
-        the file has its own step, a tuple of another length.
+        the file has its own step, a tuple of another length. A list of two dictionaries with the
+        same keys is no pair: these are two samples.
         """
         if self.takes_batch:
             is_spread = are_arguments(returned) and not is_list_of_samples(returned, size)
@@ -219,7 +227,7 @@ class UserFile:
         if not isinstance(returned, tuple | list):
             return BatchForm(is_whole=True) if list_arrays(returned) else None
         computes_loss = "loss" not in self and not self.has_step()
-        if len(returned) == 2:
+        if len(returned) == 2 and not are_alike_dicts(returned):
             inputs, targets = returned
             is_list = is_list_of_samples(inputs, size)
             joins = computes_loss and self.takes_both(inputs, targets, is_list)

@@ -218,7 +218,7 @@ def describe_facts(model: UserModel, facts: dict[str, Any]) -> str:
         others = [name for name in facts.get("levels", ()) if name != facts["block"]]
         if others:
             names = ", ".join(others)
-            blocks = f"{blocks[:-1]}, which saves most; the file's `blocks` may name {names})"
+            blocks = f"{blocks[:-1]}, which save most; the file's `blocks` may name {names})"
     shape = " x ".join(map(str, facts["input"]))
     parameters = f"{facts['parameters']:,} parameters"
     return (

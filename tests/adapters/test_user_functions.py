@@ -96,6 +96,16 @@ def test_a_model_gets_the_targets_if_nothing_else_takes_them(
     assert collect_arguments(again)[0] == positional or named
 
 
+@pytest.mark.parametrize("samples", [2, 3])
+def test_a_list_of_dictionaries_is_a_list_of_samples(samples: int, tmp_path: Path) -> None:
+    """Two of them are no pair of inputs and targets."""
+    batch = "def batch(n): return [{'x': rows(5), 'y': rows(7)} for _ in range(n)]"
+    file = make_file(tmp_path, "model = Model", batch, LOSS)
+    (inputs,), targets = file.make_batch(samples, np.ndarray, "array")
+    assert targets is None
+    assert [sorted(sample) for sample in inputs] == [["x", "y"]] * samples
+
+
 def test_a_batch_that_nobody_could_take_is_refused(tmp_path: Path) -> None:
     file = make_file(
         tmp_path, "model = Model", "def batch(n): return rows(n), rows(n), rows(n)", LOSS

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any
 
@@ -42,6 +42,23 @@ def drop_cache(arguments: Any) -> Any:
         is_cache = hasattr(value, "get_seq_length") and hasattr(value, "update")
         values.append(None if is_cache else value)
     return values
+
+
+def spread_arguments(
+    block: nn.Module, arguments: Sequence[Any], distinct: Sequence[Any]
+) -> Callable[..., Any]:
+    """Return a function that takes each distinct argument once, and runs a block with all of them.
+
+    Recomputation makes another tensor of each that it is given. Attention computes otherwise if key
+    and value are no longer one object.
+    """
+    places_by_id = {id(argument): place for place, argument in enumerate(distinct)}
+    places = [places_by_id[id(argument)] for argument in arguments]
+
+    def run_spread(*given: Any, **kwargs: Any) -> Any:
+        return block(*[given[place] for place in places], **kwargs)
+
+    return run_spread
 
 
 def _observe_without(run: TorchAdapter) -> tuple[Evidence, Counter[nn.Module]]:
@@ -92,7 +109,13 @@ def checkpoint(run: TorchAdapter, every: int = 1) -> Proof:
         norms = chosen[block]
         if norms and not is_compiled:  # the compiler repeats no update of running statistics
             options["context_fn"] = lambda: (nullcontext(), frozen_statistics(norms))
-        return recompute(block, *drop_cache(xs), use_reentrant=False, **options)
+        arguments = drop_cache(xs)
+        distinct = list({id(argument): argument for argument in arguments}.values())
+        if len(distinct) == len(arguments):
+            return recompute(block, *arguments, use_reentrant=False, **options)
+        return recompute(
+            spread_arguments(block, arguments, distinct), *distinct, use_reentrant=False, **options
+        )
 
     run.recipe.block_runner = run_block
     run.recipe.on_model.append(attach)

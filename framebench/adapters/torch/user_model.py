@@ -195,8 +195,15 @@ def find_blocks(model: nn.Module) -> list[nn.Module]:
 
 
 def list_levels(model: nn.Module) -> list[list[Any]]:
-    """Return the levels at which modules repeat; none where the file names its blocks."""
-    return [] if "blocks" in user() else user_blocks.list_levels(get_file_model(model), ACCESS)
+    """Return the levels at which modules repeat; none where the file names its blocks.
+
+    The last one has the outermost modules of the others, if these are of several classes.
+    """
+    if "blocks" in user():
+        return []
+    levels = user_blocks.list_levels(get_file_model(model), ACCESS)
+    outermost = user_blocks.join_levels(levels, ACCESS)
+    return [*levels, outermost] if outermost else levels
 
 
 def choose_blocks(model: nn.Module, inputs: Any) -> list[nn.Module]:
@@ -411,7 +418,7 @@ def facts(size: int) -> dict[str, Any]:
         **described,
         **weights_described,
         **_describe_optimizer(model),
-        "levels": [type(level[0]).__name__ for level in list_levels(model)],
+        "levels": [user_blocks.name_classes(level) for level in list_levels(model)],
         "uncut": user().explain_uncut(inputs, size),
         "convolutions": bool(list_names(model, nn.modules.conv._ConvNd)),
         "own_step": has_step(),
