@@ -9,6 +9,7 @@ of the framework's own instrument.
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
@@ -184,16 +185,20 @@ def predict_peak(evidence: Sequence[Row], case: Case) -> Peak:
     if len(set(batches)) < 2:
         return predict_from_one_batch(evidence[-1], case)
     estimate = fit_line(batches, [get_bytes(row) for row in evidence]).predict(case.batch)
+    low, high = estimate.low, estimate.high
+    if low is None or high is None:
+        low, high = find_range(evidence, case)
     # a line through noisy peaks may fall below what no step can do without
     least = compute_lower_bound(case).total
-    value = max(estimate.value, least)
+    # a larger batch that was measured needs no less
+    larger = [get_bytes(row) for row in evidence if row.batch > case.batch]
+    most = max(min(larger, default=math.inf), least)
+    value = min(max(estimate.value, least), most)
     method = f"line through batches {', '.join(map(str, batches))}"
     if case.batch > STUDIED_REACH * max(batches):
         method += f", at {case.batch / max(batches):.1f} times the largest"
-    if estimate.low is None or estimate.high is None:
-        low, high = find_range(evidence, case)
-        return Peak("predicted", method, value, min(low, value), max(high, value))
-    return Peak("predicted", method, value, max(estimate.low, least), max(estimate.high, least))
+    low, high = min(max(low, least), value), max(min(high, most), value)
+    return Peak("predicted", method, value, low, high)
 
 
 def find_range(evidence: Sequence[Row], case: Case) -> tuple[float, float]:
