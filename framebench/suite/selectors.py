@@ -103,8 +103,29 @@ def match_part(cases: list[Case], part: str, pattern: str, selector: str) -> lis
     if not matching:
         valid = list(dict.fromkeys(values))
         suggestions = suggest(valid, pattern)
-        raise UnknownCase(f"no {part} {pattern!r} in {selector!r}; choose from: {suggestions}")
+        moved = move_to_later_place(selector, place)
+        hint = f"; did you mean {moved!r}?" if moved else ""
+        raise UnknownCase(
+            f"no {part} {pattern!r} in {selector!r}; choose from: {suggestions}{hint}"
+        )
     return matching
+
+
+def move_to_later_place(selector: str, place: int) -> str:
+    """Return the selector with `*` before the part at this place, so that it matches cases.
+
+    For `resnet50/torch/train/*/full`, whose batch is missing, it is
+    `resnet50/torch/train/*/*/full`. It is empty if cases match at no later place.
+    """
+    parts = selector.strip("/").split("/")
+    if place >= len(parts):
+        return ""
+    for missing in range(1, len(PARTS) - len(parts) + 1):
+        text = "/".join([*parts[:place], *["*"] * missing, *parts[place:]])
+        pattern = "/".join(split_selector(text, "*").values())
+        if fnmatch.filter([case.id for case in list_cases()], pattern):
+            return text
+    return ""
 
 
 def suggest(valid: Sequence[str], text: str, between: str = ", ") -> str:
