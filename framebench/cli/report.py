@@ -22,6 +22,7 @@ from framebench.cli.shared import (
     fail,
     find_machine,
     out,
+    repeat_options,
     say,
 )
 from framebench.engine import runner
@@ -125,7 +126,7 @@ def print_predictions(device: str, results: Path) -> None:
     if not tables:
         fail(
             f"no tables for {device} under {results}; predict first: framebench predict CASES "
-            f"--device {device}",
+            f"--device {device}{repeat_options(results)}",
             1,
         )
     for table in tables:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import re
+import shlex
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -213,6 +214,23 @@ def open_session(results: Path, selector: str, keep: bool = False) -> Iterator[S
         session = Session.open(results, provenance.name_code(), selector)
         yield session
         session.close(results, keep)
+
+
+def repeat_options(results: Path, budget: int | None = None, threshold: str | None = None) -> str:
+    """Return the options of a command that one it suggests needs as well.
+
+    It is such as ` --budget 512MiB --results mine`, to be put behind the suggested command. The
+    folder is left out if it is the one that commands read or write by default.
+    """
+    text = ""
+    if budget is not None:
+        mib, rest = divmod(budget, UNITS["mib"])
+        text += f" --budget {budget}B" if rest else f" --budget {mib}MiB"
+    if threshold is not None:
+        text += f" --threshold {threshold}"
+    if results not in (provenance.READABLE, provenance.ROOT / "results"):
+        text += f" --results {shlex.quote(str(results))}"
+    return text
 
 
 def describe_error(error: OSError) -> str:

@@ -30,6 +30,7 @@ from framebench.cli.shared import (
     measuring,
     open_session,
     out,
+    repeat_options,
     report_failures,
     say,
 )
@@ -116,7 +117,8 @@ def run(
         with CaseProgress(able, results, err, blocks * len(matrix), opened.id) as progress:
             statuses = versions.measure(able, ready, blocks, opened.id, options, results, progress)
     for old, new in pairwise(matrix):
-        say(f"framebench versions compare {framework}=={old} {framework}=={new}")
+        command = f"framebench versions compare {framework}=={old} {framework}=={new}"
+        say(command + repeat_options(results))
     raise typer.Exit(report_failures(statuses, "measurements"))
 
 
@@ -192,12 +194,14 @@ def compare_(
             records = [record for record in records if record.case in ids]
         rows = rule.compare_versions(records, base, change, minimum, machine_blocks)
         regressions, known = split_regressions(rows, accepted)
+    except rule.NotMeasured as error:
+        fail(f"{error}{repeat_options(results)}", 2)
     except (Fault, rule.UnknownVersion, MalformedEntry) as error:
         fail(str(error), 2)
     if not rows:
         fail(
             f"no case has records of both {base} and {change}; measure them in turn: "
-            "framebench versions run",
+            f"{rule.suggest_run(base, change)}{repeat_options(results)}",
             2,
         )
     if as_json:
@@ -215,11 +219,12 @@ def compare_(
     if regressions:
         hint = table.suggest_bisection(regressions)
         if hint:
-            say(hint)
+            say(hint + repeat_options(results, threshold=threshold))
         raise typer.Exit(1)
     if all(row.verdict == rule.FEW for row in rows):
         fail(
-            "too few blocks for any verdict; measure the versions in turn: framebench versions run",
+            "too few blocks for any verdict; measure the versions in turn: "
+            f"{rule.suggest_run(base, change)}{repeat_options(results)}",
             3,
         )
 

@@ -68,6 +68,10 @@ class UnknownVersion(ValueError):
     """A version without records; the message lists the versions that have records."""
 
 
+class NotMeasured(UnknownVersion):
+    """A release that has to be measured first; the message ends with the command for that."""
+
+
 class CaseRecords(NamedTuple):
     """The records of one case on one machine in two versions, in the order of measurement."""
 
@@ -189,7 +193,7 @@ def decide_row(row: QuantityComparison) -> QuantityComparison:
 def select_version(records: Sequence[Record], text: str) -> dict[tuple[str, str], list[Record]]:
     """Return the records of one version by machine and case, in the order of measurement.
 
-    Raises UnknownVersion if no record is of the version.
+    Raises NotMeasured if no record is of the version.
     """
     selected = defaultdict(list)
     for record in sorted(records, key=get_measurement_time):
@@ -198,9 +202,10 @@ def select_version(records: Sequence[Record], text: str) -> dict[tuple[str, str]
     if not selected:
         releases = sorted({name_release(record) for record in records})
         machines = sorted({record.provenance.machine for record in records})
-        raise UnknownVersion(
+        framework, _ = parse_release(text)
+        raise NotMeasured(
             f"no records of {text} (machine {', '.join(machines) or 'none'}); there are: "
-            f"{', '.join(releases) or 'none'}; framebench versions run"
+            f"{', '.join(releases) or 'none'}; framebench versions run --framework {framework}"
         )
     return selected
 
@@ -215,9 +220,8 @@ def has_both(records: Iterable[Record], base: str, change: str) -> bool:
     return {base, change} <= {name_release(record) for record in records}
 
 
-def explain_no_machine(records: Iterable[Record], base: str, change: str) -> UnknownVersion:
+def explain_no_machine(records: Iterable[Record], base: str, change: str) -> NotMeasured:
     """Return the error that no machine has measured both releases, with the machines of each."""
-    framework, old, new = parse_pair(base, change)
     machines: dict[str, set[str]] = {base: set(), change: set()}
     for record in records:
         release = name_release(record)
@@ -226,10 +230,15 @@ def explain_no_machine(records: Iterable[Record], base: str, change: str) -> Unk
     sides = []
     for release, names in machines.items():
         sides.append(f"{release} by {', '.join(sorted(names)) or 'none'}")
-    return UnknownVersion(
-        f"no machine has measured both: {', '.join(sides)}; "
-        f"framebench versions run --framework {framework} --version {old} --version {new}"
+    return NotMeasured(
+        f"no machine has measured both: {', '.join(sides)}; {suggest_run(base, change)}"
     )
+
+
+def suggest_run(base: str, change: str) -> str:
+    """Return the command that measures both releases in turn."""
+    framework, old, new = parse_pair(base, change)
+    return f"framebench versions run --framework {framework} --version {old} --version {new}"
 
 
 def compare_case(

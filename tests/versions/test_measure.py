@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 import subprocess
 from pathlib import Path
@@ -91,6 +92,7 @@ def test_the_command_fails_if_a_measurement_broke(
     done = framebench("versions", "run", "--framework", "jax", "--results", str(results))
     assert done.returncode == code, done.stderr
     assert ("of 2 measurements failed" in done.stderr) == bool(code)
+    assert re.search(rf"versions compare jax==\S+ jax==\S+ --results {results}\n", done.stderr)
     assert not list(results.glob(".session*"))
 
 

@@ -279,7 +279,10 @@ def test_compare_lists_regressions_and_suggests_bisection(results: Path) -> None
     assert found == REGRESSIONS
     assert f"regression: {LARGE}, peak memory +5.0%" in printed.stderr
     shown = command(*arguments)
-    assert f"versions bisect --framework jax 0.9.2 0.10.2 {LARGE}" in shown.stderr
+    bisection = f"versions bisect --framework jax 0.9.2 0.10.2 {LARGE}"
+    assert f"{bisection} --results {results}\n" in shown.stderr
+    strict = command(*arguments, "--threshold", "2%")
+    assert f"{bisection} --threshold 2% --results {results}\n" in strict.stderr
 
 
 def test_compare_takes_a_threshold_in_per_cent(results: Path) -> None:
@@ -295,7 +298,8 @@ def test_the_command_passes_nothing_that_could_not_be_judged(results: Path) -> N
     write_records(make_version_blocks(ORIGINAL, 1, set_fields(peaks={})), results)
     done = command("versions", "compare", OLD, NEW, "--results", str(results))
     assert done.returncode == 3
-    assert "framebench versions run" in done.stderr
+    run = "framebench versions run --framework jax --version 0.9.2 --version 0.10.2"
+    assert f"{run} --results {results}\n" in done.stderr
 
 
 def test_the_table_names_other_packages_that_differ() -> None:
@@ -422,7 +426,7 @@ def test_releases_of_two_machines_are_refused_with_their_names(
     done = command("versions", "compare", OLD, NEW, "--results", str(folder))
     assert done.returncode == 2
     assert f"no machine has measured both: {OLD} by here, {NEW} by there" in done.stderr
-    assert "--version 0.9.2 --version 0.10.2" in done.stderr
+    assert f"--version 0.9.2 --version 0.10.2 --results {folder}\n" in done.stderr
 
 
 ENTRY = AcceptedRegression(

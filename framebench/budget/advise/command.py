@@ -25,6 +25,7 @@ from framebench.cli.shared import (
     find_answering_machines,
     out,
     parse_selector,
+    repeat_options,
     say,
 )
 from framebench.models import spec
@@ -274,7 +275,7 @@ def answer_from_records(
     try:
         advice = rule.advise(rows, question, folder.searches)
     except NoRecords as error:
-        fail(str(error), 1)
+        fail(f"{error}{repeat_options(results)}", 1)
     changes = []
     if current:
         for name in question.frameworks:

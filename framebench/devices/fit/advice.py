@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Any
 
 from framebench.analysis.needs import format_needs
-from framebench.analysis.rendering import DETAIL, ESSENTIAL, MIB, Table, TableColumn, format_mib
-from framebench.cli.shared import Parts, echo, out, say
+from framebench.analysis.rendering import DETAIL, ESSENTIAL, Table, TableColumn, format_mib
+from framebench.cli.shared import Parts, echo, out, repeat_options, say
 from framebench.devices.catalog import GIB, Device, find
 from framebench.devices.fit.fitting import FitAssessment, PredictedBatchSearch
 from framebench.devices.found_wrong import COMPARE_GRADIENTS, describe_wrong, find_wrong_on_gpus
@@ -100,23 +100,27 @@ def advise_on_device(
     if is_usual_batch:
         say(
             f"At batch {batch}, the usual one of this size. The largest batch: framebench advise "
-            f"'{named}/*/{size}' --device {device_name}"
+            f"'{named}/*/{size}' --device {device_name}{repeat_options(results, budget)}"
         )
     if batch is not None:
         nothing_fits = fit_on_device(cases, left_out, device_name, budget, results, as_json)
         if nothing_fits and strategy == "*":
-            suggest_savers(f"{workload}/{framework}/{scenario}", batch, size, device, budget)
+            prefix = f"{workload}/{framework}/{scenario}"
+            suggest_savers(prefix, batch, size, device, budget, results)
         return nothing_fits
     usual_batch = cases[0].spec.preset(size).base
     say(
         f"Looking for the largest batch ({len(cases)} cases), which takes several plans each. "
         "Cached plans are reused. At one batch: framebench advise "
         f"'{named}/b{usual_batch}/{size}' --device {device_name}"
+        f"{repeat_options(results, budget)}"
     )
     return search_on_device(cases, left_out, device_name, budget, results, as_json)
 
 
-def suggest_savers(prefix: str, batch: int, size: str, device: Device, budget: int | None) -> None:
+def suggest_savers(
+    prefix: str, batch: int, size: str, device: Device, budget: int | None, results: Path
+) -> None:
     """Print the command that tries the strategies in SAVERS, if the framework has any of them.
 
     `prefix` is workload/framework/scenario.
@@ -129,11 +133,11 @@ def suggest_savers(prefix: str, batch: int, size: str, device: Device, budget: i
             continue
         savers.append(name)
     if savers:
-        limit = f" --budget {budget / MIB:.0f}MiB" if budget else ""
         say(
             "None of the usual strategies fits for certain. Those below are in float32; with "
             "amp_bf16+ before a name it is in mixed precision. These save more: framebench advise "
-            f"'{prefix}/{{{','.join(savers)}}}/b{batch}/{size}' --device {device.name}{limit}"
+            f"'{prefix}/{{{','.join(savers)}}}/b{batch}/{size}' --device {device.name}"
+            f"{repeat_options(results, budget)}"
         )
 
 

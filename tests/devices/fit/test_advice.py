@@ -8,6 +8,7 @@ import json
 import re
 import shlex
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any
 from unittest.mock import Mock
 
@@ -225,6 +226,26 @@ def test_strategies_that_save_more_are_suggested_if_nothing_usual_fits(
     suggested = framebench(*shlex.split(command))
     assert suggested.returncode == 0, suggested.stderr
     assert "checkpoint+adamw_8bit" in suggested.stdout
+
+
+@pytest.mark.parametrize(
+    "question",
+    [
+        "transformer/torch/train/*/*/full",  # which suggests one batch
+        "transformer/torch/train",  # which suggests the largest batch
+        "transformer/torch/train/*/b8/full",  # which suggests strategies, as nothing fits
+    ],
+)
+def test_a_suggested_command_has_the_options_that_were_given(
+    predict_needs: Predict, question: str, tmp_path: Path
+) -> None:
+    predict_needs(lambda case: 90 * GIB)
+    options = ("--budget", "30GiB", "--results", str(tmp_path))
+    done = framebench("advise", question, *GPU, *options)
+    suggestions = re.findall(r"framebench (advise .*)", done.stderr)
+    assert suggestions
+    for suggestion in suggestions:
+        assert suggestion.endswith(f"{' '.join(GPU)} --budget 30720MiB --results {tmp_path}")
 
 
 def test_the_leanest_strategy_is_named_if_nothing_fits(predict_needs: Predict) -> None:
