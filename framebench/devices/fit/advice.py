@@ -36,9 +36,9 @@ from framebench.suite.selectors import select
 
 FEW_GPUS = "jax: what its plans may be off by rests on a few cases of one H200; see docs/devices.md"
 INCOMPLETE = (
-    "with `to` or `or more`: the search ended after several plans. The first number fits for "
-    "certain, and what is beyond the second is not certain to; a batch that is named, as in "
-    ".../b512/full, is planned by itself"
+    "with `to` or `or more`: the search ended after several plans. The first number fits at "
+    "the upper end of the error, and what is beyond the second does not; a batch that is named, "
+    "as in .../b512/full, is planned by itself"
 )
 # that save weights, gradients or optimizer states, and are suggested where nothing usual fits
 SAVERS = (
@@ -134,10 +134,10 @@ def suggest_savers(
         savers.append(name)
     if savers:
         say(
-            "None of the usual strategies fits for certain. Those below are in float32; with "
-            "amp_bf16+ before a name it is in mixed precision. These save more: framebench advise "
-            f"'{prefix}/{{{','.join(savers)}}}/b{batch}/{size}' --device {device.name}"
-            f"{repeat_options(results, budget)}"
+            "None of the usual strategies fits at the upper end of the error. Those below are in "
+            "float32; with amp_bf16+ before a name it is in mixed precision. These save more: "
+            f"framebench advise '{prefix}/{{{','.join(savers)}}}/b{batch}/{size}' "
+            f"--device {device.name}{repeat_options(results, budget)}"
         )
 
 
@@ -289,7 +289,7 @@ def write_sentence(
     fitting = [assessment for assessment in assessments if assessment.fits]
     sentence = (
         f"{len(fitting)} of {len(assessments)} strategies fit {describe_model(first.case)} on one "
-        f"{first.device.title} for certain."
+        f"{first.device.title} at the upper end of the error."
     )
     predicted = []
     for assessment in fitting or assessments:
@@ -372,7 +372,7 @@ def make_table(
         case, planned = assessment.case, assessment.planned
         if case in wrong:
             wrong_strategies.setdefault(wrong[case], []).append(case.strategy)
-        notes += [f"{case.framework}: {missing}" for missing in planned.not_held]
+        notes += [f"{case.framework}: {missing}" for missing in planned.missing]
         notes += [f"{case.id}: {note}" for note in planned.notes]
         if case.framework == "jax":
             notes.append(FEW_GPUS)
@@ -408,8 +408,8 @@ def make_table(
     allowed = describe_errors(assessment.planned for assessment in assessments)
     caption = (
         f"Predicted, not measured. There are {first.memory / GIB:,.2f} GiB. needs = reserved + the "
-        f"error that predictions had ({allowed}){describe_context(first.device)}. How it is "
-        "predicted: docs/devices.md."
+        f"error that predictions had ({allowed}: nine of ten were not above)"
+        f"{describe_context(first.device)}. How it is predicted: docs/devices.md."
     )
     for description, strategies in wrong_strategies.items():
         notes.append(f"{', '.join(strategies)}: {description}: {COMPARE_GRADIENTS}")

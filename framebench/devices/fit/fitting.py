@@ -102,7 +102,7 @@ class FitAssessment:
 
     @cached_property
     def fits(self) -> bool | None:
-        """Return whether it fits for certain.
+        """Return whether it fits at the upper end of the error.
 
         None means that it depends on how far the prediction is off, or that nothing was predicted.
         """
@@ -129,7 +129,7 @@ class FitAssessment:
 
 @dataclass
 class PredictedBatchSearch:
-    """Search the largest batch of a strategy that fits for certain, by predictions."""
+    """Search by predictions the largest batch that fits at the upper end of the error."""
 
     case: Case  # at the smallest batch that the strategy can have
     device: Device
@@ -152,19 +152,19 @@ class PredictedBatchSearch:
         return FitAssessment(case, self.planned[batch], self.device, self.budget)
 
     def fits(self, batch: int) -> bool:
-        """Return whether a batch that was predicted fits for certain."""
+        """Return whether a batch that was predicted fits at the upper end of the error."""
         return self.assess(batch).fits is True
 
     @property
     def largest_fitting(self) -> int:
-        """Return the largest batch that fits for certain, 0 if no batch does."""
+        """Return the largest batch that fits at the upper end of the error, 0 if no batch does."""
         return max(filter(self.fits, self.planned), default=0)
 
     @property
     def smallest_not_fitting(self) -> int | None:
         """Return the smallest predicted batch above the largest that fits.
 
-        It does not fit, or not for certain.
+        It does not fit, or not at the upper end of the error.
         """
         larger = [batch for batch in self.planned if batch > self.largest_fitting]
         return min(larger, default=None)

@@ -93,6 +93,23 @@ class Planned(Part):
         return "torch, ranks" if Case.from_id(self.case).ranks > 1 else "torch"
 
     @property
+    def has_convolutions(self) -> bool:
+        """Return whether it is known that the simulated step has convolutions."""
+        return self.kind.startswith("torch, convolutions")
+
+    @property
+    def missing(self) -> tuple[str, ...]:
+        """Return what the peak does not hold, of what this case may need.
+
+        What cuDNN chooses is no matter of a simulation that has neither convolutions nor cuDNN's
+        attention.
+        """
+        by_cudnn = self.has_convolutions or "cudnn" in self.flags.get("attention", "")
+        if self.framework == "jax" or by_cudnn:
+            return self.not_held
+        return tuple(note for note in self.not_held if "workspaces of convolutions" not in note)
+
+    @property
     def interval(self) -> ErrorInterval:
         """Return how far predictions of this kind were off."""
         return INTERVALS[self.kind]
@@ -131,23 +148,23 @@ def find_needs(planned: Planned) -> int | None:
 def describe_workspaces(predictions: Iterable[Planned]) -> str:
     """Return for a caption whether simulations hold what cuDNN takes for convolutions.
 
-    It is empty without simulations.
+    It ends with a space, and is empty without simulations of models that have convolutions.
     """
     count = 0
     releases = []
     for planned in predictions:
-        if planned.source == "allocator.simulated" and planned.has_answer:
+        if planned.has_convolutions and planned.has_answer:
             count += 1
             if "cudnn" in planned.origin.versions:
                 releases.append(planned.origin.versions["cudnn"])
     if not count:
         return ""
     if not releases:
-        return "Workspaces of convolutions: none."
+        return "Workspaces of convolutions: none. "
     share = ""
     if len(releases) < count:
         share = f" in {len(releases)} of {count} simulations"
-    return f"Workspaces of convolutions: as cuDNN {max(releases)} answers without a GPU{share}."
+    return f"Workspaces of convolutions: as cuDNN {max(releases)} answers without a GPU{share}. "
 
 
 def describe_code(commits: Iterable[str | None]) -> str:

@@ -73,7 +73,7 @@ def tabulate_savings(predictions: Sequence[Planned], device: Device) -> Iterator
             f"{source}{ratio} = over the same column's {first.stage.baseline}. "
         )
         if is_gpu:
-            caption += f"{describe_workspaces(peaks.values())} "
+            caption += describe_workspaces(peaks.values())
         title = (
             f"What strategies save: {workload} {scenario}, batch {batch}, size {size}, on one "
             f"{device.title}"
@@ -128,13 +128,13 @@ def tabulate_batches(predictions: Sequence[Planned], device: Device) -> Iterator
                     shown += [assessment.planned for assessment in by_batch.values()]
         if rows:
             caption = (
-                "Predicted, not measured. The largest of the batches planned that fits for certain "
-                "in the memory that such GPUs leave a program "
+                "Predicted, not measured. The largest of the batches planned that fits, at the "
+                "upper end of the error, in the memory that such GPUs leave a program "
                 f"({', '.join(f'{format_mib(memory)} MiB' for memory in memories.values())}), with "
                 f"the kernels of one {device.title}. The answer allows for a CUDA context of up to "
                 f"{format_mib(most)} MiB ({format_mib(least)} at the least), and for the errors "
                 f"that predictions had ({describe_errors(shown)}). '... or more': no larger one "
-                f"was planned. {describe_workspaces(shown)} "
+                f"was planned. {describe_workspaces(shown)}"
                 f"{describe_code(planned.origin.commit for planned in shown)}"
             )
             title = (
@@ -146,7 +146,7 @@ def tabulate_batches(predictions: Sequence[Planned], device: Device) -> Iterator
 
 
 def find_largest(assessments: Mapping[int, FitAssessment], memory: int) -> str:
-    """Return the largest of these batches that fits for certain in so many bytes."""
+    """Return the largest of these batches that fits at the upper end of the error."""
     fitting = [
         batch
         for batch, assessment in assessments.items()

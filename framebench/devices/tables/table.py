@@ -144,9 +144,9 @@ def tabulate_cases(
             )
         else:
             unplanned[planned.case] = planned.reason or planned.outcome
-        if planned.not_held:
+        if planned.missing:
             release = f"{planned.framework} {planned.framework_version}"
-            missing[f"not in the peaks of {release}: {'; '.join(planned.not_held)}"] = None
+            missing[f"not in the peaks of {release}: {'; '.join(planned.missing)}"] = None
         notes += [f"{planned.case}: {note}" for note in planned.notes]
         found_wrong = describe_wrong(parse_case(planned.case), wrong)
         if found_wrong:

@@ -14,13 +14,17 @@ from unittest.mock import Mock
 
 import pytest
 
+from framebench.devices.catalog import find
 from framebench.devices.fit import advice
+from framebench.devices.fit.fitting import FitAssessment
 from framebench.devices.found_wrong import WrongResult
 from framebench.devices.plans import planning
-from framebench.devices.plans.planned import Planned
+from framebench.devices.plans.answer import ASKED, CONVOLUTIONS
+from framebench.devices.plans.planned import Planned, describe_workspaces
+from framebench.devices.tables.table import tabulate_cases
 from framebench.suite.case import Case
 from framebench.suite.selectors import parse
-from tests.devices.fake_predictions import allow_error, make_planned
+from tests.devices.fake_predictions import allow_error, make_planned, make_simulated
 from tests.processes import framebench
 
 GIB = 2**30
@@ -289,3 +293,29 @@ def test_invalid_arguments_end_with_a_hint(arguments: list[str], message: str) -
     done = framebench(*arguments)
     assert done.returncode == 2
     assert message in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("changes", "is_noted"),
+    [
+        ({"case": "transformer/torch/train/fp32/b8/full"}, False),
+        ({"case": "resnet50/torch/train/fp32/b64/full"}, True),
+        ({"case": "transformer/torch/train/fp32/b8/full", "flags": {CONVOLUTIONS: ASKED}}, True),
+        ({"flags": {"attention": "_scaled_dot_product_flash_attention"}}, False),
+        ({"flags": {"attention": "_scaled_dot_product_cudnn_attention"}}, True),
+    ],
+)
+def test_what_cudnn_chooses_is_noted_only_where_cudnn_computes(
+    changes: dict[str, Any], is_noted: bool
+) -> None:
+    notes = "workspaces of convolutions are what cuDNN answers", "handles of libraries"
+    prediction = make_simulated("fp32", 1000).model_copy(update={"not_held": notes, **changes})
+    assessment = FitAssessment(parse(prediction.case), prediction, find(GPU[1]))
+    fits = advice.make_table([assessment], 8, {}, {})
+    cases = tabulate_cases([prediction], find(GPU[1]))
+    for table in (fits, cases):
+        shown = "\n".join(table.notes)
+        assert ("workspaces of convolutions" in shown) == is_noted
+        assert "handles of libraries" in shown
+    has_convolutions = is_noted and "attention" not in prediction.flags
+    assert bool(describe_workspaces([prediction])) == has_convolutions

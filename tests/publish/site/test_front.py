@@ -189,7 +189,7 @@ def test_a_typed_size_is_answered_or_gets_the_command(first: Path, tab: Any) -> 
     assert "own=2.7b" in tab.evaluate("location.href")
 
     own.fill("1.3 b")
-    assert "fit for certain. PyTorch needs least with " in read_message(tab), (
+    assert "fit at the upper end of the error. PyTorch needs least with " in read_message(tab), (
         "it is published at batch 1"
     )
     assert tab.locator("select[name=batch]").input_value() == "1"

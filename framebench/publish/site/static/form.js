@@ -105,7 +105,7 @@ function sentence(group, budget) {
 // Frameworks are not compared: XLA's plan and a simulation of PyTorch count differently
 function predictedSentence(place, group, budget) {
   const fits = group.rows.filter((row) => row.needs <= budget);
-  const parts = [`Within ${number(budget)} MiB of one ${place.title}, ${fits.length} of ${group.rows.length} predicted cases fit for certain. `];
+  const parts = [`Within ${number(budget)} MiB of one ${place.title}, ${fits.length} of ${group.rows.length} predicted cases fit at the upper end of the error. `];
   for (const framework of present(group)) {
     const rows = group.rows.filter((row) => row.framework === framework);
     const lean = rows.find((row) => row.least) || least(rows);
