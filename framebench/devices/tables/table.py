@@ -21,6 +21,14 @@ from framebench.records.record_base import parse_case
 from framebench.suite.case import Case
 
 FINE = ",.2f"
+# what a prediction's `parts` name beside the parts of the peak
+NO_SUMMANDS = {
+    "allocated": "the sum of the parts: what tensors use at the peak",
+    "reserved": "what the allocator takes of the device for them",
+    "between_steps": "what tensors use when a step begins, with the last step's gradients if kept",
+    "aliased": "outputs that are written over arguments, and count once",
+    "host": "in the memory of the host, not of the device",
+}
 NAMES = {"compiler.plan": "planned", "allocator.simulated": "simulated"}
 
 
@@ -225,21 +233,46 @@ def describe_context(device: Device) -> str:
 
 
 def tabulate_parts(planned: Planned, device: Device) -> Table:
-    """Return a table of what the peak of one case is made of, and the largest buffers."""
-    rows = [
-        (name, "", "", "", format_mib(size, FINE)) for name, size in planned.parts.items() if size
-    ]
+    """Return a table of what the peak of one case is made of, and the largest buffers.
+
+    What is no part of the peak, such as `reserved`, stands below.
+    """
+    parts = list_summands(planned)
+    total = sum(parts.values())
+    rows = []
+    for name, size in parts.items():
+        if size:
+            rows.append((name, "", "", "", format_mib(size, FINE), f"{size / total:.1%}"))
     for buffer in planned.largest:
         rows.append(
-            ("", buffer.line, buffer.shape, str(buffer.count), format_mib(buffer.bytes, FINE))
+            ("", buffer.line, buffer.shape, str(buffer.count), format_mib(buffer.bytes, FINE), "")
         )
+    notes = []
+    for name, meaning in NO_SUMMANDS.items():
+        if planned.parts.get(name):
+            notes.append(f"{name}: {format_mib(planned.parts[name], FINE)} MiB, {meaning}")
     return Table.of_text(
         f"What {planned.case} is made of on one {device.title}",
         f"Not measured: {planned.source}, {planned.compiler or planned.framework_version}. The "
-        "parts, then what most of it is "
-        "for. What is aliased is written over, and counts once. Of buffers that share a place "
-        "the largest is named.",
-        ("part", "asked for by", "shape", "buffers", "MiB"),
+        "parts at the peak with their shares, then what most of it is for. Of buffers that share a "
+        "place the largest is named. Each name: docs/explain.md.",
+        ("part", "asked for by", "shape", "buffers", "MiB", "share"),
         rows,
         left=3,
+        notes=tuple(notes),
     )
+
+
+def list_summands(planned: Planned) -> dict[str, int]:
+    """Return the parts that sum to what is in use at the peak.
+
+    Of JAX's outputs these are the bytes that are not written over arguments.
+    """
+    summands = {}
+    for name, size in planned.parts.items():
+        if name not in NO_SUMMANDS:
+            summands[name] = size
+    aliased = planned.parts.get("aliased", 0)
+    if aliased:
+        summands["outputs, not aliased"] = summands.pop("outputs", 0) - aliased
+    return summands

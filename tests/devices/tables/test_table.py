@@ -6,8 +6,20 @@ import pytest
 
 from framebench.devices.catalog import find
 from framebench.devices.plans.planned import Planned
-from framebench.devices.tables.table import describe_share, list_cached
-from tests.devices.fake_predictions import CASE, MIB, make_origin, make_planned, make_unplanned
+from framebench.devices.tables.table import (
+    describe_share,
+    list_cached,
+    list_summands,
+    tabulate_parts,
+)
+from tests.devices.fake_predictions import (
+    CASE,
+    MIB,
+    make_origin,
+    make_planned,
+    make_simulated,
+    make_unplanned,
+)
 
 
 @pytest.mark.parametrize(
@@ -37,3 +49,48 @@ def test_predictions_of_an_older_version_are_counted() -> None:
     )
     assert "2 of 4 were made by an older version" in table.caption
     assert list_cached([]) is None
+
+
+@pytest.mark.parametrize(
+    ("prediction", "shares", "apart"),
+    [
+        (
+            make_planned(
+                peak_bytes=100 * MIB,
+                parts={
+                    "arguments": 40 * MIB,
+                    "outputs": 40 * MIB,
+                    "temporaries": 50 * MIB,
+                    "aliased": 30 * MIB,
+                    "host": 7 * MIB,
+                },
+            ),
+            {"arguments": "40.0%", "temporaries": "50.0%", "outputs, not aliased": "10.0%"},
+            ["aliased", "host"],
+        ),
+        (
+            make_simulated("fp32", 80).model_copy(
+                update={
+                    "parts": {
+                        "allocated": 80 * MIB,
+                        "reserved": 180 * MIB,
+                        "between_steps": 70 * MIB,
+                        "weights": 20 * MIB,
+                        "gradients": 0,
+                        "activations": 60 * MIB,
+                    }
+                }
+            ),
+            {"weights": "25.0%", "activations": "75.0%"},
+            ["allocated", "reserved", "between_steps"],
+        ),
+    ],
+)
+def test_parts_have_shares_of_their_sum_and_sums_stand_apart(
+    prediction: Planned, shares: dict[str, str], apart: list[str]
+) -> None:
+    table = tabulate_parts(prediction, find("h100-80gb"))
+    assert {row[0]: row[-1] for row in table.rows} == shares
+    assert [note.partition(":")[0] for note in table.notes] == apart
+    in_use = prediction.parts.get("allocated", prediction.peak_bytes)
+    assert sum(list_summands(prediction).values()) == in_use
