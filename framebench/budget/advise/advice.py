@@ -324,6 +324,18 @@ class StrategyEvidence:
         return {batch for batch in promising if batch >= smallest}
 
 
+def list_speeds(candidates: Sequence[Candidate]) -> list[Row]:
+    """Return the speeds that count."""
+    return [c.speed for c in candidates if c.speed and c.throughput]
+
+
+def is_ranked_by_ratio(candidates: Sequence[Candidate]) -> bool:
+    """Return whether their speeds are compared by the ratio to PyTorch's baseline."""
+    speeds = list_speeds(candidates)
+    is_one_batch = len({(row.batch, row.size) for row in speeds}) == 1
+    return is_one_batch and all(row.torch_ratio for row in speeds)
+
+
 def sort_candidates(candidates: Sequence[Candidate], by: SortOrder) -> list[Candidate]:
     """Return them fastest first, least memory first, or largest batch first; ties by the need.
 
@@ -331,9 +343,8 @@ def sort_candidates(candidates: Sequence[Candidate], by: SortOrder) -> list[Cand
     with it, since a machine drifts between blocks; otherwise by throughput. Without any speed the
     largest batch comes first.
     """
-    speeds = [c.speed for c in candidates if c.speed and c.throughput]
-    is_one_batch = len({(row.batch, row.size) for row in speeds}) == 1
-    by_ratio = is_one_batch and all(row.torch_ratio for row in speeds)
+    speeds = list_speeds(candidates)
+    by_ratio = is_ranked_by_ratio(candidates)
 
     def sort_key(candidate: Candidate) -> tuple[float, int, Case]:
         """Return what candidates are sorted by, the smallest first."""

@@ -18,6 +18,7 @@ from framebench.budget.advise.advice import (
     Question,
     SuggestedChange,
     is_calibrated,
+    is_ranked_by_ratio,
 )
 from framebench.models.spec import load_workload
 from framebench.suite.hypothetical import describe_sample
@@ -35,11 +36,16 @@ COLUMNS = {
     "kept_bytes": TableColumn("kept MiB", format_mib, priority=DETAIL),
     "machine": TableColumn("machine", priority=DETAIL),
 }
+FASTEST = "fastest first"
 FEW = 5  # rows of a table, unless all are asked for
 BATCH_NORM = "batch norm sees one micro-batch, or one rank's part, for another gradient"
 CAPTION = (
     f"needs: {MARGIN:.2f} x (peak + kept), which the budget must have (docs/reading.md). x torch: "
     "step time over PyTorch's baseline."
+)
+BY_RATIO = (
+    " Sorted by x torch, which is of blocks that both were in. Throughputs are of different "
+    "blocks, between which a machine drifts."
 )
 WHY_IT_FITS = {
     "search": "was tried under an enforced limit",
@@ -58,6 +64,10 @@ def make_tables(advice: BudgetAdvice, every: bool = False) -> Iterator[Table]:
     question = advice.question
     batch = f"batch {question.batch}" if question.batch else "largest batch"
     what = f"{question.workload} {question.scenario}, {batch}, size {question.size}"
+    caption = CAPTION
+    everything_that_fits = advice.fitting + advice.different_result
+    if describe_order(advice) == FASTEST and is_ranked_by_ratio(everything_that_fits):
+        caption += BY_RATIO
     for candidates, title in (
         (advice.fitting, describe_order(advice)),
         (
@@ -72,15 +82,28 @@ def make_tables(advice: BudgetAdvice, every: bool = False) -> Iterator[Table]:
         conditions = describe_conditions(pd.DataFrame([c.evidence for c in shown]))
         yield Table(
             f"{what}, within {format_mib(question.budget)} MiB: {title}",
-            f"{CAPTION} Speeds by {advice.machine}. {conditions}",
+            f"{caption} Speeds by {advice.machine}. {conditions}",
             pd.DataFrame([make_table_row(c) for c in shown], columns=list(COLUMNS)),
-            COLUMNS,
+            choose_columns(shown),
             left=3,
             notes=tuple(list_candidate_notes(shown)),
             machine=advice.machine,
         )
         if not every:
             return
+
+
+def choose_columns(candidates: Sequence[Candidate]) -> dict[str, TableColumn]:
+    """Return the columns of a table of these candidates.
+
+    Where a row's batch is not the one that was timed, a narrow table has to say so.
+    """
+    columns = dict(COLUMNS)
+    for candidate in candidates:
+        case, speed = candidate.case, candidate.speed
+        if speed and (speed.batch, speed.size) != (case.batch, case.size):
+            columns["measured_at"] = TableColumn("measured at", priority=ESSENTIAL)
+    return columns
 
 
 def describe_size(question: Question) -> str:
@@ -112,7 +135,7 @@ def describe_order(advice: BudgetAdvice) -> str:
     """Return what the candidates that fit are sorted by."""
     question = advice.question
     if question.by == "speed" and any(c.throughput for c in advice.fitting):
-        return "fastest first"
+        return FASTEST
     if question.by == "batch" or (question.by == "speed" and question.batch is None):
         return "largest batch first"
     return "least memory first"
@@ -150,7 +173,7 @@ def describe_answer(advice: BudgetAdvice) -> str:
         return f"nothing fits. Closest: {closest}, {describe_size(question)}{hint}"
     best = advice.fitting[0]
     order = describe_order(advice)
-    if order == "fastest first" and best.speed:
+    if order == FASTEST and best.speed:
         rank = f"is {describe_fastest(advice.fitting)}: {format_rate(best.speed)}"
         if best.speed.case != best.case.id:
             rank += f", measured at b{best.speed.batch} {best.speed.size}"

@@ -15,6 +15,7 @@ from framebench.analysis.blocks import Blocks
 from framebench.analysis.lower_bound import compute_lower_bound
 from framebench.analysis.needs import MARGIN
 from framebench.analysis.peaks import read_evidence
+from framebench.analysis.rendering import choose_columns
 from framebench.analysis.results import NoRecords
 from framebench.budget.advise import show
 from framebench.budget.advise.advice import BudgetAdvice, Question, advise, find_change
@@ -207,6 +208,25 @@ def test_strategies_are_ranked_by_times_of_shared_blocks() -> None:
     (table,) = show.make_tables(advice)
     column = table.head.index("x torch")
     assert [row[column][:4] for row in table.rows] == ["1.00", "1.10", "1.20"]
+    rates = [candidate.throughput for candidate in advice.fitting]
+    assert rates != sorted(rates, reverse=True)
+    assert show.BY_RATIO in table.caption, "it says why throughputs are in another order"
+
+
+@pytest.mark.parametrize(("batch", "is_hidden"), [(4, True), (None, False)])
+def test_where_another_batch_was_timed_a_narrow_table_says_so(
+    batch: int | None, is_hidden: bool
+) -> None:
+    records = []
+    for measured in (2, 4, 8):
+        peak = (1 + measured) * MIB
+        records.append(make_record("torch", "fp32", batch=measured, peak=peak, step=1.0))
+    advice = ask_advice(records, replace(QUESTION, budget=100 * MIB, batch=batch))
+    (candidate,) = advice.fitting
+    assert candidate.speed
+    assert (candidate.case.batch == candidate.speed.batch) == is_hidden
+    (table,) = show.make_tables(advice)
+    assert ("measured_at" not in choose_columns(table, 80)) == is_hidden
 
 
 def test_resident_memory_decides_and_not_the_frameworks_count() -> None:
