@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 
-from framebench.instruments.host import read_mallinfo, read_status
+from framebench.instruments.host import HostPeak, read_mallinfo, read_status
 
 Meter = Callable[[], int]
 PROC = Path("/proc")
@@ -24,6 +24,24 @@ def make_host_meters() -> dict[str, Meter]:
     meters["host.shared"] = read_shared
     meters["host.children"] = read_children
     return meters
+
+
+def make_rise_meters() -> dict[str, Meter]:
+    """Return the meter of a step's own peak, if the kernel lets this process reset its peak.
+
+    A reading is the bytes by which resident memory rose above what it was at the last reading.
+    """
+    if not HostPeak.is_available():
+        return {}
+    peak = HostPeak()
+    peak.start(collect=False)
+
+    def read_rise() -> int:
+        rise = peak.measure_growth()
+        peak.start(collect=False)
+        return rise
+
+    return {"rise": read_rise}
 
 
 def read_malloc() -> int:

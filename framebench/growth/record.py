@@ -26,6 +26,7 @@ class Growth(Part):
     file: str | None  # whose `step` was called in place of the case's
     warm_up: int  # steps before the first reading
     bytes: dict[str, tuple[int, ...]]  # by instrument, after each step
+    rises: tuple[int, ...] = ()  # by which each step raised resident memory; empty on a GPU
     counts: dict[str, tuple[int, ...]]  # arrays, programs, variables, operations
     watched: int  # steps that `kept` is about
     kept: tuple[Leftover, ...]  # of each kind those with most bytes, which come first

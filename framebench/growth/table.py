@@ -41,6 +41,10 @@ SENSITIVITY = {
     "host.shared": 2**13,
     "host.children": 2**13,
 }
+# by which the largest step exceeds the median one where steps differ: a share of it, and more than
+# the kernel's count of resident pages is off by
+LEAST_SHARE = 0.05
+LEAST_DIFFERENCE = 2**20
 LEAST_PILE = 0.1  # per step, of what is counted
 Verdict = Literal["grows", "does not grow", "undecided"]
 
@@ -176,6 +180,19 @@ def list_notes(growth: Growth) -> list[str]:
     notes = [f"{name}: {slope.value:+,.1f} per step" for name, slope in find_piles(growth).items()]
     verdict = judge(growth)
     unseen = find_unseen(growth)
+    undecided = []
+    for name, slope in estimate_slopes(growth).items():
+        if slope.judge(SENSITIVITY[name]) == "undecided":
+            undecided.append(name)
+    if verdict == "undecided" and undecided:
+        steps = len(growth.bytes[undecided[0]])
+        notes.append(
+            f"undecided by {', '.join(undecided)}: the interval is as wide as this because memory "
+            "differs from step to step, as where batches differ in size. What decides it: "
+            f"--steps {2 * steps} or more, or batches of one length"
+        )
+    if verdict != "grows":
+        notes += describe_largest_step(growth)
     if verdict == "undecided" and unseen:
         notes.append(
             f"watched steps kept {describe_size(unseen)} each, which no instrument "
@@ -187,6 +204,21 @@ def list_notes(growth: Growth) -> list[str]:
             "behind that could be named"
         )
     return notes
+
+
+def describe_largest_step(growth: Growth) -> list[str]:
+    """Return in a sentence which step took most memory; nothing where steps are alike."""
+    if not growth.rises:
+        return []
+    largest, median = max(growth.rises), float(np.median(growth.rises))
+    if largest - median <= max(LEAST_DIFFERENCE, LEAST_SHARE * median):
+        return []
+    step = growth.warm_up + growth.rises.index(largest) + 1
+    return [
+        f"steps differ: step {step} raised resident memory most, by {describe_size(largest)}, and "
+        f"the median step by {describe_size(median)}. Where batches vary in length, the longest is "
+        "what runs out of memory"
+    ]
 
 
 def tabulate_kept(growth: Growth) -> Table:

@@ -29,7 +29,7 @@ from typing import Any
 from framebench import adapters
 from framebench.adapters.base import Adapter
 from framebench.growth.leak_report import HALF, CompiledProgram, LeakWatch
-from framebench.growth.meters import MeterReadings, make_host_meters
+from framebench.growth.meters import MeterReadings, make_host_meters, make_rise_meters
 from framebench.growth.progress import PROGRESS
 from framebench.growth.step_marks import MARK, MarkedStep, choose_functions, parse_marked
 from framebench.suite.hypothetical import parse_any_batch
@@ -56,7 +56,9 @@ class StepFollower:
         self.programs: list[CompiledProgram] = counters.watch_compilations()
         self.bytes = counters.make_byte_meters() | make_host_meters()
         self.counts = counters.make_count_meters(self.programs)
-        self.readings = MeterReadings(self.bytes | self.counts, steps)
+        self.rises = make_rise_meters()
+        # rises first: other meters must not add to a step's peak
+        self.readings = MeterReadings(self.rises | self.bytes | self.counts, steps)
         self.leaks: list[dict[str, Any]] = []
         self.steps_made = 0
         self.first_watched = WARM_UP + steps
@@ -73,6 +75,8 @@ class StepFollower:
         self.steps_made += 1
         self.tell_progress()
         if self.steps_made == WARM_UP:
+            for meter in self.rises.values():
+                meter()  # which begins the first step that is read
             gc.freeze()  # what is there already need not be looked through after every step
         elif WARM_UP < self.steps_made <= self.first_watched:
             self.readings.take(self.steps_made - WARM_UP - 1)
@@ -105,15 +109,19 @@ class StepFollower:
     def report(self, name: str, file: str | None) -> dict[str, Any]:
         """Return what was read and left behind, as fields of `framebench.growth.record.Growth`."""
         readings = self.readings.as_lists()
+        process = self.counters.describe_process()
+        # the memory of a GPU's steps is not the host's
+        rises = readings.get("rise", []) if process["device"] == "cpu" else []
         return {
             "case": name,
             "file": file,
             "warm_up": WARM_UP,
             "bytes": {name: readings[name] for name in self.bytes},
+            "rises": rises,
             "counts": {name: readings[name] for name in self.counts},
             "watched": HALF,
             "kept": self.leaks,
-            **self.counters.describe_process(),
+            **process,
         }
 
 

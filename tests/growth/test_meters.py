@@ -13,6 +13,7 @@ import pytest
 
 from framebench.growth import meters, table
 from framebench.growth.record import Leftover
+from framebench.instruments.host import HostPeak
 from tests.growth.test_table import FLAT, STEPS, make_growth
 
 MIB = 2**20
@@ -67,3 +68,14 @@ def test_leaked_objects_must_agree_with_the_readings(
     assert table.judge(growth) == verdict
     notes = table.tabulate_slopes(growth).notes
     assert any("do not agree" in note for note in notes) == (verdict == "undecided")
+
+
+@pytest.mark.skipif(not HostPeak.is_available(), reason="the kernel resets no peak here")
+def test_the_rise_of_a_step_is_read_after_its_memory_was_freed() -> None:
+    (read_rise,) = meters.make_rise_meters().values()
+    read_rise()
+    block = np.ones(2**26, np.uint8)
+    del block
+    large = read_rise()
+    assert 0.9 * 2**26 < large < 1.5 * 2**26
+    assert read_rise() < 2**24, "each reading begins the next step"

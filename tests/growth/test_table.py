@@ -42,6 +42,46 @@ def judge_readings(readings: Any) -> str:
     return table.judge(make_growth(host_malloc=readings))
 
 
+def list_growth_notes(readings: Any, rises: Any = ()) -> str:
+    """Return the notes on readings of a single instrument, and on what each step took."""
+    growth = make_growth(host_malloc=readings)
+    growth = growth.model_copy(update={"rises": tuple(map(int, rises))})
+    return "\n".join(table.list_notes(growth))
+
+
+@pytest.mark.parametrize(
+    ("readings", "is_undecided"),
+    [
+        (FLAT, False),
+        (FLAT + 2**13 * NUMBERS, False),
+        (FLAT + 2**20 * (NUMBERS // 40), True),
+    ],
+)
+def test_an_undecided_verdict_names_what_decides_it(readings: Any, is_undecided: bool) -> None:
+    assert (judge_readings(readings) == "undecided") == is_undecided
+    notes = list_growth_notes(readings)
+    assert ("undecided by host.malloc" in notes) == is_undecided
+    assert (f"--steps {2 * STEPS}" in notes) == is_undecided
+
+
+@pytest.mark.parametrize(
+    ("readings", "rise", "is_named"),
+    [
+        (FLAT, 2**26, True),
+        (FLAT, 2**18, False),  # less than the kernel's count is off by
+        (FLAT + 2**13 * NUMBERS, 2**26, False),  # what grows is the answer
+    ],
+)
+def test_the_largest_step_is_named_where_steps_differ(
+    readings: Any, rise: int, is_named: bool
+) -> None:
+    rises = np.full(STEPS, 10 * 2**20)
+    rises[136] += rise
+    notes = list_growth_notes(readings, rises)
+    assert ("step 157 raised resident memory most, by 74.0 MiB" in notes) == is_named
+    assert ("steps differ" in notes) == is_named
+
+
 @pytest.mark.parametrize("steps", [LEAST_STEPS, 200, 777])
 def test_a_steady_leak_is_found_to_the_byte(steps: int) -> None:
     assert estimate_slope(10**9 + 1234 * np.arange(steps)) == (1234, 1234, 1234)
