@@ -16,6 +16,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Literal, NamedTuple
 
+import numpy as np
+
 from framebench.analysis.blocks import Blocks
 from framebench.analysis.frames import Row, make_rows
 from framebench.analysis.lower_bound import (
@@ -184,21 +186,27 @@ def predict_peak(evidence: Sequence[Row], case: Case) -> Peak:
     batches = [row.batch for row in evidence]
     if len(set(batches)) < 2:
         return predict_from_one_batch(evidence[-1], case)
-    estimate = fit_line(batches, [get_bytes(row) for row in evidence]).predict(case.batch)
-    low, high = estimate.low, estimate.high
+    line = fit_line(batches, [get_bytes(row) for row in evidence]).predict(case.batch)
+    low, high = line.low, line.high
     if low is None or high is None:
         low, high = find_range(evidence, case)
-    # a line through noisy peaks may fall below what no step can do without
-    least = compute_lower_bound(case).total
-    # a larger batch that was measured needs no less
-    larger = [get_bytes(row) for row in evidence if row.batch > case.batch]
-    most = max(min(larger, default=math.inf), least)
-    value = min(max(estimate.value, least), most)
+    ends = [min(low, line.value), line.value, max(high, line.value)]
+    low, value, high = np.clip(ends, *find_limits_of_peak(evidence, case)).tolist()
     method = f"line through batches {', '.join(map(str, batches))}"
     if case.batch > STUDIED_REACH * max(batches):
         method += f", at {case.batch / max(batches):.1f} times the largest"
-    low, high = min(max(low, least), value), max(min(high, most), value)
     return Peak("predicted", method, value, low, high)
+
+
+def find_limits_of_peak(evidence: Sequence[Row], case: Case) -> tuple[float, float]:
+    """Return what no step can do without, and what a larger measured batch needs.
+
+    A line through noisy peaks may leave these limits. The second is infinite without such a batch.
+    """
+    least = compute_lower_bound(case).total
+    larger_peaks = [get_bytes(row) for row in evidence if row.batch > case.batch]
+    most = min(larger_peaks, default=math.inf)
+    return least, max(most, least)
 
 
 def find_range(evidence: Sequence[Row], case: Case) -> tuple[float, float]:
