@@ -312,6 +312,7 @@ def find_machine(
     """
     from framebench.analysis.results import NoRecords, UnknownMachine
 
+    provenance.read_machine_name()  # raises for a bad name, also where there are no records
     if named == ALL and folder.machines:
         machines = ", ".join(folder.machines)
         fail(f"this is about one machine, not {ALL}; choose from: {machines}", 2)
