@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any
 
@@ -16,6 +16,7 @@ from framebench.adapters.base import Switches
 from framebench.adapters.batch_norm import frozen_statistics
 from framebench.adapters.proof import Evidence, Proof, above, at_least, equal_to, expect
 from framebench.adapters.torch.adapter import TorchAdapter
+from framebench.adapters.torch.modes import WidenedCasts
 from framebench.adapters.torch.observe import BATCHED_MATMULS, StepCounter
 from framebench.suite.trees import call_with
 from framebench.suite.user_file import DoesNotApply
@@ -44,21 +45,33 @@ def drop_cache(arguments: Any) -> Any:
     return values
 
 
-def spread_arguments(
-    block: nn.Module, arguments: Sequence[Any], distinct: Sequence[Any]
-) -> Callable[..., Any]:
-    """Return a function that takes each distinct argument once, and runs a block with all of them.
+@contextmanager
+def run_again(norms: list[Any], widens: bool) -> Iterator[None]:
+    """Leave the running statistics of these batch norms alone while their block is recomputed.
 
-    Recomputation makes another tensor of each that it is given. Attention computes otherwise if key
-    and value are no longer one object.
+    `widens`: the step is in float64. PyTorch leaves the context that widens casts while it runs a
+    backward pass, so it is entered again.
     """
+    with frozen_statistics(norms), WidenedCasts() if widens else nullcontext():
+        yield
+
+
+def share_arguments(block: nn.Module, arguments: list[Any]) -> tuple[Callable[..., Any], list[Any]]:
+    """Return a function that runs a block, and its arguments, each object once.
+
+    Recomputation makes another tensor of each argument. Attention computes otherwise if key and
+    value are no longer one object.
+    """
+    distinct = list({id(argument): argument for argument in arguments}.values())
+    if len(distinct) == len(arguments):
+        return block, arguments
     places_by_id = {id(argument): place for place, argument in enumerate(distinct)}
     places = [places_by_id[id(argument)] for argument in arguments]
 
-    def run_spread(*given: Any, **kwargs: Any) -> Any:
+    def run_block(*given: Any, **kwargs: Any) -> Any:
         return block(*[given[place] for place in places], **kwargs)
 
-    return run_spread
+    return run_block, distinct
 
 
 def _observe_without(run: TorchAdapter) -> tuple[Evidence, Counter[nn.Module]]:
@@ -106,16 +119,15 @@ def checkpoint(run: TorchAdapter, every: int = 1) -> Proof:
         if block not in chosen:
             return block(*xs, **kwargs)
         options = drop_cache(kwargs)
-        norms = chosen[block]
-        if norms and not is_compiled:  # the compiler repeats no update of running statistics
-            options["context_fn"] = lambda: (nullcontext(), frozen_statistics(norms))
         arguments = drop_cache(xs)
-        distinct = list({id(argument): argument for argument in arguments}.values())
-        if len(distinct) == len(arguments):
-            return recompute(block, *arguments, use_reentrant=False, **options)
-        return recompute(
-            spread_arguments(block, arguments, distinct), *distinct, use_reentrant=False, **options
-        )
+        run_shared: Callable[..., Any] = block
+        # a compiler repeats neither updates of running statistics nor casts, and cannot follow `id`
+        if not is_compiled:
+            run_shared, arguments = share_arguments(block, arguments)
+            norms = chosen[block]
+            if norms or run.float64:
+                options["context_fn"] = lambda: (nullcontext(), run_again(norms, run.float64))
+        return recompute(run_shared, *arguments, use_reentrant=False, **options)
 
     run.recipe.block_runner = run_block
     run.recipe.on_model.append(attach)

@@ -23,7 +23,6 @@ from framebench.adapters.torch.known_faults import (
     explain_wrong_gradients as explain_wrong_gradients,
 )
 from framebench.adapters.torch.known_faults import list_names
-from framebench.adapters.torch.modes import WidenedCasts
 from framebench.adapters.torch.observe import list_plain_tensors
 from framebench.adapters.torch.user_optimizer import (
     CombinedOptimizer,
@@ -87,11 +86,7 @@ class BlockBody(nn.Module):
         self.own_forward = block.forward
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
-        if torch.get_default_dtype() != torch.float64:
-            return self.own_forward(*args, **kwargs)
-        # a step in float64, whose context is off in its backward pass: a recomputed block casts too
-        with WidenedCasts():
-            return self.own_forward(*args, **kwargs)
+        return self.own_forward(*args, **kwargs)
 
 
 def build(config: Any) -> nn.Module:
