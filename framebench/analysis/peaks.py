@@ -186,12 +186,15 @@ def predict_peak(evidence: Sequence[Row], case: Case) -> Peak:
     batches = [row.batch for row in evidence]
     if len(set(batches)) < 2:
         return predict_from_one_batch(evidence[-1], case)
-    line = fit_line(batches, [get_bytes(row) for row in evidence]).predict(case.batch)
+    peaks = [get_bytes(row) for row in evidence]
+    line = fit_line(batches, peaks).predict(case.batch)
     low, high = line.low, line.high
     if low is None or high is None:
         low, high = find_range(evidence, case)
-    ends = [min(low, line.value), line.value, max(high, line.value)]
-    low, value, high = np.clip(ends, *find_limits_of_peak(evidence, case)).tolist()
+    low = min(low, line.value)
+    high = max(high, line.value)
+    least, most = find_limits_of_peak(evidence, case)
+    low, value, high = np.clip([low, line.value, high], least, most).tolist()
     method = f"line through batches {', '.join(map(str, batches))}"
     if case.batch > STUDIED_REACH * max(batches):
         method += f", at {case.batch / max(batches):.1f} times the largest"
