@@ -23,6 +23,7 @@ from framebench.asv.building import Building, list_unbuilt
 from framebench.asv.outcome import RunOutcome
 from framebench.asv.progress import Progress, listen
 from framebench.engine import environments
+from framebench.engine.interrupts import interrupt_on_ending_signals
 from framebench.engine.runner import RESULTS
 from framebench.engine.session import Busy, Session, alone
 from framebench.engine.terminal import escape_control
@@ -256,19 +257,12 @@ def stopping_children() -> Iterator[None]:
 
     By default asv leaves them running. Ends with asv's UserError then.
     """
-    signals = []
-    for stop in (signal.SIGTERM, signal.SIGHUP):
-        if signal.getsignal(stop) is signal.SIG_DFL:
-            signals.append(stop)
-            signal.signal(stop, signal.default_int_handler)
     try:
-        yield
+        with interrupt_on_ending_signals():
+            yield
     except KeyboardInterrupt:
         kill_servers()
         raise util.UserError("Interrupted.") from None
-    finally:
-        for stop in signals:
-            signal.signal(stop, signal.SIG_DFL)
 
 
 def kill_servers() -> None:

@@ -5,12 +5,13 @@ from __future__ import annotations
 import importlib
 import inspect
 import os
-import signal
 import sys
 import warnings
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+from framebench.engine.interrupts import interrupt_on_ending_signals
 
 if TYPE_CHECKING:
     import typer
@@ -69,18 +70,12 @@ def main() -> None:
     in which Ctrl-C may come.
     """
     open_missing_streams()
-    ending = [signal.SIGTERM, signal.SIGHUP]
-    handled = [number for number in ending if signal.getsignal(number) == signal.SIG_DFL]
-    for number in handled:
-        signal.signal(number, signal.default_int_handler)
     try:
-        run_command_line()
+        with interrupt_on_ending_signals():
+            run_command_line()
     except KeyboardInterrupt:
         print("framebench: interrupted", file=sys.stderr)
         sys.exit(130)
-    finally:
-        for number in handled:
-            signal.signal(number, signal.SIG_DFL)
 
 
 def open_missing_streams() -> None:

@@ -5,9 +5,8 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import os
-import signal
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from datetime import UTC, datetime
 from pathlib import Path
@@ -28,6 +27,7 @@ from framebench.devices.simulation import cudnn
 from framebench.engine import environments, releases
 from framebench.engine.children import CHILDREN
 from framebench.engine.environments import Environment, Say, SetupError
+from framebench.engine.interrupts import interrupt_on_ending_signals
 from framebench.models import spec
 from framebench.ranks.cases import over_ranks
 from framebench.records import provenance
@@ -162,7 +162,7 @@ def plan_all(
     workers = 1 if device.kind == "tpu" else AT_ONCE  # a TPU's compiler takes a lock
     folder = store.choose_writable_folder(results)
     with (
-        interrupt_on_sigterm(),
+        interrupt_on_ending_signals(),  # also where no command line has begun it
         contextlib.closing(process.Servers()) as servers,
         ThreadPoolExecutor(workers) as pool,
     ):
@@ -239,19 +239,6 @@ def is_reusable(planned: Planned) -> bool:
     if planned.outcome == "not planned":
         return is_refusal_current(code, planned.reason or "")
     return is_current(code)
-
-
-@contextlib.contextmanager
-def interrupt_on_sigterm() -> Iterator[None]:
-    """Let SIGTERM end what runs in this context as Ctrl-C does.
-
-    The planners end with it, which are in sessions of their own.
-    """
-    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGTERM, before)
 
 
 def plan_case(

@@ -1,0 +1,78 @@
+"""A signal that ends a command ends it wherever it comes, and other exceptions are reported."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+
+import pytest
+
+# Sends itself a signal, at a place whose exceptions Python ignores, and waits for its child.
+INTERRUPTED = """
+import os, signal, subprocess, sys
+from framebench.engine.interrupts import interrupt_on_ending_signals
+
+place, number = sys.argv[1], int(sys.argv[2])
+before = [signal.getsignal(name) for name in (signal.SIGTERM, signal.SIGHUP, signal.SIGALRM)]
+hook = sys.unraisablehook
+
+class Finalized:
+    def __del__(self):
+        if place == "finalizer":
+            signal.raise_signal(number)
+
+def end_fork():
+    if place == "fork":
+        signal.raise_signal(number)
+
+os.register_at_fork(after_in_parent=end_fork)
+try:
+    with interrupt_on_ending_signals():
+        child = subprocess.Popen(["sleep", "60"], preexec_fn=int)
+        Finalized()
+        if place == "code":
+            signal.raise_signal(number)
+        child.wait(30)
+except KeyboardInterrupt:
+    child.kill()
+    child.wait()
+    print("interrupted")
+after = [signal.getsignal(name) for name in (signal.SIGTERM, signal.SIGHUP, signal.SIGALRM)]
+assert (after, sys.unraisablehook) == (before, hook)
+"""
+REPORTED = """
+from framebench.engine.interrupts import interrupt_on_ending_signals
+
+class Finalized:
+    def __del__(self):
+        raise ValueError("in a finalizer")
+
+with interrupt_on_ending_signals():
+    Finalized()
+"""
+
+
+def run_python(program: str, *arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-c", program, *arguments],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
+    )
+
+
+@pytest.mark.parametrize("place", ["code", "fork", "finalizer"])
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_a_signal_interrupts_where_python_ignores_exceptions(place: str, number: int) -> None:
+    done = run_python(INTERRUPTED, place, str(int(number)))
+    assert (done.returncode, done.stdout, done.stderr) == (0, "interrupted\n", "")
+
+
+def test_another_ignored_exception_is_reported() -> None:
+    done = run_python(REPORTED)
+    assert done.returncode == 0
+    assert "ValueError: in a finalizer" in done.stderr
