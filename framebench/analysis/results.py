@@ -20,11 +20,28 @@ if TYPE_CHECKING:  # imported where a table is made: what reads records alone is
 
 
 class NoRecords(LookupError):
-    """There is nothing to show; the message names the folder and says what to do."""
+    """There is nothing to show; the message says why.
+
+    `selector` names the cases that would have to be measured. It is empty where the message itself
+    says what to do, or where measuring would not help.
+    """
+
+    def __init__(self, message: str, selector: str = "") -> None:
+        """Keep the selector next to the message."""
+        super().__init__(message)
+        self.selector = selector
 
 
 class UnknownMachine(LookupError):
     """A machine without records; the message lists the machines that have records."""
+
+
+def suggest_first_run(root: Path) -> str:
+    """Return the advice to measure, for a folder that lacks the records that are asked for."""
+    option = provenance.repeat_results(root)
+    if option:  # `make bench` measures into the default folder
+        return f"measure first: framebench run{option}"
+    return "measure first: framebench run, or make bench"
 
 
 class Results:
@@ -143,10 +160,7 @@ class Results:
 
     def explain_absence(self) -> str:
         """Return why there is no machine with records, and what to do."""
-        hint = (
-            "name the folder that has records/ in it, or measure first: framebench run, or "
-            "make bench"
-        )
+        hint = f"name the folder that has records/ in it, or {suggest_first_run(self.root)}"
         if not self.root.is_dir():
             return f"{self.root} is no folder; {hint}"
         for file in store.list_files(self.root):

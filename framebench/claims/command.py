@@ -18,6 +18,7 @@ from framebench.cli.shared import (
     fail,
     find_machine,
     out,
+    repeat_options,
     say,
 )
 from framebench.records import provenance
@@ -96,7 +97,7 @@ def claims(
     if as_json:
         echo(json.dumps([ledger.as_json(entry) for entry in entries], indent=1))
     else:
-        print_entries(entries, queries, device, everything)
+        print_entries(entries, queries, device, everything, repeat_options(results))
     raise typer.Exit(bool(failed))
 
 
@@ -135,10 +136,13 @@ def choose_device(text: str) -> str:
         fail(str(error), 2)
 
 
-def print_entries(entries: list[Entry], queries: list[str], device: str, everything: bool) -> None:
+def print_entries(
+    entries: list[Entry], queries: list[str], device: str, everything: bool, options: str
+) -> None:
     """Print some claims with their comparisons, and the others as a list for each machine.
 
-    A single id, or the best claim that words find, is shown with its comparisons.
+    A single id, or the best claim that words find, is shown with its comparisons. `options` are
+    those that a suggested command has to repeat.
     """
     from framebench.claims.registry import ID
     from framebench.claims.show import make_answer, make_detail, make_list, split_by_source
@@ -150,14 +154,14 @@ def print_entries(entries: list[Entry], queries: list[str], device: str, everyth
         answers = entries[:1]
     for entry in answers:
         make = make_detail if everything else make_answer
-        make(entry, device).terminal(out)
+        make(entry, device, options).terminal(out)
     by_machine: dict[str, list[Entry]] = {}
     for entry in entries:
         if entry not in answers:
             by_machine.setdefault(entry.machine, []).append(entry)
     for several in by_machine.values():
         for part in split_by_source(several):
-            make_list(part).terminal(out)
+            make_list(part, options).terminal(out)
 
 
 def merge_ledgers(folder: Folder, size: str, queries: list[str]) -> list[Entry]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
+from pathlib import Path
 from typing import Any
 
 from framebench.analysis.results import Results
@@ -13,6 +14,7 @@ from framebench.claims.lines import Line, add_gpu_lines, applies, let_gpus_decid
 from framebench.claims.registry import REGISTRY
 from framebench.claims.rule import NOT_MEASURED, UNMET, Verdict, summarize
 from framebench.claims.store import NAMES, MachineResults, SharedResults
+from framebench.records.provenance import repeat_results
 from framebench.suite.case import DEFAULT_SIZE
 
 
@@ -144,7 +146,7 @@ def make_entry(
         why=claim.why,
         reasons=wording.make_reasons(claim, lines, names_machine),
         also_shown=wording.make_informational(lines),
-        command=suggest_command(claim, lines, verdict, size),
+        command=suggest_command(claim, lines, verdict, size, machine.results.root),
         records=tuple(dict.fromkeys(files)),
         lines=tuple(lines),
         machine=machine.machine,
@@ -174,8 +176,10 @@ def judge_claim(claim: Claim, machine: MachineResults, lines: Sequence[Line]) ->
     return verdict
 
 
-def suggest_command(claim: Claim, lines: Sequence[Line], verdict: Verdict, size: str) -> str:
-    """Return the command that measures what a claim lacks on this machine.
+def suggest_command(
+    claim: Claim, lines: Sequence[Line], verdict: Verdict, size: str, results: Path
+) -> str:
+    """Return the command that measures what a claim lacks on this machine, into this folder.
 
     The command is empty if nothing is missing, if all that is missing was tried in vain, or if the
     suite cannot test the claim.
@@ -188,7 +192,7 @@ def suggest_command(claim: Claim, lines: Sequence[Line], verdict: Verdict, size:
     command = f"framebench claims {claim.id} --run"
     if size != DEFAULT_SIZE:
         command += f" --size {size}"
-    return command
+    return command + repeat_results(results)
 
 
 def is_measured(entry: Entry) -> bool:

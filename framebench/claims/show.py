@@ -132,8 +132,11 @@ def describe_cases(entry: Entry) -> str:
     return "; ".join(texts)
 
 
-def make_list(entries: Sequence[Entry]) -> Table:
-    """Return one row for each claim, short enough to choose from; its details have the rest."""
+def make_list(entries: Sequence[Entry], options: str = "") -> Table:
+    """Return one row for each claim, short enough to choose from; its details have the rest.
+
+    `options` are those that a suggested command has to repeat.
+    """
     rows = []
     for entry in entries:
         says = shorten(entry.says, SAYS, placeholder=" ...")
@@ -141,7 +144,7 @@ def make_list(entries: Sequence[Entry]) -> Table:
     caption = (
         "Measured is the median of the comparisons that decide, or the lowest and the highest "
         "where they disagree (mixed). One claim with its comparisons and what to do: "
-        f"framebench claims '{entries[0].name}'."
+        f"framebench claims '{entries[0].name}'{options}."
     )
     return Table.of_text(
         title_of(entries),
@@ -153,8 +156,11 @@ def make_list(entries: Sequence[Entry]) -> Table:
     )
 
 
-def make_answer(entry: Entry, device: str = "") -> Table:
-    """Return the verdict, for a device if one is named, and at most six lines of measurements."""
+def make_answer(entry: Entry, device: str = "", options: str = "") -> Table:
+    """Return the verdict, for a device if one is named, and at most six lines of measurements.
+
+    `options` are those that a suggested command has to repeat.
+    """
     lines = [line for line in entry.lines if line.value is not None]
     # what the verdict rests on first, and of the rest what a GPU says
     lines.sort(key=lambda line: (not line.counts, not line.set_aside, line.device == "cpu"))
@@ -162,21 +168,24 @@ def make_answer(entry: Entry, device: str = "") -> Table:
     hidden = len(entry.lines) - len(rows)
     more = f"{hidden} more lines and the remarks" if hidden else "The remarks"
     return Table.of_text(
-        describe_answer(entry, device),
-        f"{more}: framebench claims '{entry.name}' --all.",
+        describe_answer(entry, device, options),
+        f"{more}: framebench claims '{entry.name}' --all{options}.",
         HEAD_OF_LINES[:-1],
         rows,
         machine=", ".join(list_machines([entry])),
     )
 
 
-def make_detail(entry: Entry, device: str = "") -> Table:
-    """Return the answer, and all measurements of one claim, the deciding ones first."""
+def make_detail(entry: Entry, device: str = "", options: str = "") -> Table:
+    """Return the answer, and all measurements of one claim, the deciding ones first.
+
+    `options` are those that a suggested command has to repeat.
+    """
     holds = f"Does what a CPU shows hold on a GPU? {'yes' if entry.transfers_to_gpu else 'no'}"
     deciding_first = [line for line in entry.lines if line.decides]
     deciding_first += [line for line in entry.lines if not line.decides]
     return Table.of_text(
-        describe_answer(entry, device),
+        describe_answer(entry, device, options),
         f"{holds}: {entry.why}. {' '.join(entry.reasons)}",
         HEAD_OF_LINES,
         [make_line_row(line) for line in deciding_first],
@@ -185,7 +194,7 @@ def make_detail(entry: Entry, device: str = "") -> Table:
     )
 
 
-def describe_answer(entry: Entry, device: str) -> str:
+def describe_answer(entry: Entry, device: str, options: str = "") -> str:
     """Return the verdict, what was claimed and what to do, as lines.
 
     With a device the verdict is the one for it, and a last line may say how to predict it.
@@ -202,7 +211,7 @@ def describe_answer(entry: Entry, device: str) -> str:
     command = find_prediction(entry, device)
     is_answered = verdict.startswith(("Measured", "Planned"))
     if command and not is_answered:
-        lines.append(f"Predict it for {device}: {command}")
+        lines.append(f"Predict it for {device}: {command}{options}")
     return "\n".join(lines)
 
 

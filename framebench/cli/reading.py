@@ -162,6 +162,8 @@ def find_records(
     combination that no profile has. Prints which other machine has more of the named cases. Ends
     the command if there are no such records. Raises UnknownCase.
     """
+    from framebench.analysis.results import suggest_first_run
+
     if selectors:
         named = {case.id for case in choose_cases(selectors, [], size="*")}
         records = [record for record in folder.records if record.case in named]
@@ -175,9 +177,7 @@ def find_records(
         machines = find_machines(folder, machine)
     records = [record for record in records if record.provenance.machine in machines]
     if not records:
-        fail(
-            f"no such records under {folder.root}; measure first: framebench run, or make bench", 1
-        )
+        fail(f"no such records under {folder.root}; {suggest_first_run(folder.root)}", 1)
     return machines, records
 
 

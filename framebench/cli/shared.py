@@ -5,7 +5,6 @@ from __future__ import annotations
 import errno
 import os
 import re
-import shlex
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -228,9 +227,7 @@ def repeat_options(results: Path, budget: int | None = None, threshold: str | No
         text += f" --budget {budget}B" if rest else f" --budget {mib}MiB"
     if threshold is not None:
         text += f" --threshold {threshold}"
-    if results not in (provenance.READABLE, provenance.ROOT / "results"):
-        text += f" --results {shlex.quote(str(results))}"
-    return text
+    return text + provenance.repeat_results(results)
 
 
 def describe_error(error: OSError) -> str:

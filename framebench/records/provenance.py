@@ -53,6 +53,16 @@ NO_CODE = ("__pycache__", "results")  # folders below these whose files change n
 MOST_WORDS = 12  # of the command that a record keeps
 
 
+def repeat_results(results: Path) -> str:
+    """Return the option that a suggested command needs to use this results folder.
+
+    It is such as ` --results mine`, and empty for the folder that commands use by default.
+    """
+    if results in (READABLE, ROOT / "results"):
+        return ""
+    return f" --results {shlex.quote(str(results))}"
+
+
 def query_git(*arguments: str) -> str | None:
     """Return the output of `git` with these arguments in the project, or None if it fails.
 

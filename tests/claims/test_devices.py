@@ -67,6 +67,9 @@ def test_a_device_without_an_answer_gets_the_command_that_predicts_it(entry: Ent
     case = "transformer/torch/train/{fp32,compile}/b4/tiny"
     command = f"Predict it for a100: framebench predict '{case}' --device a100-40gb"
     assert make_answer(entry, "a100").title.splitlines()[-1] == command
+    with_options = make_answer(entry, "a100", " --results mine")
+    assert with_options.title.splitlines()[-1] == f"{command} --results mine"
+    assert " --all --results mine" in with_options.caption
     without_plan = replace(entry, lines=entry.lines[:1])
     answered = [make_answer(entry, device) for device in ("h100-80gb", "cpu", "")]
     for answer in (*answered, make_answer(without_plan, "a100")):

@@ -37,7 +37,7 @@ CASE = "transformer/torch/train/fp32/b4/tiny"
         (["run", "--results", ""], "after --results comes '', which is no value"),
         (["run", CASE, "--memory-limit=-1"], "512MiB"),
         (["run", "--smaples", "3"], "`framebench run --help`"),
-        (["show", "--results", "nowhere"], "make bench"),
+        (["show", "--results", "nowhere"], "framebench run --results nowhere"),
         (["show", "--results", __file__], "is a file"),
         (["setup", "tensorflow"], "jittor"),
         (["advise", "--budget", "256"], "512MiB"),

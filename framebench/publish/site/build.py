@@ -13,7 +13,7 @@ import tempfile
 from importlib.util import find_spec
 from pathlib import Path
 
-from framebench.analysis.results import Results
+from framebench.analysis.results import Results, suggest_first_run
 from framebench.publish.site.machine import Machine, list_machines
 from framebench.publish.site.policy import add_policies
 from framebench.publish.site.source import Page, SourceFolder
@@ -43,7 +43,7 @@ def build(
     records = results.records if shown is None else shown
     if not records:
         raise Unbuildable(
-            f"no such records under {results.root}; measure first: framebench run, or make bench",
+            f"no such records under {results.root}; {suggest_first_run(results.root)}"
         )
     check_folder(target)
     require_packages()
