@@ -106,7 +106,10 @@ def select_evidence(rows: Sequence[Row], case: Case) -> list[Row]:
         else:
             usable.append(row)
     if not usable:
-        raise NoRecords("; ".join(faults) or explain_absence(case))
+        if faults:
+            raise NoRecords("; ".join(faults))
+        selector = select_all_batches(case)
+        raise NoRecords(f"no records of {selector}", selector)
     usable.sort(key=lambda row: row.batch)  # the last one is scaled if there is one batch only
     # if several origins have equally many rows, the one with the largest batch is taken
     origins = Counter(get_origin(row) for row in reversed(usable))
@@ -122,12 +125,12 @@ def get_origin(row: Row) -> tuple[str, str | None, str | None]:
     return row.machine, row.framework_version, row.step_instrument
 
 
-def explain_absence(case: Case) -> str:
-    """Return that there are no records of the case, and the command that makes them."""
+def select_all_batches(case: Case) -> str:
+    """Return the selector of the cases whose records would tell the peak of this one."""
     selector = f"{case.workload}/{case.framework}/{case.scenario}/{case.strategy}"
     if not isinstance(case, DescribedCase):
         selector += f"/*/{case.size}"
-    return f"no records of {selector}; measure first: framebench run '{selector}'"
+    return selector
 
 
 def find_peak(rows: Sequence[Row], case: Case, searches: Searches) -> tuple[Peak, Row]:

@@ -22,7 +22,7 @@ from framebench.models import spec
 from framebench.records import provenance
 from framebench.records.provenance import ALL
 from framebench.suite import profiles, protocol
-from framebench.suite.case import DEFAULT_SIZE, Case, UnknownCase
+from framebench.suite.case import DEFAULT_SIZE, FULL_SIZE, Case, UnknownCase
 from framebench.suite.selectors import refuse_file, select, split_selector
 
 if TYPE_CHECKING:
@@ -228,6 +228,19 @@ def repeat_options(results: Path, budget: int | None = None, threshold: str | No
     if threshold is not None:
         text += f" --threshold {threshold}"
     return text + provenance.repeat_results(results)
+
+
+def suggest_measuring(selector: str, results: Path) -> str:
+    """Return the end of a message: the command that measures what a selector names.
+
+    It is empty without a selector.
+    """
+    if not selector:
+        return ""
+    how_long = ""
+    if selector.endswith(f"/{FULL_SIZE}"):
+        how_long = f" (size {FULL_SIZE} is for GPUs, and takes hours on a CPU)"
+    return f"; measure first{how_long}: framebench run '{selector}'{repeat_options(results)}"
 
 
 def describe_error(error: OSError) -> str:

@@ -21,6 +21,7 @@ from framebench.analysis.peaks import Peak, choose_peak, find_fault, select_evid
 from framebench.analysis.results import NoRecords
 from framebench.analysis.searches import NO_SEARCHES, CaseSearches, Searches
 from framebench.analysis.statistics import Ratio
+from framebench.models.spec import load_workload
 from framebench.strategies.strategy import FRAMEWORKS
 from framebench.suite.case import Case
 from framebench.suite.hypothetical import LARGEST_BATCH, DescribedCase
@@ -51,6 +52,22 @@ class Question:
         """Return whether the answer may name this strategy."""
         is_named = self.strategies is None or strategy in self.strategies
         return is_named and framework in self.frameworks
+
+    @property
+    def selector(self) -> str:
+        """Return the selector of the cases whose records answer it, with no others.
+
+        A batch that is not declared cannot be measured, so that all batches are named then. The
+        records of a model that is only described are those of any size.
+        """
+        frameworks = "*" if self.frameworks == FRAMEWORKS else join_choice(self.frameworks)
+        strategies = "*" if self.strategies is None else join_choice(sorted(self.strategies))
+        selector = f"{self.workload}/{frameworks}/{self.scenario}/{strategies}"
+        if self.shape:
+            return selector
+        is_declared = self.batch in load_workload(self.workload).preset(self.size).batches
+        batch = f"b{self.batch}" if is_declared else "*"
+        return f"{selector}/{batch}/{self.size}"
 
     def case(self, framework: str, strategy: str, batch: int) -> Case:
         """Return the case of a strategy at a batch."""
@@ -119,6 +136,11 @@ class SuggestedChange:
     time: Ratio | None = None
 
 
+def join_choice(names: Sequence[str]) -> str:
+    """Return the part of a selector that names these: one as it is, several in braces."""
+    return names[0] if len(names) == 1 else f"{{{','.join(names)}}}"
+
+
 def is_calibrated(row: Row) -> bool:
     """Return whether the machine's instruments measured known sizes and durations right."""
     return row.calibration == "passed"
@@ -136,10 +158,7 @@ def advise(
     relevant = [select_relevant(rows, question) for rows in of_machines]
     rows = select_rows(relevant)
     if not rows:
-        cases = f"{question.workload}/*/{question.scenario}"
-        if not question.shape:
-            cases += f"/*/*/{question.size}"
-        raise NoRecords(f"no records of {cases}; measure first: framebench run '{cases}'")
+        raise NoRecords(f"no records of {question.selector}", question.selector)
     speeds = select_speeds(relevant)
     devices = {row.device for row in rows}  # of one kind, which `select_rows` has chosen
     every_row = []

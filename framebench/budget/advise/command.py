@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -27,6 +28,7 @@ from framebench.cli.shared import (
     parse_selector,
     repeat_options,
     say,
+    suggest_measuring,
 )
 from framebench.models import spec
 from framebench.ranks.cases import match_cases
@@ -122,7 +124,8 @@ def advise(
         fail("--device and --ranks ask predictions alone: leave --from and --machine out", 2)
     if ranks and parameters:
         example = f"'transformer/torch/train/fsdp/b8/1.3B' --ranks {ranks} --device h100-80gb"
-        fail(f"--ranks takes the size in the case: framebench predict {example}", 2)
+        command = f"framebench predict {example}{repeat_options(results)}"
+        fail(f"--ranks takes the size in the case: {command}", 2)
     if device is not None:
         from framebench.devices.fit.advice import advise_on_device, fit_on_device
 
@@ -145,10 +148,10 @@ def advise(
     )
     if ranks is not None:
         if named.strategy or not named.batch:
-            example = f"'{workload}/*/{scenario}/*/b8' --budget 1GiB --ranks {ranks}"
+            example = f"'{workload}/*/{scenario}/*/b8' --ranks {ranks}"
             fail(
                 "--ranks looks among all strategies over ranks, and needs the batch that is "
-                f"shared: framebench advise {example}",
+                f"shared: framebench advise {example}{repeat_options(results, budget)}",
                 2,
             )
         raise typer.Exit(
@@ -275,7 +278,8 @@ def answer_from_records(
     try:
         advice = rule.advise(rows, question, folder.searches)
     except NoRecords as error:
-        fail(f"{error}{repeat_options(results)}", 1)
+        hints = suggest_prediction(question, results) + suggest_measuring(error.selector, results)
+        fail(f"{error}{hints}", 1)
     changes = []
     if current:
         for name in question.frameworks:
@@ -284,7 +288,9 @@ def answer_from_records(
                 changes.append(change)
         if not changes:
             where = ", ".join(question.frameworks)
-            fail(f"no record says anything of {current} in {where}: framebench run measures it", 1)
+            selector = replace(question, strategies=frozenset({current})).selector
+            hint = suggest_measuring(selector, results)
+            fail(f"no record says anything of {current} in {where}{hint}", 1)
     if as_json:
         echo(json.dumps(show.make_json(advice, changes), indent=1))
         return not advice.fitting
@@ -296,6 +302,24 @@ def answer_from_records(
     for note in show.list_notes(advice, changes, every):
         print_sentence(note)
     return not advice.fitting
+
+
+def suggest_prediction(question: Question, results: Path) -> str:
+    """Return the part of a message that names the least a case can need without measuring.
+
+    It is empty for a model that is only described, and for a scenario without a baseline.
+    """
+    strategy = find_baseline(question.scenario)
+    if question.strategies and strategy not in question.strategies:
+        strategy = min(question.strategies)
+    if question.shape or not strategy:
+        return ""
+    base = spec.load_workload(question.workload).preset(question.size).base
+    case = question.case(question.frameworks[0], strategy, question.batch or base)
+    return (
+        f"; the least that it can need, without measuring: framebench predict {case.id}"
+        f"{repeat_options(results)}"
+    )
 
 
 def print_sentence(sentence: str) -> None:

@@ -32,6 +32,7 @@ from framebench.cli.shared import (
     find_machines,
     parse_bytes,
     say,
+    suggest_measuring,
 )
 from framebench.devices.show import predict_on_device
 from framebench.engine import environments, runner
@@ -261,7 +262,8 @@ def predict_from_rows(case: Case, rows: Sequence[Row], folder: Folder) -> PeakPr
     try:
         peak, row = find_peak(rows, case, folder.searches)
     except NoRecords as error:
-        return PeakPrediction("records", None, None, str(error))
+        note = f"{error}{suggest_measuring(error.selector, folder.root)}"
+        return PeakPrediction("records", None, None, note)
     where = f"{row.step_instrument} on {row.machine}, {case.framework} {row.framework_version}"
     return PeakPrediction(
         "records",

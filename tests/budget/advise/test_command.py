@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import re
+import shlex
+
 import pytest
 
 from framebench.analysis.frames import Row
@@ -13,7 +16,7 @@ from framebench.engine.environments import Environment
 from framebench.records.provenance import read_machine_name
 from framebench.suite.case import Case
 from tests.processes import framebench
-from tests.sample_records import IN_HERE
+from tests.sample_records import IN_HERE, RESULTS
 
 
 def test_the_command_answers_in_a_sentence_and_five_rows() -> None:
@@ -65,6 +68,28 @@ def test_mistakes_are_answered_in_a_sentence(arguments: list[str], named: str) -
     assert done.returncode in (1, 2)
     assert named in done.stderr
     assert len(done.stderr.splitlines()) == 1
+
+
+def test_without_records_commands_for_what_was_asked_alone_are_suggested() -> None:
+    question = "unet3d/jax/eval/*/b4/full"
+    done = framebench("advise", question, "--budget", "4GiB", *IN_HERE)
+
+    assert done.returncode == 1
+    assert done.stderr.endswith(
+        f"measure first (size full is for GPUs, and takes hours on a CPU): "
+        f"framebench run '{question}' --results {RESULTS}\n"
+    )
+    (predict,) = re.findall(r"framebench (predict [^;]*)", done.stderr)
+    assert predict == f"predict unet3d/jax/eval/no_grad/b4/full --results {RESULTS}"
+    assert "lower bound" in framebench(*shlex.split(predict)).stdout
+
+
+def test_an_unmeasured_strategy_of_the_user_is_suggested_to_be_measured() -> None:
+    done = framebench(
+        "advise", "transformer/torch/train", "--budget", "1GiB", "--from", "tf32", *IN_HERE
+    )
+    command = f"framebench run 'transformer/torch/train/tf32/*/cpu' --results {RESULTS}"
+    assert done.stderr.endswith(f"measure first: {command}\n")
 
 
 @pytest.fixture(scope="module")

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -16,11 +17,14 @@ from scipy import stats
 from framebench.analysis.lower_bound import compute_lower_bound
 from framebench.analysis.peaks import find_peak
 from framebench.analysis.predict import TooFew, fit_line
+from framebench.analysis.results import Results
 from framebench.analysis.searches import Searches
+from framebench.budget.predict.command import predict_from_rows
 from framebench.engine.environments import Environment
 from framebench.instruments.host import HostPeak
 from framebench.suite.case import Case, UnknownCase
 from framebench.suite.hypothetical import explain_unpredictable, parse_any_batch
+from framebench.suite.result import Verification
 from tests.advice_records import make_record, make_rows
 from tests.budget.conftest import Predicted
 from tests.conftest import Steady
@@ -124,6 +128,22 @@ def test_two_batches_give_the_range_of_what_each_allows_for() -> None:
     assert line.high == max(peak.high for peak in alone if peak.high)
     # a budget must have the upper end
     assert line.needs >= line.high > line.value
+
+
+def test_without_records_the_command_that_measures_names_the_folder(tmp_path: Path) -> None:
+    case = Case("unet3d", "jax", "eval", "no_grad", 4, "full")
+    prediction = predict_from_rows(case, [], Results(tmp_path))
+    selector = "unet3d/jax/eval/no_grad/*/full"
+    assert prediction.note.startswith(f"no records of {selector}; measure first")
+    assert prediction.note.endswith(f"framebench run '{selector}' --results {tmp_path}")
+
+
+def test_records_that_predict_nothing_are_not_suggested_to_be_measured(tmp_path: Path) -> None:
+    wrong = Verification(passed=False, reason="loss is off")
+    measured = make_record("torch", "fp32", 4, 10**9, 1.0, verification=wrong)
+    case = Case("transformer", "torch", "train", "fp32", 8, "tiny")
+    prediction = predict_from_rows(case, make_rows([measured]), Results(tmp_path))
+    assert prediction.note.endswith("its result was not verified")
 
 
 def test_any_batch_can_be_parsed() -> None:
