@@ -199,9 +199,15 @@ def predict_peak(evidence: Sequence[Row], case: Case) -> Peak:
     least, most = find_limits_of_peak(evidence, case)
     low, value, high = np.clip([low, line.value, high], least, most).tolist()
     method = f"line through batches {', '.join(map(str, batches))}"
-    if case.batch > STUDIED_REACH * max(batches):
-        method += f", at {case.batch / max(batches):.1f} times the largest"
+    method += describe_reach(case.batch, max(batches))
     return Peak("predicted", method, value, low, high)
+
+
+def describe_reach(batch: int, largest: int) -> str:
+    """Return how far a batch is beyond the largest measured one, or "" where that was studied."""
+    if batch <= STUDIED_REACH * largest:
+        return ""
+    return f", at {batch / largest:.1f} times the largest"
 
 
 def find_limits_of_peak(evidence: Sequence[Row], case: Case) -> tuple[float, float]:
@@ -230,6 +236,7 @@ def predict_from_one_batch(row: Row, case: Case) -> Peak:
     """Return the peak from that of another batch, with both ways to scale it as the interval."""
     scaled, shifted = scale_peak(row, case)
     method = f"scaled from batch {row.batch}, weights and states fixed"
+    method += describe_reach(case.batch, row.batch)
     return Peak("predicted", method, scaled, min(scaled, shifted), max(scaled, shifted))
 
 

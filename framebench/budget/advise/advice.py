@@ -17,7 +17,13 @@ from typing import Any, Literal
 from framebench.analysis.answers import select_rows
 from framebench.analysis.blocks import Blocks
 from framebench.analysis.frames import Row
-from framebench.analysis.peaks import Peak, choose_peak, find_fault, select_evidence
+from framebench.analysis.peaks import (
+    STUDIED_REACH,
+    Peak,
+    choose_peak,
+    find_fault,
+    select_evidence,
+)
 from framebench.analysis.results import NoRecords
 from framebench.analysis.searches import NO_SEARCHES, CaseSearches, Searches
 from framebench.analysis.statistics import Ratio
@@ -86,6 +92,17 @@ class Candidate:
     evidence: Row  # the newest row that the peak rests on
     timed: Sequence[Row]  # all rows with a throughput
     speed: Row | None  # the one that stands for it, perhaps of another batch or size
+    # the largest batch that was measured or ran under a limit; 0 for a model that is only described
+    measured_up_to: int = 0
+    # where the largest batch is asked for and is far: the largest of those measured that fits
+    measured_fit: int = 0
+
+    @property
+    def is_far(self) -> bool:
+        """Return whether the batch is further beyond measured ones than predictions were tested."""
+        if self.judge != "prediction" or not self.measured_up_to:
+            return False
+        return self.case.batch > STUDIED_REACH * self.measured_up_to
 
     @property
     def name(self) -> str:
@@ -302,6 +319,7 @@ class StrategyEvidence:
             evidence=max(self.rows, key=lambda row: (row.case == case.id, row.measured_at)),
             timed=self.timed,
             speed=min(self.timed, key=measure_distance, default=None),
+            measured_up_to=max(self.list_measured_batches(case), default=0),
         )
 
     def find_largest_batch(self, case: Case) -> Candidate:
@@ -319,7 +337,18 @@ class StrategyEvidence:
         fastest = max(
             within, key=lambda row: (is_calibrated(row), row.throughput or 0), default=None
         )
-        return replace(candidate, speed=fastest)
+        measured_fit = 0
+        if candidate.is_far:
+            for batch in self.list_measured_batches(case):
+                if self.judge(replace(case, batch=batch)).fits:
+                    measured_fit = max(measured_fit, batch)
+        return replace(candidate, speed=fastest, measured_fit=measured_fit)
+
+    def list_measured_batches(self, case: Case) -> set[int]:
+        """Return the batches of the case's size that were measured, or ran within the budget."""
+        batches = {row.batch for row in self.rows if row.size == case.size}
+        tried = self.find_searches(case).find_largest_fitting(self.budget)
+        return batches | {tried} if tried else batches
 
     def list_promising_batches(self, case: Case) -> set[int]:
         """Return the batches among which the largest that fits must be.
@@ -334,10 +363,8 @@ class StrategyEvidence:
 
         batches = range(smallest, LARGEST_BATCH + 1, smallest)
         promising = {smallest, bisect_right(batches, self.budget, key=predict_need) * smallest}
-        promising.update(row.batch for row in self.rows if row.size == case.size)
-        case_searches = self.find_searches(case)
-        promising.add(case_searches.find_largest_fitting(self.budget))
-        failing = case_searches.find_smallest_failing(self.budget)
+        promising |= self.list_measured_batches(case)
+        failing = self.find_searches(case).find_smallest_failing(self.budget)
         if failing is not None:
             promising.add(failing - smallest)
         return {batch for batch in promising if batch >= smallest}

@@ -10,6 +10,7 @@ import pandas as pd
 
 from framebench.analysis.frames import Row
 from framebench.analysis.needs import MARGIN, format_needs
+from framebench.analysis.peaks import STUDIED_REACH
 from framebench.analysis.rendering import DETAIL, ESSENTIAL, Table, TableColumn, format_mib
 from framebench.analysis.tables import describe_conditions, format_time_ratios
 from framebench.budget.advise.advice import (
@@ -38,6 +39,7 @@ COLUMNS = {
 }
 FASTEST = "fastest first"
 FEW = 5  # rows of a table, unless all are asked for
+NOT_STUDIED = f"beyond {STUDIED_REACH} times no prediction was compared with what was measured"
 BATCH_NORM = "batch norm sees one micro-batch, or one rank's part, for another gradient"
 CAPTION = (
     f"needs: {MARGIN:.2f} x (peak + kept), which the budget must have (docs/reading.md). x torch: "
@@ -119,8 +121,12 @@ def make_table_row(candidate: Candidate) -> dict[str, object]:
     row = make_candidate_json(candidate)
     row["kept_bytes"] = peak.kept or None  # 0 means that it was never measured
     row["peak"] = format_mib(peak.value)
-    if peak.low is not None:
+    if candidate.is_far:  # no interval was tested there
+        row["peak"] = f"about {row['peak']}"
+    elif peak.low is not None:
         row["peak"] += f" ({format_mib(peak.low)} - {format_mib(peak.high)})"
+    if candidate.measured_fit:
+        row["batch"] = f"about {candidate.case.batch}"
     row["rate"] = "not timed"
     if speed:
         row["rate"] = format_rate(speed)
@@ -145,7 +151,8 @@ def list_candidate_notes(candidates: Sequence[Candidate]) -> Iterator[str]:
     """Yield how a peak was predicted, and why a strategy computes something else."""
     for c in candidates:
         if c.peak.kind == "predicted":
-            yield f"{c.name} b{c.case.batch}: predicted, {c.peak.method}"
+            far = f"; {NOT_STUDIED}" if c.is_far else ""
+            yield f"{c.name} b{c.case.batch}: predicted, {c.peak.method}{far}"
         if not c.case.same_mathematics:
             yield f"{c.name}: {BATCH_NORM if c.case.plan.same_loss else c.case.plan.summary}"
 
@@ -159,7 +166,18 @@ def describe_briefly(candidate: Candidate) -> str:
     """Return a candidate with its batch and what it needs."""
     needs = format_needs(candidate.peak.needs)
     measured = "" if candidate.peak.kind == "measured" else ", predicted"
-    return f"{candidate.name} at batch {candidate.case.batch} (needs {needs} MiB{measured})"
+    return f"{candidate.name} at {describe_batch(candidate)} (needs {needs} MiB{measured})"
+
+
+def describe_batch(candidate: Candidate) -> str:
+    """Return the batch in words; where it is far, what was measured comes first."""
+    batch = candidate.case.batch
+    if not candidate.is_far:
+        return f"batch {batch}"
+    condition = f"if memory grows on as measured up to batch {candidate.measured_up_to}"
+    if not candidate.measured_fit:
+        return f"batch {batch}, {condition}"
+    return f"batch {candidate.measured_fit} at least (measured), and about {batch} {condition}"
 
 
 def describe_answer(advice: BudgetAdvice) -> str:
@@ -291,7 +309,8 @@ def make_candidate_json(candidate: Candidate) -> dict[str, Any]:
 
     `low_bytes` and `high_bytes` are the interval of a prediction. `kept_bytes` is what the process
     holds in addition to the peak. `judged_by` is what decides whether the candidate fits: a search,
-    a record or a prediction.
+    a record or a prediction. `measured_up_to` is the largest batch that was measured or tried, and
+    `far_beyond_measured` says that no prediction so far beyond it was tested.
     """
     case, peak, evidence = candidate.case, candidate.peak, candidate.evidence
     fields: dict[str, Any] = {
@@ -311,6 +330,8 @@ def make_candidate_json(candidate: Candidate) -> dict[str, Any]:
         "needs_bytes": peak.needs,
         "fits": candidate.fits,
         "judged_by": candidate.judge,
+        "measured_up_to": candidate.measured_up_to or None,
+        "far_beyond_measured": candidate.is_far,
         "same_mathematics": case.same_mathematics,
         "throughput": None,
     }

@@ -346,6 +346,46 @@ def test_without_a_batch_the_largest_is_predicted(
 
 
 @pytest.mark.parametrize(
+    ("budget", "largest", "is_far"),
+    # twice the measured batch 8 needs 17 MiB and a twentieth
+    [(18 * MIB, 16, False), (100 * MIB, 94, True)],
+)
+def test_a_batch_far_beyond_the_measured_ones_is_no_firm_number(
+    budget: int, largest: int, is_far: bool
+) -> None:
+    records = [
+        make_record("torch", "fp32", batch=batch, peak=(1 + batch) * MIB, step=1.0)
+        for batch in (2, 4, 8)
+    ]
+    advice = ask_advice(records, replace(QUESTION, budget=budget, batch=None))
+    (candidate,) = advice.fitting
+    assert (candidate.case.batch, candidate.is_far) == (largest, is_far)
+    answer = show.describe_answer(advice)
+    (table,) = show.make_tables(advice)
+    (row,) = [dict(zip(table.head, row)) for row in table.rows]
+    if is_far:
+        assert f"torch fp32 at batch 8 at least (measured), and about {largest} if" in answer
+        assert (row["batch"], row["peak MiB"].split()[0]) == (f"about {largest}", "about")
+        assert any(show.NOT_STUDIED in note for note in table.notes)
+    else:
+        assert f"torch fp32 at batch {largest} (needs" in answer
+        assert row["batch"] == f"{largest}"
+        assert not any(show.NOT_STUDIED in note for note in table.notes)
+
+
+def test_a_named_batch_far_beyond_the_measured_ones_has_a_condition() -> None:
+    records = [
+        make_record("torch", "fp32", batch=batch, peak=(1 + batch) * MIB, step=1.0)
+        for batch in (2, 4, 8)
+    ]
+    advice = ask_advice(records, replace(QUESTION, budget=100 * MIB, batch=32))
+    answer = show.describe_answer(advice)
+    assert "at batch 32, if memory grows on as measured up to batch 8 (needs" in answer
+    (fields,) = show.make_json(advice, [])["fitting"]
+    assert (fields["measured_up_to"], fields["far_beyond_measured"]) == (8, True)
+
+
+@pytest.mark.parametrize(
     ("by", "batch", "order"),
     [
         ("speed", 4, ["fp32", "checkpoint"]),
