@@ -84,9 +84,9 @@ def make_tables(advice: BudgetAdvice, every: bool = False) -> Iterator[Table]:
         conditions = describe_conditions(pd.DataFrame([c.evidence for c in shown]))
         yield Table(
             f"{what}, within {format_mib(question.budget)} MiB: {title}",
-            f"{caption} Speeds by {advice.machine}. {conditions}",
-            pd.DataFrame([make_table_row(c) for c in shown], columns=list(COLUMNS)),
-            choose_columns(shown),
+            f"{caption} {name_origins(shown, advice.machine)} {conditions}",
+            pd.DataFrame([make_table_row(c, advice.machine) for c in shown], columns=list(COLUMNS)),
+            COLUMNS,
             left=3,
             notes=tuple(list_candidate_notes(shown)),
             machine=advice.machine,
@@ -95,17 +95,11 @@ def make_tables(advice: BudgetAdvice, every: bool = False) -> Iterator[Table]:
             return
 
 
-def choose_columns(candidates: Sequence[Candidate]) -> dict[str, TableColumn]:
-    """Return the columns of a table of these candidates.
-
-    Where a row's batch is not the one that was timed, a narrow table has to say so.
-    """
-    columns = dict(COLUMNS)
-    for candidate in candidates:
-        case, speed = candidate.case, candidate.speed
-        if speed and (speed.batch, speed.size) != (case.batch, case.size):
-            columns["measured_at"] = TableColumn("measured at", priority=ESSENTIAL)
-    return columns
+def name_origins(candidates: Sequence[Candidate], machine: str) -> str:
+    """Return which machine measured the speeds and the peaks of these candidates."""
+    if all(candidate.evidence.machine == machine for candidate in candidates):
+        return f"Speeds by {machine}."
+    return f"Speeds by {machine}; peaks, too, but where a row names another machine."
 
 
 def describe_size(question: Question) -> str:
@@ -115,8 +109,12 @@ def describe_size(question: Question) -> str:
     return f"size {question.size} ({sample})" if sample else f"size {question.size}"
 
 
-def make_table_row(candidate: Candidate) -> dict[str, object]:
-    """Return the fields of a candidate, and what the table says of its peak and speed as text."""
+def make_table_row(candidate: Candidate, machine: str) -> dict[str, object]:
+    """Return the fields of a candidate, and what the table says of its peak and speed as text.
+
+    A number of another batch than the row's, or of another machine than the table's, says so in its
+    own cell, since a narrow table leaves out columns.
+    """
     peak, speed = candidate.peak, candidate.speed
     row = make_candidate_json(candidate)
     row["kept_bytes"] = peak.kept or None  # 0 means that it was never measured
@@ -125,14 +123,18 @@ def make_table_row(candidate: Candidate) -> dict[str, object]:
         row["peak"] = f"about {row['peak']}"
     elif peak.low is not None:
         row["peak"] += f" ({format_mib(peak.low)} - {format_mib(peak.high)})"
+    if candidate.evidence.machine != machine:
+        row["peak"] += f" on {candidate.evidence.machine}"
     if candidate.measured_fit:
         row["batch"] = f"about {candidate.case.batch}"
     row["rate"] = "not timed"
     if speed:
-        row["rate"] = format_rate(speed)
+        where = "" if speed.batch == candidate.case.batch else f" at b{speed.batch}"
+        row["rate"] = f"{format_rate(speed)}{where}"
         if not is_calibrated(speed):
             row["rate"] += " not calibrated"
-        (row["torch_ratio"],) = format_time_ratios(pd.DataFrame([speed]), "torch_ratio")
+        (ratio,) = format_time_ratios(pd.DataFrame([speed]), "torch_ratio")
+        row["torch_ratio"] = ratio if speed.torch_ratio is None else f"{ratio}{where}"
         row["measured_at"] = f"b{speed.batch} {speed.size}"
     return row
 
@@ -195,6 +197,8 @@ def describe_answer(advice: BudgetAdvice) -> str:
         rank = f"is {describe_fastest(advice.fitting)}: {format_rate(best.speed)}"
         if best.speed.case != best.case.id:
             rank += f", measured at b{best.speed.batch} {best.speed.size}"
+        if best.speed.machine != best.evidence.machine:
+            rank += f" on {best.speed.machine}, and the peak on {best.evidence.machine}"
     elif question.by == "speed":
         rank = f"comes first ({order}; no speed was measured that could rank it)"
     else:

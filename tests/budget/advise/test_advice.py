@@ -213,9 +213,9 @@ def test_strategies_are_ranked_by_times_of_shared_blocks() -> None:
     assert show.BY_RATIO in table.caption, "it says why throughputs are in another order"
 
 
-@pytest.mark.parametrize(("batch", "is_hidden"), [(4, True), (None, False)])
-def test_where_another_batch_was_timed_a_narrow_table_says_so(
-    batch: int | None, is_hidden: bool
+@pytest.mark.parametrize(("batch", "timed_elsewhere"), [(4, False), (None, True)])
+def test_where_another_batch_was_timed_the_cell_of_the_speed_says_so(
+    batch: int | None, timed_elsewhere: bool
 ) -> None:
     records = []
     for measured in (2, 4, 8):
@@ -224,9 +224,34 @@ def test_where_another_batch_was_timed_a_narrow_table_says_so(
     advice = ask_advice(records, replace(QUESTION, budget=100 * MIB, batch=batch))
     (candidate,) = advice.fitting
     assert candidate.speed
-    assert (candidate.case.batch == candidate.speed.batch) == is_hidden
+    assert (candidate.case.batch != candidate.speed.batch) == timed_elsewhere
     (table,) = show.make_tables(advice)
-    assert ("measured_at" not in choose_columns(table, 80)) == is_hidden
+    for name in ("rate", "torch_ratio"):
+        (cell,) = table.texts[name]
+        assert cell.endswith(f" at b{candidate.speed.batch}") == timed_elsewhere
+    assert {"rate", "torch_ratio"} <= set(choose_columns(table, 100))
+
+
+def test_a_peak_of_another_machine_than_the_speeds_says_so_in_its_cell() -> None:
+    strategies = ("fp32", "checkpoint", "amp_bf16")
+    here = [make_record("torch", "fp32", batch=4, peak=100, step=1.0, machine="here")]
+    elsewhere = []
+    for name in strategies:
+        elsewhere.append(
+            make_record("torch", name, batch=4, peak=100, step=1.0, machine="elsewhere")
+        )
+    advice = advise([make_rows(here), make_rows(elsewhere)], QUESTION)
+    assert advice.machine == "elsewhere"
+    (table,) = show.make_tables(advice)
+    peaks = dict(zip(table.texts["strategy"], table.texts["peak"]))
+    assert {name: " on here" in peak for name, peak in peaks.items()} == {
+        "fp32": True,
+        "checkpoint": False,
+        "amp_bf16": False,
+    }
+    assert "where a row names another machine" in table.caption
+    (alone,) = show.make_tables(advise([make_rows(elsewhere)], QUESTION))
+    assert not any(" on " in peak for peak in alone.texts["peak"])
 
 
 def test_resident_memory_decides_and_not_the_frameworks_count() -> None:
