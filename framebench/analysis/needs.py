@@ -21,6 +21,12 @@ from framebench.suite.case import Case
 # what a budget must have over peak and kept: batches of JAX have failed at up to 2.7 % less than
 # their limit
 MARGIN = 1.05
+# below an answer that compares jobs on a CPU with a budget
+NOT_IN_BUDGET = (
+    "the budget is for the job alone: from the limit of a container or of a process subtract first "
+    "what the interpreter and the framework's libraries take (docs/budget.md, 'From a limit to a "
+    "budget')"
+)
 
 
 class EnforcedLimits(NamedTuple):

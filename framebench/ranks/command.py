@@ -75,7 +75,7 @@ def advise(
 
     Returns whether none does. Raises UnknownCase if there are no such strategies.
     """
-    from framebench.analysis.needs import compute_needs, format_needs
+    from framebench.analysis.needs import NOT_IN_BUDGET, compute_needs, format_needs
     from framebench.analysis.rendering import format_mib
     from framebench.analysis.results import Results
 
@@ -122,6 +122,7 @@ def advise(
         out.print(f"{summary}.", markup=False, highlight=False, soft_wrap=True)
         notes = [f"{case.strategy}: not predicted, {why}" for case, why in unpredicted.items()]
         make_table(cases[0], offers, budget, notes).terminal(out)
+        out.print(NOT_IN_BUDGET, markup=False, highlight=False, soft_wrap=True)
     return not fitting
 
 

@@ -249,6 +249,18 @@ def test_predict_and_advise_say_the_same_of_a_case(
     assert by_records["needs_bytes"] == advised["needs_bytes"]
 
 
+@pytest.mark.parametrize(("framework", "is_undone"), [("jax", True), ("torch", False)])
+def test_a_bound_that_a_cpu_does_not_come_near_says_so(
+    framework: str, is_undone: bool, results: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """XLA:CPU computes in float32 what the bound has in bfloat16."""
+    monkeypatch.setattr(command_of_predict, "predict_by_fake_tensors", predict_nothing)
+    write_batches(results, "here", "any", (4,))
+    case = f"transformer/{framework}/train/amp_bf16+checkpoint/b4/tiny"
+    done = CliRunner().invoke(app, ["predict", case, "--results", str(results)])
+    assert ("on a CPU expect more, as XLA:CPU widens" in done.stdout) == is_undone
+
+
 def predict_nothing(case: Case) -> command_of_predict.PeakPrediction:
     return command_of_predict.PeakPrediction("fake tensors", None, None, "not asked here")
 

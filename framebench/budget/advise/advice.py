@@ -99,7 +99,7 @@ class Candidate:
 
     @property
     def is_far(self) -> bool:
-        """Return whether the batch is further beyond measured ones than predictions were tested."""
+        """Return whether the batch is predicted further beyond measured ones than was studied."""
         if self.judge != "prediction" or not self.measured_up_to:
             return False
         return self.case.batch > STUDIED_REACH * self.measured_up_to

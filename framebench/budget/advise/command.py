@@ -294,12 +294,13 @@ def answer_from_records(
     if as_json:
         echo(json.dumps(show.make_json(advice, changes), indent=1))
         return not advice.fitting
-    print_sentence(show.describe_answer(advice))
+    options = repeat_options(results, question.budget)
+    print_sentence(show.describe_answer(advice, options))
     for table in show.make_tables(advice, every):
         table.terminal(out)
     if question.shape is not None:
         say(f"{question.size}: taken for {describe_shape(question.shape)}")
-    for note in show.list_notes(advice, changes, every):
+    for note in show.list_notes(advice, changes, every, options):
         print_sentence(note)
     return not advice.fitting
 

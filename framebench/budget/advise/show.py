@@ -9,7 +9,7 @@ from typing import Any
 import pandas as pd
 
 from framebench.analysis.frames import Row
-from framebench.analysis.needs import MARGIN, format_needs
+from framebench.analysis.needs import MARGIN, NOT_IN_BUDGET, format_needs
 from framebench.analysis.peaks import STUDIED_REACH
 from framebench.analysis.rendering import DETAIL, ESSENTIAL, Table, TableColumn, format_mib
 from framebench.analysis.tables import describe_conditions, format_time_ratios
@@ -20,6 +20,7 @@ from framebench.budget.advise.advice import (
     SuggestedChange,
     is_calibrated,
     is_ranked_by_ratio,
+    join_choice,
 )
 from framebench.models.spec import load_workload
 from framebench.suite.hypothetical import describe_sample
@@ -39,7 +40,7 @@ COLUMNS = {
 }
 FASTEST = "fastest first"
 FEW = 5  # rows of a table, unless all are asked for
-NOT_STUDIED = f"beyond {STUDIED_REACH} times no prediction was compared with what was measured"
+NOT_STUDIED = f"how well predictions hold beyond {STUDIED_REACH} times was not studied"
 BATCH_NORM = "batch norm sees one micro-batch, or one rank's part, for another gradient"
 CAPTION = (
     f"needs: {MARGIN:.2f} x (peak + kept), which the budget must have (docs/reading.md). x torch: "
@@ -49,11 +50,6 @@ BY_RATIO = (
     " Sorted by x torch, which is of blocks that both were in. Throughputs are of different "
     "blocks, between which a machine drifts."
 )
-WHY_IT_FITS = {
-    "search": "was tried under an enforced limit",
-    "record": "follows from its measured peak",
-    "prediction": "is predicted: {method} (`framebench max-batch` tries it, and may find more)",
-}
 
 
 def make_tables(advice: BudgetAdvice, every: bool = False) -> Iterator[Table]:
@@ -119,7 +115,7 @@ def make_table_row(candidate: Candidate, machine: str) -> dict[str, object]:
     row = make_candidate_json(candidate)
     row["kept_bytes"] = peak.kept or None  # 0 means that it was never measured
     row["peak"] = format_mib(peak.value)
-    if candidate.is_far:  # no interval was tested there
+    if candidate.is_far:  # how often its interval covers there was not studied
         row["peak"] = f"about {row['peak']}"
     elif peak.low is not None:
         row["peak"] += f" ({format_mib(peak.low)} - {format_mib(peak.high)})"
@@ -182,8 +178,11 @@ def describe_batch(candidate: Candidate) -> str:
     return f"batch {candidate.measured_fit} at least (measured), and about {batch} {condition}"
 
 
-def describe_answer(advice: BudgetAdvice) -> str:
-    """Return the answer in a sentence: what comes first, or what would fit a larger budget."""
+def describe_answer(advice: BudgetAdvice, options: str = "") -> str:
+    """Return the answer in a sentence: what comes first, or what would fit a larger budget.
+
+    `options` are those that a suggested command has to repeat.
+    """
     question = advice.question
     if not advice.fitting:
         if not advice.beyond:
@@ -210,8 +209,25 @@ def describe_answer(advice: BudgetAdvice) -> str:
     return (
         f"{question.workload} {question.scenario}, {describe_size(question)}, within "
         f"{format_mib(question.budget)} MiB: {describe_briefly(best)} {rank}; that it fits "
-        f"{WHY_IT_FITS[best.judge].format(method=best.peak.method)}{others}."
+        f"{explain_fit(best, question, options)}{others}."
     )
+
+
+def explain_fit(candidate: Candidate, question: Question, options: str) -> str:
+    """Return why a candidate fits, and the command that tries it where no search has."""
+    if candidate.judge == "search":
+        return "was tried under an enforced limit"
+    case = candidate.case
+    command = (
+        f"framebench max-batch '{case.workload}/{case.framework}/{case.scenario}/{case.strategy}/"
+        f"{case.size}'{options}"
+    )
+    if candidate.judge == "record":
+        why = "follows from its measured peak"
+        return why if question.batch else f"{why} (`{command}` may find a larger batch)"
+    why = f"is predicted: {candidate.peak.method}"
+    # a model that is only described cannot be run
+    return why if question.shape else f"{why} (`{command}` tries it, and may find more)"
 
 
 def describe_fastest(fitting: Sequence[Candidate]) -> str:
@@ -243,11 +259,18 @@ def overlap(one: Row | None, other: Row | None) -> bool:
 
 
 def list_notes(
-    advice: BudgetAdvice, changes: Sequence[SuggestedChange], every: bool = False
+    advice: BudgetAdvice,
+    changes: Sequence[SuggestedChange],
+    every: bool = False,
+    options: str = "",
 ) -> Iterator[str]:
-    """Yield the sentences below the tables."""
+    """Yield the sentences below the tables.
+
+    `options` are those that a suggested command has to repeat.
+    """
+    question = advice.question
     for change in changes:
-        yield describe_change(change, advice.question.budget)
+        yield describe_change(change, question.budget)
     uncalibrated = [c for c in advice.fitting if c.speed and not is_calibrated(c.speed)]
     if uncalibrated:
         yield (
@@ -256,10 +279,14 @@ def list_notes(
         )
     never_measured = sorted({c.case.framework for c in advice.fitting if not c.peak.kept})
     if never_measured:
-        yield (
-            f"memory outside tensors was never measured for {', '.join(never_measured)}: "
-            "framebench max-batch measures it under a limit"
-        )
+        text = f"memory outside tensors was never measured for {', '.join(never_measured)}"
+        if not question.shape:  # a model that is only described cannot be run
+            cases = f"{question.workload}/{join_choice(never_measured)}/{question.scenario}"
+            command = f"framebench max-batch '{cases}/*/*/{question.size}'{options}"
+            text += f": `{command}` measures it under a limit"
+        yield text
+    if any(candidate.evidence.device == "cpu" for candidate in advice.candidates):
+        yield NOT_IN_BUDGET
     if every:
         for case, why in advice.left_out.items():
             yield f"no advice: {case}: {why}"
@@ -314,7 +341,7 @@ def make_candidate_json(candidate: Candidate) -> dict[str, Any]:
     `low_bytes` and `high_bytes` are the interval of a prediction. `kept_bytes` is what the process
     holds in addition to the peak. `judged_by` is what decides whether the candidate fits: a search,
     a record or a prediction. `measured_up_to` is the largest batch that was measured or tried, and
-    `far_beyond_measured` says that no prediction so far beyond it was tested.
+    `far_beyond_measured` says that predictions so far beyond it were not studied.
     """
     case, peak, evidence = candidate.case, candidate.peak, candidate.evidence
     fields: dict[str, Any] = {

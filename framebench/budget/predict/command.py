@@ -141,7 +141,7 @@ def show(
         echo(json.dumps(answers[0] if is_one else answers, indent=1))
         return
     # these import pandas
-    from framebench.analysis.needs import MARGIN, format_needs
+    from framebench.analysis.needs import MARGIN, NOT_IN_BUDGET, format_needs
     from framebench.analysis.rendering import format_mib
 
     for name, of_case in predictions.items():
@@ -160,6 +160,8 @@ def show(
                     f"  {'needs':<13} {needs:>13}  what a budget must have: the peak, {kept}, and "
                     f"{MARGIN - 1:.0%}"
                 )
+                if prediction.instrument == "host.rss":
+                    echo(f"  {NOT_IN_BUDGET}")
 
 
 def predict_file(
@@ -211,6 +213,9 @@ def predict_case(case: Case, machine: str | None, results: Path) -> list[PeakPre
     note = "the least that any framework needs"
     if not case.spec.layers:
         note += f", without activations: {case.workload} declares no layers"
+    undone = case.support.undone_on_cpu
+    if undone:
+        note += f"; on a CPU expect more, as {undone}"
     predictions = [
         PeakPrediction("lower bound", "counted", compute_lower_bound(case).total, note),
         predict_by_fake_tensors(case),

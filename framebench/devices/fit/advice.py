@@ -268,7 +268,7 @@ def show_assessments(
     else:
         sentence = write_sentence(assessments, batch, wrong)
         out.print(sentence, markup=False, highlight=False, soft_wrap=True)
-        make_table(assessments, batch, left_out, wrong).terminal(out)
+        make_table(assessments, batch, left_out, wrong, repeat_options(results)).terminal(out)
     return not any(assessment.fits for assessment in assessments)
 
 
@@ -359,10 +359,12 @@ def make_table(
     batch: int | None,
     left_out: Mapping[str, str],
     wrong: Mapping[Case, str],
+    options: str = "",
 ) -> Table:
     """Return a table in the order of the assessments.
 
-    Below it stand why others were left out, and which results were `wrong` on a GPU.
+    Below it stand why others were left out, and which results were `wrong` on a GPU. `options` are
+    those that a suggested command has to repeat.
     """
     rows = []
     notes = []
@@ -386,7 +388,7 @@ def make_table(
             if case.plan.same_loss:  # micro-batches are what samples are normalized over
                 notes.append(
                     f"{case.strategy}: batch norm sees one micro-batch, for another gradient, so "
-                    "it is not counted: framebench claims 'B9'"
+                    f"it is not counted: framebench claims 'B9'{options}"
                 )
         if assessment.needs is None:
             reasons[f"{case.framework} {case.strategy}"] = assessment.answer

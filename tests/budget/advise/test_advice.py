@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from framebench.analysis.blocks import Blocks
 from framebench.analysis.lower_bound import compute_lower_bound
-from framebench.analysis.needs import MARGIN
+from framebench.analysis.needs import MARGIN, NOT_IN_BUDGET
 from framebench.analysis.peaks import read_evidence
 from framebench.analysis.rendering import choose_columns
 from framebench.analysis.results import NoRecords
@@ -252,6 +252,36 @@ def test_a_peak_of_another_machine_than_the_speeds_says_so_in_its_cell() -> None
     assert "where a row names another machine" in table.caption
     (alone,) = show.make_tables(advise([make_rows(elsewhere)], QUESTION))
     assert not any(" on " in peak for peak in alone.texts["peak"])
+
+
+GPU = {"device": "NVIDIA H100"}
+
+
+@pytest.mark.parametrize(("hardware", "is_noted"), [({"device": "cpu"}, True), (GPU, False)])
+def test_what_a_limit_leaves_for_a_job_is_noted_on_a_cpu(
+    hardware: dict[str, str], is_noted: bool
+) -> None:
+    """On a GPU the need has all that the process holds there."""
+    origin = provenance(hardware={"cpu": "x", **hardware}, calibration=PASSED)
+    peaks = {"host.rss": 1000} if is_noted else {"allocator.in_use": 1000}
+    measured = make_record("torch", "fp32", 4, 1000, 1.0, provenance=origin, peaks=peaks)
+    for budget in (MIB, 500):  # what fits, and what does not
+        advice = ask_advice([measured], replace(QUESTION, budget=budget))
+        assert (NOT_IN_BUDGET in show.list_notes(advice, [])) == is_noted
+
+
+def test_suggested_searches_repeat_the_options() -> None:
+    records = [
+        make_record("torch", "fp32", batch=batch, peak=(1 + batch) * MIB, step=1.0)
+        for batch in (4, 8)
+    ]
+    options = " --budget 30MiB --results mine"
+    for batch in (None, 12):
+        advice = ask_advice(records, replace(QUESTION, budget=30 * MIB, batch=batch))
+        answer = show.describe_answer(advice, options)
+        assert f"`framebench max-batch 'transformer/torch/train/fp32/tiny'{options}`" in answer
+    (note,) = [note for note in show.list_notes(advice, [], False, options) if "never" in note]
+    assert f"`framebench max-batch 'transformer/torch/train/*/*/tiny'{options}`" in note
 
 
 def test_resident_memory_decides_and_not_the_frameworks_count() -> None:
