@@ -77,7 +77,7 @@ def claims(
     from framebench.claims import ledger
 
     queries = ids or []
-    chosen = choose_claims(queries, size)
+    chosen = choose_claims(queries, size, repeat_options(results))
     device = choose_device(device)
     failed = []
     if run:
@@ -101,10 +101,11 @@ def claims(
     raise typer.Exit(bool(failed))
 
 
-def choose_claims(queries: list[str], size: str) -> tuple[Claim, ...]:
+def choose_claims(queries: list[str], size: str, options: str) -> tuple[Claim, ...]:
     """Return the claims that the queries name; all without a query.
 
-    An unknown size or claim ends the command. Words that no claim has are printed.
+    An unknown size or claim ends the command, with a suggested one that has these options. Words
+    that no claim has are printed.
     """
     from framebench.claims.registry import REGISTRY, UnknownClaim
 
@@ -113,8 +114,8 @@ def choose_claims(queries: list[str], size: str) -> tuple[Claim, ...]:
         fail(f"no size {size!r}; sizes: {', '.join(sizes)}", 2)
     try:
         chosen = REGISTRY.chosen(queries)
-    except UnknownClaim as error:
-        fail(str(error), 2)
+    except UnknownClaim as error:  # it ends with a command
+        fail(f"{error}{options}", 2)
     unknown = REGISTRY.list_unknown_words(queries)
     if unknown:
         say(f"no claim has {', '.join(unknown)}; shown are the claims with the other words")

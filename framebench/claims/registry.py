@@ -87,10 +87,10 @@ class Registry:
         for _, several in groupby(self.claims, key=attrgetter("source")):
             ids = [claim.id for claim in several]
             ranges.append(f"{ids[0]} to {ids[-1]}")
-        hint = "framebench claims lists them all"
+        hint = "the list of all: framebench claims"
         first = query.partition(" ")[0]
         if first in self.names:
-            hint = f"framebench claims {first} shows its parts"
+            hint = f"its parts: framebench claims {first}"
         return f"no claim {query}, and none with these words; claims: {', '.join(ranges)}; {hint}"
 
 

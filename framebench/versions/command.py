@@ -279,7 +279,8 @@ def bisect(
             2,
         )
     if device is not None and case.endswith(".py"):
-        fail(f"--device takes the suite's cases: `framebench try {case} --device {device}`", 2)
+        command = f"framebench try {case} --device {device}{repeat_options(results)}"
+        fail(f"--device takes the suite's cases: `{command}`", 2)
     with open_case(case, batch, results) as (opened, folder):
         if opened.framework != framework:
             fail(f"{opened.id} is a case of {opened.framework}, not of {framework}", 2)

@@ -161,7 +161,8 @@ def test_a_missing_folder_is_named_with_a_hint(results: Path) -> None:
 @pytest.mark.parametrize("below", ["", "records", "records/here"])
 def test_a_folder_without_records_is_named_with_a_hint(below: str, results: Path) -> None:
     (results / below).mkdir(parents=True)
-    with pytest.raises(NoRecords, match=r"no records under .*results; .*measure first"):
+    command = r"measure first: framebench run --results .*results$"
+    with pytest.raises(NoRecords, match=rf"no records under .*results; .*{command}"):
         framebench.load(results)
 
 

@@ -81,6 +81,14 @@ def test_invalid_arguments_list_the_valid_ones(
     assert message in re.sub(r"\s+", " ", found.output)
 
 
+@pytest.mark.parametrize(("name", "command"), [("Z9", "claims"), ("b1-speed", "claims B1")])
+def test_the_command_that_an_unknown_claim_suggests_has_the_folder(
+    results: Path, name: str, command: str
+) -> None:
+    found = run_claims(name, results=results)
+    assert found.output.endswith(f": framebench {command} --results {results}\n")
+
+
 def test_run_measures_missing_cases_only(results: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """What is asked of the harness; the harness itself has tests of its own."""
     monkeypatch.setenv("FRAMEBENCH_MACHINE", "m")
