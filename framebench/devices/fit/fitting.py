@@ -76,7 +76,7 @@ class FitAssessment:
     planned: Planned
     device: Device
     budget: int | None = None  # bytes
-    # in a search: whether the next larger batch was predicted, and certainly does not fit
+    # in a search: whether the next larger batch was predicted, and does not fit in this way
     is_exact: bool = True
     # in a search: the smallest larger batch that was predicted, which may not fit
     smallest_not_fitting: int | None = None
@@ -97,7 +97,7 @@ class FitAssessment:
 
     @property
     def needs(self) -> int | None:
-        """Return the bytes that are sure to be enough."""
+        """Return the bytes to plan with: the upper end of the prediction, and the context."""
         return find_needs(self.planned)
 
     @cached_property

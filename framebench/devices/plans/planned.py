@@ -139,7 +139,7 @@ class Planned(Part):
 
 
 def find_needs(planned: Planned) -> int | None:
-    """Return the bytes that the case is sure to fit in; None where nothing was predicted."""
+    """Return the bytes to plan with, by the upper end of the error; None without a prediction."""
     if planned.predicted_bytes is None:
         return None
     return estimate_needs(planned.predicted_bytes, planned.interval.high, BY_NAME[planned.device])
