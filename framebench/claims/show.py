@@ -144,7 +144,7 @@ def make_list(entries: Sequence[Entry], options: str = "") -> Table:
     caption = (
         "Measured is the median of the comparisons that decide, or the lowest and the highest "
         "where they disagree (mixed). One claim with its comparisons and what to do: "
-        f"framebench claims '{entries[0].name}'{options}."
+        f"`framebench claims '{entries[0].name}'{options}`."
     )
     return Table.of_text(
         title_of(entries),
@@ -169,7 +169,7 @@ def make_answer(entry: Entry, device: str = "", options: str = "") -> Table:
     more = f"{hidden} more lines and the remarks" if hidden else "The remarks"
     return Table.of_text(
         describe_answer(entry, device, options),
-        f"{more}: framebench claims '{entry.name}' --all{options}.",
+        f"{more}: `framebench claims '{entry.name}' --all{options}`.",
         HEAD_OF_LINES[:-1],
         rows,
         machine=", ".join(list_machines([entry])),
