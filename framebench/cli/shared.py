@@ -6,6 +6,7 @@ import errno
 import os
 import re
 import sys
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from importlib import metadata
@@ -58,6 +59,7 @@ UPKEEP = "This machine, and the suite"
 MACHINES = "Many machines"
 # of a table in a pipe or a file, which have no width of their own; $COLUMNS names another
 PIPED_COLUMNS = 100
+TELL_S = 5.0  # between two lines on progress where there is no terminal
 has_width = sys.stdout.isatty() or "COLUMNS" in os.environ
 out = SafeConsole(width=None if has_width else PIPED_COLUMNS)
 err = SafeConsole(stderr=True)
@@ -98,7 +100,8 @@ FileStrategies = Annotated[
     typer.Option(help="Strategies for your own file, separated by commas. Default: its baseline."),
 ]
 DEVICE_HELP = (
-    "Predict for a device that is not here, such as h100-80gb. `framebench devices` lists them."
+    "Predict for a device that is not here, such as h100-80gb. `framebench devices` lists them. "
+    "New answers are kept in `planned` of --results, by default in results/own/planned."
 )
 TargetDevice = Annotated[str | None, typer.Option(help=DEVICE_HELP)]
 WHOSE = (
@@ -192,6 +195,41 @@ def measuring(results: Path, describe_kept: Callable[[], str] = lambda: "") -> I
         fail(f"interrupted{describe_kept()}", 130)
     except OSError as error:
         fail(f"{describe_error(error)}{describe_kept()}", 1)
+
+
+@contextmanager
+def show_progress(name: str) -> Iterator[Callable[[str], None]]:
+    """Yield a function that shows, behind a name, how far the command is.
+
+    On a terminal its texts take turns in the last line. Elsewhere the newest text is printed every
+    TELL_S seconds, unless it was printed before.
+    """
+    newest = name
+    ended = threading.Event()
+
+    def print_newest() -> None:
+        printed = name
+        while not ended.wait(TELL_S):
+            if newest != printed:
+                printed = newest
+                say(printed)
+
+    printer = threading.Thread(target=print_newest, daemon=True)
+    with err.status(name) as status:
+
+        def show(text: str) -> None:
+            nonlocal newest
+            newest = f"{name}: {text}"
+            status.update(newest)
+
+        if not err.is_terminal:
+            printer.start()
+        try:
+            yield show
+        finally:
+            ended.set()
+            if printer.is_alive():
+                printer.join()
 
 
 @contextmanager

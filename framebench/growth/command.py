@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated
 
@@ -18,15 +16,16 @@ from framebench.cli.shared import (
     Results,
     app,
     echo,
-    err,
     fail,
     measuring,
     out,
     say,
+    show_progress,
 )
 from framebench.engine import environments, installed, runner
 from framebench.growth import measure
 from framebench.growth.measure import NoReadings
+from framebench.growth.progress import HALF, WARM_UP, count_steps
 from framebench.growth.record import Growth
 from framebench.suite import hypothetical
 from framebench.suite.user_file import Fault, list_definitions
@@ -46,7 +45,6 @@ STEP_AT_HELP = (
     "A function of your script, each of whose calls is a step; by default its optimizer's step, "
     "in JAX the compiled function"
 )
-TELL_S = 5.0  # between two lines on progress where there is no terminal
 STEP_HELP = "A Python file with `step(adapter)`, which is called in place of the case's own step."
 
 
@@ -90,6 +88,7 @@ def grow(
         if is_script:
             growth = follow_script(file, arguments or [], steps, step_at, env, results, time_limit)
         elif case.endswith(".py"):
+            announce(steps)
             opened = open_model(
                 file,
                 scenario="train",
@@ -98,10 +97,12 @@ def grow(
                 env=env,
                 results=results,
             )
-            with measuring(results), opened as (cases, environment, _), err.status("") as status:
-                announce(steps)
-                tell = make_progress(file.name, status.update)
-                growth = measure.read_case(cases[0], environment, steps, step, time_limit, tell)
+            with (
+                measuring(results),
+                opened as (cases, environment, _),
+                show_progress(file.name) as show,
+            ):
+                growth = measure.read_case(cases[0], environment, steps, step, time_limit, show)
         else:
             growth = follow_case(case, steps, step, env, results, time_limit)
     except (Fault, NoReadings) as error:
@@ -123,26 +124,12 @@ def is_model(file: Path) -> bool:
 
 
 def announce(steps: int) -> None:
-    """Say what is about to run."""
+    """Say what is about to run, and about how long it takes."""
     say(
-        f"{steps} steps are read after a warm-up, and some more are watched; whatever they keep "
-        "stays in memory until the end"
+        f"{count_steps(steps)} steps: {WARM_UP} of warm-up, {steps} that are read, and {2 * HALF} "
+        "that are watched. They take as long as so many of yours, and the readings some time more; "
+        "whatever they keep stays in memory until the end"
     )
-
-
-def make_progress(name: str, update: Callable[[str], None]) -> Callable[[str], None]:
-    """Return what shows how far the steps are: on a terminal in its last line, else in lines."""
-    told_at = time.monotonic()
-
-    def tell(step: str) -> None:
-        nonlocal told_at
-        update(f"{name}: {step}")
-        now = time.monotonic()
-        if not err.is_terminal and now - told_at > TELL_S:
-            told_at = now
-            say(f"{name}: {step}")
-
-    return tell
 
 
 def follow_case(
@@ -157,11 +144,10 @@ def follow_case(
     obstacle = measure.explain_unsupported_growth(case)
     if obstacle:  # before an environment is built for nothing
         raise NoReadings(f"{case.id}: {obstacle}")
-    with measuring(results), err.status(case.id) as status:
+    announce(steps)
+    with measuring(results), show_progress(case.id) as show:
         environment = installed.ready([case.framework], env, say)[case.framework]
-        announce(steps)
-        tell = make_progress(case.id, status.update)
-        return measure.read_case(case, environment, steps, step, limit_s, tell)
+        return measure.read_case(case, environment, steps, step, limit_s, show)
 
 
 def follow_script(
@@ -175,8 +161,7 @@ def follow_script(
 ) -> Growth:
     """Read the steps of a user's training script. Raises NoReadings and Fault."""
     framework = measure.find_framework(script)
-    with measuring(results), err.status(script.name) as status:
+    announce(steps)
+    with measuring(results), show_progress(script.name) as show:
         environment = installed.ready([framework], env, say)[framework]
-        announce(steps)
-        tell = make_progress(script.name, status.update)
-        return measure.read_script(script, arguments, environment, steps, step_at, limit_s, tell)
+        return measure.read_script(script, arguments, environment, steps, step_at, limit_s, show)

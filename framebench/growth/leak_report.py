@@ -18,8 +18,8 @@ from types import CodeType, FrameType
 from typing import Any, NamedTuple
 
 from framebench.growth.additions import find_additions
+from framebench.growth.progress import HALF
 
-HALF = 12  # steps of each half that is watched; what the second half leaves behind is named
 REGULAR = 0.75  # the least share of these steps that must leave something behind
 MOST_ROWS = 8  # of each kind
 KINDS = ("graph", "compilation", "object", "storage")  # in the order of the report

@@ -1,8 +1,21 @@
-"""How the worker of `grow` says on standard error how far it is."""
+"""How many steps `grow` makes, and how its worker says on standard error how far it is."""
 
 from __future__ import annotations
 
 PROGRESS = "framebench grow: "  # begins such a line
+WARM_UP = 20  # steps before the first reading: compilers, pools and caches settle
+HALF = 12  # steps of each half that is watched; what the second half leaves behind is named
+
+
+def count_steps(steps: int) -> int:
+    """Return how many steps are made where so many are read."""
+    return WARM_UP + steps + 2 * HALF
+
+
+def describe_progress(made: int, needed: int, elapsed_s: float) -> str:
+    """Return how many steps were made in these seconds, and about how long the others take."""
+    left_s = elapsed_s / made * (needed - made)
+    return f"step {made} of {needed}, about {left_s:.0f} s left"
 
 
 def find_progress(errors: str) -> str:

@@ -28,15 +28,20 @@ from typing import Any
 
 from framebench import adapters
 from framebench.adapters.base import Adapter
-from framebench.growth.leak_report import HALF, CompiledProgram, LeakWatch
+from framebench.growth.leak_report import CompiledProgram, LeakWatch
 from framebench.growth.meters import MeterReadings, make_host_meters, make_rise_meters
-from framebench.growth.progress import PROGRESS
+from framebench.growth.progress import (
+    HALF,
+    PROGRESS,
+    WARM_UP,
+    count_steps,
+    describe_progress,
+)
 from framebench.growth.step_marks import MARK, MarkedStep, choose_functions, parse_marked
 from framebench.suite.hypothetical import parse_any_batch
 from framebench.suite.user_file import Fault, describe_fault, load_file
 from framebench.worker.worker import reserve_stdout
 
-WARM_UP = 20  # steps before the first reading: compilers, pools and caches settle
 TELL_S = 2.0  # between two words on how far it is
 
 
@@ -62,9 +67,9 @@ class StepFollower:
         self.leaks: list[dict[str, Any]] = []
         self.steps_made = 0
         self.first_watched = WARM_UP + steps
-        self.needed = self.first_watched + 2 * HALF
+        self.needed = count_steps(steps)
         self.stepper: Any = None  # whose steps are counted, such as an optimizer
-        self.told_at = time.monotonic()
+        self.began = self.told_at = time.monotonic()
 
     def end_step(self, stepper: Any = None) -> None:
         """Count, read or watch a step. Raises EnoughSteps after the last."""
@@ -94,7 +99,8 @@ class StepFollower:
         now = time.monotonic()
         if now - self.told_at > TELL_S:
             self.told_at = now
-            line = f"{PROGRESS}step {self.steps_made} of {self.needed}\n"
+            progress = describe_progress(self.steps_made, self.needed, now - self.began)
+            line = f"{PROGRESS}{progress}\n"
             os.write(2, line.encode())  # a script may have put something else for sys.stderr
 
     def mark(self, function: Any) -> Any:

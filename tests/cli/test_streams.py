@@ -205,3 +205,15 @@ def test_control_characters_are_printed_as_json_writes_them(
 
 def test_line_feeds_and_tabs_are_printed_as_they_are() -> None:
     assert shared.escape_control("lines\n and\ttabs") == "lines\n and\ttabs"
+
+
+def test_progress_is_printed_once_where_there_is_no_terminal(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A phase may last for minutes, and is begun before anything is printed."""
+    monkeypatch.setattr(shared, "TELL_S", 0.05)
+    with shared.show_progress("mine.py") as show:
+        show("import")
+        show("first steps")
+        time.sleep(0.5)
+    assert capsys.readouterr().err == "mine.py: first steps\n"

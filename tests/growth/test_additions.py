@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from framebench.growth.additions import find_additions
-from framebench.growth.progress import PROGRESS, find_progress
+from framebench.growth.progress import PROGRESS, describe_progress, find_progress
 
 
 @pytest.mark.parametrize(
@@ -38,3 +38,7 @@ def test_the_newest_progress_line_of_a_script_is_found() -> None:
     errors = f"{PROGRESS}step 3 of 96\nloss 2.1\n{PROGRESS}step 9 of 96\na warning\n"
     assert find_progress(errors) == "step 9 of 96"
     assert find_progress("a warning\n") == ""
+
+
+def test_the_time_left_is_told_by_the_steps_so_far() -> None:
+    assert describe_progress(10, 40, 5.0) == "step 10 of 40, about 15 s left"

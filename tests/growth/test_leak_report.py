@@ -12,7 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from framebench.growth.leak_report import HALF, ROOT, choose_line
+from framebench.growth.leak_report import ROOT, choose_line
+from framebench.growth.progress import HALF
 
 PROGRAM = Path(__file__).parent / "programs" / "leak_report_kept.py"
 

@@ -104,9 +104,10 @@ def test_a_script_is_followed_with_its_arguments(
 def test_a_slow_script_says_how_far_it_is(tmp_path: Path) -> None:
     options = ("--steps", "52", "--results", str(tmp_path / "results"))
     script = str(PROGRAMS / "train.py")
-    done = framebench("grow", script, *options, "--", "--pause", "0.08")
+    done = framebench("grow", script, *options, "--", "--pause", "0.1")
     assert done.returncode == 0, done.stderr
-    assert re.search(r"^train.py: step \d+ of 96$", done.stderr, re.MULTILINE)
+    assert done.stderr.startswith("96 steps: 20 of warm-up, 52 that are read")
+    assert re.search(r"^train.py: step \d+ of 96, about \d+ s left$", done.stderr, re.MULTILINE)
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from framebench.growth.leak_report import HALF, LeakWatch, StorageTracker
+from framebench.growth.leak_report import LeakWatch, StorageTracker
+from framebench.growth.progress import HALF
 
 arrays: list[object] = []
 tensors: list[object] = []
