@@ -8,7 +8,7 @@ from pathlib import Path
 
 import typer
 
-from framebench.cli.shared import echo, err, fail, out, say
+from framebench.cli.shared import echo, fail, out, say, show_progress
 from framebench.devices.catalog import Device, find
 from framebench.devices.found_wrong import WrongResult, find_wrong_on_gpus
 from framebench.devices.plans import planning
@@ -37,16 +37,16 @@ def plan_with_progress(
         environment: In the place of the pinned one.
     """
     count = 0
-    with err.status(f"{device.title}: {len(cases)} cases") as status:
+    with show_progress(device.title) as show:
 
-        def show(planned: Planned, is_cached: bool) -> None:
+        def show_planned(planned: Planned, is_cached: bool) -> None:
             nonlocal count
             count += 1
-            status.update(f"{device.title}: {count} of {len(cases)} cases, the last {planned.case}")
+            show(f"{count} of {len(cases)} cases, the last {planned.case}")
 
         try:
             return planning.plan_all(
-                cases, device, results, say, show, again, environment=environment
+                cases, device, results, say, show_planned, again, environment=environment
             )
         except KeyboardInterrupt:
             fail("interrupted; what was planned is cached, and the same command resumes", 130)

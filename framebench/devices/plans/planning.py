@@ -149,6 +149,9 @@ def plan_all(
         for cached in planned.values():
             listener(cached, True)
     missing = [case for case in cases if case not in planned]
+    workers = 1 if device.kind == "tpu" else AT_ONCE  # a TPU's compiler takes a lock
+    if missing:
+        say(describe_plans(missing, len(cases), device, workers))
     ready: dict[str, Environment | SetupError] = {}  # by framework
     for case in missing:
         if case.framework not in ready and not explain_unpredictable_on_device(case, device):
@@ -159,7 +162,6 @@ def plan_all(
                 )
             except SetupError as error:
                 ready[case.framework] = error
-    workers = 1 if device.kind == "tpu" else AT_ONCE  # a TPU's compiler takes a lock
     folder = store.choose_writable_folder(results)
     with (
         interrupt_on_ending_signals(),  # also where no command line has begun it
@@ -182,6 +184,20 @@ def plan_all(
             servers.kill()  # for the threads that wait for them
             raise
     return [planned[case] for case in cases]
+
+
+def describe_plans(missing: Sequence[Case], count: int, device: Device, workers: int) -> str:
+    """Return what is planned now of so many cases, how many at once, and about how long it takes.
+
+    `missing` has those without a cached prediction, at least one.
+    """
+    if count == 1:
+        return f"planning {missing[0].id} for {device.title}: seconds to minutes"
+    at_once = min(workers, len(missing))
+    return (
+        f"planning {len(missing)} of {count} cases for {device.title}, {at_once} at once: seconds "
+        "to minutes each"
+    )
 
 
 def planned_for(

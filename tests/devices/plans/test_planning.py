@@ -84,6 +84,18 @@ def test_a_cached_prediction_is_reused(
     assert planner_calls.read_text() == "xxxx"
 
 
+def test_what_is_planned_now_is_said_first(tmp_path: Path, fake_planner: FakePlanner) -> None:
+    fake_planner(ANSWER)
+    said: list[str] = []
+    third = CASE.replace("fp32", "no_donate")
+    for cases in ([CASE], [CASE], [CASE, OTHER, third]):
+        planning.plan_all(list(map(Case.from_id, cases)), H100, tmp_path, said.append)
+    assert said == [
+        f"planning {CASE} for {H100.title}: seconds to minutes",
+        f"planning 2 of 3 cases for {H100.title}, 2 at once: seconds to minutes each",
+    ]
+
+
 (REFUSED_BEFORE,) = ANSWERED_NOW  # the reason of a refusal that this version has an answer for
 
 
