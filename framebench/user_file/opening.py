@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from framebench.cli.shared import err, say
+from framebench.cli.shared import err, say, show_progress
 from framebench.engine import environments, runner
 from framebench.engine.environments import Environment
 from framebench.suite.case import Case
@@ -24,6 +24,8 @@ from framebench.user_file.trial import UserModel
 # the program that looks into the file without running it, by framework
 FACTS = {"torch": "framebench.user_file.torch_facts", "jax": "framebench.user_file.flax_facts"}
 FACTS_LIMIT_S = 600.0  # for building a model without numbers, and importing what it needs
+# of a process that runs the baseline or a strategy (docs/try.md)
+USUAL_TIME = "up to 45 s for a small model on two idle cores"
 
 
 @contextmanager
@@ -43,6 +45,7 @@ def open_model(
     model = trial.inspect_file(file, batch, scenario=scenario)
     strategies = strategies or [model.baseline.strategy]
     with use_in_environment(model, strategies, env) as (environment, _):
+        say(f"{file.name}: running the baseline first, {USUAL_TIME}")
         survey_baseline(model, environment, runner.Options())
         cases, left_out = trial.list_cases(model, strategies)
         for name in strategies:
@@ -133,13 +136,8 @@ def survey_baseline(
 
     Raises Fault.
     """
-    name = model.file.name
-    with err.status(f"{name}: reference") as status:
-
-        def show_phase(phase: str) -> None:
-            status.update(f"{name}: {phase}")
-
-        survey = trial.run_baseline(model, environment, options, show_phase)
+    with show_progress(f"{model.file.name}: the baseline") as show:
+        survey = trial.run_baseline(model, environment, options, show)
     say(trial.describe_facts(model, survey["facts"]))
     return survey
 

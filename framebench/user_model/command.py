@@ -28,6 +28,7 @@ from framebench.cli.shared import (
     parse_bytes,
     report_failures,
     say,
+    show_progress,
 )
 from framebench.engine import blocks as measured
 from framebench.engine import runner
@@ -43,7 +44,7 @@ from framebench.records.search import Fit
 from framebench.suite.case import Case
 from framebench.suite.user_file import Fault
 from framebench.user_file import trial
-from framebench.user_file.opening import survey_baseline
+from framebench.user_file.opening import USUAL_TIME, survey_baseline
 from framebench.user_file.trial import UserModel
 from framebench.user_model.look import compiles, take_first_look
 from framebench.user_model.mathematics import Float64Checks
@@ -113,7 +114,7 @@ OnDevice = Annotated[
     str | None,
     typer.Option(
         help="Predict for a GPU that is not here, such as rtx4090-24gb, and run nothing. "
-        "`framebench devices` lists them."
+        "`framebench devices` lists them. Answers are kept with the records."
     ),
 ]
 Save = Annotated[
@@ -305,6 +306,7 @@ def measure(
     Raises Fault.
     """
     began = time.monotonic()
+    announce(model, strategies)
     survey = survey_baseline(model, environment, options)
     for remark in list_remarks(survey["facts"]):
         say(remark)
@@ -339,6 +341,20 @@ def measure(
             show_interrupted(records, left_out)
         raise
     return list_records(), left_out
+
+
+def announce(model: UserModel, strategies: list[str] | None) -> None:
+    """Print how many strategies are tried, and how long each takes, before the baseline is run.
+
+    What the run finds in the file leaves some of them out.
+    """
+    cases, _ = trial.list_cases(model, strategies)
+    count = len(cases) - 1  # without the baseline
+    others = f", then up to {count} strateg{'y' if count == 1 else 'ies'}" if count else ""
+    say(
+        f"{model.file.name}: running the baseline first{others}: {USUAL_TIME} each, and a minute "
+        "more for what compiles; an estimate follows"
+    )
 
 
 def report_slow_cases(cases: list[Case]) -> None:
@@ -397,14 +413,14 @@ def search_batches(
     searches = []
     for case in dict.fromkeys(record.parsed for record in records if record.usable):
         smallest = replace(case, batch=case.plan.micro_batches)
-        with err.status(case.id) as status:
+        with show_progress("max-batch") as show:
             search = search_largest_batch(
                 smallest,
                 budget_bytes,
                 environment,
                 options=options,
                 results=where,
-                progress=status.update,
+                progress=show,
             )
         say(f"{case.strategy}: {search.answer}")
         searches.append(search)

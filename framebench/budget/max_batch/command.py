@@ -30,6 +30,7 @@ from framebench.cli.shared import (
     parse_bytes,
     parse_selector,
     say,
+    show_progress,
 )
 from framebench.engine import environments, installed, runner
 from framebench.engine.environments import Environment, SetupError
@@ -87,7 +88,8 @@ def max_batch_(
     def search(case: Case, environment: Environment, folder: Path) -> None:
         """Search the largest batch of a case, and show how far the search is."""
         smallest = replace(case, batch=case.plan.micro_batches)
-        with err.status(case.id) as status:
+        say(f"{smallest.id}: trying larger batches, a process for each, up to {minutes:g} min")
+        with show_progress("max-batch") as show:
             fit = measure.search_largest_batch(
                 smallest,
                 budget,
@@ -95,7 +97,7 @@ def max_batch_(
                 max_batch,
                 runner.Options(time_limit_s=time_limit),
                 folder,
-                status.update,
+                show,
                 minutes,
             )
         add(fit)
