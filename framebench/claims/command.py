@@ -104,14 +104,16 @@ def claims(
 def choose_claims(queries: list[str], size: str, options: str) -> tuple[Claim, ...]:
     """Return the claims that the queries name; all without a query.
 
-    An unknown size or claim ends the command, with a suggested one that has these options. Words
-    that no claim has are printed.
+    An unknown size or claim ends the command, with a suggested one that has these options. Printed
+    are other commands that answer, and words that no claim has.
     """
     from framebench.claims.registry import REGISTRY, UnknownClaim
 
     sizes = sorted({profile.size for profile in profiles.PROFILES.values()})
     if size not in sizes:
         fail(f"no size {size!r}; sizes: {', '.join(sizes)}", 2)
+    for sentence in REGISTRY.list_other_commands(queries):
+        say(sentence)
     try:
         chosen = REGISTRY.chosen(queries)
     except UnknownClaim as error:  # it ends with a command

@@ -10,7 +10,7 @@ from operator import attrgetter
 
 from framebench.claims.claim import Claim
 from framebench.claims.rows import read_claims
-from framebench.claims.search import Index
+from framebench.claims.search import Index, find_other_commands
 
 ID = re.compile(r"[A-DR]\d{1,2}(?!\w)")  # and no A100
 
@@ -64,6 +64,14 @@ class Registry:
             if not ID.match(query):
                 unknown += self.index.find_unknown(query)
         return unknown
+
+    def list_other_commands(self, texts: Iterable[str]) -> list[str]:
+        """Return a sentence for each other command that answers one of these queries."""
+        sentences: list[str] = []
+        for query in self.join_parts(texts):
+            if not ID.match(query):
+                sentences += find_other_commands(query)
+        return sentences
 
     def join_parts(self, texts: Iterable[str]) -> list[str]:
         """Return queries in upper case as they are typed, with quotes or without.

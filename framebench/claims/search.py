@@ -20,6 +20,7 @@ from pathlib import Path
 from framebench.claims.claim import Claim
 
 SYNONYMS = Path(__file__).parent / "synonyms.toml"
+OTHER_COMMANDS = Path(__file__).parent / "other_commands.toml"
 MOST = 15  # claims that a query finds
 LEAST = 1e-9  # below it nothing is shared
 NEAR = 0.55  # of the best claim's score: what is below is not shown
@@ -61,13 +62,13 @@ def list_stems(text: str) -> list[str]:
 
 
 @cache
-def read_synonyms() -> list[tuple[str, str, list[str]]]:
+def read_synonyms(file: Path) -> list[tuple[str, str, list[str]]]:
     """Return each synonym as the text to look for, its concept, and the terms that it consists of.
 
     English ones are looked for among the stems of a text, Chinese ones in the text itself.
     """
     synonyms = []
-    for concept, words in tomllib.loads(SYNONYMS.read_text()).items():
+    for concept, words in tomllib.loads(file.read_text()).items():
         for word in words:
             if HAN.search(word):
                 synonyms.append((word, concept, list_pairs(word)))
@@ -77,14 +78,19 @@ def read_synonyms() -> list[tuple[str, str, list[str]]]:
     return synonyms
 
 
-def find_synonyms(text: str) -> dict[str, set[str]]:
+def find_synonyms(text: str, file: Path = SYNONYMS) -> dict[str, set[str]]:
     """Return the concepts that a text names, each with the terms of the text that name it."""
     searched = f"{text} {' '.join(list_stems(text))} "
     found: dict[str, set[str]] = {}
-    for synonym, concept, terms in read_synonyms():
+    for synonym, concept, terms in read_synonyms(file):
         if synonym in searched:
             found.setdefault(concept, set()).update(terms)
     return found
+
+
+def find_other_commands(query: str) -> list[str]:
+    """Return a sentence for each other command that answers a query."""
+    return list(find_synonyms(normalize(query), OTHER_COMMANDS))
 
 
 def list_pairs(text: str) -> list[str]:

@@ -72,6 +72,23 @@ def test_words_that_no_claim_has_find_nothing(typed: str) -> None:
         REGISTRY.chosen([typed])
 
 
+def test_adam_finds_no_optimized_attention() -> None:
+    assert [claim.name for claim in REGISTRY.chosen(["Adam"])] == ["R15"]
+
+
+@pytest.mark.parametrize(
+    "typed", ["optimizer states", "Adam", "the memory of the optimizer", "优化器状态"]
+)
+def test_a_query_about_parts_of_a_peak_names_explain(typed: str) -> None:
+    (sentence,) = REGISTRY.list_other_commands([typed])
+    assert "framebench explain CASE" in sentence
+
+
+@pytest.mark.parametrize("typed", ["gradient accumulation", "fp16", "B4 parameters"])
+def test_a_query_that_claims_answer_names_no_other_command(typed: str) -> None:
+    assert REGISTRY.list_other_commands([typed]) == []
+
+
 def test_words_that_no_claim_has_are_named() -> None:
     assert REGISTRY.list_unknown_words(["quantum checkpointing"]) == ["quantum"]
     assert not REGISTRY.list_unknown_words(["fp16 training", "B1"])
