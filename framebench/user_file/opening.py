@@ -25,7 +25,7 @@ from framebench.user_file.trial import UserModel
 FACTS = {"torch": "framebench.user_file.torch_facts", "jax": "framebench.user_file.flax_facts"}
 FACTS_LIMIT_S = 600.0  # for building a model without numbers, and importing what it needs
 # of a process that runs the baseline or a strategy (docs/try.md)
-USUAL_TIME = "up to 45 s for a small model on two idle cores"
+USUAL_TIME = "up to 45 s for a small model on two cores, more on a busy machine"
 
 
 @contextmanager

@@ -352,8 +352,8 @@ def announce(model: UserModel, strategies: list[str] | None) -> None:
     count = len(cases) - 1  # without the baseline
     others = f", then up to {count} strateg{'y' if count == 1 else 'ies'}" if count else ""
     say(
-        f"{model.file.name}: running the baseline first{others}: {USUAL_TIME} each, and a minute "
-        "more for what compiles; an estimate follows"
+        f"{model.file.name}: running the baseline first{others}. Each takes {USUAL_TIME}, and a "
+        "minute more if it compiles; an estimate follows"
     )
 
 
