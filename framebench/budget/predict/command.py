@@ -179,6 +179,7 @@ def predict_file(
     predictions = {}
     with open_shapes(file, scenario, strategies, batch, env) as (cases, left_out, environment):
         for case in cases:
+            say(f"{case.id}: running on tensors without numbers, seconds to minutes")
             predictions[case.id] = [predict_by_fake_tensors(case, environment)]
             if budget:
                 predictions[case.id].append(try_under_limit(case, budget, environment))
