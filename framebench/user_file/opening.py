@@ -147,6 +147,7 @@ def look_into(model: UserModel, environment: Environment, folder: Path) -> dict[
 
     Raises Fault.
     """
+    say(f"{model.file.name}: building the model by its shapes alone, seconds to a minute")
     with err.status(f"{model.file.name}: shapes"):
         printed = environments.run_module(
             environment,

@@ -42,6 +42,7 @@ def test_strategies_are_verified_timed_and_proven(
     options = ("--strategies", "checkpoint,checkpoint_linear", "--rounds", "3", "--budget", "1GiB")
     done = try_file(file, results, *options, "--html", str(results / "page"), "--json")
     assert done.returncode == 0, done.stderr
+    assert done.stderr.startswith("cnn.py: running the baseline first, then up to 2 strategies.")
     for message in (
         "2 of 2 strategies fit within 1,024.0 MiB",
         "2 of 2 strategies compute the same, up to rounding; 2 of them were seen at work",

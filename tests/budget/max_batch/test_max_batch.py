@@ -300,6 +300,7 @@ def test_max_batch_prints_text_or_json(
     assert done.returncode == 0, done.stderr
     (fit,) = json.loads(done.stdout)
     assert (fit["largest"], fit["status"]) == (2, "open")
+    assert "trying larger batches, a process for each, up to 30 min" in done.stderr
     tight = framebench(*arguments, "--budget", "0.1MiB")
     assert tight.returncode == 0, tight.stderr
     assert "none: batch 1 fails" in tight.stdout
