@@ -17,7 +17,7 @@ from framebench.claims.ledger import ledger
 from framebench.claims.lines import add_gpu_lines, make_line
 from framebench.claims.needs import Needs
 from framebench.claims.registry import REGISTRY
-from framebench.claims.rule import MEASURED, Verdict
+from framebench.claims.rule import Verdict
 from framebench.claims.show import describe_cases
 from framebench.claims.store import MachineResults
 from framebench.claims.wording import NO_ADVICE
@@ -39,7 +39,6 @@ from tests.claims.claim_records import (
     make_claim,
     make_plans,
 )
-from tests.processes import ROOT
 
 HALF = {"expect": {"direction": -1, "minimum": 0.01, "value": 0.5}}
 EVERYWHERE = {"workloads": []}
@@ -455,14 +454,6 @@ def test_a_gpu_is_judged_by_reserved_memory(results: Path) -> None:
         add_record(results, case, origin={"hardware": GPU}, peaks=peaks)
     (line,) = judge_claim(results, make_claim()).lines
     assert line.number == "-30.0 % reserved; allocated: -75.0 %"
-
-
-def test_every_verdict_that_was_measured_names_its_device() -> None:
-    """Of the committed results, whose claims are of all kinds."""
-    devices = re.compile("on a CPU|on a GPU|planned for a GPU")
-    for entry in ledger(Results(ROOT / "results"), "xeon-2core"):
-        if entry.verdict in MEASURED:
-            assert devices.search(entry.qualifier), entry.name
 
 
 def test_a_gpus_measurement_replaces_the_plan_of_the_same_two_cases(results: Path) -> None:

@@ -168,15 +168,6 @@ def test_the_smallest_gain_that_matters_is_a_documented_one(claim: Claim) -> Non
         assert target.minimum in allowed, measurement.name
 
 
-def test_a_control_in_a_note_is_measured() -> None:
-    checked = 0
-    for claim in REGISTRY.claims:
-        if re.search(r"\b[Tt]he control\b", claim.note):
-            assert any("control" in one.name for one in claim.measurements), claim.name
-            checked += 1
-    assert checked > 0
-
-
 def test_a_listing_that_decides_has_a_second_side_or_another_comparison() -> None:
     """A number of one program alone could not show what it would be otherwise."""
     alone = set()
