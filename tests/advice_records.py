@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from framebench.analysis import frames
 from framebench.analysis.frames import Row
 from framebench.analysis.selection import select_records
-from framebench.budget.advise.advice import BudgetAdvice, Candidate, Question, advise
+from framebench.budget.advise.advice import BudgetAdvice, Question, advise
 from framebench.records.record import Calibration, Record
 from framebench.strategies.strategy import FRAMEWORKS
 from framebench.suite.case import Case
@@ -73,7 +73,3 @@ def ask_advice(found: list[Record], question: Question = QUESTION) -> BudgetAdvi
 
 def make_rows(found: list[Record]) -> list[Row]:
     return frames.make_rows(select_records(found))
-
-
-def list_candidates(advice: BudgetAdvice) -> list[Candidate]:
-    return [*advice.fitting, *advice.different_result, *advice.beyond]

@@ -6,15 +6,13 @@ from functools import cache
 
 import pytest
 
-from framebench.analysis.frames import Row
-from framebench.analysis.peaks import find_fault, read_evidence
+from framebench.analysis.peaks import read_evidence
 from framebench.analysis.results import Results
 from framebench.analysis.searches import Searches
 from framebench.budget.advise.advice import Candidate, Question, advise
 from framebench.records.record_base import parse_case
 from framebench.records.search import Fit
 from framebench.suite.case import Case
-from tests.advice_records import list_candidates
 from tests.processes import ROOT
 
 MIB = 2**20
@@ -24,27 +22,26 @@ EVERY = sorted(SEARCHES.fits, key=lambda fit: (fit.case, fit.budget_bytes))
 
 
 def find_offer(fit: Fit, searches: Searches, batch: int | None = None) -> Candidate:
-    """Return what is advised of the same case and budget.
+    """Return what is advised of the case of a search within its budget.
 
     The test is skipped where the case's records now have no numbers, or no proven effect.
     """
     case = parse_case(fit.case)
-    machine = fit.provenance.machine
-    rows, _ = evidence(ROOT / "results", machine, case.workload, case.scenario)
-    faults = [find_fault(row) for row in rows if is_of(row, case)]
-    if all(faults):
+    rows, _ = evidence(ROOT / "results", fit.provenance.machine, case.workload, case.scenario)
+    question = Question(
+        case.workload,
+        case.scenario,
+        fit.budget_bytes,
+        frameworks=(case.framework,),
+        strategies=frozenset({case.strategy}),
+        batch=batch,
+        size=case.size,
+    )
+    advice = advise([rows], question, searches)
+    if advice.left_out and not advice.candidates:
         pytest.skip(f"{case.id}: its records give nothing to advise")
-    budget, frameworks = fit.budget_bytes, (case.framework,)
-    question = Question(case.workload, case.scenario, budget, frameworks, batch, case.size)
-    candidates = list_candidates(advise([rows], question, searches))
-    (offer,) = [candidate for candidate in candidates if candidate.case.strategy == case.strategy]
+    (offer,) = advice.candidates
     return offer
-
-
-def is_of(row: Row, case: Case) -> bool:
-    """Return whether a row is of this case at any batch."""
-    same = (case.framework, case.strategy, case.size)
-    return (row.framework, row.strategy, row.size) == same
 
 
 @pytest.mark.parametrize("fit", EVERY, ids=lambda fit: f"{fit.case} {fit.budget_bytes // MIB} MiB")

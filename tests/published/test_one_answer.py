@@ -6,7 +6,6 @@ A place is a command, README, the site's form, or the DataFrame.
 from __future__ import annotations
 
 import math
-import re
 from functools import cache
 from typing import Any
 
@@ -33,7 +32,7 @@ MACHINE = "zen4-2core"  # that README shows
 RESULTS = Results.committed(ROOT / "results")
 BATCHES = {"transformer": 4, "resnet50": 8, "unet3d": 4}
 JOBS = [(workload, framework) for workload in BATCHES for framework in FRAMEWORKS]
-UNLIMITED = 2**40
+UNLIMITED = 2**40  # bytes
 
 
 @cache
@@ -42,28 +41,30 @@ def load_table() -> Any:
 
 
 @cache
-def ask_advise(workload: str, framework: str, budget: int) -> BudgetAdvice:
+def ask_advise(workload: str, framework: str) -> BudgetAdvice:
+    """Return what `advise` says of training at the usual batch, the leanest strategy first."""
     rows, _ = read_evidence(ROOT / "results", MACHINE, workload, "train")
     batch = BATCHES[workload]
-    question = Question(workload, "train", budget, (framework,), batch=batch, by="memory")
+    question = Question(workload, "train", UNLIMITED, (framework,), batch=batch, by="memory")
     return advise([rows], question, RESULTS.searches)
 
 
 @cache
-def list_form_groups() -> list[Any]:
+def list_form_groups() -> dict[tuple[str, ...], Any]:
+    """Return the groups of rows in the site's form, by their question."""
     (machine,) = [m for m in list_machines(RESULTS.records, RESULTS) if m.name == MACHINE]
-    return list(front.list_groups(machine))
+    groups = {}
+    for group in front.list_groups(machine):
+        groups[tuple(group[name] for name in front.QUESTION)] = group
+    return groups
 
 
-def list_form_rows(workload: str, framework: str) -> list[Any]:
-    """Return what the site's form knows of training at the usual batch."""
-    question = [get_title(workload), get_title("train"), "cpu", str(BATCHES[workload])]
-    (group,) = [group for group in list_form_groups() if get_question(group) == question]
-    return [row for row in group["rows"] if row["framework"] == get_title(framework)]
-
-
-def get_question(group: Any) -> list[str]:
-    return [group[name] for name in front.QUESTION]
+def find_form_row(workload: str, framework: str, mark: str) -> Any:
+    """Return the form's row of training at the usual batch that has a mark: `base` or `least`."""
+    question = (get_title(workload), get_title("train"), "cpu", str(BATCHES[workload]))
+    rows = list_form_groups()[question]["rows"]
+    (row,) = [row for row in rows if row["framework"] == get_title(framework) and row[mark]]
+    return row
 
 
 def find_answer(workload: str, framework: str) -> Any:
@@ -90,13 +91,11 @@ def test_the_need_of_the_baseline_is_one_number_everywhere(workload: str, framew
     case = Case(workload, framework, "train", "fp32", BATCHES[workload], "cpu")
     needs = load_table().set_index("case").loc[case.id, "needs_bytes"]
 
-    candidates = ask_advise(workload, framework, UNLIMITED).candidates
-    (advised,) = [
-        candidate.peak.needs for candidate in candidates if candidate.case.strategy == "fp32"
-    ]
+    offers = ask_advise(workload, framework).candidates
+    (advised,) = [offer.peak.needs for offer in offers if offer.case.strategy == "fp32"]
     rows, _ = read_evidence(ROOT / "results", MACHINE, workload, "train")
     predicted = predict_from_rows(case, rows, RESULTS)
-    (in_form,) = [row for row in list_form_rows(workload, framework) if row["base"]]
+    in_form = find_form_row(workload, framework, "base")
 
     assert advised == predicted.needs_bytes == needs == find_answer(workload, framework)["base"]
     assert in_form["needs"] == format_mib(needs)
@@ -105,14 +104,14 @@ def test_the_need_of_the_baseline_is_one_number_everywhere(workload: str, framew
 
 @pytest.mark.parametrize(("workload", "framework"), JOBS)
 def test_the_strategy_that_needs_least_is_one_everywhere(workload: str, framework: str) -> None:
-    leanest = ask_advise(workload, framework, UNLIMITED).fitting[0]
+    leanest = ask_advise(workload, framework).fitting[0]
     strategy = leanest.case.strategy
     needs = leanest.peak.needs
 
     answered = find_answer(workload, framework)
     assert (answered["strategy"], answered["least"]) == (strategy, needs)
 
-    (in_form,) = [row for row in list_form_rows(workload, framework) if row["least"]]
+    in_form = find_form_row(workload, framework, "least")
     assert (in_form["strategy"], in_form["needs"]) == (strategy, format_mib(needs))
 
     title = load_workload(workload).title
@@ -120,36 +119,3 @@ def test_the_strategy_that_needs_least_is_one_everywhere(workload: str, framewor
     (line,) = [line for line in lines if line.startswith(f"**{title}**")]
     sentence = f"{get_title(framework)} needs {math.ceil(needs / MIB):,} MiB with `{strategy}`"
     assert sentence in line
-
-
-def select_trained_transformers() -> Any:
-    """Return the rows of the small Transformer's training at the usual batch."""
-    df = load_table()
-    is_offered = df["usable"] & df["same_mathematics"] & ~df["only_for_claims"]
-    is_job = (df["workload"] == "transformer") & (df["scenario"] == "train")
-    return df[is_offered & is_job & (df["batch"] == 4) & (df["size"] == "cpu")]
-
-
-# the leanest strategy lies between the two budgets
-@pytest.mark.parametrize(("budget", "something_fits"), [(150 * MIB, False), (152 * MIB, True)])
-def test_a_small_transformer_fits_a_budget_everywhere_or_nowhere(
-    budget: int, something_fits: bool
-) -> None:
-    rows = select_trained_transformers()
-    fitting = rows[rows["needs_bytes"] <= budget]
-    assert len(fitting) > 0 if something_fits else fitting.empty
-    for framework in FRAMEWORKS:
-        in_table = set(fitting[fitting["framework"] == framework]["strategy"])
-        advice = ask_advise("transformer", framework, budget)
-        advised = {candidate.case.strategy for candidate in advice.fitting}
-        form = list_form_rows("transformer", framework)
-        in_form = {row["strategy"] for row in form if row["needs"] <= budget / MIB}
-        assert advised == in_table
-        assert in_form == in_table
-
-
-def test_the_form_compares_a_budget_with_needed_memory() -> None:
-    """The rule of the script is the one of `fits`: needed memory, and no peak."""
-    script = (ROOT / "framebench/publish/site/static/form.js").read_text()
-    comparisons = re.findall(r"[\w.]+\s*[<>]=?\s*budget\b|\bbudget\s*[<>]=?\s*[\w.]+", script)
-    assert set(comparisons) == {"row.needs <= budget"}

@@ -34,7 +34,6 @@ from tests.advice_records import (
     QUESTION,
     STRATEGIES,
     ask_advice,
-    list_candidates,
     make_record,
     make_rows,
     several,
@@ -348,8 +347,8 @@ def test_a_line_goes_through_all_peaks_of_one_machine() -> None:
     question = replace(QUESTION, batch=32)
     alone = advise([make_rows(elsewhere)], question)
     both = advise([make_rows(here), make_rows(elsewhere)], question)
-    (expected,) = list_candidates(alone)
-    (found,) = list_candidates(both)
+    (expected,) = alone.candidates
+    (found,) = both.candidates
     assert found.peak == expected.peak
     assert found.peak.method == "line through batches 4, 8, 16"
 

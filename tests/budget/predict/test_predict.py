@@ -117,17 +117,15 @@ def test_a_batch_needs_no_more_than_a_larger_measured_one() -> None:
 def test_two_batches_give_the_range_of_what_each_allows_for() -> None:
     """They are always on their line: that shows nothing of a batch where the program changes."""
     case = Case("transformer", "torch", "train", "fp32", 16, "tiny")
-    records = [
-        make_record("torch", "fp32", batch=4, peak=10**9, step=1.0),
-        make_record("torch", "fp32", batch=8, peak=11 * 10**8, step=1.0),
-    ]
-    line, _ = find_peak(make_rows(records), case, Searches())
-    assert line.value == pytest.approx(13e8)
-    alone = [find_peak(make_rows([record]), case, Searches())[0] for record in records]
-    assert line.low == min(peak.low for peak in alone if peak.low)
-    assert line.high == max(peak.high for peak in alone if peak.high)
-    # a budget must have the upper end
-    assert line.needs >= line.high > line.value
+    at_4 = make_record("torch", "fp32", batch=4, peak=1_000_000_000, step=1.0)
+    at_8 = make_record("torch", "fp32", batch=8, peak=1_100_000_000, step=1.0)
+    of_both, _ = find_peak(make_rows([at_4, at_8]), case, Searches())
+    of_first, _ = find_peak(make_rows([at_4]), case, Searches())
+    of_second, _ = find_peak(make_rows([at_8]), case, Searches())
+    assert of_both.value == pytest.approx(1_300_000_000)
+    assert of_both.low == min(of_first.low, of_second.low)
+    assert of_both.high == max(of_first.high, of_second.high)
+    assert of_both.needs >= of_both.high > of_both.value, "a budget must have the upper end"
 
 
 def test_without_records_the_command_that_measures_names_the_folder(tmp_path: Path) -> None:

@@ -7,10 +7,8 @@ import re
 from pathlib import Path
 from typing import Any
 
-import pandas as pd
 import pytest
 
-from framebench.analysis import answers
 from framebench.analysis.results import Results
 from framebench.devices.catalog import BY_NAME
 from framebench.devices.tables import frame as planned_frame
@@ -18,7 +16,6 @@ from framebench.publish.site import front
 from framebench.publish.site.build import build
 from framebench.publish.site.links import get_case_link
 from framebench.publish.site.machine import list_machines
-from framebench.publish.site.titles import get_title
 from tests.fake_records import repeat_in_blocks
 from tests.pages import (
     EVIL,
@@ -210,33 +207,6 @@ def test_without_scripts_the_answer_is_there(first: Path, browser: Any) -> None:
     assert "checkpoint" in page.locator("#still").inner_text()
     assert not page.locator("#explorer").is_visible()
     page.close()
-
-
-def test_the_least_memory_agrees_with_the_answer_command() -> None:
-    """For the committed records, the marked rows are those that the command names."""
-    results = Results(RESULTS)
-    machine = list_machines(results.records, results)[0]
-    group = next(front.list_groups(machine))
-    titles = machine.shown.assign(
-        workload=machine.shown["workload"].map(get_title),
-        scenario=machine.shown["scenario"].map(get_title),
-        batch=machine.shown["batch"].astype(str),
-    )
-    is_asked = pd.Series(True, titles.index)
-    for name in front.QUESTION:
-        is_asked &= titles[name] == group[name]
-
-    answered = {}
-    comparable = answers.select_comparable(machine.shown[is_asked])
-    for framework, ranked in answers.rank_savings(comparable):
-        if ranked:
-            answered[get_title(framework)] = ranked[0].strategy
-
-    marked = {}
-    for row in group["rows"]:
-        if row["least"]:
-            marked[row["framework"]] = row["strategy"]
-    assert marked == answered
 
 
 def test_every_published_prediction_of_a_pinned_release_is_behind_the_form() -> None:
