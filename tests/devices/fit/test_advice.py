@@ -132,18 +132,6 @@ def test_advise_defaults_to_the_full_size_at_its_usual_batch(predict_needs: Pred
     assert {case.framework for case in planned_cases} == {"torch", "jax"}
 
 
-def test_each_strategy_is_judged_at_the_given_batch(predict_needs: Predict) -> None:
-    sizes = {"fp32": 80 * GIB, "amp_bf16": 37 * GIB, "checkpoint": 8 * GIB}
-    predict_needs(need_by_strategy(sizes))
-    selector = "transformer/torch/train/{fp32,amp_bf16,checkpoint}/b8/full"
-    offers = list_offers("advise", selector, *GPU)
-    assert {get_strategy(offer): offer["answer"] for offer in offers} == {
-        "checkpoint": "fits",
-        "amp_bf16": "fits if the prediction is at most 3.0% low",
-        "fp32": "does not fit",
-    }
-
-
 def test_memory_in_use_is_a_share_of_the_baselines(predict_needs: Predict) -> None:
     sizes = {"fp32": 8 * GIB, "checkpoint": 3 * GIB}
     predict_needs(need_by_strategy(sizes))

@@ -12,17 +12,14 @@ from typing import Any
 
 import torch
 import torch.nn.functional as F
-import torch.optim.optimizer as optimizers
 from torch import Tensor, nn
 from torch.cuda import _memory_viz
 from torch.utils.checkpoint import checkpoint
 
 from framebench.devices.catalog import find
 from framebench.devices.simulation import torch_attention
-from framebench.devices.simulation.torch_device import replace_attribute
 from framebench.devices.simulation.torch_gpu import Gpu
 from framebench.devices.simulation.torch_simulate import simulate
-from framebench.devices.simulation.torch_watch import Watch
 
 MIB = 1 << 20
 A100, H100 = find("a100-40gb"), find("h100-80gb")
@@ -143,11 +140,6 @@ def make_biased(device: torch.device) -> Step:
     return lambda: layer(x)
 
 
-def forget_lists() -> list[str]:
-    """The devices with updates over lists, as if that of CUDA had been forgotten."""
-    return []
-
-
 # by name: the step, the GPU, options of the simulation
 STEPS: dict[str, tuple[Callable[[torch.device], Step], Any, dict[str, Any]]] = {
     "adam": (make_mlp, A100, {}),
@@ -168,22 +160,6 @@ STEPS: dict[str, tuple[Callable[[torch.device], Step], Any, dict[str, Any]]] = {
     "saved on the host": (make_elementwise(save_on_host), A100, {}),
     "bias": (make_biased, A100, {"release": (2, 13)}),
     "bias, PyTorch 2.6": (make_biased, A100, {"release": (2, 6)}),
-}
-# by name: the step, and what is replaced by something wrong
-PLANTED: dict[str, tuple[str, Any, str, Any]] = {
-    "adam without lists": (
-        "adam",
-        optimizers,
-        "_get_foreach_kernels_supported_devices",
-        forget_lists,
-    ),
-    "wrong attention": (
-        "attention in float32",
-        torch_attention,
-        "choose_kernel",
-        lambda call, gpu: "math",
-    ),
-    "sum made apart": ("sum of gradients", Watch, "may_overwrite", lambda *_: False),
 }
 
 
@@ -293,9 +269,6 @@ def make_attention_call(fields: dict[str, Any]) -> torch_attention.AttentionCall
 
 
 found: dict[str, Any] = {name: run_step(name) for name in STEPS}
-for name, (step, owner, attribute, value) in PLANTED.items():
-    with replace_attribute(owner, attribute, value):
-        found[name] = run_step(step)
 for function in (
     request_in_order,
     read_in_step,
