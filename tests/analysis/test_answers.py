@@ -74,18 +74,6 @@ def test_a_failure_here_is_not_hidden_by_another_machine() -> None:
     assert statuses == {"fp32": "ok", "checkpoint": "wrong", "accumulate": "ok"}
 
 
-def test_advice_is_ranked_by_the_machine_that_timed_most() -> None:
-    here = make_rows("here", ("fp32", 400, 9.0), ("checkpoint", 200, 0.001))
-
-    alone = advise([OTHER], QUESTION)
-    both = advise([here, OTHER], QUESTION)
-
-    assert both.machine == "other"
-    for option, same in zip(both.fitting, alone.fitting, strict=True):
-        assert (option.case, option.throughput) == (same.case, same.throughput)
-    assert [option.evidence.machine for option in both.fitting] == ["here", "other", "here"]
-
-
 def test_speeds_of_a_cpu_rank_nothing_for_a_gpu() -> None:
     on_gpu = make_rows("here", ("fp32", MIB // 2, 0.1), ("checkpoint", MIB // 4, 0.1), hardware=GPU)
     untimed_on_gpu = [replace(row, throughput=None) for row in on_gpu]

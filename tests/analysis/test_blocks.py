@@ -203,11 +203,6 @@ def test_intervals_of_calm_and_of_noisy_pairs_cover_the_true_ratio() -> None:
     assert 0.935 < np.mean(calm_covered) < 0.995
 
 
-def test_only_common_rounds_are_compared() -> None:
-    assert compare_rounds({0: 1.0, 1: 9.0}, {0: 2.0, 2: 1.0}) == pytest.approx(math.log(2))
-    assert compare_rounds({0: 1.0}, {1: 1.0}) is None
-
-
 def test_holm_is_as_in_the_book() -> None:
     assert correct_by_holm([0.01, 0.04, 0.03, 0.005]) == pytest.approx([0.03, 0.06, 0.06, 0.02])
     assert correct_by_holm([0.9, 0.8]) == [1.0, 1.0]
@@ -286,11 +281,6 @@ def test_a_block_of_two_rounds_gives_no_ratio() -> None:
     records = make_blocks([(BASE, base_times), (CHECKPOINT, change_times)])
     logs = compute_log_ratios(select_case(records, BASE), select_case(records, CHECKPOINT))
     assert logs == pytest.approx([math.log(2)])
-
-
-def test_a_case_against_itself_is_two_processes() -> None:
-    records = make_blocks([(BASE, [[1.0, 1.0]]), (BASE, [[1.5, 1.5]])])
-    assert compute_log_ratios(records, records) == pytest.approx([math.log(1.5)])
 
 
 def test_each_further_process_of_a_case_is_paired_with_the_first() -> None:

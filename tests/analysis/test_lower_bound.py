@@ -17,7 +17,6 @@ from framebench.models.layer import Layer
 from framebench.suite.case import Case
 from framebench.suite.profiles import list_cases
 from framebench.suite.selectors import parse
-from tests.fake_records import make_frame, make_measured
 from tests.processes import run_inside
 from tests.sample_records import read_sample
 
@@ -193,12 +192,6 @@ def test_pytorch_saves_at_most_a_quarter_more_than_the_bound(states: States) -> 
         if case.workload == "unet3d" and case.strategy == "head":
             most = 2 * least  # the loss is most of what is saved
         assert least <= states[case.id]["saved"] <= most, case.id
-
-
-def test_a_case_that_is_gone_has_no_breakdown() -> None:
-    table = make_frame(make_measured("fp32", 2**20, 1.0))
-    assert len(split_peaks(table)) == 1
-    assert split_peaks(table.assign(case="gone/torch/train/fp32/b4/tiny")).empty
 
 
 def test_the_breakdown_sums_to_the_peak() -> None:

@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 
 import framebench
 from framebench.analysis import frames
-from framebench.analysis.results import NoRecords, Results, UnknownMachine
+from framebench.analysis.results import NoRecords, Results
 from framebench.cli.shared import app
 from framebench.records import provenance as origin
 from framebench.records import store
@@ -164,12 +164,6 @@ def test_a_folder_without_records_is_named_with_a_hint(below: str, results: Path
     command = r"measure first: framebench run --results .*results$"
     with pytest.raises(NoRecords, match=rf"no records under .*results; .*{command}"):
         framebench.load(results)
-
-
-def test_an_unknown_machine_is_answered_by_the_known_ones(results: Path) -> None:
-    write_cases(results, "here", 1)
-    with pytest.raises(UnknownMachine, match="machines: here"):
-        framebench.load(results, "there")
 
 
 def test_a_case_without_numbers_has_a_row_with_its_reason(results: Path) -> None:

@@ -8,7 +8,6 @@ import inspect
 import math
 from typing import Any
 
-import pytest
 from asv import results, util
 from asv.commands import compare
 from asv.commands import run as asv_run
@@ -70,17 +69,3 @@ def test_a_comparison_has_no_rows_without_numbers() -> None:
         (f"{THROUGHPUT}('fp32', 4)", 200.0),
         (f"{THROUGHPUT}('checkpoint', 4)", None),
     ]
-
-
-@pytest.mark.parametrize(
-    ("benchmark", "is_higher_better"),
-    [(THROUGHPUT, True), (BENCHMARK["name"], False)],
-    ids=["throughput", "peak"],
-)
-def test_more_throughput_and_less_memory_are_better(benchmark: str, is_higher_better: bool) -> None:
-    unroll = patches.mark_direction(compare.unroll_result)
-    is_better = patches.compare_either_way(compare._is_result_better)
-    ((_, high, *_),) = unroll(benchmark, [], [200.0], [None], [None])
-    ((_, low, *_),) = unroll(benchmark, [], [100.0], [None], [None])
-    assert is_better(high, low, None, None, 1.1) is is_higher_better
-    assert is_better(low, high, None, None, 1.1) is not is_higher_better

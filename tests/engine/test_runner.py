@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import signal
-import subprocess
-import sys
 from dataclasses import replace
 from itertools import count
 from pathlib import Path
@@ -28,7 +24,6 @@ from framebench.suite.result import Verification
 from tests import fake_records
 from tests.callbacks import ignore
 from tests.engine.fake_blocks import read_cores
-from tests.processes import ROOT
 from tests.single_case import measure_alone
 
 CASE = Case("transformer", "torch", "train", "fp32", 4, "tiny")
@@ -104,14 +99,6 @@ def test_failures_are_classified(
         assert not was_started_here(process, str(results))
 
 
-def is_worker(process: psutil.Process) -> bool:
-    """Return whether a process measures a case; one that has ended in the meantime does not."""
-    try:
-        return "framebench.worker.worker" in process.cmdline()
-    except psutil.Error:  # a zombie has no command line
-        return False
-
-
 def was_started_here(process: psutil.Process, results: str) -> bool:
     """Return whether this test started a worker, and not one that runs at the same time."""
     try:
@@ -178,14 +165,6 @@ def test_an_invalid_result_is_a_crash() -> None:
     assert (found.reason or "").startswith("Protocol during timing: not a result: ")
 
 
-def test_unsupported_case_is_recorded_with_its_reason(
-    fake_worker: Environment, results: Path
-) -> None:
-    case = Case("transformer", "torch", "train", "rewrite", 4, "tiny")
-    record = measure_alone(case, "s", fake_worker, results=results)
-    assert (record.status, record.reason) == ("unsupported", case.support.why)
-
-
 class Phases(Listener):
     def __init__(self) -> None:
         self.found: set[str] = set()
@@ -214,22 +193,6 @@ def test_a_measured_case_is_verified_proven_and_complete(
     assert named | {"round 1 of 5, 1 in turn"} <= phases.found
 
 
-def test_killing_the_real_worker_makes_a_crashed_record(
-    environment: dict[str, Environment], results: Path
-) -> None:
-    class Killing(Listener):
-        def phase(self, case: Case, what: str) -> None:
-            if what == "warm-up":
-                for child in psutil.Process().children():
-                    if is_worker(child):
-                        child.kill()
-
-    record = measure_alone(CASE, "s", environment["torch"], results=results, listener=Killing())
-    assert record.status == "crashed"
-    assert record.reason is not None
-    assert "SIGKILL" in record.reason
-
-
 def test_running_out_of_memory_is_a_result(
     environment: dict[str, Environment], results: Path
 ) -> None:
@@ -251,22 +214,3 @@ def test_a_limit_below_the_imports_is_called_too_small(
     assert record.status == "oom", record.reason
     assert record.reason is not None
     assert "the limit of 10.0 MiB is too small: the imports alone map" in record.reason
-
-
-def test_the_worker_dies_with_its_parent(
-    environment: dict[str, Environment], results: Path
-) -> None:
-    program = Path(__file__).parent / "programs" / "runner_long.py"
-    env = {**os.environ, "PYTHONPATH": str(ROOT)}
-    parent = subprocess.Popen(
-        [sys.executable, program, results], env=env, stdout=subprocess.PIPE, text=True
-    )
-    assert parent.stdout
-    for line in parent.stdout:
-        if "first step" in line:
-            break
-    (worker,) = filter(is_worker, psutil.Process(parent.pid).children())
-    parent.send_signal(signal.SIGKILL)
-    parent.wait()
-    psutil.wait_procs([worker], timeout=600)
-    assert not worker.is_running() or worker.status() == psutil.STATUS_ZOMBIE

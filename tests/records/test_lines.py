@@ -246,11 +246,3 @@ def test_a_line_that_is_too_long_is_skipped(tmp_path: Path) -> None:
     first, long, last = read_lines(file)
     assert (first.text.decode(), last.text.decode()) == (ONE + "\n", TWO + "\n")
     assert long == Line(f"{file}:2", b"", "more than 1,048,576 bytes in a line")
-
-
-def test_a_file_of_bad_lines_does_not_hold_up_its_reader(tmp_path: Path) -> None:
-    file = tmp_path / "a.jsonl"
-    file.write_text("{}\n" * (store.MOST_BAD + 100))
-    found = list(store.parse_file(store.Record, file))
-    assert len(found) == store.MOST_BAD + 1
-    assert str(found[-1][1]) == f"{file}: 10,000 lines are no records; the rest was not read"

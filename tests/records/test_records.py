@@ -248,14 +248,6 @@ def test_a_sessions_records_are_found_by_their_own_field(tmp_path: Path) -> None
     assert store.read_session(file, "none") == []
 
 
-@given(st.binary(max_size=300))
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=50)
-def test_any_bytes_are_refused_with_the_files_name(tmp_path: Path, data: bytes) -> None:
-    (tmp_path / "any.json").write_bytes(data)
-    with pytest.raises(BadRecord, match=r"any\.json"):
-        store.read(tmp_path / "any.json")
-
-
 def test_reading_warns_of_nothing_when_all_is_well(results: Path) -> None:
     store.append(record(), store.find_file(results, "m", "torch-1"))
     with warnings.catch_warnings():
