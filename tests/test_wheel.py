@@ -19,6 +19,7 @@ from framebench.engine.environments import Environment
 from framebench.records.pins import read_pins
 from tests.processes import ROOT
 from tests.record_files import list_files, load_fields
+from tests.repositories import run_git
 
 CASE = "transformer/jittor/train/fp32/b4/tiny"
 # and what is beside them in environments of their own
@@ -108,7 +109,7 @@ def test_an_installed_copy_measures_into_the_current_folder(
     installed: Path, tmp_path: Path, environment: dict[str, Environment]
 ) -> None:
     """In a repository of the user's own, whose commit is not ours."""
-    subprocess.run(["git", "init", "--quiet", tmp_path], check=True)
+    run_git(tmp_path, "init", "-q")
     done = run_installed(installed, tmp_path, "run", CASE, "--rounds", "0")
     assert done.returncode == 0, done.stderr
     (file,) = list_files(tmp_path / "results")

@@ -15,7 +15,7 @@ from framebench.engine import environments
 from framebench.records import store
 from framebench.records.lines import count_lines
 from framebench.records.record import Record
-from tests.processes import ROOT
+from tests.repositories import copy_project, run_git
 
 ASV = str(Path(sys.executable).with_name("asv"))
 
@@ -28,14 +28,7 @@ class Clone:
     def __init__(self, where: Path) -> None:
         self.root, self.home = where / "clone", where / "home"
         self.home.mkdir()
-        subprocess.run(["git", "clone", "-q", str(ROOT), str(self.root)], check=True)
-        tracked = subprocess.run(
-            ["git", "ls-files"], cwd=ROOT, capture_output=True, text=True, check=True
-        ).stdout.split()
-        for file in tracked:
-            if (ROOT / file).is_file() and not file.startswith("results/"):
-                (self.root / file).parent.mkdir(parents=True, exist_ok=True)
-                shutil.copy(ROOT / file, self.root / file)
+        copy_project(self.root)
         shutil.rmtree(self.root / "results", ignore_errors=True)
         self.commit("as it stands")
         self.variables = {
@@ -47,11 +40,8 @@ class Clone:
         assert self.asv("machine", "--yes", "--machine", "test").returncode == 0
 
     def commit(self, message: str) -> None:
-        who = ["-c", "user.name=test", "-c", "user.email=test@localhost"]
-        subprocess.run(["git", "add", "-A"], cwd=self.root, check=True)
-        subprocess.run(
-            ["git", *who, "commit", "-q", "--allow-empty", "-m", message], cwd=self.root, check=True
-        )
+        run_git(self.root, "add", "-A")
+        run_git(self.root, "commit", "-q", "--allow-empty", "-m", message)
 
     def command(self, *arguments: str) -> list[str]:
         return [ASV, *arguments]

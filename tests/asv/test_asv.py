@@ -18,6 +18,7 @@ from framebench.engine.environments import Environment
 from framebench.engine.session import alone
 from framebench.records.record import Record
 from tests.asv.clone import Clone
+from tests.repositories import run_git
 
 pytestmark = pytest.mark.slow
 # in the framework whose processes start fastest
@@ -153,10 +154,7 @@ def test_nothing_goes_on_when_asv_is_killed(clone: Clone) -> None:
 
 def test_show_compare_and_publish(clone: Clone) -> None:
     """What is shown are the two runs above, whose commits are the newest two."""
-    parsed = subprocess.run(
-        ["git", "rev-parse", "HEAD", "HEAD~"], cwd=clone.root, capture_output=True, text=True
-    )
-    newest, older = parsed.stdout.split()
+    newest, older = run_git(clone.root, "rev-parse", "HEAD", "HEAD~").split()
 
     shown = clone.asv("show", "--machine", "test", newest)
     assert shown.returncode == 0

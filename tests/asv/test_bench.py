@@ -20,6 +20,7 @@ from framebench.records.pins import read_pins
 from framebench.strategies.strategy import FRAMEWORKS
 from tests.asv.clone import Clone
 from tests.processes import ROOT
+from tests.repositories import run_git
 
 pytestmark = pytest.mark.slow
 FAILING_WORKER = ROOT / "tests/engine/failing_worker.py"
@@ -44,7 +45,7 @@ class Bench(Clone):
 
     def renew(self) -> None:
         """Take back what a test has done."""
-        subprocess.run(["git", "checkout", "-q", "."], cwd=self.root, check=True)
+        run_git(self.root, "checkout", "-q", ".")
         shutil.rmtree(self.root / "results", ignore_errors=True)
         shutil.rmtree(environments.cache(), ignore_errors=True)
         for framework in FRAMEWORKS:

@@ -24,6 +24,7 @@ from framebench.versions.asv_history import Release
 from tests.discovery import list_benchmarks
 from tests.fake_records import RIGHT, provenance, record
 from tests.processes import ROOT, framebench
+from tests.repositories import run_git
 
 MIB = 2**20
 RELEASES = ["0.8.0", "0.8.1", "0.9.0", "0.9.1", "0.9.2", "0.10.0", "0.10.1", "0.10.2"]
@@ -108,7 +109,7 @@ def test_a_hook_of_another_repository_gets_no_commit_of_ours(
     """git tells its hooks, and what they start, which repository is meant."""
     users = tmp_path / "users"
     users.mkdir()
-    subprocess.run(["git", "init", "-q"], cwd=users, check=True)
+    run_git(users, "init", "-q")
     before = sorted(users.rglob("*"))
     monkeypatch.setenv("GIT_DIR", str(users / ".git"))
     monkeypatch.setenv("GIT_INDEX_FILE", str(users / ".git" / "index"))

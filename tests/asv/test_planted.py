@@ -26,6 +26,7 @@ from framebench.strategies.registry import SCENARIOS
 from framebench.suite import profiles, protocol
 from tests.discovery import discover_benchmarks
 from tests.processes import ROOT
+from tests.repositories import run_git
 
 MACHINE, FRAMEWORK, ENVIRONMENT = "planted", {"torch": "2.13.0"}, "framebench-py3.11-torch2.13.0"
 PLACE = "'fp32', 4"  # the parameters that have values
@@ -41,22 +42,17 @@ class Project:
     def __init__(self, root: Path) -> None:
         self.root = root
         (root / "asv.conf.json").write_text((ROOT / "asv.conf.json").read_text())
-        self.run_git("init", "-q", "-b", "main")
+        run_git(root, "init", "-q", "-b", "main")
         self.run_asv("machine", "--yes", "--machine", MACHINE)
         self.listed = discover_benchmarks(root)
         machine = Machine.load(machine_name=MACHINE, _path=str(root / ".asv-machine.json"))
         machine.save(str(root / "results/asv"))
         self.commits = [self.commit() for _ in range(COMMITS)]
 
-    def run_git(self, *arguments: str) -> str:
-        command = ["git", "-c", "user.name=test", "-c", "user.email=test@localhost", *arguments]
-        done = subprocess.run(command, cwd=self.root, check=True, capture_output=True, text=True)
-        return done.stdout.strip()
-
     def commit(self) -> str:
         """Make an empty commit, and return its hash."""
-        self.run_git("commit", "-q", "--allow-empty", "-m", "x")
-        return self.run_git("rev-parse", "HEAD")
+        run_git(self.root, "commit", "-q", "--allow-empty", "-m", "x")
+        return run_git(self.root, "rev-parse", "HEAD")
 
     def run_asv(self, *arguments: str) -> str:
         """Run asv, and return what it prints."""

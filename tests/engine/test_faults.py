@@ -15,7 +15,8 @@ import pytest
 from framebench.analysis import frames, tables
 from framebench.engine.environments import Environment
 from framebench.records import store
-from tests.processes import COMMAND, ROOT
+from tests.processes import COMMAND
+from tests.repositories import copy_project
 
 SWITCHES = "framebench/adapters/jittor/checkpoint.py"
 MODEL = "models/transformer/torch_model.py"
@@ -27,19 +28,6 @@ PLANTED = {  # file, right text, wrong text, case, expected status
     "NaN loss": (SPEC, "lr=3e-4", "lr=1e30", "torch/train/fp32", "wrong"),
     "strategy did nothing": (SWITCHES, ATTACH, "pass", "jittor/train/checkpoint", "ok"),
 }
-
-
-def copy_project(where: Path) -> Path:
-    """Copy the project as it stands, uncommitted changes included."""
-    subprocess.run(["git", "clone", "-q", str(ROOT), str(where)], check=True)
-    listed = subprocess.run(
-        ["git", "ls-files"], cwd=ROOT, capture_output=True, text=True, check=True
-    )
-    for file in listed.stdout.split():
-        if (ROOT / file).is_file() and not file.startswith("results/"):
-            (where / file).parent.mkdir(parents=True, exist_ok=True)
-            (where / file).write_bytes((ROOT / file).read_bytes())
-    return where
 
 
 @pytest.fixture(scope="module")

@@ -3,21 +3,18 @@
 from __future__ import annotations
 
 import re
-import subprocess
 from functools import cache
 from pathlib import Path
 
 from framebench.records import store
 from framebench.records.provenance import ROOT
 from framebench.records.record import Record
+from tests.repositories import run_git
 
 
 def list_tracked(*patterns: str) -> list[str]:
     """Return what is published; a user's own measurements next to it change no document."""
-    listed = subprocess.run(
-        ["git", "ls-files", *patterns], cwd=ROOT, capture_output=True, text=True, check=True
-    )
-    return listed.stdout.split()
+    return run_git(ROOT, "ls-files", *patterns).splitlines()
 
 
 @cache

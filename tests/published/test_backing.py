@@ -5,13 +5,13 @@ specifications.
 from __future__ import annotations
 
 import re
-import subprocess
 
 import pytest
 
 from framebench.publish.readme.backing import read_lost_commits
 from tests.processes import ROOT
 from tests.published.committed_files import list_tracked
+from tests.repositories import run_git
 
 
 def list_named_commits() -> set[str]:
@@ -25,22 +25,16 @@ def list_named_commits() -> set[str]:
     return found
 
 
-def query_git(*words: str) -> str:
-    """Return what a command of git prints."""
-    done = subprocess.run(["git", *words], cwd=ROOT, capture_output=True, text=True, check=True)
-    return done.stdout.strip()
-
-
 @pytest.fixture
 def whole_history() -> None:
     """Skip where commits are missing."""
-    if query_git("rev-parse", "--is-shallow-repository") == "true":
+    if run_git(ROOT, "rev-parse", "--is-shallow-repository") == "true":
         pytest.skip("a shallow clone lacks commits that the repository has")
 
 
 @pytest.mark.usefixtures("whole_history")
 def test_the_list_of_lost_commits_is_exact() -> None:
-    known = query_git("rev-list", "HEAD").split()
+    known = run_git(ROOT, "rev-list", "HEAD").split()
     assert read_lost_commits(ROOT / "results") == list_named_commits() - set(known)
 
 
@@ -48,8 +42,8 @@ def test_the_list_of_lost_commits_is_exact() -> None:
 def test_no_line_of_a_measurement_was_ever_changed_or_deleted() -> None:
     """An edited number would change verdicts, and nothing in its record tells it."""
     files = ("results/records/*.jsonl", "results/claims/*.jsonl")
-    committed = query_git("log", "--format=", "--numstat", "HEAD", "--", *files)
-    uncommitted = query_git("diff", "--numstat", "HEAD", "--", *files)
+    committed = run_git(ROOT, "log", "--format=", "--numstat", "HEAD", "--", *files)
+    uncommitted = run_git(ROOT, "diff", "--numstat", "HEAD", "--", *files)
     changes = [line.split("\t") for line in f"{committed}\n{uncommitted}".splitlines() if line]
     assert changes
     assert [change for change in changes if change[1] != "0"] == []

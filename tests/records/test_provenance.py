@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import os
 import shutil
-import subprocess
 from pathlib import Path
 from unittest.mock import Mock
 
@@ -15,6 +14,7 @@ import pytest
 from framebench.engine.session import Session
 from framebench.records import provenance
 from tests.callbacks import ignore
+from tests.repositories import run_git
 
 
 @pytest.fixture
@@ -24,9 +24,9 @@ def repository(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         (tmp_path / package).mkdir(parents=True)
         (tmp_path / package / "known.py").write_text("")
     (tmp_path / ".gitignore").write_text("ignored.py\n")
-    author = ("-c", "user.name=A", "-c", "user.email=a@example.org")
-    for command in (("init", "-q"), ("add", "-A"), (*author, "commit", "-q", "-m", "all")):
-        subprocess.run(["git", *command], cwd=tmp_path, check=True)
+    run_git(tmp_path, "init", "-q")
+    run_git(tmp_path, "add", "-A")
+    run_git(tmp_path, "commit", "-q", "-m", "all")
     monkeypatch.setattr(provenance, "ROOT", tmp_path)
     return tmp_path
 
@@ -103,10 +103,8 @@ def test_a_repository_that_git_refuses_counts_as_missing(
 def make_other_repository(folder: Path) -> Path:
     """Make another project's repository with one commit, and return its `.git`."""
     folder.mkdir(exist_ok=True)
-    author = ("-c", "user.name=A", "-c", "user.email=a@example.org")
-    commit = (*author, "commit", "-q", "--allow-empty", "-m", "of another project")
-    for command in (("init", "-q"), commit):
-        subprocess.run(["git", *command], cwd=folder, check=True)
+    run_git(folder, "init", "-q")
+    run_git(folder, "commit", "-q", "--allow-empty", "-m", "of another project")
     return folder / ".git"
 
 

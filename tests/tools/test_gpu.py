@@ -26,6 +26,7 @@ from tests.callbacks import ignore
 from tests.fake_records import RIGHT
 from tests.processes import ROOT
 from tests.record_files import list_files, load_fields, save_fields
+from tests.repositories import run_git
 from tools import gpu
 from tools.gpu import LIST, ListedCase, read_list, shrink_for_rehearsal
 
@@ -154,7 +155,7 @@ def test_a_session_is_interrupted_at_its_time_limit() -> None:
 def test_uncommitted_code_is_not_packed(tmp_path: Path) -> None:
     (tmp_path / "tools").mkdir()
     shutil.copy(ROOT / "tools" / "gpu.sh", tmp_path / "tools")
-    subprocess.run(["git", "init", "-q"], cwd=tmp_path, check=True)
+    run_git(tmp_path, "init", "-q")
     done = subprocess.run(["tools/gpu.sh", "--pack"], cwd=tmp_path, capture_output=True, text=True)
     assert done.returncode == 2
     assert "commit first" in done.stdout
@@ -166,9 +167,9 @@ def test_a_pack_asks_for_the_pinned_packages(tmp_path: Path) -> None:
     shutil.copy(ROOT / "tools" / "gpu.sh", tmp_path / "tools")
     (tmp_path / "requirements").mkdir()
     shutil.copy(ROOT / "requirements" / "control.txt", tmp_path / "requirements")
-    commands = ["git init -q", "git add -A", "git -c user.name=n -c user.email=e commit -qm m"]
-    for command in commands:
-        subprocess.run(command.split(), cwd=tmp_path, check=True)
+    run_git(tmp_path, "init", "-q")
+    run_git(tmp_path, "add", "-A")
+    run_git(tmp_path, "commit", "-q", "-m", "all")
     python = tmp_path.parent / "python"
     python.write_text('#!/bin/sh\nprintf "%s\\n" "$@"\n')
     python.chmod(0o755)

@@ -14,6 +14,7 @@ from pathlib import Path
 from framebench.records import store
 from tests.fake_records import provenance, record
 from tests.processes import COMMAND, ROOT
+from tests.repositories import run_git
 
 ROW = {
     "case": "transformer/jax/train/fp32/b4/cpu",
@@ -80,13 +81,6 @@ def test_no_regression_needs_no_issue(tmp_path: Path) -> None:
     assert run_report(tmp_path, [], []) == []
 
 
-def run_git(folder: Path, *words: str) -> str:
-    """Return what git prints in a folder."""
-    command = ["git", "-C", str(folder), "-c", "user.name=a", "-c", "user.email=a@localhost"]
-    done = subprocess.run([*command, *words], check=True, capture_output=True, text=True)
-    return done.stdout
-
-
 def test_the_branch_with_the_records_keeps_those_of_every_week(tmp_path: Path) -> None:
     remote, clone = tmp_path / "remote.git", tmp_path / "clone"
     run_git(tmp_path, "init", "--quiet", "--bare", str(remote))
@@ -112,4 +106,4 @@ def test_the_branch_with_the_records_keeps_those_of_every_week(tmp_path: Path) -
     ]
     lines = run_git(clone, "show", "FETCH_HEAD:records/m/torch-1.jsonl").splitlines()
     assert [json.loads(line)["provenance"]["session"] for line in lines] == ["1", "2"]
-    assert run_git(clone, "rev-list", "--count", "FETCH_HEAD").strip() == "2"
+    assert run_git(clone, "rev-list", "--count", "FETCH_HEAD") == "2"
