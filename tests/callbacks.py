@@ -4,6 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from framebench.engine.blocks import Listener
+from framebench.records.record import Record
+from framebench.suite.case import Case
+
 
 def ignore(*_: object, **__: object) -> None:
     """Do nothing: in place of what a test neither calls nor looks at."""
@@ -12,3 +16,21 @@ def ignore(*_: object, **__: object) -> None:
 def refuse_work(*_: object, **__: object) -> None:
     """Fail the test: in place of what a mistake must be noticed before."""
     pytest.fail("work was begun")
+
+
+class InterruptingListener(Listener):
+    """Ctrl-C once so many records are written, or once so many phases have begun."""
+
+    def __init__(self, records: int = 99, phases: int = 9999) -> None:
+        self.records_left = records
+        self.phases_left = phases
+
+    def phase(self, case: Case, what: str) -> None:
+        self.phases_left -= 1
+        if self.phases_left < 0:
+            raise KeyboardInterrupt
+
+    def done(self, record: Record) -> None:
+        self.records_left -= 1
+        if not self.records_left:
+            raise KeyboardInterrupt

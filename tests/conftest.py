@@ -26,7 +26,7 @@ from framebench.engine.environments import Environment
 from framebench.engine.runner import Options
 from framebench.strategies.strategy import FRAMEWORKS
 from framebench.suite.selectors import parse
-from tests.processes import CHEAP_XLA, run_program_served, run_served
+from tests.processes import CHEAP_XLA, make_fake_environment, run_program_served, run_served
 
 # tests call the application itself, of which a user's process imports one command
 for command in COMMANDS:
@@ -157,6 +157,12 @@ def list_requested(request: pytest.FixtureRequest) -> set[str]:
 @pytest.fixture
 def results(tmp_path: Path) -> Path:
     return tmp_path / "results"
+
+
+@pytest.fixture
+def fake_worker(tmp_path: Path) -> Environment:
+    """Return an environment whose worker plays a framework's part, and fails as it is told."""
+    return make_fake_environment("engine/failing_worker.py", tmp_path)
 
 
 Steady = Callable[..., list[dict[str, int]]]

@@ -24,7 +24,7 @@ from framebench.records import store
 from framebench.records.provenance import read_machine_name
 from framebench.suite.selectors import parse
 from tests.fake_records import provenance, record
-from tests.processes import COMMAND, framebench, make_fake_environment, small_disk
+from tests.processes import COMMAND, framebench, small_disk
 
 CASE = "transformer/torch/train/fp32/b4/tiny"
 
@@ -169,14 +169,13 @@ def test_an_interrupted_run_says_whether_records_were_written(
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_an_interrupted_run_is_resumed(
-    number: signal.Signals, results: Path, tmp_path: Path
+    number: signal.Signals, fake_worker: Environment, results: Path
 ) -> None:
     """In the second block: its workers die, the first one's record stays, and the next run measures
     only the rest, whatever another command measured in between.
     """
     selector = "transformer/torch/eval/no_grad/*/tiny"
-    python = str(make_fake_environment("engine/failing_worker.py", tmp_path).python)
-    options = ("--results", str(results), "--rounds", "3", "--env", python)
+    options = ("--results", str(results), "--rounds", "3", "--env", str(fake_worker.python))
     process = subprocess.Popen(
         [*COMMAND, "run", selector, *options],
         env={**os.environ, "LINGER": "60", "LINGER_IN": "/b8/"},  # the second block's case

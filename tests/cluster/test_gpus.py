@@ -13,11 +13,11 @@ import pytest
 from framebench.cluster import gpus
 from framebench.cluster.gpus import AssignedGpu
 from framebench.cluster.units import NODES
-from framebench.engine.environments import SetupError
+from framebench.engine.environments import Environment, SetupError
 from framebench.engine.request import RunRequest
 from framebench.records import store
 from tests.callbacks import ignore
-from tests.processes import framebench, make_fake_environment
+from tests.processes import framebench
 
 UNITS = [RunRequest(("transformer/torch/train/fp32/b4/tiny",), block=block) for block in range(6)]
 GPUS = [AssignedGpu("0", frozenset({0})), AssignedGpu("1", frozenset({0}))]
@@ -90,13 +90,11 @@ def test_a_machine_without_a_gpu_is_answered(monkeypatch: pytest.MonkeyPatch) ->
 
 
 def test_units_are_measured_and_their_records_collected(
-    tmp_path: Path, results: Path, monkeypatch: pytest.MonkeyPatch
+    fake_worker: Environment, results: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A worker of ours plays the framework's part."""
-    python = make_fake_environment("engine/failing_worker.py", tmp_path).python
     monkeypatch.setenv(gpus.VARIABLE, "0,1")
     cases = "transformer/torch/{train/fp32,eval/no_grad}/b4/tiny"
-    options = ("--env", str(python), "--rounds", "2", "--results", str(results))
+    options = ("--env", str(fake_worker.python), "--rounds", "2", "--results", str(results))
     done = framebench("run", cases, "--on", "gpus", *options)
     assert "2 units on 2 GPUs: 0, 1" in done.stderr
     assert "2 of 2 units are done, 2 records were added" in done.stderr

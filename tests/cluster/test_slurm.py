@@ -21,12 +21,12 @@ import pytest
 from framebench.cluster import slurm
 from framebench.cluster.slurm import LOG, Jobs, select_nodes
 from framebench.cluster.units import NODES, RunRequest, select_unfinished
-from framebench.engine.environments import SetupError
+from framebench.engine.environments import Environment, SetupError
 from framebench.engine.runner import Options
 from framebench.records import provenance, store
 from tests.callbacks import ignore
 from tests.cluster.own_slurm import OwnSlurm, wait_until
-from tests.processes import COMMAND, make_fake_environment
+from tests.processes import COMMAND
 from tests.records.test_strangers_folder import HOSTILE
 
 CASES = (
@@ -45,8 +45,8 @@ def own(tmp_path: Path) -> Iterator[OwnSlurm]:
 
 
 @pytest.fixture
-def python(tmp_path: Path) -> str:
-    return str(make_fake_environment("engine/failing_worker.py", tmp_path).python)
+def python(fake_worker: Environment) -> str:
+    return str(fake_worker.python)
 
 
 def start_run(results: Path, python: str, blocks: int = BLOCKS) -> subprocess.Popen[str]:

@@ -14,6 +14,7 @@ import pytest
 from framebench.cli import run
 from framebench.cluster.units import NODES, RunRequest, make_units
 from framebench.engine import environments
+from framebench.engine.environments import Environment
 from framebench.engine.groups import Group, make_groups
 from framebench.engine.runner import Options, explain_unsupported
 from framebench.records import store
@@ -22,7 +23,7 @@ from framebench.suite.case import Case
 from framebench.suite.profiles import list_profile_cases
 from framebench.suite.selectors import select
 from tests.callbacks import refuse_work
-from tests.processes import COMMAND, framebench, make_fake_environment
+from tests.processes import COMMAND, framebench
 from tests.record_files import load_fields
 
 EVERYTHING = RunRequest(
@@ -86,10 +87,10 @@ def test_a_unit_command_keeps_all_options(monkeypatch: pytest.MonkeyPatch, resul
     assert len(over_ranks) == 1
 
 
-def test_a_printed_plan_can_be_run_by_a_shell(tmp_path: Path, results: Path) -> None:
-    python = make_fake_environment("engine/failing_worker.py", tmp_path).python
+def test_a_printed_plan_can_be_run_by_a_shell(fake_worker: Environment, results: Path) -> None:
     cases = "transformer/torch/train/{fp32,checkpoint}/b4/tiny"
-    options = ("--rounds", "2", "--env", str(python), "--results", str(results), "--shell")
+    where = ("--env", str(fake_worker.python), "--results", str(results))
+    options = (*where, "--rounds", "2", "--shell")
     (line,) = framebench("plan", cases, *options).stdout.splitlines()
     program = shlex.split(line)[0]
     command = line.replace(program, shlex.join(COMMAND), 1)

@@ -10,23 +10,18 @@ from pathlib import Path
 import pytest
 
 from framebench.compare import measure as compare
-from framebench.engine.blocks import SILENT, Listener
+from framebench.engine.blocks import SILENT
 from framebench.engine.environments import Environment
 from framebench.engine.runner import Options
 from framebench.records import store
-from framebench.records.record import Record
 from framebench.suite.case import Case
 from framebench.versions import measure as versions
-from tests.processes import framebench, make_fake_environment
+from tests.callbacks import InterruptingListener
+from tests.processes import framebench
 
 CASE = Case("transformer", "torch", "train", "fp32", 4, "tiny")
 OTHER = replace(CASE, strategy="checkpoint")
 OPTIONS = Options(rounds=3, peaks_each_block=True)
-
-
-@pytest.fixture
-def fake_worker(tmp_path: Path) -> Environment:
-    return make_fake_environment("engine/failing_worker.py", tmp_path)
 
 
 def test_a_case_without_numbers_ends_the_comparison(
@@ -42,18 +37,6 @@ def test_a_case_without_numbers_ends_the_comparison(
         compare.measure((CASE, unsupported), 2, "t", environments, OPTIONS, results)
 
 
-class Stopping(Listener):
-    """Ctrl-C when so many records are written."""
-
-    def __init__(self, records: int) -> None:
-        self.left = records
-
-    def done(self, record: Record) -> None:
-        self.left -= 1
-        if not self.left:
-            raise KeyboardInterrupt
-
-
 @pytest.mark.parametrize(("other", "after"), [(CASE, 1), (CASE, 3), (OTHER, 2)])
 def test_a_comparison_goes_on_with_the_blocks_it_has(
     other: Case, after: int, fake_worker: Environment, results: Path
@@ -61,7 +44,7 @@ def test_a_comparison_goes_on_with_the_blocks_it_has(
     """After an interruption only the missing blocks are measured."""
     ready = {"torch": fake_worker}
     with pytest.raises(KeyboardInterrupt):
-        compare.measure((CASE, other), 2, "s", ready, OPTIONS, results, Stopping(after))
+        compare.measure((CASE, other), 2, "s", ready, OPTIONS, results, InterruptingListener(after))
     earlier = list(store.read_all(results))
     assert len(earlier) == after
     found = compare.measure((CASE, other), 2, "s", ready, OPTIONS, results, SILENT)
@@ -90,8 +73,9 @@ def test_an_interrupted_run_over_versions_is_resumed_in_the_same_blocks(
     ready = {}
     for version in ("0.1", "0.2", "0.3"):
         ready[version] = replace(fake_worker, version=version)
+    listener = InterruptingListener(3)
     with pytest.raises(KeyboardInterrupt):
-        versions.measure([CASE, OTHER], ready, blocks, "s", OPTIONS, results, Stopping(3))
+        versions.measure([CASE, OTHER], ready, blocks, "s", OPTIONS, results, listener)
     earlier = list(store.read_all(results))
     count = len([CASE, OTHER]) * len(ready) * blocks
     assert 0 < len(earlier) < count

@@ -1,18 +1,10 @@
-"""A worker that only plays its part, and the log of what it did."""
+"""The log of what a fake worker did."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
 import pytest
-
-from framebench.engine.environments import Environment
-from tests.processes import make_fake_environment
-
-
-@pytest.fixture
-def fake_worker(tmp_path: Path) -> Environment:
-    return make_fake_environment("engine/failing_worker.py", tmp_path)
 
 
 @pytest.fixture

@@ -11,11 +11,11 @@ import pytest
 
 from framebench.engine import blocks
 from framebench.engine import page_cache as pages
+from framebench.engine.environments import Environment
 from framebench.engine.groups import Group
 from framebench.engine.runner import Options
 from framebench.engine.timed_process import Variant
 from framebench.suite.case import Case
-from tests.processes import make_fake_environment
 
 pytestmark = pytest.mark.skipif(
     sys.platform != "linux", reason="/proc and posix_fadvise are Linux's"
@@ -65,14 +65,17 @@ def test_files_that_a_process_maps_are_listed_and_stay_cached(library: Path) -> 
 
 @pytest.mark.parametrize(("rounds", "times"), [(3, 2), (0, 0)])
 def test_after_each_block_with_times_the_libraries_are_renewed(
-    rounds: int, times: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    rounds: int,
+    times: int,
+    fake_worker: Environment,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """The libraries of a worker that acts are an interpreter's."""
     renewed: list[set[Path]] = []
     monkeypatch.setattr(blocks.pages, "renew", renewed.append)
     case = Case("transformer", "torch", "train", "fp32", 4, "tiny")
-    environment = make_fake_environment("engine/failing_worker.py", tmp_path)
-    group = Group("group", (Variant(case, environment),), ())
+    group = Group("group", (Variant(case, fake_worker),), ())
 
     with blocks.Run("session", Options(rounds=rounds), tmp_path) as run:
         blocks.measure([group], run, blocks=2)

@@ -9,34 +9,15 @@ from pathlib import Path
 import pytest
 
 from framebench.engine import unfinished
-from framebench.engine.blocks import Listener, measure, measure_group
+from framebench.engine.blocks import measure, measure_group
 from framebench.engine.environments import Environment
 from framebench.engine.groups import Group
 from framebench.engine.timed_process import Variant
 from framebench.engine.unfinished import UnfinishedRecord
 from framebench.records import store
-from framebench.records.record import Record
-from framebench.suite.case import Case
+from tests.callbacks import InterruptingListener
 from tests.engine.fake_blocks import CASES, make_group, open_run, read_strategies
 from tests.fake_records import record
-
-
-class InterruptingListener(Listener):
-    """Ctrl-C once so many records are written, or once so many phases have begun."""
-
-    def __init__(self, records: int = 99, phases: int = 9999) -> None:
-        self.records_left = records
-        self.phases_left = phases
-
-    def phase(self, case: Case, what: str) -> None:
-        self.phases_left -= 1
-        if self.phases_left < 0:
-            raise KeyboardInterrupt
-
-    def done(self, record: Record) -> None:
-        self.records_left -= 1
-        if not self.records_left:
-            raise KeyboardInterrupt
 
 
 @pytest.mark.parametrize(
