@@ -92,14 +92,6 @@ def test_a_row_has_its_rate_over_that_of_the_reference_matmul(timed: pd.DataFram
     assert timed.loc[CASE.id]["reference_share"] == pytest.approx(work / 1.1 / reference_rate)
 
 
-def test_times_that_share_no_block_have_no_ratio() -> None:
-    (table,) = tables.make_strategy_tables(
-        make_frame(make_measured("fp32", 200, 1.0), make_measured("checkpoint", 100, 1.5))
-    )
-    ratio = list(tables.SHOWN).index("relative")
-    assert [(row[3], row[ratio]) for row in table.rows] == [("1.00", "1.00"), ("0.50", "-")]
-
-
 def test_the_newest_record_without_times_leaves_those_of_earlier_blocks() -> None:
     records = []
     for record_of_block in make_blocks(TIMES[:2]):

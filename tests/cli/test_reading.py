@@ -14,10 +14,9 @@ from unittest.mock import Mock
 import pytest
 from typer.testing import CliRunner
 
-from framebench.analysis.results import Results
 from framebench.budget.predict import command as command_of_predict
 from framebench.cli import reading, run
-from framebench.cli.shared import app, find_answering_machines
+from framebench.cli.shared import app
 from framebench.records import store
 from framebench.records.provenance import describe_hardware, read_machine_name
 from framebench.suite.case import Case
@@ -197,19 +196,6 @@ def test_the_machine_that_answers_most_of_a_question_is_read(tmp_path: Path) -> 
     assert "checkpoint" in both.stdout
     assert "machine asked; --machine takes the records of another: widest" in both.stderr
     assert "machine widest;" in every.stderr
-
-
-def test_a_machine_with_this_processor_answers_before_one_with_more_records(
-    results: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    processor = describe_hardware()["cpu"]
-    write_batches(results, "largest", "another", (4, 8))
-    write_batches(results, "alike", processor, (4,))
-    monkeypatch.delenv("FRAMEBENCH_MACHINE", raising=False)
-    assert find_answering_machines(Results(results), None) == ["alike", "largest"]
-    assert find_answering_machines(Results(results), "largest") == ["largest"]
-    monkeypatch.setenv("FRAMEBENCH_MACHINE", "largest")
-    assert find_answering_machines(Results(results), None) == ["largest", "alike"]
 
 
 @pytest.mark.parametrize("command", ["show", "report", "predict"])

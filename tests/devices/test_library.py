@@ -134,29 +134,7 @@ def test_made_up_numbers_let_loops_end_and_checks_pass(simulated: Steps) -> None
 @pytest.mark.slow
 def test_steps_that_cannot_be_followed_are_refused(simulated: Steps) -> None:
     assert "bytes do not fit beside" in simulated["too large"]
-    assert "CUDA graphs" in simulated["replayed"]
     assert simulated["decorated"]["allocated"] > 0, "a function that is never called is none"
-
-
-@pytest.mark.slow
-def test_states_of_8_bits_take_a_quarter(simulated: Steps) -> None:
-    """A quarter of two moments in float32, and the compiled update has no temporaries.
-
-    AdamW's update has one as large as the weight. By the compiled update memory is never fuller
-    than in the backward pass, whose only temporary is a gradient as large as the batch.
-    """
-    quantized, linear = simulated["quantized"]["kinds"], simulated["linear"]["kinds"]
-    assert quantized["optimizer states"] == pytest.approx(2 * WEIGHT / 4, rel=0.1)
-    assert linear["temporaries"] == WEIGHT
-    assert quantized["temporaries"] <= BATCH
-
-
-@pytest.mark.slow
-def test_steps_with_convolutions_have_an_error_of_their_own(
-    simulated: Steps,
-) -> None:
-    kinds = simulated["linear"]["kind"], simulated["converted"]["kind"]
-    assert kinds == ("torch", "torch, convolutions without workspaces")
 
 
 OUTSIDE = """

@@ -11,7 +11,6 @@ from typing import Any
 
 import torch
 from torch import nn
-from torchao.optim import AdamW8bit
 
 from framebench.devices import DoesNotFit, simulate
 
@@ -20,10 +19,10 @@ ROWS = 64
 Step = Callable[[], object]
 
 
-def make_linear_step(device: torch.device, optimizer_type: Any = torch.optim.AdamW) -> Step:
+def make_linear_step(device: torch.device) -> Step:
     """One linear layer without a bias; the loss is read as a logger does."""
     model = nn.Linear(WIDTH, WIDTH, bias=False).to(device)
-    optimizer = optimizer_type(model.parameters())
+    optimizer = torch.optim.AdamW(model.parameters())
     batch = torch.randn(ROWS, WIDTH, device=device)
     losses: list[float] = []
 
@@ -35,11 +34,6 @@ def make_linear_step(device: torch.device, optimizer_type: Any = torch.optim.Ada
         losses.append(loss.item())
 
     return step
-
-
-def make_quantized_step(device: torch.device) -> Step:
-    """Adam with states of 8 bits, whose update torchao compiles."""
-    return make_linear_step(device, AdamW8bit)
 
 
 def make_converted_step(device: torch.device) -> Step:
@@ -97,13 +91,6 @@ def make_deciding_step(device: torch.device) -> Step:
     return step
 
 
-def make_replayed_step(device: torch.device) -> Step:
-    """A model that is compiled, and replayed as a CUDA graph."""
-    model = torch.compile(nn.Linear(WIDTH, WIDTH).to(device), mode="reduce-overhead")
-    batch = torch.randn(ROWS, WIDTH, device=device)
-    return lambda: model(batch).sum().backward()
-
-
 def make_decorated_step(device: torch.device) -> Step:
     """A function that is compiled and never called, as packages have some."""
 
@@ -121,7 +108,7 @@ def describe(make_step: Callable[[torch.device], Step], **options: Any) -> dict[
         simulation = simulate(make_step, "a100-40gb", **options)
     except (DoesNotFit, NotImplementedError) as error:
         return str(error)
-    fields = ("allocated", "reserved", "needs", "kinds", "timeline", "kind")
+    fields = ("allocated", "reserved", "needs", "kinds", "timeline")
     answer = {name: getattr(simulation, name) for name in fields}
     return answer | {"holders": [holder._asdict() for holder in simulation.holders]}
 
@@ -137,8 +124,6 @@ print(
             "resampled": describe(make_resampled_step),
             "deciding": describe(make_deciding_step),
             "decorated": describe(make_decorated_step),
-            "quantized": describe(make_quantized_step),
-            "replayed": describe(make_replayed_step),
         }
     )
 )
