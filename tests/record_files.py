@@ -7,7 +7,17 @@ from collections.abc import Callable, Collection, Iterable
 from pathlib import Path
 from typing import Any
 
+from framebench.records import store
+from framebench.records.record import Record
+
 Fields = dict[str, Any]
+
+
+def add_records(results: Path, *records: Record) -> None:
+    """Add records to a results folder, each in the file of its machine and release."""
+    for record in records:
+        release = f"{record.parsed.framework}-{record.framework_version}"
+        store.append(record, store.find_file(results, record.provenance.machine, release))
 
 
 def list_files(results: Path) -> list[Path]:

@@ -12,8 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from framebench.records import store
 from framebench.records.record import Record, Turns
+from tests.record_files import add_records
 from tests.sample_records import read_sample
 
 OLD, NEW = "jax==0.9.2", "jax==0.10.2"
@@ -101,9 +101,7 @@ def put_in_block(record: Record, variant: int, block: str) -> Record:
 
 
 def write_records(found: list[Record], results: Path) -> Path:
-    for record in found:
-        release = f"jax-{record.framework_version}"
-        store.append(record, store.find_file(results, record.provenance.machine, release))
+    add_records(results, *found)
     return results
 
 

@@ -6,8 +6,8 @@ from pathlib import Path
 
 from framebench.analysis.reports.machines import make_table
 from framebench.analysis.results import Results
-from framebench.records import store
 from tests.fake_records import make_crash, make_measured, provenance
+from tests.record_files import add_records
 
 MIB = 2**20
 
@@ -24,9 +24,7 @@ def test_cases_times_and_curves_are_counted(tmp_path: Path) -> None:
     newer = provenance(versions={"jax": "2"})
     records.append(records[-1].model_copy(update={"provenance": newer}))
     records.append(make_crash())
-    for record in records:
-        name = f"{record.parsed.framework}-{record.framework_version}"
-        store.append(record, store.find_file(tmp_path, "m", name))
+    add_records(tmp_path, *records)
 
     table = make_table(Results(tmp_path))
 

@@ -22,7 +22,7 @@ from framebench.records.record import Record
 from framebench.suite.case import Case
 from tests.fake_records import make_crash, make_measured, provenance, record
 from tests.pages import needs_sphinx
-from tests.record_files import append_lines
+from tests.record_files import add_records, append_lines
 from tests.sample_records import MACHINE, OTHER, RESULTS
 
 
@@ -31,13 +31,7 @@ def write_cases(results: Path, machine: str, count: int) -> None:
     origin = provenance(machine=machine, versions={"torch": "1"})
     for batch in range(1, count + 1):
         case = make_measured("fp32", 100, 1.0, batch=batch)
-        write_record(results, case.model_copy(update={"provenance": origin}))
-
-
-def write_record(results: Path, record: Record) -> None:
-    machine = record.provenance.machine
-    version = record.framework_version or ""
-    store.append(record, store.find_file(results, machine, f"torch-{version}"))
+        add_records(results, case.model_copy(update={"provenance": origin}))
 
 
 @pytest.mark.parametrize("versions", ["one", "all"])
@@ -57,7 +51,7 @@ def test_releases_are_in_the_order_of_releases(tmp_path: Path) -> None:
     for version in ("0.10.2", "0.9.2"):
         origin = provenance(machine="m", versions={"torch": version})
         record = make_measured("fp32", 100, 1.0).model_copy(update={"provenance": origin})
-        write_record(tmp_path, record)
+        add_records(tmp_path, record)
 
     versions = framebench.load(tmp_path, versions="all")["framework_version"]
 
@@ -171,7 +165,7 @@ def test_a_case_without_numbers_has_a_row_with_its_reason(results: Path) -> None
     failed = record(case, status="oom", reason="memory", provenance=provenance(machine="m"))
     # a process that died before it named its version takes the place of an older record
     for written in (failed, make_measured("checkpoint", 100, 1.0), make_crash("checkpoint")):
-        write_record(results, written)
+        add_records(results, written)
 
     rows = framebench.load(results, "m").set_index("strategy")
 

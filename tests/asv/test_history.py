@@ -24,6 +24,7 @@ from framebench.versions.asv_history import Release
 from tests.discovery import list_benchmarks
 from tests.fake_records import RIGHT, provenance, record
 from tests.processes import ROOT, framebench
+from tests.record_files import add_records
 from tests.repositories import run_git
 
 MIB = 2**20
@@ -82,9 +83,7 @@ def test_a_step_between_two_releases_is_a_regression(config: Path, rise: float) 
 def test_the_command_counts_releases_with_results(config: Path, tmp_path: Path) -> None:
     """0.9.0, 0.9.0.1 and 0.9.1 lie between the two that were measured."""
     for version, mib in (("0.8.3", 100.0), ("0.9.2", 105.0)):
-        store.append(
-            make_measured(FP32, version, mib), store.find_file(tmp_path, "m", f"jax-{version}")
-        )
+        add_records(tmp_path, make_measured(FP32, version, mib))
     done = framebench("versions", "publish", "--config", str(config), "--results", str(tmp_path))
     assert done.returncode == 0
     lines = done.stderr.splitlines()

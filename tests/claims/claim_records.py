@@ -20,6 +20,7 @@ from framebench.suite.case import Case
 from framebench.suite.result import StrategyEffect, Verification
 from framebench.suite.selectors import parse
 from tests.fake_records import make_blocks, provenance, record
+from tests.record_files import add_records
 
 MIB = 2**20
 GPU = {"cpu": "x", "device": "NVIDIA H200"}
@@ -76,7 +77,7 @@ def add_record(
         "provenance": provenance(**(origin | changes.pop("origin", {}))),
     }
     made = record(case, **(RIGHT | fields | changes))
-    store.append(made, store.find_file(results, "m", f"{case.framework}-{version}"))
+    add_records(results, made)
 
 
 def add_both(results: Path, peak: float, workload: str = "transformer", **changes: Any) -> None:
@@ -94,8 +95,7 @@ def add_blocks(results: Path, ratios: Sequence[float]) -> None:
         eager.append([seconds] * 8)
         compiled.append([ratio * seconds] * 8)
     for made in make_blocks([(parse(EAGER), eager), (parse(COMPILED), compiled)]):
-        made = made.model_copy(update=RIGHT)
-        store.append(made, store.find_file(results, "m", "torch-2.13.0"))
+        add_records(results, made.model_copy(update=RIGHT))
 
 
 def put_numbers(

@@ -20,7 +20,7 @@ from framebench.suite.case import Case, UnknownCase
 from framebench.suite.protocol import VERSION
 from tests.fake_records import make_measured, provenance
 from tests.processes import ROOT, framebench
-from tests.record_files import append_lines, load_fields
+from tests.record_files import add_records, append_lines, load_fields
 from tests.sample_records import MACHINE, RESULTS
 
 ROW = re.compile(r"^\| (\d+) \| .* \| `framebench (.*)` \|$", re.M)
@@ -34,7 +34,7 @@ def plant_record(results: Path, machine: str, version: str = "1", **changes: Any
     """Write one record of this machine and version of PyTorch."""
     origin = provenance(machine=machine, versions={"torch": version}, protocol=VERSION)
     record = make_measured("fp32", 100, 1.0).model_copy(update={"provenance": origin, **changes})
-    store.append(record, store.find_file(results, machine, f"torch-{version}"))
+    add_records(results, record)
 
 
 def copy_published(results: Path, machine: str, cases: tuple[Case, ...] = B2) -> None:

@@ -24,7 +24,7 @@ from framebench.suite.selectors import select
 from tests.callbacks import refuse_work
 from tests.fake_records import RIGHT, provenance, record
 from tests.processes import framebench, make_fake_environment, plain_user
-from tests.record_files import append_lines, list_files, load_fields
+from tests.record_files import add_records, append_lines, list_files, load_fields
 from tests.sample_records import MACHINE, RESULTS
 
 CASE = "transformer/torch/train/fp32/b4/tiny"
@@ -59,10 +59,7 @@ def test_show_prints_flat_rows(measured: Path) -> None:
 def test_show_has_ratios_without_selecting_the_baseline(results: Path) -> None:
     for strategy, peak in (("fp32", 200), ("checkpoint", 100)):
         case = Case("transformer", "torch", "train", strategy, 4, "tiny")
-        store.append(
-            record(case, peaks={"host.rss": peak}, step_s=[1.0], **RIGHT),
-            store.find_file(results, "m", "torch-1"),
-        )
+        add_records(results, record(case, peaks={"host.rss": peak}, step_s=[1.0], **RIGHT))
     (row,) = json.loads(framebench("show", case.id, "--json", "--results", str(results)).stdout)
     assert (row["strategy"], row["peak_ratio"]) == ("checkpoint", 0.5)
 
@@ -185,10 +182,10 @@ def test_the_machine_that_answers_most_of_a_question_is_read(tmp_path: Path) -> 
     others = [replace(fp32, batch=8), Case.from_id("transformer/torch/eval/no_grad/b4/tiny")]
     measured = {"widest": [fp32, *others], "asked": [fp32, checkpoint]}
     for name, cases in measured.items():
-        file = store.find_file(tmp_path, name, "torch-1")
+        where = provenance(machine=name)
         for case in cases:
-            where = provenance(machine=name)
-            store.append(record(case, peaks={"host.rss": 2**20}, provenance=where, **RIGHT), file)
+            measured_case = record(case, peaks={"host.rss": 2**20}, provenance=where, **RIGHT)
+            add_records(tmp_path, measured_case)
 
     both = framebench("show", "transformer/*/train/*/b4", "--results", str(tmp_path))
     every = framebench("show", "--results", str(tmp_path))
@@ -256,9 +253,8 @@ def write_batches(results: Path, machine: str, cpu: str, batches: tuple[int, ...
     origin = provenance(machine=machine, hardware={"cpu": cpu, "device": "cpu"})
     for batch in batches:
         case = Case("transformer", "torch", "train", "fp32", batch, "tiny")
-        file = store.find_file(results, machine, "torch-2.13.0")
         measured = record(case, peaks={"host.rss": batch * 2**20}, provenance=origin, **RIGHT)
-        store.append(measured, file)
+        add_records(results, measured)
 
 
 def plant_machine(results: Path, content: str, name: str = "other") -> None:

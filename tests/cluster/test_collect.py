@@ -16,7 +16,7 @@ from framebench.records.record import Record
 from framebench.records.search import Fit
 from tests.fake_records import CASE, make_blocks, provenance, record
 from tests.processes import framebench
-from tests.record_files import append_lines, change_line, list_files
+from tests.record_files import add_records, append_lines, change_line, list_files
 
 HARDWARE: dict[str, Any] = {
     "cpu": "x",
@@ -33,8 +33,8 @@ def make_folder(
 ) -> Path:
     """Return a results folder with three records of a machine."""
     variants = [(CASE, [[1.0]] * 3)]
-    for measured in make_blocks(variants, machine=machine, hardware=hardware, session=session):
-        store.append(measured, store.find_file(folder, machine, "torch-1"))
+    made = make_blocks(variants, machine=machine, hardware=hardware, session=session)
+    add_records(folder, *made)
     return folder
 
 
@@ -95,8 +95,7 @@ def test_a_machine_keeps_its_name_next_to_others_of_its_kind(tmp_path: Path) -> 
 
 
 def test_two_processes_of_one_case_in_a_block_are_two_records(tmp_path: Path) -> None:
-    for measured in make_blocks([(CASE, [[1.0]]), (CASE, [[1.0]])]):
-        store.append(measured, store.find_file(tmp_path / "a", "m", "torch-1"))
+    add_records(tmp_path / "a", *make_blocks([(CASE, [[1.0]]), (CASE, [[1.0]])]))
     assert count_outcomes(collect([tmp_path / "a"], tmp_path / "all")) == (2, 0, 0, 0)
 
 

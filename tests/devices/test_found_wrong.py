@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from framebench.devices.found_wrong import describe_wrong, find_wrong_on_gpus
-from framebench.records import store
 from framebench.suite.selectors import parse
 from tests import fake_records
+from tests.record_files import add_records
 
 WRONG = "unet3d/torch/train/amp_bf16/b2/full"
 NOON = datetime(2026, 1, 2, 12, tzinfo=UTC)
@@ -23,7 +23,7 @@ def add_record(results: Path, case: str, status: str, device: str = "gpu", hours
     )
     verification = {} if status == "wrong" else fake_records.RIGHT
     record = fake_records.record(parse(case), status=status, provenance=origin, **verification)
-    store.append(record, store.find_file(results, "m", "torch-2.13.0"))
+    add_records(results, record)
 
 
 def is_found_wrong(results: Path, case: str) -> bool:

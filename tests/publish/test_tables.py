@@ -11,10 +11,10 @@ import pytest
 from framebench.analysis.results import Results
 from framebench.publish.site.machine import list_machines
 from framebench.publish.tables import make_tables
-from framebench.records import store
 from framebench.records.record import Record
 from framebench.suite.case import Case
 from tests.fake_records import make_blocks
+from tests.record_files import add_records
 
 CHECKPOINT = "transformer/torch/train/checkpoint/b4/tiny"
 # how much the blocks of each case differ: JAX's are noisy
@@ -33,9 +33,7 @@ def folder(tmp_path: Path) -> Results:
         case = Case("transformer", framework, "train", strategy, 4, "tiny")
         blocks = [[float(seconds)] for seconds in np.exp(rng.normal(0.2, noise, 3))]
         variants.append((case, blocks))
-    for record in make_blocks(variants, peaks=[2**20] * len(variants)):
-        release = f"{record.parsed.framework}-1"
-        store.append(record, store.find_file(tmp_path, "m", release))
+    add_records(tmp_path, *make_blocks(variants, peaks=[2**20] * len(variants)))
     return Results(tmp_path)
 
 

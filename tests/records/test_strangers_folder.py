@@ -19,6 +19,7 @@ from framebench.records.store import BadRecord
 from framebench.suite.profiles import list_cases
 from tests.fake_records import CASE, RIGHT, record
 from tests.processes import framebench
+from tests.record_files import add_records
 
 NAME = "torch-9.jsonl"
 Plant = Callable[[Path], None]
@@ -93,7 +94,7 @@ def strange(tmp_path: Path) -> Path:
     """A results folder with one good record."""
     results = tmp_path / "strange"
     good = record(CASE, peaks={"host.rss": 2**20}, step_s=[0.1], **RIGHT)
-    store.append(good, store.find_file(results, "m", "torch-2.13.0"))
+    add_records(results, good)
     return results
 
 
