@@ -60,11 +60,15 @@ def test_plain_attention_saves_the_bytes_of_korthikanti_et_al() -> None:
     """
     config = spec.load_workload("transformer").config("full")
     s, h, a = config.length, config.width, config.heads
-    with_dropout = s * h * (34 + 5 * a * s // h)
-    masks = 2 * s * h + a * s * s  # a byte for each element
-    repeated_scores = 2 * a * s * s  # the output of attention's dropout
-    layers = declare_layers("transformer", "full", {"attention_plain": {}})
-    elements = sum(layer.elements for layer in layers if layer.block == "blocks.0")
+    hidden = s * h  # numbers of the hidden state
+    scores = a * s * s  # numbers of all heads' scores
+    with_dropout = 34 * hidden + 5 * scores
+    masks = 2 * hidden + scores  # a byte for each element
+    repeated_scores = 2 * scores  # the output of attention's dropout
+    elements = 0
+    for layer in declare_layers("transformer", "full", {"attention_plain": {}}):
+        if layer.block == "blocks.0":
+            elements += layer.elements
     bytes_in_16_bits = 2 * elements
     assert bytes_in_16_bits == with_dropout - masks - repeated_scores
 

@@ -9,12 +9,10 @@ from unittest.mock import Mock
 
 import pandas as pd
 import pytest
-from typer.testing import CliRunner
 
 import framebench
 from framebench.analysis import frames
 from framebench.analysis.results import NoRecords, Results
-from framebench.cli.shared import app
 from framebench.records import provenance as origin
 from framebench.records import store
 from framebench.records.lines import Line
@@ -22,6 +20,7 @@ from framebench.records.record import Record
 from framebench.suite.case import Case
 from tests.fake_records import make_crash, make_measured, provenance, record
 from tests.pages import needs_sphinx
+from tests.processes import framebench as run_framebench
 from tests.record_files import add_records, append_lines
 from tests.sample_records import MACHINE, OTHER, RESULTS
 
@@ -206,8 +205,8 @@ def test_a_command_parses_each_record_at_most_once(
     monkeypatch.setattr(store, "parse", count_and_parse)
     paths = {"DOC": str(document), "TO": str(tmp_path / "to")}
     words = [paths.get(word, word) for word in command]
-    done = CliRunner().invoke(app, [*words, "--results", str(results)])
-    assert done.exit_code in (0, 1), done.output
+    done = run_framebench(*words, "--results", str(results))
+    assert done.returncode in (0, 1), done.stderr
     assert set(parsed.values()) == {1}
     if "all" in command:
         assert len(parsed) == 5

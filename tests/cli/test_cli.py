@@ -14,12 +14,10 @@ from unittest.mock import Mock
 
 import pytest
 import typer
-from typer.testing import CliRunner
 
 from framebench.cli import run, shared
-from framebench.cli.shared import app
 from framebench.engine.environments import Environment
-from framebench.engine.session import Busy, Session, alone
+from framebench.engine.session import Session, alone
 from framebench.records import store
 from framebench.records.provenance import read_machine_name
 from framebench.suite.selectors import parse
@@ -88,8 +86,8 @@ def test_other_options_start_another_session(
     monkeypatch.setattr(run.installed, "ready", Mock(return_value={}))
     monkeypatch.setattr(run, "measure_all", interrupted)
     for options, unfinished in (([], 1), (["--threads", "2"], 2), (["--threads", "2"], 2)):
-        done = CliRunner().invoke(app, ["run", CASE, "--results", str(results), *options])
-        assert done.exit_code == 130
+        done = framebench("run", CASE, "--results", str(results), *options)
+        assert done.returncode == 130
         assert "nothing was measured yet" in done.stderr
         assert len(list(results.glob(".session-*.json"))) == unfinished
 
@@ -109,8 +107,9 @@ def test_other_options_start_another_session(
 )
 def test_measuring_commands_take_the_lock(arguments: list[str], results: Path) -> None:
     with alone(results):
-        done = CliRunner().invoke(app, [*arguments, "--results", str(results)])
-    assert isinstance(done.exception, Busy), done.output
+        done = framebench(*arguments, "--results", str(results))
+    assert done.returncode == 2
+    assert f"process {os.getpid()} " in done.stderr
 
 
 @pytest.mark.parametrize("text", ["256MiB", " 256 mib ", "0.25GiB", "268435456B"])

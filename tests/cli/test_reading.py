@@ -98,9 +98,9 @@ def test_an_unknown_machine_lists_the_known_ones(
         "explain_unpredictable",
         Mock(return_value="not asked here"),
     )
-    done = CliRunner().invoke(app, [*command, "--machine", "nowhere", "--results", str(real)])
+    done = framebench(*command, "--machine", "nowhere", "--results", str(real))
     (there,) = (real / "records").iterdir()
-    assert done.exit_code == 2
+    assert done.returncode == 2
     assert f"no records of machine 'nowhere' under {real}; machines: {there.name}" in done.stderr
 
 
@@ -205,8 +205,8 @@ def test_every_command_asks_the_machine_with_this_processor_first(
     write_batches(results, "largest", "another", (4, 8))
     write_batches(results, "alike", describe_hardware()["cpu"], (4,))
     case = CASE if command == "predict" else "transformer/torch/train/fp32"
-    done = CliRunner().invoke(app, [command, case, "--results", str(results)])
-    assert done.exit_code == 0, done.output
+    done = framebench(command, case, "--results", str(results))
+    assert done.returncode == 0, done.stderr
     assert "machine alike, with this processor" in done.stderr
     if command == "predict":
         assert "host.rss on alike" in done.stdout
@@ -223,13 +223,14 @@ def test_predict_and_advise_say_the_same_of_a_case(
     write_batches(results, "largest", "another", (4, 8, 16))
     write_batches(results, "alike", describe_hardware()["cpu"], (4,))
     case = "transformer/torch/train/fp32/b32/tiny"
-    rest = ["--results", str(results), "--json"]
-    predicted = json.loads(CliRunner().invoke(app, ["predict", case, *rest]).stdout)
-    words = ["advise", case, "--budget", "1GiB", *rest]
-    (advised,) = json.loads(CliRunner().invoke(app, words).stdout)["fitting"]
-    (by_records,) = (p for p in predicted["predictions"] if p["method"] == "records")
-    assert by_records["machine"] == advised["machine"] == "largest"
-    assert by_records["needs_bytes"] == advised["needs_bytes"]
+    options = ("--results", str(results), "--json")
+    predict = framebench("predict", case, *options)
+    advise = framebench("advise", case, "--budget", "1GiB", *options)
+    predictions = {one["method"]: one for one in json.loads(predict.stdout)["predictions"]}
+    predicted = predictions["records"]
+    (advised,) = json.loads(advise.stdout)["fitting"]
+    assert predicted["machine"] == advised["machine"] == "largest"
+    assert predicted["needs_bytes"] == advised["needs_bytes"]
 
 
 @pytest.mark.parametrize(("framework", "is_undone"), [("jax", True), ("torch", False)])

@@ -5,11 +5,9 @@ from __future__ import annotations
 import json
 
 import pytest
-from typer.testing import CliRunner
 
-from framebench.cli.shared import app
-from framebench.devices import command  # noqa: F401  # adds its command
 from framebench.devices.catalog import DEVICES, UnknownDevice, find
+from tests.processes import framebench
 
 
 def test_a_device_is_found_by_name() -> None:
@@ -47,9 +45,9 @@ def test_every_device_says_where_its_figures_come_from() -> None:
 
 
 def test_devices_are_found_by_a_part_of_their_names() -> None:
-    listed = CliRunner().invoke(app, ["devices", "40gb", "--json"])
+    listed = framebench("devices", "40gb", "--json")
     assert [device["name"] for device in json.loads(listed.stdout)] == ["a100-40gb"]
-    assert "a100-40gb" in CliRunner().invoke(app, ["devices", "A100 SXM 40 GB"]).stdout
-    none = CliRunner().invoke(app, ["devices", "43gb"])
-    assert none.exit_code == 2
+    assert "a100-40gb" in framebench("devices", "A100 SXM 40 GB").stdout
+    none = framebench("devices", "43gb")
+    assert none.returncode == 2
     assert "no device has '43gb' in its name; devices: h100-80gb" in none.stderr

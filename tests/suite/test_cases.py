@@ -9,7 +9,6 @@ from dataclasses import replace
 import pytest
 
 from framebench.strategies.registry import SCENARIOS, list_strategies
-from framebench.strategies.strategy import FRAMEWORKS
 from framebench.suite import profiles, selectors
 from framebench.suite.case import Case, UnknownCase
 
@@ -86,11 +85,13 @@ def test_micro_batches_exist_at_every_batch_that_they_divide() -> None:
 
 def test_a_selector_selects_within_a_profile() -> None:
     candidates = profiles.list_profile_cases("standard")
-    cases = selectors.select("transformer/*/train/*", candidates=candidates)
-    assert {(case.workload, case.scenario) for case in cases} == {("transformer", "train")}
-    assert {case.framework for case in cases} == set(FRAMEWORKS)
-    of_training = [c for c in candidates if (c.workload, c.scenario) == ("transformer", "train")]
-    assert sorted(case.id for case in cases) == sorted(case.id for case in of_training)
+    selected = selectors.select("transformer/*/train/*", candidates=candidates)
+    expected = set()
+    for case in candidates:
+        if case.workload == "transformer" and case.scenario == "train":
+            expected.add(case)
+    assert set(selected) == expected
+    assert len(selected) == len(expected) > 0
 
 
 def test_combinations_may_be_written_in_any_order() -> None:

@@ -52,19 +52,19 @@ class NumpyAdapter:
     def step_sgd(self, gradient: np.ndarray) -> None:
         """Take a step of SGD, whose momentum is `first`."""
         self.first = self.optimizer.momentum * self.first + gradient
-        self.weight -= np.float32(self.optimizer.lr) * self.first
+        self.weight -= self.optimizer.lr * self.first
 
     def step_adamw(self, gradient: np.ndarray) -> None:
         """Take a step of AdamW (Algorithm 2 of https://arxiv.org/abs/1711.05101)."""
-        lr = self.optimizer.lr
-        beta1, beta2 = self.optimizer.betas
+        settings = self.optimizer
+        beta1, beta2 = settings.betas
         self.first = beta1 * self.first + (1 - beta1) * gradient
         self.second = beta2 * self.second + (1 - beta2) * gradient**2
-        first_correction = 1 - beta1**self.steps
-        second_correction = 1 - beta2**self.steps
-        root = np.sqrt(self.second / second_correction) + self.optimizer.eps
-        self.weight -= np.float32(lr * self.optimizer.weight_decay) * self.weight
-        self.weight -= np.float32(lr / first_correction) * self.first / root
+        unbiased_first = self.first / (1 - beta1**self.steps)
+        unbiased_second = self.second / (1 - beta2**self.steps)
+        direction = unbiased_first / (np.sqrt(unbiased_second) + settings.eps)
+        decay = settings.weight_decay * self.weight
+        self.weight -= settings.lr * (direction + decay)
 
     def states(self) -> Iterator[State]:
         for kind, array in zip(self.optimizer.states, (self.first, self.second)):
