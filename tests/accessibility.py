@@ -54,7 +54,7 @@ def audited(browser: Any) -> Iterator[Any]:
 
 def select_one_of_each_kind(site: Path) -> list[Path]:
     """Return the longest of the pages that one template makes: most can be wrong in it."""
-    longest: dict[str, Path] = {}
+    longest = {}
     for path in sorted(site.rglob("*.html"), key=lambda path: path.stat().st_size):
         kind = KIND.sub(r"\1\2\3", str(path.relative_to(site)))
         longest[kind] = path

@@ -138,7 +138,7 @@ def make_blocks(
                 "protocol": VERSION,
                 "core": 1,
             }
-            fields: dict[str, Any] = {"step_s": step_s, "turns": taken, **RIGHT}
+            fields = {"step_s": step_s, "turns": taken, **RIGHT}
             if instructions is not None:
                 fields["instructions"] = [instructions] * len(rounds)
             if peaks and block == 0:

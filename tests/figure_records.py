@@ -31,7 +31,7 @@ def make_record(
 ) -> Record:
     """Return a record; `peak` is in MiB by host.rss, `step` in seconds."""
     case = Case("transformer", framework, scenario, strategy, batch, "cpu")
-    fields: dict[str, Any] = {
+    fields = {
         "peaks": {"host.rss": peak * MIB},
         "step_s": [step],
         "first_step_s": 2.0,
@@ -67,13 +67,11 @@ def make_frame(*found: Record) -> pd.DataFrame:
 
 
 def get_panels(figure: Figure | None) -> list[Axes]:
-    assert figure is not None
     return figure.axes
 
 
 def read_texts(figure: Figure | None) -> tuple[str, str]:
     """Return the title and the footer, on one line each."""
-    assert figure is not None
     return figures.read_finding_and_source(figure)
 
 

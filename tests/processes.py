@@ -173,8 +173,6 @@ def run_in_server(
 ) -> subprocess.CompletedProcess[str]:
     """Run a program in a process that has imported the framework for all of them."""
     server = start_server(environment, tuple(sorted(first.items())))
-    assert server.stdin
-    assert server.stdout
     with tempfile.TemporaryDirectory() as scratch:
         out, log = Path(scratch) / "out", Path(scratch) / "log"
         order = {

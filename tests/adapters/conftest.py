@@ -15,7 +15,7 @@ from tests.adapters.fake_gpu import FakeH200, FakeNvml
 def fake_nvml(monkeypatch: pytest.MonkeyPatch) -> FakeNvml:
     """Have NVML find one H200."""
     library = FakeH200()
-    monkeypatch.setitem(sys.modules, "pynvml", library)  # type: ignore[arg-type]
+    monkeypatch.setitem(sys.modules, "pynvml", library)
     monkeypatch.setattr(nvml, "list_gpus", Mock(return_value=("NVIDIA H200",)))
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
     return library

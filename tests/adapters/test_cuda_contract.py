@@ -25,7 +25,7 @@ CASE = parse("transformer/torch/train/fp32/b4/tiny")
 
 
 def test_pynvml_has_every_function_that_is_called() -> None:
-    names: set[str] = set()
+    names = set()
     for path in (ROOT / "framebench").rglob("*.py"):
         names.update(re.findall(r"\bpynvml\.(\w+)", path.read_text()))
     assert "nvmlDeviceGetTotalEnergyConsumption" in names
@@ -68,15 +68,15 @@ def test_the_workers_gpu_is_the_first_visible_one(
 def test_a_turn_reads_energy_and_makes_synced_steps(
     steps: int, queues: bool, synced: int, fake_nvml: FakeNvml
 ) -> None:
-    answers: dict[str, Any] = {"turn": {"wall_s": 1.0, "device_s": None}, "synced": 1.5}
-    orders: list[dict[str, int]] = []
+    answers = {"turn": {"wall_s": 1.0, "device_s": None}, "synced": 1.5}
+    orders = []
 
     def answer(*_: object) -> dict[str, Any]:
         """Answer the last order, as a worker does."""
         return {name: answers[name] for name in orders[-1]}
 
     timed = TimedProcess(Variant(CASE, environments.describe("torch")), Options(), Path(), print)
-    timed.worker = SimpleNamespace(send=orders.append, receive=answer)  # type: ignore[assignment]
+    timed.worker = SimpleNamespace(send=orders.append, receive=answer)
     timed.expected_turn_s = 1.0
     timed.steps = steps
     timed.queues = queues

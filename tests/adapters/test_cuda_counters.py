@@ -20,7 +20,7 @@ TORCH = PROGRAMS / "cuda_counters_torch.py"
 
 def test_torch_reads_the_counters_of_its_allocator(environment: dict[str, Environment]) -> None:
     ours = json.dumps(RECORDED["torch"]["stats"])
-    on_cpu, pooled, unpooled, seconds, oom, overlap = run_inside(environment["torch"], TORCH, ours)  # type: ignore[misc]
+    on_cpu, pooled, unpooled, seconds, oom, overlap = run_inside(environment["torch"], TORCH, ours)
     assert on_cpu == [{}, {}, True]
     assert pooled == [
         {
@@ -43,7 +43,7 @@ JAX = PROGRAMS / "cuda_counters_jax.py"
 
 def test_jax_reads_the_counters_of_its_allocator(environment: dict[str, Environment]) -> None:
     recorded = RECORDED["jax"]["stats"]
-    on_cpu, after, own, counters = run_inside(environment["jax"], JAX, json.dumps(recorded))  # type: ignore[misc]
+    on_cpu, after, own, counters = run_inside(environment["jax"], JAX, json.dumps(recorded))
     assert on_cpu == [[], {}, None]
     assert after == ["compiler.plan"]
     assert own == {"allocator.in_use": 2431167744, "allocator.reserved": 3228616192}

@@ -22,7 +22,7 @@ from tests.callbacks import ignore
 
 def classify_end(error: dict[str, Any] | None, printed: str = "") -> Outcome:
     """Return why a worker ended, from the error of its last message and what it printed."""
-    child: Any = SimpleNamespace(
+    child = SimpleNamespace(
         phase="import",
         final={"error": error} if error else {},
         log=SimpleNamespace(text=Mock(return_value=printed)),
@@ -105,7 +105,7 @@ def test_jittor_gets_the_compiler_with_cudas_libraries(
 def test_missing_requirements_of_cuda_are_named(
     environment: dict[str, Environment], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setitem(sys.modules, "pynvml", FakeNvml(nvmlInit=refuse))  # type: ignore[arg-type]
+    monkeypatch.setitem(sys.modules, "pynvml", FakeNvml(nvmlInit=refuse))
     monkeypatch.setattr(nvml, "list_gpus", Mock(return_value=()))
     monkeypatch.setattr(cuda_check.shutil, "which", ignore)
     interpreters = {framework: each.python for framework, each in environment.items()}

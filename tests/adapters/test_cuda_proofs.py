@@ -6,7 +6,6 @@ The GPU is fake: it does what the libraries' sources say. Nothing here was recor
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 from framebench.engine.environments import Environment
 from tests.processes import run_inside
@@ -58,8 +57,8 @@ def test_undone_gpu_strategies_of_jax_are_not_proven(
     environment: dict[str, Environment],
 ) -> None:
     flags = {"XLA_FLAGS": "--xla_gpu_autotune_level=0"}
-    off: Any = run_inside(environment["jax"], JAX, "0", variables=flags)
-    on: Any = run_inside(environment["jax"], JAX, "4")
+    off = run_inside(environment["jax"], JAX, "0", variables=flags)
+    on = run_inside(environment["jax"], JAX, "4")
 
     assert off["autotune"]
     assert off["evidence"] == {"allocations_untried": 0, "allocations_tried": 20}
@@ -78,7 +77,7 @@ def test_a_state_that_jax_keeps_on_the_host_computes_the_same(
     environment: dict[str, Environment],
 ) -> None:
     """XLA:CPU has one memory, whatever it is asked for: so it is not proven here."""
-    found: Any = run_inside(environment["jax"], JAX_OFFLOADED)
+    found = run_inside(environment["jax"], JAX_OFFLOADED)
     assert found["same"], "the steps compute the same as plain ones"
     assert found["asked for"], "the program moves the state"
     assert found["on host"], "the state lies in host memory"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -22,7 +21,7 @@ def test_overflow_halves_the_loss_scale_and_changes_nothing_else(
     environment: dict[str, Environment],
 ) -> None:
     """The gradient is 8 / scale. Two steps without overflow in a row double the scale."""
-    steps: Any = run_inside(environment["jax"], LOSS_SCALE)
+    steps = run_inside(environment["jax"], LOSS_SCALE)
 
     first, overflow, third, fourth = steps
     assert first == {"weight": -1, "scale": 8, "momentum": 1}
@@ -46,7 +45,7 @@ def test_amp_fp16_trains_on_a_cpu_but_is_not_proven(
     environment: dict[str, Environment],
 ) -> None:
     case = f"{workload}/jax/train/{strategy}/b4/tiny"
-    found: Any = run_inside(environment["jax"], AMP_FP16, case)
+    found = run_inside(environment["jax"], AMP_FP16, case)
 
     assert found["verification"]["passed"], found["verification"]
     assert found["evidence"]["scale"] > 1
@@ -63,6 +62,6 @@ def test_adafactor_is_given_no_stacked_layers(environment: dict[str, Environment
         "Adafactor": "transformer/jax/train/adafactor+checkpoint/b4/tiny",
     }
 
-    can_stack: Any = run_inside(environment["jax"], STACKED, *cases.values())
+    can_stack = run_inside(environment["jax"], STACKED, *cases.values())
 
     assert dict(zip(cases, can_stack, strict=True)) == {"AdamW": True, "Adafactor": False}

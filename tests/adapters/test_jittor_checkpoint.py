@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -18,7 +17,7 @@ COMPARE = Path(__file__).parent / "programs/jittor_checkpoint_compare.py"
 def test_checkpointed_block_runs_twice_and_computes_the_same(
     environment: dict[str, Environment],
 ) -> None:
-    compared: Any = run_inside(environment["jittor"], COMPARE)
+    compared = run_inside(environment["jittor"], COMPARE)
     plain, checkpointed = compared["plain"], compared["checkpointed"]
 
     assert (plain["runs"], checkpointed["runs"]) == (1, 2)

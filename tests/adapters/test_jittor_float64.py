@@ -33,7 +33,7 @@ def parts(environment: dict[str, Environment]) -> Any:
 
 
 def test_steps_in_float64_agree_with_references(environment: dict[str, Environment]) -> None:
-    outcomes: Any = run_inside(environment["jittor"], STEPS, *CASES)
+    outcomes = run_inside(environment["jittor"], STEPS, *CASES)
     assert [outcome["case"] for outcome in outcomes] == list(CASES)
     for outcome in outcomes:
         assert outcome["computed"], outcome

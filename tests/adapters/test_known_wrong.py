@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 from framebench.engine.environments import Environment
 from tests.processes import run_inside
@@ -15,7 +14,7 @@ def test_cases_that_meet_the_fault_of_bfloat16_convolutions_are_known(
     environment: dict[str, Environment],
 ) -> None:
     """U-Net's lowest level at `cpu` has 2x2x2 voxels; on some processors it is right."""
-    report: Any = run_inside(environment["torch"], WEIGHT_GRADIENT)
+    report = run_inside(environment["torch"], WEIGHT_GRADIENT)
     fault = report["faults"].pop("train/amp_bf16/b4/cpu")
     assert (fault is not None) == (report["error"] > 0.1)
     assert "2x2x2 voxels" in (fault or "2x2x2 voxels")

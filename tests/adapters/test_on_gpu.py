@@ -12,7 +12,7 @@ from framebench.engine.environments import Environment
 from framebench.engine.runner import Options
 from framebench.instruments import nvml
 from framebench.suite.case import Case
-from framebench.suite.protocol import Command, Task
+from framebench.suite.protocol import Task
 from framebench.suite.result import RepeatedVerification, Result, TimeResult, Verification
 from framebench.worker import worker
 from framebench.worker.observe import Observed
@@ -36,10 +36,10 @@ def test_steps_are_timed_by_both_clocks() -> None:
 
 def test_a_turn_waits_once_and_synced_steps_one_by_one() -> None:
     adapter = FakeGpuAdapter()
-    calls: list[str] = []
-    adapter.synchronize = partial(calls.append, "wait")  # type: ignore[method-assign]
-    adapter.make_stopwatch = ignore  # type: ignore[method-assign]
-    adapter.one_step = partial(calls.append, "step")  # type: ignore[method-assign]
+    calls = []
+    adapter.synchronize = partial(calls.append, "wait")
+    adapter.make_stopwatch = ignore
+    adapter.one_step = partial(calls.append, "step")
     timing = Timing(adapter)
     timing.turn(3)
     timing.time_synced_steps(3)
@@ -58,14 +58,14 @@ def test_cold_peaks_are_those_of_the_first_steps_in_the_allocator(
 ) -> None:
     """Every step of this adapter has a higher peak than the one before."""
     first_steps = 2
-    steps: list[str] = []
+    steps = []
     adapter = FakeGpuAdapter()
-    adapter.one_step = partial(steps.append, "step")  # type: ignore[method-assign]
+    adapter.one_step = partial(steps.append, "step")
 
     def read_peaks() -> dict[str, int]:
         return {"allocator.in_use": len(steps) * MIB, "compiler.plan": MIB}
 
-    adapter.read_peaks = read_peaks  # type: ignore[method-assign]
+    adapter.read_peaks = read_peaks
 
     def make_first_steps(*_: object) -> tuple[ObservedSteps, Verification]:
         for _step in range(first_steps):
@@ -77,10 +77,9 @@ def test_cold_peaks_are_those_of_the_first_steps_in_the_allocator(
     monkeypatch.setattr(
         worker, "verify_again", Mock(return_value=RepeatedVerification(passed=True))
     )
-    commands: list[Command] = [{"turn": 1}, {"turn": 1}, {"finish": True}]
+    commands = [{"turn": 1}, {"turn": 1}, {"finish": True}]
     result = worker.measure_time(adapter, Task("", "time"), Result(), ignore, commands)
     assert len(steps) > first_steps, "steps were timed after the peaks were read"
-    assert result.times is not None
     assert result.times.cold_peaks == {"allocator.in_use": first_steps * MIB}
 
 

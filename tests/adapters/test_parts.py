@@ -82,7 +82,7 @@ def test_a_wrapper_is_kept_in_any_order(first: str, then: str, result: str) -> N
 def test_a_hook_acts_in_its_strategys_name() -> None:
     ledger = Ledger()
     step = Step(ledger)
-    hooks: Hooks[[]] = Hooks(ledger)
+    hooks = Hooks(ledger)
     with ledger.acting_as("late"):
         hooks.append(lambda: change_optimizer(step, "set"))
     with ledger.acting_as("wrapper"):

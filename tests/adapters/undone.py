@@ -32,8 +32,7 @@ def read_sabotages(framework: str) -> list[Sabotage]:
 
 def read_untouched(framework: str) -> list[str]:
     """Return cases of a framework to which nothing is done."""
-    cases: list[str] = _read_table(framework)["untouched"]
-    return cases
+    return _read_table(framework)["untouched"]
 
 
 def _read_table(framework: str) -> dict[str, Any]:
@@ -44,7 +43,7 @@ def _read_table(framework: str) -> dict[str, Any]:
 def judge_undone(environment: Environment, sabotages: list[Sabotage]) -> tuple[Judged, Judged]:
     """Return the proofs that say yes, and those that say no."""
     orders = json.dumps([(each.name, each.case, each.code) for each in sabotages])
-    verdicts: Any = run_inside(environment, PROGRAM, orders, variables=get_compilation_caches())
+    verdicts = run_inside(environment, PROGRAM, orders, variables=get_compilation_caches())
     proven, refuted = {}, {}
     for name, (is_proven, evidence) in verdicts.items():
         if is_proven:

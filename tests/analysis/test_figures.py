@@ -112,7 +112,7 @@ def test_labels_do_not_cover_each_other() -> None:
 
 
 def list_crosses(axes: Axes) -> list[tuple[float, float]]:
-    crosses: list[tuple[float, float]] = []
+    crosses = []
     for line in axes.lines:
         if line.get_marker() == "x":
             crosses += zip(*line.get_data())
@@ -222,7 +222,7 @@ def test_an_undecided_ratio_is_drawn_with_its_interval(undecided: pd.DataFrame) 
 
 @pytest.mark.parametrize("records", [[], [make_lost("fp32", "crashed"), make_lost("checkpoint")]])
 def test_rows_without_numbers_give_no_figure(records: list[object]) -> None:
-    for _, draw, rows in published.list_figures(make_frame(*records)):  # type: ignore[arg-type]
+    for _, draw, rows in published.list_figures(make_frame(*records)):
         assert draw(rows) is None
 
 
@@ -241,7 +241,6 @@ def test_text_from_records_is_escaped() -> None:
         make_record("fp32", 100, provenance=odd), make_record("checkpoint", 100, provenance=odd)
     )
     figure = fronts.draw_pareto(table)
-    assert figure is not None
     assert "&lt;b&gt;" in figures.render_svg(figure)
 
 

@@ -38,7 +38,6 @@ def test_a_token_of_a_transformer_costs_6n_and_12_l_h_s() -> None:
 def test_a_training_step_costs_three_forward_passes(strategy: str) -> None:
     """Model FLOPs: what checkpointing computes twice counts once."""
     evaluation = count_step_flops(make_case("resnet50/torch/eval/no_grad/b64"))
-    assert evaluation is not None
     training = count_step_flops(make_case(f"resnet50/torch/train/{strategy}/b64"))
     assert training == 3 * evaluation
 

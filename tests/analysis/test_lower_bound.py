@@ -160,8 +160,7 @@ def list_observed_cases() -> list[Case]:
 def states(environment: dict[str, Environment]) -> States:
     """Return the bytes that PyTorch holds in a step of each case, by what they are."""
     ids = [case.id for case in list_observed_cases()]
-    states: States = run_inside(environment["torch"], STATE, *ids)
-    return states
+    return run_inside(environment["torch"], STATE, *ids)
 
 
 def test_bytes_that_live_between_two_steps_are_counted_exactly(states: States) -> None:

@@ -194,7 +194,7 @@ def test_a_command_parses_each_record_at_most_once(
     write_cases(results, "two", 3)
     document = tmp_path / "page.md"
     document.write_text("<!-- table: one: transformer train, batch 1, size tiny -->\n<!-- end -->")
-    parsed: Counter[str] = Counter()
+    parsed = Counter()
     parse = store.parse
 
     def count_and_parse(kind: type[Record], line: Line) -> Record:

@@ -22,7 +22,7 @@ def make_sides(
 ) -> tuple[list[Record], list[Record]]:
     """Return the records of the base, and of a candidate that has these numbers."""
     records = make_blocks([(CASE, BASE_TIMES), (CHANGE, times)], peaks=[BASE_PEAK, peak])
-    sides: dict[Case, list[Record]] = {CASE: [], CHANGE: []}
+    sides = {CASE: [], CHANGE: []}
     for record in records:
         count = BASE_INSTRUCTIONS if record.parsed == CASE else instructions
         sides[record.parsed].append(record.model_copy(update={"instructions": [count] * 2}))

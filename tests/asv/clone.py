@@ -82,8 +82,7 @@ class Clone:
         files = sorted(
             (self.root / "results/asv/test").glob(f"*-{framework}*.json"), key=get_modification_time
         )
-        content: dict[str, Any] = json.loads(files[-1].read_text())
-        return content
+        return json.loads(files[-1].read_text())
 
     def values(self, framework: str, benchmark: str) -> dict[tuple[str, int], Any]:
         """Return asv's own numbers by (strategy, batch), from the newest result file of the

@@ -33,7 +33,7 @@ def test_the_first_profile_is_a_small_part_of_the_quick_one() -> None:
     assert {*first} < {*quick}
 
     confirmed = spec.list_confirmed_workloads()  # not one that somebody tries out, in PyTorch alone
-    strategies: dict[tuple[str, str], set[str]] = defaultdict(set)
+    strategies = defaultdict(set)
     for case in first:
         if case.workload in confirmed and not explain_unsupported(case):
             strategies[case.workload, case.framework].add(case.strategy)
@@ -70,7 +70,7 @@ def test_frameworks_are_built_in_turn_off_the_timed_core(
     interpreter.write_text(f'#!/bin/sh\nexec {sys.executable} {script} {tmp_path} "$@"\n')
     interpreter.chmod(0o755)
     monkeypatch.setattr(building.sys, "executable", str(interpreter))
-    messages: list[str] = []
+    messages = []
     built = building.Building(["torch", "jax", "jittor"])
     assert built.wait("torch", messages.append) == ""
     assert not (tmp_path / "jittor").exists()
@@ -114,7 +114,7 @@ def test_environments_that_are_not_built_or_not_warm_are_missing(
 
 
 def test_results_are_shown_as_they_come() -> None:
-    lines: list[str] = []
+    lines = []
 
     def add_to_last_line(text: str) -> None:
         lines[-1] += text
@@ -148,7 +148,7 @@ def test_an_exception_of_several_lines_is_one_event(
     pipe = tmp_path / "progress"
     os.mkfifo(pipe)
     monkeypatch.setenv(VARIABLE, str(pipe))
-    lines: list[str] = []
+    lines = []
     progress = Progress(Mock(return_value=1), lines.append, lines.append)
     with os.fdopen(os.open(pipe, os.O_RDWR), "r") as reader:
         send("jax==1", "a", "end: a crashed: first line\n\tat\tb\x1b[31m\n")

@@ -34,7 +34,7 @@ def make_environment(framework: str, version: str) -> plugin.FrameworkEnvironmen
 @pytest.fixture
 def built_except_torch(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """Return the list of the builds that are asked for; that of torch fails: no network."""
-    names: list[str] = []
+    names = []
 
     def ensure(framework: str, version: str, say: Any) -> None:
         names.append(f"{framework}=={version}")
@@ -54,9 +54,9 @@ def test_only_environments_with_a_benchmark_are_built(
     benchmarks = Benchmarks(conf, listed.values(), r"(Jax|Torch)TrainTiny\.")
     outcome = RunOutcome(Path("nowhere"), "session")
     state = run.AsvRun(selection={"benchmarks": benchmarks}, outcome=outcome)
-    state.session = SimpleNamespace()  # type: ignore[assignment]
-    ran: list[str] = []
-    skipped: list[str] = []
+    state.session = SimpleNamespace()
+    ran = []
+    skipped = []
 
     def run_benchmarks(benchmarks: object, env: Any, **options: object) -> None:
         ran.append(env.version)

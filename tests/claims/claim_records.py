@@ -88,8 +88,8 @@ def add_both(results: Path, peak: float, workload: str = "transformer", **change
 
 def add_blocks(results: Path, ratios: Sequence[float]) -> None:
     """Add blocks in which the compiled step takes so many times the eager one's seconds."""
-    eager: list[list[float]] = []  # seconds of each step, by block
-    compiled: list[list[float]] = []
+    eager = []  # seconds of each step, by block
+    compiled = []
     for block, ratio in enumerate(ratios):
         seconds = 1.0 + 0.001 * (block % 3)  # blocks differ a little, as measured ones do
         eager.append([seconds] * 8)

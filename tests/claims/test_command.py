@@ -93,8 +93,8 @@ def test_run_measures_missing_cases_only(results: Path, monkeypatch: pytest.Monk
     """What is asked of the harness; the harness itself has tests of its own."""
     monkeypatch.setenv("FRAMEBENCH_MACHINE", "m")
     add_record(results, "transformer/torch/finetune/half/b4/tiny")
-    measured: list[Case] = []
-    planned: list[Case] = []
+    measured = []
+    planned = []
 
     def measure(found: list[Case], *_: Any) -> list[str]:
         measured.extend(found)

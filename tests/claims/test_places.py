@@ -71,7 +71,6 @@ def strip_layout(code: str) -> str:
 def test_rows_of_articles_and_places_match() -> None:
     assert {claim.name for claim in OF_ARTICLES} == set(read_places())
     for claim in OF_ARTICLES:
-        assert claim.place is not None
         assert claim.place.article == claim.source
         assert claim.place.section
         assert claim.place.phrase
@@ -103,7 +102,6 @@ def test_unsupported_numbers_and_names_are_found(
 def test_a_listing_as_printed_has_the_articles_calls_in_their_order(
     claim: Claim, listing: str
 ) -> None:
-    assert claim.place is not None
     assert claim.place.prints, f"{claim.name}: the article prints no listing there"
     code = strip_layout((LISTINGS / f"{listing}.py").read_text())
     start = 0

@@ -103,7 +103,7 @@ def test_amounts_have_students_interval_and_counts_their_range() -> None:
     ("read", "number"), [("difference", -50), ("ratio", 0.5), ("share saved", 0.5)]
 )
 def test_two_numbers_of_a_process_are_compared(read: str, number: float) -> None:
-    measure = OfProgram(read, "p", ("a", "b"))  # type: ignore[arg-type]
+    measure = OfProgram(read, "p", ("a", "b"))
     assert measure.compute([50.0] * 5, [100.0] * 5) == pytest.approx((number,) * 3)
 
 

@@ -126,8 +126,7 @@ def test_comparing_two_cases_does_not_change_advice(
 
     def list_offers() -> list[dict[str, Any]]:
         done = framebench(*question, "--results", str(results))
-        offers: list[dict[str, Any]] = json.loads(done.stdout)["fitting"]
-        return offers
+        return json.loads(done.stdout)["fitting"]
 
     before = list_offers()
     for strategy in ("fp32", "checkpoint"):

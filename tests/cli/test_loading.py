@@ -15,7 +15,7 @@ from tests.processes import ROOT
 
 
 def test_each_command_is_added_by_the_module_that_the_table_names() -> None:
-    commands = get_command(app).commands  # type: ignore[attr-defined]
+    commands = get_command(app).commands
     assert commands.keys() == COMMANDS.keys()
     for name, command in commands.items():
         if command.callback:  # a group of commands has none
@@ -44,7 +44,7 @@ def test_the_lines_of_a_helps_paragraph_are_joined() -> None:
     join_help_lines(commands)
 
     assert commands.help == "A sentence that the source breaks."
-    listed = commands.commands["subcommand"].help  # type: ignore[attr-defined]
+    listed = commands.commands["subcommand"].help
     assert listed == "Return another one, which it breaks too.\n\n- a list\n- stays"
 
 

@@ -32,7 +32,7 @@ def sent_folder(tmp_path: Path) -> Path:
 
 def find_block(root: Path) -> list[str]:
     """Return the line of each of two variants that were alive together; the second has times."""
-    blocks: dict[str, list[str]] = defaultdict(list)
+    blocks = defaultdict(list)
     for place, record in store.read_files(root):
         if record.turns and record.turns.at_s:
             blocks[record.turns.block].append(place)

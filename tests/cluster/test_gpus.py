@@ -26,8 +26,8 @@ GPUS = [AssignedGpu("0", frozenset({0})), AssignedGpu("1", frozenset({0}))]
 def test_each_gpu_measures_one_unit_at_a_time(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    measured: list[str] = []
-    busy: set[str] = set()
+    measured = []
+    busy = set()
     both_are_busy = threading.Barrier(len(GPUS))
 
     def run_unit(unit: RunRequest, gpu: AssignedGpu, results: Path) -> int:
@@ -47,7 +47,7 @@ def test_after_an_interruption_no_other_unit_begins(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     """The other GPU finishes the unit that it is measuring."""
-    begun: list[str] = []
+    begun = []
     both_have_begun = threading.Barrier(len(GPUS))
 
     def run_unit(unit: RunRequest, gpu: AssignedGpu, results: Path) -> int:
@@ -76,7 +76,7 @@ def test_visible_gpus_share_no_core(
     monkeypatch.setattr(gpus.nvml, "list_gpus", Mock(return_value=("H100",) * 3))
     monkeypatch.setattr(os, "sched_getaffinity", Mock(return_value=set(range(8))))
     listed = gpus.list_gpus()
-    cores: list[int] = []
+    cores = []
     for gpu in listed:
         cores += gpu.cores
     assert [gpu.name for gpu in listed] == names

@@ -105,7 +105,7 @@ def test_nothing_is_lost_when_jobs_nodes_and_the_controller_fail(
     assert process.returncode == 0, message
     assert f"{UNITS} of {UNITS} units are done" in message
     assert len(list((results / NODES).glob("*/.done-*"))) == UNITS
-    cases_by_block: dict[str, set[str]] = defaultdict(set)
+    cases_by_block = defaultdict(set)
     nodes = set()
     for record in store.read_all(results):
         cases_by_block[record.turns_taken.block].add(record.case)
@@ -253,7 +253,7 @@ def test_a_damaged_file_of_jobs_is_ignored(text: str, tmp_path: Path) -> None:
 
 
 def test_a_refused_job_is_reported(fake_slurm: Callable[..., Path]) -> None:
-    messages: list[str] = []
+    messages = []
     jobs = Jobs(fake_slurm(sbatch="echo 'Invalid account' >&2; exit 1"), say=messages.append)
     with pytest.raises(SetupError, match="Slurm took no job"):
         slurm.measure([UNIT], jobs, ["torch"])
@@ -263,7 +263,7 @@ def test_a_refused_job_is_reported(fake_slurm: Callable[..., Path]) -> None:
 def test_a_controller_that_is_away_has_not_lost_its_jobs(
     fake_slurm: Callable[..., Path], tmp_path: Path
 ) -> None:
-    messages: list[str] = []
+    messages = []
     mark = UNIT.mark(provenance.name_code())
     squeue = f"""
 echo >> calls

@@ -15,7 +15,7 @@ from framebench.cli import run
 from framebench.cluster.units import NODES, RunRequest, make_units
 from framebench.engine import environments
 from framebench.engine.environments import Environment
-from framebench.engine.groups import Group, make_groups
+from framebench.engine.groups import make_groups
 from framebench.engine.runner import Options, explain_unsupported
 from framebench.records import store
 from framebench.strategies.strategy import FRAMEWORKS
@@ -43,8 +43,8 @@ def select_supported(cases: list[Case]) -> list[Case]:
 def test_units_have_the_cases_and_variants_of_the_whole() -> None:
     cases = [case for case in list_profile_cases("tiny") if case.workload == "transformer"]
     environment = {name: environments.describe(name) for name in FRAMEWORKS}
-    cases_of_units: list[Case] = []
-    groups_of_units: list[Group] = []
+    cases_of_units = []
+    groups_of_units = []
 
     for unit in make_units(RunRequest((), "tiny", blocks=2), cases):
         if unit.block == 0:
@@ -66,7 +66,7 @@ def test_units_have_the_cases_and_variants_of_the_whole() -> None:
 
 
 def test_a_unit_command_keeps_all_options(monkeypatch: pytest.MonkeyPatch, results: Path) -> None:
-    measured: list[RunRequest] = []
+    measured = []
 
     def measure_here(request: RunRequest, results: object) -> list[str]:
         measured.append(request)

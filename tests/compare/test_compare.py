@@ -85,7 +85,7 @@ def test_an_interrupted_run_over_versions_is_resumed_in_the_same_blocks(
     assert len(records) == count, "nothing lost, nothing measured twice"
     for record in earlier:
         assert record in records
-    variants: dict[str, set[int]] = defaultdict(set)
+    variants = defaultdict(set)
     for record in records:
         variants[record.turns_taken.block].add(record.turns_taken.arm)
     assert list(variants.values()) == [{0, 1, 2}] * 4

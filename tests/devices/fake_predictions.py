@@ -25,7 +25,7 @@ def allow_error(patch: pytest.MonkeyPatch, error: float) -> None:
 
 
 def make_origin(**changes: Any) -> PredictionOrigin:
-    result: dict[str, Any] = {
+    result = {
         "planned_at": datetime(2026, 11, 26, tzinfo=UTC),
         "command": "by hand",
         "commit": None,
@@ -37,7 +37,7 @@ def make_origin(**changes: Any) -> PredictionOrigin:
 
 
 def make_planned(**changes: Any) -> Planned:
-    result: dict[str, Any] = {
+    result = {
         "case": CASE,
         "device": "h100-80gb",
         "framework": "jax",
@@ -53,7 +53,7 @@ def make_planned(**changes: Any) -> Planned:
 
 def make_unplanned(outcome: str, **changes: Any) -> Planned:
     """Return a prediction without a peak."""
-    result: dict[str, Any] = {"outcome": outcome, "reason": "why", "peak_bytes": None, "parts": {}}
+    result = {"outcome": outcome, "reason": "why", "peak_bytes": None, "parts": {}}
     return make_planned(**(result | changes))
 
 

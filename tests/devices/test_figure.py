@@ -38,7 +38,6 @@ def read_widths(bars: BarContainer) -> list[int]:
 
 def test_each_panel_is_a_device_and_each_bar_a_prediction() -> None:
     drawn = figure.draw_savings(frame([*predict_all(), *predict_all("a100-40gb")]))
-    assert drawn
     h100, a100 = drawn.axes
     assert h100.get_title(loc="left").startswith("NVIDIA H100 SXM 80 GB")
     assert a100.get_title(loc="left").startswith("NVIDIA A100 SXM 40 GB")
@@ -66,7 +65,6 @@ def test_each_case_is_a_line_sorted_by_release() -> None:
     predictions = [make_compiled("checkpoint", size, version) for version, size in sizes.items()]
     of_one_release = make_compiled("fp32", 7, "0.9.2")  # a point, and no line over three releases
     drawn = figure.draw_plans(frame([*predictions, of_one_release]))
-    assert drawn
     (line,) = [one for one in drawn.axes[0].lines if len(one.get_ydata()) == 3]
     assert list(line.get_ydata()) == pytest.approx([0, -10, -5]), "in per cent"
     finding = read_finding_and_source(drawn)[0]

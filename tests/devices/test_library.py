@@ -26,9 +26,7 @@ BATCH = 4 * 64 * 1024  # bytes of 64 rows of it
 @pytest.fixture(scope="module")
 def simulated(environment: dict[str, Environment]) -> Steps:
     """What the library says of the steps of `library_steps.py`, by their name."""
-    result = run_inside(environment["torch"], PROGRAMS / "library_steps.py")
-    assert isinstance(result, dict)
-    return result
+    return run_inside(environment["torch"], PROGRAMS / "library_steps.py")
 
 
 @pytest.fixture(scope="module")
@@ -38,9 +36,7 @@ def planned() -> Steps:
         compiler = environments.ensure("jax", package="jax-cuda")
     except SetupError as error:
         pytest.skip(f"XLA's compiler for GPUs cannot be installed: {str(error).splitlines()[-1]}")
-    result = run_inside(compiler, PROGRAMS / "library_plan.py", variables={"JAX_PLATFORMS": "cpu"})
-    assert isinstance(result, dict)
-    return result
+    return run_inside(compiler, PROGRAMS / "library_plan.py", variables={"JAX_PLATFORMS": "cpu"})
 
 
 @pytest.mark.parametrize(
@@ -162,7 +158,6 @@ def test_the_fixture_decides_in_a_repository_outside(
     """pytest itself is lent to PyTorch's environment, which has none."""
     for name in PYTEST:
         spec = find_spec(name)
-        assert spec
         file = Path(spec.origin or "")
         source = file.parent if file.name == "__init__.py" else file
         (tmp_path / source.name).symlink_to(source)

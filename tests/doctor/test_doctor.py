@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
 from unittest.mock import Mock
 
 import pytest
@@ -44,7 +43,7 @@ def test_the_harness_adds_at_most_two_percent_to_a_step(
     """
     program = Path(__file__).parent / "programs" / "overhead.py"
     for _ in range(3):
-        comparison: Any = run_inside(environment["torch"], program, "15")
+        comparison = run_inside(environment["torch"], program, "15")
         if comparison["low"] <= 1.02:
             break
     assert comparison["low"] <= 1.02, comparison

@@ -60,7 +60,7 @@ def open_run(
 
 def map_by_strategy(results: Path) -> dict[str, Record]:
     """Return the only record of each strategy."""
-    by_strategy: dict[str, Record] = {}
+    by_strategy = {}
     for record in store.read_all(results):
         assert record.parsed.strategy not in by_strategy
         by_strategy[record.parsed.strategy] = record

@@ -28,7 +28,7 @@ def test_memory_limits_how_many_processes_are_alive(
     monkeypatch.setattr(capacity, "read_free_memory", Mock(return_value=free_bytes))
     with open_run(results) as opened:
         measure([make_group(fake_worker)], opened)
-    strategies_by_block: dict[str, list[str]] = defaultdict(list)
+    strategies_by_block = defaultdict(list)
     for record in store.read_all(results):
         strategies_by_block[record.turns_taken.block].append(record.parsed.strategy)
     first, second = sorted(strategies_by_block)

@@ -97,7 +97,7 @@ def test_a_missing_compiler_is_named_with_its_package(
 
 
 def test_an_environment_is_built_once(own_cache: Path, own_pins: Path) -> None:
-    messages: list[str] = []
+    messages = []
     first = environments.ensure("torch", say=messages.append)
     assert environments.built(first)
     assert messages
@@ -113,7 +113,7 @@ def test_a_failed_build_says_why_and_is_begun_again(
     with pytest.raises(SetupError, match="no-such-package"):
         environments.ensure("torch")
     assert not environments.built(environments.describe("torch"))
-    begun: list[Environment] = []
+    begun = []
 
     def begin(environment: Environment, where: Path, say: object) -> None:
         begun.append(environment)

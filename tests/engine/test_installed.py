@@ -54,7 +54,7 @@ def test_a_missing_interpreter_is_refused_with_a_hint() -> None:
 def test_a_missing_framework_is_left_out_with_a_sentence(
     environment: dict[str, Environment],
 ) -> None:
-    messages: list[str] = []
+    messages = []
     found = installed.ready(
         iter(["jittor", "torch"]), str(environment["torch"].python), messages.append
     )

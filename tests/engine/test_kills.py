@@ -85,7 +85,7 @@ def test_a_kill_between_any_two_writes_costs_no_record(
 
         for record in written_before_the_kill:
             assert record in found
-        blocks_by_case: dict[str, list[str]] = defaultdict(list)
+        blocks_by_case = defaultdict(list)
         for record in found:
             assert record.status == "ok"
             blocks_by_case[record.case].append(record.turns_taken.block)

@@ -72,7 +72,7 @@ def test_after_each_block_with_times_the_libraries_are_renewed(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """The libraries of a worker that acts are an interpreter's."""
-    renewed: list[set[Path]] = []
+    renewed = []
     monkeypatch.setattr(blocks.pages, "renew", renewed.append)
     case = Case("transformer", "torch", "train", "fp32", 4, "tiny")
     group = Group("group", (Variant(case, fake_worker),), ())

@@ -210,7 +210,7 @@ def test_a_child_without_its_threads_is_ended(
     environment = make_environment("time.sleep(600)\n", tmp_path)
     start = threading.Thread.start
     for action in (run_worker, environments.run_module):
-        started: list[threading.Thread] = []
+        started = []
 
         def start_few(thread: threading.Thread, started: list[threading.Thread] = started) -> None:
             if len(started) == allowed:
@@ -427,7 +427,6 @@ def test_children_end_with_a_parent_that_is_killed(tmp_path: Path) -> None:
     program = PARENT.replace("MARKER", repr(MARKER)).replace("FOLDER", repr(str(tmp_path)))
     parent = subprocess.Popen([sys.executable, "-c", program], cwd=ROOT, stdout=subprocess.PIPE)
     with parent:
-        assert parent.stdout
         assert parent.stdout.readline() == b"started\n"
         assert len(list_left(tmp_path)) == 1
         parent.kill()

@@ -56,7 +56,6 @@ def start_holder(results: Path, when: float = 0.0) -> subprocess.Popen[str]:
 
 
 def read_message(process: subprocess.Popen[str]) -> str:
-    assert process.stdout
     return process.stdout.readline()
 
 

@@ -28,11 +28,11 @@ def undo(case: Case) -> None:
         def fully_shard(module: Any, **options: Any) -> Any:
             return replicate(module) if hasattr(module, "blocks") else module
 
-        torch.distributed.fsdp.fully_shard = fully_shard  # type: ignore[assignment]
+        torch.distributed.fsdp.fully_shard = fully_shard
     elif "processes" not in case.strategy:
         from framebench.adapters.jax import ranks as ours
 
-        ours.shard_longest_axis = lambda mesh, shape: ours.NamedSharding(mesh, ours.PartitionSpec())  # type: ignore[assignment]
+        ours.shard_longest_axis = lambda mesh, shape: ours.NamedSharding(mesh, ours.PartitionSpec())
 
 
 if __name__ == "__main__":

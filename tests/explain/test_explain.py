@@ -101,7 +101,7 @@ def test_a_dead_worker_is_reported() -> None:
 
 def list_phases(explanation: Explanation) -> list[str]:
     """Return the phases in the order in which they were entered."""
-    phases: list[str] = []
+    phases = []
     for moment in explanation.timeline:
         if not phases or moment.phase != phases[-1]:
             phases.append(moment.phase)
@@ -138,7 +138,6 @@ def test_the_account_finds_the_saved_bytes_of_the_record(
     strategies = ("fp32", "checkpoint", "accumulate", "amp_bf16")
     cases = [f"transformer/torch/train/{strategy}/b4/tiny" for strategy in strategies]
     sizes = run_inside(environment["torch"], PROGRAMS / "explain_counted.py", *cases)
-    assert isinstance(sizes, dict)
     for observed, saved in sizes.values():
         assert observed == saved
         assert saved > 0
@@ -219,7 +218,7 @@ def test_a_program_of_xlas_is_followed_through_its_loop(
     """
     lives, entry, allocations = run_inside(
         environment["jax"], PROGRAMS / "explain_loop.py", TEXT, PLAN
-    )  # type: ignore[misc]
+    )
     assert lives == {
         "x.1": [0, 5, ""],
         "a": [1, 4, "a"],
@@ -313,7 +312,7 @@ def test_two_cases_differ_by_the_sum_of_the_rows(
     checkpointed = "transformer/torch/train/checkpoint/b4/tiny"
     arguments = "explain", checkpointed, "--against", plain, "--results", str(tmp_path)
     printed = json.loads(framebench(*arguments, "--json").stdout)
-    by_kind: Counter[str] = Counter()
+    by_kind = Counter()
     for row in printed["rows"]:
         by_kind[row["kind"]] += row["difference"]
     assert printed["difference"] == printed["peak"] - printed["against_peak"] == by_kind.total()

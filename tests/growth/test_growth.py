@@ -60,7 +60,7 @@ def run_grow(
     case: str, results: Path, code: str = "", *options: str
 ) -> subprocess.CompletedProcess[str]:
     """Run the command, with the case's own step or another one."""
-    step: tuple[str, ...] = ()
+    step = ()
     if code:
         results.mkdir(exist_ok=True)
         (results / "leak.py").write_text(code)

@@ -85,7 +85,7 @@ SCRIPT = """
 
 @pytest.mark.parametrize(("name", "result"), [("fit_step", 2), ("step", 4), ("made", 12)])
 def test_calls_of_a_marked_function_end_steps(name: str, result: int, tmp_path: Path) -> None:
-    ended: list[Any] = []
+    ended = []
 
     def mark(function: Any) -> MarkedStep:
         return MarkedStep(function, ended.append)
@@ -99,5 +99,5 @@ def test_a_marked_function_keeps_its_attributes() -> None:
     def step(x: int) -> int:
         return x
 
-    step.cache = 3  # type: ignore[attr-defined]
+    step.cache = 3
     assert MarkedStep(step, ignore).cache == 3

@@ -7,7 +7,6 @@ import sys
 import time
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
 from unittest.mock import Mock
 
 import pynvml
@@ -30,7 +29,6 @@ HOST = PROGRAMS / "instruments_host.py"
 def test_the_host_peak_counts_freed_memory(environment: dict[str, Environment]) -> None:
     """The program allocates and frees 512 MiB three times, and reads the peak each time."""
     result = run_inside(environment["torch"], HOST, variables=MALLOC_ENV)
-    assert isinstance(result, list)
     assert result == pytest.approx([KNOWN] * 3, rel=0.01)
 
 
@@ -46,7 +44,7 @@ def test_small_regions_are_read_as_well_as_the_kernel_counts(
     """
     cores = os.cpu_count() or 1
     pages = cores * max(32, 2 * cores)  # that may be counted late
-    errors: Any = run_inside(environment["torch"], SMALL, variables=MALLOC_ENV)
+    errors = run_inside(environment["torch"], SMALL, variables=MALLOC_ENV)
     assert errors
     for error in errors:
         assert abs(error) <= pages * os.sysconf("SC_PAGE_SIZE") + MIB // 8
@@ -64,7 +62,7 @@ JITTOR = PROGRAMS / "instruments_jittor.py"
 
 def test_jittor_pool_peak_of_two_arrays_and_a_view(environment: dict[str, Environment]) -> None:
     """The program makes two arrays of half of KNOWN, then keeps a view of one, then nothing."""
-    found: Any = run_inside(environment["jittor"], JITTOR)
+    found = run_inside(environment["jittor"], JITTOR)
     assert found["peak"] == pytest.approx(KNOWN, rel=0.01)
     assert found["both_arrays"] == pytest.approx(KNOWN, rel=0.01)
     assert found["view_alone"] == pytest.approx(KNOWN / 2, rel=0.01), "a view keeps its whole block"
@@ -118,7 +116,7 @@ def test_nvml_keeps_the_peak_of_one_process(
     used: list[int | None], peak: int | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(nvml, "list_gpus", Mock(return_value=("a GPU",)))
-    monkeypatch.setitem(sys.modules, "pynvml", PolledNvml(used))  # type: ignore[arg-type]
+    monkeypatch.setitem(sys.modules, "pynvml", PolledNvml(used))
     with ProcessPeak(42, interval_s=0.001) as seen:
         while len(used) > 1:  # the last one stays
             time.sleep(0.001)

@@ -34,7 +34,7 @@ def test_a_stream_holds_the_same_tokens_however_it_is_batched() -> None:
     sequences = []  # of all tokens that are no padding, with their targets
     sizes = []
     for how in ("padded", "bucketed", "raw"):
-        pairs: list[tuple[int, int]] = []
+        pairs = []
         stream = transformer.make_stream(transformer.config("tiny"), 4, how)
         for tokens, targets in stream:
             is_real = targets >= 0
@@ -68,7 +68,7 @@ def test_no_canonical_tensor_hides_anything(name: str) -> None:
     """No tensor is constant or equals another, so that one left out or misplaced is seen."""
     workload = load_workload(name)
     for variant in ("", *workload.variants):
-        first_of_shape: dict[tuple[int, ...], np.ndarray] = {}
+        first_of_shape = {}
         for tensor, array in workload.make_weights(workload.config("tiny", variant)).items():
             assert np.abs(array - array.mean()).min() > 0, tensor
             assert len(np.unique(array)) > 0.9 * min(array.size, 10_000), tensor

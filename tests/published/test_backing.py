@@ -19,7 +19,7 @@ def list_named_commits() -> set[str]:
     compressed have none.
     """
     files = [file for file in list_tracked("results") if file.endswith((".json", ".jsonl"))]
-    found: set[str] = set()
+    found = set()
     for file in files:
         found |= set(re.findall(r'"commit": ?"([0-9a-f]{40})"', (ROOT / file).read_text()))
     return found

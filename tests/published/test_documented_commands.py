@@ -6,7 +6,6 @@ import re
 import shlex
 from collections.abc import Iterator
 from itertools import takewhile
-from typing import Any
 
 import pytest
 import typer
@@ -30,7 +29,7 @@ def find_commands(text: str) -> Iterator[list[str]]:
 
 def parse_command(arguments: list[str]) -> str:
     """Parse arguments as the command line does; return what it says of a wrong one."""
-    command: Any = typer.main.get_command(app)  # typer does not say what its groups are
+    command = typer.main.get_command(app)  # typer does not say what its groups are
     name, context = "framebench", None
     try:
         while hasattr(command, "commands"):

@@ -53,7 +53,7 @@ def test_published_records_have_no_problem_but_notes() -> None:
 
 def test_links_to_documents_in_the_code_lead_to_a_heading() -> None:
     """An example is docs/reading.md#what-a-job-needs."""
-    links: set[tuple[str, str]] = set()
+    links = set()
     for path in (ROOT / "framebench").rglob("*.py"):
         links.update(re.findall(r"docs/([\w-]+\.md)#([\w-]+)", path.read_text()))
     assert links

@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -33,7 +32,7 @@ def make_prediction(case: Case, environment: object) -> Prediction:
     if case.framework == "jax":
         raise Unpredicted("no plan")
     peak = PEAKS[case.strategy] * MIB
-    fields: dict[str, Any] = {"rank": 0, "note": "", "versions": {}}
+    fields = {"rank": 0, "note": "", "versions": {}}
     return Prediction(
         case=case.id, ranks=case.ranks, peak_bytes=peak, parts={"parameters": peak}, **fields
     )

@@ -93,7 +93,7 @@ class Odd:
 def list_places(content: Json, place: Path = ()) -> list[Path]:
     """Return the places of all values in a JSON value, itself first."""
     places = [place]
-    children: list[tuple[str | int, Json]] = []
+    children = []
     if isinstance(content, dict):
         children = list(content.items())
     elif isinstance(content, list):

@@ -21,7 +21,7 @@ def list_supported(framework: str) -> list[Case]:
 
     Where the strategy is for larger models it is one of the next size.
     """
-    found: dict[tuple[str, ...], Case] = {}
+    found = {}
     for case in list_cases():
         is_for_larger = f"{case.workload}/{framework}/tiny" in case.plan.exceptions
         size = "cpu" if is_for_larger else "tiny"
@@ -36,9 +36,9 @@ def choose_fewest(framework: str) -> list[Case]:
     What needs a GPU, or a process with variables of its own, is left out, and so are combinations
     that only a claim asks for, or that are compiled.
     """
-    chosen: dict[tuple[str, ...], Case] = {}
+    chosen = {}
     for case in sorted(list_usual(framework), key=count_weights):
-        key: tuple[str, ...] = (case.scenario, case.strategy)
+        key = (case.scenario, case.strategy)
         if case.scenario in BASELINES and case.strategy == case.stage.baseline:
             key = (*key, case.workload)
         chosen.setdefault(key, case)
@@ -95,7 +95,6 @@ def verify_cases(
     rows = run_inside(
         environment, PROGRAM, *ids, variables=get_compilation_caches() | (variables or {})
     )
-    assert isinstance(rows, dict)
     assert set(rows) == set(ids)
     assert {case: row["error"] for case, row in rows.items() if "error" in row} == {}
     return rows

@@ -59,7 +59,7 @@ def is_chosen(case: Case) -> bool:
 
 def choose_cases(framework: str, size: str) -> list[Case]:
     """Return the cases of a framework and size that are verified here, one of each strategy."""
-    chosen: dict[tuple[str, ...], Case] = {}
+    chosen = {}
     for case in list_cases():
         if (case.framework, case.size) == (framework, size) and is_chosen(case):
             chosen[case.workload, case.scenario, case.strategy] = case

@@ -85,7 +85,7 @@ def test_a_packed_session_resumes_elsewhere(
         archive.extractall(tmp_path, filter="data")
     results = tmp_path / "results"
     blocks = shrink_for_rehearsal(read_list(rehearsed.parent / "list.csv"))
-    measured: list[str] = []
+    measured = []
 
     def measure(name: str, rows: list[ListedCase], *_: Any) -> list[str]:
         for row in rows:
@@ -133,7 +133,7 @@ def test_a_block_without_enough_time_is_skipped(
         "late": [make_listed(case, 1, seconds=50.0)],
         "small": [make_listed(case, 1, seconds=5.0)],
     }
-    began: list[str] = []
+    began = []
 
     def measure(name: str, *_: object) -> list[str]:
         began.append(name)
@@ -261,7 +261,7 @@ def test_parts_of_a_large_block_have_their_own_sessions(
     two blocks one name.
     """
     rows = read_list(LIST)["claims about what a GPU holds"]
-    sessions: list[str] = []
+    sessions = []
 
     def measure_all(cases: list[Any], session: Any, *_: Any) -> list[str]:
         sessions.append(session.id)

@@ -20,7 +20,7 @@ def test_every_file_is_checked_once() -> None:
         if any(re.search(pattern, str(file)) for pattern in settings["exclude"]):
             excluded.add(file)
 
-    by_framework: Counter[Path] = Counter()
+    by_framework = Counter()
     for patterns in FILES.values():
         for pattern in patterns:
             by_framework.update(ROOT.glob(pattern))

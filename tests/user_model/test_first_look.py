@@ -36,7 +36,7 @@ def test_eager_strategies_are_shown_before_compiled_ones(
     without_times: bool, last: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Two are looked at together, as there are two cores."""
-    events: list[str] = []
+    events = []
 
     def list_names(variants: Any) -> str:
         return ", ".join(variant.case.strategy for variant in variants)
@@ -52,7 +52,7 @@ def test_eager_strategies_are_shown_before_compiled_ones(
     def show(records: list[Any]) -> None:
         events.append(f"table of {len(records)}")
 
-    run: Any = SimpleNamespace(
+    run = SimpleNamespace(
         options=Options(), without_times=without_times, records=lambda variant: [variant]
     )
     monkeypatch.setattr(look, "run_side_by_side", run_side_by_side)
@@ -71,7 +71,7 @@ def test_one_process_reads_the_peaks_of_two(
 ) -> None:
     """The peaks equal those of the process that reads memory alone, and later steps are right."""
     case = Case.from_id(f"transformer/torch/train/{strategy}/b4/tiny")
-    results: list[Any] = []
+    results = []
     for part in ("memory", "look"):
         process = runner.MemoryProcess(
             case, environment["torch"], runner.DEFAULT_OPTIONS, tmp_path / part, part=part
@@ -93,7 +93,7 @@ def test_an_interrupted_first_look_is_shown(
 ) -> None:
     """Ctrl-C comes after the first of two strategies, or before it, with nothing to show."""
     cases = [variant.case for variant in VARIANTS[:2]]
-    shown: list[list[str]] = []
+    shown = []
 
     def interrupt(variants: list[Variant], run: Any, *_: Any) -> None:
         for variant in variants[:measured]:
@@ -107,7 +107,7 @@ def test_an_interrupted_first_look_is_shown(
     monkeypatch.setattr(command, "take_first_look", interrupt)
     monkeypatch.setattr(command.trial, "list_cases", Mock(return_value=(cases, {"compile": "why"})))
     monkeypatch.setattr(command, "survey_baseline", Mock(return_value={"facts": {}, "held": 0}))
-    model: Any = SimpleNamespace()
+    model = SimpleNamespace()
     with pytest.raises(KeyboardInterrupt):
         command.measure(
             model,

@@ -56,9 +56,7 @@ def measured_files(
             file.write_text(f"{CONTENT['beginning']}\n{HELD[name]['code']}")
     program = HERE / "programs" / "measure_peaks.py"
     arguments = (str(folder), str(packages))
-    result = run_inside(environment["torch"], program, *arguments, variables=MALLOC_ENV)
-    assert isinstance(result, dict)
-    return result
+    return run_inside(environment["torch"], program, *arguments, variables=MALLOC_ENV)
 
 
 def subtract_overhead(name: str, measured_files: dict[str, Any]) -> int:
@@ -67,8 +65,7 @@ def subtract_overhead(name: str, measured_files: dict[str, Any]) -> int:
     """
     nothing = measured_files["nothing"]
     overhead = nothing["plain_peak"] - nothing["reported"]["peak"]
-    peak: int = measured_files[name]["plain_peak"] - overhead
-    return peak
+    return measured_files[name]["plain_peak"] - overhead
 
 
 # the cases that `make test` runs; `make test-all` runs the others too
@@ -159,7 +156,6 @@ def test_a_flax_model_is_held_once(
     file = tmp_path / "mine.py"
     file.write_text(FLAX.format(api=api, model=model))
     result = run_inside(environment["jax"], HERE / "programs/try_flax_live.py", str(file))
-    assert isinstance(result, dict)
     assert result["live"] == pytest.approx(3 * result["weights"] + result["inputs"], abs=4096)
 
 

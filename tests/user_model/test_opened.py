@@ -49,7 +49,7 @@ def test_a_file_is_refused_where_only_cases_are_taken(read: Callable[[str], Any]
 def test_a_file_is_explained(tmp_path: Path) -> None:
     explanation = run_json(tmp_path, "explain", str(write_variant(tmp_path)))
     assert explanation["case"] == CASE
-    sizes: Counter[str] = Counter()
+    sizes = Counter()
     for holder in explanation["holders"]:
         sizes[holder["kind"]] += holder["bytes"]
     assert sizes["parameter"] == sizes["optimizer state"] == FLOAT * WEIGHTS

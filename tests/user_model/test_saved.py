@@ -148,7 +148,6 @@ def test_peaks_are_drawn_without_times() -> None:
         needs_bytes=220 * MIB
     )
     figure = draw_peaks(rows)
-    assert figure is not None
     axes = figure.axes[0]
     assert [bar.get_width() for bar in axes.patches] == [120, 200]
     assert [label.get_text() for label in axes.get_yticklabels()] == ["checkpoint", "fp32"]

@@ -49,7 +49,6 @@ def try_files(
     if not orders:
         return {}
     result = run_inside(environment, PROGRAM, json.dumps(orders))
-    assert isinstance(result, dict)
     return dict(zip(files, result.values(), strict=True))
 
 
@@ -61,7 +60,7 @@ def tried_files(
 ) -> dict[str, dict[str, Any]]:
     """Return by framework what came of each file that is asked for."""
     names = list_requested(request)
-    results: dict[str, dict[str, Any]] = {"torch": {}, "jax": {}, "jittor": {}}
+    results = {"torch": {}, "jax": {}, "jittor": {}}
     for framework, files in (("torch", TORCH | PLANTED), ("jax", FLAX), ("jittor", JITTOR)):
         for compiles in (False, True):  # after a compiler others do not run in the same process
             chosen = {}

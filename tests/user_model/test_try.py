@@ -58,13 +58,11 @@ def test_strategies_are_verified_timed_and_proven(
         assert row["peak_bytes"] > row["activation_bytes"]
     assert rows["checkpoint"]["activation_bytes"] < rows["fp32"]["activation_bytes"]
     for made in store.read_all(results):
-        assert made.verification
         assert made.verification.tensors["gradient"].count == 31
         assert made.verification.tensors["second moment"].failed == 0
         # a first look has the memory, and verifies once
         assert bool(made.verification.again) == bool(made.step_s) == (not made.peaks)
         if made.parsed.strategy == "checkpoint":
-            assert made.effect
             evidence = made.effect.evidence
             assert evidence["block_runs"] == 2 * evidence["blocks"] == 8
 
@@ -118,7 +116,7 @@ def test_blocks_follow_while_ratios_are_undecided(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """What is slow or not right is in the first block alone, and what takes a compiler is last."""
-    blocks: list[list[str]] = []
+    blocks = []
     strategies = ("fp32", "compile", "amp_bf16", "checkpoint")
     variants = []
     for name in strategies:
@@ -137,7 +135,7 @@ def test_blocks_follow_while_ratios_are_undecided(
     def are_decided(left: list[Variant]) -> bool:
         return len(blocks) >= needed
 
-    run: Any = SimpleNamespace(records=list_records, listener=SimpleNamespace(skipped=ignore))
+    run = SimpleNamespace(records=list_records, listener=SimpleNamespace(skipped=ignore))
     monkeypatch.setattr(measure.runner, "explain_slowness", explain_slowness)
     monkeypatch.setattr(measure.blocks, "measure_group", measure_group)
     deadline = None if seconds is None else time.monotonic() + seconds
@@ -302,7 +300,7 @@ def model(tmp_path: Path) -> Iterator[trial.UserModel]:
 def test_inapplicable_strategies_have_a_reason(
     facts: dict[str, Any], strategy: str, reason: str, model: trial.UserModel
 ) -> None:
-    workload: Any = load_workload("own")
+    workload = load_workload("own")
     workload.facts.update(facts)
     refusal = workload.explain_refusal(find_strategy("train", strategy))
     assert reason in (refusal or "")
@@ -312,7 +310,7 @@ def test_inapplicable_strategies_have_a_reason(
 def test_inapplicable_strategies_are_left_out_and_unknown_ones_refused(
     model: trial.UserModel,
 ) -> None:
-    workload: Any = load_workload("own")
+    workload = load_workload("own")
     workload.facts["blocks"] = []
     cases, reasons = trial.list_cases(model, ["checkpoint", "amp_bf16"])
     assert [case.strategy for case in cases] == ["fp32", "amp_bf16"]

@@ -37,7 +37,7 @@ def test_strategies_of_a_users_file_are_proven_unless_they_are_undone(
     path = tmp_path / "mine.py"
     path.write_text(f"{TABLE['beginning']}\n{TABLE['files'][name]}")
     orders = list_orders(name)
-    verdicts: Any = run_inside(environment["torch"], PROGRAM, json.dumps({str(path): orders}))
+    verdicts = run_inside(environment["torch"], PROGRAM, json.dumps({str(path): orders}))
     for order, (is_proven, evidence) in verdicts.items():
         assert is_proven == order.startswith(UNTOUCHED), (order, evidence)
     assert len(verdicts) == len(orders)

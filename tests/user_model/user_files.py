@@ -50,7 +50,7 @@ def use_file(file: Path, batch: int, framework: str = "torch", scenario: str = "
     defined = [name for name in OPTIONAL if name in names]
     facts = {"file": str(file), "framework": framework, "batch": batch, "defined": defined}
     (file.parent / "own.json").write_text(json.dumps(facts))
-    module = load_workload("own").import_model(framework)  # type: ignore[attr-defined]
+    module = load_workload("own").import_model(framework)
     for function in vars(module).values():
         if hasattr(function, "cache_clear"):
             function.cache_clear()

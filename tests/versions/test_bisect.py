@@ -140,7 +140,7 @@ def test_a_resumed_search_measures_no_release_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The first search dies in its third release, the second begins there."""
-    measured: list[str] = []
+    measured = []
     record = make_measured("fp32", peak=100, step=1.0, framework="jax", instrument="compiler.plan")
 
     def fill(self: bisect.ReleaseBench, variant: bisect.Variant, run: bisect.Run) -> None:

@@ -155,7 +155,7 @@ def index(monkeypatch: pytest.MonkeyPatch) -> Index:
 @pytest.fixture
 def installed(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[str]:
     """Return what is made and removed; nothing is built, and 99.0.2 cannot be installed."""
-    log: list[str] = []
+    log = []
 
     @contextmanager
     def make(framework: str, version: str, keep: bool, say: object) -> Iterator[Environment]:

@@ -43,7 +43,7 @@ def test_a_rise_of_a_peak_is_found_at_its_release(changed_at: int, rise: float) 
             record = change_provenance(original, versions={"jax": version}, session=version)
             records.append(set_host_peak(record, factor))
 
-    regressions: Counter[tuple[str, str]] = Counter()
+    regressions = Counter()
     for rows in judge.compare_successive(records):
         for row in rows:
             if row.verdict == judge.REGRESSION:
@@ -74,7 +74,7 @@ def test_two_hundred_equal_releases_raise_at_most_one_alarm() -> None:
     read in the first block.
     """
     cases = select_originals()
-    alarms: Counter[str] = Counter()
+    alarms = Counter()
     for release in range(SIMULATED):
         records = []
         for number, original in enumerate(cases):

@@ -52,8 +52,6 @@ def test_each_stage_of_a_worker_runs_on_its_core() -> None:
     """The third is the first one again where there are two."""
     environment = ensure("torch")
     timed, other = DEFAULT_OPTIONS.list_cores()[:2]
-    assert timed is not None
-    assert other is not None
     worker = Worker(
         environment,
         "framebench.worker.worker",

@@ -71,6 +71,6 @@ def test_message_of_the_framework_decides_whether_memory_ran_out(
 def test_a_case_with_an_obstacle_does_not_count_as_crashed(
     error: Exception, flag: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    failure: Any = describe_failure(raise_in_worker(error, monkeypatch))
+    failure = describe_failure(raise_in_worker(error, monkeypatch))
     flags = [name for name in ("oom", "no_device", "over_budget") if failure[name]]
     assert flags == [flag]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 import pytest
@@ -55,7 +54,7 @@ def sleep_unless_zero(seconds: float) -> None:
 
 
 def test_loss_that_takes_longer_than_the_step_is_late() -> None:
-    adapter: Any = SlowAdapter(TRAIN, step_s=0, loss_s=[LATE_S] * TRIES)
+    adapter = SlowAdapter(TRAIN, step_s=0, loss_s=[LATE_S] * TRIES)
     assert "after the clock of a step of" in describe_late_result(adapter)
 
 
@@ -69,14 +68,14 @@ def test_loss_that_takes_longer_than_the_step_is_late() -> None:
     ids=["shorter than the step", "late only by chance", "too short to tell"],
 )
 def test_loss_is_not_late(step_s: float, loss_s: list[float]) -> None:
-    adapter: Any = SlowAdapter(TRAIN, step_s, loss_s)
+    adapter = SlowAdapter(TRAIN, step_s, loss_s)
     assert describe_late_result(adapter) == ""
 
 
 @pytest.mark.parametrize(("logits_s", "is_late"), [(0, False), (LATE_S, True)])
 def test_a_users_evaluation_must_have_its_logits(logits_s: float, is_late: bool) -> None:
     """A loss of all pairs may take longer than the forward pass."""
-    adapter: Any = SlowAdapter(EVAL, step_s=0, loss_s=[LATE_S] * TRIES, logits_s=logits_s)
+    adapter = SlowAdapter(EVAL, step_s=0, loss_s=[LATE_S] * TRIES, logits_s=logits_s)
     adapter.case = replace(EVAL, workload=USER_MODEL)
     assert ("after the clock of a step of" in describe_late_result(adapter)) == is_late
 
@@ -92,7 +91,7 @@ def test_a_users_evaluation_must_have_its_logits(logits_s: float, is_late: bool)
 def test_repeated_steps_must_give_the_same_losses(
     repeated: list[float], allowed: float, reason: str
 ) -> None:
-    adapter: Any = ScriptedAdapter(TRAIN, repeated)
+    adapter = ScriptedAdapter(TRAIN, repeated)
     assert describe_other_losses(adapter, [3.0, 2.0, 1.0, 0.5], allowed) == reason
 
 
@@ -126,7 +125,7 @@ class CachingAdapter(ScriptedAdapter):
 def test_step_that_does_not_read_its_inputs_is_noticed(
     case_id: str, every: int, reason: str
 ) -> None:
-    adapter: Any = CachingAdapter(parse(case_id), every)
+    adapter = CachingAdapter(parse(case_id), every)
     inputs, stream = adapter.inputs, adapter.stream
     adapter.step()
     assert describe_ignored_inputs(adapter) == reason

@@ -159,7 +159,7 @@ class TwoWeights(NumpyAdapter):
 
 def make_two_weights(case: Case, update_period: int = 1) -> tuple[Any, OptimizerCheck]:
     """Return an adapter that has made two steps, the second of the other layer alone."""
-    adapter: Any = TwoWeights(case, update_period)
+    adapter = TwoWeights(case, update_period)
     before = {name: weight.copy() for name, weight in adapter.weights()}
     adapter.step()
     adapter.other.step()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections import Counter, defaultdict
-from typing import Any
 
 import pytest
 
@@ -40,7 +39,7 @@ class Waiting:
 
 
 def test_shares_of_time_ignore_steps_after_the_turns() -> None:
-    adapter: Any = Waiting()
+    adapter = Waiting()
     adapter.step()  # a warm-up
     timing = Timing(adapter)
     for _ in range(2):

@@ -45,7 +45,6 @@ def make_adapter(case: Case) -> Any:
 def observe_right(case: Case) -> Observed:
     """Return the reference values as if a case had computed them."""
     reference = copy.deepcopy(find_reference(case))
-    assert reference
     observed = Observed(reference.values, reference.tensors)
     if case.stage.trains:
         observed.state_bytes = compute_state_bytes(case, observed)
@@ -200,7 +199,7 @@ class IrregularAdapter(ScriptedAdapter):
 
 @pytest.mark.parametrize("later", [0, 1, 3])
 def test_timed_steps_with_more_or_fewer_outputs_than_the_first_are_counted(later: int) -> None:
-    adapter: Any = IrregularAdapter(later)
+    adapter = IrregularAdapter(later)
     make_timed_step(adapter)
     assert describe_other_outputs(adapter) == ""
     for _ in range(5):
@@ -225,7 +224,6 @@ def measure_margin(change: float, expected_change: float, has_gradient: bool) ->
         del expected.tensors["gradient"][name]
     reference = Reference("", expected.values, expected.tensors)
     margin = compare(TRAIN, observed, reference, make_tolerances(TRAIN)).margin
-    assert margin is not None
     return margin
 
 
@@ -258,7 +256,7 @@ class BiasedAdapter(ScriptedAdapter):
 
 
 def test_biased_variances_are_compared_as_unbiased_ones() -> None:
-    adapter: Any = BiasedAdapter(parse("resnet50/jax/train/fp32/b4/tiny"))
+    adapter = BiasedAdapter(parse("resnet50/jax/train/fp32/b4/tiny"))
     adapter.workload = adapter
     samples = np.random.default_rng(0).standard_normal((2, 16, 5))  # passes, values, channels
     start = np.ones(5, np.float32)
@@ -299,7 +297,7 @@ def verify_with_wider_tolerances(
     """
     narrow = ObservedSteps([0.0], observed, make_tolerances(TRAIN))
     wide = derive_tolerances(observe_right(TRAIN), [observe_right(TRAIN)], 4 * ALLOWED)
-    retries: list[ObservedSteps] = []
+    retries = []
 
     def observe_more(_: object, first: ObservedSteps) -> ObservedSteps:
         retries.append(first)

@@ -21,7 +21,7 @@ def read_states(case_id: str) -> dict[str, int]:
         run.one_step()
     params = list(run.model.parameters())
     buffers = list(run.model.buffers())
-    states: list[Tensor] = []
+    states = []
     if run.case.stage.trains:
         for state in run.optimizer.state.values():
             states += [value for value in state.values() if isinstance(value, Tensor)]

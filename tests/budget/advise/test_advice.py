@@ -175,8 +175,6 @@ def test_the_cheapest_change_leaves_a_framework_in_which_nothing_fits() -> None:
     budget = MIB // 2
     advice = ask_advice(records, replace(QUESTION, budget=budget))
     change = find_change(advice, "torch", "fp32", Blocks(records))
-    assert change
-    assert change.to
     assert change.to.case.framework == "jax"
     assert "in its own framework nothing fits" in show.describe_change(change, budget)
 
@@ -222,7 +220,6 @@ def test_where_another_batch_was_timed_the_cell_of_the_speed_says_so(
         records.append(make_record("torch", "fp32", batch=measured, peak=peak, step=1.0))
     advice = ask_advice(records, replace(QUESTION, budget=100 * MIB, batch=batch))
     (candidate,) = advice.fitting
-    assert candidate.speed
     assert (candidate.case.batch != candidate.speed.batch) == timed_elsewhere
     (table,) = show.make_tables(advice)
     for name in ("rate", "torch_ratio"):
@@ -395,7 +392,6 @@ def test_without_a_batch_the_largest_is_predicted(
     ]
     (candidate,) = ask_advice(records, replace(QUESTION, budget=budget, batch=None)).fitting
     assert (candidate.case.batch, candidate.peak.kind) == (largest, kind)
-    assert candidate.speed
     assert candidate.speed.batch in batches  # speeds are measured, not predicted
 
 

@@ -40,7 +40,7 @@ def predict_needs(monkeypatch: pytest.MonkeyPatch) -> Predict:
     allow_error(monkeypatch, 0.08)
 
     def predict_by(size: Callable[[Case], int]) -> list[Case]:
-        planned_cases: list[Case] = []
+        planned_cases = []
 
         def plan_all(cases: Sequence[Case], *_: Any, **__: Any) -> list[Planned]:
             planned_cases.extend(cases)
@@ -82,14 +82,12 @@ def need_by_strategy(sizes: dict[str, int], otherwise: int = 0) -> Callable[[Cas
 
 
 def list_offers(*arguments: str) -> list[dict[str, Any]]:
-    offers: list[dict[str, Any]] = json.loads(framebench(*arguments, "--json").stdout)["offers"]
-    return offers
+    return json.loads(framebench(*arguments, "--json").stdout)["offers"]
 
 
 def get_strategy(offer: dict[str, Any]) -> str:
     """Return the strategy of an offer."""
-    strategy: str = offer["case"].split("/")[3]
-    return strategy
+    return offer["case"].split("/")[3]
 
 
 def test_advise_without_a_batch_sorts_by_largest_batch(predict_needs: Predict) -> None:

@@ -21,7 +21,7 @@ CASE = Case("transformer", "torch", "train", "fp32", 1, "full")
 
 def predict_bytes(case: Case, size: int | None, **fields: object) -> Planned:
     """Return a prediction of so many bytes; of a failure without any."""
-    result: dict[str, object] = {"peak_bytes": size, "parts": {}}
+    result = {"peak_bytes": size, "parts": {}}
     if size is None:
         result |= {"outcome": "failed", "reason": "too slow"}
     return fake_predictions.make_planned(
@@ -169,7 +169,7 @@ def test_search_falls_back_to_the_smallest_batch() -> None:
 
 def test_search_stays_below_a_batch_whose_prediction_failed() -> None:
     """A failed prediction has no size, so that lines through the others lead beyond its batch."""
-    asked: list[int] = []
+    asked = []
 
     def predict_bytes(batch: int) -> int | None:
         failed = [earlier for earlier in asked if earlier >= 100]

@@ -195,7 +195,6 @@ def test_unpredictable_cases_have_a_reason(
 ) -> None:
     (planned,) = plan_cases(tmp_path, case, device=device, version="0.9.2")
     assert (planned.outcome, planned.peak_bytes) == (outcome, None)
-    assert planned.reason
     assert why in planned.reason
 
 
@@ -285,7 +284,7 @@ def test_a_release_with_cudnn_is_not_compared_with_one_without(
 
 
 def test_pytorch_is_predicted_without_cudnn(monkeypatch: pytest.MonkeyPatch) -> None:
-    messages: list[str] = []
+    messages = []
 
     def ensure(framework: str, say: object, package: str = "") -> Environment:
         if package:

@@ -53,7 +53,7 @@ def test_own_predictions_are_published_on_request(
 
 def test_only_answers_of_the_suites_cases_are_published(monkeypatch: pytest.MonkeyPatch) -> None:
     """Neither of what the framework lacks, nor what failed or older code has made."""
-    rules: list[Callable[[Planned], bool]] = []
+    rules = []
 
     def publish(folder: Path, is_chosen: Callable[[Planned], bool]) -> list[Planned]:
         rules.append(is_chosen)

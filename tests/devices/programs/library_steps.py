@@ -24,7 +24,7 @@ def make_linear_step(device: torch.device) -> Step:
     model = nn.Linear(WIDTH, WIDTH, bias=False).to(device)
     optimizer = torch.optim.AdamW(model.parameters())
     batch = torch.randn(ROWS, WIDTH, device=device)
-    losses: list[float] = []
+    losses = []
 
     def step() -> None:
         optimizer.zero_grad()
@@ -76,7 +76,7 @@ def make_resampled_step(device: torch.device) -> Step:
 def make_deciding_step(device: torch.device) -> Step:
     """A step that checks its batch by numbers, and makes a matrix if one of them is positive."""
     batch = torch.randn(ROWS, device=device)
-    matrices: list[torch.Tensor] = []
+    matrices = []
 
     def step() -> None:
         matrices.clear()

@@ -26,7 +26,7 @@ def make_linear(device: torch.device, double: bool) -> nn.Module:
         compress_statistics=double,
         quant_type="nf4",
     )
-    return layer.to(device)  # type: ignore[no-any-return]
+    return layer.to(device)
 
 
 def make_qlora_step(device: torch.device, double: bool = True) -> Callable[[], None]:

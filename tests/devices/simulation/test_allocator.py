@@ -200,7 +200,7 @@ def test_nothing_is_lost_and_nothing_overlaps(
     actions: list[tuple[int, float, bool]], configuration: Settings
 ) -> None:
     pool = Allocator(configuration)
-    used: list[tuple[Block, int]] = []  # with the bytes that were requested
+    used = []  # with the bytes that were requested
     for size, place, frees in actions:
         if frees and used:
             pool.free(used.pop(int(place * (len(used) - 1)))[0])

@@ -35,7 +35,7 @@ def list_large(
         without_workspaces: Leave out what is given back before anything else is asked for: such are
             workspaces of convolutions.
     """
-    large: list[tuple[str, int, int]] = []
+    large = []
     for action, size, address in events:
         if size > SMALL and action in ("alloc", "free_requested"):
             is_workspace = (
@@ -63,5 +63,5 @@ def test_a_softmax_copies_a_permuted_gradient(environment: dict[str, Environment
     """Channels last, as the labels of U-Net 3D are: the product of gradient and probabilities is
     made contiguous.
     """
-    counted: Any = run_inside(environment["torch"], PROGRAM.with_name("softmax.py"))
+    counted = run_inside(environment["torch"], PROGRAM.with_name("softmax.py"))
     assert counted["permuted"] == counted["contiguous"] + 1

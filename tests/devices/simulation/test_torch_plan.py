@@ -53,9 +53,7 @@ Answers = dict[str, dict[str, Any]]
 def answers(request: pytest.FixtureRequest, environment: dict[str, Environment]) -> Answers:
     places = [name_place(strategy) for strategy in sorted({*USUAL, *list_requested(request)})]
     places += [*EVALUATIONS, *UNPLANNED, TOO_LARGE, OLDER, NEWER]
-    result = run_inside(environment["torch"], PROGRAM, *places)
-    assert isinstance(result, dict)
-    return result
+    return run_inside(environment["torch"], PROGRAM, *places)
 
 
 def name_place(strategy: str) -> str:
@@ -97,8 +95,7 @@ def test_strategies_change_their_parts_of_the_peak(answers: Answers) -> None:
     activations = base["activations"]
 
     def read_part(strategy: str, part: str) -> int:
-        size: int = answers[name_place(strategy)]["parts"][part]
-        return size
+        return answers[name_place(strategy)]["parts"][part]
 
     assert states == pytest.approx(2 * weights, rel=0.02), "two moments"
     assert read_part("adamw_8bit", "optimizer_states") == pytest.approx(states / 4, rel=0.05)

@@ -29,7 +29,7 @@ WARM_UP = 3  # rounds that do not count
 def make_bare_step(adapter: Adapter) -> Callable[[], float]:
     """Return a training step as anyone writes it, which returns its seconds."""
     case, spec = adapter.case, load_workload(adapter.case.workload)
-    model: nn.Module = spec.import_model("torch").build(adapter.config)
+    model = spec.import_model("torch").build(adapter.config)
     model.load_state_dict({name: torch.from_numpy(weight) for name, weight in case.weights.items()})
     settings = spec.optimizer
     optimizer = torch.optim.AdamW(

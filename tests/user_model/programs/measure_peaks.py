@@ -53,9 +53,7 @@ def measure_plain_peak(file: Path) -> int:
 def measure_high_water(file: Path) -> int:
     """Return the most bytes that the process has in a third step of the file's model."""
     spec = importlib.util.spec_from_file_location("plainly_imported", file)
-    assert spec
-    assert spec.loader
-    mine: Any = importlib.util.module_from_spec(spec)
+    mine = importlib.util.module_from_spec(spec)
     sys.modules["plainly_imported"] = mine
     spec.loader.exec_module(mine)
     model, (x, y) = mine.model(), mine.batch(BATCH)
@@ -76,10 +74,9 @@ def measure_high_water(file: Path) -> int:
 def compute_loss(mine: Any, model: nn.Module, x: Any, y: Any) -> torch.Tensor:
     """Return the loss of a batch: the file's, or the sum of those that a detector returns."""
     if not hasattr(mine, "loss"):
-        return sum(model(x, y).values())  # type: ignore[no-any-return]
+        return sum(model(x, y).values())
     output = model(*x) if isinstance(x, tuple) else model(x)
-    loss: torch.Tensor = mine.loss(output, y)
-    return loss
+    return mine.loss(output, y)
 
 
 def measure_idle_bytes() -> int:

@@ -28,8 +28,7 @@ def attend(_: Any, query: Tensor, key: Tensor, value: Tensor, *others: Any, **__
     """Attend by a CPU's kernel, whose cases have no mask."""
     _mask, dropout, is_causal = others
     attend_on_cpu = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu
-    out: Tensor = attend_on_cpu(query, key, value, dropout, is_causal)[0]
-    return out
+    return attend_on_cpu(query, key, value, dropout, is_causal)[0]
 
 
 CHOICES_OF_A_CPU = (

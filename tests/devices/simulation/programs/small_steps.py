@@ -183,7 +183,7 @@ def request_in_order() -> dict[str, Any]:
             self.head.weight = self.inner.weight
             self.register_buffer("counts", torch.empty(300, dtype=torch.uint8))
 
-    followed: list[bool] = []
+    followed = []
 
     def make(device: torch.device) -> Step:
         model = Outer()
@@ -201,7 +201,7 @@ def request_in_order() -> dict[str, Any]:
 
 def read_in_step() -> dict[str, Any]:
     """Return what a step reads: numbers, made up unless it wrote them itself; orders; types."""
-    read: dict[str, Any] = {}
+    read = {}
 
     def make(device: torch.device) -> Step:
         x, w = torch.empty(2, 16, 8, 8, device=device), torch.empty(32, 16, 3, 3, device=device)
