@@ -67,25 +67,11 @@ def test_columns_are_left_out_by_priority_from_the_right(width: int, hidden: str
     assert named.partition(" More columns: COLUMNS=200")[0] == hidden
 
 
-def test_a_detail_that_would_fold_twice_is_left_out() -> None:
-    source = TableColumn("source", priority=DETAIL)
-    table = Table.of_text(
-        "title", "", ("name", source), (("a", "a text of many short words " * 2),)
-    )
-    assert "┃ source" not in print_table(table, 30)
-    assert "┃ source" in print_table(table, 40)
-
-
 def test_the_first_column_always_stays() -> None:
     head = ("case", TableColumn("verdict", priority=ESSENTIAL))
     printed = print_table(Table.of_text("title", "", head, (("x" * 20, "slower"),)), 25)
     assert "x" * 20 in printed
     assert "for: verdict" in printed
-
-
-def test_a_word_that_is_wider_than_the_terminal_is_folded() -> None:
-    text = print_table(Table.of_text("title", "", ("case",), (("x" * 100,),)), 80)
-    assert text.count("x") == 100
 
 
 @pytest.mark.parametrize("text", ["[red]x", "[/]", "a|b"])

@@ -108,14 +108,6 @@ def test_an_empty_value_is_found_but_not_behind_two_dashes(
     assert find_empty_option(arguments) == option
 
 
-def test_an_interpreter_that_is_not_python_is_reported_as_such(results: Path) -> None:
-    program = "/bin/echo"
-    done = framebench("run", CASE.id, "--env", program, "--results", str(results))
-    assert done.returncode == 2
-    assert f"{program} is no Python" in done.stderr
-    assert "index" not in done.stderr
-
-
 @pytest.mark.parametrize(
     ("script", "message"),
     [

@@ -55,15 +55,6 @@ def test_weights_depend_on_the_name_alone() -> None:
 
 
 @pytest.mark.parametrize("name", list_workloads())
-def test_inputs_are_reproducible(name: str) -> None:
-    workload = load_workload(name)
-    inputs, targets = workload.make_batch(workload.config("tiny"), 4)
-    same_inputs, same_targets = workload.make_batch(workload.config("tiny"), 4)
-    assert np.array_equal(inputs, same_inputs)
-    assert np.array_equal(targets, same_targets)
-
-
-@pytest.mark.parametrize("name", list_workloads())
 def test_no_canonical_tensor_hides_anything(name: str) -> None:
     """No tensor is constant or equals another, so that one left out or misplaced is seen."""
     workload = load_workload(name)

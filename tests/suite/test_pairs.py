@@ -159,17 +159,6 @@ def test_some_pairs_are_refused_or_right_and_proven(
 
 @pytest.mark.all_cases
 @pytest.mark.slow
-@pytest.mark.parametrize("framework", FRAMEWORKS)
-def test_pairs_that_were_broken_once_stay_refused_or_right(
-    framework: str, environment: dict[str, Environment]
-) -> None:
-    """The pairs include compiled and larger ones, which the quicker test leaves out."""
-    broken = [case for case in list_pairs(framework) if was_broken(case)]
-    assert_refused_or_right(environment[framework], broken)
-
-
-@pytest.mark.all_cases
-@pytest.mark.slow
 @pytest.mark.parametrize("part", range(PARTS))
 @pytest.mark.parametrize("framework", FRAMEWORKS)
 def test_every_pair_is_refused_or_right_and_proven(

@@ -87,7 +87,6 @@ def test_a_search_begins_at_the_smallest_batch(
     [
         ("--max-batch", (), "--budget 16GiB"),
         ("--rounds", ("2",), "--rounds 2: times of fewer than 3 rounds do not count"),
-        ("--threshold", ("two",), "is no percentage; write for instance 2%"),
     ],
 )
 def test_options_that_give_no_answer_are_refused(
