@@ -223,8 +223,7 @@ def measure_margin(change: float, expected_change: float, has_gradient: bool) ->
         del observed.tensors["gradient"][name]
         del expected.tensors["gradient"][name]
     reference = Reference("", expected.values, expected.tensors)
-    margin = compare(TRAIN, observed, reference, make_tolerances(TRAIN)).margin
-    return margin
+    return compare(TRAIN, observed, reference, make_tolerances(TRAIN)).margin
 
 
 @pytest.mark.parametrize(
@@ -309,6 +308,26 @@ def verify_with_wider_tolerances(
     return found, len(retries)
 
 
+def compare_norms(
+    kind: str,
+    expected: dict[str, float],
+    observed: dict[str, float],
+    *,
+    perturbed: dict[str, float],
+    allowed: float = ALLOWED,
+) -> float:
+    """Return the margin of tensors of a kind by their norms; a perturbed step gives tolerances."""
+    reference = observe_norms(kind, expected)
+    tolerances = derive_tolerances(reference, [observe_norms(kind, perturbed)], allowed)
+    return compare_tensors(
+        TRAIN,
+        kind,
+        observe_norms(kind, observed).tensors[kind],
+        Reference("", {}, reference.tensors),
+        tolerances,
+    ).margin
+
+
 @pytest.mark.parametrize(("norm", "passes"), [(1e-8, True), (1e-5, True), (1e-3, False)])
 def test_remainder_of_cancelled_terms_is_compared_by_the_usual_size(
     norm: float, passes: bool
@@ -317,25 +336,20 @@ def test_remainder_of_cancelled_terms_is_compared_by_the_usual_size(
     zero without rounding errors.
     """
     others = {"a": 1.0, "b": 1.0, "c": 1.0}
-    expected = observe_norms("buffer", {**others, "remainder": 1e-8})
-    moved = observe_norms("buffer", {**others, "remainder": 5e-8})
-    observed = observe_norms("buffer", {**others, "remainder": norm})
-    tolerances = derive_tolerances(expected, [moved], ALLOWED / 10)
-    reference = Reference("", {}, expected.tensors)
-    comparison = compare_tensors(TRAIN, "buffer", observed.tensors["buffer"], reference, tolerances)
-    assert (comparison.margin <= 1) is passes
+    margin = compare_norms(
+        "buffer",
+        expected={**others, "remainder": 1e-8},
+        observed={**others, "remainder": norm},
+        perturbed={**others, "remainder": 5e-8},
+        allowed=ALLOWED / 10,
+    )
+    assert (margin <= 1) is passes
 
 
 def test_small_tensor_that_has_a_size_is_compared_by_its_own() -> None:
-    others = {"a": 1.0, "b": 1.0}
-    expected = observe_norms("gradient", {**others, "small": 1e-4})
-    observed = observe_norms("gradient", {**others, "small": 2e-4})
-    tolerances = derive_tolerances(expected, [expected], ALLOWED)
-    reference = Reference("", {}, expected.tensors)
-    comparison = compare_tensors(
-        TRAIN, "gradient", observed.tensors["gradient"], reference, tolerances
-    )
-    assert comparison.margin > 1
+    expected = {"a": 1.0, "b": 1.0, "small": 1e-4}
+    observed = {"a": 1.0, "b": 1.0, "small": 2e-4}
+    assert compare_norms("gradient", expected, observed, perturbed=expected) > 1
 
 
 @pytest.mark.parametrize(
@@ -351,14 +365,10 @@ def test_small_tensor_that_has_a_size_is_compared_by_its_own() -> None:
 def test_numbers_below_float32s_normal_ones_may_become_zero(
     expected_norm: float, norm: float, passes: bool
 ) -> None:
-    expected = observe_norms("second moment", {"other": 1.0, "small": expected_norm})
-    observed = observe_norms("second moment", {"other": 1.0, "small": norm})
-    tolerances = derive_tolerances(expected, [expected], ALLOWED)
-    reference = Reference("", {}, expected.tensors)
-    comparison = compare_tensors(
-        TRAIN, "second moment", observed.tensors["second moment"], reference, tolerances
-    )
-    assert (comparison.margin <= 1) is passes
+    expected = {"other": 1.0, "small": expected_norm}
+    observed = {"other": 1.0, "small": norm}
+    margin = compare_norms("second moment", expected, observed, perturbed=expected)
+    assert (margin <= 1) is passes
 
 
 def test_a_tensor_of_rounding_errors_alone_must_only_not_be_zero() -> None:
