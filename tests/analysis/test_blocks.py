@@ -107,16 +107,16 @@ def test_the_interval_holds_the_truth_nineteen_times_in_twenty(
     pages = 600
     effects = np.linspace(-0.3, 0.3, variants - 1)
 
-    held = 0
+    covered = 0
     for logs in simulate_logs(rng, pages, variants, blocks_each):
         # all ratios of a page share a baseline and are not independent: only the first counts
         first = compare_page(logs, effects)[0]
-        held += contains_truth(first, math.exp(effects[0]))
+        covered += contains_truth(first, math.exp(effects[0]))
 
     low, high = stats.binom.ppf([0.001, 0.999], pages, 0.95)
-    assert low <= held, f"{held} of {pages} intervals hold the truth"
+    assert low <= covered, f"{covered} of {pages} intervals hold the truth"
     # equal variances are known better than the rule takes for granted: it may be cautious, not idle
-    assert held <= max(high, 0.985 * pages), f"{held} of {pages}: too wide to be of use"
+    assert covered <= max(high, 0.985 * pages), f"{covered} of {pages}: too wide to be of use"
 
 
 MISSED = math.nan  # a round that a process did not take part in

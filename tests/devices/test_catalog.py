@@ -18,19 +18,19 @@ def test_a_device_is_found_by_name() -> None:
 
 
 @pytest.mark.parametrize(
-    ("asked", "nearest"),
+    ("name", "nearest"),
     [
         ("a100", "a100-80gb"),
         ("rtx-4090", "rtx4090-24gb"),
         ("tpu-v5", "tpu-v5p"),
     ],
 )
-def test_an_unknown_device_names_the_nearest_and_all(asked: str, nearest: str) -> None:
+def test_an_unknown_device_names_the_nearest_and_all(name: str, nearest: str) -> None:
     with pytest.raises(
         UnknownDevice,
-        match=f"no device '{asked}'; the nearest is {nearest}; devices: h100-80gb, .*tpu-v6e",
+        match=f"no device '{name}'; the nearest is {nearest}; devices: h100-80gb, .*tpu-v6e",
     ):
-        find(asked)
+        find(name)
 
 
 def test_every_device_says_where_its_figures_come_from() -> None:

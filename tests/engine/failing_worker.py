@@ -18,10 +18,10 @@ import time
 
 task = json.loads(sys.argv[-1])
 strategy = task["case"].split("/")[3]
-said = os.environ.get("FAKE_FAILURE", "work")
-failures = {strategy: said}
-if ": " in said:
-    failures = dict(pair.split(": ") for pair in said.split(", "))
+requested = os.environ.get("FAKE_FAILURE", "work")
+failures = {strategy: requested}
+if ": " in requested:
+    failures = dict(pair.split(": ") for pair in requested.split(", "))
 failure = failures.get(strategy, "work")
 loss = {"loss": 1.0}
 VERIFIED = {"passed": True, "observed": loss, "golden": loss, "relative_error": {"loss": 0.0}}
@@ -51,7 +51,7 @@ def count_starts() -> int:
         return file.read().count(f"start {strategy} ")
 
 
-def fail_as_asked(failure: str) -> None:
+def fail(failure: str) -> None:
     if failure in ERRORS:
         say({"error": ERRORS[failure]})
         sys.exit(1)
@@ -82,13 +82,13 @@ def time_part() -> dict[str, object]:
             if "at its proof" in failure:
                 say({"measured": {"verification": VERIFIED, "times": times}})
                 say({"phase": "effect"})
-                fail_as_asked(failure.removesuffix(" at its proof"))
+                fail(failure.removesuffix(" at its proof"))
             return {"verification": verification, "effect": effect, "times": times}
         write("turn")
         if os.environ.get("LINGER_IN", "") in task["case"]:
             time.sleep(float(os.environ.get("LINGER", "0")))
         if number == 2 and failure.endswith(" in turn"):
-            fail_as_asked(failure.removesuffix(" in turn"))
+            fail(failure.removesuffix(" in turn"))
         say({"turn": {"wall_s": 0.01, "cpu_s": 0.01, "instructions": 1000, "device_s": None}})
     sys.exit(0)
 
@@ -97,13 +97,13 @@ is_timed = task["part"] == "time"
 say({"phase": "timing" if is_timed else "memory"})
 built_on = task["core"] if task["built_on"] is None else task["built_on"]
 write("start" if is_timed else "memory", built_on)
-fail_as_asked(failure)
+fail(failure)
 if failure == "refusal at first" and count_starts() == 1:
-    fail_as_asked("refusal")
+    fail("refusal")
 if is_timed:
     result = time_part()
 else:
-    fail_as_asked(failure.removesuffix(" in memory"))
+    fail(failure.removesuffix(" in memory"))
     peaks = {"peaks": {"host.rss": 2**20}, "cold_peaks": {"host.rss": 2**21}}
     result = {"memory": {**peaks, "live_bytes": 2**19}}
 origin = {"versions": {"torch": "0"}, "device": "cpu", "python": "3", "core": task["core"]}

@@ -117,7 +117,7 @@ def test_nvml_keeps_the_peak_of_one_process(
 ) -> None:
     monkeypatch.setattr(nvml, "list_gpus", Mock(return_value=("a GPU",)))
     monkeypatch.setitem(sys.modules, "pynvml", PolledNvml(used))
-    with ProcessPeak(42, interval_s=0.001) as seen:
+    with ProcessPeak(42, interval_s=0.001) as process_peak:
         while len(used) > 1:  # the last one stays
             time.sleep(0.001)
-    assert seen.peak == peak
+    assert process_peak.peak == peak

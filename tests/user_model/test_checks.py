@@ -94,8 +94,8 @@ def test_weights_without_a_gradient_are_counted(
     observed.tensors["first moment"] = observe_gradients(**moments).tensors["gradient"]
     counts = checks.describe_without_gradient(params, observed)
     assert counts == {"weights": 2, "first": 1, "ever": never}
-    (told,) = list_remarks({"without_gradient": counts})
-    assert told.startswith(remark)
+    (counted,) = list_remarks({"without_gradient": counts})
+    assert counted.startswith(remark)
 
 
 @pytest.mark.parametrize(

@@ -50,7 +50,7 @@ def messages(
 
 @pytest.mark.parametrize("name", BROKEN)
 def test_errors_in_a_file_are_reported_with_their_line(name: str, messages: dict[str, str]) -> None:
-    assert re.search(BROKEN[name]["said"], messages[name]), messages[name]
+    assert re.search(BROKEN[name]["message"], messages[name]), messages[name]
     assert "\n" not in messages[name].strip()
 
 

@@ -91,7 +91,7 @@ def check_row(file: TriedFile, strategy: str, row: dict[str, Any]) -> None:
         assert row["in_float64"], row["reason"]
     assert row["proven"] == (strategy not in file.unproven), strategy
     is_deterministic = row["key"].endswith("/still")
-    assert is_deterministic == (strategy in file.still), strategy
+    assert is_deterministic == (strategy in file.deterministic), strategy
     if file.scenario != "eval":
         have_weights_moved = len(set(row["losses"])) == len(row["losses"])
         assert have_weights_moved == file.moves, strategy

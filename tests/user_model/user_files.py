@@ -27,7 +27,7 @@ class TriedFile:
     scenario: str = "train"
     left_out: tuple[str, ...] = ()
     unproven: tuple[str, ...] = ()
-    still: tuple[str, ...] = ()  # verified without random numbers
+    deterministic: tuple[str, ...] = ()  # verified without random numbers
     moves: bool = True  # whether each step's loss is another one
     often: bool = False
     in_float64: bool = False  # must be verified in float64, too

@@ -87,11 +87,11 @@ def test_the_search_ends_whatever_the_probes_say(outcomes: dict[int, str], unit:
 
     search = BatchSearch(probe, unit, 256).run()
 
-    seen = {probe.batch: probe.outcome for probe in search.probes}
-    assert len(seen) <= 20
-    assert seen.get(search.fits, "fits") == "fits"
-    assert seen.get(search.fails, "memory") == "memory"
-    assert (search.stopped is not None) == ("failed" in seen.values())
+    probed = {probe.batch: probe.outcome for probe in search.probes}
+    assert len(probed) <= 20
+    assert probed.get(search.fits, "fits") == "fits"
+    assert probed.get(search.fails, "memory") == "memory"
+    assert (search.stopped is not None) == ("failed" in probed.values())
     if search.stopped is None:
         assert search.fails - search.fits == unit or (search.fails, search.fits) == (0, 256)
 

@@ -37,12 +37,12 @@ def search_batches(
     size: Callable[[int], int | None], unit: int = 1, framework: str = "torch", arguments: int = 0
 ) -> PredictedBatchSearch:
     """Search with predictions of so many bytes for a batch; None fails."""
-    case = Case("transformer", framework, "train", "fp32", unit, "full")
-    search = PredictedBatchSearch(case, GPU)
-    while wanted := search.next():
-        assert wanted.batch not in search.planned
+    smallest = Case("transformer", framework, "train", "fp32", unit, "full")
+    search = PredictedBatchSearch(smallest, GPU)
+    while case := search.next():
+        assert case.batch not in search.planned
         parts = {"arguments": arguments}
-        search.planned[wanted.batch] = predict_bytes(wanted, size(wanted.batch), parts=parts)
+        search.planned[case.batch] = predict_bytes(case, size(case.batch), parts=parts)
     return search
 
 
@@ -169,14 +169,14 @@ def test_search_falls_back_to_the_smallest_batch() -> None:
 
 def test_search_stays_below_a_batch_whose_prediction_failed() -> None:
     """A failed prediction has no size, so that lines through the others lead beyond its batch."""
-    asked = []
+    predicted = []
 
     def predict_bytes(batch: int) -> int | None:
-        failed = [earlier for earlier in asked if earlier >= 100]
+        failed = [earlier for earlier in predicted if earlier >= 100]
         assert not failed or batch < min(failed)
-        asked.append(batch)
+        predicted.append(batch)
         return 2**24 * batch if batch < 100 else None
 
     result = search_batches(predict_bytes).result
     assert result.batch < 100
-    assert result.smallest_not_fitting == min(batch for batch in asked if batch >= 100)
+    assert result.smallest_not_fitting == min(batch for batch in predicted if batch >= 100)

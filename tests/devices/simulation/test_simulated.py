@@ -146,7 +146,7 @@ def test_requests_come_in_order(steps: Steps) -> None:
     layer, rows = 4 * 64 * 64, 4 * 64 * 64
     moved = [layer, 4 * 64, 400, 300]
     found = steps["request_in_order"]
-    assert found["asked"] == [*moved, rows, rows, AMPERE, rows, rows // 4, rows]
+    assert found["sizes"] == [*moved, rows, rows, AMPERE, rows, rows // 4, rows]
     assert found["followed"] == [True, True]
 
 

@@ -195,8 +195,8 @@ def request_in_order() -> dict[str, Any]:
         return lambda: F.dropout(model.head(x).relu(), 0.5)
 
     trace = simulate(make, A100, steps=1).allocator.trace
-    asked = [event.size for event in trace if event.action == "alloc"]
-    return {"asked": asked, "followed": followed}
+    sizes = [event.size for event in trace if event.action == "alloc"]
+    return {"sizes": sizes, "followed": followed}
 
 
 def read_in_step() -> dict[str, Any]:
