@@ -197,8 +197,8 @@ def make_protocol_error(fault: str) -> Message:
 def parse_message(line: bytes) -> Message:
     """Return the message in a line.
 
-    A line that is no message becomes an error. A last line that the worker's death has cut off is
-    empty.
+    A line that is no message becomes an error. A last line that was cut off when the worker died
+    becomes an empty message.
     """
     try:
         message: Message = json.loads(line)
@@ -206,7 +206,7 @@ def parse_message(line: bytes) -> Message:
         message = {}
         if not line.endswith(b"\n"):
             return message
-    if not message or not is_kind(message, Message):
+    if not is_message(message):
         printed = line.decode(errors="replace").strip()[:200]
         return make_protocol_error(f"not a message: {printed}")
     return message
@@ -218,24 +218,42 @@ def get_kinds(kind: type) -> dict[str, Any]:
     return get_type_hints(kind, include_extras=True)
 
 
-def is_kind(value: object, kind: Any) -> bool:
-    """Return whether what JSON gave has this type, one of those in `suite/protocol.py`.
+def is_message(value: object) -> bool:
+    """Return whether a value that was read from JSON is a Message.
 
-    Keys that may be missing are not looked into, except those of a Message, which has one of its
-    own. A number that is measured is positive.
+    It has at least one key, no other keys than a Message, and values of their types.
+    """
+    if not value or not isinstance(value, dict):
+        return False
+    kinds = get_kinds(Message)
+    return all(name in kinds and is_kind(value[name], kinds[name]) for name in value)
+
+
+def is_kind(value: object, kind: Any) -> bool:
+    """Return whether a value that was read from JSON has a type of `suite/protocol.py`.
+
+    A float must be positive and finite, as everything is that a worker measures.
     """
     if is_typeddict(kind):
-        if not isinstance(value, dict):
-            return False
-        kinds = get_kinds(kind)
-        if kind is Message:
-            return all(name in kinds and is_kind(value[name], kinds[name]) for name in value)
-        required = [name for name, each in kinds.items() if get_origin(each) is not NotRequired]
-        return all(name in value and is_kind(value[name], kinds[name]) for name in required)
+        return isinstance(value, dict) and has_required_keys(value, kind)
     if kind is float:
-        return isinstance(value, int | float) and 0 < value < math.inf and value is not True
+        is_number = isinstance(value, int | float) and value is not True  # True is an int
+        return is_number and 0 < value < math.inf
     origin = get_origin(kind)  # such as Mapping of Mapping[str, Any]
     return isinstance(value, origin or kind)
+
+
+def has_required_keys(fields: dict[str, Any], kind: type) -> bool:
+    """Return whether a dict has the required keys of a TypedDict, with values of their types.
+
+    Keys that may be missing are not checked.
+    """
+    for name, expected in get_kinds(kind).items():
+        if get_origin(expected) is NotRequired:
+            continue
+        if name not in fields or not is_kind(fields[name], expected):
+            return False
+    return True
 
 
 def classify(worker: Worker, oom_killed: bool) -> Outcome:
@@ -262,7 +280,7 @@ def classify(worker: Worker, oom_killed: bool) -> Outcome:
 
 
 def classify_error(error: Failure, phase: str, log: str) -> Outcome:
-    """Tell how a worker ended by the error that it has reported."""
+    """Return how a worker ended by the error that it has reported."""
     message = error["message"]
     if error.get("no_device"):
         return Outcome("unsupported", message)
@@ -276,20 +294,24 @@ def classify_error(error: Failure, phase: str, log: str) -> Outcome:
 
 
 def describe_compiler_error(log: str, already_said: str = "") -> str:
-    """Quote the first error of a compiler or linker in a worker's log: why Jittor cannot build.
+    """Return the first error of a compiler or linker in a worker's log: why Jittor cannot build.
 
-    Empty if the log has no such error.
+    Returns an empty string if the log has no such error, or if `already_said` contains it.
     """
     for line in log.splitlines():
         if COMPILER_ERROR.search(line):
             error = line.strip()
-            return "" if error in already_said else f" (the compiler: {error[:300]})"
+            if error in already_said:
+                return ""
+            return f" (the compiler: {error[:300]})"
     return ""
 
 
 def name_signal(number: int) -> str:
-    """Return a signal's name. Most of the real-time signals have none."""
-    return signal.Signals(number).name if number in set(signal.Signals) else f"signal {number}"
+    """Return a signal's name, such as `SIGKILL`, or `signal 35`: most real-time ones have none."""
+    if number in set(signal.Signals):
+        return signal.Signals(number).name
+    return f"signal {number}"
 
 
 def count_oom_kills() -> int:
