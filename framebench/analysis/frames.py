@@ -265,7 +265,15 @@ def describe_columns(row_type: type) -> tuple[Column, ...]:
 
 COLUMNS = describe_columns(Row)
 Key = tuple[object, ...]  # what cases that are compared have in common
-NO_RATIO = (None, None, None, None)
+
+
+class TimeRatio(NamedTuple):
+    """A ratio of step times with the ends of its interval and p; None where there is none."""
+
+    value: float | None = None
+    low: float | None = None
+    high: float | None = None
+    p: float | None = None
 
 
 def make_blocks(all_records: Iterable[RecordBase]) -> Blocks:
@@ -352,11 +360,11 @@ def make_row(
     """Return the row of one case.
 
     Args:
-        measured: The records of the case that count.
-        base: Those of its framework's baseline.
-        torch_base: Those of PyTorch's baseline.
-        eager: Those of the same strategies without the compiler; None if nothing is compiled.
-        blocks: Those that the ratios of step times come from.
+        measured: The records of the case.
+        base: The records of its framework's baseline.
+        torch_base: The records of PyTorch's baseline.
+        eager: The records of the same strategies without the compiler; None if nothing is compiled.
+        blocks: The blocks from which ratios of step times are computed.
         searches: See `make_rows`.
     """
     newest, read, timed = measured
@@ -367,19 +375,16 @@ def make_row(
     step_times = [record.step_time_s for record in timed if record.step_time_s is not None]
     step_time = find_median(step_times)
     instructions = [median(record.instructions) for record in timed if record.instructions]
-    work = count_work(case)  # none of a case that this version does not have
-    shares: dict[str, float] = timed[-1].shares if timed else {}  # those of the newest block
-    first_steps = [record.first_step_s for record in timed if record.first_step_s is not None]
+    work = count_work(case)  # None for a case that this version does not have
+    newest_shares: dict[str, float] = timed[-1].shares if timed else {}
     needs = find_needs(measured, searches)
-    base_needs = None
+    needs_ratio = None
     if base is not None and read.step_instrument == base.read.step_instrument:
-        base_needs = find_needs(base, searches)
+        needs_ratio = divide(needs, find_needs(base, searches))
     to_base = find_time_ratio(blocks, base, measured)
-    to_torch = to_base  # of PyTorch's own strategies
+    to_torch = to_base  # the same baseline for PyTorch's own strategies
     if torch_base is not base:
         to_torch = find_time_ratio(blocks, torch_base, measured)
-    time_ratio, time_low, time_high, time_p = to_base
-    torch_ratio, torch_low, torch_high, _ = to_torch
     check = newest.verification
     mathematics = check.mathematics if check else None
     return Row(
@@ -411,7 +416,7 @@ def make_row(
         step_instrument=read.step_instrument,
         kept_bytes=find_kept_bytes(measured, searches),
         needs_bytes=needs,
-        needs_ratio=divide(needs, base_needs),
+        needs_ratio=needs_ratio,
         cold_peak_bytes=read.cold_peaks.get(instrument),
         live_bytes=read.live_bytes,
         elsewhere_bytes=sum(read.elsewhere.values()),
@@ -425,9 +430,9 @@ def make_row(
         reference_share=compute_reference_share(timed),
         throughput=divide(work, step_time),
         unit=case.spec.unit if case.is_known else "",
-        first_step_s=first_steps[-1] if first_steps else newest.first_step_s,
-        collector_share=shares.get("collector"),
-        wait_share=shares.get("wait"),
+        first_step_s=find_first_step(measured),
+        collector_share=newest_shares.get("collector"),
+        wait_share=newest_shares.get("wait"),
         machine=origin.machine,
         device=newest.device,
         cpu=newest.cpu,
@@ -448,16 +453,27 @@ def make_row(
         peak_ratio=divide_peaks(measured, base, "peak_instrument"),
         shared_ratio=divide_peaks(measured, base, "shared_instrument"),
         relative_peak=divide_peaks(measured, base, "step_instrument"),
-        relative_throughput=divide(1, time_ratio),
+        relative_throughput=divide(1, to_base.value),
         eager_ratio=divide_peaks(measured, eager, "peak_instrument"),
-        time_ratio=time_ratio,
-        time_ratio_low=time_low,
-        time_ratio_high=time_high,
-        time_ratio_p=time_p,
-        torch_ratio=torch_ratio,
-        torch_ratio_low=torch_low,
-        torch_ratio_high=torch_high,
+        time_ratio=to_base.value,
+        time_ratio_low=to_base.low,
+        time_ratio_high=to_base.high,
+        time_ratio_p=to_base.p,
+        torch_ratio=to_torch.value,
+        torch_ratio_low=to_torch.low,
+        torch_ratio_high=to_torch.high,
     )
+
+
+def find_first_step(measured: AnyMeasured) -> float | None:
+    """Return the seconds of the first step in the newest block that timed it.
+
+    Without such a block it is the newest record's.
+    """
+    for record in reversed(measured.timed):
+        if record.first_step_s is not None:
+            return record.first_step_s
+    return measured.newest.first_step_s
 
 
 def find_median(values: Sequence[float]) -> float | None:
@@ -466,13 +482,13 @@ def find_median(values: Sequence[float]) -> float | None:
 
 
 def divide(value: float | None, base: float | None) -> float | None:
-    """Return a value over another; None where one of them is missing."""
+    """Return a value over another; None where one of them is missing or 0."""
     return value / base if value and base else None
 
 
 def is_base_batch(case: Case) -> bool:
     """Return whether strategies are compared at the case's batch."""
-    if not case.is_known or case.size not in case.spec.sizes:  # this version has it no more
+    if not case.is_known or case.size not in case.spec.sizes:  # a case of an older version
         return False
     return case.batch == case.spec.sizes[case.size].base
 
@@ -485,40 +501,43 @@ def find_worst_error(record: RecordBase) -> float | None:
 
 def get_activation_bytes(record: RecordBase) -> int | None:
     """Return the bytes that a forward pass saves for the backward pass, where they were counted."""
-    # checkpoint_dots keeps matmuls outside of autograd's graph, where saved tensors are counted
-    is_apart = any(part.how == "checkpoint_dots" for part in record.parsed.parts)
-    return None if is_apart else record.activation_bytes
+    # it saves the results of matmuls outside of autograd's graph, where nothing counts them
+    if any(part.how == "checkpoint_dots" for part in record.parsed.parts):
+        return None
+    return record.activation_bytes
 
 
 def describe_calibration(calibration: CalibrationLike | None) -> str:
     """Return whether the machine's instruments passed, or which of them failed."""
     if calibration is None:
         return "not done"
-    return "passed" if calibration.passed else f"FAILED ({', '.join(calibration.failed)})"
+    if calibration.passed:
+        return "passed"
+    return f"FAILED ({', '.join(calibration.failed)})"
 
 
-def find_time_ratio(
-    blocks: Blocks, base: AnyMeasured | None, case: AnyMeasured
-) -> tuple[float | None, float | None, float | None, float | None]:
-    """Return the step time over that of `base`, the ends of its interval, and p.
+def find_time_ratio(blocks: Blocks, base: AnyMeasured | None, case: AnyMeasured) -> TimeRatio:
+    """Return the step time over that of `base`.
 
-    The ratio is exactly 1 of a case over itself. All are None where the two share no block.
+    The ratio of a case over itself is exactly 1. There is no ratio where the two share no block.
     """
     if base is None or not base.timed or not case.timed:
-        return NO_RATIO
+        return TimeRatio()
     if base is case:
-        return 1.0, 1.0, 1.0, None
+        return TimeRatio(value=1.0, low=1.0, high=1.0)
     ratio = blocks.compare(base.timed, case.timed)
-    return (ratio.value, ratio.low, ratio.high, ratio.p) if ratio else NO_RATIO
+    if ratio is None:
+        return TimeRatio()
+    return TimeRatio(ratio.value, ratio.low, ratio.high, ratio.p)
 
 
 def divide_peaks(
     case: AnyMeasured, base: AnyMeasured | None, instrument_field: str
 ) -> float | None:
-    """Return the peak over that of `base`, by the instrument that this field of a record names.
+    """Return the peak over that of `base`, by the instrument that a field of both records names.
 
-    Both peaks are the largest over the steps of one process. Returns None where two instruments
-    read them.
+    Both peaks are the largest over the steps of one process. Returns None if the two records name
+    different instruments.
     """
     if base is None:
         return None
@@ -568,7 +587,7 @@ def compute_reference_share(timed: Sequence[RecordBase]) -> float | None:
         for step_s, matmul_s in zip(record.step_s, turns.reference_s):
             rate = work / step_s
             reference_rate = turns.reference_flop / matmul_s
-            if reference_rate:  # 0 in a record of a stranger
+            if reference_rate:  # 0 only in a record that was not written by framebench
                 block_shares.append(rate / reference_rate)
         if block_shares:
             shares.append(median(block_shares))
