@@ -85,10 +85,11 @@ class OptimizerCheck:
     def find_skipped_weights(
         self, adapter: Adapter, states_by_weight: dict[str, dict[str, np.ndarray]]
     ) -> set[str]:
-        """Return the names of weights that this step may leave as they are.
+        """Return the names of weights that this step may leave unchanged.
 
-        A user's model may drop a layer in a step, whose weights then have no gradient: their states
-        stay as well. Not all weights can be such, unless gradients are added up over several steps.
+        A user's model may drop a layer in a step. The layer's weights then have no gradient, and
+        neither they nor their states change. Unless gradients are added up over several steps, at
+        least one weight must change.
         """
         unchanged = set()
         for name, states in states_by_weight.items():
@@ -98,8 +99,8 @@ class OptimizerCheck:
             self.marks[name] = marks
         if adapter.case.workload != USER_MODEL:
             return set()
-        is_without_update = len(unchanged) == len(states_by_weight)
-        if is_without_update and adapter.workload.update_period == 1:
+        has_no_update = len(unchanged) == len(states_by_weight)
+        if has_no_update and adapter.workload.update_period == 1:
             return set()
         return unchanged
 
@@ -110,8 +111,8 @@ class OptimizerCheck:
 
         Args:
             optimizer: See `compute_update`.
-            name: The weight's.
-            states: By kind, its states after the update.
+            name: The name of the weight.
+            states: The weight's states after the update, by kind.
         """
         initial = self.initial_weights[name]
         if name not in self.expected_change:
@@ -122,10 +123,11 @@ class OptimizerCheck:
         flat_states = {kind: array.reshape(-1) for kind, array in states.items()}
         for start in range(0, initial.size, CHUNK):
             chunk = slice(start, start + CHUNK)
-            before = flat_initial[chunk] + flat_change[chunk].astype(np.float64)
-            states_of_chunk = {kind: array[chunk] for kind, array in flat_states.items()}
-            after = compute_update(optimizer, self.steps, before, states_of_chunk)
-            flat_change[chunk] = after - flat_initial[chunk]
+            initial_chunk = flat_initial[chunk]
+            states_chunk = {kind: array[chunk] for kind, array in flat_states.items()}
+            before = initial_chunk + flat_change[chunk].astype(np.float64)
+            after = compute_update(optimizer, self.steps, before, states_chunk)
+            flat_change[chunk] = after - initial_chunk
 
     def compute_errors(self, adapter: Adapter) -> dict[str, float]:
         """Return the relative error of each weight's change, by name.

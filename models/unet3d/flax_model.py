@@ -35,27 +35,31 @@ class PlaneConv(nnx.Conv):
         k = kernel.shape[0]
         stride = self.strides
         assert isinstance(stride, int)
-        edge = (k // 2, k // 2)  # the padding of an axis, before and after
-        padded = jnp.pad(x, ((0, 0), edge, (0, 0), (0, 0), (0, 0)))
-        # (batch, d / stride, h, w, k x cin)
-        planes = jnp.concatenate([padded[:, i : i + d : stride] for i in range(k)], -1)
+        padding = (k // 2, k // 2)  # of one axis, before and after
+        padded = jnp.pad(x, ((0, 0), padding, (0, 0), (0, 0), (0, 0)))
+        # the planes that lie under each plane of the kernel: k times (batch, d / stride, h, w, cin)
+        under_kernel = [padded[:, i : i + d : stride] for i in range(k)]
+        planes = jnp.concatenate(under_kernel, -1)
+        # from (k, k, k, cin, cout), its depth first, to (k, k, k x cin, cout)
         kernel = jnp.moveaxis(kernel, 0, 2).reshape(k, k, -1, kernel.shape[-1])
         y = jax.lax.conv_general_dilated(
             planes.reshape(-1, h, w, planes.shape[-1]),
             kernel,
             window_strides=(stride, stride),
-            padding=(edge, edge),
+            padding=(padding, padding),
             dimension_numbers=("NHWC", "HWIO", "NHWC"),
         )
         y = y.reshape(batch, d // stride, *y.shape[1:])
-        return y if self.bias is None else y + self.bias[...].astype(y.dtype)
+        if self.bias is None:
+            return y
+        return y + self.bias[...].astype(y.dtype)
 
 
 class MatmulUpsample(nnx.ConvTranspose):
     """A transposed 2x2x2 convolution with stride 2 as one matmul.
 
-    Every output voxel has a single input voxel. XLA:CPU runs a transposed convolution as one over
-    an input spread out with zeros. Flax's kernel is flipped.
+    Every output voxel has a single input voxel, so a matmul is enough. XLA:CPU would run an
+    ordinary convolution over the input, spread out with zeros. Flax's kernel is flipped.
     """
 
     def __call__(self, x: Array) -> Array:
@@ -152,10 +156,9 @@ class UNet3D(nnx.Module):
         for i, down in enumerate(self.down):
             x = self.remat(i, run_block)(down, x)
             skips.append(x)
-        # the bottleneck's output, the last, is no skip connection
-        pairs = zip(self.up, reversed(skips[:-1]), strict=True)
-        for i, (up, skip) in enumerate(pairs, len(self.down)):
-            x = self.remat(i, run_block)(up, x, skip)
+        skips.pop()  # the bottleneck's output is no skip connection
+        for i, up in enumerate(self.up, len(self.down)):
+            x = self.remat(i, run_block)(up, x, skips.pop())
         return self.head(x)
 
 
@@ -166,9 +169,10 @@ def build(
     remat: Remat = recompute_nothing,
     rewrite: bool = False,
 ) -> UNet3D:
-    """Build the model with Flax's own initial weights, with `rewrite` by 2-D convolutions.
+    """Build the model with Flax's own initial weights.
 
-    Within `nnx.eval_shape` that costs nothing, where other weights follow.
+    `rewrite`: with 2-D convolutions and matmuls in the place of 3-D convolutions. To load other
+    weights afterwards, build it within `nnx.eval_shape`, which computes none.
     """
     convolutions = IN_2D if rewrite else IN_3D
     rngs = nnx.Rngs(0)

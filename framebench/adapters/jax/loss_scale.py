@@ -46,17 +46,20 @@ def with_loss_scale(
         is_finite = jnp.all(jnp.array(finite_leaves))
 
         # compiled code has no branches: both results are computed, and one is selected
-        def select(new: Array, otherwise: Array) -> Array:
-            return jnp.where(is_finite, new, otherwise)
+        def select(if_finite: Array, if_overflow: Array) -> Array:
+            return jnp.where(is_finite, if_finite, if_overflow)
 
         new_updates, new_inner = optimizer.update(grads, state.inner, params)
         no_updates = jax.tree.map(jnp.zeros_like, new_updates)
         updates = jax.tree.map(select, new_updates, no_updates)
         inner = jax.tree.map(select, new_inner, state.inner)
-        must_grow = state.steps + 1 == growth
-        scale = select(jnp.where(must_grow, 2 * state.scale, state.scale), state.scale / 2)
-        steps = jnp.where(is_finite & ~must_grow, state.steps + 1, 0)
-        return updates, ScaledState(inner, scale, steps)
+
+        steps = state.steps + 1
+        must_grow = steps == growth
+        grown_scale = jnp.where(must_grow, 2 * state.scale, state.scale)
+        scale = select(grown_scale, state.scale / 2)
+        steps_at_scale = jnp.where(is_finite & ~must_grow, steps, 0)
+        return updates, ScaledState(inner, scale, steps_at_scale)
 
     # optax types every state as a tree of arrays
     return optax.GradientTransformation(init, update)  # type: ignore[arg-type]
