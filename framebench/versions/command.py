@@ -99,23 +99,25 @@ def run(
         time_limit_s=time_limit,
         cold_blocks=versions.COLD_BLOCKS,
     )
-    able = []
+    supported = []
     for case in versions.select_cases(framework, selectors, profile):
         obstacle = runner.explain_unsupported(case)
         if obstacle:
             say(f"{case.id}: unsupported: {obstacle}")
         else:
-            able.append(case)
-    if not able:
+            supported.append(case)
+    if not supported:
         fail("none of these cases can run here; framebench list --strategies has the reasons", 2)
     title = f"versions run {framework} {matrix} {blocks} {selectors} {options}"
-    with open_session(results, title) as opened:
+    with open_session(results, title) as session:
         ready = versions.install(framework, matrix, say)
-        # where one alone finds its kernels compiled, its first step is the faster one
+        # a release whose kernels were compiled before would have the faster first step
         for environment in ready.values():
             environments.warm(environment, profile or "quick", say)
-        with CaseProgress(able, results, err, blocks * len(matrix), opened.id) as progress:
-            statuses = versions.measure(able, ready, blocks, opened.id, options, results, progress)
+        with CaseProgress(supported, results, err, blocks * len(matrix), session.id) as progress:
+            statuses = versions.measure(
+                supported, ready, blocks, session.id, options, results, progress
+            )
     for old, new in pairwise(matrix):
         command = f"framebench versions compare {framework}=={old} {framework}=={new}"
         say(command + repeat_options(results))
@@ -161,37 +163,39 @@ def compare_(
     from framebench.versions.accepted import MalformedEntry, read_accepted, split_regressions
 
     minimum = parse_share(threshold)
-    named = selectors or []
-    is_file = any(name.endswith(".py") for name in named)
-    if device is not None and not is_file:
-        raise typer.Exit(
-            planned.compare_releases(base, change, named, device, results, minimum, as_json)
-        )
-    if is_file and (len(named) > 1 or device is not None):
+    chosen = selectors or []
+    is_file = any(name.endswith(".py") for name in chosen)
+    if is_file and (len(chosen) > 1 or device is not None):
         fail("compare takes one file alone, without --device", 2)
+    if device is not None:
+        raise typer.Exit(
+            planned.compare_releases(base, change, chosen, device, results, minimum, as_json)
+        )
     try:
         accepted = read_accepted()
         if is_file:
             if results == provenance.PUBLISHED:  # into an installed package nothing is written
                 results = runner.RESULTS
             with measuring(results):
-                records = sources.measure_file(
-                    Path(named[0]),
+                all_records = sources.measure_file(
+                    Path(chosen[0]),
                     base,
                     change,
-                    batch,
-                    scenario,
-                    strategies.split(",") if strategies else [],
-                    blocks,
-                    rounds,
-                    results,
+                    batch=batch,
+                    scenario=scenario,
+                    strategies=strategies.split(",") if strategies else [],
+                    blocks=blocks,
+                    rounds=rounds,
+                    results=results,
                 )
         else:
-            records = sources.read_releases(results, machine, base, change)
-        machine_blocks = rule.make_release_blocks(records)
-        if named and not is_file:
-            ids = {case.id for case in choose_cases(named, [], size="*")}
-            records = [record for record in records if record.case in ids]
+            all_records = sources.read_releases(results, machine, base, change)
+        records = all_records
+        if chosen and not is_file:
+            ids = {case.id for case in choose_cases(chosen, [], size="*")}
+            records = [record for record in all_records if record.case in ids]
+        # intervals depend on all blocks of the machine, not on which cases were chosen
+        machine_blocks = rule.make_release_blocks(all_records)
         rows = rule.compare_versions(records, base, change, minimum, machine_blocks)
         regressions, known = split_regressions(rows, accepted)
     except rule.NotMeasured as error:
@@ -206,12 +210,13 @@ def compare_(
         )
     if as_json:
         echo(json.dumps([row.as_dict() for row in rows], indent=1))
-        for row in regressions:  # without JSON the table has them
-            change_text = "" if row.ratio is None else f" {row.ratio - 1:+.1%}"
-            say(f"regression: {row.case}, {row.quantity}{change_text} ({row.machine})")
+        for row in regressions:  # without --json they are in the table
+            growth = "" if row.ratio is None else f" {row.ratio - 1:+.1%}"
+            say(f"regression: {row.case}, {row.quantity}{growth} ({row.machine})")
     else:
         say(table.describe_changes(rows))
-        is_one_case = len({row.case for row in rows}) == 1  # then all that was read is shown
+        # the rows of a single case are all shown
+        is_one_case = len({row.case for row in rows}) == 1
         folded = () if is_one_case else table.FOLDED
         table.make_table(rows, load_causes(results), folded).terminal(out)
     for row, reason in known:
@@ -295,15 +300,16 @@ def bisect(
             measure = PlanBench(opened.id, device, results).measure
             answer = bisect_releases(opened, minimum, names, measure, device)
         else:
-            # another threshold reads the same values
+            # without the threshold: a search with another one reads the same values
             title = f"bisect {opened.id} {first} {last} {processes}"
-            # of a file the folder is held already
+            # `open_case` has locked the results already if the case is a file
             lock = nullcontext() if case.endswith(".py") else alone(results)
-            most = processes * (2 + len(names).bit_length())  # both ends, and what halving takes
+            most_releases = 2 + len(names).bit_length()  # both ends, and what halving takes
+            most_processes = processes * most_releases
             with (
                 lock,
                 open_session(folder, title) as session,
-                CaseProgress([opened], folder, err, most, session.id) as progress,
+                CaseProgress([opened], folder, err, most_processes, session.id) as progress,
             ):
                 bench = ReleaseBench(opened, session.id, folder, say, keep, processes, progress)
                 answer = bisect_releases(opened, minimum, names, bench.measure)
@@ -318,8 +324,8 @@ def bisect(
 def open_case(case: str, batch: int, results: Path) -> Iterator[tuple[Case, Path]]:
     """Yield the case, or the baseline of a user's file, and the folder of its records.
 
-    The folder is not the suite's, so that no table of it has these records. For a user's file, the
-    pinned release first computes the baseline's references. Raises UnknownCase.
+    The folder is another than the suite's, so that these records are in none of its tables. For a
+    user's file, the pinned release first computes the baseline's references. Raises UnknownCase.
     """
     if not case.endswith(".py"):
         yield parse(case), results / "bisect"
@@ -371,7 +377,7 @@ def newest(
     from framebench.versions.table import make_table
 
     names = dict.fromkeys(frameworks or FRAMEWORKS)  # each once, in their order
-    pairs = [search.ReleasePair.of(name) for name in names]
+    pairs = [search.find_release_pair(name) for name in names]
     minimum = parse_share(threshold)
     if device is not None:
         codes = []
@@ -386,7 +392,7 @@ def newest(
     bench = search.PairBench(blocks, options, results, minimum, keep, accepted)
     verdicts = []
     for pair in pairs:
-        verdict = bench.compare(pair)
+        verdict = bench.measure_pair(pair)
         say(verdict.answer)
         verdicts.append(verdict)
     if as_json:

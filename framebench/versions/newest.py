@@ -58,14 +58,6 @@ class ReleasePair:
     newest: str
     older: tuple[str, ...] = ()
 
-    @classmethod
-    def of(cls, framework: str) -> ReleasePair:
-        """Ask the index. Raises UnknownName, and SetupError where it cannot be asked."""
-        pinned = find_pinned_version(framework)
-        listed = releases.list_newest_first(framework)
-        newer = [release for release in listed if Version(release) > Version(pinned)]
-        return cls(framework, pinned, listed[0], tuple(newer[1:]))
-
     @property
     def is_current(self) -> bool:
         """Return whether the index has nothing newer than the pinned version."""
@@ -79,6 +71,17 @@ class ReleasePair:
     def releases(self) -> tuple[str, str]:
         """Return both, such as `jax==0.10.2` and `jax==0.11.0`."""
         return f"{self.framework}=={self.pinned}", f"{self.framework}=={self.newest}"
+
+
+def find_release_pair(framework: str) -> ReleasePair:
+    """Return the pinned version, and the newer ones that the index lists.
+
+    Raises UnknownName, and SetupError where the index cannot be asked.
+    """
+    pinned = find_pinned_version(framework)
+    listed = releases.list_newest_first(framework)
+    newer = [release for release in listed if Version(release) > Version(pinned)]
+    return ReleasePair(framework, pinned, listed[0], older=tuple(newer[1:]))
 
 
 @dataclass(frozen=True)
@@ -126,7 +129,7 @@ class PairBench:
     keep: bool  # the environments that are made for it
     accepted: list[AcceptedRegression]
 
-    def compare(self, pair: ReleasePair) -> NewestVerdict:
+    def measure_pair(self, pair: ReleasePair) -> NewestVerdict:
         """Measure both releases in a session, and judge the newest that can be installed.
 
         The session resumes if it was interrupted. Nothing is measured where the pinned
@@ -144,12 +147,12 @@ class PairBench:
             open_session(folder, title) as session,
             CaseProgress(cases, folder, err, 2 * self.blocks, session.id) as progress,
         ):
-            return self.measure(pair, cases, session.id, progress)
+            return self.measure_cases(pair, cases, session.id, progress)
 
-    def measure(
+    def measure_cases(
         self, pair: ReleasePair, cases: list[Case], session: str, progress: Listener
     ) -> NewestVerdict:
-        """Measure what the session lacks, and judge it. Raises SetupError, OSError."""
+        """Measure what the session lacks, and judge all of it. Raises SetupError, OSError."""
         problems = []
         # without the pinned release nothing can be compared: its SetupError ends the command
         pinned = environments.ensure(pair.framework, pair.pinned, say)
@@ -169,7 +172,7 @@ class PairBench:
                 return NewestVerdict(pair, "cannot be installed", "; ".join(problems))
             ready = {pair.pinned: pinned, newest.version: newest}
             measure.measure(cases, ready, self.blocks, session, self.options, folder, progress)
-        # the session's own: an earlier week's may be of another pinned version
+        # records of this session alone: earlier ones may be of another pinned version
         run = Run(session, self.options, folder)
         records: dict[str, list[Record]] = {version: [] for version in ready}
         for version, environment in ready.items():
@@ -202,29 +205,39 @@ def judge_newest(
     accepted.
     """
     rows: list[QuantityComparison] = []
-    # a process that ended early could not tell its version, and a side of such processes alone
-    # cannot be compared
-    if all(any(record.framework_version for record in side) for side in (pinned, newest)):
+    if has_version(pinned) and has_version(newest):
         rows = compare_versions([*pinned, *newest], *pair.releases, threshold)
     new_regressions, known_regressions = split_regressions(rows, accepted)
-    broken = {record.case for record in newest if record.status in FAILED}
-    # what fails under both is no news
-    broken -= {record.case for record in pinned if record.status in FAILED}
-    outcome: Outcome = "same"
-    new = "new " if known_regressions else ""
-    answer = f"no {new}regression ({count_verdicts(rows)})"
+    failed_before = {record.case for record in pinned if record.status in FAILED}
+    failed_now = {record.case for record in newest if record.status in FAILED}
+    broken = failed_now - failed_before
+    outcome: Outcome
     if broken:
         outcome = "broken"
         answer = f"failed under the newest release alone: {', '.join(sorted(broken))}"
     elif new_regressions:
-        outcome, answer = "regression", count_verdicts(rows)
+        outcome = "regression"
+        answer = count_verdicts(rows)
     elif all(row.verdict in FOLDED for row in rows):
-        outcome, answer = "undecided", "nothing could be judged"
+        outcome = "undecided"
+        answer = "nothing could be judged"
+    else:
+        outcome = "same"
+        new = "new " if known_regressions else ""
+        answer = f"no {new}regression ({count_verdicts(rows)})"
     return NewestVerdict(
         pair,
         outcome,
         f"{pair.framework} {pair.newest} against {pair.pinned}: {answer}",
-        tuple(rows),
-        tuple(new_regressions),
-        tuple(known_regressions),
+        rows=tuple(rows),
+        new_regressions=tuple(new_regressions),
+        known_regressions=tuple(known_regressions),
     )
+
+
+def has_version(records: Iterable[Record]) -> bool:
+    """Return whether any record has a version: a process that ended early could not tell its own.
+
+    Records without a version cannot be compared.
+    """
+    return any(record.framework_version for record in records)

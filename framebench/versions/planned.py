@@ -60,11 +60,11 @@ class PlanBench:
                 [self.case], self.device, self.results, say, f"{framework}=={release}"
             )
         values: tuple[float, ...] = ()
-        gave = f"stepped over: {plan.reason}"
+        result = f"stepped over: {plan.reason}"
         if plan.peak_bytes is not None:
             values = (float(plan.peak_bytes),)
-            gave = f"{plan.peak_bytes / MIB:,.2f} MiB"
-        say(f"{framework} {release}: {gave}")
+            result = f"{plan.peak_bytes / MIB:,.2f} MiB"
+        say(f"{framework} {release}: {result}")
         return ReleaseResult(
             release=release,
             values=values,
@@ -147,35 +147,42 @@ def compare_releases(
             if reason is not None:
                 row |= {"verdict": KNOWN, "why": f"known: {reason}"}
         rows.append(row)
-        if framework == "torch":  # what in a simulation is not the release's own
+        if framework == "torch":  # the notes say what in a simulation is not the release's own
             how += [note for note in (*base_plan.notes, *change_plan.notes) if note not in how]
     if as_json:
         echo(json.dumps({"base": base, "change": change, "device": device, "rows": rows}, indent=1))
     else:
-        columns = {
-            "case": TableColumn("case"),
-            "base": TableColumn(f"{base} MiB", ",.2f", 1 / MIB),
-            "change": TableColumn(f"{change} MiB", ",.2f", 1 / MIB),
-            "difference": TableColumn("bytes", "+,.0f"),
-            "growth": TableColumn("change", "+.2%"),
-            "verdict": TableColumn("verdict", priority=ESSENTIAL),
-        }
-        data = pd.DataFrame(rows).astype({"base": "float", "change": "float"})
-        data["difference"] = data["change"] - data["base"]
-        data["growth"] = data["change"] / data["base"] - 1
-        table = Table(
-            f"What {change} plans for one {device} against {base}",
-            f"{' '.join(how)} A regression is {minimum:.0%} more or above.",
-            data,
-            columns,
-            left=1,
-            notes=tuple(f"{row['case']}: {row['why']}" for row in rows if row["why"]),
-        )
-        table.terminal(out)
+        caption = f"{' '.join(how)} A regression is {minimum:.0%} more or above."
+        make_table(rows, base, change, device, caption).terminal(out)
     verdicts = {row["verdict"] for row in rows}
     if REGRESSION in verdicts:
         return 1
     return 3 if NO_PLAN in verdicts else 0
+
+
+def make_table(
+    rows: Sequence[dict[str, Any]], base: str, change: str, device: str, caption: str
+) -> Table:
+    """Return the rows of `compare_plans` as a table, with the reason of each verdict below."""
+    data = pd.DataFrame(rows).astype({"base": "float", "change": "float"})
+    data["difference"] = data["change"] - data["base"]
+    data["growth"] = data["change"] / data["base"] - 1
+    columns = {
+        "case": TableColumn("case"),
+        "base": TableColumn(f"{base} MiB", ",.2f", 1 / MIB),
+        "change": TableColumn(f"{change} MiB", ",.2f", 1 / MIB),
+        "difference": TableColumn("bytes", "+,.0f"),
+        "growth": TableColumn("change", "+.2%"),
+        "verdict": TableColumn("verdict", priority=ESSENTIAL),
+    }
+    return Table(
+        f"What {change} plans for one {device} against {base}",
+        caption,
+        data,
+        columns,
+        left=1,
+        notes=tuple(f"{row['case']}: {row['why']}" for row in rows if row["why"]),
+    )
 
 
 def compare_plans(base: Planned, change: Planned, minimum: float) -> dict[str, Any]:
@@ -183,16 +190,31 @@ def compare_plans(base: Planned, change: Planned, minimum: float) -> dict[str, A
 
     `why` says why there is no verdict. Growth up to the share `minimum` of the base is no change.
     """
+    why = explain_no_verdict(base, change)
+    verdict = NO_PLAN
+    if not why and base.peak_bytes and change.peak_bytes is not None:
+        growth = change.peak_bytes / base.peak_bytes - 1
+        if abs(growth) <= minimum:
+            verdict = NONE
+        elif growth > 0:
+            verdict = REGRESSION
+        else:
+            verdict = IMPROVEMENT
+    return {
+        "case": base.case,
+        "base": base.peak_bytes,
+        "change": change.peak_bytes,
+        "why": why,
+        "verdict": verdict,
+    }
+
+
+def explain_no_verdict(base: Planned, change: Planned) -> str:
+    """Return why two plans cannot be compared; empty if they can."""
     both = (base, change)
-    why = "; ".join(f"{plan.framework_version}: {plan.reason}" for plan in both if plan.reason)
-    # where one plan alone has cuDNN's workspaces, they would be taken for a growth
+    reasons = [f"{plan.framework_version}: {plan.reason}" for plan in both if plan.reason]
+    if reasons:
+        return "; ".join(reasons)
+    # the workspaces of cuDNN, which one plan alone has, would be taken for a growth
     plans_with_cudnn = [plan for plan in both if "cudnn" in plan.origin.versions]
-    if not why and len(plans_with_cudnn) == 1:
-        why = ONE_CUDNN
-    row = {"case": base.case, "base": base.peak_bytes, "change": change.peak_bytes, "why": why}
-    if why or not base.peak_bytes or change.peak_bytes is None:
-        return row | {"verdict": NO_PLAN}
-    growth = change.peak_bytes / base.peak_bytes - 1
-    if abs(growth) <= minimum:
-        return row | {"verdict": NONE}
-    return row | {"verdict": REGRESSION if growth > 0 else IMPROVEMENT}
+    return ONE_CUDNN if len(plans_with_cudnn) == 1 else ""
