@@ -136,6 +136,6 @@ def ledger(results: Path | str | None = None, machine: str | None = None) -> pd.
     from framebench.claims import ledger as claims
 
     shown_results = Results(folder() if results is None else Path(results))
-    entries = claims.ledger(shown_results, shown_results.choose_machine(machine))
+    entries = claims.make_ledger(shown_results, shown_results.choose_machine(machine))
     table = pd.DataFrame([vars(entry) for entry in entries])
     return table.drop(columns=["lines", "records"])

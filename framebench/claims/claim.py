@@ -66,7 +66,7 @@ class Claim:
     transfers_to_gpu: bool  # whether a CPU's result holds on a GPU too
     why: str  # or why not
     part: str = ""  # such as memory and speed, where they are judged apart
-    # given is the first whose measurements exist and have its sign
+    # the first whose measurements exist and have its sign is given
     advice: tuple[Advice, ...] = ()
     deciding: tuple[Measurement, ...] = ()
     informational: tuple[Measurement, ...] = ()  # shown, and not used for the verdict
@@ -78,7 +78,7 @@ class Claim:
     # the proof that it is true by definition; a measurement that says otherwise refutes it
     definition: str = ""
     may: bool = False  # it says that something may be: one comparison that shows it is enough
-    # what a verdict means for this claim, where the word does not say it; `any` of every verdict
+    # what a verdict means for this claim, where its word does not tell; `any`: whatever the verdict
     means: Mapping[str, str] = field(default_factory=dict)
 
     @property

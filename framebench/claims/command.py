@@ -93,7 +93,7 @@ def claims(
     if not entries:
         # another machine with this processor may lack what the published verdicts rest on
         published = find_machine(folder, machine, by_processor=False)
-        entries = ledger.ledger(folder, published, size, queries)
+        entries = ledger.make_ledger(folder, published, size, queries)
     if as_json:
         echo(json.dumps([ledger.as_json(entry) for entry in entries], indent=1))
     else:
@@ -115,7 +115,7 @@ def choose_claims(queries: list[str], size: str, options: str) -> tuple[Claim, .
     for sentence in REGISTRY.list_other_commands(queries):
         say(sentence)
     try:
-        chosen = REGISTRY.chosen(queries)
+        chosen = REGISTRY.select(queries)
     except UnknownClaim as error:  # it ends with a command
         fail(f"{error}{options}", 2)
     unknown = REGISTRY.list_unknown_words(queries)
@@ -173,7 +173,7 @@ def merge_ledgers(folder: Folder, size: str, queries: list[str]) -> list[Entry]:
     The order is kept, the best match first, and a line about the two machines is printed. Empty
     unless both have results.
     """
-    from framebench.claims.ledger import is_measured, ledger
+    from framebench.claims.ledger import is_measured, make_ledger
     from framebench.claims.store import SharedResults
 
     here = provenance.read_machine_name()
@@ -181,8 +181,8 @@ def merge_ledgers(folder: Folder, size: str, queries: list[str]) -> list[Entry]:
     if here not in folder.machines or not others:
         return []
     shared = SharedResults(folder.root)
-    own = ledger(folder, here, size, queries, shared)
-    published = ledger(folder, others[0], size, queries, shared)
+    own = make_ledger(folder, here, size, queries, shared)
+    published = make_ledger(folder, others[0], size, queries, shared)
     merged = []
     for mine, theirs in zip(own, published, strict=True):
         merged.append(mine if is_measured(mine) else theirs)

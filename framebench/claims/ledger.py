@@ -76,7 +76,7 @@ class Entry:
         return wording.describe_numbers(self.verdict, wording.with_numbers(self.lines))
 
 
-def ledger(
+def make_ledger(
     results: Results,
     machine: str,
     size: str = DEFAULT_SIZE,
@@ -99,7 +99,7 @@ def ledger(
             other = MachineResults(results, name, shared)
             if not other.is_cpu_only and other.protocol == here.protocol:
                 gpus.append(other)
-    return [make_entry(claim, here, size, gpus) for claim in REGISTRY.chosen(ids)]
+    return [make_entry(claim, here, size, gpus) for claim in REGISTRY.select(ids)]
 
 
 def has_gpu(results: Results, machine: str) -> bool:
@@ -125,8 +125,8 @@ def make_entry(
     files = [file for line in lines for file in line.records]
     names_machine = ""
     if claim.absent:
-        files += machine.files([], NAMES)
-        names_machine = machine.other_machine(NAMES)
+        files += machine.list_files([], NAMES)
+        names_machine = machine.find_other_machine(NAMES)
     return Entry(
         id=claim.id,
         part=claim.part,
@@ -163,8 +163,8 @@ def judge_claim(claim: Claim, machine: MachineResults, lines: Sequence[Line]) ->
     it.
     """
     if claim.absent:
-        looked_up = machine.probe(NAMES)
-        if looked_up is None or not machine.looked_up(claim.absent):
+        looked_up = machine.get_probe(NAMES)
+        if looked_up is None or not machine.has_looked_up(claim.absent):
             return NOT_MEASURED
         if not any(looked_up.names[name] for name in claim.absent):
             return "no such API"

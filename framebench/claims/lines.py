@@ -29,7 +29,7 @@ from framebench.claims.rule import (
     find_sign,
     list_open_verdicts,
 )
-from framebench.claims.store import MachineResults, device_of
+from framebench.claims.store import MachineResults, get_device
 from framebench.records.record import Provenance
 from framebench.strategies.strategy import FRAMEWORKS
 from framebench.suite.case import FULL_SIZE, Case
@@ -114,7 +114,7 @@ class Line:
 def applies(measurement: Measurement, size: str) -> bool:
     """Return whether a size has the batches that a measurement needs."""
     measure = measurement.measure
-    return measure.is_planned or bool(measure.probe or measure.cases(size))
+    return measure.is_planned or bool(measure.probe or measure.list_cases(size))
 
 
 def make_line(claim: Claim, measurement: Measurement, machine: MachineResults, size: str) -> Line:
@@ -123,7 +123,7 @@ def make_line(claim: Claim, measurement: Measurement, machine: MachineResults, s
     Where the claim's precondition is not met, its number is shown and decides nothing.
     """
     measure, target = measurement.measure, measurement.target
-    cases = measure.planned_cases() or measure.cases(size)
+    cases = measure.list_planned_cases() or measure.list_cases(size)
     here = find_conditions(measure, machine, size)
     name = f"{measurement.name} {measure.describe_place(size)}".strip()
     line = Line(
@@ -139,7 +139,7 @@ def make_line(claim: Claim, measurement: Measurement, machine: MachineResults, s
         ours=target.ours,
         planned=measure.is_planned,
         device=here.device,
-        other_machine=machine.other_machine(measure.probe),
+        other_machine=machine.find_other_machine(measure.probe),
         cases=tuple(case.id for case in cases),
     )
     # the number is shown whether it may decide or not
@@ -155,9 +155,9 @@ def add_number(
 ) -> Line:
     """Return a line with its number, verdict and files, or with why it has none."""
     failures, missing = [], []
-    for case in measure.cases(size):
+    for case in measure.list_cases(size):
         if not measure.select_records(machine, case):
-            failure = machine.failure(case)
+            failure = machine.describe_failure(case)
             if failure:
                 failures.append(f"{case.id}: {failure}")
             else:
@@ -169,9 +169,9 @@ def add_number(
     try:
         check_usable(line, measure, machine)
         judged = choose_peak(measure, line.device)
-        effect = judged.effect(machine, size)
+        effect = judged.compute_effect(machine, size)
         if judged is not measure:
-            allocated = format_effect(*measure.effect(machine, size), measure.form)
+            allocated = format_effect(*measure.compute_effect(machine, size), measure.form)
             line = replace(line, also=f"reserved; allocated: {allocated}")
         elif line.device == "cpu":
             instrument = measure.find_instrument(machine, size)
@@ -221,15 +221,15 @@ def find_conditions(measure: Measure, machine: MachineResults, size: str) -> Con
     """Return the conditions under which a number was measured, or would be."""
     if measure.is_planned:
         return Conditions(FULL_SIZE, "gpu")
-    cases = measure.cases(size)
+    cases = measure.list_cases(size)
     origins = []
     for case in cases:
-        origins += [record.provenance for record in machine.records(case)]
-    probed = machine.probe(measure.probe) if isinstance(measure, OfProgram) else None
+        origins += [record.provenance for record in machine.get_records(case)]
+    probed = machine.get_probe(measure.probe) if isinstance(measure, OfProgram) else None
     if probed:
         origins.append(probed.provenance)
-    is_on_gpu = any(device_of(origin) == "gpu" for origin in origins)
-    if not origins and not machine.is_cpu_only:  # nothing was measured: where would it be?
+    is_on_gpu = any(get_device(origin) == "gpu" for origin in origins)
+    if not origins and not machine.is_cpu_only:  # not measured yet: the GPU would measure it
         is_on_gpu = bool(cases)
     return Conditions(
         size=cases[0].size if cases else "",
@@ -254,7 +254,7 @@ def find_cpu_flags(origins: Sequence[Provenance]) -> frozenset[str] | None:
 
 
 def let_gpus_decide(lines: Sequence[Line]) -> list[Line]:
-    """Return the lines, in which a CPU's decide no more if any GPU's has a number.
+    """Return the lines; those of a CPU no longer decide if any of a GPU has a number.
 
     The GPU's number may be measured or planned, and may be undecided: articles speak of a GPU's
     memory, for which a CPU's number is no answer.
@@ -272,15 +272,14 @@ def let_gpus_decide(lines: Sequence[Line]) -> list[Line]:
 def add_gpu_lines(
     claim: Claim, lines: Sequence[Line], gpus: Iterable[MachineResults]
 ) -> list[Line]:
-    """Return the lines, followed by those that machines with a GPU have measured.
+    """Return the lines, followed by those that machines with a GPU have measured at full size.
 
-    These lines are at full size. A plan of the same two cases then decides no more, whatever its
-    batch.
+    A plan of cases that a GPU has measured no longer decides, whatever its batch.
     """
     measured = []
     for gpu in gpus:
         for measurement in claim.measurements:
-            if not gpu.has_all(measurement.measure.cases(FULL_SIZE)):
+            if not gpu.has_all(measurement.measure.list_cases(FULL_SIZE)):
                 continue
             line = make_line(claim, measurement, gpu, FULL_SIZE)
             if line.value is not None:

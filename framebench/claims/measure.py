@@ -62,16 +62,17 @@ def run_program(
     }
     variables.pop("log_silent", None)  # with it Jittor's own errors do not end the program
     command = [str(environment.python), "-P", str(program), *arguments]
-    done = subprocess.run(
+    process = subprocess.run(
         command, env=variables, capture_output=True, text=True, timeout=TIME_LIMIT_S
     )
-    lines = [line for line in done.stdout.splitlines() if line.startswith("{")]
+    lines = [line for line in process.stdout.splitlines() if line.startswith("{")]
     numbers: dict[str, float] = {}
     if lines:
         numbers = json.loads(lines[-1])
     error = ""
-    if done.returncode and "Traceback" in done.stderr:  # Jittor's clean-up at exit may crash too
-        error = find_error(done.stderr)
+    # without a traceback it was Jittor's clean-up at exit that crashed
+    if process.returncode and "Traceback" in process.stderr:
+        error = find_error(process.stderr)
     return numbers, error
 
 

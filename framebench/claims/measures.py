@@ -67,9 +67,9 @@ class Ref:
     strategy: str
     shift: int = 0  # declared batches above the size's base
     ranks: int = 1
-    batch: int = 0  # of a plan alone: this one, whether a size declares it or not
+    batch: int = 0  # for a plan: this batch, whether a size declares it or not
 
-    def at(self, size: str) -> Case | None:
+    def find_case(self, size: str) -> Case | None:
         """Return the case in this size, or None if it has no such batch."""
         names = (self.workload, self.framework, self.scenario, self.strategy)
         if self.batch:
@@ -96,17 +96,17 @@ def read_ref(text: str, workload: str, framework: str) -> Ref:
     """
     if text.count("/") == 3:
         workload, framework, text = text.split("/", 2)
-    found = REF.fullmatch(text)
-    if found is None:
+    match = REF.fullmatch(text)
+    if match is None:
         raise ValueError(f"{text!r} names no case, such as train/fp32@-1")
     return Ref(
         workload,
         framework,
-        found["scenario"],
-        found["strategy"],
-        shift=int(found["shift"] or 0),
-        ranks=int(found["ranks"] or 1),
-        batch=int(found["batch"] or 0),
+        match["scenario"],
+        match["strategy"],
+        shift=int(match["shift"] or 0),
+        ranks=int(match["ranks"] or 1),
+        batch=int(match["batch"] or 0),
     )
 
 
@@ -114,7 +114,7 @@ def resolve(refs: Sequence[Ref], size: str) -> list[Case]:
     """Return the cases in this size; none where it lacks one of them."""
     cases = []
     for ref in refs:
-        case = ref.at(size)
+        case = ref.find_case(size)
         if case is None:
             return []
         cases.append(case)
@@ -137,25 +137,25 @@ class Measure:
     refs: tuple[Ref, ...] = ()  # the cases of a comparison, the base first
     probe = ""  # the name of a program whose result it needs
     is_planned = False
-    # whether the proof of a strategy's effect counts it, which may turn out otherwise
+    # whether the proof of a strategy's effect rests on it, so that the number may refute the effect
     is_of_proof = False
 
     @property
     def metric(self) -> str:
-        """What is measured and how: numbers of the same metric may be summed up."""
+        """Return what is measured and how; numbers of the same metric may be summed up."""
         raise NotImplementedError
 
-    def cases(self, size: str) -> list[Case]:
+    def list_cases(self, size: str) -> list[Case]:
         """Return the cases that it needs in a size; none if the size lacks one of their batches."""
         return []
 
-    def planned_cases(self) -> list[Case]:
+    def list_planned_cases(self) -> list[Case]:
         """Return the cases of which it needs a plan."""
         return []
 
     def select_records(self, machine: MachineResults, case: Case) -> list[Record]:
         """Return the records of a case that count."""
-        return machine.records(case)
+        return machine.get_records(case)
 
     def find_instrument(self, machine: MachineResults, size: str) -> str:
         """Return the instrument of memory that read the number; empty for any other number."""
@@ -163,9 +163,9 @@ class Measure:
 
     def describe_place(self, size: str) -> str:
         """Return which batches and size are compared: `b8/cpu`."""
-        return describe_batches(self.cases(size))
+        return describe_batches(self.list_cases(size))
 
-    def effect(self, machine: MachineResults, size: str) -> Effect:
+    def compute_effect(self, machine: MachineResults, size: str) -> Effect:
         """Return the number with its interval. Raises NoNumber if the results do not hold it."""
         raise NotImplementedError
 
@@ -195,7 +195,7 @@ class OfCases(Measure):
     def metric(self) -> str:
         return f"{self.kind.capitalize()} of {self.quantity.name}"
 
-    def cases(self, size: str) -> list[Case]:
+    def list_cases(self, size: str) -> list[Case]:
         if self.kind not in SWEPT:
             return resolve(self.refs, size)
         (ref,) = self.refs
@@ -207,17 +207,17 @@ class OfCases(Measure):
     def select_records(self, machine: MachineResults, case: Case) -> list[Record]:
         if self.quantity.of_wrong:
             return machine.find_result(case)
-        return machine.records(case)
+        return machine.get_records(case)
 
     def find_instrument(self, machine: MachineResults, size: str) -> str:
-        for case in self.cases(size):
+        for case in self.list_cases(size):
             estimate = self.quantity.estimate(self.select_records(machine, case))
             if estimate is not None and estimate.instrument != COUNTED:
                 return estimate.instrument
         return ""
 
-    def effect(self, machine: MachineResults, size: str) -> Effect:
-        cases = self.cases(size)
+    def compute_effect(self, machine: MachineResults, size: str) -> Effect:
+        cases = self.list_cases(size)
         if self.quantity is TIME:  # seconds of two processes differ by more than most claims
             return compare_times(machine, *cases)
         estimates = []
@@ -242,10 +242,10 @@ class OfCases(Measure):
     def list_files(self, machine: MachineResults, size: str) -> list[str]:
         if self.quantity.of_wrong:
             records = []
-            for case in self.cases(size):
+            for case in self.list_cases(size):
                 records += self.select_records(machine, case)
-            return machine.files_of(records)
-        return machine.files(self.cases(size), timed=self.quantity is TIME)
+            return machine.list_record_files(records)
+        return machine.list_files(self.list_cases(size), timed=self.quantity is TIME)
 
 
 def is_ratio(measure: Measure) -> TypeGuard[OfCases]:
@@ -255,7 +255,7 @@ def is_ratio(measure: Measure) -> TypeGuard[OfCases]:
 
 def compare_times(machine: MachineResults, base: Case, candidate: Case) -> Effect:
     """Return the ratio of step times, candidate / base. Raises NoNumber."""
-    ratio = machine.time_ratio(base, candidate)
+    ratio = machine.compare_times(base, candidate)
     if ratio is None:
         raise NoNumber(f"{base.id} and {candidate.id} share no block, so their times have no ratio")
     if ratio.low is None or ratio.high is None:  # fewer blocks than an interval takes
@@ -305,7 +305,7 @@ def find_flattest(batches: Sequence[int], estimates: Sequence[Estimate]) -> Effe
 
 
 def compare_slopes(batches: Sequence[int], estimates: Sequence[Estimate]) -> list[Effect]:
-    """Return by which factor the bytes of an added sample change from one interval to the next.
+    """Return the factors by which the bytes of an added sample change between two intervals.
 
     An interval lies between two successive batches. 1 is linear growth, with or without a constant
     part. Raises NoNumber.
@@ -361,39 +361,39 @@ class Planned(Measure):
         """Return the metric of the measured ratio, so that both are summed up together."""
         return f"Ratio of {PLANNED_METRICS[self.quantity]}"
 
-    def planned_cases(self) -> list[Case]:
+    def list_planned_cases(self) -> list[Case]:
         return resolve(self.refs, FULL_SIZE)
 
     def describe_place(self, size: str) -> str:
-        return f"{describe_batches(self.planned_cases())}, {GPU}"
+        return f"{describe_batches(self.list_planned_cases())}, {GPU}"
 
     def find_plans(self, machine: MachineResults) -> list[Plan]:
         """Return the plan of each case. Raises NoNumber."""
-        found = []
-        for case in self.planned_cases():
-            plan = machine.plan(case)
+        case_plans = []
+        for case in self.list_planned_cases():
+            plan = machine.get_plan(case)
             if plan is None:
                 raise NoNumber(f"{case.id} was not planned for {GPU}")
             if plan.reason:
                 raise NoNumber(f"{case.id} on {GPU}: {plan.reason}")
-            found.append(plan)
-        return found
+            case_plans.append(plan)
+        return case_plans
 
-    def effect(self, machine: MachineResults, size: str) -> Effect:
+    def compute_effect(self, machine: MachineResults, size: str) -> Effect:
         # the base is the first of the two, as in `refs`
         base, candidate = self.find_plans(machine)
         return plans.divide_plans(candidate, base, self.quantity)
 
     def list_files(self, machine: MachineResults, size: str) -> list[str]:
-        found = [machine.plan(case) for case in self.planned_cases()]
-        return [machine.relative(plan.file) for plan in found if plan]
+        case_plans = [machine.get_plan(case) for case in self.list_planned_cases()]
+        return [machine.make_relative(plan.file) for plan in case_plans if plan]
 
 
 @dataclass(frozen=True)
 class PlannedReport(Measure):
-    """What the candidate saves of the base in a user's program, as a release plans it.
+    """The share of the base that the candidate saves in a user's program, as a release plans it.
 
-    The plan itself is what is asked for, so that there is no error.
+    The report is about the plan itself, so the number has no error.
     """
 
     release: str
@@ -407,7 +407,7 @@ class PlannedReport(Measure):
     def describe_place(self, size: str) -> str:
         return f"{GPU}, JAX {self.release}"
 
-    def effect(self, machine: MachineResults, size: str) -> Effect:
+    def compute_effect(self, machine: MachineResults, size: str) -> Effect:
         planned = plans.read_report(machine.results.root, self.release, self.program)
         if not planned.get(self.base) or self.candidate not in planned:
             raise NoNumber(f"{self.program} was not planned by JAX {self.release}")
@@ -418,7 +418,7 @@ class PlannedReport(Measure):
         file = plans.find_report(machine.results.root, self.release)
         if not file.exists():
             return []
-        return [machine.relative(file)]
+        return [machine.make_relative(file)]
 
 
 Read = Literal["value", "difference", "ratio", "share saved", "error", "ran"]
@@ -449,8 +449,8 @@ class OfProgram(Measure):
     def describe_place(self, size: str) -> str:
         return self.file
 
-    def effect(self, machine: MachineResults, size: str) -> Effect:
-        result = machine.probe(self.probe)
+    def compute_effect(self, machine: MachineResults, size: str) -> Effect:
+        result = machine.get_probe(self.probe)
         if result is None:
             raise NoNumber(f"{self.probe} was not run")
         if result.error:
@@ -500,7 +500,7 @@ class OfProgram(Measure):
         return Effect(ratio.value, low, high)
 
     def list_files(self, machine: MachineResults, size: str) -> list[str]:
-        return machine.files([], self.probe)
+        return machine.list_files([], self.probe)
 
 
 def average(values: Sequence[float]) -> Effect:
@@ -515,7 +515,7 @@ def average(values: Sequence[float]) -> Effect:
 
 
 def choose_peak(measure: Measure, device: str) -> Measure:
-    """Return the measure by which a peak is judged: a GPU's by what is reserved."""
+    """Return the measure by which a peak is judged: on a GPU, the ratio of reserved bytes."""
     if device == "cpu" or not is_ratio(measure) or measure.quantity is not PEAK:
         return measure
     return OfCases(measure.kind, RESERVED, measure.refs)

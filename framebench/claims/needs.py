@@ -15,10 +15,7 @@ Device = Literal["cpu", "gpu"]
 
 @dataclass(frozen=True)
 class Conditions:
-    """Under which a number came about.
-
-    A number that was planned counts for the device that it was planned for.
-    """
+    """The conditions under which a number was measured, or planned for a device."""
 
     size: str = ""  # of its cases; empty where it has none
     device: Device = "cpu"
@@ -27,7 +24,7 @@ class Conditions:
 
 @dataclass(frozen=True)
 class Needs:
-    """A claim's precondition; what is empty may be anything."""
+    """A claim's precondition; an empty field allows anything."""
 
     size: str = ""
     device: Device | None = None

@@ -2,8 +2,8 @@
 
 A measured peak lies between predicted / (1 + e) and predicted / (1 - e): e is the error that nine
 of ten judged rows are within (PyTorch), or one that a GPU of our own has not exceeded (JAX), as
-docs/devices.md says. Nothing is assumed of how the errors of two predictions go together, so that a
-ratio's interval has both against it. It holds nine times of ten, not nineteen of twenty.
+docs/devices.md says. The errors of two predictions may have opposite signs, so the interval of a
+ratio has room for both. It holds nine times of ten, not nineteen of twenty.
 """
 
 from __future__ import annotations
@@ -18,22 +18,21 @@ from framebench.devices.plans.planned import Planned
 from framebench.devices.releases.reported import Reported
 from framebench.records.store import BadRecord, read_model
 
-# added to what is alive between two steps; kept of it for the backward pass; the models' weights
+# added: the peak less what is alive between two steps; kept: for the backward pass
 Quantity = Literal["peak", "added", "kept", "weights"]
 GPU = "h100-80gb"
 
 
 @dataclass(frozen=True)
 class Plan:
-    """What one case needs there, in bytes."""
+    """What one case needs on the GPU, in bytes."""
 
     file: Path
-    error: float  # the share that it may be off by
+    error: float  # the share by which the numbers may be off
     peak: int = 0
-    standing: int = 0  # of it, alive between two steps
-    in_use: int = 0  # at the most, without what the allocator keeps in reserve
-    # of it, for the backward pass and not yet free; zero where the plan does not tell
-    kept: int = 0
+    standing: int = 0  # alive between two steps
+    in_use: int = 0  # at the peak, without what the allocator keeps in reserve
+    kept: int = 0  # at the peak for the backward pass; zero where the plan does not tell
     weights: int = 0  # with buffers; zero where the plan does not tell
     reason: str = ""  # why there is no number
 
@@ -55,8 +54,8 @@ def make_plan(planned: Planned, file: Path, error: float) -> Plan:
     return Plan(
         file,
         error,
-        peak,
-        # PyTorch's simulation tells the one, XLA's plan the other
+        peak=peak,
+        # PyTorch's simulation has `between_steps`, XLA's plan has `arguments`
         standing=parts.get("between_steps", parts.get("arguments", 0)),
         in_use=parts.get("allocated", peak),
         kept=parts.get("activations", 0),
@@ -65,7 +64,7 @@ def make_plan(planned: Planned, file: Path, error: float) -> Plan:
 
 
 def divide_plans(candidate: Plan, base: Plan, quantity: Quantity) -> Effect:
-    """Return candidate / base with both errors against it. Raises NoNumber."""
+    """Return candidate / base, in an interval with room for both errors. Raises NoNumber."""
     low, value, high = bound_bytes(candidate, quantity)
     base_low, base_value, base_high = bound_bytes(base, quantity)
     if base_value == 0:
@@ -74,9 +73,9 @@ def divide_plans(candidate: Plan, base: Plan, quantity: Quantity) -> Effect:
 
 
 def bound_bytes(plan: Plan, quantity: Quantity) -> tuple[float, float, float]:
-    """Return the bytes that will be measured: at least, as planned, at most.
+    """Return the least bytes that will be measured, the planned ones, and the most.
 
-    The bytes of weights have no error: they are those of their tensors, on every device.
+    The bytes of weights have no error: the tensors have the same size on every device.
     """
     if quantity == "weights":
         return plan.weights, plan.weights, plan.weights

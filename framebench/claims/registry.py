@@ -32,7 +32,7 @@ class Registry:
         """The words of all claims."""
         return Index(self.claims)
 
-    def chosen(self, texts: Iterable[str]) -> tuple[Claim, ...]:
+    def select(self, texts: Iterable[str]) -> tuple[Claim, ...]:
         """Return the claims with these ids, names, such as `B1 memory`, or words.
 
         An id has all of its parts; upper and lower case are the same. What words find comes best

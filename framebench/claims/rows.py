@@ -100,7 +100,7 @@ def read_claims() -> tuple[Claim, ...]:
 def read_places() -> dict[str, Place]:
     """Return the place of each row by the row's name.
 
-    A row may say no number and no name beyond those that stand there, which a test holds it to.
+    A test checks that no row has a number or a name that is missing from its place.
     """
     places = {}
     with PLACES.open(encoding="utf-8", newline="") as file:
@@ -132,8 +132,8 @@ def read_source(
 
 def read_claim(fields: dict[str, Any], places: dict[str, Place]) -> Claim:
     """Return the claim that a `[[claim]]` describes."""
-    made = dict(fields)
-    expect = made.pop("expect", None)  # of all measurements that do not say otherwise
+    values = dict(fields)
+    expect = values.pop("expect", None)  # of all measurements that do not say otherwise
     name = f"{fields['id']} {fields.get('part', '')}".strip()
     place = places.get(name)
     about = find_frameworks(fields["id"][0], place)
@@ -148,11 +148,14 @@ def read_claim(fields: dict[str, Any], places: dict[str, Place]) -> Claim:
                 informational.append(measurement)
     for row in fields.get("informational", ()):
         informational += make_measurements(**{"expect": expect, **row})
-    made["deciding"], made["informational"] = tuple(deciding), tuple(informational)
-    made["advice"] = tuple(Advice(**one) for one in fields.get("advice", ()))
-    made["needs"] = Needs(**fields.get("needs", {}))
-    made["absent"] = tuple(fields.get("absent", ()))
-    return Claim(**made, place=place)
+    values |= {
+        "deciding": tuple(deciding),
+        "informational": tuple(informational),
+        "advice": tuple(Advice(**one) for one in fields.get("advice", ())),
+        "needs": Needs(**fields.get("needs", {})),
+        "absent": tuple(fields.get("absent", ())),
+    }
+    return Claim(**values, place=place)
 
 
 def find_frameworks(source: str, place: Place | None) -> set[str]:
@@ -198,7 +201,7 @@ def list_in_workloads(row: Row) -> Iterator[tuple[str, Measure]]:
     workloads = row.workloads or spec.list_confirmed_workloads()
     for workload, framework in product(workloads, row.frameworks or frameworks):
         measure = make_measure(row, workload, framework)
-        cases = measure.planned_cases() or measure.cases(DEFAULT_SIZE)
+        cases = measure.list_planned_cases() or measure.list_cases(DEFAULT_SIZE)
         # a batch that the row names is planned whether the size declares it or not
         if cases and ("@b" in row.candidate or all(map(exists, cases))):
             name = f"{workload}/{framework} {row.label} {ending}"
@@ -206,7 +209,7 @@ def list_in_workloads(row: Row) -> Iterator[tuple[str, Measure]]:
 
 
 def exists(case: Case) -> bool:
-    """Return whether a case is declared, and not unsupported by nature; what needs a GPU exists."""
+    """Return whether a case is declared, and its framework supports it, if only on a GPU."""
     if not is_declared(case) or isinstance(case.support, Unsupported):
         return False
     return case.support.supported
@@ -236,4 +239,13 @@ def read_program(row: Row, read: Read) -> tuple[str, OfProgram]:
         probe = f"report-{row.report}"
         file = "the report's program"
         form = "change"
-    return name, OfProgram(read, probe, row.of, row.exact, row.right, row.form or form, file)
+    measure = OfProgram(
+        read,
+        probe,
+        of=row.of,
+        exact=row.exact,
+        right=row.right,
+        form=row.form or form,
+        file=file,
+    )
+    return name, measure

@@ -53,10 +53,13 @@ def find_missing(claims: Sequence[Claim], machine: MachineResults, size: str) ->
         if applies(measurement, size):
             add_missing(missing, measurement, machine, size)
     names = list_names(claims)
-    if names and (machine.other_machine(NAMES) or not machine.looked_up(names)):
+    if names and (machine.find_other_machine(NAMES) or not machine.has_looked_up(names)):
         missing.probes[NAMES] = None
-    # what is measured in blocks has its memory measured there too
-    for case in (*missing.timed, *set[Case]().union(*missing.pairs)):
+    # a block measures the memory of its cases too
+    in_blocks = list(missing.timed)
+    for pair in missing.pairs:
+        in_blocks += pair
+    for case in in_blocks:
         missing.once.pop(case, None)
     return missing
 
@@ -66,18 +69,18 @@ def add_missing(
 ) -> None:
     """Add to `missing` what one measurement lacks."""
     measure = measurement.measure
-    for case in measure.planned_cases():
-        if machine.plan(case) is None:
+    for case in measure.list_planned_cases():
+        if machine.get_plan(case) is None:
             missing.plans[case] = None
     if isinstance(measure, OfProgram):
-        result = machine.probe(measure.probe)
-        is_foreign = bool(machine.other_machine(measure.probe))
+        result = machine.get_probe(measure.probe)
+        is_foreign = bool(machine.find_other_machine(measure.probe))
         if result is None or is_foreign or not measure.is_current(result):
             missing.probes[measure.probe] = None
-    cases = measure.cases(size)
+    cases = measure.list_cases(size)
     if not isinstance(measure, OfCases) or measure.quantity is not TIME:
-        missing.once |= {case: None for case in cases if not machine.records(case)}
-    elif machine.time_ratio(*cases) is None:  # the times of a comparison are all of one block
+        missing.once |= {case: None for case in cases if not machine.get_records(case)}
+    elif machine.compare_times(*cases) is None:  # the times of a comparison are all of one block
         # each block has the scenario's baseline anyway
         if any(case.strategy == case.stage.baseline for case in cases):
             missing.timed |= dict.fromkeys(cases)
@@ -88,7 +91,10 @@ def add_missing(
 def measure_missing(
     claims: tuple[Claim, ...], size: str, blocks: int, options: runner.Options, results: Path
 ) -> list[str]:
-    """Run the programs that these claims lack here, measure cases and plan. Return what failed."""
+    """Run programs, measure cases and plan others, as far as these claims lack them here.
+
+    Return what failed.
+    """
     here = MachineResults(Results(results), provenance.read_machine_name())
     missing = find_missing(claims, here, size)
     cases = [*missing.once, *missing.timed]
@@ -97,11 +103,10 @@ def measure_missing(
     if not any(map(can_run, cases)) and not missing.probes and not missing.plans:
         say("nothing is missing that this machine can measure")
         return []
-    with open_session(
-        results, f"claims {' '.join(claim.name for claim in claims)} {size} {blocks} blocks"
-    ) as opened:
+    title = f"claims {' '.join(claim.name for claim in claims)} {size} {blocks} blocks"
+    with open_session(results, title) as session:
         failed = run_programs(missing.probes, size, results)
-        failed += measure_cases(missing, cases, opened, blocks, options, results)
+        failed += measure_cases(missing, cases, session, blocks, options, results)
         return failed + plan_cases(list(missing.plans), results)
 
 
@@ -120,7 +125,7 @@ def run_programs(probes: Iterable[str], size: str, results: Path) -> list[str]:
 def measure_cases(
     missing: Missing,
     cases: Sequence[Case],
-    opened: Session,
+    session: Session,
     blocks: int,
     options: runner.Options,
     results: Path,
@@ -141,10 +146,10 @@ def measure_cases(
         timed |= dict.fromkeys(pair)
     failed = []
     for needed, block_count, block_pairs in ((timed, blocks, pairs), (missing.once, 1, [])):
-        able = [case for case in needed if can_run(case)]
-        able.sort(key=name_place)  # what shares an environment and its files is measured together
-        statuses = measure_all(able, opened, ready, options, results, block_count, block_pairs)
-        for case, status in zip(able, statuses, strict=True):
+        runnable = [case for case in needed if can_run(case)]
+        runnable.sort(key=name_place)  # cases that share an environment and its files together
+        statuses = measure_all(runnable, session, ready, options, results, block_count, block_pairs)
+        for case, status in zip(runnable, statuses, strict=True):
             if status in BROKEN:
                 failed.append(case.id)
     if failed:

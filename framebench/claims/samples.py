@@ -39,9 +39,9 @@ class Quantity:
 
     name: str
     estimate: Callable[[Sequence[Record]], Estimate | None]
-    # whether the proof of a strategy's effect counts it: then it is read whether that holds or not
+    # whether the proof of a strategy's effect rests on it: it is then read even if the proof failed
     of_proof: bool = False
-    # whether a record with a wrong result has the number too: then the newest record alone counts
+    # whether a record with a wrong result has it too: then the newest record alone counts
     of_wrong: bool = False
 
 
@@ -50,7 +50,10 @@ def estimate_bytes(values: Sequence[float], instrument: str) -> Estimate:
     share, size = RESOLUTION.get(instrument, (0.0, 0))
     low, high = min(values), max(values)
     return Estimate(
-        high, low - share * abs(low) - size, high + share * abs(high) + size, instrument
+        value=high,
+        low=low - share * abs(low) - size,
+        high=high + share * abs(high) + size,
+        instrument=instrument,
     )
 
 
@@ -72,8 +75,10 @@ def make_peak(name: str, instrument: str = "", without_live: bool = False) -> Qu
             chosen = measured[-1].peak_instrument or ""
         values = []
         for record in measured:
-            live_bytes = record.live_bytes or 0 if without_live else 0
-            values += [step[chosen] - live_bytes for step in record.peak_samples if chosen in step]
+            subtracted = 0
+            if without_live:
+                subtracted = record.live_bytes or 0
+            values += [step[chosen] - subtracted for step in record.peak_samples if chosen in step]
         if not values:
             return None
         return estimate_bytes(values, chosen)
@@ -100,7 +105,7 @@ def make_count(
             return None
         return Estimate(counts[-1], min(counts), max(counts))
 
-    return Quantity(name, estimate, of_proof, of_wrong)
+    return Quantity(name, estimate, of_proof=of_proof, of_wrong=of_wrong)
 
 
 def make_evidence(name: str) -> Quantity:

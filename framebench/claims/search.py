@@ -30,7 +30,7 @@ NUMBER_WEIGHT = 0.25  # of a number
 SIZED_BONUS = 1.02  # of equal claims, one that states a size comes first
 WORD = re.compile(r"[a-z]+(?:\d+[a-z]*)*|\d+(?:\.\d+)?")
 HAN = re.compile(r"[\u4e00-\u9fff]+")
-# what three letters at least stand before; the longest, so that "pruned" and "pruning" are alike
+# an ending behind at least three letters; the longest, so that "pruned" and "pruning" are alike
 ENDING = re.compile(
     r"(?<=\w\w\w)(ations?|ating|ators?|ate[ds]?|ions?|ings?|ers?|e[ds]|s|e)$",
 )

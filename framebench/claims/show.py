@@ -11,10 +11,10 @@ from textwrap import shorten
 from framebench.analysis.rendering import DETAIL, ESSENTIAL, Table, TableColumn
 from framebench.analysis.results import Results
 from framebench.claims.devices import describe_for_device
-from framebench.claims.ledger import Entry, ledger
+from framebench.claims.ledger import Entry, make_ledger
 from framebench.claims.lines import Line
 from framebench.claims.rule import MEASURED, NOT_MEASURED
-from framebench.claims.store import device_of
+from framebench.claims.store import get_device
 from framebench.claims.wording import select_alike, with_numbers
 from framebench.devices.catalog import BY_NAME
 from framebench.records import store
@@ -49,7 +49,7 @@ def is_report(entry: Entry) -> bool:
     return entry.source == "R"
 
 
-def title_of(entries: Sequence[Entry]) -> str:
+def choose_title(entries: Sequence[Entry]) -> str:
     """Return the title of a table: the articles' claims, or what users reported."""
     if all(map(is_report, entries)):
         return REPORTS
@@ -77,7 +77,7 @@ def make_table(entries: Sequence[Entry]) -> Table:
         claimed = f"{entry.claimed} ({entry.metric})"
         rows.append((entry.name, says, claimed, measured, verdict, entry.recommendation))
     return Table.of_text(
-        title_of(entries),
+        choose_title(entries),
         f"{CAPTION} {describe_machines(entries)}",
         HEAD,
         rows,
@@ -147,7 +147,7 @@ def make_list(entries: Sequence[Entry], options: str = "") -> Table:
         f"`framebench claims '{entries[0].name}'{options}`."
     )
     return Table.of_text(
-        title_of(entries),
+        choose_title(entries),
         caption,
         HEAD_OF_LIST,
         rows,
@@ -162,7 +162,7 @@ def make_answer(entry: Entry, device: str = "", options: str = "") -> Table:
     `options` are those that a suggested command has to repeat.
     """
     lines = [line for line in entry.lines if line.value is not None]
-    # what the verdict rests on first, and of the rest what a GPU says
+    # first the lines behind the verdict, then a GPU's before a CPU's
     lines.sort(key=lambda line: (not line.counts, not line.set_aside, line.device == "cpu"))
     rows = [make_line_row(line)[:-1] for line in lines[:FEW_LINES]]
     hidden = len(entry.lines) - len(rows)
@@ -240,16 +240,17 @@ def make_line_row(line: Line) -> tuple[str, ...]:
 
     An informational one has no verdict: it is of another quantity or case than the claim.
     """
-    use = "no: also shown"
+    verdict: str = line.verdict
     if line.set_aside:
         use = "no: a GPU's does"
     elif line.counts:
         use = "yes"
     elif line.decides:
         use = "no"
-    verdict: str = line.verdict
-    if use == "no: also shown" and verdict in MEASURED:
-        verdict = "-"
+    else:
+        use = "no: also shown"
+        if verdict in MEASURED:
+            verdict = "-"
     origins = sorted({name_record_origin(record) for record in line.records})
     records = f"{len(line.records)}: {', '.join(origins)}" if origins else "-"
     return line.name, use, line.number, verdict, records
@@ -268,11 +269,11 @@ def make_tables(results: Results) -> list[Table]:
     """Return the tables for documents: the ledger of each machine, and its GPU's comparisons."""
     tables = []
     for machine in results.machines:
-        entries = ledger(results, machine)
+        entries = make_ledger(results, machine)
         tables += [make_table(part) for part in split_by_source(entries)]
         records = results.get_records(machine)
-        if any(one.status == "ok" and device_of(one.provenance) == "gpu" for one in records):
-            tables.append(make_gpu_table(ledger(results, machine, FULL_SIZE)))
+        if any(one.status == "ok" and get_device(one.provenance) == "gpu" for one in records):
+            tables.append(make_gpu_table(make_ledger(results, machine, FULL_SIZE)))
     return tables
 
 

@@ -1,8 +1,8 @@
 """What was measured on one machine, by case and with the files' names.
 
-Of a framework one version counts: both sides of a ratio must be measured alike. Of a case all ok
-records count that are of its newest one's commit; times are compared in all blocks that two cases
-share, whenever they were.
+One version of each framework counts, since both sides of a ratio must be measured alike. Of a
+case's ok records those count that were made at the commit of the newest. Times are compared in all
+blocks that two cases share, of whatever commit.
 """
 
 from __future__ import annotations
@@ -104,11 +104,11 @@ class MachineResults:
             if probed.provenance.machine == self.machine:
                 own[probed.probe] = place, probed
         for name, (place, probed) in own.items():
-            if names_in(probed) == names_in(chosen[name][1]):
+            if list_names_in(probed) == list_names_in(chosen[name][1]):
                 chosen[name] = place, probed
         return chosen
 
-    def records(self, case: Case) -> list[Record]:
+    def get_records(self, case: Case) -> list[Record]:
         """Return the ok records of a case by the newest commit that has any, the newest last."""
         ok_records = self.ok_records.get(case.id)
         if not ok_records:
@@ -127,7 +127,7 @@ class MachineResults:
         """Return whether there are cases, and records of each."""
         return bool(cases) and all(case.id in self.ok_records for case in cases)
 
-    def time_ratio(self, base: Case, candidate: Case) -> Ratio | None:
+    def compare_times(self, base: Case, candidate: Case) -> Ratio | None:
         """Return the ratio of step times over the blocks that the two cases share.
 
         None if they share no block.
@@ -136,7 +136,7 @@ class MachineResults:
             return None
         return self.blocks.compare(self.ok_records[base.id], self.ok_records[candidate.id])
 
-    def failure(self, case: Case) -> str:
+    def describe_failure(self, case: Case) -> str:
         """Return status and reason of a case's newest record, if it failed.
 
         Empty if it was not tried.
@@ -168,7 +168,7 @@ class MachineResults:
         return name_step(case) in self.wrong_steps
 
     def is_proven(self, case: Case) -> bool:
-        """Return whether the strategy's effect is confirmed in every record of any block."""
+        """Return whether the strategy's effect is confirmed in every ok record of the case."""
         records = self.ok_records.get(case.id, [])
         return all(record.effect is None or record.effect.proven for record in records)
 
@@ -176,52 +176,52 @@ class MachineResults:
     def is_cpu_only(self) -> bool:
         """Whether nothing here was measured on a GPU."""
         for several in self.ok_records.values():
-            if any(device_of(record.provenance) == "gpu" for record in several):
+            if any(get_device(record.provenance) == "gpu" for record in several):
                 return False
         return True
 
-    def probe(self, name: str) -> Probed | None:
+    def get_probe(self, name: str) -> Probed | None:
         """Return the result of a probe."""
         return self.probes[name][1] if name in self.probes else None
 
-    def other_machine(self, probe: str) -> str:
+    def find_other_machine(self, probe: str) -> str:
         """Return the machine of a probe, if it is not this one."""
-        result = self.probe(probe)
+        result = self.get_probe(probe)
         if result is None or result.provenance.machine == self.machine:
             return ""
         return result.provenance.machine
 
-    def plan(self, case: Case) -> Plan | None:
+    def get_plan(self, case: Case) -> Plan | None:
         """Return the plan of a case on the GPU `plans.GPU`; None without a plan."""
         return self.plans.get(case.id)
 
-    def looked_up(self, names: Sequence[str]) -> bool:
+    def has_looked_up(self, names: Sequence[str]) -> bool:
         """Return whether the last look-up looked for all of these names."""
-        result = self.probe(NAMES)
+        result = self.get_probe(NAMES)
         found = result.names if result else {}
         return all(name in found for name in names)
 
-    def files(self, cases: Iterable[Case], probe: str = "", timed: bool = False) -> list[str]:
+    def list_files(self, cases: Iterable[Case], probe: str = "", timed: bool = False) -> list[str]:
         """Return the files behind cases and a probe, relative to the results folder.
 
-        With `timed`, they are those of all timed records, of every commit.
+        `timed`: the files of all timed records, of every commit, in the place of the newest ones.
         """
         counted: list[Record] = []
         for case in cases:
-            records = self.records(case)
+            records = self.get_records(case)
             if timed:
                 records = [record for record in self.ok_records.get(case.id, []) if record.timed]
             counted += records
-        names = self.files_of(counted)
+        names = self.list_record_files(counted)
         if probe in self.probes:
-            names.append(self.relative(Path(self.probes[probe][0])))
+            names.append(self.make_relative(Path(self.probes[probe][0])))
         return names
 
-    def files_of(self, records: Iterable[Record]) -> list[str]:
+    def list_record_files(self, records: Iterable[Record]) -> list[str]:
         """Return the files of records, relative to the results folder."""
-        return [self.relative(Path(self.record_files[id(record)])) for record in records]
+        return [self.make_relative(Path(self.record_files[id(record)])) for record in records]
 
-    def relative(self, file: Path) -> str:
+    def make_relative(self, file: Path) -> str:
         """Return a file's name below the results folder."""
         return file.relative_to(self.results.root).as_posix()
 
@@ -231,12 +231,12 @@ def name_step(case: Case) -> tuple[str, ...]:
     return case.workload, case.framework, case.scenario, case.strategy
 
 
-def names_in(probed: Probed) -> set[str]:
+def list_names_in(probed: Probed) -> set[str]:
     """Return the names of a probe's results, by which the version of its program is told."""
     return {*probed.found, *probed.names}
 
 
-def device_of(origin: Provenance) -> Device:
+def get_device(origin: Provenance) -> Device:
     """Return on which kind of device a record was measured."""
     return "cpu" if origin.hardware.get("device", "cpu") == "cpu" else "gpu"
 

@@ -54,8 +54,8 @@ def select_alike(verdict: Verdict, lines: Sequence[Line]) -> list[Line]:
         return alike
     decided = [line for line in alike if line.verdict in DECIDED]
     if verdict in DECIDED and decided:
-        saying_so = [line for line in decided if line.verdict == verdict]
-        alike = saying_so or decided
+        agreeing = [line for line in decided if line.verdict == verdict]
+        alike = agreeing or decided
     bounded = [line for line in alike if line.is_bounded]
     return bounded or alike
 
@@ -179,19 +179,19 @@ def describe_verdict(lines: Sequence[Line], claim: Claim) -> str:
 
 def shorten_unmet(claim: Claim, lines: Sequence[Line]) -> str:
     """Return in a few words why a claim cannot be tested here."""
-    reasons = {claim.needs.lacking.partition(":")[0]: None}
-    if not claim.needs.lacking:
-        reasons = {}  # as keys: each once, in order
-        for line in lines:
-            if line.decides and line.verdict == UNMET:
-                reasons[line.remark.partition(":")[0]] = None
+    if claim.needs.lacking:
+        return claim.needs.lacking.partition(":")[0]
+    reasons: dict[str, None] = {}  # as keys: each once, in order
+    for line in lines:
+        if line.decides and line.verdict == UNMET:
+            reasons[line.remark.partition(":")[0]] = None
     return "; ".join(reasons)
 
 
-def make_reasons(claim: Claim, lines: Sequence[Line], looked_up: str = "") -> tuple[str, ...]:
+def make_reasons(claim: Claim, lines: Sequence[Line], names_machine: str = "") -> tuple[str, ...]:
     """Return the sentences below a row: each comparison's number, what is missing, and notes.
 
-    `looked_up` is the machine that looked names up, if it is another one.
+    `names_machine` is the machine that looked names up, if it is another one.
     """
     counting = [line for line in lines if line.counts]
     reasons = [claim.needs.lacking, claim.note]
@@ -202,9 +202,9 @@ def make_reasons(claim: Claim, lines: Sequence[Line], looked_up: str = "") -> tu
     for line in counting:
         remarks[line.remark] = None
     reasons += remarks
-    machines = {looked_up: None}  # as keys: each once, in order
+    machines = {names_machine: None}  # as keys: each once, in order
     for line in lines:
-        if not line.cases:  # cases of another machine are named with it
+        if not line.cases:  # a line with cases has its machine in its name
             machines[line.other_machine] = None
     named = ", ".join(filter(None, machines))
     if named:
@@ -314,9 +314,7 @@ def describe_advice(advice: Advice, lines: Sequence[Line]) -> str:
     """Return the text of advice with the numbers that it rests on, the undecided ones too."""
     form = lines[0].form
     values = list_values(lines)
-    if (
-        advice.sign == "less"
-    ):  # the smallest effect first: the reader sees what is certain to be had
+    if advice.sign == "less":  # the smallest effect first, which a reader can count on
         values.reverse()
     text = advice.text.format(
         measured=format_effect(*span(lines), form), range=format_range(values, form)

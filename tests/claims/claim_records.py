@@ -117,7 +117,7 @@ def judge_claim(
     size: str = "tiny",
 ) -> Entry:
     """Return the claim, or its first part, as measured on a machine."""
-    chosen = REGISTRY.chosen([claim])[0] if isinstance(claim, str) else claim
+    chosen = REGISTRY.select([claim])[0] if isinstance(claim, str) else claim
     here = MachineResults(Results(results), machine)
     here.plans = plans or {}
     return make_entry(chosen, here, size)

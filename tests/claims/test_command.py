@@ -27,7 +27,7 @@ def test_missing_cases_and_programs_are_collected_once(results: Path) -> None:
     """Times are taken with the baseline, which every block has; or as a pair of their own."""
     add_record(results, EAGER)
     machine = MachineResults(Results(results), "m")
-    missing = find_missing(REGISTRY.chosen(["B19", "B14", "B16", "D1"]), machine, "tiny")
+    missing = find_missing(REGISTRY.select(["B19", "B14", "B16", "D1"]), machine, "tiny")
     timed = {case.id for case in missing.timed}
     assert {EAGER, "transformer/torch/train/amp_fp16/b4/tiny"} <= timed
     assert not timed & {case.id for case in missing.once}
@@ -43,7 +43,7 @@ def test_missing_cases_and_programs_are_collected_once(results: Path) -> None:
 def test_times_that_share_a_block_are_not_missing(results: Path) -> None:
     add_blocks(results, [0.5] * 3)
     machine = MachineResults(Results(results), "m")
-    missing = find_missing(REGISTRY.chosen(["B19"]), machine, "tiny")
+    missing = find_missing(REGISTRY.select(["B19"]), machine, "tiny")
     assert {case.workload for case in missing.timed} == {"resnet50", "unet3d"}
 
 

@@ -13,7 +13,7 @@ import pytest
 import framebench
 from framebench.analysis.results import Results
 from framebench.claims.claim import Measurement
-from framebench.claims.ledger import ledger
+from framebench.claims.ledger import make_ledger
 from framebench.claims.lines import add_gpu_lines, make_line
 from framebench.claims.needs import Needs
 from framebench.claims.registry import REGISTRY
@@ -176,7 +176,7 @@ def test_the_slope_of_a_peak_is_compared_between_successive_batches(
 ) -> None:
     for batch, peak in zip((2, 4, 8), peaks, strict=True):
         add_record(results, f"unet3d/jittor/train/fp32/b{batch}/cpu", peak)
-    (row,) = REGISTRY.chosen([claim])
+    (row,) = REGISTRY.select([claim])
     (comparison,) = [one for one in row.deciding if one.name == "unet3d/jittor train"]
     line = make_line(row, comparison, MachineResults(Results(results), "m"), "cpu")
     assert line.verdict == verdict
@@ -495,7 +495,7 @@ def test_claims_about_a_gpu_are_not_measured_on_one_without_records(results: Pat
     ],
 )
 def test_frameworks_that_a_place_is_not_about_are_only_shown(name: str, about: set[str]) -> None:
-    (claim,) = REGISTRY.chosen([name])
+    (claim,) = REGISTRY.select([name])
     assert list_frameworks(claim.deciding) == about
     assert list_frameworks(claim.informational) >= set(FRAMEWORKS) - about
 
@@ -510,6 +510,6 @@ def list_frameworks(measurements: Iterable[Measurement]) -> set[str]:
 
 def test_the_ledger_is_a_data_frame() -> None:
     df = framebench.ledger(sample_records.RESULTS, sample_records.MACHINE)
-    entries = ledger(Results(sample_records.RESULTS), sample_records.MACHINE)
+    entries = make_ledger(Results(sample_records.RESULTS), sample_records.MACHINE)
     assert list(df["verdict"]) == [entry.verdict for entry in entries]
     assert {"id", "says", "claimed", "value", "low", "high", "recommendation"} <= set(df.columns)

@@ -37,7 +37,7 @@ def list_printed() -> list[ParameterSet]:
     return printed
 
 
-(B29,) = REGISTRY.chosen(["B29"])
+(B29,) = REGISTRY.select(["B29"])
 
 
 def find_unsupported(claim: Claim) -> list[str]:

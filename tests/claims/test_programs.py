@@ -69,7 +69,7 @@ def test_this_machines_result_counts_first_unless_an_older_program_gave_it(resul
     found = {"cleared": [10.0] * 5, "cleared_same": [5.0] * 5}
     newer = found | {"cleared": [7.0] * 5}
     put_numbers(results, "report-jax-19429", minute=1, machine="another", found=newer)
-    (claim,) = REGISTRY.chosen(["R4"])
+    (claim,) = REGISTRY.select(["R4"])
     assert judge_claim(results, "R4").value == 2
     missing = find_missing([claim], MachineResults(Results(results), "m"), "tiny")
     assert "report-jax-19429" in missing.probes, "it may have its own"
@@ -145,9 +145,10 @@ def test_a_planned_report_is_exact(results: Path) -> None:
     file.parent.mkdir(parents=True)
     file.write_text(Reported.model_validate(report).model_dump_json())
     machine = MachineResults(Results(results), "m")
-    assert PlannedReport("0.10.2", "jax 1", "recomputed", "plain").effect(machine, "") == (0.5,) * 3
+    planned = PlannedReport("0.10.2", "jax 1", "recomputed", "plain")
+    assert planned.compute_effect(machine, "") == (0.5,) * 3
     with pytest.raises(NoNumber, match=r"not planned by JAX 0\.4"):
-        PlannedReport("0.4", "jax 1", "recomputed", "plain").effect(machine, "")
+        PlannedReport("0.4", "jax 1", "recomputed", "plain").compute_effect(machine, "")
 
 
 def test_names_and_words_are_found_in_imported_modules() -> None:

@@ -101,7 +101,7 @@ def test_each_comparison_of_a_claim_stands_once(claim: Claim) -> None:
 def test_compared_cases_are_distinct_and_can_run(claim: Claim) -> None:
     for measurement in claim.measurements:
         measure = measurement.measure
-        cases = measure.cases("cpu") or measure.planned_cases()
+        cases = measure.list_cases("cpu") or measure.list_planned_cases()
         assert len(set(cases)) == len(cases), f"{measurement.name} is compared with itself"
         for case in cases:
             if not measure.is_planned:

@@ -53,12 +53,12 @@ BEST = [
 
 @pytest.mark.parametrize(("typed", "row"), [*ENGLISH, *CHINESE])
 def test_a_query_finds_the_row_that_is_meant(typed: str, row: str) -> None:
-    assert row in [claim.name for claim in REGISTRY.chosen([typed])]
+    assert row in [claim.name for claim in REGISTRY.select([typed])]
 
 
 @pytest.mark.parametrize(("typed", "row"), BEST)
 def test_the_best_match_comes_first(typed: str, row: str) -> None:
-    assert REGISTRY.chosen([typed])[0].name == row
+    assert REGISTRY.select([typed])[0].name == row
 
 
 @pytest.mark.parametrize("words", [("prune", "pruned", "pruning"), ("fuse", "fused", "fusion")])
@@ -69,7 +69,7 @@ def test_endings_of_a_word_do_not_matter(words: tuple[str, ...]) -> None:
 @pytest.mark.parametrize("typed", ["A100", "量子"])
 def test_words_that_no_claim_has_find_nothing(typed: str) -> None:
     with pytest.raises(UnknownClaim, match="none with these words; claims: A1 to "):
-        REGISTRY.chosen([typed])
+        REGISTRY.select([typed])
 
 
 def test_adam_finds_no_optimized_attention() -> None:
@@ -95,7 +95,7 @@ def test_words_that_no_claim_has_are_named() -> None:
 
 
 def test_words_are_one_query_with_quotes_or_without() -> None:
-    assert REGISTRY.chosen(["mixed", "precision"]) == REGISTRY.chosen(["mixed precision"])
+    assert REGISTRY.select(["mixed", "precision"]) == REGISTRY.select(["mixed precision"])
 
 
 @pytest.mark.parametrize(
@@ -108,4 +108,4 @@ def test_words_are_one_query_with_quotes_or_without() -> None:
     ],
 )
 def test_ids_and_parts_are_found_as_they_are_typed(typed: list[str], names: list[str]) -> None:
-    assert [claim.name for claim in REGISTRY.chosen(typed)] == names
+    assert [claim.name for claim in REGISTRY.select(typed)] == names

@@ -52,10 +52,10 @@ LOAD_NO_COMMAND = "from framebench.cli.__main__ import load_commands; load_comma
 ANSWER_A_CLAIM = """
 from framebench.analysis.results import Results
 from framebench.claims import show
-from framebench.claims.ledger import ledger
+from framebench.claims.ledger import make_ledger
 from tests.sample_records import MACHINE, RESULTS
 
-entries = ledger(Results(RESULTS), MACHINE, ids=["B1"])
+entries = make_ledger(Results(RESULTS), MACHINE, ids=["B1"])
 show.make_table(entries).markdown()
 """
 ADVISE = """

@@ -11,7 +11,7 @@ import pytest
 
 from framebench.analysis.results import Results
 from framebench.claims.claim import Measurement
-from framebench.claims.ledger import Entry, ledger
+from framebench.claims.ledger import Entry, make_ledger
 from framebench.claims.lines import Line, applies
 from framebench.claims.measures import is_ratio
 from framebench.claims.registry import REGISTRY
@@ -26,7 +26,7 @@ INSTRUMENTS = ("allocator.in_use", "compiler.plan", "host.rss")
 
 @cache
 def load_entries(machine: str) -> list[Entry]:
-    return ledger(Results(ROOT / "results"), machine)
+    return make_ledger(Results(ROOT / "results"), machine)
 
 
 def list_measurements(machine: str) -> list[tuple[Entry, Line, Measurement]]:
@@ -96,7 +96,7 @@ def test_peaks_agree_with_the_record_files(machine: str) -> None:
         measured += not line.planned and not measure.probe
         if not is_ratio(measure) or measure.quantity is not PEAK:
             continue
-        base_case, change_case = measure.cases("cpu")
+        base_case, change_case = measure.list_cases("cpu")
         base_instrument, base = read_peaks(machine, base_case.id, entry.protocol)
         instrument, change = read_peaks(machine, change_case.id, entry.protocol)
         assert base_instrument == instrument, line.id

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from framebench.claims.ledger import Entry, ledger
+from framebench.claims.ledger import Entry, make_ledger
 from framebench.claims.lines import Line
 from framebench.claims.numbers import format_number
 from framebench.claims.plans import GPU
@@ -40,7 +40,7 @@ def write_machine_claims(source: SourceFolder, machine: Machine) -> str:
 
     The list has a row for each claim, which leads to the claim's section in the page of its source.
     """
-    entries = ledger(machine.results, machine.name)
+    entries = make_ledger(machine.results, machine.name)
     path = f"claims/{make_slug(machine.name)}/index"
     page = Page(source, path, f"Claims, measured on {machine.name}")
     verdicts = Counter(entry.verdict for entry in entries)
