@@ -1,12 +1,12 @@
 """Where CUDA's driver puts the segments that PyTorch asks it for.
 
-Of free blocks of one size PyTorch takes the one with the lowest address (BlockComparatorSize), so
-the driver's order decides which one is used up, and with it what fits later. NVIDIA documents no
-order. This one was read from the addresses in the histories of an H200 (studies/gpu_allocator):
-each request is rounded up to whole chunks, later chunks lie lower, and what a request leaves of its
-chunks goes to the next one that fits there, the lowest first. How often two segments of one size
-lie as they do on the GPU is tested in
-`tests/devices/simulation/test_histories.py`. What else the driver keeps between them is not known.
+Among free blocks of one size PyTorch takes the one with the lowest address (BlockComparatorSize).
+The driver's order therefore decides which block is used up, and what fits later. NVIDIA documents
+no order. This one was read from the addresses in the histories of an H200 (studies/gpu_allocator):
+each request is rounded up to whole chunks, and later chunks lie lower. The rest of a request's
+chunks goes to the next request that fits there; of several such rests the lowest is taken.
+`tests/devices/simulation/test_histories.py` tests how often two segments of one size lie as they do
+on the GPU. What else the driver keeps between them is not known.
 """
 
 from __future__ import annotations
@@ -29,10 +29,12 @@ class Addresses:
 
     def take(self, size: int) -> int:
         """Take a range of this size and return its first address."""
-        for at, (address, free_size) in enumerate(self.free):
-            if free_size >= size:
-                rest = (address + size, free_size - size)
-                self.free[at : at + 1] = [rest] if free_size > size else []
+        for place, (address, free_size) in enumerate(self.free):
+            if free_size > size:
+                self.free[place] = (address + size, free_size - size)
+                return address
+            if free_size == size:
+                del self.free[place]
                 return address
         # no free range is large enough: whole chunks are added below the lowest
         chunks = round_up(size, CHUNK)

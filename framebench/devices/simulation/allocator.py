@@ -34,7 +34,7 @@ DEFAULT_STREAM = 0
 class Allocator:
     """PyTorch's caching allocator: `malloc` returns a block, and `free` takes it back.
 
-    `stats` has the bytes so far, `trace` each allocation and release.
+    `stats` has the bytes so far, `trace` has each allocation and release.
     """
 
     def __init__(self, settings: Settings | None = None) -> None:
@@ -42,7 +42,7 @@ class Allocator:
         self.settings = settings or Settings()
         self.stats = Stats()
         self.trace: list[Event] = []
-        self.stream = DEFAULT_STREAM  # that asks for memory
+        self.stream = DEFAULT_STREAM  # the stream that asks for memory
         # by stream, and whether it is the pool of small blocks
         self.pools = {(DEFAULT_STREAM, small): BlockPool(small) for small in (True, False)}
         self.heads: dict[int, Block] = {}  # the first block of each segment, by its address
@@ -51,8 +51,8 @@ class Allocator:
     def malloc(self, requested: int) -> Block:
         """Return a block for so many bytes. Raises OutOfMemory."""
         size = round_size(requested, self.settings.roundup_power2_divisions)
-        pool = self._pool(size <= SMALL)
-        block = self._find(pool, size) or self._take(pool, size)
+        pool = self._get_pool(size <= SMALL)
+        block = self._take_free_block(pool, size) or self._add_segment(pool, size)
         if block is None:
             self._record("oom", 0, requested)
             raise OutOfMemory(requested, self.stats)
@@ -96,60 +96,65 @@ class Allocator:
             if run:
                 yield run
 
-    def _pool(self, small: bool) -> BlockPool:
-        """Return the pool of the stream that asks, made with the first request."""
+    @property
+    def _collects_garbage(self) -> bool:
+        """Return whether free segments are given back before the GPU is full."""
+        return bool(self.settings.limit and self.settings.garbage_collection_threshold)
+
+    def _get_pool(self, small: bool) -> BlockPool:
+        """Return the pool of the current stream, which its first request makes."""
         return self.pools.setdefault((self.stream, small), BlockPool(small))
 
     def _list_pools(self, small: bool) -> list[BlockPool]:
         """Return the pools of small or of large blocks, of every stream."""
         return [pool for (_, is_small), pool in self.pools.items() if is_small == small]
 
-    def _find(self, pool: BlockPool, size: int) -> Block | None:
+    def _take_free_block(self, pool: BlockPool, size: int) -> Block | None:
         """Remove and return the smallest free block that is large enough (get_free_block)."""
-        pool.searches += bool(self.settings.limit and self.settings.garbage_collection_threshold)
-        at = bisect_left(pool.free, (size, 0))  # type: ignore[type-var]
-        if at == len(pool.free):
+        if self._collects_garbage:
+            pool.searches += 1
+        place = bisect_left(pool.free, (size, 0))  # type: ignore[type-var]
+        if place == len(pool.free):
             return None
-        if self.settings.expandable_segments:  # best fit by the size that it can grow to
-            while at + 1 < len(pool.free) and _measure_growable(
-                pool.free[at + 1][2]
-            ) < _measure_growable(pool.free[at][2]):
-                at += 1
-        block = pool.free[at][2]
-        most = self.settings.max_split_size
-        if most is not None and size < most <= block.size:
-            return None
-        if (
-            most is not None
-            and size >= most
-            and block.size >= size + self.settings.max_non_split_rounding
-        ):
-            return None
-        del pool.free[at]
+        if self.settings.expandable_segments:  # the smallest by the size that it can grow to
+            for next_place in range(place + 1, len(pool.free)):
+                next_size = _measure_growable(pool.free[next_place][2])
+                if next_size >= _measure_growable(pool.free[place][2]):
+                    break
+                place = next_place
+        block = pool.free[place][2]
+        max_split = self.settings.max_split_size
+        if max_split is not None:
+            # an oversize block is not split: it is for requests of nearly its own size alone
+            if size < max_split <= block.size:
+                return None
+            if size >= max_split and block.size >= size + self.settings.max_non_split_rounding:
+                return None
+        del pool.free[place]
         return block
 
-    def _take(self, pool: BlockPool, size: int) -> Block | None:
-        """Return a new segment (the chain in malloc).
+    def _add_segment(self, pool: BlockPool, size: int) -> Block | None:
+        """Return the block of a new segment; None if the GPU is full (the chain in malloc).
 
-        If the GPU is full, what is cached is given back, and it is asked again.
+        Before it is None, all cached segments are given back and the GPU is asked again.
         """
         if self.settings.limit and self.settings.garbage_collection_threshold:
             self._collect(int(self.settings.garbage_collection_threshold * self.settings.limit))
-        block = self._ask(pool, size)
+        block = self._ask_gpu(pool, size)
         if block is None and self._release_oversize(pool, size):
-            block = self._ask(pool, size)
+            block = self._ask_gpu(pool, size)
         if block is not None:
             return block
         self.empty_cache()
         self.stats.retries += 1
-        return self._ask(pool, size)
+        return self._ask_gpu(pool, size)
 
-    def _ask(self, pool: BlockPool, size: int) -> Block | None:
-        """Ask the GPU for a segment once (alloc_block)."""
+    def _ask_gpu(self, pool: BlockPool, size: int) -> Block | None:
+        """Return the block of a new segment; None if it exceeds the limit (alloc_block)."""
         if self.settings.expandable_segments:
             return self._grow(pool, size)
         segment_bytes = compute_segment_size(size)
-        if self._over_limit(segment_bytes):
+        if self._exceeds_limit(segment_bytes):
             return None
         block = Block(self.addresses.take(segment_bytes), segment_bytes, pool)
         self.heads[block.address] = block
@@ -160,7 +165,7 @@ class Allocator:
 
     def _hand_out(self, block: Block, size: int, requested: int) -> Block:
         """Mark a block as allocated, and split it if enough remains (alloc_found_block)."""
-        if self._splits(block, size):
+        if self._should_split(block, size):
             rest = Block(block.address + size, block.size - size, block.pool, block.expandable)
             rest.splice(block, block.after)
             block.size = size
@@ -170,14 +175,14 @@ class Allocator:
         self._record("alloc", block.address, requested)
         return block
 
-    def _splits(self, block: Block, size: int) -> bool:
-        """Return whether what a request leaves of a block becomes a block (should_split)."""
+    def _should_split(self, block: Block, size: int) -> bool:
+        """Return whether the rest of a block becomes a block of its own (should_split)."""
         remaining = block.size - size
         if block.pool.small or self.settings.expandable_segments:
             return remaining >= MIN_BLOCK
-        return (
-            self.settings.max_split_size is None or size < self.settings.max_split_size
-        ) and remaining > SMALL
+        max_split = self.settings.max_split_size
+        is_oversize = max_split is not None and size >= max_split
+        return not is_oversize and remaining > SMALL
 
     def _merge(self, block: Block, other: Block | None) -> None:
         """Let a free neighbour become part of the block (try_merge_blocks)."""
@@ -205,38 +210,43 @@ class Allocator:
     def _release_oversize(self, pool: BlockPool, size: int) -> bool:
         """Give back oversize blocks until a request fits, and return whether it does.
 
-        Given back is the smallest block of at least `max_split_size` that is enough, or else the
+        The smallest block of at least `max_split_size` that is enough is given back, or else the
         largest ones (release_available_cached_blocks).
         """
-        if self.settings.max_split_size is None:
+        max_split = self.settings.max_split_size
+        if max_split is None:
             return False
-        key = max(size, self.settings.max_split_size)
-        at = bisect_left(pool.free, (key, 0))  # type: ignore[type-var]
-        if at < len(pool.free):
-            self._release(pool.free[at][2])
+        needed = max(size, max_split)
+        place = bisect_left(pool.free, (needed, 0))  # type: ignore[type-var]
+        if place < len(pool.free):
+            self._release(pool.free[place][2])
             return True
         released = 0
-        while released < key and pool.free and pool.free[-1][0] >= self.settings.max_split_size:
-            released += pool.free[-1][0]
-            self._release(pool.free[-1][2])
-        return released >= key
+        while released < needed and pool.free:
+            largest_size, _, largest = pool.free[-1]
+            if largest_size < max_split:
+                break
+            self._release(largest)
+            released += largest_size
+        return released >= needed
 
     def _collect(self, threshold: int) -> None:
         """Give back free segments of the large pool until `threshold` bytes are reserved.
 
-        Those first that were passed over most often. A port of `garbage_collect_cached_blocks`.
+        The segments that were passed over most often go first. A port of
+        `garbage_collect_cached_blocks`.
         """
-        target = self.stats.reserved - threshold
-        able = []
+        excess = self.stats.reserved - threshold
+        segments = []
         for pool in self._list_pools(small=False):
-            able += [block for _, _, block in pool.free if not block.is_split]
-        while target > 0 and able:
-            mean_age = sum(block.age for block in able) / len(able)
-            old = [block for block in able if block.age >= mean_age]
+            segments += [block for _, _, block in pool.free if not block.is_split]
+        while excess > 0 and segments:
+            mean_age = sum(block.age for block in segments) / len(segments)
+            old = [block for block in segments if block.age >= mean_age]
             for block in old:
-                target -= block.size
+                excess -= block.size
                 self._release(block)
-            able = [block for block in able if block not in old]
+            segments = [block for block in segments if block not in old]
 
     def _grow(self, pool: BlockPool, size: int) -> Block | None:
         """Return a block at the lowest addresses where it fits, with memory mapped behind them.
@@ -258,11 +268,13 @@ class Allocator:
     def _find_expandable_block(self, pool: BlockPool, size: int) -> Block:
         """Return the first of several neighbours, free or unmapped, that are long enough together.
 
-        Without such neighbours it is a new segment. A port of `find_expandable_block`.
+        Without such neighbours it is the block of a new segment. A port of `find_expandable_block`.
         """
         for _, block in pool.unmapped:
-            first = block.before if block.before and not block.before.allocated else block
-            if _free_size_from(first) >= size:
+            first = block
+            if block.before and not block.before.allocated:
+                first = block.before
+            if _sum_free_bytes(first) >= size:
                 return first
         memory = self.settings.limit or 1 << 40
         addresses = round_up(memory + memory // 8, pool.page)
@@ -276,7 +288,7 @@ class Allocator:
     def _map(self, block: Block, size: int) -> bool:
         """Put memory behind the first pages of an unmapped block (map_block)."""
         size = round_up(size, block.pool.page)
-        if self._over_limit(size):
+        if self._exceeds_limit(size):
             return False
         block.pool.remove(block)
         block.mapped = True
@@ -324,7 +336,7 @@ class Allocator:
             del self.heads[block.address]  # release_expandable_segment
             self.addresses.give_back(block.address, block.size)
 
-    def _over_limit(self, more: int) -> bool:
+    def _exceeds_limit(self, more: int) -> bool:
         """Return whether so many more bytes would exceed the limit of reserved ones."""
         return self.settings.limit is not None and self.stats.reserved + more > self.settings.limit
 
@@ -339,8 +351,8 @@ def _measure_growable(block: Block) -> int:
     return block.size
 
 
-def _free_size_from(block: Block | None) -> int:
-    """Return the bytes of the blocks in a row that are not allocated."""
+def _sum_free_bytes(block: Block | None) -> int:
+    """Return the bytes of this block and its followers, up to the first that is allocated."""
     total = 0
     while block and not block.allocated:
         total += block.size

@@ -1,4 +1,4 @@
-"""What a condition of a program has to come to, so that the program goes on as it is meant to.
+"""Find the truth value by which a program passes its own checks.
 
 Standard library only.
 """
@@ -14,8 +14,8 @@ from pathlib import Path
 def find_answer(file: str, line: int) -> bool | None:
     """Return the truth value that lets the check in this line pass; None if there is no check.
 
-    A check has the form `if ...: raise` or `assert`. A truth value that is read there is taken
-    for the whole condition, or for what follows `not`.
+    A check has the form `if ...: raise` or `assert`. The truth value is that of the whole
+    condition, or of what follows its `not`.
     """
     for node in list_statements(file):
         if isinstance(node, ast.Assert):

@@ -4,8 +4,8 @@ Standard library only.
 
 Since 9.8 cuDNN takes a GPU's description in the place of a handle: "Deviceless ahead-of-time
 compilation" in its documentation. It is asked as PyTorch asks it (ATen/native/cudnn/Conv_v8.cpp):
-for what the heuristics choose at once, then for fallbacks; and the first that can be planned is
-taken.
+first for the engines of the instant heuristics, then for fallbacks. The first engine that can be
+planned is taken.
 """
 
 from __future__ import annotations
@@ -20,42 +20,44 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 FOLDER_VARIABLE = "FRAMEBENCH_CUDNN"  # the folder `nvidia` of another environment's packages
-OLDEST = 90800  # that can be asked without a GPU
-# as wheels lay them beside it; other toolkits' are not known
+OLDEST = 90800  # the first release that can be asked without a GPU
+# libraries that cuDNN loads, as the wheels of CUDA 13 have them in the folder next to it
 NEEDED = ("libcudart.so.13", "libcublasLt.so.13", "libcublas.so.13")
 INSTANT, FALLBACK = 0, 2  # modes of its heuristics
-TENSOR_CORE, DOWN_CONVERT, NONDETERMINISTIC = 0, 1, 4  # what an engine may note of its numbers
-# Numbers of cudnn_graph.h, which are part of its interface: kinds of descriptors, then types of
-# values
+TENSOR_CORE, DOWN_CONVERT, NONDETERMINISTIC = 0, 1, 4  # notes of an engine on its numerics
+# The numbers in this file are those of cudnn_graph.h, which are part of cuDNN's interface.
+# Kinds of descriptors:
 CONVOLUTION, ENGINE, CHOICE, HEURISTICS, PLAN, GRAPH, TENSOR, DEVICE = 1, 2, 3, 4, 5, 15, 17, 38
+# Types of values:
 DATA_TYPE, INT64, FLOAT, MODE, HEURISTIC, NOTE, DESCRIPTOR, CHAR = 1, 3, 4, 7, 8, 11, 15, 24
-C_TYPES: dict[int, Any] = {
+C_TYPES: dict[int, Any] = {  # of the types that are not here: c_int
     INT64: ctypes.c_int64,
     FLOAT: ctypes.c_float,
     DESCRIPTOR: ctypes.c_void_p,
     CHAR: ctypes.c_char,
-}  # of others c_int
-# its descriptor, and its attributes for alpha, beta, weight, x, y and the convolution
+}
+# by kind of convolution: the number of its descriptor, and those of its attributes for alpha, beta,
+# weight, x, y and the convolution
 OPERATIONS = {
     "forward": (10, 700, 701, 703, 704, 705, 702),
     "data": (12, 706, 707, 709, 710, 711, 708),  # the gradient of the input
     "filter": (11, 712, 713, 715, 716, 717, 714),  # that of the weight
 }
 TYPES = {"float32": 0, "float64": 1, "float16": 2, "bfloat16": 9}
-ALIGNED = 32  # bytes: PyTorch looks no further, and its allocator aligns by more
+ALIGNMENT = 32  # bytes: PyTorch tests for no more, and its allocator aligns by more
 
-Attribute = tuple[int, int, Sequence[Any]]  # its number, the type of its values, and these
+Attribute = tuple[int, int, Sequence[Any]]  # its number, the type of its values, and the values
 
 
 class Operand(NamedTuple):
-    """A tensor without numbers."""
+    """The shape of a tensor and its strides."""
 
     shape: tuple[int, ...]
     strides: tuple[int, ...]
 
 
 class Convolution(NamedTuple):
-    """A question to cuDNN."""
+    """A convolution that cuDNN is asked about."""
 
     kind: str  # of OPERATIONS
     dtype: str  # of TYPES
@@ -70,7 +72,7 @@ class Convolution(NamedTuple):
 
 
 class Refused(RuntimeError):
-    """cuDNN's answer to a call, or that it has no engine for a convolution."""
+    """cuDNN refuses a call, or has no engine for a convolution."""
 
 
 @cache
@@ -114,16 +116,19 @@ def find_workspace_bytes(question: Convolution, gpu: str) -> int:
     """
     session = CudnnSession()
     try:
-        device = session.make(DEVICE, (2702, CHAR, [*gpu.encode(), 0]))
-        graph = session.make(GRAPH, (801, DESCRIPTOR, [make_operation(session, question)]))
+        device = session.make(DEVICE, (2702, CHAR, [*gpu.encode(), 0]))  # its description
+        operation = make_operation(session, question)
+        graph = session.make(GRAPH, (801, DESCRIPTOR, [operation]))  # its operations
         for choice in list_choices(session, graph, device):
             if is_allowed(session, choice, question):
                 with contextlib.suppress(Refused):
                     plan = session.make(
-                        PLAN, (401, DESCRIPTOR, [choice]), (407, DESCRIPTOR, [device])
+                        PLAN,
+                        (401, DESCRIPTOR, [choice]),  # the engine and its settings
+                        (407, DESCRIPTOR, [device]),
                     )
                     size = (ctypes.c_int64 * 1)()
-                    session.read(plan, 402, INT64, size)
+                    session.read(plan, 402, INT64, size)  # the bytes of its workspace
                     return size[0]
     finally:
         session.end()
@@ -131,10 +136,10 @@ def find_workspace_bytes(question: Convolution, gpu: str) -> int:
 
 
 class CudnnSession:
-    """The descriptors of one question, which end with it."""
+    """The descriptors of one question, which are destroyed after it."""
 
     def __init__(self) -> None:
-        """Load cuDNN, which must be there."""
+        """Load cuDNN, which must be installed."""
         cudnn = load_library()
         assert cudnn
         self.cudnn = cudnn
@@ -175,39 +180,39 @@ class CudnnSession:
         As many are read as fit; without an array they are only counted.
         """
         count = ctypes.c_int64()
-        most = ctypes.c_int64(0 if into is None else len(into))
-        place = ctypes.c_void_p(descriptor)
-        self.call("GetAttribute", place, name, value_type, most, ctypes.byref(count), into)
+        capacity = ctypes.c_int64(0 if into is None else len(into))
+        pointer = ctypes.c_void_p(descriptor)
+        self.call("GetAttribute", pointer, name, value_type, capacity, ctypes.byref(count), into)
         return count.value
 
 
 def make_operation(session: CudnnSession, question: Convolution) -> int:
     """Return the descriptor of the convolution with its operands. Raises Refused."""
-    kind, alpha, beta, *places = OPERATIONS[question.kind]
+    kind, alpha, beta, *numbers = OPERATIONS[question.kind]
     parts = []
-    for number, operand in enumerate((question.weight, question.x, question.y), 1):
+    for identifier, operand in enumerate((question.weight, question.x, question.y), 1):
         tensor = session.make(
             TENSOR,
-            (906, INT64, [number]),
+            (906, INT64, [identifier]),
             (901, DATA_TYPE, [TYPES[question.dtype]]),
             (902, INT64, operand.shape),
             (903, INT64, operand.strides),
-            (900, INT64, [ALIGNED]),
+            (900, INT64, [ALIGNMENT]),
         )
         parts.append(tensor)
     sum_type = "float64" if question.dtype == "float64" else "float32"
     convolution = session.make(
         CONVOLUTION,
         (100, DATA_TYPE, [TYPES[sum_type]]),
-        (101, MODE, [1]),
+        (101, MODE, [1]),  # cross-correlation
         (102, INT64, question.dilation),
         (103, INT64, question.stride),
-        (104, INT64, question.padding),
-        (105, INT64, question.padding),
-        (106, INT64, [len(question.padding)]),
+        (104, INT64, question.padding),  # behind
+        (105, INT64, question.padding),  # before
+        (106, INT64, [len(question.padding)]),  # the number of spatial dimensions
     )
     parts.append(convolution)
-    attributes = [(place, DESCRIPTOR, [part]) for place, part in zip(places, parts)]
+    attributes = [(number, DESCRIPTOR, [part]) for number, part in zip(numbers, parts)]
     return session.make(kind, (alpha, FLOAT, [1.0]), (beta, FLOAT, [0.0]), *attributes)
 
 
@@ -221,19 +226,20 @@ def list_choices(session: CudnnSession, graph: int, device: int) -> Iterator[int
                 (200, HEURISTIC, [mode]),
                 (204, DESCRIPTOR, [device]),
             )
-            count = session.read(heuristics, 202, DESCRIPTOR)
-            choices = (ctypes.c_void_p * count)(*(session.create(CHOICE) for _ in range(count)))
+            count = session.read(heuristics, 202, DESCRIPTOR)  # its results
+            empty = [session.create(CHOICE) for _ in range(count)]
+            choices = (ctypes.c_void_p * count)(*empty)
             count = session.read(heuristics, 202, DESCRIPTOR, choices)
             yield from (choice or 0 for choice in choices[:count])
 
 
 def is_allowed(session: CudnnSession, choice: int, question: Convolution) -> bool:
-    """Return whether PyTorch's `filterEngineConfigs` leaves a choice."""
+    """Return whether PyTorch's `filterEngineConfigs` keeps a choice."""
     engine = (ctypes.c_void_p * 1)(session.create(ENGINE))
     session.read(choice, 300, DESCRIPTOR, engine)
-    noted = (ctypes.c_int * 32)()
-    count = session.read(engine[0] or 0, 1303, NOTE, noted)
-    notes = noted[:count]
+    buffer = (ctypes.c_int * 32)()
+    count = session.read(engine[0] or 0, 1303, NOTE, buffer)
+    notes = buffer[:count]
     if DOWN_CONVERT in notes:
         return False
     if TENSOR_CORE in notes and question.dtype == "float32" and not question.tf32:

@@ -21,7 +21,7 @@ aten = torch.ops.aten
 
 @dataclass(frozen=True)
 class AttentionCall:
-    """One call, as the conditions look at it (`sdp_params`)."""
+    """The arguments of one call, as the conditions read them (`sdp_params`)."""
 
     query: Tensor
     key: Tensor
@@ -46,7 +46,7 @@ class AttentionCall:
     def is_dense(self, allow_grouped: bool) -> bool:
         """Return whether there are four dimensions, nothing is empty, and the last stride is 1.
 
-        There must be as many heads everywhere, unless grouped ones are allowed.
+        Query, key and value must have equally many heads, unless grouped ones are allowed.
         """
         for tensor in self.tensors:
             if tensor.dim() != 4 or tensor.shape[2] == 0 or tensor.stride(-1) != 1:
@@ -142,7 +142,15 @@ def attend(
     enable_gqa: bool = False,
 ) -> Tensor:
     """Run what a GPU would run for `scaled_dot_product_attention`, with the same arguments."""
-    call = AttentionCall(query, key, value, attn_mask, dropout_p, is_causal, enable_gqa)
+    call = AttentionCall(
+        query,
+        key,
+        value,
+        mask=attn_mask,
+        dropout=dropout_p,
+        causal=is_causal,
+        grouped=enable_gqa,
+    )
     kernel = choose_kernel(call, gpu)
     mask = attn_mask
     if mask is not None and mask.dtype == torch.bool:  # convert_boolean_attn_mask
@@ -161,7 +169,7 @@ def attend(
             query, key, value, mask, call.needs_gradients, dropout_p, is_causal, False, scale=scale
         )
     else:
-        # the kernel's derivative wants as many heads everywhere
+        # the kernel's derivative needs equally many heads
         if enable_gqa and key.shape[1] != query.shape[1]:
             key = key.repeat_interleave(query.shape[1] // key.shape[1], 1)
             value = value.repeat_interleave(query.shape[1] // value.shape[1], 1)
@@ -181,7 +189,8 @@ def attend_by_flash(call: AttentionCall, scale: float | None) -> Tensor:
     tensors = call.tensors
     if width % 8:
         tensors = pad_last_dim(call.query), pad_last_dim(call.key), pad_last_dim(call.value)
-    scale = width**-0.5 if scale is None else scale
+    if scale is None:
+        scale = width**-0.5  # of the heads before they are padded
     out: Tensor = aten._scaled_dot_product_flash_attention(
         *tensors, call.dropout, call.causal, False, scale=scale
     )[0]

@@ -1,7 +1,7 @@
 """CUDA's lists of `torch.autocast` for the simulated device, and its cache of cast weights.
 
 The lists are read from the header that PyTorch ships (`AT_FORALL_...` in ATen/autocast_mode.h), so
-they are those of the release that runs. What they do is `cached_cast` and `WrapFunction_` in
+they are those of the release that runs. They are applied as by `cached_cast` and `WrapFunction_` in
 ATen/autocast_mode.cpp and .h: weights (float32 leaves that are no views) are cast once until the
 outermost context is left.
 """
@@ -67,7 +67,7 @@ def cast(value: Any, dtype: torch.dtype) -> Any:
 
 
 def run_cast(policy: str, operator: Any, args: Any, kwargs: Any) -> Any:
-    """Run an operator as a policy says: the name of one of the header's lists."""
+    """Run an operator, its arguments cast by a policy: the name of one of the header's lists."""
     tensors = [leaf for leaf in tree_leaves((args, kwargs)) if isinstance(leaf, Tensor)]
     if policy == "FP32_SET_OPT_DTYPE":
         return run_with_wide_result(operator, args, kwargs, may_cast=can_cast(tensors[0]))

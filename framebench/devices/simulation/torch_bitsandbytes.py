@@ -1,7 +1,7 @@
 """bitsandbytes on the simulated device: weights of 4 bits and paged states.
 
-Its operators have shapes of their own (`bitsandbytes/_ops.py`), but its parameters are a class of
-tensors that cannot be fake, and its paged states are memory of the driver's. It was tried with
+Its operators work on fake tensors (`bitsandbytes/_ops.py`), but its parameters are a class of
+tensors that cannot be fake, and its paged states are memory of the driver. It was tried with
 bitsandbytes 0.50.
 """
 
@@ -16,7 +16,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from framebench.devices.simulation.torch_device import is_on_gpu, replace_attribute
+from framebench.devices.simulation.torch_device import do_nothing, is_on_gpu, replace_attribute
 
 MODULES = "bitsandbytes.nn.modules"
 FUNCTIONS = "bitsandbytes.functional"
@@ -41,19 +41,19 @@ def follow_bitsandbytes() -> Iterator[None]:
         return
     with ExitStack() as stack:
         stack.enter_context(replace_attribute(modules, "Params4bit", Parameter4Bit))
-        # tables that the package keeps, which are fake in here
+        # the package caches tables in it, which are fake tensors in this context
         stack.enter_context(replace_attribute(functions, "name2qmap", {}))
         stack.enter_context(replace_attribute(functions, "get_paged", get_paged))
-        for name in ("fill", "prefetch_tensor"):  # of paged states
-            stack.enter_context(replace_attribute(functions, name, ask_for_nothing))
+        for name in ("fill", "prefetch_tensor"):  # both work on paged states
+            stack.enter_context(replace_attribute(functions, name, do_nothing))
         yield
 
 
 class Parameter4Bit:
     """Take the place of `bitsandbytes.nn.Params4bit`.
 
-    It returns a plain parameter with the attributes of one, which is quantized when it moves to
-    the device.
+    It returns a plain parameter with the attributes of a `Params4bit`, which is quantized when it
+    moves to the device.
     """
 
     def __new__(
@@ -98,7 +98,3 @@ def get_paged(*shape: int, dtype: torch.dtype = torch.float32, device: Any = Non
     state.is_paged = True
     state.page_deviceid = 0
     return state
-
-
-def ask_for_nothing(*_: Any, **__: Any) -> None:
-    """Do nothing: no memory of PyTorch's is asked for."""

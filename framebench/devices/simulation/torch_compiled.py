@@ -2,7 +2,7 @@
 
 The compiler runs in this process: Dynamo traces the program, AOTAutograd's partitioner decides what
 is saved for the backward pass, and Inductor fuses kernels and plans their buffers. None of them
-needs a GPU (`torch_inductor`). What asks the GPU itself is refused.
+needs a GPU (`torch_inductor`). Modes and options that measure on the GPU are refused.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class UnsupportedCompilation(NotImplementedError):
 
 
 def compile_here(gpu: Gpu, is_distributed: bool = False) -> Callable[..., Any]:
-    """Return what takes the place of `torch.compile` in a simulation."""
+    """Return the function that takes the place of `torch.compile` in a simulation."""
     torch_compile = torch.compile
     is_ready = False
 
@@ -55,8 +55,8 @@ def compile_here(gpu: Gpu, is_distributed: bool = False) -> Callable[..., Any]:
 
         @wraps(function)
         def call(*args: Any, **kwargs: Any) -> Any:
-            """Compile the function if it is not yet, and call it. Raises UnsupportedCompilation."""
-            # Packages compile functions that a program never calls: all is done in the first call
+            """Compile the function before its first call. Raises UnsupportedCompilation."""
+            # not earlier: packages compile functions that a program never calls
             nonlocal compiled, is_ready
             if obstacle:
                 raise UnsupportedCompilation(f"{obstacle}. {HINT}")
@@ -110,8 +110,8 @@ def explain_refusal(
 
 
 def skip(*_: Any, **__: Any) -> None:
-    """Take no memory.
+    """Do nothing in the place of an update of torchao's, which takes no memory.
 
-    torchao compiles the update of each weight. Its kernels write into weight and states, and what
-    lies between stays in registers.
+    torchao compiles the update of each weight. Its kernels write into the weight and its states,
+    and keep intermediate results in registers.
     """

@@ -34,9 +34,9 @@ def find_workspace(
     settings: Sequence[Any],
     gpu: Gpu,
 ) -> list[int]:
-    """Return the bytes of a convolution's workspace in a list, which is empty without a workspace.
+    """Return the bytes of a convolution's workspace in a list.
 
-    It is also empty if cuDNN is not asked (`is_asked_of_cudnn`).
+    The list is empty without a workspace, and if cuDNN is not asked (`is_asked_of_cudnn`).
 
     Args:
         kind: forward, or the gradient of the data or of the filter.
@@ -55,9 +55,11 @@ def find_workspace(
         stride, padding, dilation = (1, *stride), (0, *padding), (1, *dilation)
     axes = values.dim() - 2
 
-    def per_axis(numbers: Sequence[int]) -> tuple[int, ...]:
-        """Return a number for each axis; one may stand for all."""
-        return tuple(map(int, numbers if len(numbers) == axes else [*numbers] * axes))
+    def repeat_for_axes(numbers: Sequence[int]) -> tuple[int, ...]:
+        """Return a number for each axis; a single number is that of every axis."""
+        if len(numbers) != axes:
+            numbers = [*numbers] * axes
+        return tuple(map(int, numbers))
 
     order = choose_convolution_layout(values, weight)
     x = make_operand(values.shape, order)
@@ -73,21 +75,22 @@ def find_workspace(
         x=x,
         weight=filters,
         y=y,
-        padding=per_axis(padding),
-        stride=per_axis(stride),
-        dilation=per_axis(dilation),
+        padding=repeat_for_axes(padding),
+        stride=repeat_for_axes(stride),
+        dilation=repeat_for_axes(dilation),
         tf32=torch.backends.cudnn.allow_tf32,
-        deterministic=torch.backends.cudnn.deterministic
-        or torch.are_deterministic_algorithms_enabled(),
+        deterministic=(
+            torch.backends.cudnn.deterministic or torch.are_deterministic_algorithms_enabled()
+        ),
     )
     size = cudnn.find_workspace_bytes(question, gpu.description)
     return [size] if size else []
 
 
 def is_asked_of_cudnn(values: Tensor, weight: Tensor, groups: int, gpu: Gpu) -> bool:
-    """Return whether cuDNN's heuristics can be asked, and decide about a convolution.
+    """Return whether cuDNN's heuristics can be asked, and choose the convolution's algorithm.
 
-    They do not in benchmark mode, in which algorithms are measured.
+    They do not choose in benchmark mode, in which algorithms are measured.
     """
     can_be_asked = gpu.description and gpu.release >= ASKED_SINCE and cudnn.load_library()
     if not can_be_asked or torch.backends.cudnn.benchmark or values.dim() not in (3, 4, 5):
@@ -99,7 +102,7 @@ def is_asked_of_cudnn(values: Tensor, weight: Tensor, groups: int, gpu: Gpu) -> 
 def takes_workspace(values: Tensor, groups: int) -> bool:
     """Return whether a convolution may take a workspace.
 
-    Depthwise ones have a kernel of PyTorch's own, without.
+    A depthwise one does not: it has a kernel of PyTorch's own.
     """
     return groups == 1 or groups != values.shape[1]
 

@@ -1,12 +1,13 @@
 """Make a device for fake tensors that PyTorch treats as a GPU.
 
 On it PyTorch autocasts, fuses dropout and updates lists of weights as on CUDA.
-The CPU build of PyTorch cannot follow autograd on fake *cuda* tensors. It can on a device of one's
-own (`PrivateUse1`): the backward pass runs in a thread of its own as on a GPU, host and device
-memory differ, and what PyTorch decides by the type of the device is decided as for CUDA:
-`native_dropout` (`is_fused_kernel_acceptable` in ATen/native/Dropout.cpp) and optimizers over lists
-(`_get_foreach_kernels_supported_devices` in torch/utils/_foreach_utils.py). The rest is put in by
-`torch_attention`, `torch_autocast` and `torch_kernels`.
+
+The CPU build of PyTorch cannot run autograd on fake *cuda* tensors. It can on a custom device
+(`PrivateUse1`). There the backward pass runs in a thread of its own and host and device memory
+differ, as on a GPU. PyTorch then decides as for CUDA on `native_dropout`
+(`is_fused_kernel_acceptable` in ATen/native/Dropout.cpp) and on optimizers over lists
+(`_get_foreach_kernels_supported_devices` in torch/utils/_foreach_utils.py). `torch_attention`,
+`torch_autocast` and `torch_kernels` have the other decisions.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ from framebench.adapters.torch.fake_modules import convert_module
 from framebench.devices.simulation.allocator import DEFAULT_STREAM, Allocator
 
 NAME = "gpu"
-# what programs take from `torch.cuda` itself
+# attributes of `torch.cuda` that the device has too, and that programs use directly
 OF_CUDA = ("Stream", "Event", "stream", "current_stream", "synchronize", "empty_cache")
 
 
@@ -38,7 +39,7 @@ def is_on_gpu(value: object) -> TypeGuard[Tensor]:
 
 
 def do_nothing(*_: Any, **__: Any) -> None:
-    """Return at once: the work of the device is done when it is asked for."""
+    """Do nothing, at once: the device's work is done as soon as it is requested."""
 
 
 class GpuEvent:
@@ -59,7 +60,7 @@ class GpuEvent:
 class GpuStream:
     """A stream of the simulated device, whose memory lies in pools of its own.
 
-    Its work is done at once, in the order in which the program asks for it.
+    Its work is done at once, in the order in which the program requests it.
     """
 
     numbers = itertools.count(DEFAULT_STREAM)
@@ -114,7 +115,7 @@ class Backend:
 
     @contextlib.contextmanager
     def stream(self, stream: GpuStream | None) -> Iterator[None]:
-        """Let what is asked for in this context be asked for on a stream."""
+        """Make a stream the current one in this context."""
         before = self.current
         self.select(stream or before)
         try:
@@ -123,7 +124,7 @@ class Backend:
             self.select(before)
 
     def select(self, stream: GpuStream) -> None:
-        """Let a stream be the current one."""
+        """Make a stream the current one."""
         self.current = stream
         if self.allocator:
             self.allocator.stream = stream.number
@@ -148,7 +149,7 @@ def register_backend() -> Backend:
 
 
 def choose_convolution_layout(values: Tensor, weight: Tensor, _: Any = None) -> torch.memory_format:
-    """Return in which order cuDNN computes a convolution: channels last if either operand is.
+    """Return the memory format in which cuDNN convolves: channels last if either operand has it.
 
     `cudnn_conv_suggest_memory_format` in ATen/native/ConvUtils.h.
     """
@@ -160,7 +161,7 @@ def choose_convolution_layout(values: Tensor, weight: Tensor, _: Any = None) -> 
 
 @contextlib.contextmanager
 def replace_attribute(owner: Any, name: str, value: Any) -> Iterator[None]:
-    """Give an attribute another value for a while."""
+    """Give an attribute another value in this context."""
     before = getattr(owner, name)
     setattr(owner, name, value)
     try:
@@ -173,10 +174,10 @@ def replace_attribute(owner: Any, name: str, value: Any) -> Iterator[None]:
 def pose_as_gpu(allocator: Allocator) -> Iterator[torch.device]:
     """Make PyTorch treat the simulated device as it treats CUDA, and yield that device.
 
-    While it lasts modules of fake tensors move to the device and lists of them are updated
-    together, `autocast("cuda")` is for it, convolutions choose their memory layout as on CUDA, and
-    what OF_CUDA names of `torch.cuda` is the device's own. The current stream, and that the cache
-    is emptied, reach `allocator`.
+    In this context modules of fake tensors can be moved to the device, and optimizers update lists
+    of them at once. `autocast("cuda")` applies to the device, convolutions choose their memory
+    layout as on CUDA, and the attributes of `torch.cuda` that OF_CUDA names are the device's.
+    `allocator` learns which stream is current, and when the cache is emptied.
     """
     backend = register_backend()
     lists = [*_foreach_utils._foreach_supported_types, FakeTensor, nn.Parameter]

@@ -1,17 +1,18 @@
-"""What PyTorch does on a GPU above its kernels, and does otherwise with fake tensors.
+"""Do what PyTorch does on a GPU above its kernels, where fake tensors take another way.
 
-A view that was overwritten, such as by a ReLU in place on what instance norm gives back, has the
+A view that is overwritten, such as the result of an instance norm by a ReLU in place, gets the
 derivative `AsStridedBackward0` (`VariableHooks::grad_fn` in torch/csrc/autograd/variable.cpp). It
 puts the gradient into new memory (`as_strided_backward` in
-torch/csrc/autograd/FunctionsManual.cpp). Without numbers the view keeps its own derivative, and
-most of those copy nothing.
+torch/csrc/autograd/FunctionsManual.cpp). A fake view keeps its own derivative, and most of those
+copy nothing.
 
-`one_hot` writes ones into zeros; without numbers it compares, which takes a truth value for each
-(ATen/native/Onehot.cpp).
+`one_hot` writes ones into zeros. With fake tensors it compares each class instead, which takes a
+truth value for each (ATen/native/Onehot.cpp).
 """
 
 from __future__ import annotations
 
+from itertools import product
 from typing import Any
 
 import torch
@@ -33,15 +34,15 @@ VIEWS = (
     "Unsqueeze",
     "View",
 )
-# other derivatives make new memory already
-COPY_NOTHING = {f"{view}Backward{form}" for view in VIEWS for form in (0, 1, 2)}
+# derivatives that copy nothing, such as `ViewBackward0`; all others make new memory
+COPY_NOTHING = {f"{view}Backward{form}" for view, form in product(VIEWS, range(3))}
 
 
 class EagerOnGpu(TorchFunctionMode):
-    """Do the same for all that a program calls while the mode is on, in autograd's threads too."""
+    """Run functions on the simulated GPU as a real one would, also in autograd's threads."""
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        """Call a function of PyTorch's as a GPU would run it."""
+        """Call a function of PyTorch as a GPU would run it."""
         kwargs = kwargs or {}
         first = args[0] if args else None
         if not is_on_gpu(first):

@@ -45,7 +45,9 @@ class Gpu:
         """
         if not self.blas_takes:
             return 0
-        return 32 << 20 if self.capability == (9, 0) else 2 * (4096 << 10) + 8 * (16 << 10)
+        if self.capability == (9, 0):
+            return 32 << 20
+        return 2 * (4096 << 10) + 8 * (16 << 10)
 
     @property
     def blas_lt_workspace(self) -> int:
@@ -57,7 +59,7 @@ class Gpu:
 
     @property
     def caches_lt_workspace(self) -> bool:
-        """Return whether a handle keeps that workspace; older releases take one for each matmul.
+        """Return whether a handle keeps `blas_lt_workspace`; older releases take one per matmul.
 
         See CUDABlas.cpp.
         """

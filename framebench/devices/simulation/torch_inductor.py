@@ -1,15 +1,15 @@
-"""Compile graphs by Inductor for the simulated GPU, and load what it wrote without its kernels.
+"""Compile graphs by Inductor for the simulated GPU, and load its programs without their kernels.
 
-Inductor asks no GPU: it reads a few properties of the device, decides what is fused and which
+Inductor needs no GPU: it reads a few properties of the device, decides what is fused and which
 buffers there are, and writes a program that takes the buffers, runs the kernels and drops each
-buffer after its last use. That program runs here on fake tensors, where each buffer that it takes
-is followed as any other tensor. The Triton kernels in it do nothing; matmuls, convolutions and
-attention are PyTorch's own. Source: torch/_inductor of PyTorch 2.13.
+buffer after its last use. That program runs here on fake tensors, where each buffer is followed as
+any other tensor. Its Triton kernels do nothing; matmuls, convolutions and attention are PyTorch's
+own. Source: torch/_inductor of PyTorch 2.13.
 
-Left out is what the GPU decides or does: matrices that are padded because that was measured to be
-faster (fx_passes/pad_mm.py), kernels that are measured against each other in the first step with a
-buffer as large as the L2 cache (runtime/benchmarking.py), and the loaded kernels, which lie outside
-of the allocator.
+The simulation leaves out what only a GPU can decide or do: matrices that are padded because that
+was measured to be faster (fx_passes/pad_mm.py), kernels that are measured against each other in the
+first step with a buffer as large as the L2 cache (runtime/benchmarking.py), and the loaded kernels,
+which lie outside of the allocator.
 """
 
 from __future__ import annotations
@@ -133,7 +133,7 @@ class SimulatedOverrides(common.DeviceOpOverrides):
 
 @cache
 def register_device() -> None:
-    """Have Dynamo and Inductor treat the simulated device as a GPU, for the rest of the process."""
+    """Make Dynamo and Inductor treat the simulated device as a GPU, for the rest of the process."""
     device_interface.register_interface_for_device(NAME, SimulatedInterface)
     common.register_backend_for_device(NAME, TritonScheduling, PythonWrapperCodegen)
     common.register_device_op_overrides(NAME, SimulatedOverrides())
@@ -141,11 +141,12 @@ def register_device() -> None:
 
 
 def compile_for_gpu(gpu: Gpu) -> None:
-    """Let what is compiled from now on be for this GPU, and forget what was compiled before.
+    """Compile for this GPU from now on, and forget what was compiled before.
 
-    Raises AttributeError where this release's Inductor has not what `compiling` replaces.
+    Raises AttributeError if this release's Inductor lacks an attribute that `patch_inductor`
+    replaces.
     """
-    with compiling():
+    with patch_inductor():
         register_device()
     major, minor = gpu.capability
     SimulatedInterface.properties = Properties(major, minor, gpu.cores, gpu.threads_per_core)
@@ -163,10 +164,10 @@ def compile_graph(
         inputs: Its inputs, as fake tensors.
         options: Settings of Inductor that the program gives to `torch.compile`.
     """
-    named = {name.replace("-", "_"): value for name, value in (options or {}).items()}
-    with _disable_current_modes(), compiling():
+    settings = {name.replace("-", "_"): value for name, value in (options or {}).items()}
+    with _disable_current_modes(), patch_inductor():
         return compile_fx.compile_fx(
-            graph, inputs, inner_compile=compile_inner, config_patches=named | SETTINGS
+            graph, inputs, inner_compile=compile_inner, config_patches=settings | SETTINGS
         )
 
 
@@ -183,13 +184,13 @@ def compile_inner(graph: GraphModule, inputs: list[Any], **options: Any) -> Any:
 
     with (
         _disable_current_modes(),
-        compiling(),
+        patch_inductor(),
         replace_attribute(GraphLowering, "compile_to_module", keep_program),
     ):
         compiled = compile_fx.compile_fx_inner(graph, inputs, **options)
-    if not programs:  # nothing is computed in the graph
+    if not programs:  # the graph computes nothing
         return compiled
-    # what Inductor returned would look at the addresses of its inputs first
+    # not `compiled`, which first reads the addresses of its inputs
     call: Any = programs[0].call
 
     def run(arguments: list[Any]) -> Any:
@@ -200,10 +201,10 @@ def compile_inner(graph: GraphModule, inputs: list[Any], **options: Any) -> Any:
 
 
 @contextmanager
-def compiling() -> Iterator[None]:
-    """Let Inductor work without Triton, and decide as it does for CUDA where it asks by name."""
-    # Patterns are traced with autograd, for which the simulated device needs our modes. They hold
-    # for every device.
+def patch_inductor() -> Iterator[None]:
+    """Let Inductor work without Triton, and decide as for CUDA, in this context."""
+    # Patterns are the same for every device. They are traced on the CPU, since autograd on the
+    # simulated device would need the simulation's modes.
     trace_patterns = partial(joint_graph.lazy_init, torch.device("cpu"))
     replacements: list[tuple[Any, str, Any]] = [
         (scheduler, "has_triton", lambda *_: True),
@@ -225,7 +226,7 @@ def are_both_on_gpu(first: Any, second: Any) -> bool:
 
 
 class ConstantsOnHost(TorchDispatchMode):
-    """Make tensors on the host that a compiler makes to compute with their numbers."""
+    """Make a compiler's tensors on the host, where it can compute with their numbers."""
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
@@ -268,7 +269,7 @@ class NoKernels:
 def load_program(source: str) -> ModuleType:
     """Return the module of a program that Inductor wrote, with kernels that do nothing."""
     program = ModuleType("inductor_program")
-    triton = ModuleType("triton")  # which a program imports, and which need not be installed
+    triton = ModuleType("triton")  # programs import it, and it need not be installed
     triton.language = ModuleType("triton.language")  # type: ignore[attr-defined]
     stubs = {"triton": triton, "triton.language": triton.language}
     with (
@@ -278,7 +279,7 @@ def load_program(source: str) -> ModuleType:
         exec(compile(source, "<inductor>", "exec"), program.__dict__)
     program.__dict__.update(
         reinterpret_tensor=reinterpret_tensor,
-        # they look at addresses, of which fake tensors have none
+        # these read addresses, which fake tensors do not have
         copy_if_misaligned=return_first,
         assert_alignment=do_nothing,
         assert_size_stride=do_nothing,

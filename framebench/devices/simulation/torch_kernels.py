@@ -1,8 +1,8 @@
 """What CUDA's kernels allocate next to their results.
 
-Only what PyTorch itself asks its allocator for and what its source determines is here. What cuDNN
-takes for a convolution is decided by its heuristics, which are asked where this environment has
-them (`torch_convolutions`).
+Here is only what PyTorch asks its own allocator for, as its source determines. The workspace of a
+convolution is decided by cuDNN's heuristics, which are asked where this environment has cuDNN
+(`torch_convolutions`).
 
 A request is a number of bytes: positive where they are taken, negative where they are given back.
 """
@@ -37,9 +37,21 @@ NOT_HELD = (
     "the context, kernels and handles of libraries lie outside the allocator: 617 and 1,343 MiB "
     "on two measured GPUs",
 )
-MATMULS = {  # which take a handle of cuBLAS, and with the first one per thread a workspace
-    *("mm", "addmm", "bmm", "baddbmm", "addbmm", "mv", "addmv", "dot", "vdot"),
-    *("_addmm_activation", "_int_mm", "_scaled_mm", "gemm_4bit"),
+# they take a handle of cuBLAS, and the first one of a thread takes a workspace
+MATMULS = {
+    "mm",
+    "addmm",
+    "bmm",
+    "baddbmm",
+    "addbmm",
+    "mv",
+    "addmv",
+    "dot",
+    "vdot",
+    "_addmm_activation",
+    "_int_mm",
+    "_scaled_mm",
+    "gemm_4bit",
 }
 FLOAT = 4  # bytes
 Args = tuple[Any, ...]  # of an operator
@@ -82,8 +94,10 @@ def take_and_return(*sizes: int) -> Iterator[int]:
 def copy_unless_contiguous(
     tensor: Tensor, order: torch.memory_format = torch.contiguous_format
 ) -> list[int]:
-    """Return the bytes of the copy that a kernel makes of what is not contiguous in this order."""
-    return [] if tensor.is_contiguous(memory_format=order) else [tensor.nbytes]
+    """Return the bytes of a contiguous copy in a list, which is empty for a contiguous tensor."""
+    if tensor.is_contiguous(memory_format=order):
+        return []
+    return [tensor.nbytes]
 
 
 def copy_operands(args: Args, _: Gpu) -> Iterator[int]:
@@ -91,14 +105,16 @@ def copy_operands(args: Args, _: Gpu) -> Iterator[int]:
 
     A port of `prepare_matrix_for_cublas` and `prepare_batch_matrix_for_cublas`.
     """
+    tensors = [arg for arg in args if isinstance(arg, Tensor)]
     copies = []
-    for matrix in [arg for arg in args if isinstance(arg, Tensor)][-2:]:
+    for matrix in tensors[-2:]:  # before them there may be a bias
         if matrix.dim() < 2:
             continue
         rows, columns = matrix.shape[-2:]
         down, across = matrix.stride()[-2:]
-        fits = (across == 1 and down >= max(1, columns)) or (down == 1 and across >= max(1, rows))
-        if not fits:
+        is_row_major = across == 1 and down >= max(1, columns)
+        is_column_major = down == 1 and across >= max(1, rows)
+        if not is_row_major and not is_column_major:
             copies.append(matrix.nbytes)
     return take_and_return(*copies)
 
@@ -189,7 +205,7 @@ def efficient_workspace(query: Tensor, key: Tensor, value: Tensor, gpu: Gpu) -> 
 
 
 def convolution(results: Results, args: Args, gpu: Gpu) -> Requests:
-    """Yield the result, then requests for copies of operands in cuDNN's order and its workspace.
+    """Yield the result, then requests for copies of operands in cuDNN's order and a workspace.
 
     A port of `cudnn_convolution` in ATen/native/cudnn/ConvShared.cpp.
     """
@@ -199,9 +215,8 @@ def convolution(results: Results, args: Args, gpu: Gpu) -> Requests:
     copies = copy_unless_contiguous(values, order) + copy_unless_contiguous(weight, order)
     (out,) = results
     assert out is not None
-    yield from take_and_return(
-        *copies, *find_workspace("forward", values, weight, out.shape, args[3:9], gpu)
-    )
+    workspace = find_workspace("forward", values, weight, out.shape, args[3:9], gpu)
+    yield from take_and_return(*copies, *workspace)
 
 
 def convolution_backward(results: Results, args: Args, gpu: Gpu) -> Requests:
@@ -221,9 +236,8 @@ def convolution_backward(results: Results, args: Args, gpu: Gpu) -> Requests:
     for kind, result, copy in (("data", results[0], weight_copy), ("filter", results[1], [])):
         if result is not None:
             yield result
-            yield from take_and_return(
-                *copy, *find_workspace(kind, values, weight, gradient.shape, args[4:10], gpu)
-            )
+            workspace = find_workspace(kind, values, weight, gradient.shape, args[4:10], gpu)
+            yield from take_and_return(*copy, *workspace)
     yield from (-size for size in reversed(copies))
     yield from results[2:]
 

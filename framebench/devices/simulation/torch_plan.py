@@ -37,8 +37,8 @@ from framebench.ranks.sharding import find_fullest_rank
 from framebench.suite.case import Case
 from framebench.suite.user_file import describe_fault, find_line
 
-MOST_BUFFERS = 12  # that are named of what holds memory at the peak
-OUTSIDE = {  # by the switch
+MOST_BUFFERS = 12  # as many of those that hold memory at the peak are named
+OUTSIDE = {  # by the switch of a strategy, why it cannot be simulated
     "pool_off": "without its pool PyTorch asks the driver for each tensor, and the driver's "
     "rounding is its own",
     "malloc_async": "the driver's own pool decides, and it runs on the GPU alone",
@@ -85,7 +85,8 @@ def make_settings(case: Case, device: Device) -> Settings:
     if "memory_fraction" in options:
         share = options["memory_fraction"].get("share", 0.8)
     return Settings(
-        int(device.memory_bytes * share), expandable_segments="expandable_segments" in options
+        limit=int(device.memory_bytes * share),
+        expandable_segments="expandable_segments" in options,
     )
 
 
@@ -97,7 +98,7 @@ def make_step_builder(case: Case) -> Callable[[torch.device], Callable[[], None]
         adapter = FakeAdapter(case, where)
         with ExitStack() as stack:
             if any(part.how == "optimizer_offload" for part in case.parts):
-                # torchao's optimizer on the host knows two kinds of devices
+                # torchao's optimizer would look for the devices that are there
                 offload = import_package(adapter, "torchao.optim.cpu_offload")
                 devices = replace_attribute(
                     offload, "get_available_devices", lambda: ["cpu", "cuda"]
@@ -125,19 +126,31 @@ def plan(case: Case, device: Device) -> PlannerAnswer:
     if release != RULES_OF_RELEASE:
         answer.notes = [OTHER_RELEASE.format(*RULES_OF_RELEASE)]
     if answer.outcome == "planned":
-        by_cudnn, *not_held = NOT_HELD
-        if answer.flags:  # of what has neither attention nor convolutions cuDNN chooses nothing
-            not_held.insert(0, by_cudnn.format(cudnn_version) if cudnn_version else WITHOUT_CUDNN)
-        if case.ranks > 1:
-            not_held.append(OF_COLLECTIVES)
-        if any(part.how.startswith("compile") for part in case.parts):
-            not_held.append(OF_COMPILED)
-        answer.not_held = not_held
+        # without attention and convolutions there is nothing that cuDNN chooses
+        answer.not_held = list_not_held(case, cudnn_version, has_cudnn=bool(answer.flags))
     return answer
 
 
+def list_not_held(case: Case, cudnn_version: str | None, has_cudnn: bool) -> list[str]:
+    """Return what the GPU will need besides the simulated memory, as sentences.
+
+    Args:
+        case: The case that was simulated.
+        cudnn_version: The cuDNN that was asked; None if none was.
+        has_cudnn: Whether the step has operators whose workspaces cuDNN chooses.
+    """
+    by_cudnn, *not_held = NOT_HELD
+    if has_cudnn:
+        not_held.insert(0, by_cudnn.format(cudnn_version) if cudnn_version else WITHOUT_CUDNN)
+    if case.ranks > 1:
+        not_held.append(OF_COLLECTIVES)
+    if any(part.how.startswith("compile") for part in case.parts):
+        not_held.append(OF_COMPILED)
+    return not_held
+
+
 def simulate_case(case: Case, device: Device, release: tuple[int, int]) -> PlannerAnswer:
-    """Return outcome, reason and sizes. What is no fault of a user's file is raised."""
+    """Return outcome, reason and sizes. Raises any error that is not a user's file's fault."""
     obstacle = explain_missing_simulation(case)
     if obstacle:
         return PlannerAnswer("not planned", obstacle)

@@ -1,6 +1,6 @@
-"""One rank of several GPUs. The others do not exist: collectives return at once.
+"""Simulate one rank of several GPUs. The others do not exist: collectives return at once.
 
-What collectives of NCCL take for themselves lies outside of PyTorch's allocator, and is not here.
+The buffers of NCCL lie outside of PyTorch's allocator, and are not counted.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ from framebench.devices.simulation.torch_device import NAME, register_backend, r
 
 @contextmanager
 def join_as_rank(rank: int, ranks: int) -> Iterator[None]:
-    """Be one of several ranks in this context. Raises RanksUnavailable.
+    """Make this process one of several ranks in this context. Raises RanksUnavailable.
 
-    A program may join again, as it does where it runs, and make meshes of devices.
+    A program may join the group itself, as it does on real GPUs, and make meshes of devices.
     """
     import torch.distributed._tools.fake_collectives  # noqa: F401 (shapes of collectives)
 
@@ -34,11 +34,10 @@ def join_as_rank(rank: int, ranks: int) -> Iterator[None]:
     with ExitStack() as stack:
         stack.callback(dist.destroy_process_group)
         stack.enter_context(replace_attribute(dist, "init_process_group", join_again))
-        stack.enter_context(
-            replace_attribute(DeviceMesh, "__init__", mesh_here(DeviceMesh.__init__))
-        )
-        replicate = replicate_here(DistributedDataParallel.__init__)
-        stack.enter_context(replace_attribute(DistributedDataParallel, "__init__", replicate))
+        init_mesh = make_mesh_init(DeviceMesh.__init__)
+        stack.enter_context(replace_attribute(DeviceMesh, "__init__", init_mesh))
+        init_replica = make_replica_init(DistributedDataParallel.__init__)
+        stack.enter_context(replace_attribute(DistributedDataParallel, "__init__", init_replica))
         propagate = ShardingPropagator._propagate_tensor_meta_non_cached
         name = "_propagate_tensor_meta_non_cached"
         stack.enter_context(replace_attribute(ShardingPropagator, name, disable_modes(propagate)))
@@ -49,14 +48,14 @@ def join_again(*_: Any, **__: Any) -> None:
     """Do nothing: the process is in a group already."""
 
 
-def replicate_here(init: Callable[..., None]) -> Callable[..., None]:
+def make_replica_init(init: Callable[..., None]) -> Callable[..., None]:
     """Return an `__init__` by which a replica on fake tensors asks no other rank."""
 
-    def init_here(self: DistributedDataParallel, *args: Any, **kwargs: Any) -> None:
+    def init_alone(self: DistributedDataParallel, *args: Any, **kwargs: Any) -> None:
         init(self, *args, **{**kwargs, "init_sync": False})
         private.reduce_at_once(self)
 
-    return init_here
+    return init_alone
 
 
 def disable_modes(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -73,18 +72,18 @@ def disable_modes(function: Callable[..., Any]) -> Callable[..., Any]:
     return run
 
 
-def mesh_here(init: Callable[..., None]) -> Callable[..., None]:
-    """Return an `__init__` by which meshes of CUDA's devices are meant for the simulated one.
+def make_mesh_init(init: Callable[..., None]) -> Callable[..., None]:
+    """Return an `__init__` by which a mesh of CUDA devices is one of simulated devices.
 
-    A mesh looks up its own place in itself, for which it needs numbers: its ranks are made anew
-    without modes. `init_device_mesh` counts them from 0.
+    A mesh looks up its own rank among its ranks, for which it needs their numbers: they are made
+    again without the simulation's modes. `init_device_mesh` counts them from 0.
     """
 
-    def init_here(self: Any, device_type: str, *args: Any, **kwargs: Any) -> None:
+    def init_simulated(self: Any, device_type: str, *args: Any, **kwargs: Any) -> None:
         with _disable_current_modes():
             if "_rank_map" in kwargs:
                 count = kwargs["_rank_map"].numel()
                 kwargs["_rank_map"] = torch.arange(count, dtype=torch.int)
             init(self, NAME if device_type == "cuda" else device_type, *args, **kwargs)
 
-    return init_here
+    return init_simulated

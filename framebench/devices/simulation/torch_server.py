@@ -48,7 +48,7 @@ def serve() -> None:
 
 
 def plan_in_fork(case_id: str, device_name: str) -> PlannerAnswer:
-    """Plan a case in a forked process, and return its answer: `failed` if it gave none."""
+    """Plan a case in a forked process, and return its answer; without one, `failed`."""
     with tempfile.TemporaryFile("w+") as printed, tempfile.TemporaryFile("w+") as errors:
         child = os.fork()
         if child == 0:
@@ -68,7 +68,7 @@ def answer_and_exit(case_id: str, device_name: str, printed: TextIO, errors: Tex
     try:
         if sys.platform == "linux":  # the kernel kills this process when the server dies
             ctypes.CDLL(None).prctl(SET_DEATH_SIGNAL, signal.SIGKILL)
-        # a user's file may read, print, and print without end
+        # a user's file may read from standard input, and print without end
         resource.setrlimit(resource.RLIMIT_FSIZE, (MOST_PRINTED_BYTES, MOST_PRINTED_BYTES))
         os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
         os.dup2(errors.fileno(), 1)

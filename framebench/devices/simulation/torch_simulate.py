@@ -12,8 +12,8 @@
 
     simulate(make_step, devices.find("h100-80gb")).reserved
 
-Every storage on the device goes through `allocator.Allocator`, at its birth and at its death and in
-that order.
+Every storage on the device takes its block from `allocator.Allocator` when it is born, and gives it
+back when it dies.
 """
 
 from __future__ import annotations
@@ -117,7 +117,7 @@ class Simulation:
     def timeline(self) -> list[int]:
         """Return the bytes in use after each event of the allocator, from the model's building on.
 
-        The bytes are those that tensors asked for: the allocator rounds each up to 512 bytes.
+        They are not rounded, while the allocator rounds each request up to 512 bytes.
         """
         in_use = 0
         sizes = []
@@ -158,7 +158,7 @@ def simulated_gpu(
 ) -> Iterator[tuple[torch.device, Watch]]:
     """Make tensors fake in this context, and follow those on the simulated GPU.
 
-    Yields the device, and what has followed them.
+    Yields the device, and the mode that follows the tensors on it.
     """
     watch = Watch(gpu, Allocator(settings), is_distributed)
     clear_cache = torch.clear_autocast_cache
@@ -169,8 +169,8 @@ def simulated_gpu(
         clear_cache()
 
     def resize_and_follow(storage: torch.UntypedStorage, size: int) -> torch.UntypedStorage:
-        resize(storage, size)  # which no mode sees
-        watch.resize(storage)
+        resize(storage, size)
+        watch.resize(storage)  # no dispatch mode sees it
         return storage
 
     with ExitStack() as stack:
@@ -249,7 +249,10 @@ def simulate(
             mark_states(watch, optimizers)
             for life in watch.lives:
                 life.kind = life.kind or "inputs"
-            for weight in {weight for model in models for weight in model.parameters()}:
+            weights: set[nn.Parameter] = set()
+            for model in models:
+                weights.update(model.parameters())
+            for weight in weights:
                 if weight.requires_grad and is_on_gpu(weight):
                     # called once autograd has accumulated into the weight's gradient
                     handle = weight.register_post_accumulate_grad_hook(mark_gradient)
@@ -284,7 +287,7 @@ def simulate(
 def find_models_and_optimizers() -> tuple[list[nn.Module], list[torch.optim.Optimizer]]:
     """Return all models and optimizers of the process.
 
-    Those of other programs do no harm: none of their tensors lie on the simulated device.
+    Some may not belong to the step: none of their tensors lie on the simulated device.
     """
     models = []
     optimizers = []
@@ -301,8 +304,11 @@ def mark_states(watch: Watch, optimizers: Iterable[torch.optim.Optimizer]) -> No
     """Mark the tensors that optimizers hold between steps."""
     for optimizer in optimizers:
         states = tree_leaves(list(optimizer.state.values()))
-        weights = (weight for group in optimizer.param_groups for weight in group["params"])
-        if any(watch.holds(weight) for weight in weights):  # not one of an earlier simulation
+        weights: list[Tensor] = []
+        for group in optimizer.param_groups:
+            weights += group["params"]
+        is_of_simulation = any(watch.holds(weight) for weight in weights)
+        if is_of_simulation:  # and not of an earlier one
             watch.adopt(states, type(optimizer).__name__)
         watch.mark(states, "optimizer states")
 
@@ -334,8 +340,8 @@ def find_peak(lives: list[Life], first: int, last: int) -> int:
     for life in lives:
         changes[max(life.born, first)] += life.block_size
         if life.died is not None:
-            # what died before the first event cancels itself there
-            changes[life.died + 1 if life.died >= first else first] -= life.block_size
+            # a block that died before the first event is added and subtracted at that event
+            changes[max(life.died + 1, first)] -= life.block_size
     peak_event = first
     peak = -1
     in_use = 0

@@ -23,18 +23,18 @@ def make_snapshot(allocator: Allocator, labels: dict[int, str]) -> dict[str, Any
     entries = []
     for place, event in enumerate(allocator.trace):
         label = labels.get(place, label)
-        entries.append(
-            {
-                "action": event.action,
-                "addr": event.address,
-                "size": event.size,
-                "frames": [{"filename": "", "line": 0, "name": label}]
-                if event.action == "alloc"
-                else [],
-                "stream": 0,
-                "time_us": place,
-            }
-        )
+        frames = []
+        if event.action == "alloc":
+            frames = [{"filename": "", "line": 0, "name": label}]
+        entry = {
+            "action": event.action,
+            "addr": event.address,
+            "size": event.size,
+            "frames": frames,
+            "stream": 0,
+            "time_us": place,
+        }
+        entries.append(entry)
     return {
         "segments": [describe_segment(blocks) for blocks in allocator.segments()],
         "device_traces": [entries],

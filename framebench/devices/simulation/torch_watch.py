@@ -28,9 +28,9 @@ from framebench.devices.simulation.torch_device import is_on_gpu
 from framebench.devices.simulation.torch_gpu import Gpu
 
 aten = torch.ops.aten
-# Truth values that a line of the program reads before it gets False: it may be a loop that draws
-# numbers until all are within bounds.
-PATIENCE = 2000
+# A line of the program reads True so often, and then False: it may be the condition of a loop that
+# draws numbers until all are within bounds.
+MOST_TRUE_ANSWERS = 2000
 # beginnings of files outside the user's program: PyTorch, Python, the simulation, generated code
 NOT_THE_PROGRAM = (
     str(Path(torch.__path__[0])),
@@ -58,7 +58,7 @@ class Life:
     shape: str = ""
 
     def is_alive_at(self, event: int) -> bool:
-        """Return whether it had its block after so many events of the allocator."""
+        """Return whether it had its block after the first `event` events of the allocator."""
         return self.born <= event and (self.died is None or self.died >= event)
 
 
@@ -72,7 +72,7 @@ class Watch(TorchDispatchMode):
 
     @classmethod
     def ignore_compile_internals(cls) -> bool:
-        """Return True: follow what a compiled program takes, and not what its compiler traces."""
+        """Return True: a compiled program is followed when it runs, not when it is traced."""
         return True
 
     def __init__(self, gpu: Gpu, allocator: Allocator, is_distributed: bool = False) -> None:
@@ -83,7 +83,7 @@ class Watch(TorchDispatchMode):
         self.allocator = allocator
         self.lives: list[Life] = []
         self.alive: dict[int, Life] = {}  # by the address of the storage
-        self.emptied: dict[int, str] = {}  # shapes of storages that were, by their address
+        self.emptied: dict[int, str] = {}  # shapes of emptied storages, by their address
         self.handles: set[tuple[int, str]] = set()  # threads and their libraries
         self.main_thread = threading.get_ident()
         self.phase = "build"
@@ -108,30 +108,36 @@ class Watch(TorchDispatchMode):
         if func._schema.name.startswith("aten::_fused_") and not func._schema.returns:
             return None  # updates in place, and some have no shapes of their own
         if not torch.is_grad_enabled():
-            # in inference mode nothing above has taken a composed operator apart, or chosen how to
-            # attend
-            if func is aten.scaled_dot_product_attention.default:
-                with self:
-                    return torch_attention.attend(self.gpu, *args, **kwargs)
-            if func.namespace == "aten" and func._can_decompose():
-                with self:
-                    out = func.decompose(*args, **kwargs)
-                if out is not NotImplemented:
-                    return out
+            out = self.run_composed(func, args, kwargs)
+            if out is not NotImplemented:
+                return out
         if func is aten._to_copy.default and has_number:
             args[0].constant = None  # its number is not copied to the device
         out = func(*args, **kwargs)
         in_backward = threading.get_ident() != self.main_thread
-        if func is aten.add.Tensor and in_backward and self.may_overwrite(args[0], args[1], out):
+        if func is aten.add.Tensor and in_backward and self.defer_sum(args[0], args[1], out):
             return out
         self.track_operator(func._schema.name.partition("::")[2], args, out)
         return out
 
-    def follow_higher_order(self, func: Any, args: Any, kwargs: Any) -> Any:
-        """Run an operator of operators, and follow what it runs.
+    def run_composed(self, func: Any, args: Any, kwargs: Any) -> Any:
+        """Run an operator by the operators that it consists of; NotImplemented if it has none.
 
-        A compiled step keeps the state of random numbers, which lies on the host, where it computes
-        again in the backward pass what draws some.
+        Only in inference mode do such operators come here: autograd takes them apart before.
+        """
+        if func is aten.scaled_dot_product_attention.default:
+            with self:
+                return torch_attention.attend(self.gpu, *args, **kwargs)
+        if func.namespace == "aten" and func._can_decompose():
+            with self:
+                return func.decompose(*args, **kwargs)
+        return NotImplemented
+
+    def follow_higher_order(self, func: Any, args: Any, kwargs: Any) -> Any:
+        """Run an operator that runs other operators, and follow those.
+
+        A compiled step may recompute operators that draw random numbers in its backward pass. It
+        then saves the state of the generator, which lies on the host.
         """
         if func is rng_prims.run_and_save_rng_state:
             operator, *arguments = args
@@ -145,7 +151,7 @@ class Watch(TorchDispatchMode):
 
     def track_operator(self, operator: str, args: Any, out: Any) -> None:
         """Track an operator's results, and the temporaries of its kernel."""
-        # without numbers, which an operator may return too and which would be read as requests
+        # a number that an operator returns must not be taken for a request of bytes
         results = [leaf if isinstance(leaf, Tensor) else None for leaf in tree_leaves(out)]
         if not any(is_on_gpu(arg) for arg in args):
             self.track_requests(operator, results)
@@ -155,14 +161,14 @@ class Watch(TorchDispatchMode):
         is_known = torch_convolutions.is_workspace_known(operator, args, self.gpu)
         if is_known is not None:
             self.convolutions[is_known] += 1
-        self.track_requests(
-            operator, torch_kernels.order_results(operator, results, args, self.gpu)
-        )
+        requests = torch_kernels.order_results(operator, results, args, self.gpu)
+        self.track_requests(operator, requests)
         if operator in torch_kernels.MATMULS:
             self.take_workspace("cuBLAS", self.gpu.blas_workspace)
             if torch_kernels.is_matmul_by_lt(operator, args):
                 self.take_lt_workspace()
-        self.track_requests(operator, torch_kernels.request_temporaries(operator, args, self.gpu))
+        temporaries = torch_kernels.request_temporaries(operator, args, self.gpu)
+        self.track_requests(operator, temporaries)
 
     def track_requests(self, operator: str, requests: Iterable[Tensor | int | None]) -> None:
         """Track results, and bytes that a kernel takes (positive) or gives back (negative)."""
@@ -195,14 +201,15 @@ class Watch(TorchDispatchMode):
         else:
             self.give_back(self.take(size, "cuBLASLt", "temporaries"))
 
-    def may_overwrite(self, first: Tensor, second: Tensor, out: Tensor) -> bool:
-        """Return whether autograd may write this sum of two gradients over the first one.
+    def defer_sum(self, first: Tensor, second: Tensor, out: Tensor) -> bool:
+        """Put off the block of a sum of two gradients that autograd may write over the first one.
 
-        On a real GPU it does if nothing else refers to the first, as a view refers to its base
-        (`can_accumulate_inplace` in torch/csrc/autograd/input_buffer.cpp). It never does for the
-        tensors of a dispatch mode, as here: it adds them, and the first is freed at once. If this
-        returns True, it has therefore put the sum into `pending_sum`, so that it gets no block
-        until the next event shows which it is. A sum that was pending before is settled.
+        Return whether it was put off, in `pending_sum`. On a real GPU autograd writes over the
+        first gradient if nothing else refers to it, as a view refers to its base
+        (`can_accumulate_inplace` in torch/csrc/autograd/input_buffer.cpp). For the tensors of a
+        dispatch mode, as here, it always makes a new tensor, and frees the first one at once if
+        nothing refers to it. So the next event shows what a GPU would have done (`settle_sum`). A
+        sum that was pending before is settled.
         """
         if not isinstance(second, Tensor) or first._is_view():
             return False
@@ -220,8 +227,8 @@ class Watch(TorchDispatchMode):
     def settle_sum(self, dead: Life | None = None) -> bool:
         """Give the pending sum its block, and return whether that is the block of `dead`.
 
-        It is if the sum was written over the storage that has just died. Otherwise the sum gets a
-        block of its own.
+        `dead` is the storage that has just died. If the sum was written over it, the sum takes over
+        its block, and otherwise gets one of its own.
         """
         if self.pending_sum is None:
             return False
@@ -255,7 +262,15 @@ class Watch(TorchDispatchMode):
         block = self.malloc(size)
         born = len(self.allocator.trace)
         life = Life(
-            len(self.lives), size, operator, phase, block, block.size, born, kind=kind, line=line
+            number=len(self.lives),
+            size=size,
+            operator=operator,
+            phase=phase,
+            block=block,
+            block_size=block.size,
+            born=born,
+            kind=kind,
+            line=line,
         )
         self.lives.append(life)
         return life
@@ -263,8 +278,8 @@ class Watch(TorchDispatchMode):
     def malloc(self, size: int) -> Block:
         """Return a block of so many bytes.
 
-        If the GPU has no memory for it, that is remembered in `refused`, and the allocator goes on
-        without a limit: an error that is raised in autograd's own threads would end the process.
+        If the GPU has no memory for it, `refused` gets the error, and the allocator goes on without
+        a limit: an error that is raised in autograd's own threads would end the process.
         """
         try:
             return self.allocator.malloc(size)
@@ -304,8 +319,8 @@ class Watch(TorchDispatchMode):
         - An integer, such as a counter of steps, is 1.
         - A float is 0 on the device, so that GradScaler finds no infinite gradient, and 1 on the
           host.
-        - A truth value is the one that lets a check pass. If it is in no check it is True, and
-          after PATIENCE readings in one line False.
+        - A truth value is the one that lets a check pass. Outside of checks a line reads True
+          MOST_TRUE_ANSWERS times, and then False.
         """
         if tensor.dtype == torch.bool:
             frame = find_frame(sys._getframe(1))
@@ -315,13 +330,13 @@ class Watch(TorchDispatchMode):
                     return answer
             line = find_line(sys._getframe(1))
             self.truths_read[line] += 1
-            return self.truths_read[line] <= PATIENCE
+            return self.truths_read[line] <= MOST_TRUE_ANSWERS
         if not tensor.is_floating_point():
             return 1
         return 0.0 if is_on_gpu(tensor) else 1.0
 
     def mark(self, tensors: Iterable[Any], kind: str) -> None:
-        """Say of what kind the storages of these tensors are, unless they have one."""
+        """Set the kind of the storages of these tensors, if they have none."""
         for tensor in filter(is_on_gpu, tensors):
             for part in list_plain_parts(tensor):
                 life = self.alive.get(part.untyped_storage()._cdata)
@@ -335,8 +350,8 @@ class Watch(TorchDispatchMode):
     def adopt(self, tensors: Iterable[Any], operator: str) -> None:
         """Give blocks to tensors that were made while no mode was on.
 
-        Dynamo makes an optimizer's states while it traces a compiled update. Wrappers of several
-        tensors have a storage that holds nothing, and are left alone.
+        Dynamo makes an optimizer's states while it traces a compiled update. A wrapper of several
+        tensors gets no block: its own storage holds nothing.
         """
         for tensor in filter(is_on_gpu, tensors):
             if type(tensor).__name__ == "FakeTensor":
@@ -344,7 +359,7 @@ class Watch(TorchDispatchMode):
 
 
 def describe_shape(tensor: Tensor) -> str:
-    """Return such as float32[64, 16]."""
+    """Return a tensor's type and shape, such as `float32[64, 16]`."""
     return f"{str(tensor.dtype).removeprefix('torch.')}{list(tensor.shape)}"
 
 
@@ -356,7 +371,8 @@ def find_line(frame: FrameType | None) -> str:
     user_frame = find_frame(frame)
     if user_frame is None:
         return ""
-    return f"{'/'.join(user_frame.f_code.co_filename.split('/')[-2:])}:{user_frame.f_lineno}"
+    folder_and_file = user_frame.f_code.co_filename.split("/")[-2:]
+    return f"{'/'.join(folder_and_file)}:{user_frame.f_lineno}"
 
 
 def find_frame(frame: FrameType | None) -> FrameType | None:

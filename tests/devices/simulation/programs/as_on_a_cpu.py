@@ -37,7 +37,7 @@ CHOICES_OF_A_CPU = (
     (torch_kernels, "MATMULS", set()),
     (torch_kernels, "TEMPORARIES", {}),
     # on tensors without numbers autograd makes each sum of gradients anew, and `predict` counts it
-    (Watch, "may_overwrite", lambda *_: False),
+    (Watch, "defer_sum", lambda *_: False),
 )
 counts = {}
 for case_id in sys.argv[1:]:
