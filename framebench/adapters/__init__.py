@@ -22,11 +22,12 @@ def load(case: Case) -> Adapter:
 def load_frozen(case: Case) -> Adapter:
     """Return the adapter in a process where the framework's own objects are frozen.
 
-    Python's collector need not look through them then. What the case makes, and what a user's file
-    imports, is not frozen.
+    Python's collector then need not look through them. Objects that the case makes, or that a
+    user's file imports, are not frozen.
     """
     module = import_adapters(case)
-    getattr(module, "import_the_rest", lambda: None)()
+    if hasattr(module, "import_the_rest"):
+        module.import_the_rest()
     if not gc.get_freeze_count():
         gc.collect()
         gc.freeze()

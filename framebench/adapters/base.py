@@ -101,7 +101,8 @@ class Adapter(ABC):
     # whether a step from the same seed may draw other random numbers under another strategy
     may_draw_other_numbers = False
     budget_s = math.inf  # seconds that all steps of the case may take
-    # malloc's large blocks before the user's file was imported; set where only tensors take such
+    # bytes of malloc's large blocks before the user's file was imported; None where other things
+    # than tensors take large blocks
     malloc_bytes_before: int | None = None
     unseen_before_steps = 0  # bytes of `UNSEEN` when the first step begins
     teacher: Any = None  # the configuration of a second model that is not trained
@@ -231,7 +232,7 @@ class Adapter(ABC):
     def find_target(self, batch: Batch) -> Any:
         """Return what the loss compares an output with: the targets of a batch.
 
-        A user's batch that has none apart is compared with as a whole, as the file returned it.
+        For a user's batch without separate targets, it is the batch as the file returned it.
         """
         _, targets = batch
         if targets is None and self.is_user_model:
@@ -249,7 +250,7 @@ class Adapter(ABC):
     def judge_effect(self) -> StrategyEffect:
         """Observe one more step, and let the proof of each part of the strategy judge it.
 
-        It is seeded, so that what proofs compare it with may draw the same numbers.
+        The step is seeded, so that a step to compare it with can draw the same random numbers.
         """
         self.seed()
         return judge_parts(self.proofs, self.observe())
@@ -308,7 +309,8 @@ class Adapter(ABC):
     def weights(self) -> Iterator[tuple[str, np.ndarray]]:
         """Yield every weight and buffer, by canonical name and in the canonical layout.
 
-        A teacher's have the prefix `teacher.`. The arrays may share the framework's memory.
+        The names of a teacher's weights begin with `teacher.`. The arrays may share the framework's
+        memory.
         """
 
     @abstractmethod
@@ -317,14 +319,14 @@ class Adapter(ABC):
 
     @abstractmethod
     def restore(self) -> None:
-        """Put back the first weights, buffers and optimizer states, without compiling again."""
+        """Put back the initial weights, buffers and optimizer states, without compiling again."""
 
     @property
     def can_restore(self) -> bool:
         """Whether `restore` works for this case.
 
-        It does not work where weights are packed into codes, where a step makes its own models, and
-        where several ranks share the weights.
+        It does not if weights are packed into codes, if a step makes its own models, or if several
+        ranks share the weights.
         """
         is_packed = self.case.plan.precision.startswith("int8")
         makes_own_models = self.case.scenario in ("pair", "generate")
@@ -357,7 +359,7 @@ class Adapter(ABC):
         return 0
 
     def release(self) -> None:
-        """Drop the last step's output, so that a graph which it holds does not count as state."""
+        """Drop the last step's output, so that the graph behind it does not count as state."""
 
     @abstractmethod
     def live_bytes(self) -> int:
@@ -379,9 +381,9 @@ class Adapter(ABC):
     def library_bytes(self) -> int:
         """Return the bytes that libraries of kernels have allocated in a user's steps and keep.
 
-        No Python object shows them. MKL keeps buffers into which it packs matrices, oneDNN
-        generated code and reordered weights. How many bytes there are depends on the processor, so
-        they are in no peak of a steady step.
+        No Python object shows them. MKL keeps buffers into which it packs matrices, and oneDNN
+        keeps generated code and reordered weights. Their bytes depend on the processor, so no peak
+        of a steady step includes them.
         """
         _, libraries = self.measure_untracked()
         return libraries
@@ -402,11 +404,11 @@ class Adapter(ABC):
 
         This is so on a CPU, in a framework where only tensors take large blocks.
         """
-        is_read = self.malloc_bytes_before is not None
-        return self.is_user_model and is_read and self.device() == "cpu"
+        has_bytes_before = self.malloc_bytes_before is not None
+        return self.is_user_model and has_bytes_before and self.device() == "cpu"
 
     def unseen_bytes(self, named: Mapping[str, int]) -> int:
-        """Return the bytes in malloc's large blocks that nothing known explains.
+        """Return the bytes in malloc's large blocks that are neither tensors nor in `named`.
 
         `live_bytes` counts the tensors, and `named` has other known bytes by the name of their
         origin. Only blocks allocated since the user's file was imported count. The result may be
@@ -421,7 +423,7 @@ class Adapter(ABC):
         return large_blocks - self.malloc_bytes_before - explained
 
     def reported_library_bytes(self) -> int:
-        """Return the bytes that libraries say they have taken since the file was imported."""
+        """Return the bytes that libraries report to have taken since the file was imported."""
         return 0
 
     def named_untracked_bytes(self) -> dict[str, int]:
@@ -448,16 +450,16 @@ class Adapter(ABC):
         return None
 
     def compile(self) -> None:
-        """Compile for the shape of the present `inputs`; nothing in eager mode.
+        """Compile for the shape of the current `inputs`; do nothing in eager mode.
 
         It is called before a memory limit is enforced, since compilers need memory too.
         """
 
     def limit_memory(self, budget: int | None) -> bool:
-        """Allow tensors and workspaces `budget` more bytes; None removes the limit.
+        """Limit tensors and workspaces to `budget` more bytes; None removes the limit.
 
-        Return whether the limit is enforced. Where it is not, only the measured peak tells whether
-        the case fits.
+        Return whether the limit is enforced. If it is not, only the measured peak tells whether the
+        case fits.
         """
         if self.device() != "cpu":
             return False
@@ -495,25 +497,25 @@ def join_output(
 ) -> np.ndarray:
     """Return a model's output in float64.
 
-    Of several arrays all numbers of a sample are in one row (see `select_rows`). Raises TypeError
-    if the output has no array.
+    If it has several arrays, all numbers of a sample are in one row (see `select_rows`). Raises
+    TypeError if the output has no array.
     """
     if is_array(output):
         return widen(to_numpy(output))
     selected = select_rows(output, is_floating)
     if not selected:
         raise TypeError(f"the output, {type(output).__name__}, has no array that could be verified")
-    rows = selected[0].shape[0] if selected[0].shape else 1  # all have as many
+    rows = selected[0].shape[0] if selected[0].shape else 1  # the same in all arrays
     columns = []
     for array in selected:
         wide = widen(to_numpy(array))
-        # without rows, as of a detector that found nothing, NumPy cannot infer the columns
+        # without rows, as when a detector finds nothing, NumPy cannot infer the columns
         columns.append(wide.reshape(rows, wide.size // max(rows, 1)))
     return np.concatenate(columns, 1)
 
 
 def widen(array: np.ndarray) -> np.ndarray:
-    """Return numbers in float64; of complex ones real and imaginary parts on a last axis."""
+    """Return numbers in float64; complex ones get a last axis of real and imaginary parts."""
     if np.iscomplexobj(array):
         array = np.stack([array.real, array.imag], -1)
     return array.astype(np.float64)

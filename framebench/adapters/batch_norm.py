@@ -8,10 +8,10 @@ from typing import Any
 
 
 @contextmanager
-def frozen_statistics(norms: Sequence[Any]) -> Iterator[None]:
-    """Keep running statistics as they are, since the first forward pass has moved them already.
+def freeze_statistics(norms: Sequence[Any]) -> Iterator[None]:
+    """Freeze running statistics in this context; the norms still use those of the batch.
 
-    The norms still normalise by the statistics of the batch.
+    The first forward pass of the block has updated them already.
     """
     momenta = [norm.momentum for norm in norms]
     for norm in norms:

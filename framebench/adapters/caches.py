@@ -1,7 +1,7 @@
-"""What PyTorch and Jittor share of generation token by token: the step, the caches, their proofs.
+"""Generate token by token in PyTorch and Jittor: the step, the caches, and their proofs.
 
-The generated tokens are those of the batch, not the most likely ones: so every logit is known from
-one forward pass over the whole sequence.
+The generated tokens are those of the batch, not the most likely ones. One forward pass over the
+whole sequence therefore gives the reference of every logit.
 """
 
 from __future__ import annotations
@@ -46,8 +46,8 @@ class StaticCache:
 class GrowingCache:
     """Keys and values of each layer in arrays that `join` makes longer by each token.
 
-    A rewound array is the first part of the longest one: in PyTorch a view, which is gone when the
-    first new token has made another array; in Jittor a copy.
+    Rewinding keeps the first part of each array: in PyTorch a view of it, until the first new token
+    makes another array; in Jittor a copy.
     """
 
     def __init__(self, layers: int, join: Callable[[Any, Any], Any]) -> None:

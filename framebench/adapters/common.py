@@ -184,8 +184,7 @@ def factored(adapter: Adapter) -> Proof:
 def expect_buffers_unchanged(is_training: Callable[[], bool]) -> Proof:
     """Return a proof that a step changes no running statistic.
 
-    The proof also holds where `is_training` returns True: evaluation in training mode may change
-    them.
+    The proof also holds if `is_training` returns True, since training mode may change them.
     """
 
     def are_unchanged(evidence: Evidence) -> bool:
@@ -197,8 +196,8 @@ def expect_buffers_unchanged(is_training: Callable[[], bool]) -> Proof:
 def expect_buffers_changed(adapter: Adapter, displace: Callable[[], object]) -> Proof:
     """Return a proof that a step changes every running statistic.
 
-    `displace` first moves them away from their values, since under the same batch they would
-    converge and then stay.
+    `displace` first moves them away from their values: steps with the same batch make them
+    converge, and then they no longer change.
     """
 
     def count_changed(_: Evidence) -> Evidence:

@@ -1,4 +1,4 @@
-"""Find what a user's program holds in memory next to what a step needs, and under which name.
+"""Find the memory that a user's program holds besides what a step needs, and the names it is under.
 
 Examples are a teacher that the loss calls, a matrix that is no buffer, or an activation that a
 module keeps. The search begins at named roots: attributes of the model, and globals of the user's
@@ -24,7 +24,7 @@ FindStorages = Callable[[Any], StorageBytes]  # the storages of an array; none o
 Root = tuple[str, Any]  # what the object is called, and the object
 CLOSED = (ModuleType, CodeType, FrameType)
 ATOMS = (bool, int, float, complex, str, bytes, type(None))
-MOST = 200_000  # objects that are looked at below one root
+MOST = 200_000  # objects that are visited below one root
 NAMELESS = "nothing that has a name in your file"
 
 
@@ -83,7 +83,7 @@ def walk_objects(root: Any, closed: set[int]) -> Iterator[Any]:
 def may_enter(other: Any) -> bool:
     """Return whether a walk goes on at this object.
 
-    Modules, frames and classes that are not the user's lead to everything there is.
+    Modules, code, frames, and classes outside the user's file lead to all objects of the process.
     """
     if isinstance(other, type):
         return other.__module__ == NAME

@@ -46,7 +46,7 @@ class Loader:
         if mode in MAPPED:
             self.images = _map_to_file(self.images)
         self.made = 0  # batches prepared
-        self.buffers: set[int] = set()  # addresses that they were prepared into
+        self.buffers: set[int] = set()  # addresses of the prepared batches
         self.threads: set[int] = set()  # threads that prepared them
         self.reused: np.ndarray | None = None
         self.batches = self.choose_batches()
@@ -76,7 +76,8 @@ class Loader:
         rows = slice(i * self.batch, (i + 1) * self.batch)
         x = self.prepare(np.asarray(self.images[rows]))
         if self.mode == "reused":
-            self.reused = x if self.reused is None else self.reused
+            if self.reused is None:
+                self.reused = x
             np.copyto(self.reused, x)
             x = self.reused
         self.made += 1
@@ -108,15 +109,15 @@ def expect_loader(mode: str) -> Proof:
 def _prepare_while_used(loader: weakref.ref[Loader]) -> Iterator[Any]:
     """Yield prepared batches over and over, as long as somebody else refers to the loader.
 
-    A thread that waits to hand a batch over, as it does for ever once the case is done, must not
-    keep the loader alive, and with it the adapter and its weights.
+    Once the case is done, the thread waits for ever to hand a batch over. It must not keep the
+    loader alive, and with it the adapter and its weights.
     """
     for i in cycle(range(STREAM_BATCHES)):
-        present = loader()
-        if present is None:
+        used_loader = loader()
+        if used_loader is None:
             return
-        batch = present.prepare_batch(i)
-        del present
+        batch = used_loader.prepare_batch(i)
+        del used_loader
         yield batch
 
 
@@ -130,23 +131,23 @@ def _map_to_file(images: np.ndarray) -> np.memmap:
 def prefetch(prepared: Iterator[tuple[Any, ...]], put: Put) -> Iterator[Any]:
     """Yield batches that a thread prepares one ahead, on any core that the process was given.
 
-    What it raises is raised by the step that waits for its batch.
+    An error in the thread is raised by the step that waits for its batch.
     """
-    waiting: queue.Queue[tuple[Any, BaseException | None]] = queue.Queue(maxsize=1)
+    ready: queue.Queue[tuple[Any, BaseException | None]] = queue.Queue(maxsize=1)
 
     def work() -> None:
         """Put each batch into the queue, or the error that ended the preparation."""
-        # On the core to which the timing worker is pinned it would take turns with the step.
+        # on the core to which the timing worker is pinned, the thread would take turns with steps
         cores.use_all_cores()
         try:
             for batch in prepared:
-                waiting.put((batch, None))
+                ready.put((batch, None))
         except BaseException as error:
-            waiting.put((None, error))
+            ready.put((None, error))
 
     threading.Thread(target=work, daemon=True).start()
     while True:
-        batch, error = waiting.get()
+        batch, error = ready.get()
         if error is not None:
             raise error
         yield put(*batch)

@@ -54,7 +54,9 @@ class Relation:
         if not self.times:
             return self.expected
         value = read(evidence, self.expected)
-        return value if value is None or self.times == 1 else self.times * value
+        if value is None or self.times == 1:
+            return value
+        return self.times * value
 
     def describe(self, evidence: Evidence) -> str:
         """Return what is expected in words, with the number that another count has."""
@@ -68,7 +70,7 @@ class Relation:
 
 
 def quote(value: Any) -> str:
-    """Return a value in words; a text in quotes, so that an empty one can be seen."""
+    """Return a value as text; a string in quotes, so that an empty one is visible."""
     return repr(value) if isinstance(value, str) else str(value)
 
 
@@ -77,10 +79,10 @@ def compare_with(
 ) -> Relation:
     """Return a relation to a number, or to `times` the count whose name is `bound`."""
 
-    def both_counted(observed: Any, expected: Any) -> bool:
+    def holds_if_counted(observed: Any, expected: Any) -> bool:
         return observed is not None and expected is not None and holds(observed, expected)
 
-    return Relation(words, both_counted, bound, times if isinstance(bound, str) else 0)
+    return Relation(words, holds_if_counted, bound, times if isinstance(bound, str) else 0)
 
 
 # to be called with a bound, and maybe `times`
@@ -91,7 +93,7 @@ at_most = partial(compare_with, "at most", operator.le)
 
 
 def equal_to(key: str, times: float = 1) -> Relation:
-    """Expect what another count has, or `times` that."""
+    """Expect the value of another count, or `times` that value."""
     return Relation("", operator.eq, key, times)
 
 
@@ -117,7 +119,7 @@ def including(*names: str) -> Relation:
 
 
 def if_counted(expected: Any) -> Relation:
-    """Return a relation that also accepts None, for what cannot be counted in a compiled step."""
+    """Return a relation that also accepts None: some counts do not exist in a compiled step."""
     relation = as_relation(expected)
 
     def holds(observed: Any, value: Any) -> bool:
@@ -167,7 +169,7 @@ class Proof:
     counts: tuple[Count, ...] = ()  # called in this order before the verdict
 
     def counting(self, count: Count) -> Proof:
-        """Return a proof that first adds to the evidence what `count` returns of it.
+        """Return a proof that first calls `count` with the evidence, and adds what it returns.
 
         `count` may make steps of its own.
         """
@@ -177,7 +179,7 @@ class Proof:
         return Proof(self.expectations + other.expectations, self.counts + other.counts)
 
     def judge(self, evidence: Evidence) -> StrategyEffect:
-        """Return the verdict, all evidence, and the expectations that failed if it is no."""
+        """Return the verdict, all evidence, and the expectations that failed."""
         complete = dict(evidence)
         for count in self.counts:
             complete |= count(complete)
@@ -187,9 +189,9 @@ class Proof:
 
 
 def expect(counts: Mapping[str, Any] | None = None, /, **more: Any) -> Proof:
-    """Return a proof that each key of the evidence has this value, or meets this relation or these.
+    """Return a proof that each key of the evidence has this value, or meets these relations.
 
-    `counts` takes keys that are no names of Python, such as entries of dictionaries.
+    `counts` takes keys that are no Python names, such as entries of dictionaries.
     """
     expectations = []
     for key, expected in {**(counts or {}), **more}.items():

@@ -41,13 +41,13 @@ def measure_error(multiply: Multiply, left: Shape, right: Shape, terms: int) -> 
     return float(np.abs(result.astype(np.float64) / exact - 1).max())
 
 
-def some_are_rounded(evidence: Evidence) -> bool:
+def is_any_rounded(evidence: Evidence) -> bool:
     """Return whether matmuls, convolutions, or both are rounded."""
     errors = evidence["error_of_a_product"], evidence["error_of_a_convolution"]
     return bool(max(errors) >= LIMIT)
 
 
-# neither, both, or at least one of them is rounded
+# of matmuls and convolutions neither, both, or at least one are rounded
 EXACT = expect(error_of_a_product=below(LIMIT), error_of_a_convolution=below(LIMIT))
 ROUNDED = expect(error_of_a_product=above(LIMIT), error_of_a_convolution=above(LIMIT))
-SOME_ROUNDED = check(some_are_rounded, "products or convolutions are rounded")
+SOME_ROUNDED = check(is_any_rounded, "products or convolutions are rounded")

@@ -20,15 +20,15 @@ class ModuleAccess:
 
 
 def call_block(block: Any, *args: Any, **kwargs: Any) -> Any:
-    """Run a block as it is: the model's `block_runner` unless a strategy replaces it."""
+    """Run a block: the model's `block_runner` unless a strategy replaces it."""
     return block(*args, **kwargs)
 
 
 def make_routed_call(model: Any, body: Any) -> Callable[..., Any]:
     """Return the function that takes the place of a block's own forward function.
 
-    It has the model's `block_runner` run `body`, which computes what the block did. The runner is
-    looked up at each call, since a strategy may set it later.
+    It passes `body`, which computes the same as the block, to the model's `block_runner`. The
+    runner is looked up at each call, since a strategy may set it later.
     """
 
     def run_by_model(*args: Any, **kwargs: Any) -> Any:
@@ -38,7 +38,7 @@ def make_routed_call(model: Any, body: Any) -> Callable[..., Any]:
 
 
 def find_blocks(model: Any, user: UserFile, access: ModuleAccess) -> list[Any]:
-    """Return the blocks that the file names in `blocks`, or the repeated class of most weights.
+    """Return the blocks that the file names in `blocks`, or the repeated modules of most weights.
 
     Raises Fault if `blocks` names none, or something that is no module of the model.
     """
@@ -66,8 +66,9 @@ def find_blocks(model: Any, user: UserFile, access: ModuleAccess) -> list[Any]:
 def list_levels(model: Any, access: ModuleAccess) -> list[list[Any]]:
     """Return a list of modules for each class of which the model has several side by side.
 
-    Only modules with weights and with modules inside count, and of nested ones of a class the
-    outermost. Containers, such as an `nn.Sequential`, count only where nothing else repeats.
+    Only modules with weights and with modules inside count. If modules of a class lie in each
+    other, only the outermost count. Containers, such as an `nn.Sequential`, count only where
+    nothing else repeats.
     """
     modules_by_class: dict[type, list[Any]] = {}
     for module in access.modules(model):
@@ -90,9 +91,11 @@ def list_levels(model: Any, access: ModuleAccess) -> list[list[Any]]:
 def join_levels(levels: list[list[Any]], access: ModuleAccess) -> list[Any]:
     """Return the outermost modules of all levels, as the layers of an encoder and of a decoder.
 
-    Returns an empty list if they are of one class: then they are a level by themselves.
+    Returns an empty list if they are of one class: then they are a level already.
     """
-    modules = [module for level in levels for module in level]
+    modules: list[Any] = []
+    for level in levels:
+        modules += level
     outermost = select_outermost(modules, access)
     classes = {type(module) for module in outermost}
     return outermost if len(classes) > 1 else []
@@ -104,7 +107,7 @@ def name_classes(modules: Sequence[Any]) -> str:
 
 
 def select_outermost(modules: list[Any], access: ModuleAccess) -> list[Any]:
-    """Return the modules that lie in no other one of these."""
+    """Return those of the modules that lie in none of the others."""
     inside: set[int] = set()
     for module in modules:
         inside.update(id(part) for part in access.modules(module) if part is not module)
@@ -123,11 +126,11 @@ def describe_model(
 
     Args:
         blocks: The model's blocks.
-        names: The name of each of its modules, by `id`.
-        inputs: Those of the file's batch.
-        targets: Likewise; there may be none.
-        batch_norms: The names of its modules that couple the samples of a batch.
-        has_convolutions: Whether it has convolutions that may be 2-D.
+        names: The name of each module of the model, by the module's `id`.
+        inputs: The inputs of the file's batch.
+        targets: The targets of the file's batch; there may be none.
+        batch_norms: The names of the modules that couple the samples of a batch.
+        has_convolutions: Whether the model has convolutions that may be 2-D.
     """
     first_input = list_arrays(inputs)[0]
     target_arrays = list_arrays(targets)

@@ -27,7 +27,7 @@ from framebench.suite.user_file import Fault, list_definitions, load_file
 
 STEP = "step(model, batch, optimizer)"
 STEP_ARGUMENTS = 3
-CALLED = ("forward", "execute", "__call__")  # what a framework calls of a model
+CALLED = ("forward", "execute", "__call__")  # methods of a model that frameworks call
 # names of an argument of `optimizer` that is the model
 MODEL_NAMES = ("model", "net", "network", "module")
 
@@ -70,10 +70,11 @@ def is_loss(value: Any) -> bool:
 
 
 def find_loss(output: Any) -> Any:
-    """Return the loss that a model's output is or has; None if it has none.
+    """Return the loss in a model's output; None if there is none.
 
-    The output is the loss itself, has it as `loss`, is a dictionary with several, as detectors
-    give, which are added up, or has it as its only number in a tuple, as `logits, loss`.
+    The output may be the loss itself, have an attribute or key `loss`, be a dictionary of several
+    losses (as detectors return, which are added up), or be a tuple with one number in it, such as
+    `logits, loss`.
     """
     if is_loss(output):
         return output
@@ -102,7 +103,7 @@ def takes_arguments(function: Any, arguments: Sequence[Any]) -> bool:
 class BatchForm:
     """How a file's `batch` returns inputs and targets, and how the model gets them."""
 
-    is_whole: bool = False  # there are no targets apart: the model takes all of it
+    is_whole: bool = False  # there are no separate targets: the model takes all of it
     is_one_argument: bool = False  # the inputs are one argument, although they are a list
     joins_targets: bool = False  # the model takes the targets after the inputs
 
@@ -166,7 +167,7 @@ class UserFile:
         return Fault(f"{self.locate(name)}: {what}")
 
     def make_model(self, modules: type | tuple[type, ...]) -> Any:
-        """Return what `model()` makes. Raises Fault if `model` is a module, and not a function."""
+        """Return the model that `model()` makes. Raises Fault if `model` is itself a module."""
         model = self.get("model")
         if isinstance(model, modules):
             raise self.fault(
@@ -174,10 +175,10 @@ class UserFile:
                 f"`model` is {describe_type(model)}: it must be a function, or a class, "
                 f"that makes a new model each time, as in `def model(): return ...`",
             )
-        made = self.call_seeded("model")
-        methods = [getattr(type(made), name, None) for name in CALLED]
+        instance = self.call_seeded("model")
+        methods = [getattr(type(instance), name, None) for name in CALLED]
         self.call = next((method for method in methods if method), None)
-        return made
+        return instance
 
     def make_batch(self, size: int, types: Any, called: str) -> tuple[Any, Any]:
         """Return inputs and targets: trees of arrays of the given types.
@@ -215,10 +216,10 @@ class UserFile:
     def find_form(self, returned: Any, size: int) -> BatchForm | None:
         """Return the form of a batch of `size` samples; None if it is no batch.
 
-        What is no pair is a whole batch, which the model takes: a dictionary of its keywords, an
-        array, an object of a package, a list of samples and, where the model computes the loss or
-        the file has its own step, a tuple of another length. A list of two dictionaries with the
-        same keys is no pair: these are two samples.
+        A pair is inputs and targets; but a list of two dictionaries with the same keys is a list of
+        two samples. Anything else is a whole batch that the model takes: a dictionary of its
+        keywords, an array, an object of a package, a list of samples or, if the model computes the
+        loss or the file has its own step, a tuple of another length.
         """
         if self.takes_batch:
             is_spread = are_arguments(returned) and not is_list_of_samples(returned, size)
@@ -323,7 +324,7 @@ class UserFile:
     def explain_uncut(self, inputs: Any, size: int) -> str:
         """Return why a batch of `size` samples cannot be cut into micro-batches; empty if it can.
 
-        Whether its parts then add up to the batch is another question.
+        It does not tell whether the parts add up to the batch.
         """
         if self.has_function("split") or can_split(inputs, size):
             return ""
@@ -333,13 +334,11 @@ class UserFile:
         )
 
     def compute_loss(self, types: Any, called: str, output: Any, target: Any) -> Any:
-        """Return the loss, an array of one number.
+        """Return the loss, an array of one number. Raises Fault.
 
-        It is what the file's `loss` returns, or what the model's output is or has where the file
-        has none. Values that are only logged may follow it in a tuple, or stand next to the key
-        `loss`.
-
-        Raises Fault.
+        It is returned by the file's `loss`; without that function it is read from the model's
+        output. Values that are only logged may follow the loss in a tuple, or be entries next to
+        the key `loss`.
         """
         what = "loss(output, target)"
         if "loss" in self:
@@ -355,9 +354,10 @@ class UserFile:
         )
 
     def read_number(self, name: str, what: str, types: Any, called: str, value: Any) -> Any:
-        """Return the loss in what a function of this name returned: an array of one number.
+        """Return the loss in the value that a function of this name returned.
 
-        Raises Fault, in which `what` stands for the function and `called` for the type.
+        Raises Fault if it is no array of one number. The message calls the function `what`, and the
+        type of arrays `called`.
         """
         value = unwrap_loss(value)
         returned = describe_type(value)
@@ -369,7 +369,7 @@ class UserFile:
         raise self.fault(name, f"{what} must return {expected}, and it returned {returned}")
 
     def read_loss(self, output: Any) -> Any:
-        """Return the loss that a model's output is or has. Raises Fault if it has none."""
+        """Return the loss in a model's output. Raises Fault if there is none."""
         loss = find_loss(output)
         if loss is None:
             raise self.fault(

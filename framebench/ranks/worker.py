@@ -118,11 +118,11 @@ def run(task: Task, emit: Emit) -> dict[str, Any]:
         if task.part == "time":
             result = verify_first_steps(adapter, emit)
             answer = {"result": to_json(result), "passed": result.passed}
-            joined = join_verified(ranks.gathered(adapter, answer))
+            joined = join_verified(ranks.gather_readings(adapter, answer))
         else:
             memory = measure_memory(adapter, task, emit)
             measured = []
-            for rank in ranks.gathered(adapter, to_json(memory)):
+            for rank in ranks.gather_readings(adapter, to_json(memory)):
                 held_bytes = rank.pop("held")
                 measured.append(RankMemory(MemoryResult(**rank), held_bytes))
             joined = to_json(Result(ranks=measured))

@@ -308,8 +308,8 @@ def survey_training(adapter: Adapter, facts: Facts, observed: Observed) -> Facts
     accumulation = check_accumulation(adapter, facts)
     stateful = checks.find_stateful_buffers(adapter)
     # only PyTorch's module has it
-    changed_by_blocks = getattr(adapter.model_module, "changed_by_blocks", None)
-    blocks_change = bool(stateful and changed_by_blocks and changed_by_blocks(adapter))
+    blocks_change_buffers = getattr(adapter.model_module, "blocks_change_buffers", None)
+    blocks_change = bool(stateful and blocks_change_buffers and blocks_change_buffers(adapter))
     return {
         "without_gradient": without_gradient,
         "accumulation": accumulation,

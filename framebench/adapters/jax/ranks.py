@@ -46,7 +46,7 @@ def begin(ranks: int) -> None:
         jax.config.update("jax_num_cpu_devices", ranks)
 
 
-def gathered(run: JaxAdapter, readings: dict[str, Any]) -> list[dict[str, Any]]:
+def gather_readings(run: JaxAdapter, readings: dict[str, Any]) -> list[dict[str, Any]]:
     """Return the readings of each device. If there are several processes, each must call it.
 
     If one process has all devices, its memory is not that of any device. Then the only peak that is

@@ -15,7 +15,7 @@ import jittor as jt
 from jittor import Module, Var, nn
 
 from framebench.adapters.base import Switches
-from framebench.adapters.batch_norm import frozen_statistics
+from framebench.adapters.batch_norm import freeze_statistics
 from framebench.adapters.jittor.adapter import JittorAdapter, list_trainable
 from framebench.adapters.proof import Evidence, Proof, above, at_least, equal_to, expect
 
@@ -68,7 +68,7 @@ class Checkpoint(jt.Function):
             return next(drawn_numbers)
 
         norms = [each for each in self.block.modules() if isinstance(each, nn.BatchNorm)]
-        with frozen_statistics(norms), replace_random(redraw):
+        with freeze_statistics(norms), replace_random(redraw):
             output = self.block(*inputs)
         # The derivative of sum(output * upstream) is the vector-Jacobian product. Being lazy,
         # Jittor never computes the sum.

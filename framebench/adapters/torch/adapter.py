@@ -97,7 +97,7 @@ def make_optimizer(
 def train_small_layer() -> None:
     """Make one step of a tiny model, so that PyTorch imports what any first step imports.
 
-    It takes some MiB, which would else count as memory of the user's model.
+    The imports take some MiB, which would otherwise count as memory of the user's model.
     """
     layer = nn.Linear(1, 1)
     optimizer = torch.optim.SGD(layer.parameters(), 0.1, momentum=0.9)
@@ -117,15 +117,15 @@ class TorchAdapter(Adapter):
         self.models_in_memory: list[nn.Module] = []
         self.after_restore: list[Callable[[], object]] = []  # called at the end of `restore`
         self.needs_closure = False  # whether the optimizer's step computes the loss itself
-        # whether a backward pass must precede the optimizer's step all the same
+        # whether a backward pass must precede the step of an optimizer that needs a closure
         self.begins_with_gradient = False
         self.loss_evaluations = 1  # in the last step
         self.packages: dict[str, str] = {}  # versions of what a strategy has next to PyTorch
         if self.is_user_model:
             import_packages(self.case.user_file)
             train_small_layer()
-            # A file may compile by itself, but compilation is a strategy of its own. The stance is
-            # the process's, in which an eager case may precede one that compiles.
+            # A file may compile by itself, but compilation is a strategy of its own. The stance
+            # holds for the process, in which an eager case may precede one that compiles.
             compiles = any(part.how.startswith("compile") for part in case.parts)
             torch.compiler.set_stance("default" if compiles else "force_eager")
         self.malloc_bytes_before = host.measure_large_blocks()
@@ -139,7 +139,7 @@ class TorchAdapter(Adapter):
         self.process = Process(self.ledger, attention=tuple(FUSED))
 
     def make_recipe(self) -> TorchRecipe:
-        """Return the parts of a case to which no strategy has done anything."""
+        """Return the parts of a case before strategies change them."""
         steps = {
             "eval": self.eval_step,
             "varlen": self.stream_step,
@@ -365,9 +365,9 @@ class TorchAdapter(Adapter):
             self.output = call_with(self.recipe.forward, self.inputs[0])
 
     def stream_step(self) -> None:
-        """Compute the mean loss over the tokens of the stream that are no padding.
+        """Compute the mean loss over the stream's tokens, without those of padding.
 
-        The logits of each batch are dropped before the next.
+        The logits of each batch are dropped before the next one.
         """
         total = torch.zeros((), dtype=self.recipe.dtype, device=self.torch_device)
         with torch.no_grad(), self.context():
@@ -412,7 +412,7 @@ class TorchAdapter(Adapter):
             for prefix, model in zip(PREFIXES, self.models_in_memory):
                 for name, tensor in model.state_dict().items():
                     if not isinstance(tensor, Tensor):
-                        continue  # a description that a user's package keeps with its model
+                        continue  # a user's package may keep a description with its model
                     # batch norm also counts batches, in integers
                     if tensor.is_floating_point() or tensor.is_complex():
                         yield prefix + name, to_numpy(tensor)
@@ -421,7 +421,7 @@ class TorchAdapter(Adapter):
         return self.readings.states(self.local_states())
 
     def local_states(self) -> Iterator[State]:
-        """Yield the states that the optimizer of this process has."""
+        """Yield the optimizer's states in this process."""
         names = {}
         for prefix, model in zip(PREFIXES, self.models_in_memory):
             for name, p in model.named_parameters():
@@ -431,9 +431,10 @@ class TorchAdapter(Adapter):
             for kind, value in state.items():
                 if not isinstance(value, Tensor):
                     continue
-                # without dimensions it is a count of steps, or the state of a weight of one number
+                # a tensor without dimensions is a count of steps, if it is no state of a weight
                 if value.ndim or kind in STATES:
-                    is_divided = hasattr(value, "full_tensor")  # among ranks: the bytes of all
+                    # the bytes of all ranks if a tensor is divided among them
+                    is_divided = hasattr(value, "full_tensor")
                     nbytes = value.nbytes if is_divided else count_unique_bytes([value])
                     yield State(STATES.get(kind, kind), name, to_numpy(value), nbytes)
 
@@ -442,15 +443,15 @@ class TorchAdapter(Adapter):
         return iterate_states(self.optimizer, self.is_user_model)
 
     def restore(self) -> None:
-        # In place: what is compiled, and the optimizer, hold the tensors themselves.
+        # in place: compiled functions and the optimizer refer to these tensors
         weights = {name: torch.from_numpy(w) for name, w in self.case.weights.items()}
         self.model.load_state_dict(weights)
         self.restored_at = self.steps
         if self.is_user_model and self.case.stage.trains:
-            self.make_optimizer()  # it may keep anything anywhere, as a schedule does
+            self.make_optimizer()  # a user's may keep state anywhere, as schedules do
         elif self.case.stage.trains:
             for state in self.optimizer.state.values():
-                state.clear()  # it is made in the first step
+                state.clear()  # the next step makes it again
         for follow in self.after_restore:
             follow()
 
@@ -458,7 +459,7 @@ class TorchAdapter(Adapter):
         blocks = self.blocks()
         observer: StepCounter | Profiled
         if not self.readings.uses_profiler:
-            # a user's model may save what its file keeps elsewhere
+            # a user's step may save tensors that its file keeps outside of the model
             lasting = list_all_tensors() if self.is_user_model else self.lasting_tensors()
             observer = StepCounter(self.models_in_memory, blocks, lasting)
         elif not self.readings.counts_passes:
@@ -539,7 +540,7 @@ class TorchAdapter(Adapter):
         return sum(p.numel() for p in self.parameters())
 
     def live_bytes(self) -> int:
-        # What the last evaluation's graph still holds is found by the count of saved tensors.
+        # tensors in the graph of the last evaluation are not here: saved tensors are counted apart
         tensors = self.known_tensors()
         on_device = [t for t in tensors if t.device.type == self.torch_device.type]
         return count_unique_bytes(on_device) + self.readings.extra_bytes()
@@ -567,7 +568,7 @@ class TorchAdapter(Adapter):
         return CudaStopwatch() if self.torch_device.type == "cuda" else None
 
     def compile(self) -> None:
-        # torch.compile does so in the first step; everything else is eager
+        # torch.compile compiles in the first step; all other strategies are eager
         if any(part.how in ("compile", "compile_step") for part in self.case.parts):
             self.step()
             self.synchronize()

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
+from functools import partial
 from typing import Any
 
 import torch
@@ -13,7 +14,7 @@ from torch.utils.checkpoint import checkpoint as recompute
 from torch.utils.checkpoint import create_selective_checkpoint_contexts
 
 from framebench.adapters.base import Switches
-from framebench.adapters.batch_norm import frozen_statistics
+from framebench.adapters.batch_norm import freeze_statistics
 from framebench.adapters.proof import Evidence, Proof, above, at_least, equal_to, expect
 from framebench.adapters.torch.adapter import TorchAdapter
 from framebench.adapters.torch.modes import WidenedCasts
@@ -32,7 +33,7 @@ def _list_batch_norms(block: nn.Module) -> list[Any]:
 def drop_cache(arguments: Any) -> Any:
     """Return a block's arguments without a cache of keys and values.
 
-    A second run would fill the cache once more. transformers passes none either where it
+    A second run would fill the cache a second time. transformers passes no cache either where it
     checkpoints by itself.
     """
     if isinstance(arguments, Mapping):
@@ -46,20 +47,20 @@ def drop_cache(arguments: Any) -> Any:
 
 
 @contextmanager
-def run_again(norms: list[Any], widens: bool) -> Iterator[None]:
-    """Leave the running statistics of these batch norms alone while their block is recomputed.
+def prepare_second_run(norms: list[Any], widens: bool) -> Iterator[None]:
+    """Freeze the running statistics of these batch norms while their block is recomputed.
 
-    `widens`: the step is in float64. PyTorch leaves the context that widens casts while it runs a
-    backward pass, so it is entered again.
+    `widens`: whether the step is in float64. During a backward pass PyTorch leaves the context that
+    widens casts, so it is entered again.
     """
-    with frozen_statistics(norms), WidenedCasts() if widens else nullcontext():
+    with freeze_statistics(norms), WidenedCasts() if widens else nullcontext():
         yield
 
 
 def share_arguments(block: nn.Module, arguments: list[Any]) -> tuple[Callable[..., Any], list[Any]]:
     """Return a function that runs a block, and its arguments, each object once.
 
-    Recomputation makes another tensor of each argument. Attention computes otherwise if key and
+    Recomputation makes another tensor of each argument. Attention takes another way if key and
     value are no longer one object.
     """
     distinct = list({id(argument): argument for argument in arguments}.values())
@@ -68,8 +69,8 @@ def share_arguments(block: nn.Module, arguments: list[Any]) -> tuple[Callable[..
     places_by_id = {id(argument): place for place, argument in enumerate(distinct)}
     places = [places_by_id[id(argument)] for argument in arguments]
 
-    def run_block(*given: Any, **kwargs: Any) -> Any:
-        return block(*[given[place] for place in places], **kwargs)
+    def run_block(*distinct_arguments: Any, **kwargs: Any) -> Any:
+        return block(*[distinct_arguments[place] for place in places], **kwargs)
 
     return run_block, distinct
 
@@ -77,9 +78,9 @@ def share_arguments(block: nn.Module, arguments: list[Any]) -> tuple[Callable[..
 def _observe_without(run: TorchAdapter) -> tuple[Evidence, Counter[nn.Module]]:
     """Observe a step whose blocks are not recomputed, and count how often each block runs in it.
 
-    Proofs compare with it: a user's block may run several times in a forward pass anyway, or not at
-    all if the model drops layers at random. The seed is that of the observed step, so that the same
-    layers are dropped.
+    Proofs compare with this step, since a user's block may run several times in a forward pass, or
+    not at all if the model drops layers at random. The step has the seed of the observed one, so
+    that it drops the same layers.
     """
     runs: Counter[nn.Module] = Counter()
 
@@ -126,7 +127,8 @@ def checkpoint(run: TorchAdapter, every: int = 1) -> Proof:
             run_shared, arguments = share_arguments(block, arguments)
             norms = chosen[block]
             if norms or run.float64:
-                options["context_fn"] = lambda: (nullcontext(), run_again(norms, run.float64))
+                second_run = partial(prepare_second_run, norms, run.float64)
+                options["context_fn"] = lambda: (nullcontext(), second_run())
         return recompute(run_shared, *arguments, use_reentrant=False, **options)
 
     run.recipe.block_runner = run_block
@@ -134,9 +136,9 @@ def checkpoint(run: TorchAdapter, every: int = 1) -> Proof:
 
     def count_recomputed(observed: Evidence) -> Evidence:
         """Count the blocks that ran again in the backward pass, and how many should have."""
-        # a block below every trained weight has nothing to recompute for
+        # without trained weights a block is not recomputed
         recomputed = [b for b in chosen if any(p.requires_grad for p in b.parameters())]
-        if observed["block_runs"] is None:  # of a compiled step only the products are seen
+        if observed["block_runs"] is None:  # a compiled step shows only its products
             repeated = observed["products_recomputed"]
             expected = run.micro_batches * run.loss_evaluations * len(recomputed)
         else:
@@ -149,7 +151,7 @@ def checkpoint(run: TorchAdapter, every: int = 1) -> Proof:
             "repeated": repeated,
         }
 
-    # a block has one or more products, and a user's may run several times in a pass
+    # a block may have several products, and a user's block may run several times in a pass
     is_lower_bound = is_compiled or run.is_user_model
     bound = at_least("recomputations") if is_lower_bound else equal_to("recomputations")
     proof = expect(blocks_recomputed=above(0), recomputations=above(0), repeated=bound)
@@ -165,7 +167,7 @@ def _guard_second_run(
     Raises DoesNotApply if the block changes a saved matmul's result in place.
     """
     try:
-        with second_run, frozen_statistics(norms):
+        with second_run, freeze_statistics(norms):
             yield
     except RuntimeError as error:
         if "has been mutated" not in str(error):
@@ -200,7 +202,7 @@ def checkpoint_dots(run: TorchAdapter, batched: bool = True) -> Proof:
         return sum(observed.operators[name] for name in BATCHED_MATMULS)
 
     def count_repeated(observed: Evidence) -> Evidence:
-        """Count block runs and matmuls that a step makes more than one without checkpointing."""
+        """Count the block runs and matmuls that a step without checkpointing does not make."""
         without, runs = _observe_without(run)
         passes = run.micro_batches * run.loss_evaluations
         matmuls = sum(observed["products"].values()) - sum(without["products"].values())

@@ -1,7 +1,7 @@
 """Use DeepSpeed's engine for the optimizer: ZeRO 0 to 3 on the CPU over gloo, weights in float32.
 
-What it holds it has in attributes that are no public API: they were tested with DeepSpeed 0.19.8,
-and an error names what another version lacks.
+The engine's memory is read from attributes that are no public API. They were tested with DeepSpeed
+0.19.8, and an error names the one that another version lacks.
 """
 
 from __future__ import annotations
@@ -27,21 +27,20 @@ BUCKETS = 16
 
 
 class _EngineOptimizer:
-    """DeepSpeed's engine as a step and verification see an optimizer.
+    """DeepSpeed's engine with the interface of an optimizer, for steps and verification.
 
     Args:
-        engine: DeepSpeed's.
-        inner: PyTorch's optimizer in it.
-        stage: of ZeRO.
+        engine: The engine of DeepSpeed.
+        inner: PyTorch's optimizer in the engine.
+        stage: The stage of ZeRO.
     """
 
     def __init__(self, engine: Any, inner: Any, stage: int) -> None:
-        """Measure the gradients from now on whenever one of them was accumulated."""
+        """Measure the gradients from now on, each time that one of them is accumulated."""
         self.engine = engine
         self.inner = inner
         self.stage = stage
-        # bytes, when gradients were looked at last, and the most there were
-        self.gradients = 0
+        self.gradients = 0  # bytes, when they were last measured
         self.gradients_at_most = 0
         for p in engine.module.parameters():
             p.register_post_accumulate_grad_hook(lambda _: self.measure_gradients())
@@ -59,10 +58,9 @@ class _EngineOptimizer:
         self.engine.step()
 
     def measure_gradients(self) -> None:
-        """Measure the bytes of the gradients that are there now.
+        """Measure the bytes of all gradients: of whole weights, or of this rank's part.
 
-        The gradients are those of whole weights, or of this rank's part; views of a bucket have its
-        storage.
+        A gradient that is a view of a bucket has the bucket's storage.
         """
         weights = self.engine.module.parameters()
         gradients = [p.grad for p in weights if p.grad is not None]
@@ -77,7 +75,7 @@ class _EngineOptimizer:
     def measure_parts(self) -> dict[str, int]:
         """Return the bytes that this rank holds, by part. Raises LookupError.
 
-        Gradients are those that an update starts from, as they are dropped after it.
+        Gradients were measured right before the update, which drops them.
         """
         zero = self.engine.optimizer
         tensors: dict[str, Any] = {"gradient buckets": []}
@@ -105,7 +103,7 @@ class _EngineOptimizer:
 def attach_engine(run: TorchAdapter, stage: int) -> None:
     """Set the parts of the adapter that the engine replaces."""
     deepspeed = import_package(run, "deepspeed", requirements="deepspeed")
-    # left to itself it compiles operators for ranks on one host
+    # by default it compiles operators for ranks on one host
     deepspeed.ops.__compatible_ops__["deepspeed_shm_comm"] = False
 
     def start(settings: Optimizer, params: list[nn.Parameter], **options: Any) -> _EngineOptimizer:
@@ -114,13 +112,13 @@ def attach_engine(run: TorchAdapter, stage: int) -> None:
         zero = {
             "stage": stage,
             "reduce_bucket_size": run.parameter_count() // BUCKETS,
-            # Weights below this stay whole in stage 3, by default all of these models' but a few.
+            # smaller weights stay whole in stage 3; by default nearly all of these models' would
             "stage3_param_persistence_threshold": 0,
         }
         settings_of_engine = {
             "train_micro_batch_size_per_gpu": run.case.batch // dist.get_world_size(),
             "zero_allow_untested_optimizer": True,  # PyTorch's own
-            "gradient_clipping": 0.0,  # left to itself it clips at a norm of 1
+            "gradient_clipping": 0.0,  # by default it clips at a norm of 1
             "steps_per_print": 10**9,
             "zero_optimization": zero,
         }
@@ -139,10 +137,7 @@ def attach_engine(run: TorchAdapter, stage: int) -> None:
         return deepspeed.zero.GatheredParameters(run.parameters(), enabled=stage == 3)
 
     def gather_states(local_states: Iterator[State]) -> Iterator[State]:
-        """Yield the states of each weight, which DeepSpeed puts together from all ranks.
-
-        A rank has a piece of one long tensor.
-        """
+        """Yield the states of each weight, which DeepSpeed joins from the pieces of all ranks."""
         for name, p in run.model.named_parameters():
             for kind in MOMENTS[run.case.optimizer.name]:
                 whole = deepspeed.utils.safe_get_full_optimizer_state(p, kind)

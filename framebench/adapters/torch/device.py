@@ -1,4 +1,4 @@
-"""Settings of the process, the allocator's counters and time on the device, and moved tensors."""
+"""Apply settings of the process, read the allocator's counters and clocks, and convert tensors."""
 
 from __future__ import annotations
 
@@ -67,9 +67,9 @@ COUNTERS = {
 
 
 def read_statistics(keys: Mapping[str, str], device: torch.device) -> dict[str, int]:
-    """Return the statistics that the caching allocator has, under the names of `keys`.
+    """Return the statistics of the caching allocator, under the names of `keys`.
 
-    There are none on a CPU, nor if the caching allocator is switched off: it counts nothing then.
+    There are none on a CPU, and none if the caching allocator is switched off.
     """
     if device.type != "cuda":
         return {}
@@ -121,7 +121,7 @@ def convert_model(model: nn.Module, device: torch.device, dtype: torch.dtype) ->
 
 
 def to_numpy(tensor: Tensor) -> np.ndarray:
-    """Return a tensor's numbers in NumPy: the whole of it, where ranks have parts.
+    """Return a tensor's numbers in NumPy, put together if ranks have parts of it.
 
     bfloat16 becomes float32, since NumPy has no bfloat16.
     """

@@ -26,7 +26,7 @@ class FakeAdapter(TorchAdapter):
     """
 
     def __init__(self, case: Case, device: torch.device | str = "cpu") -> None:
-        """Prepare a case for a device, which need not be there."""
+        """Prepare a case for a device, which this machine need not have."""
         super().__init__(case, find_switches(case))
         self.torch_device = torch.device(device)
 

@@ -30,9 +30,9 @@ SPARE = 64 << 20  # bytes of a segment of its own
 
 
 class _InBackward(CombinedOptimizer):
-    """One optimizer per weight, which steps as soon as the weight's gradient is there.
+    """One optimizer per weight, which steps as soon as the weight's gradient is computed.
 
-    The gradient is then dropped. It stands for the optimizer of the step.
+    The gradient is then dropped. This class takes the place of the step's optimizer.
     https://docs.pytorch.org/tutorials/intermediate/optimizer_step_in_backward_tutorial.html
     """
 
@@ -58,8 +58,8 @@ def _make_one_by_one(
 ) -> _InBackward:
     """Return an optimizer for each weight. Raises DoesNotApply.
 
-    A user's optimizer may treat a weight by its place among all weights. It is therefore made for
-    all of them, and then each weight gets an optimizer with the settings of its group.
+    A user's optimizer may treat a weight by its place among all weights. It is therefore first made
+    for all of them; then each weight gets an optimizer with the settings of its group.
     """
     if settings.name != USER_MODEL:
         return _InBackward({p: make(settings, [p], **options) for p in params})
@@ -124,8 +124,8 @@ def keep_grads(run: TorchAdapter) -> Proof:
 def foreach(run: TorchAdapter) -> Proof:
     """Update lists of weights at once.
 
-    On a GPU it is the default, so that the baseline does the same: then nothing is proven. A user's
-    hook may work on lists in both.
+    On a GPU this is PyTorch's default, so the baseline does the same, and the proof fails. The
+    proof compares counts, since a user's hook may use operators on lists anyway.
     """
     run.recipe.optimizer_options["foreach"] = True
 
@@ -191,9 +191,9 @@ def empty_cache(run: TorchAdapter, every: int = 1) -> Proof:
     run.after_step.append(give_back)
 
     def count_segments(_: Evidence) -> Evidence:
-        """Count the segments that are freed in steps, and those that the call between them frees.
+        """Count the segments that are freed in steps, and those that the call after a step frees.
 
-        What the allocator gives back by itself in a step is not the call's doing.
+        The allocator may give back segments in a step by itself.
         """
         counts = [_count_freed_segments()]
 
@@ -211,14 +211,14 @@ def empty_cache(run: TorchAdapter, every: int = 1) -> Proof:
             run.step()
         run.after_step.remove(before_call)
         run.after_step.remove(after_call)
-        before, after = counts[-2:]  # around the last step's hooks, where the call is
+        before, after = counts[-2:]  # before and after the call behind the last step
         return {
             "segments_freed_by_the_call": after - before,
             "segments_freed_by_steps": before - counts[0],
             "reserved_bytes": torch.cuda.memory_reserved(),
         }
 
-    # by segments, not by bytes: how much there is to give back is what is measured
+    # segments and not bytes: how many bytes can be given back is the result of the measurement
     return expect(segments_freed_by_the_call=above(0)).counting(count_segments)
 
 
@@ -265,7 +265,7 @@ def malloc_async(run: TorchAdapter) -> Proof:
 
 @switch
 def memory_fraction(run: TorchAdapter, share: float = 0.8) -> Proof:
-    """Leave the process a share of the GPU's memory."""
+    """Limit the process to a share of the GPU's memory."""
     if run.torch_device.type == "cuda":
         torch.cuda.set_per_process_memory_fraction(share)
 
@@ -280,7 +280,7 @@ def memory_fraction(run: TorchAdapter, share: float = 0.8) -> Proof:
         return False
 
     def ask_for_more(_: Evidence) -> Evidence:
-        """Ask for a little more than the share, and for as much without the share."""
+        """Request a little more than the share, with the limit and without it."""
         torch.cuda.empty_cache()
         total = torch.cuda.mem_get_info()[1]
         size = int((share + 0.02) * total) - torch.cuda.memory_reserved()
@@ -296,7 +296,7 @@ def memory_fraction(run: TorchAdapter, share: float = 0.8) -> Proof:
 def _free_a_segment() -> None:
     """Leave a segment of the pool free.
 
-    A small model's step may leave something in each segment of its own.
+    A small model's step may leave a tensor in each of its segments.
     """
     torch.empty(SPARE, dtype=torch.uint8, device="cuda")
 
@@ -312,7 +312,7 @@ def after_training(run: TorchAdapter, cleared: bool) -> Proof:
     counts: Evidence = {}
 
     def train() -> None:
-        """Make the passes of one training step of another model, and note what they leave."""
+        """Make the passes of one training step of another model, and count what they leave."""
         model = run.load(run.config, run.canonical(run.config)).train()
         x, y = run.inputs
         run.model_module.loss(model(x), y).backward()
@@ -329,7 +329,7 @@ def after_training(run: TorchAdapter, cleared: bool) -> Proof:
         counts["bytes_held_before_evaluation"] = torch.cuda.memory_reserved()
 
     run.before_first_step.append(train)
-    # by segments, not by bytes: how much there is to give back is what is measured
+    # segments and not bytes: how many bytes can be given back is the result of the measurement
     proof = expect(
         gradients_of_the_training_step=above(0),
         segments_given_back=above(0) if cleared else at_most(0),

@@ -1,7 +1,4 @@
-"""Count what one eager step of PyTorch does while it runs.
-
-Counted are operators, matmuls by type, and tensors that are saved for the backward pass.
-"""
+"""Count operators, matmuls by type, and saved tensors of one eager step of PyTorch."""
 
 from __future__ import annotations
 
@@ -108,9 +105,9 @@ class StepCounter(TorchDispatchMode):
     """Context that counts what one eager step does.
 
     Args:
-        models: the trained model first; executions of their blocks and forward passes count.
-        blocks: the blocks of all models.
-        lasting: tensors that are there between two steps too. To save them costs nothing.
+        models: The models of the step, the trained one first.
+        blocks: The blocks of all models.
+        lasting: Tensors that also exist between two steps, so that to save them costs nothing.
     """
 
     def __init__(
@@ -123,7 +120,7 @@ class StepCounter(TorchDispatchMode):
         self.lasting = list(lasting)  # kept alive, so that nothing else gets their addresses
         self.lasting_addresses = list_addresses(self.lasting)
         self.saved: dict[int, int] = {}  # bytes by address, of the whole step
-        self.activations: dict[int, int] = {}  # those that the present forward pass has saved
+        self.activations: dict[int, int] = {}  # those that the current forward pass has saved
         self.activation_bytes = 0  # the most that one forward pass saved
         self.counts = Counter(saved_tensors=0, samples_per_pass=0, block_runs=0, forward_passes=0)
         self.matmuls: Counter[str] = Counter()  # by type
@@ -144,12 +141,7 @@ class StepCounter(TorchDispatchMode):
             operand = next(a for a in args if isinstance(a, Tensor))
             self.matmuls[name_dtype(operand.dtype)] += 1
         if name == "convolution":
-            # sequences, of three axes, have no format but channels first; a single channel has both
-            inputs = args[0]
-            layout = CHANNELS_LAST.get(inputs.ndim)
-            is_last = layout is not None and inputs.is_contiguous(memory_format=layout)
-            order = "channels_last" if is_last and inputs.shape[1] > 1 else "channels_first"
-            self.convolutions[order] += 1
+            self.convolutions[name_layout(args[0])] += 1
         return out
 
     def decompose(self, func: Any, args: Any, kwargs: Any) -> Any:
@@ -171,7 +163,7 @@ class StepCounter(TorchDispatchMode):
         for model in self.models:
             handles.append(model.register_forward_pre_hook(self.before_pass))
             handles.append(model.register_forward_hook(self.after_pass, with_kwargs=True))
-        # before the forward, since a recomputation stops as soon as it has what it needs
+        # before the forward pass, since a recomputation may stop before it ends
         handles += [block.register_forward_pre_hook(self.before_block) for block in self.blocks]
         for handle in handles:
             self.stack.callback(handle.remove)
@@ -223,11 +215,23 @@ class StepCounter(TorchDispatchMode):
         }
 
 
+def name_layout(inputs: Tensor) -> str:
+    """Return `channels_last` or `channels_first` for a convolution's input.
+
+    Sequences (three axes) have channels first alone. A single channel has both layouts, and counts
+    as channels first.
+    """
+    layout = CHANNELS_LAST.get(inputs.ndim)
+    if layout is None or inputs.shape[1] == 1:
+        return "channels_first"
+    return "channels_last" if inputs.is_contiguous(memory_format=layout) else "channels_first"
+
+
 class Float32Places(TorchDispatchMode):
     """Context that notes which modules make matmuls in float32 in their forward passes.
 
-    Also those that are run again in a backward pass. The rest of a backward pass is in the types
-    of the forward pass. A place is a module's name and the operator's.
+    Forward passes that are recomputed in a backward pass count too. The rest of a backward pass
+    does not: it has the types of the forward pass. A place is a module's name and the operator's.
     """
 
     def __init__(self, model: nn.Module) -> None:
@@ -250,7 +254,7 @@ class Float32Places(TorchDispatchMode):
     def __enter__(self) -> Float32Places:
         self.handles = [
             nn.modules.module.register_module_forward_pre_hook(self.enter_module),
-            # a module that is run again may be left by an error, when all that is needed is there
+            # always: a recomputation ends by an error as soon as it has all that is needed
             nn.modules.module.register_module_forward_hook(self.leave_module, always_call=True),
         ]
         return super().__enter__()

@@ -30,7 +30,8 @@ from framebench.adapters.torch.quantized import import_package
 from framebench.models.spec import Optimizer
 
 switch = Switches()
-# What is smaller stays on the device: saved tensors by bytes, weights by numbers as in torchao.
+# smaller tensors stay on the device: saved ones of fewer bytes, weights of fewer numbers (as in
+# torchao)
 LEAST = 4096
 AHEAD = 8  # saved tensors that are copied back before the backward pass needs them
 
@@ -39,7 +40,7 @@ AHEAD = 8  # saved tensors that are copied back before the backward pass needs t
 def offload(run: TorchAdapter) -> Proof:
     """Save tensors in host memory.
 
-    PyTorch's hooks lie over those of the observer, which then sees none saved on the device.
+    PyTorch's hooks are called in the place of the observer's, which then sees no saved tensor.
     """
     run.recipe.contexts.append(partial(torch.autograd.graph.save_on_cpu, pin_memory=True))
     return expect({"saved_tensors": 0, "operators.copy_": above("blocks")})
@@ -49,7 +50,7 @@ def offload(run: TorchAdapter) -> Proof:
 class _MovedTensor:
     """A saved tensor in pinned memory, and on the device again while it is on its way back."""
 
-    place: int  # among those of its forward pass
+    place: int  # among the saved tensors of its forward pass
     host: Tensor
     device: torch.device
     sent: torch.cuda.Event
@@ -68,26 +69,26 @@ class CopyStreams:
         """Make both streams on the current device."""
         self.to_host = torch.cuda.Stream()
         self.to_device = torch.cuda.Stream()
-        # "ahead": they were on their way back before the backward pass needed them
+        # tensors_ahead: those whose copy back began before the backward pass needed them
         self.counts = Counter(tensors_sent=0, tensors_returned=0, tensors_ahead=0)
 
 
 class _StreamedSaving(torch.autograd.graph.saved_tensors_hooks):
     """Hooks that move what one forward pass saves to the host, and back for the backward pass.
 
-    The backward pass asks in nearly the opposite order: the tensors before the one that it asks for
-    set out at once.
+    The backward pass needs the tensors in nearly the opposite order. When it needs one, the copies
+    of those that were saved just before it begin, too.
     """
 
     def __init__(self, streams: CopyStreams, lasting: Iterable[Tensor]) -> None:
-        """Set the streams of the copies, and the tensors that stay: those in `lasting`."""
+        """Set the streams of the copies, and the tensors that stay on the device (`lasting`)."""
         super().__init__(self.pack, self.unpack)
         self.streams = streams
         self.lasting = list_addresses(lasting)
         self.moved: list[_MovedTensor] = []
 
     def pack(self, tensor: Tensor) -> Tensor | _MovedTensor:
-        """Begin to copy a tensor to the host; what lasts or is small stays as it is."""
+        """Begin to copy a tensor to the host; lasting and small ones stay on the device."""
         if tensor.untyped_storage().data_ptr() in self.lasting or tensor.nbytes < LEAST:
             return tensor
         stream = self.streams.to_host
@@ -95,8 +96,7 @@ class _StreamedSaving(torch.autograd.graph.saved_tensors_hooks):
         host = torch.empty_like(tensor, device="cpu", pin_memory=True)
         with torch.cuda.stream(stream):
             host.copy_(tensor, non_blocking=True)
-        # the allocator gives the memory to others once the copy is done
-        tensor.record_stream(stream)
+        tensor.record_stream(stream)  # keeps its memory until the copy is done
         moved = _MovedTensor(len(self.moved), host, tensor.device, stream.record_event())
         self.moved.append(moved)
         self.streams.counts["tensors_sent"] += 1
@@ -108,7 +108,7 @@ class _StreamedSaving(torch.autograd.graph.saved_tensors_hooks):
             return saved
         if saved.back is not None:
             self.streams.counts["tensors_ahead"] += 1
-        saved.is_used = False  # a graph that is kept asks twice
+        saved.is_used = False  # a retained graph unpacks a tensor several times
         first = max(0, saved.place - AHEAD)
         for moved in reversed(self.moved[first : saved.place + 1]):
             if not moved.is_used and moved.back is None:
@@ -146,9 +146,9 @@ def offload_streamed(run: TorchAdapter) -> Proof:
         return copies | dict(streams.counts)
 
     proof = expect(
-        saved_tensors=0,  # on the device, but for weights and what is small
+        saved_tensors=0,  # on the device, other than weights and small tensors
         tensors_sent=above("blocks"),
-        # what left came back, most of it before it was needed
+        # they came back, more than half of them before they were needed
         tensors_returned=(above(0), below("tensors_ahead", times=2)),
         # on streams that compute nothing
         copies_beside_to_host=at_least("tensors_sent"),
@@ -193,15 +193,15 @@ def optimizer_offload(run: TorchAdapter) -> Proof:
             return states
 
         def copy_weights(self) -> None:
-            """Take over the device's weights, which `restore` has changed."""
+            """Copy the device's weights, which `restore` has changed, to the host."""
             with torch.no_grad():
                 for p, on_host in self.param_d2h_map.items():
                     on_host.copy_(p)
 
     def find_least() -> int:
-        """Return the size, in numbers, from which a weight's state goes to the host.
+        """Return the smallest size, in numbers, of a weight whose state goes to the host.
 
-        It is 0 if no weight is large, so that a small model shows the strategy too.
+        It is 0 if no weight is large, so that the strategy has an effect on small models too.
         """
         is_any_large = any(p.numel() >= LEAST for p in run.parameters())
         return LEAST if is_any_large else 0

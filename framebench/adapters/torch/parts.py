@@ -18,7 +18,7 @@ T = TypeVar("T")
 
 
 def return_unchanged(value: T) -> T:
-    """Return what is given: the default of parts that strategies set."""
+    """Return the value: the default of parts that strategies set."""
     return value
 
 
@@ -26,7 +26,7 @@ def return_unchanged(value: T) -> T:
 class TorchRecipe(AdapterParts):
     """How a case is built, and what its step does."""
 
-    step: Callable[[], None]  # the whole of it
+    step: Callable[[], None]  # the whole step
     forward: Callable[..., Tensor]
     objective: Callable[[Tensor, Tensor], Tensor]  # returns the loss of inputs and targets
     backward: Callable[[Tensor], object]
@@ -72,5 +72,5 @@ class Process(AdapterParts):
     attention: tuple[str, ...]  # kernels that scaled_dot_product_attention may choose from
     tf32: tuple[bool, bool] = (False, False)  # of matmuls, of cuDNN
     tries_algorithms: bool = False  # cuDNN, for every new shape
-    # the share of what a compiled step keeps by default that it may keep
+    # the share that a compiled step may keep of the activations that it keeps by default
     activation_budget: float = 1.0

@@ -53,11 +53,11 @@ def _measure_errors(run: TorchAdapter) -> Evidence:
 def expect_float32(run: TorchAdapter, errors: Proof) -> Proof:
     """Return a proof that there is nothing but float32, and that matmuls are rounded as expected.
 
-    What a CUDA graph replays shows no operators: so there may be no matmuls at all.
+    The proof holds without any matmul, since a CUDA graph that is replayed shows no operators.
 
     Args:
-        run: the case.
-        errors: the proof of what `rounding.measure_errors` returns.
+        run: The case.
+        errors: A proof on the errors that `rounding.measure_errors` returns.
     """
     proof = expect(
         products=no_real_but("float32"),
@@ -71,7 +71,7 @@ def expect_float32(run: TorchAdapter, errors: Proof) -> Proof:
 def fp32(run: TorchAdapter) -> Proof:
     """Compute in float32, without TensorFloat-32.
 
-    A user's file may cast operands by itself: then nothing but the file may do so.
+    If a user's file casts operands by itself, the proof is that nothing else does.
     """
     if not run.case.spec.facts.get("narrow"):
         return expect_float32(run, rounding.EXACT)
@@ -91,9 +91,10 @@ def fp32(run: TorchAdapter) -> Proof:
 def find_places(
     run: TorchAdapter, context: Callable[[], AbstractContextManager[Any]]
 ) -> tuple[set[str], set[str]]:
-    """Return where a user's model makes matmuls in float32: plainly in this context, and in a step.
+    """Return where a user's model makes matmuls in float32, as two sets of places.
 
-    The plain forward pass is made without the recipe of any strategy.
+    The first are those of a forward pass in this context without any strategy, the second those of
+    a step.
     """
     model: Any = run.model
     block_runner = model.block_runner
@@ -123,11 +124,12 @@ def compute_plainly(run: TorchAdapter) -> None:
 
 
 def expect_autocast(run: TorchAdapter, products: str) -> Proof:
-    """Return a proof that matmuls took this type by autocast: all of those of the suite's models.
+    """Return a proof that autocast gave matmuls this type.
 
-    Of a user's model some may stay in float32: PyTorch's attention with dropout widens its operands
-    on a CPU, and a file may leave autocast for a part. They are the ones that stay so where the
-    whole forward pass is plainly in autocast. Where the file casts by itself, all must take it.
+    In the suite's models, and where a user's file casts by itself, these are all matmuls. In other
+    user models some may stay in float32: PyTorch's attention with dropout widens its operands on a
+    CPU, and a file may leave autocast for a part. They must be those that stay in float32 when the
+    whole forward pass runs under autocast alone.
     """
     if not run.is_user_model or run.case.spec.facts.get("narrow"):
         return expect_types(products, storage="float32")
@@ -171,9 +173,9 @@ def tf32(run: TorchAdapter) -> Proof:
 
 @switch
 def default(run: TorchAdapter) -> Proof:
-    """Leave the precision of matmuls as PyTorch has it.
+    """Leave the precision of matmuls at PyTorch's default.
 
-    Where that rounds nothing it is the same as `fp32`, and proves nothing.
+    If the default does not round, the strategy is the same as `fp32`, and the proof fails.
     """
     run.process.tf32 = TF32_AT_IMPORT
     return expect_float32(run, rounding.SOME_ROUNDED)
@@ -193,7 +195,7 @@ def amp_fp16(run: TorchAdapter) -> Proof:
 
 
 def _measure_scale(run: TorchAdapter) -> float:
-    """Return the norm of a gradient with the scaler over its norm with a scaler that is off."""
+    """Return the norm of a gradient with the scaler over its norm with a disabled scaler."""
     weight = run.list_trained()[-1]
     scaler = run.recipe.scaler
     norms = []

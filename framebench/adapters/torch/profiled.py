@@ -1,7 +1,7 @@
 """Count what one compiled step of PyTorch does, as the profiler records it.
 
-`observe.py` counts eager steps under a dispatch mode. Under such a mode Dynamo skips every frame:
-it would count an eager step, whatever the timed ones are.
+`observe.py` counts eager steps under a dispatch mode. Under such a mode Dynamo skips every frame,
+so the step would be eager even if the timed steps are compiled.
 """
 
 from __future__ import annotations
@@ -38,10 +38,10 @@ class Profiled:
     """Context that counts what one compiled step does.
 
     Args:
-        model: what the step calls for a forward pass, compiled or not. Without it passes are not
-            told apart.
-        blocks: how many blocks the model has.
-        called: the blocks that are called one by one, where the model is not compiled.
+        model: The module that the step calls for a forward pass, compiled or not. Without it
+            passes cannot be told apart.
+        blocks: How many blocks the model has.
+        called: The blocks that are called one by one, if the model is not compiled.
     """
 
     def __init__(
@@ -127,7 +127,7 @@ class Profiled:
     def count_matmuls(self) -> Evidence:
         """Count matmuls and convolutions by their type, place and memory format."""
         matmuls = [event for event in self.events if shorten_name(event).startswith(MATMULS)]
-        # autocast calls an operator again inside of itself, with what it has cast: it counts once
+        # autocast calls an operator again inside of itself, with cast arguments: both count once
         outer: set[int] = set()
         for event in matmuls:
             outer.update(id(parent) for parent in iterate_parents(event))
@@ -199,8 +199,8 @@ def count_recomputed(matmuls: list[Any]) -> int:
     """Return how many matmuls of the forward pass the backward pass repeats.
 
     A repeated convolution or attention has the name of the forward operator. A matrix product has
-    two derivatives, so what the backward pass has beyond twice the forward pass's products is
-    repeated.
+    two derivatives, so the products of the backward pass beyond twice those of the forward pass are
+    repeated ones.
     """
     by_name = forward = backward = 0
     for matmul in matmuls:

@@ -1,7 +1,7 @@
 """PyTorch's switches for the strategies of `framebench/strategies/ranks.toml`.
 
-Each rank is a process, and its group of processes is there before a switch is called. What a single
-process has no use for is imported where it is used, since it would add to the memory and the start
+Each rank is a process, and the group of processes exists before a switch is called. Modules that
+only ranks need are imported where they are used, since they would add to the memory and the start
 of every other case.
 """
 
@@ -49,8 +49,8 @@ def begin(ranks: int) -> None:
         raise RuntimeError(f"{dist.get_world_size()} ranks were launched instead of {ranks}")
 
 
-def gathered(run: TorchAdapter, readings: dict[str, Any]) -> list[dict[str, Any]]:
-    """Return the readings and holdings of each rank, in their order; every rank must call it."""
+def gather_readings(run: TorchAdapter, readings: dict[str, Any]) -> list[dict[str, Any]]:
+    """Return the readings of each rank and the bytes it holds; every rank must call it."""
     return gather_from_ranks(readings | {"held": measure_held_bytes(run)})
 
 
@@ -100,7 +100,7 @@ def count_collectives(operators: dict[str, int]) -> dict[str, int]:
 
 
 def count_share(run: TorchAdapter, observed: Evidence) -> Evidence:
-    """Return what a rank holds in bytes, its collectives by kind, and the whole model's bytes."""
+    """Return the bytes that a rank holds, its collectives by kind, and the whole model's bytes."""
     return {
         "held": measure_held_bytes(run),
         "collectives": count_collectives(observed["operators"]),
@@ -114,17 +114,17 @@ def _count_states(run: TorchAdapter) -> int:
 
 
 def gather_from_ranks(value: Any) -> list[Any]:
-    """Return what each rank gives, in their order; every rank must call it."""
-    every: list[Any] = [None] * dist.get_world_size()
-    dist.all_gather_object(every, value)
-    return every
+    """Return the values of all ranks in their order; every rank must call it with its value."""
+    values: list[Any] = [None] * dist.get_world_size()
+    dist.all_gather_object(values, value)
+    return values
 
 
 @cache
 def make_mesh_of_ranks(device: str) -> DeviceMesh:
     """Return the mesh of all ranks in a row.
 
-    It cannot be made under fake tensors, since a mesh looks up its own place.
+    It cannot be made under fake tensors, since a mesh looks up its own rank by number.
     """
     from torch.distributed.device_mesh import init_device_mesh
 
@@ -134,7 +134,7 @@ def make_mesh_of_ranks(device: str) -> DeviceMesh:
 def divide_batch(run: TorchAdapter) -> None:
     """Divide the batch among the ranks.
 
-    The loss is the mean of theirs, and an output has the rows of all.
+    The loss is the mean over the ranks, and an output has the rows of all ranks.
     """
     ranks = dist.get_world_size()
     rank = dist.get_rank()
@@ -147,9 +147,9 @@ def divide_batch(run: TorchAdapter) -> None:
         return total / ranks
 
     def gather_rows(output: Tensor) -> Tensor:
-        every = [torch.empty_like(output) for _ in range(ranks)]
-        dist.all_gather(every, output.contiguous())
-        return torch.cat(every)
+        outputs = [torch.empty_like(output) for _ in range(ranks)]
+        dist.all_gather(outputs, output.contiguous())
+        return torch.cat(outputs)
 
     run.readings.mean_of_ranks = compute_mean
     run.readings.rows_of_ranks = gather_rows
@@ -231,14 +231,14 @@ def zero_optimizer(run: TorchAdapter) -> Proof:
 def fsdp(run: TorchAdapter, reshard: bool, sync: bool = True) -> Proof:
     """Divide every weight among the ranks.
 
-    Left to itself `fully_shard` keeps the outermost module's weights gathered after the forward
-    pass, since the backward pass needs them next; evaluation has none.
+    By default `fully_shard` keeps the outermost module's weights gathered after the forward pass,
+    since the backward pass needs them next. Evaluation has no backward pass.
 
     Args:
-        run: the case.
-        reshard: whether a block's weights are dropped after the forward pass.
-        sync: whether each micro-batch reduces its gradients. Without it whole gradients are added
-            up, and reduced with those of the last one.
+        run: The case.
+        reshard: Whether a block's weights are dropped after the forward pass.
+        sync: Whether each micro-batch reduces its gradients. Otherwise whole gradients are added
+            up, and reduced in the last micro-batch.
     """
     from torch.distributed.fsdp import FSDPModule, fully_shard
 
@@ -270,12 +270,12 @@ def fsdp(run: TorchAdapter, reshard: bool, sync: bool = True) -> Proof:
         for p in run.parameters():
             rows = math.ceil(p.shape[0] / dist.get_world_size())
             chunk += 4 * rows * p.shape[1:].numel()
-        groups = observed["blocks"] + 1  # one is of the weights outside of blocks
-        again = observed["blocks"] if trains and reshard else 0  # in the backward pass
+        groups = observed["blocks"] + 1  # one has the weights outside of blocks
+        gathered_again = observed["blocks"] if trains and reshard else 0  # in the backward pass
         reductions = run.micro_batches if sync else 1
         return {
             "chunk": chunk,
-            "gathers": run.micro_batches * (groups + again),
+            "gathers": run.micro_batches * (groups + gathered_again),
             "reductions": groups * reductions if trains else 0,
         }
 
@@ -294,7 +294,7 @@ def fsdp(run: TorchAdapter, reshard: bool, sync: bool = True) -> Proof:
 
 @switch
 def deepspeed(run: TorchAdapter, stage: int) -> Proof:
-    """Have DeepSpeed divide what the stage of ZeRO says: states, gradients, weights."""
+    """Let DeepSpeed divide states, then gradients, then weights, by the stage of ZeRO."""
     from framebench.adapters.torch.deepspeed import attach_engine
 
     divide_batch(run)

@@ -1,8 +1,8 @@
 """Use private APIs of PyTorch for ranks.
 
-They give the size of DistributedDataParallel's buckets. To predict the memory of a rank they give a
-group whose other ranks do not exist, a tracker of what FSDP holds, and DistributedDataParallel on
-fake tensors. They were tested with PyTorch 2.13, and `RanksUnavailable` says what another version
+They give the size of DistributedDataParallel's buckets. For predictions of a rank's memory they
+give a group whose other ranks do not exist, a tracker of FSDP's memory, and DistributedDataParallel
+on fake tensors. They were tested with PyTorch 2.13; `RanksUnavailable` says what another version
 lacks.
 """
 
@@ -34,7 +34,7 @@ PARTS = {  # by the tracker's names
 
 @contextmanager
 def require(what: str) -> Iterator[None]:
-    """Raise RanksUnavailable where this PyTorch lacks what is used in this context."""
+    """Raise RanksUnavailable if this PyTorch lacks an API that is used in this context."""
     try:
         yield
     except (ImportError, AttributeError, TypeError, KeyError, ValueError) as error:
@@ -45,7 +45,7 @@ def require(what: str) -> Iterator[None]:
 
 
 def join_fake_group(rank: int, ranks: int, backend: str = "fake") -> None:
-    """Join a group as one rank whose others do not exist.
+    """Join a group of ranks of which no other exists.
 
     Raises RanksUnavailable. Collectives return at once, and move nothing. `backend`: such as
     `cpu:fake,gpu:fake`, for a device that PyTorch does not have itself.
@@ -63,9 +63,9 @@ def track_step(
     inputs: tuple[Tensor, ...],
     step: Callable[[], None],
 ) -> tuple[int, dict[str, int]]:
-    """Make a step; return the peak in bytes of what FSDP holds in it, and its parts.
+    """Make a step; return the peak of the bytes that FSDP holds in it, and the peak's parts.
 
-    PyTorch's tracker begins with what model and optimizer hold before the step. Raises
+    PyTorch's tracker also counts what model and optimizer hold before the step. Raises
     RanksUnavailable.
     """
     with require("torch.distributed._tools.fsdp2_mem_tracker.FSDPMemTracker"):
@@ -76,7 +76,7 @@ def track_step(
     with tracker:
         step()
     (snapshot,) = tracker.get_tracker_snapshot("peak").values()  # one device
-    # the keys are an enumeration, but for the total
+    # all keys but the total's are members of an enumeration
     sizes = {getattr(key, "value", key): size for key, size in snapshot.items()}
     with require(f"FSDPMemTracker that counts {', '.join(PARTS)}"):
         total = int(sizes.pop("Total"))

@@ -49,10 +49,10 @@ def make_mode_switch(context: Callable[[], Any], proof: Proof) -> Switch:
 def explain_gradients(run: TorchAdapter, proof: Proof) -> Proof:
     """Return the proof; for a user's model one that also checks that it leaves gradients off.
 
-    A model that computes forces, which are gradients of an energy, switches them on in its forward
-    pass: then the strategy cannot take effect, and the proof's reason says why.
+    A model that computes forces, which are gradients of an energy, switches gradients on in its
+    forward pass. The strategy then cannot take effect, and the proof's reason says why.
     """
-    if not run.is_user_model or GRAPH_KEPT is proof:
+    if not run.is_user_model or proof is GRAPH_KEPT:
         return proof
     return proof & check(
         lambda evidence: not evidence["saved_tensors"],
@@ -68,14 +68,14 @@ switch["grad"] = make_mode_switch(torch.enable_grad, GRAPH_KEPT)
 
 @switch
 def frozen_weights(run: TorchAdapter) -> Proof:
-    """Ask for no gradient of any weight, with gradients left on."""
+    """Request no gradient of any weight, with autograd left on."""
     run.recipe.on_model.append(lambda model: model.requires_grad_(False))
     return NOTHING_KEPT & common.expect_buffers_unchanged(lambda: not run.recipe.evaluates)
 
 
 @switch
 def batch_stats(run: TorchAdapter) -> Proof:
-    """Evaluate by the statistics of the batch, and prove that every running statistic moves."""
+    """Evaluate by the statistics of the batch, and prove that every running statistic changes."""
     run.recipe.evaluates = False
 
     def displace() -> None:
@@ -88,7 +88,7 @@ def batch_stats(run: TorchAdapter) -> Proof:
 
 @switch
 def frozen(run: TorchAdapter, part: str = "half") -> Proof:
-    """Ask for no gradient of weights that the workload does not train."""
+    """Request no gradient of the weights that the workload does not train."""
     assert run.workload.trained  # without it the case is unsupported
     prefixes = run.workload.trained(run.config, part)
 
@@ -144,9 +144,9 @@ def distill(run: TorchAdapter) -> Proof:
 
 
 def _keep_both(run: TorchAdapter, make: Callable[..., list[nn.Module]], shared: bool) -> Proof:
-    """Keep two models in memory: those that `make` returns of the pair.
+    """Keep two models in memory: those that `make` returns when called with the pair.
 
-    With `shared` they have one trunk.
+    `shared`: whether they have one trunk.
     """
 
     def attach() -> None:
@@ -233,7 +233,7 @@ def in_turn(run: TorchAdapter, cleared: bool = False) -> Proof:
         }
 
     run.recipe.models = models
-    # a model that something still refers to would be alive next to the following one
+    # a model that something still refers to would be alive next to the next one
     proof = expect(
         models_at_once=1,
         models_between_steps=0,
@@ -280,9 +280,9 @@ class Copies:
     def arrive(
         self, inputs: Tensor, targets: Tensor, copied: torch.cuda.Event
     ) -> tuple[Tensor, Tensor]:
-        """Return a batch that the device may use once it is copied.
+        """Return a batch that the device uses only after it is copied.
 
-        The step calls it. The memory is not given back before the step ends.
+        The step calls it. The batch's memory is not given back before the step ends.
         """
         step_stream = torch.cuda.current_stream()
         step_stream.wait_event(copied)
@@ -304,14 +304,17 @@ class Copies:
             self.run.step()
             last.record()
             step_marks.append((first, last))
-        copy_marks = list(self.marks)  # the thread goes on
+        copy_marks = list(self.marks)  # a copy of the list, to which the thread goes on adding
         self.run.synchronize()
 
-        def read(marks: list[Marks]) -> list[Span]:
-            done = [(first, last) for first, last in marks if last.query()]
-            return [(start.elapsed_time(first), start.elapsed_time(last)) for first, last in done]
+        def read_spans(marks: list[Marks]) -> list[Span]:
+            spans = []
+            for first, last in marks:
+                if last.query():
+                    spans.append((start.elapsed_time(first), start.elapsed_time(last)))
+            return spans
 
-        return compute_overlap(read(copy_marks), read(step_marks))
+        return compute_overlap(read_spans(copy_marks), read_spans(step_marks))
 
 
 def compute_overlap(copies: list[Span], steps: list[Span]) -> float:

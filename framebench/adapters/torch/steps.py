@@ -37,8 +37,8 @@ def accumulate(run: TorchAdapter) -> Proof:
     parts = run.micro_batches
 
     def count_parts(_: Evidence) -> Evidence:
-        """Count what the micro-batches have, and the passes that a step must make."""
-        # by numbers, since a user's graphs or lists of images have no axis of samples
+        """Count the samples and numbers of micro-batches, and the passes that a step must make."""
+        # numbers too, since a user's graphs or lists of images have no axis of samples
         inputs = [x for x, _ in run.cut_batch(run.inputs, parts)]
         return {
             "passes_expected": parts * run.loss_evaluations,
@@ -79,7 +79,7 @@ def chunked_loss(run: TorchAdapter, chunks: int) -> Proof:
 
     run.recipe.objective = objective
 
-    # each in the forward pass, and once more in the backward pass
+    # one for each chunk in the forward pass, and again in the backward pass
     return expect({"operators._log_softmax": 2 * chunks * run.micro_batches})
 
 
@@ -87,13 +87,15 @@ def chunked_loss(run: TorchAdapter, chunks: int) -> Proof:
 def compile(run: TorchAdapter, mode: str | None = None, budget: float = 1.0) -> Proof:
     """Compile the model.
 
-    `mode` is torch.compile's, and `budget` the share of the activations kept by default that may be
-    kept.
+    Args:
+        run: The adapter.
+        mode: The mode of torch.compile.
+        budget: The share of the activations kept by default that may be kept.
     """
     import torch._inductor.config
     from torch._dynamo.utils import counters
 
-    # a user's dropout must draw the numbers of eager steps to be verified; Inductor draws others
+    # Inductor draws other random numbers than eager steps, by which a user's dropout is verified
     torch._inductor.config.fallback_random = run.is_user_model
     run.process.activation_budget = budget
     torch._dynamo.reset()
@@ -215,16 +217,16 @@ def jit_script(run: TorchAdapter) -> Proof:
 def attends_by_products(run: TorchAdapter, e: Evidence) -> bool:
     """Return whether attention is computed in matmuls around a softmax in each block.
 
-    One softmax is expected for each block that ran. Where blocks are not seen one by one, there
-    must be at least one for each; a compiler makes the softmax part of a kernel, and leaves the
-    matmuls.
+    One softmax is expected for each block that ran. If single runs of blocks are not visible, at
+    least one is expected for each block. A compiler fuses the softmax into a kernel, but leaves the
+    matmuls, so pairs of matmuls count too.
     """
     operators: Counter[str] = Counter(e["operators"])
     # `_safe_softmax` may call `_softmax`: one softmax must not count as two
     softmaxes = max(operators["_softmax"], operators["_safe_softmax"])
     if e["block_runs"]:
         return bool(softmaxes == e["block_runs"])
-    pairs_of_products = operators["bmm"] // 2  # scores, and the values that they weigh
+    pairs_of_products = operators["bmm"] // 2  # the scores, and the values weighted by them
     expected = run.micro_batches * e["blocks"]
     return bool(expected > 0 and max(softmaxes, pairs_of_products) >= expected)
 
@@ -249,14 +251,14 @@ def attention_plain(run: TorchAdapter) -> Proof:
 
 @switch
 def sdpa(run: TorchAdapter, backend: str) -> Proof:
-    """Allow one kernel of attention; PyTorch raises where that kernel cannot do it.
+    """Allow one kernel of attention; PyTorch raises an error where that kernel cannot be used.
 
-    It is switched for the whole process, since a context would not hold for what checkpointing
-    computes again.
+    It is switched for the whole process, since a context would have ended when checkpointing
+    recomputes attention.
     """
     run.process.attention = (backend,)
 
-    kernel = FUSED[backend]  # none where attention is put together from products
+    kernel = FUSED[backend]  # empty where attention consists of matmuls
 
     def is_kernel_used(e: Evidence) -> bool:
         fused = [name for name in list_attention_kernels(e) if "math" not in name]
@@ -272,8 +274,8 @@ def sdpa(run: TorchAdapter, backend: str) -> Proof:
 def autotune(run: TorchAdapter) -> Proof:
     """Let cuDNN time its algorithms for each shape and take the fastest.
 
-    Each algorithm that is tried allocates a workspace, so the first convolution of a shape makes
-    more allocations. The proof counts them.
+    Each trial of an algorithm allocates a workspace, so the first convolution of a shape makes more
+    allocations. The proof counts them.
     """
     run.process.tries_algorithms = True
 

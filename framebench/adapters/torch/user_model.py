@@ -1,8 +1,8 @@
 """The user's file in PyTorch, as a workload's model file.
 
-It has `model()`, `batch(n)`, `loss(output, target)`, and may have `optimizer(parameters)` and
-`blocks`: a class or classes of what checkpointing recomputes, or a function of the model that lists
-it.
+The file has `model()`, `batch(n)` and `loss(output, target)`. It may have `optimizer(parameters)`,
+and `blocks`: the class or classes of the modules that checkpointing recomputes, or a function that
+lists these modules of a model.
 """
 
 from __future__ import annotations
@@ -62,9 +62,9 @@ ACCESS = user_blocks.ModuleAccess(
     containers=(nn.Sequential, nn.ModuleList, nn.ModuleDict),
 )
 Storages = dict[int, int]  # bytes by storage
-LONGEST_PERIOD = 32  # steps that are verified at most before an update
+LONGEST_PERIOD = 32  # the most steps that are verified before an update
 NORMS = nn.modules.batchnorm._BatchNorm
-MODELS: WeakSet[nn.Module] = WeakSet()  # that the file has made
+MODELS: WeakSet[nn.Module] = WeakSet()  # made by the file
 
 
 @cache
@@ -74,9 +74,9 @@ def user() -> UserFile:
 
 
 class BlockBody(nn.Module):
-    """Run what a block computes.
+    """Compute what a block computes.
 
-    The block itself, when the model calls it, passes this module to the model's `block_runner`.
+    When the model calls the block, the block passes this module to the model's `block_runner`.
     """
 
     def __init__(self, block: nn.Module) -> None:
@@ -90,10 +90,10 @@ class BlockBody(nn.Module):
 
 
 def build(config: Any) -> nn.Module:
-    """Return the file's model, whose blocks are run by way of `block_runner`. Raises Fault."""
+    """Return the file's model, whose blocks are run by its `block_runner`. Raises Fault."""
     model: Any = make_plain_model()
     model.block_runner = user_blocks.call_block
-    # a tuple, which a module does not take for modules of its own
+    # a tuple, so that PyTorch does not register them as submodules
     model.bodies = tuple(route_block(model, block) for block in find_blocks(model))
     return model
 
@@ -124,15 +124,18 @@ class TrainingModel(nn.Module):
 
 
 def get_file_model(model: Any) -> nn.Module:
-    """Return the model as the file made it, without what computes its loss."""
-    made: nn.Module = model.module if isinstance(model, TrainingModel) else model
-    return made
+    """Return the model as the file made it, without the wrapper that computes its loss."""
+    if isinstance(model, TrainingModel):
+        inner: nn.Module = model.module
+        return inner
+    file_model: nn.Module = model
+    return file_model
 
 
 def find_training_step(model: Any) -> Any:
-    """Return the model's own `training_step` where it makes the loss; None elsewhere.
+    """Return the model's own `training_step` if it computes the loss, else None.
 
-    Raises Fault where that steps optimizers by itself.
+    Raises Fault if it steps optimizers by itself.
     """
     facts = load_workload(USER_MODEL).facts
     is_used = "loss" not in user() and facts.get("scenario", "train") == "train"
@@ -148,7 +151,7 @@ def find_training_step(model: Any) -> Any:
 
 
 def make_plain_model() -> nn.Module:
-    """Return the file's model as it is. Raises Fault if it cannot be measured."""
+    """Return the file's model without routed blocks. Raises Fault if it cannot be measured."""
     model = user().make_model(nn.Module)
     if not isinstance(model, nn.Module):
         returned = describe_type(model)
@@ -181,7 +184,7 @@ def blocks_of(model: Any) -> list[nn.Module]:
 
 
 def find_blocks(model: nn.Module) -> list[nn.Module]:
-    """Return the model's blocks, as a survey has chosen them if there was one. Raises Fault."""
+    """Return the model's blocks: those that the survey chose, if there was one. Raises Fault."""
     modules = dict(model.named_modules())
     chosen: list[str] = load_workload(USER_MODEL).facts.get("blocks", [])
     if chosen and all(name in modules for name in chosen):
@@ -192,7 +195,7 @@ def find_blocks(model: nn.Module) -> list[nn.Module]:
 def list_levels(model: nn.Module) -> list[list[Any]]:
     """Return the levels at which modules repeat; none where the file names its blocks.
 
-    The last one has the outermost modules of the others, if these are of several classes.
+    If the outermost modules of all levels are of several classes, they are a further, last level.
     """
     if "blocks" in user():
         return []
@@ -212,7 +215,7 @@ def choose_blocks(model: nn.Module, inputs: Any) -> list[nn.Module]:
         return find_blocks(model)
     try:
         return find_best_level(model, inputs, levels)
-    except Exception:  # the model fails; this is reported when its baseline runs
+    except Exception:  # the model fails, which is reported when its baseline runs
         return find_blocks(model)
 
 
@@ -221,10 +224,10 @@ def find_best_level(model: nn.Module, inputs: Any, levels: list[list[Any]]) -> l
 
     Makes a forward pass of the model for each level, with the inputs of the file's batch.
     """
-    return min(levels, key=partial(measure_left, model, inputs))
+    return min(levels, key=partial(measure_saved_at_peak, model, inputs))
 
 
-def measure_left(model: nn.Module, inputs: Any, blocks: list[nn.Module]) -> int:
+def measure_saved_at_peak(model: nn.Module, inputs: Any, blocks: list[nn.Module]) -> int:
     """Return the bytes that are saved at the peak of a step if these blocks are recomputed.
 
     These are the inputs of all blocks, what is saved outside blocks, and what the largest block
@@ -232,8 +235,8 @@ def measure_left(model: nn.Module, inputs: Any, blocks: list[nn.Module]) -> int:
     """
     outside: Storages = {}
     inside: dict[nn.Module, Storages] = {block: {} for block in blocks}
-    running = [outside]  # what the present module saves goes into the last one
-    alive: list[Tensor] = []  # keeps storages, so that no address is given to a second one
+    running = [outside]  # the last one gets what is saved now
+    alive: list[Tensor] = []  # keeps storages, so that no address is used twice
 
     def enter(block: nn.Module, args: Any, kwargs: Any) -> None:
         tensors = list(iterate_arrays((args, kwargs)))
@@ -288,8 +291,8 @@ def loss(output: Any, target: Any) -> Tensor:
 def optimizer(parameters: Iterable[nn.Parameter], **options: Any) -> torch.optim.Optimizer:
     """Return the file's optimizer, with these options set in it.
 
-    Several optimizers become one. What the file returned is its attribute `returned`. Raises Fault,
-    and DoesNotApply if it has no such option.
+    Several optimizers become one. Its attribute `returned` is what the file returned. Raises Fault,
+    and DoesNotApply if the optimizer has no such option.
     """
     returned = make_optimizers(list(parameters))
     optimizers = list_optimizers(returned)
@@ -323,13 +326,16 @@ def optimizer(parameters: Iterable[nn.Parameter], **options: Any) -> torch.optim
 
 
 def make_optimizers(parameters: list[nn.Parameter]) -> Any:
-    """Return what the file makes of these parameters, or of the model that has them.
+    """Return what the file's `optimizer` returns for these parameters, or for their model.
 
-    The model's `configure_optimizers` is called where the file has no `optimizer`.
+    Without such a function the model's `configure_optimizers` is called.
     """
     if "optimizer" not in user():
         return find_model(parameters).configure_optimizers()
-    return user().get("optimizer")(find_model(parameters) if user().takes_model() else parameters)
+    make = user().get("optimizer")
+    if user().takes_model():
+        return make(find_model(parameters))
+    return make(parameters)
 
 
 def find_model(parameters: list[nn.Parameter]) -> Any:
@@ -341,13 +347,13 @@ def find_model(parameters: list[nn.Parameter]) -> Any:
 
 
 def configures_optimizer(model: nn.Module) -> bool:
-    """Return whether the file's model makes its optimizer, which the file itself does not."""
+    """Return whether the model makes its optimizer, since the file has no `optimizer`."""
     configure = getattr(get_file_model(model), "configure_optimizers", None)
     return "optimizer" not in user() and callable(configure)
 
 
 def find_full_rate(group: dict[str, Any]) -> Any:
-    """Return the learning rate that a schedule multiplies, or the highest of `OneCycleLR`."""
+    """Return the rate that a schedule multiplies, or the highest rate of a `OneCycleLR`."""
     return group.get("max_lr", group["initial_lr"])
 
 
@@ -509,10 +515,10 @@ def compute_gradient(adapter: Any) -> tuple[float, list[tuple[str, np.ndarray]]]
     return value, gradients
 
 
-def changed_by_blocks(adapter: Any) -> bool:
+def blocks_change_buffers(adapter: Any) -> bool:
     """Return whether the forward pass of a block changes a buffer in it.
 
-    Statistics of batch norm do not count: they change once, recomputed or not.
+    Statistics of batch norm do not count: recomputation does not change them a second time.
     """
 
     def list_buffers() -> list[Tensor]:

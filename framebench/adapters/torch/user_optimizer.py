@@ -31,8 +31,8 @@ EXCLUSIVE = {"foreach": "fused", "fused": "foreach"}  # an optimizer takes one o
 class CombinedOptimizer(Optimizer):
     """Several optimizers, which step one after the other when the backward pass is done.
 
-    Where the file has an object that steps them but is no optimizer itself, it is the `wrapper`,
-    and its `step` is called instead. The Annotated Transformer's warm-up is such an object.
+    If the file has an object that steps them but is no optimizer itself, such as the warm-up of the
+    Annotated Transformer, this object is the `wrapper`, and only its `step` is called.
     """
 
     def __init__(self, optimizers: list[Optimizer], wrapper: Any = None) -> None:
@@ -44,7 +44,7 @@ class CombinedOptimizer(Optimizer):
 
     @property
     def state(self) -> defaultdict[Tensor, Any]:  # type: ignore[override]
-        """Return the states of all of them."""
+        """Return the states of all optimizers."""
         states: defaultdict[Tensor, Any] = defaultdict(dict)
         for combined_optimizer in self.combined_optimizers:
             states.update(combined_optimizer.state)
@@ -125,7 +125,7 @@ def describe_optimizer(optimizer: Optimizer) -> str:
 def set_options(optimizer: Optimizer, options: dict[str, Any]) -> None:
     """Set options in all groups of an optimizer, and of the optimizers inside it.
 
-    Raises DoesNotApply at the first option that none of them has; those before it are then set.
+    Raises DoesNotApply at the first option that none of them has; earlier options are then set.
     """
     optimizers = [optimizer, *list_inner(optimizer)]
     for name, value in options.items():
@@ -168,9 +168,9 @@ def has_hooks(optimizer: Optimizer) -> bool:
 def asks_for_closure(optimizer: Optimizer) -> bool:
     """Return whether a step fails without a closure, although its signature has a default for it.
 
-    An example is the published SAM, whose step makes its second pass by the closure, after a
-    backward pass of the program. The source of the step is searched for an `assert` of the closure,
-    or a `raise` if it is None.
+    The step of the published SAM is an example: after a backward pass of the program it makes a
+    second one by the closure. The source of the step is searched for an `assert` of the closure, or
+    a `raise` if it is None.
     """
     if type(optimizer).__module__.startswith("torch.optim"):
         return False
