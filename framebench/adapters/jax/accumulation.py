@@ -28,11 +28,11 @@ def average_over_micro_batches(gradient: Gradient, count: int, samples: int) -> 
         return array.reshape(count, -1, *array.shape[1:])
 
     def choose(whole: Array, part: Array | None) -> Array:
-        # what has no axis of samples, such as a mask for all of them, is whole in each micro-batch
+        # an array without an axis of samples, such as a mask, is whole in each micro-batch
         return whole if part is None else part
 
-    def add_share(mean: Array, of_part: Array) -> Array:
-        return mean + of_part / count
+    def add_share(mean: Array, value: Array) -> Array:
+        return mean + value / count
 
     def average_gradient(
         params: Tree, stats: Tree, constants: Tree, x: Tree, y: Tree
@@ -51,7 +51,7 @@ def average_over_micro_batches(gradient: Gradient, count: int, samples: int) -> 
         no_grads = jax.tree.map(jnp.zeros_like, params)
         start = (no_loss, stats, no_grads)
         micro_batches = jax.tree.map(split_array, (x, y))
-        # lax.scan compiles the step of one micro-batch, and loops over them
+        # lax.scan compiles the step of one micro-batch, and loops over the micro-batches
         (mean_loss, stats, mean_grads), _ = lax.scan(add_micro_batch, start, micro_batches)
         return (mean_loss, stats), mean_grads
 

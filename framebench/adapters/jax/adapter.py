@@ -1,8 +1,9 @@
 """JAX with Flax NNX and optax: one jitted, functional step over plain dictionaries of arrays.
 
 The step is traced, lowered and compiled ahead of time inside the first `step()`, so that the first
-step's time contains all three and every later one calls the executable. A training step is given
-what it updates, to be written over, as in the training loops of google/flax/examples (lm1b, gemma).
+step's time contains all three and every later one calls the executable. A training step donates the
+arrays that it updates, so that results are written over them, as in the training loops of
+google/flax/examples (lm1b, gemma).
 """
 
 from __future__ import annotations
@@ -76,7 +77,7 @@ def make_optimizer(o: Optimizer, **options: Any) -> optax.GradientTransformation
     if o.name == "sgd":
         return optax.sgd(o.lr, o.momentum, **options)
     if o.name == "adafactor":
-        # as PyTorch's: it keeps means of matrices of any size, and multiplies the decay by the rate
+        # as in PyTorch: means are kept of matrices of any size, and the decay is multiplied by lr
         decay = o.lr * o.weight_decay
         return optax.adafactor(
             o.lr,
@@ -89,24 +90,24 @@ def make_optimizer(o: Optimizer, **options: Any) -> optax.GradientTransformation
 
 
 class ModelParts(NamedTuple):
-    """Hold the arrays of a model in nested dictionaries, by what a step does with them."""
+    """The arrays of a model in nested dictionaries, by what a step does with them."""
 
     graph: nnx.GraphDef
-    params: Tree  # what is trained
-    frozen: Tree  # weights that are not
+    params: Tree  # trained weights
+    frozen: Tree  # weights that are not trained
     stats: Tree  # running statistics
     draws: Tree  # states of random numbers
 
 
 def merge_model(graph: nnx.GraphDef, params: Tree, stats: Tree, constants: Tree) -> Any:
-    """Return the model of these arrays; frozen weights are among the constants."""
+    """Return the model with these arrays; frozen weights are among the constants."""
     return nnx.merge(graph, params, constants["frozen"], stats, constants.get("draws", {}))
 
 
 def run_model(
     graph: nnx.GraphDef, params: Tree, stats: Tree, constants: Tree, x: Tree
 ) -> tuple[Any, Tree]:
-    """Return the output of the model of these arrays, and its running statistics afterwards."""
+    """Return the output of the model with these arrays, and its running statistics afterwards."""
     model = merge_model(graph, params, stats, constants)
     output = call_with(model, x)
     return output, nnx.to_pure_dict(nnx.state(model, nnx.BatchStat))
@@ -121,7 +122,7 @@ class JaxAdapter(Adapter):
     def __init__(self, case: Case, switches: Mapping[str, Switch]) -> None:
         """Set the parts of the recipe that switches may change, before anything is built."""
         super().__init__(case, switches)
-        self.constants: dict[str, Tree] = {}  # what a step reads and never changes
+        self.constants: dict[str, Tree] = {}  # arrays that a step reads and never changes
         self.residuals: Any = None  # the residuals of an evaluation that keeps its graph
         steps = {"eval": self.eval_step, "varlen": self.stream_step, "pair": self.pair_step}
         self.recipe = JaxRecipe(
@@ -154,7 +155,7 @@ class JaxAdapter(Adapter):
         self.graph = parts.graph
         self.names = self.make_names(self.config)
         if parts.draws:
-            # the same in each step, so that every strategy draws the same numbers
+            # the same states in each step, so that every strategy draws the same numbers
             self.constants["draws"] = self.place("draws", self.model_module.draws())
         self.place_model(parts)
         self.weight_count = sum(a.size for a in jax.tree.leaves((parts.params, parts.frozen)))
@@ -165,15 +166,15 @@ class JaxAdapter(Adapter):
         self.release()
 
     def widen(self) -> None:
-        """Have weights, inputs and attention in float64."""
+        """Compute with weights, inputs and attention in float64."""
         self.recipe.dtype = np.float64
-        # the library's softmax is in float32 whatever it is given; a strategy's own attention stays
+        # the library's attention has its softmax in float32; one that a strategy has set stays
         options = self.recipe.model_options
         if hasattr(self.model_module, "attend_plainly") and "attend" not in options:
             options["attend"] = self.model_module.attend_plainly
 
     def place_model(self, parts: ModelParts) -> None:
-        """Put a model's arrays on the device, with the optimizer's first state for them."""
+        """Put a model's arrays on the device, with the optimizer's initial state for them."""
         self.params = self.place("params", parts.params)
         self.stats = self.place("stats", parts.stats)
         self.constants["frozen"] = self.place("frozen", parts.frozen)
@@ -182,7 +183,7 @@ class JaxAdapter(Adapter):
             self.optimizer_state = self.init_optimizer_state()
 
     def init_optimizer_state(self) -> Tree:
-        """Return the optimizer's first state for the weights as they are."""
+        """Return the optimizer's initial state for the current weights."""
         if not self.trains_by_file():
             return self.place("state", self.recipe.optimizer.init(self.params))
         model = merge_model(self.graph, self.params, self.stats, self.constants)
@@ -273,8 +274,8 @@ class JaxAdapter(Adapter):
 
         def place_array(array: Any) -> Array:
             if getattr(array, "is_fully_addressable", True):
-                # by way of NumPy: put directly on several processes, a count of steps becomes an
-                # array that JAX 0.10 cannot take apart
+                # as a NumPy array: JAX 0.10 could not take a count of steps apart that was put on
+                # several processes as a JAX array
                 array = np.asarray(array)
             return jax.device_put(array, sharding(what, array.shape))
 
@@ -298,8 +299,8 @@ class JaxAdapter(Adapter):
 
         Statistics are None unless the model is in training mode. The graph is None unless the
         strategy keeps it: then it is the backward function of `jax.vjp` with its residuals. The
-        parameters among these (`args_res`) are left out, since a compiled program could only
-        return copies of them, where a graph refers to the weights themselves.
+        parameters among the residuals (`args_res`) are left out: a compiled program could only
+        return copies of them, while PyTorch's graph refers to the weights themselves.
         """
 
         def evaluate(params: Tree, *others: Any) -> tuple[Array, Tree, Any]:
@@ -355,10 +356,10 @@ class JaxAdapter(Adapter):
         return average_over_micro_batches(gradient, per_call, samples)
 
     def make_training_step(self, graph: nnx.GraphDef) -> Callable[..., Any]:
-        """Return the function that updates what it is given.
+        """Return the function that makes a training step.
 
-        (parameters, statistics, optimizer state, constants, x, y) -> the first three, updated, and
-        the loss before the update.
+        It maps (parameters, statistics, optimizer state, constants, x, y) to the first three,
+        updated, and the loss before the update.
         """
         if self.trains_by_file():
             return self.make_file_step(graph)
@@ -382,8 +383,8 @@ class JaxAdapter(Adapter):
     def make_file_step(self, graph: nnx.GraphDef) -> Callable[..., Any]:
         """Return the function of `make_training_step` for the step of a user's file.
 
-        That step changes a model and an optimizer in place: they are made of the arguments and
-        taken apart again.
+        That step changes a model and an optimizer in place. They are therefore built from the
+        arguments before it, and taken apart after it.
         """
         module = self.model_module
 
@@ -411,7 +412,7 @@ class JaxAdapter(Adapter):
         return jax.tree.map(constrain_array, tree)
 
     def list_arguments(self) -> tuple[Any, ...]:
-        """Return the arguments of the program, for the present inputs."""
+        """Return the arguments of the program, for the current inputs."""
         if self.case.stage.trains:
             return self.params, self.stats, self.optimizer_state, self.constants, *self.inputs
         if self.case.scenario == "generate":
@@ -443,7 +444,7 @@ class JaxAdapter(Adapter):
         self.stats = stats or self.stats
 
     def stream_step(self) -> None:
-        """Compute the mean loss over the tokens that are no padding."""
+        """Compute the mean loss over the tokens, without those of padding."""
         total: Any = 0
         for x, y in self.stream:
             total += self.program(self.params, self.stats, self.constants, x, y)

@@ -2,8 +2,8 @@
 
 Every block of the model, or every second one, runs under jax.checkpoint.
 
-The proofs rest on the equations that JAX traced (what was requested) and on the executable's (what
-the compiler made of it).
+The proofs count the equations that JAX traced (the request) and the instructions of the executable
+(the compiler's answer).
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ def checkpoint_blocks(run: JaxAdapter, every: int, stacked: bool, **options: Any
         run: The adapter of the case.
         every: 1 checkpoints each block, 2 every second one.
         stacked: Also loop over identical layers.
-        options: Those of `nnx.remat`.
+        options: Options of `nnx.remat`.
 
     Returns:
         The numbers of the checkpointed blocks, filled when the model is traced.
@@ -73,8 +73,8 @@ def keep_barriers(run: JaxAdapter) -> None:
     """Keep XLA:CPU from merging recomputations with the originals, which would save no memory.
 
     XLA:CPU removes the barriers that jax.checkpoint sets (its pass `cse_barrier_expander`), and
-    then merges equal subexpressions. This function disables that pass, so the barriers last. A
-    loop over layers needs no barriers; XLA:GPU was not tried.
+    then merges equal subexpressions. This function disables that pass, so the barriers stay. A loop
+    over layers needs no barriers; XLA:GPU was not tried.
     """
     if run.platform == "cpu":
         run.recipe.compiler_options.wrap(DISABLED_PASSES, lambda _: "cse_barrier_expander")
@@ -83,8 +83,8 @@ def keep_barriers(run: JaxAdapter) -> None:
 def can_stack_layers(run: JaxAdapter) -> bool:
     """Return whether identical layers can be stacked and looped over.
 
-    A frozen half of a stack could not be told from the trained half, and Adafactor would take the
-    layers of a stack together. XLA turns a loop over one layer into the layer.
+    Of a stack no half could be frozen, and Adafactor would factor all layers together. XLA turns a
+    loop over one layer into the layer.
     """
     if run.case.scenario != "train" or run.case.optimizer.name == "adafactor":
         return False

@@ -1,6 +1,6 @@
 """Parse the two texts that XLA dumps of a compiled program.
 
-One has its instructions as they are scheduled, the other says which buffer lies where.
+One has the scheduled instructions, the other the place of each buffer.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ VALUE = re.compile(
     r" \(size=(?P<size>\d+),offset=(?P<offset>\d+)\)"
 )
 # Constants and the values inside of fused operators take no memory of the step. On a TPU a colour
-# is a memory of another kind, such as that next to the units.
+# other than 0 is another kind of memory, such as that next to the compute units.
 OTHER_MEMORY = re.compile(r"thread-local|constant|color [1-9]")
 
 
 @dataclass(eq=False)
 class HloBuffer(Value):
-    """Describe a buffer of the program: its place, and the phases in which it is read."""
+    """A buffer of the program: its place, and the phases in which it is read."""
 
     place: tuple[int, int] = (0, 0)  # allocation, offset
     read_in: set[str] = field(default_factory=set)
@@ -38,7 +38,7 @@ Positions = dict[str, list[HloBuffer]]
 
 @dataclass
 class Instruction:
-    """Describe one instruction of a scheduled program."""
+    """One instruction of a scheduled program."""
 
     name: str
     opcode: str
@@ -49,7 +49,7 @@ class Instruction:
 
     @property
     def op_name(self) -> str:
-        """The operation of the program that it comes from; empty if the compiler added it.
+        """Return the operation of the program that it comes from; empty if the compiler added it.
 
         An example is `jit(step)/transpose(jvp(layer:))/layer:blocks.0/add`.
         """
@@ -65,7 +65,7 @@ class Instruction:
 
 
 def parse_instructions(text: str) -> tuple[dict[str, list[Instruction]], str]:
-    """Return the instructions of each computation in the order of running, and the entry's name."""
+    """Return the instructions of each computation in the order they run, and the entry's name."""
     computations: dict[str, list[Instruction]] = {}
     entry = ""
     instructions: list[Instruction] = []
@@ -120,11 +120,11 @@ def parse_assignment(
     text: str,
     loops: bool = False,
 ) -> tuple[dict[str, dict[str, HloBuffer]], dict[int, tuple[int, str]]]:
-    """Return what lies where in the memory of a step.
+    """Return the places of buffers in the memory of a step.
 
     Args:
         text: The buffer assignment that XLA dumps.
-        loops: Include what a loop carries from pass to pass.
+        loops: Include the values that a loop carries from pass to pass.
 
     Returns:
         Buffers by the instruction and the index of its result, and size and purpose of each

@@ -36,7 +36,7 @@ def no_donate(run: JaxAdapter) -> Proof:
 
 @switch
 def mu_bf16(run: JaxAdapter) -> Proof:
-    """Keep the first moment in bfloat16. The update is computed from it before it is rounded."""
+    """Keep the first moment in bfloat16; the update is computed before the moment is rounded."""
     optimizer = run.case.optimizer
     if "first moment" not in optimizer.states:
         raise IncompatibleStrategies(
@@ -58,7 +58,7 @@ def mu_bf16(run: JaxAdapter) -> Proof:
 
 def train_once(run: JaxAdapter) -> Evidence:
     """Train another model for one step in float32, and drop all that refers to it."""
-    callbacks = list(gc.callbacks)  # a new adapter takes the place of the old one there
+    callbacks = list(gc.callbacks)  # a new adapter replaces the callback of this one
     case = replace(run.case, scenario="train", strategy="fp32")
     trainer = JaxAdapter(case, run.switches)
     trainer.float64 = run.float64
@@ -67,7 +67,7 @@ def train_once(run: JaxAdapter) -> Evidence:
     trainer.synchronize()
     gc.callbacks[:] = callbacks
     evidence = {"trained_steps": trainer.steps, "training_loss": trainer.loss()}
-    vars(trainer).clear()  # it refers to itself, as a script's own variables do not
+    vars(trainer).clear()  # an adapter refers to itself, unlike the variables of a script
     return evidence
 
 
@@ -80,7 +80,7 @@ def after_training(run: JaxAdapter, cleared: bool) -> Proof:
     training: Evidence = {}
 
     def train() -> None:
-        """Train the other model, and note the bytes that are held after it was dropped."""
+        """Train the other model, and measure the bytes that are held after it was dropped."""
         training.update(train_once(run))
         before = run.collections["generation 2"]
         if cleared:
@@ -98,13 +98,13 @@ def after_training(run: JaxAdapter, cleared: bool) -> Proof:
 
 
 def read_statistics(run: JaxAdapter) -> Evidence:
-    """Return what XLA counts of its allocations."""
+    """Return XLA's counts of its allocations, and the platform."""
     return {"counted": run.read_allocator(), "platform": run.platform}
 
 
 @switch
 def pool_off(run: JaxAdapter) -> Proof:
-    """Prove that XLA counts nothing: it counts what its pools do, and here it has none."""
+    """Prove that XLA counts nothing: its counts are those of its pools, and there is none."""
     return expect(platform="gpu", counted={}).counting(lambda _: read_statistics(run))
 
 
@@ -134,14 +134,14 @@ def memory_fraction(run: JaxAdapter) -> Proof:
 
 @switch
 def preallocate(run: JaxAdapter) -> Proof:
-    """Prove that XLA takes more than half of what it may before the first step."""
+    """Prove that XLA takes more than half of its limit before the first step."""
     evidence: Evidence = {}
 
-    def note_reserved() -> None:
+    def read_reserved() -> None:
         counted = run.read_allocator()
         evidence["reserved_before"] = counted.get("pool_bytes", 0)
         evidence["limit"] = counted.get("bytes_limit", 0)
 
-    run.before_first_step.append(note_reserved)
+    run.before_first_step.append(read_reserved)
     proof = expect(limit=(above(0), below("reserved_before", times=2)))
     return proof.counting(lambda _: evidence)

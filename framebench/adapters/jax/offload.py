@@ -36,9 +36,9 @@ def name_inputs(block: Run) -> Run:
 
 @switch
 def offload(run: JaxAdapter) -> Proof:
-    """Have each block's input wait in host memory, and recompute the rest of the block.
+    """Keep each block's input in host memory, and recompute the rest of the block.
 
-    XLA:CPU drops the copies: its host memory and its device's are the same.
+    XLA:CPU drops the copies, since host and device have the same memory.
     """
     policy = jax.checkpoint_policies.save_and_offload_only_these_names(
         names_which_can_be_saved=[],
@@ -48,7 +48,7 @@ def offload(run: JaxAdapter) -> Proof:
     )
     checkpoint_blocks(run, 1, can_stack_layers(run), policy=policy)
     checkpoint_block = run.recipe.model_options["remat"]
-    # layers that run the same function stay layers that run the same function
+    # cached, so that layers with the same function still have the same function
     name_inputs_once = cache(name_inputs)
 
     def remat(i: int, block: Run) -> Run:

@@ -43,9 +43,9 @@ def measure_errors(run: JaxAdapter) -> Evidence:
 
 
 def is_float32(evidence: Evidence) -> bool:
-    """Return whether only float32 was requested, and the compiler made only float32 of it.
+    """Return whether all types that were requested and compiled are float32.
 
-    An eager step has no compiled program to look at.
+    An eager step has no compiled program.
     """
     dtypes: set[str] = set()
     for counted in ("operands", "compiled_operands", "weight_dtypes", "state_dtypes"):
@@ -54,11 +54,11 @@ def is_float32(evidence: Evidence) -> bool:
 
 
 def expect_float32(run: JaxAdapter, errors: Proof) -> Proof:
-    """Return a proof that nothing but float32 is there, and that products are rounded as expected.
+    """Return a proof that there is nothing but float32, and that products are rounded as expected.
 
     Args:
         run: The adapter of the case.
-        errors: What is expected of the errors of products.
+        errors: A proof on the errors that `rounding.measure_errors` returns.
     """
     proof = check(is_float32, "operands, weights and optimizer states are in float32") & errors
     return proof.counting(lambda _: measure_errors(run))
@@ -91,9 +91,9 @@ def tf32(run: JaxAdapter) -> Proof:
 
 @switch
 def default(run: JaxAdapter) -> Proof:
-    """Leave the precision of products as JAX has it.
+    """Leave the precision of products at JAX's default.
 
-    Where that rounds nothing it is the same as `fp32`, and proves nothing.
+    If the default does not round, the strategy is the same as `fp32`, and the proof fails.
     """
     run.recipe.precision = "default"
     return expect_float32(run, rounding.SOME_ROUNDED)
@@ -124,9 +124,9 @@ def amp_bf16(run: JaxAdapter) -> Proof:
 
 
 def use_float16(run: JaxAdapter) -> None:
-    """Have a model compute in float16 also on a CPU.
+    """Let a model compute in float16 also on a CPU.
 
-    jax.nn.dot_product_attention asks for products of the kind F16_F16_F32, which XLA:CPU does not
+    jax.nn.dot_product_attention requests products of the kind F16_F16_F32, which XLA:CPU does not
     have.
     """
     run.recipe.precision = "default"
@@ -139,8 +139,8 @@ def use_float16(run: JaxAdapter) -> None:
 def amp_fp16(run: JaxAdapter) -> Proof:
     """Compute in float16 with weights in float32, and scale the loss.
 
-    From the first scale on, the first step overflows in none of the workloads: a step that is left
-    out would have no gradient.
+    With the initial scale the first step of no workload overflows; a skipped step would have no
+    gradient to verify.
     """
     run.recipe.model_options["dtype"] = jnp.float16
     use_float16(run)
@@ -161,7 +161,7 @@ def amp_fp16(run: JaxAdapter) -> Proof:
 
 @switch
 def half(run: JaxAdapter, dtype: str) -> Proof:
-    """Have weights and activations in a type of 16 bits."""
+    """Keep weights and activations in a type of 16 bits."""
     run.recipe.dtype = jnp.dtype(dtype)
     run.recipe.precision = "default"
     if dtype == "float16":

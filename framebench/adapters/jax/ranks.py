@@ -1,7 +1,7 @@
 """How JAX switches on the strategies of `framebench/strategies/ranks.toml`, and their proofs.
 
-One program is written for all devices together; XLA divides it by where its arguments lie. One
-process has all devices, or each has one of its own.
+One program is written for all devices together; XLA divides it by the places of its arguments.
+Either one process has all devices, or each device has a process of its own.
 """
 
 from __future__ import annotations
@@ -49,8 +49,8 @@ def begin(ranks: int) -> None:
 def gather_readings(run: JaxAdapter, readings: dict[str, Any]) -> list[dict[str, Any]]:
     """Return the readings of each device. If there are several processes, each must call it.
 
-    If one process has all devices, its memory is not that of any device. Then the only peak that is
-    returned is the compiler's plan, which is made for one device.
+    If one process has all devices, its memory is not that of a device. The only peak is then the
+    compiler's plan, which is made for one device.
     """
     by_device = [readings | {"held": held} for held in count_held_bytes(run)]
     if jax.process_count() > 1:
@@ -68,11 +68,11 @@ def gather_readings(run: JaxAdapter, readings: dict[str, Any]) -> list[dict[str,
 
 def exchange_readings(readings: dict[str, Any]) -> list[dict[str, Any]]:
     """Return the readings of every process, in their order."""
-    # processes exchange arrays of one shape: here JSON, which spaces fill up to the longest
+    # processes exchange arrays of one shape: spaces fill up each JSON to the length of the longest
     text = json.dumps(readings).encode()
     longest = int(process_allgather(np.int32(len(text))).max())
-    filled = np.frombuffer(text.ljust(longest), np.uint8)
-    return [json.loads(bytes(row)) for row in process_allgather(filled)]
+    padded = np.frombuffer(text.ljust(longest), np.uint8)
+    return [json.loads(bytes(row)) for row in process_allgather(padded)]
 
 
 def select_plan(peaks: dict[str, int]) -> dict[str, int]:
@@ -125,9 +125,14 @@ def shard_longest_axis(mesh: Mesh, shape: tuple[int, ...]) -> NamedSharding:
 
 @switch
 def sharded(run: JaxAdapter, split: tuple[str, ...], processes: bool = False) -> Proof:
-    """Divide the batch over several devices, and what `split` names ("params", "state").
+    """Divide the batch over several devices, and also the arrays in `split`.
 
-    Everything else is on every device. With `processes` each device has a process.
+    Every device has the whole of all other arrays.
+
+    Args:
+        run: The adapter of the case.
+        split: Names of further arrays that are divided: "params", "state".
+        processes: Whether each device has a process of its own.
     """
     ranks = run.case.ranks
     mesh = make_mesh(tuple(run.devices))
@@ -145,7 +150,7 @@ def sharded(run: JaxAdapter, split: tuple[str, ...], processes: bool = False) ->
     run.recipe.to_numpy = gather_values
 
     def count_share(what: str, arrays: list[Array]) -> int:
-        """Return the bytes of these arrays that each device has by the sharding."""
+        """Return the bytes of these arrays that each device gets by the sharding."""
         total = 0
         for array in arrays:
             shape = sharding(what, array.shape).shard_shape(array.shape)
@@ -180,7 +185,7 @@ def sharded(run: JaxAdapter, split: tuple[str, ...], processes: bool = False) ->
         held=equal_to("declared"),
         divided=equal_to("to_divide"),
     )
-    # gradients are summed up over devices; in evaluation what is whole everywhere is not sent
+    # gradients are summed up over devices; arrays that are whole everywhere are not sent
     if run.case.stage.trains:
         proof &= expect(collectives=including("all-reduce"))
     if split:

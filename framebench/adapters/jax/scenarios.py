@@ -39,7 +39,7 @@ switch = Switches()
 
 @switch
 def no_grad(run: JaxAdapter) -> Proof:
-    """Evaluate as JAX does by itself, without residuals."""
+    """Evaluate as JAX does by default, without residuals."""
     return expect(residuals=0) & common.expect_buffers_unchanged(lambda: run.recipe.training)
 
 
@@ -53,7 +53,7 @@ def grad(run: JaxAdapter) -> Proof:
 
 @switch
 def batch_stats(run: JaxAdapter) -> Proof:
-    """Evaluate by the statistics of the batch, and prove that every running statistic moves."""
+    """Evaluate by the statistics of the batch, and prove that every running statistic changes."""
     run.recipe.training = True
 
     def displace() -> None:
@@ -119,7 +119,7 @@ def compute_divergence(teacher: Array, student: Array) -> Array:
 
 @switch
 def frozen(run: JaxAdapter, part: str = "half") -> Proof:
-    """Make what the workload does not train a constant of the step: it has no derivative."""
+    """Make the weights that the workload does not train constants, which have no derivative."""
     assert run.workload.trained  # else the case is unsupported
     prefixes = run.workload.trained(run.config, part)
     run.recipe.is_trained = lambda name: name.startswith(prefixes)
@@ -143,7 +143,7 @@ def list_names(tree: Tree) -> list[str]:
 
 @switch
 def stream(run: JaxAdapter) -> Proof:
-    """Prove what all frameworks do, and that each shape is a program of its own."""
+    """Prove the same as for all frameworks, and that each shape has a program of its own."""
     return common.stream(run) & expect(compilations=equal_to("distinct_shapes"))
 
 
@@ -160,7 +160,7 @@ def load_pair(run: JaxAdapter) -> Pair:
 
 
 def copy_to_device(tree: Tree) -> Tree:
-    """Return a copy on the device: a CPU could otherwise use the host's array as it is."""
+    """Return a copy on the device: JAX on a CPU could otherwise use the host's array itself."""
     return jax.tree.map(lambda array: jnp.array(array, copy=True), tree)
 
 
@@ -262,10 +262,13 @@ Gelu = Callable[[Array], Array]
 
 
 def expect_rules(run: JaxAdapter, gelu: Gelu, rules: int, saved: Any) -> Proof:
-    """Return a proof of what derivative rules the model's GELU uses.
+    """Return a proof of which derivative rules the model's GELU uses.
 
-    `rules` is the number of hand-written rules in the forward pass, `saved` the number of arrays of
-    the input's size that one GELU saves for its backward pass.
+    Args:
+        run: The adapter of the case.
+        gelu: The GELU whose saved arrays are counted.
+        rules: The number of hand-written rules in the forward pass.
+        saved: How many arrays of the input's size one GELU saves for its backward pass.
     """
 
     def make_backward(x: Array) -> Any:
@@ -304,7 +307,7 @@ def custom_rule(run: JaxAdapter, lean: bool) -> Proof:
         return {"compiled_erfs": run.program.count_text(" erf(")}
 
     layers = run.config.layers
-    # the executable computes the error function again in the backward pass, or does not
+    # only a lean rule makes the executable compute the error function again in the backward pass
     repeated = at_least(2 * layers) if lean else below(2 * layers)
     proof = expect(compiled_erfs=repeated).counting(count_functions)
     return proof & expect_rules(run, gelu, rules=layers, saved=1 if lean else 5)

@@ -1,7 +1,7 @@
-"""The adapter's step with shapes in the place of arrays.
+"""Compile the adapter's step with shapes in the place of arrays.
 
-Weights, states and batches have shape, type and place alone. So any size can be compiled on any
-machine, for devices that need not be there.
+Weights, states and batches have only a shape, a type and a place. A step of any size can then be
+compiled on any machine, for devices that the machine does not have.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ class ShapedAdapter(JaxAdapter):
 
         Args:
             case: What to compile.
-            devices: The devices to compile for, which need not be there: at least one for each
-                rank. None takes those of this machine.
+            devices: The devices to compile for, at least one for each rank; this machine need not
+                have them. None takes the devices of this machine.
         """
         super().__init__(case, find_switches(case))
         self.declared = devices
@@ -53,17 +53,17 @@ class ShapedAdapter(JaxAdapter):
     def make_sharding(self, memory: str | None = None) -> Any:
         if memory is None:
             return super().make_sharding()
-        # declared devices have no memories to name: the host's is meant whatever it is called
+        # declared devices have no named memories, and a case names no other than the host's
         return jax.memory.Space.Host
 
     def place(self, what: str, tree: Tree) -> Tree:
         def place_shape(array: Any) -> ShapeDtypeStruct:
-            """Return the array's shape and type, placed as the strategy says."""
+            """Return the array's shape and type, placed by the strategy."""
             place = None
             if self.recipe.sharding is not None:
                 place = self.recipe.sharding(what, array.shape)
-            # An argument cannot be declared to lie in host memory. It does if the result that is
-            # written over it does.
+            # An argument cannot be declared to lie in host memory. It lies there if the result that
+            # is written over it does.
             if not isinstance(place, Sharding):
                 place = self.make_sharding()
             return ShapeDtypeStruct(array.shape, array.dtype, sharding=place)
@@ -83,7 +83,7 @@ class ShapedAdapter(JaxAdapter):
         return [jax.tree.map(take_part, batch)] * parts
 
     def compile(self) -> None:
-        # of a part of the batch where the step has several calls
+        # a step of several calls is compiled for a part of the batch
         whole = self.inputs
         self.inputs, *_ = self.cut_batch(whole, self.recipe.calls)
         self.program.prepare(*self.list_arguments())
@@ -104,7 +104,7 @@ class ShapedAdapter(JaxAdapter):
 
 
 def count_bytes_of_one(tree: Tree) -> int:
-    """Return the bytes that one device has of these arrays."""
+    """Return the bytes of these arrays on one device."""
     total = 0
     for array in jax.tree.leaves(tree):
         total += math.prod(array.sharding.shard_shape(array.shape)) * array.dtype.itemsize

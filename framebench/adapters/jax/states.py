@@ -1,4 +1,4 @@
-"""Name what an optax optimizer keeps as all frameworks and the canonical weights do."""
+"""Name the states of an optax optimizer as those of all frameworks, by canonical weights."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from framebench.adapters.base import State
 from framebench.adapters.jax.accumulation import Tree
 from framebench.models import flax_weights
 
-# optax's fields, and what they are called here
+# the kind of state by optax's field
 KINDS = {"trace": "momentum", "mu": "first moment", "nu": "second moment", "v": "second moment"}
-MEANS = ("v_row", "v_col")  # Adafactor's, of a matrix
+MEANS = ("v_row", "v_col")  # fields of Adafactor for a matrix
 
 
 def read_states(
@@ -30,8 +30,8 @@ def read_states(
     In optax a state is a tree like that of the weights, in a field of a named tuple.
 
     Args:
-        state: What the optimizer keeps.
-        params: The weights that it updates.
+        state: The state of the optimizer.
+        params: The weights that the optimizer updates.
         names: The canonical names of the weights.
         to_numpy: Copies an array to the host.
     """
@@ -39,18 +39,18 @@ def read_states(
         fields, weight_path = split_path(path)
         field = fields[-1] if fields else ""
         if "acc_grads" in fields:
-            # where `MultiSteps` adds gradients up: no state of the update, as PyTorch's `.grad`
+            # `MultiSteps` adds up gradients here: like PyTorch's `.grad`, no state of the update
             continue
         if value.ndim == 0 and field not in KINDS:
-            # a count of steps; in one of the known fields it is the moment of a weight without axes
+            # a count of steps; in a known field it would be the moment of a weight without axes
             continue
         if field in (*MEANS, "v") and value.shape == (1,):
-            # Adafactor has one number where it keeps nothing
+            # Adafactor has a single number in a field that it does not use
             continue
         if field in MEANS:
             yield name_mean(field, weight_path, to_numpy(value), params, names)
             continue
-        if not names.has(weight_path):  # of an optimizer that a user has made for a part of a model
+        if not names.has(weight_path):  # a user's optimizer for a part of a model
             yield State(KINDS.get(field, field), name_by_path(path), to_numpy(value), value.nbytes)
             continue
         for name, array in names.unload(weight_path, to_numpy(value)):
@@ -83,15 +83,15 @@ def name_mean(
     params: Tree,
     names: flax_weights.CanonicalNames,
 ) -> State:
-    """Return one of Adafactor's means by the axis of the canonical weight that it keeps."""
+    """Return one of Adafactor's means, named by the axis of the canonical weight that it keeps."""
     weight = params
     for key in path:
         weight = weight[key]
     canonical_names = names.list_names(path)
     if weight.ndim != 2 or len(canonical_names) > 1:
-        # rows are those of one matrix: what has more axes or holds several layers has Flax's name
+        # only a single matrix has rows and columns: other weights have Flax's name
         return State(field, ".".join(map(str, path)), value, value.nbytes)
-    # optax's `v_row` is what is left of a leaf without its longer axis, `v_col` without its shorter
+    # optax's `v_row` has only the shorter axis of a leaf, `v_col` only the longer one
     shorter_axis, longer_axis = np.argsort(weight.shape)
     axis = shorter_axis if field == "v_row" else longer_axis
     if names.is_transposed(path):
@@ -101,7 +101,7 @@ def name_mean(
 
 
 def find_state(state: Tree, kind: type) -> Any:
-    """Return the state of this type among those of optimizers that wrap one another."""
+    """Return the state of this type among the states of optimizers that wrap one another."""
     leaves = jax.tree.leaves(state, is_leaf=lambda node: isinstance(node, kind))
     return next(leaf for leaf in leaves if isinstance(leaf, kind))
 

@@ -1,7 +1,7 @@
 """How JAX switches on the strategies of `framebench/strategies/steps.toml`, and their proofs.
 
-The proofs rest on the equations that JAX traced (what was requested) and on the executable's (what
-the compiler made of it).
+The proofs count the equations that JAX traced (the request) and the instructions of the executable
+(the compiler's answer).
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ def chunked_loss(run: JaxAdapter, chunks: int) -> Proof:
         """Return the mean loss, added up over chunks of the logits."""
         embedding, hidden = unprojected
 
-        @partial(jax.checkpoint, prevent_cse=False)  # which a loop does not need
+        @partial(jax.checkpoint, prevent_cse=False)  # a loop needs no barriers
         def add_chunk(total: Array, chunk: tuple[Array, Array]) -> tuple[Array, None]:
             hidden, targets = chunk
             return total + run.model_module.loss_sum(embedding.attend(hidden), targets), None
@@ -78,7 +78,7 @@ def chunked_loss(run: JaxAdapter, chunks: int) -> Proof:
     def count_loops_and_logits(_: Evidence) -> Evidence:
         """Count the loops over chunks, and results as large as the logits.
 
-        The latter also of a step that ends before the head.
+        Such results are also counted in a step that ends before the head.
         """
         without_head = run.trace_with(loss=sum_hidden).jaxpr
         return {
@@ -104,7 +104,7 @@ def chunked_loss(run: JaxAdapter, chunks: int) -> Proof:
 
 
 def count_large_results(run: JaxAdapter, *jaxprs: ClosedJaxpr) -> int:
-    """Return how many results have the logits' columns, and no fewer rows than a micro-batch's."""
+    """Return how many results are as wide as the logits, with all rows of a micro-batch."""
     rows = run.inputs[1].size // run.micro_batches
     columns = run.config.vocabulary
     transposed_embedding = (run.config.width, columns)
@@ -135,7 +135,7 @@ def accumulate(run: JaxAdapter) -> Proof:
         micro_batch = (batch // run.micro_batches, *x.shape[1:])
         micro_steps = 0
         for loop in find_loops(run, run.micro_batches):
-            # by type too: a loop over as many layers may have activations of that shape
+            # with its type: a loop over equally many layers may have activations of that shape
             operands = {(variable.aval.shape, variable.aval.dtype) for variable in loop.invars}
             if ((run.micro_batches, *micro_batch), x.dtype) in operands:
                 micro_steps += run.micro_batches
@@ -171,7 +171,7 @@ def multi_steps(run: JaxAdapter) -> Proof:
         return int(find_state(run.optimizer_state, optax.MultiStepsState).gradient_step)
 
     def count_updates(_: Evidence) -> Evidence:
-        """Count the updates of one more step, and list the batches that were compiled for."""
+        """Count the updates of one more step, and list the batch sizes of compiled programs."""
         before = read_updates()
         run.step()
         run.synchronize()
@@ -261,14 +261,14 @@ def sdpa(run: JaxAdapter, backend: str) -> Proof:
 
 
 def count_allocations(run: JaxAdapter, channels: int, **options: Any) -> int:
-    """Return how often XLA allocates while it compiles a convolution: trying kernels takes buffers.
+    """Return how often XLA allocates while it compiles a convolution: trials of kernels do.
 
     Args:
         run: The adapter, which reads the device's allocator.
         channels: The number of channels of the convolution's input, and of its output.
-        options: The compiler's, besides the flags in force.
+        options: Options of the compiler, besides the flags in force.
     """
-    # a factor makes a program that no cache has seen; the cache of single results is off
+    # a random factor makes a program that is in no cache; the cache of single results is off
     factor = random.random()
     no_cache = {"xla_gpu_per_fusion_autotune_cache_dir": ""}
 
@@ -287,8 +287,8 @@ def count_allocations(run: JaxAdapter, channels: int, **options: Any) -> int:
 def autotune_off(run: JaxAdapter) -> Proof:
     """Prove that XLA tries out no kernels. The flag came from the environment, before the import.
 
-    One convolution is compiled by the flags that the step was compiled by, another one is tried out
-    as by default.
+    One convolution is compiled with the flags of the step. For another one XLA tries kernels, as it
+    does by default.
     """
 
     def count_both(_: Evidence) -> Evidence:

@@ -1,8 +1,8 @@
 """The user's file in JAX.
 
-It has `model()` that returns a Flax NNX module, `batch(n)` and `loss(output, target)`, and it may
-have `optimizer()`, of optax, and `blocks`: a class or classes of what checkpointing recomputes, or
-a function that lists modules.
+The file has `model()`, which returns a Flax NNX module, `batch(n)` and `loss(output, target)`. It
+may have `optimizer()`, which returns one of optax, and `blocks`: the class or classes of the
+modules that checkpointing recomputes, or a function that lists these modules of a model.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ def user() -> UserFile:
 
 @cache
 def route_class(block: type) -> type:
-    """Return the same class of blocks, whose calls go through their attribute `remat`."""
+    """Return a subclass of a block's class, whose calls go through the attribute `remat`."""
 
     def call(self: Any, *args: Any, **kwargs: Any) -> Any:
         run_block = self.remat(self.number, block.__call__)
@@ -81,7 +81,7 @@ def build(
     param_dtype: Any = jnp.float32,
     remat: Remat = recompute_nothing,
 ) -> nnx.Module:
-    """Build the file's model: every layer that has a `dtype` computes in this one. Raises Fault."""
+    """Build the file's model, every layer with a `dtype` in the given one. Raises Fault."""
     model = make_plain_model()
     for number, block in enumerate(find_blocks(model)):
         block_class: Any = type(block)
@@ -105,7 +105,7 @@ def remove_axes(_: nnx.Variable, value: Any) -> Any:
 
 
 def make_plain_model() -> nnx.Module:
-    """Return the file's model, as a module of NNX whatever it is. Raises Fault."""
+    """Return the file's model as a module of NNX. Raises Fault."""
     model = user().make_model((nnx.Module, linen.Module))
     if isinstance(model, linen.Module):
         return LinenModel(model)
@@ -139,9 +139,9 @@ class FunctionModel(nnx.Module):
 
 
 class LinenModel(nnx.Module):
-    """A module of Flax's older interface, initialised by the file's own batch.
+    """A module of Flax's older interface, initialised with the file's own batch.
 
-    What it updates are its running statistics.
+    The only variables that it updates are its running statistics.
     """
 
     def __init__(self, module: linen.Module) -> None:
@@ -156,12 +156,12 @@ class LinenModel(nnx.Module):
 
 
 def draws() -> dict[str, Any]:
-    """Return the states of random numbers as the model begins, in nested dictionaries."""
+    """Return the model's initial states of random numbers, in nested dictionaries."""
     return nnx.to_pure_dict(nnx.state(make_plain_model(), nnx.RngState))
 
 
 def find_blocks(model: nnx.Module) -> list[Any]:
-    """Return what checkpointing recomputes. Raises Fault."""
+    """Return the blocks, which checkpointing recomputes. Raises Fault."""
     return user_blocks.find_blocks(model, user(), ACCESS)
 
 
@@ -181,10 +181,10 @@ def loss(output: Any, target: Array) -> Array:
 def optimizer() -> optax.GradientTransformation:
     """Return the file's optimizer. Raises Fault.
 
-    What only the file's own step can use is replaced by one that does nothing.
+    Optimizers that only the file's own step can use are replaced by one that does nothing.
     """
     if user().takes_model():
-        # without arrays: nothing is asked of it but its transformation
+        # without arrays: only its transformation is used
         returned = nnx.eval_shape(lambda: user().get("optimizer")(make_plain_model()))
     else:
         returned = user().get("optimizer")()
@@ -218,10 +218,10 @@ def run_step(model: nnx.Module, batch: tuple[Any, Any], optimizer: Any) -> Array
 
 
 def make_step_optimizer(model: nnx.Module, transformation: optax.GradientTransformation) -> Any:
-    """Return what the file's own step gets as its optimizer, for this model.
+    """Return the optimizer of this model that the file's own step takes.
 
-    That is what the file's `optimizer(model)` returns, or an `nnx.Optimizer` of all weights with a
-    transformation.
+    It is returned by the file's `optimizer(model)`, or else is an `nnx.Optimizer` of all weights
+    with the transformation.
     """
     if user().takes_model():
         return user().get("optimizer")(model)
@@ -257,7 +257,7 @@ def to_pure(node: Any) -> Any:
 
 
 def write_optimizer(returned: Any, states: list[Any]) -> None:
-    """Put states that `read_optimizer` returned into optimizers that are made anew."""
+    """Put states that `read_optimizer` returned into new optimizers."""
     for one, (count, arrays) in zip(list_optimizers(returned), states, strict=True):
         one.step.set_value(count)
         variables = jax.tree.leaves(
@@ -288,15 +288,15 @@ def read_leaves(model: nnx.Module) -> Iterator[tuple[str, nnx.Variable, np.ndarr
 
 
 def weights() -> dict[str, np.ndarray]:
-    """Return weights and statistics as the model begins."""
+    """Return the model's initial weights and statistics."""
     return {name: array.copy() for name, array in make_weights().items()}
 
 
 @cache
 def make_weights() -> dict[str, np.ndarray]:
-    """Return weights and statistics as the model begins, made once: Linen initialises by running.
+    """Return the model's initial weights and statistics, computed once (Linen runs the model).
 
-    The weights are copies: JAX's own arrays would be alive in every step.
+    They are copies, since JAX's own arrays would stay alive in every step.
     """
     return {name: array.copy() for name, _, array in read_leaves(make_plain_model())}
 
@@ -321,7 +321,7 @@ def explain_uncut(inputs: Any, size: int) -> str:
 
 
 def facts(size: int) -> dict[str, Any]:
-    """Return what the parent must know of the file's model, since it does not import JAX.
+    """Return what the parent, which does not import JAX, must know of the file's model.
 
     `size` is the number of samples in a batch. Raises Fault.
     """
@@ -338,7 +338,7 @@ def facts(size: int) -> dict[str, Any]:
         batch_norms=[name for name, each in modules.items() if isinstance(each, nnx.BatchNorm)],
         has_convolutions=any(isinstance(each, nnx.Conv) for each in modules.values()),
     )
-    # what a Linen module or a function does inside is not visible from outside
+    # a Linen module may have dropout inside, which is not visible from outside
     may_drop = any(isinstance(each, nnx.Dropout | LinenModel) for each in modules.values())
     has_random_state = any(nnx.state(model, nnx.RngState))
     return {
@@ -354,9 +354,9 @@ def facts(size: int) -> dict[str, Any]:
 
 
 def list_params(model: nnx.Module) -> list[tuple[str, list[int], bool]]:
-    """Return canonical name, shape and whether it is trained of each weight and statistic.
+    """Return each weight's and statistic's canonical name, shape, and whether it is trained.
 
-    Raises Fault where two have one name.
+    Raises Fault where two have the same name.
     """
     params = []
     for name, variable, array in read_leaves(model):
