@@ -28,7 +28,7 @@ from framebench.models.spec import SEED, USER_MODEL, Optimizer, load_workload
 from framebench.suite.case import Case
 from framebench.suite.trees import call_with, map_tree, read_batch_length
 
-# of the flags that strategies set: a warm-up runs one case after another in one process
+# the flags that strategies set; each case sets them back, since a process may run several cases
 DEFAULT_FLAGS = {
     "amp_level": 0,
     "cpu_mem_limit": -1,
@@ -38,21 +38,21 @@ DEFAULT_FLAGS = {
     "use_tensorcore": 0,
 }
 MOMENTS = {"m": "first moment", "values": "second moment"}
-# by optimizer: what its lists of states are called here
+# by optimizer: the kind of state in each of its lists
 STATES = {jt.optim.SGD: {"values": "momentum"}, jt.optim.Adam: MOMENTS, jt.optim.AdamW: MOMENTS}
 # Jittor counts running statistics among the parameters, with their gradient stopped
 RUNNING = ("running_mean", "running_var")
 
 
 def list_trainable(module: Module) -> list[Var]:
-    """Return the parameters that have a gradient, which running statistics have not."""
+    """Return the parameters that have a gradient; running statistics have none."""
     return [p for p in module.parameters() if not p.is_stop_grad()]
 
 
 def make_optimizer(o: Optimizer, model: Module) -> Any:
-    """Return Jittor's optimizer with the workload's settings, or what a user's file makes.
+    """Return Jittor's optimizer with the workload's settings, or the one that a user's file makes.
 
-    It is one for the parameters of the model that have a gradient.
+    It updates the parameters of the model that have a gradient.
     """
     params = list_trainable(model)
     if o.name == USER_MODEL:
@@ -63,7 +63,7 @@ def make_optimizer(o: Optimizer, model: Module) -> Any:
 
 
 def load_weights(model: Module, weights: dict[str, np.ndarray]) -> None:
-    """Load weights into a model. Raises ValueError naming what does not fit.
+    """Load weights into a model. Raises ValueError with the names of weights that do not fit.
 
     Jittor's own loader only warns.
     """
@@ -87,15 +87,15 @@ class JittorAdapter(Adapter):
 
     biased_variance = True
     may_draw_other_numbers = True
-    # of a user's step on the host: bytes in malloc's small blocks before its graph was built, where
-    # they are read, and what the graph took of them
+    # bytes in malloc's small blocks before a step's graph was built; None while nobody reads them
+    # (they are read for a user's step on the host alone)
     before_graph: int | None = None
-    graph_bytes = 0
+    graph_bytes = 0  # the bytes that the graph added to them
 
     def __init__(self, case: Case, switches: Mapping[str, Switch]) -> None:
         """Set Jittor's flags to their defaults, and the parts that switches may change."""
         super().__init__(case, switches)
-        gc.collect()  # the variables of an earlier case would be counted as this one's
+        gc.collect()  # variables of an earlier case would be counted as those of this one
         for flag, default in DEFAULT_FLAGS.items():
             setattr(jt.flags, flag, default)
         float64.switch_off()
@@ -129,7 +129,7 @@ class JittorAdapter(Adapter):
         if self.float64:
             self.widen()
         self.release()
-        weights = self.case.weights  # first: what a user's model takes says how its batch is passed
+        weights = self.case.weights  # before the batch, whose form depends on a user's model
         self.put_inputs()
         if self.case.scenario == "pair":
             self.host_weights = (weights, self.workload.make_other_weights(self.config))
@@ -144,7 +144,7 @@ class JittorAdapter(Adapter):
             self.set_evaluation(self.model)
 
     def widen(self) -> None:
-        """Compute in float64 from now on, whatever precision the case's strategy asks for."""
+        """Compute in float64 from now on, whatever the precision of the case's strategy."""
         self.recipe.dtype = "float64"
         jt.flags.amp_level = 0
         float64.switch_on()
@@ -164,8 +164,8 @@ class JittorAdapter(Adapter):
     def set_evaluation(self, model: Module) -> None:
         """Put a model into evaluation mode."""
         if not self.recipe.keeps_graph:
-            # this stops the gradient of every parameter: no graph would be kept whatever was
-            # forgotten, so the evaluation that keeps one only switches the modules' mode
+            # stops the gradient of every parameter, so an evaluation that keeps its graph must not
+            # call it, and only switches the modules' mode
             model.eval()
         for module in model.modules():
             module.is_train = False
@@ -173,7 +173,7 @@ class JittorAdapter(Adapter):
     def seed(self) -> None:
         if not self.workload.may_draw():
             return
-        # the losses of timed steps are compared with those of the same steps, repeated
+        # a repeated step draws the same numbers, since its loss is compared with the first one
         steps = self.steps - self.restored_at if self.case.stage.trains else 0
         jt.set_global_seed(SEED + steps)
 
@@ -198,7 +198,7 @@ class JittorAdapter(Adapter):
 
     def one_step(self) -> None:
         if self.float64 and self.steps == 0:
-            self.synchronize()  # runs casts of weights first, which are no part of the step
+            self.synchronize()  # runs casts of weights, which are not part of the step
             with float64.refuse_float32():
                 self.recipe.step()
         else:
@@ -234,7 +234,7 @@ class JittorAdapter(Adapter):
             self.output = call_with(self.model, self.inputs[0])
 
     def stream_step(self) -> None:
-        """Compute the mean loss over the tokens that are no padding.
+        """Compute the mean loss over the tokens, without those of padding.
 
         Each batch is executed before the next one's graph is built.
         """
@@ -246,7 +246,7 @@ class JittorAdapter(Adapter):
         self.output = total / self.case.work
 
     def pair_step(self) -> None:
-        """Compute the mean loss of two models, each before its model may be deleted."""
+        """Compute the mean loss of two models. Each may be deleted after its own loss."""
         losses = []
         x, y = self.inputs
         with jt.no_grad():
@@ -308,7 +308,7 @@ class JittorAdapter(Adapter):
                     for values in find_state_lists(group).values():
                         for value in values:
                             value.update(jt.zeros_like(value))
-        weights = self.case.weights  # a property that makes them each time
+        weights = self.case.weights  # once, since the property makes them each time
         for name, p in self.model.named_parameters():
             is_frozen = p.is_stop_grad()
             p.update(jt.array(weights[name]).cast(p.dtype))
@@ -319,11 +319,11 @@ class JittorAdapter(Adapter):
         self.restored_at = self.steps
         self.synchronize()
         if self.trains_by_file():
-            # it counts its own steps, and may keep anything anywhere, as a schedule does
+            # a user's optimizer counts its steps, and may keep state anywhere, as schedules do
             self.optimizer = make_optimizer(self.case.optimizer, self.model)
 
     def observe(self) -> Evidence:
-        # The graph is one for the process: what an earlier case left in cycles would count too.
+        # a process has one graph: variables of an earlier case in reference cycles would count too
         gc.collect()
         self.synchronize()
         statistics_before = self.copy_running_statistics()
@@ -372,7 +372,7 @@ class JittorAdapter(Adapter):
 
     def live_bytes(self) -> int:
         if self.recipe.keeps_pool:
-            # all that the pool holds is taken already while memory is measured
+            # the pool already has all its memory when the measurement begins
             return self.reserved_bytes()
         return load_probe().used_bytes()
 
@@ -385,7 +385,7 @@ class JittorAdapter(Adapter):
         self.synchronize()
         gc.collect()
         if not self.recipe.keeps_pool:
-            # free memory goes back to the system, where the host's instruments see the step take it
+            # the step then takes its memory from the system, where the host's instruments see it
             jt.clean()
             jt.gc()
         load_probe().reset_peak()
@@ -395,8 +395,9 @@ class JittorAdapter(Adapter):
             self.before_graph = host.read_mallinfo().uordblks
 
     def read_peaks(self) -> dict[str, int]:
-        # What the pools hold at the end counts too: the watched one is not the only one. The graph
-        # of a step, which counts in a small model, is next to the pools in small blocks of malloc.
+        # The bytes reserved at the end count too, since the watched pool is not the only one. The
+        # graph of a step lies outside of the pools in small blocks of malloc; it matters in small
+        # models.
         self.before_graph = None
         return {
             "allocator.in_use": load_probe().peak_bytes() + self.graph_bytes,
@@ -404,8 +405,8 @@ class JittorAdapter(Adapter):
         }
 
     def compile(self) -> None:
-        # Kernels are made for operators and not for shapes: a step of a few samples makes those of
-        # a large one. Then the pool is given back, and the compilers' memory with it.
+        # Kernels are compiled for operators, not for shapes, so a step of a few samples is enough.
+        # Afterwards the pool is given back, and the compilers' memory with it.
         whole = getattr(self, "inputs", None)
         takes_any_batch = self.loader is None and self.case.scenario not in ("pair", "generate")
         if whole is not None and takes_any_batch:
@@ -449,9 +450,9 @@ class JittorAdapter(Adapter):
 
 
 def find_state_lists(group: dict[str, Any]) -> dict[str, list[Var]]:
-    """Return the lists of states of a group of weights, by Jittor's names.
+    """Return the lists of states in a group of weights, by Jittor's names.
 
-    The lists are next to the group's weights, and in the order of the weights.
+    Each list is in the order of the group's weights.
     """
     others = ("params", "grads")
     return {k: v for k, v in group.items() if isinstance(v, list) and k not in others}

@@ -24,7 +24,7 @@ switch = Switches()
 
 @contextmanager
 def replace_random(draw: Callable[..., Var]) -> Iterator[None]:
-    """Have every random variable come from `draw`: all random functions call `jt.random`."""
+    """Draw all random numbers by `draw` in this context: every random function uses `jt.random`."""
     original = jt.random
     jt.random = draw
     try:
@@ -34,11 +34,11 @@ def replace_random(draw: Callable[..., Var]) -> Iterator[None]:
 
 
 class Checkpoint(jt.Function):
-    """Runs a block without keeping what is inside it, and again when the gradient arrives.
+    """Run a block without keeping its intermediate results, and again in the backward pass.
 
-    To `jt.grad` a Function is one operator, so the block's parameters are arguments too, or they
-    would get no gradient. Random numbers are drawn when the graph runs, in an order that nobody
-    knows, so a seed could not bring them back: they are kept.
+    To `jt.grad` a Function is one operator. The block's parameters are therefore arguments too:
+    otherwise they would get no gradient. Random numbers are kept: they are drawn when the graph
+    runs, in an unknown order, so a seed could not reproduce them.
     """
 
     def __init__(self, block: Module, activations: int) -> None:

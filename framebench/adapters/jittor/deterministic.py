@@ -1,8 +1,7 @@
 """Make a step of Jittor without randomness: each random draw is replaced by its mean.
 
-Dropout does nothing then. Everything that Jittor draws comes by way of `jt.random`. Kernels draw in
-the order in which operators are fused, so that two strategies would not draw the same numbers from
-the same seed.
+Dropout then does nothing. Jittor draws all random numbers by `jt.random`. Kernels draw in the order
+in which operators are fused, so two strategies would draw different numbers from the same seed.
 """
 
 from __future__ import annotations
@@ -21,20 +20,20 @@ MEANS = {"uniform": 0.5, "normal": 0.0}
 
 @contextmanager
 def replace_draws() -> Iterator[None]:
-    """Have steps draw no random numbers: each draw is replaced by its mean."""
+    """Replace each random draw of a step by its mean in this context."""
 
-    def pass_on(self: Module, x: Var) -> Var:
+    def return_input(self: Module, x: Var) -> Var:
         return x
 
     with ExitStack() as stack:
         stack.enter_context(mock.patch.object(jt, "random", make_mean))
         for dropout in DROPOUTS:
-            stack.enter_context(mock.patch.object(dropout, "execute", pass_on))
+            stack.enter_context(mock.patch.object(dropout, "execute", return_input))
         yield
 
 
 def make_mean(shape: Any, dtype: str = "float32", type: str = "uniform") -> Var:
-    """Return a variable of the mean of what `jt.random` would draw."""
+    """Return a variable filled with the mean of the numbers that `jt.random` would draw."""
     return jt.full(shape, MEANS[type], dtype)
 
 

@@ -127,7 +127,7 @@ def widen_operands_of(owner: Any, name: str, first: int = 0) -> None:
 
 
 def wrap_assign(assign: Function) -> Function:
-    """Return the same assignment to a whole variable, which takes the type of what it is given."""
+    """Return an assignment to a whole variable, which keeps the type of the assigned value."""
 
     def assign_whole(x: Var, value: Any) -> Any:
         return assign(x, make_array(value) if isinstance(value, np.ndarray) else value)
@@ -138,7 +138,7 @@ def wrap_assign(assign: Function) -> Function:
 def wrap_cast(cast: Function) -> Function:
     """Return a cast that widens booleans and integers, which have no precision to lose.
 
-    One of float64 to float32 stays, and is found in the graph (`check_graph`).
+    It leaves floating-point numbers alone: a cast of float64 to float32 is found by `check_graph`.
     """
 
     def cast_or_widen(x: Var) -> Var:
@@ -170,9 +170,9 @@ def draw(shape: Any, dtype: Any = DEFAULT, type: str = "uniform") -> Var:
 
 
 def compute_mean(x: Var, *dims: Any, **options: Any) -> Var:
-    """Return a sum, divided.
+    """Return the mean as a sum that is divided.
 
-    The derivative of Jittor's mean takes 1 / n in float32 (src/ops/reduce_op.cc).
+    The derivative of Jittor's own mean computes 1 / n in float32 (src/ops/reduce_op.cc).
     """
     total = widen(x).sum(*dims, **options)
     return total / (x.numel() // total.numel())
@@ -186,9 +186,9 @@ def compute_reduction(x: Var, op: Any, *dims: Any, **options: Any) -> Var:
 
 
 def make_code_operator(*arguments: Any, **options: Any) -> Any:
-    """Make an operator of sources in C++, as pooling does.
+    """Make an operator from sources in C++, as pooling does.
 
-    Raises NoFloat64 where a source declares a number of float32.
+    Raises NoFloat64 if a source declares a number of float32.
     """
     for argument in (*arguments, *options.values()):  # a source, or a list of them
         narrow = NARROW_CONSTANT.search(str(argument))
@@ -198,7 +198,10 @@ def make_code_operator(*arguments: Any, **options: Any) -> Any:
 
 
 class Erf(jt.Function):
-    """The error function; its derivative takes 2 / sqrt(pi) in float32 (src/ops/unary_op.cc)."""
+    """The error function with a derivative in float64.
+
+    Jittor's own derivative has 2 / sqrt(pi) in float32 (src/ops/unary_op.cc).
+    """
 
     def execute(self, x: Var) -> Var:
         """Return the error function."""
@@ -225,7 +228,7 @@ def refuse_erfinv(x: Any) -> Var:
 def refuse_float32() -> Iterator[None]:
     """Raise NoFloat64 if the step that is built in this context has a float32 variable.
 
-    Variables that are waited for within the step are gone at its end, so they are checked before.
+    The graph is checked at the end and before each `sync` within the step, which drops variables.
     """
     with ExitStack() as stack:
         for owner in (jt, Var):
@@ -235,7 +238,7 @@ def refuse_float32() -> Iterator[None]:
 
 
 def wrap_sync(sync: Function) -> Function:
-    """Return the same wait, preceded by a check of what it computes."""
+    """Return a `sync` that first checks the graph."""
 
     def check_and_sync(*arguments: Any, **options: Any) -> Any:
         check_graph()

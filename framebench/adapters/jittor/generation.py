@@ -47,7 +47,7 @@ class JittorGenerator(TokenGenerator):
         return jt.no_grad()  # type: ignore[no-any-return]
 
     def wait_for(self, *arrays: Var) -> None:
-        """Compute these and the cache now: else the graphs of all tokens would be there at once."""
+        """Compute these arrays and the cache now, so that graphs of tokens do not add up."""
         jt.sync([*arrays, *self.list_cached()])
 
 

@@ -59,7 +59,7 @@ def empty_cache(run: JittorAdapter, every: int = 1) -> Proof:
 def leave_free_block() -> None:
     """Leave a free block in the pool, to be given back.
 
-    A small model alone may leave none, since something of it lies in every block.
+    The steps of a small model may leave none, since every block has a part that is in use.
     """
     (jt.array(np.zeros(FREE_BLOCK // 4, np.float32)) + 1).sync()
 
@@ -85,7 +85,7 @@ def managed_allocator(run: JittorAdapter) -> Proof:
 
 
 def train_once(run: JittorAdapter, model: Module) -> int:
-    """Train the model for one step, whose pool stays, and give it its weights back.
+    """Train the model for one step, and restore its weights. The pool keeps its memory.
 
     Return how many tensors the step changed.
     """
@@ -102,7 +102,7 @@ def train_once(run: JittorAdapter, model: Module) -> int:
 
 @switch
 def after_training(run: JittorAdapter, cleared: bool) -> Proof:
-    """Train the same model for one step first. What that leaves in the pool may stay there."""
+    """Train the same model for one step first; the pool may keep the memory of that step."""
     run.recipe.keeps_pool = not cleared
     training: Evidence = {}
 
@@ -121,16 +121,17 @@ def after_training(run: JittorAdapter, cleared: bool) -> Proof:
     run.before_first_step.append(clear)
     proof = expect(tensors_trained=above(0))
     if cleared:
-        # how much the training left is what is measured; the free block is given back in any case
+        # the bytes that the training left are the result of the measurement, and may be none; the
+        # free block is always given back
         proof &= expect(bytes_given_back=at_least(FREE_BLOCK))
     return proof.counting(lambda _: training)
 
 
 @switch
 def mem_limit(run: JittorAdapter, share: float = 0.75) -> Proof:
-    """Limit the pool to a share of what it holds after one step without a limit.
+    """Limit the pool to a share of the bytes that it holds after one step without a limit.
 
-    Jittor exceeds it rather than fail.
+    Jittor exceeds the limit rather than fail.
     """
 
     def limit(model: Module) -> None:

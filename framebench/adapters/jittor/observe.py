@@ -1,7 +1,4 @@
-"""Count what one step of Jittor does while it runs.
-
-That is executions of modules, types of variables, and kernels.
-"""
+"""Count executions of modules, types of variables, and kernels of one step of Jittor."""
 
 from __future__ import annotations
 
@@ -21,7 +18,7 @@ VARIABLE = re.compile(r"Var\([^,]*,(\w+),.*\)\[([^\]]*)\]")
 
 
 def list_variables() -> list[tuple[str, list[int]]]:
-    """Return type and shape of every variable that Jittor has yet to compute, or holds."""
+    """Return type and shape of every variable in Jittor's graph, computed or not."""
     variables = []
     for node in jt.dump_all_graphs().nodes_info:
         variable = VARIABLE.match(str(node))
@@ -31,12 +28,12 @@ def list_variables() -> list[tuple[str, list[int]]]:
     return variables
 
 
-# what is in the names of kernels of a kind
+# by kind of kernel, the text that is in its name
 KINDS_OF_KERNELS = {
     "fused_kernels": "opkey1:",
     "onednn_convolutions": "mkl_conv",
     "onednn_products": "mkl_matmul",
-    # a generated 3-D convolution alone loops over so many: batch, in, out, space, kernel
+    # only a generated 3-D convolution loops over 9 axes: batch, channels in and out, space, kernel
     "loops_3d": "DIM=9",
 }
 
@@ -44,8 +41,8 @@ KINDS_OF_KERNELS = {
 class ExecutionCounter:
     """Counts what one step does.
 
-    That is executions of modules, samples per forward pass, and data types of all variables of the
-    step's graph.
+    It counts executions of modules, samples per forward pass, and the data types of all variables
+    of the step's graph.
     """
 
     def __init__(self, watched: dict[str, list[Module]]) -> None:
@@ -66,7 +63,7 @@ class ExecutionCounter:
         return self
 
     def __exit__(self, *error: object) -> None:
-        """Take the wrappers off again."""
+        """Remove the wrappers."""
         for modules in self.watched.values():
             for module in modules:
                 del module.execute  # uncovers the class's own
@@ -83,9 +80,9 @@ class ExecutionCounter:
         return count_and_execute
 
     def count_graph_types(self) -> None:
-        """Count the types of the variables in the graph, before it is executed.
+        """Count the types of the variables in the graph.
 
-        Then it still has those that get fused away.
+        It is called before the graph is executed, when it still has variables that are fused away.
         """
         self.dtypes.update(dtype for dtype, _ in list_variables())
 

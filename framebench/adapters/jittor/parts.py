@@ -15,7 +15,7 @@ from framebench.adapters.parts import AdapterParts, Hooks, PartOptions, refuse_u
 class JittorRecipe(AdapterParts):
     """How a case is built, and what its step does."""
 
-    step: Callable[[], None]  # the whole of it
+    step: Callable[[], None]  # the whole step
     loss: Callable[[Var, Var], Var]  # of inputs and targets
     evaluates: bool  # the mode of batch norm
     keeps_graph: bool

@@ -29,7 +29,7 @@ def measure_errors(_: Evidence) -> Evidence:
 
 
 def is_float32(evidence: Evidence) -> bool:
-    """Return whether all variables that are no integers are in float32."""
+    """Return whether all floating-point variables are in float32."""
     return {dtype for dtype in evidence["variable_dtypes"] if "float" in dtype} == {"float32"}
 
 
@@ -43,8 +43,8 @@ FLOAT32 = check(
 def fp32(run: JittorAdapter) -> Proof:
     """Compute in float32.
 
-    Newer GPUs may round convolutions to TensorFloat-32 by cuDNN's default, which Jittor leaves as
-    it is.
+    Newer GPUs may round convolutions to TensorFloat-32 by cuDNN's default, which Jittor does not
+    change.
     """
     return (FLOAT32 & rounding.EXACT).counting(measure_errors)
 
@@ -85,7 +85,7 @@ def half(run: JittorAdapter, dtype: str) -> Proof:
     return proof.counting(list_types)
 
 
-# what `list_amp_types` returns at each level
+# by level: the result of `list_amp_types`
 AMP_TYPES = {
     3: ["float16", "float32", "float32"],
     4: ["float32", "float16", "float32"],

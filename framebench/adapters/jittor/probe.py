@@ -1,13 +1,12 @@
-"""Jittor's memory in numbers.
+"""Count the bytes of Jittor's pool.
 
-Jittor has no Python interface to its count of the pool, and in its count of variables a view has
-its own size where it keeps a whole block alive. So an allocator of ours, in C++, is laid over the
-pool; it is compiled against Jittor's headers once per installation, and the result stays in
-Jittor's own cache.
+Jittor has no Python interface to its own count of the pool. Its count of variables has the size of
+a view, although the view keeps a whole block alive. So an allocator of framebench, in C++, is laid
+over the pool. It is compiled against Jittor's headers once per installation, into Jittor's cache.
 
-Counted are the bytes that were requested. The blocks of the pool are larger, by up to 1 MiB each
-and differently after every step. What oneDNN allocates for itself (reordered weights and
-activations, workspaces) is in neither: only host.rss sees that.
+It counts the bytes that were requested. The blocks of the pool are larger, by up to 1 MiB each and
+differently after every step. Neither includes what oneDNN allocates for itself (reordered weights
+and activations, workspaces): only host.rss sees that.
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ from jittor import compiler
 def load_probe() -> ModuleType:
     """Return the compiled module, whose functions read the watched pool.
 
-    `used_bytes()` are given out now, and `peak_bytes()` are the most of them since `reset_peak()`.
+    `used_bytes()` returns the bytes in use, `peak_bytes()` the most since `reset_peak()`.
     """
     source = Path(__file__).with_suffix(".cc").read_text()
     return jittor_utils.compile_module(source, compiler.cc_flags)

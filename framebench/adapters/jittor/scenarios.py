@@ -49,7 +49,7 @@ def grad(run: JittorAdapter) -> Proof:
 
 @switch
 def batch_stats(run: JittorAdapter) -> Proof:
-    """Evaluate by the statistics of the batch, and prove that every running statistic moves."""
+    """Evaluate by the statistics of the batch, and prove that every running statistic changes."""
     run.recipe.evaluates = False
 
     def displace() -> None:
@@ -69,7 +69,7 @@ def batch_stats(run: JittorAdapter) -> Proof:
 
 @switch
 def frozen(run: JittorAdapter, part: str = "half") -> Proof:
-    """Stop the gradient of what the workload does not train."""
+    """Stop the gradient of the weights that the workload does not train."""
     assert run.workload.trained  # else the case is unsupported
     prefixes = run.workload.trained(run.config, part)
 
@@ -82,7 +82,7 @@ def frozen(run: JittorAdapter, part: str = "half") -> Proof:
         before = copy_weights(run.model)
         run.step()
         after = copy_weights(run.model)
-        # running statistics move in every block: it is in training mode
+        # in training mode the running statistics of every block change
         weights = [name for name in before if not name.endswith(RUNNING)]
         return {name for name in weights if not np.array_equal(after[name], before[name])}
 
@@ -200,7 +200,7 @@ def run_pair(
 
     Args:
         run: The adapter of the case.
-        models: Returns the two, one after the other.
+        models: Yields the two models, one after the other.
         expected_bytes: The bytes of the weights that are in memory at the same time.
     """
     run.recipe.models = models
@@ -218,7 +218,7 @@ def run_pair(
 
         run.release()
         run.synchronize()
-        gc.collect()  # what only cycles hold would be counted with the models
+        gc.collect()  # variables in reference cycles would be counted with the models
         others = sum(var.nbytes for var in (*run.inputs, run.output))
         run.recipe.models = watch_models
         try:
@@ -240,7 +240,7 @@ ROOT_TWO_PI = (2 * np.pi) ** 0.5
 
 
 class JittorLeanGelu(jt.Function):
-    """GELU, x Phi(x), that keeps x alone."""
+    """GELU, x Phi(x), that keeps only x for the backward pass."""
 
     def execute(self, x: Var) -> Var:
         """Return GELU."""
@@ -256,10 +256,10 @@ class JittorLeanGelu(jt.Function):
 
 
 class JittorWastefulGelu(jt.Function):
-    """GELU that keeps whatever it has computed on the way.
+    """GELU that keeps all intermediate results.
 
-    What is fused away is not stored, though Python holds it, but computed again when it is asked
-    for: so nothing may be fused.
+    Fusing is switched off for them: a fused result is not stored, although Python refers to it, but
+    computed again when it is needed.
     """
 
     def execute(self, x: Var) -> Var:
@@ -274,7 +274,7 @@ class JittorWastefulGelu(jt.Function):
             return x * cumulative
 
     def grad(self, upstream: Var) -> Var:
-        """Return the derivative, from what was kept."""
+        """Return the derivative, from the kept results."""
         x, _, _, cumulative, density = self.saved
         return upstream * (cumulative + x * density)
 

@@ -37,10 +37,7 @@ def accumulate(run: JittorAdapter) -> Proof:
 
 
 class PartOfLoss(Module):
-    """Cross entropy of some tokens from what the last block makes of them.
-
-    The argument has the shape (tokens, width).
-    """
+    """Cross entropy of some tokens, from the output of the last block, (tokens, width)."""
 
     def __init__(self, embedding: Var, loss: Callable[[Var], Var]) -> None:
         """Set the embedding, whose transpose gives logits, and their loss."""
@@ -114,7 +111,7 @@ def chunked_loss(run: JittorAdapter, chunks: int) -> Proof:
     run.recipe.loss = loss
     proof = expect(
         as_large_as_the_logits=equal_to("as_large_without_a_head"),
-        # each in the forward pass, and once more in the backward pass
+        # one for each chunk in the forward pass, and again in the backward pass
         losses_of_a_chunk=2 * chunks * run.micro_batches,
     )
     return proof.counting(count_large)
@@ -126,9 +123,10 @@ def autotune_off(run: JittorAdapter) -> Proof:
     jt.cudnn.set_algorithm_cache_size(0)
 
     def try_one(_: Evidence) -> Evidence:
-        """Count how often a trial fills the table, which Jittor logs.
+        """Count how often one trial fills the table, which Jittor logs.
 
-        Given room for one entry, a new convolution fills it only if no step has tried any out.
+        The table gets room for one entry. A new convolution then fills it only if no step has tried
+        an algorithm.
         """
         x = jt.array(np.ones((1, 8, 6, 6, 6), np.float32))
         w = jt.array(np.ones((8, 8, 3, 3, 3), np.float32))
@@ -171,6 +169,6 @@ def no_onednn(run: JittorAdapter) -> Proof:
 
 @switch
 def not_lazy(run: JittorAdapter) -> Proof:
-    """Run kernels at once. Lazily, not one of them runs before someone asks for a value."""
+    """Run kernels at once. In lazy mode none runs before a value is read."""
     jt.flags.lazy_execution = 0
     return expect(kernels_before_sync=above("kernels", times=0.9))

@@ -1,8 +1,8 @@
 """The user's file in Jittor.
 
-It has `model()`, `batch(n)` and `loss(output, target)`, and it may have `optimizer(parameters)` and
-`blocks`: a class or classes of what checkpointing recomputes, or a function of the model that lists
-it.
+The file has `model()`, `batch(n)` and `loss(output, target)`. It may have `optimizer(parameters)`,
+and `blocks`: the class or classes of the modules that checkpointing recomputes, or a function that
+lists these modules of a model.
 """
 
 from __future__ import annotations
@@ -46,9 +46,9 @@ def user() -> UserFile:
 
 
 class BlockBody(Module):
-    """Run what a block computes.
+    """Compute what a block computes.
 
-    The block itself, when the model calls it, passes this module to the model's `block_runner`.
+    When the model calls the block, the block passes this module to the model's `block_runner`.
     """
 
     def __init__(self, block: Module) -> None:
@@ -62,16 +62,19 @@ class BlockBody(Module):
 
 
 def build(config: Any) -> Module:
-    """Return the file's model, whose blocks are run by way of `block_runner`. Raises Fault."""
+    """Return the file's model, whose blocks are run by its `block_runner`. Raises Fault."""
     model = make_plain_model()
     model.block_runner = user_blocks.call_block
-    # in a tuple, since a module takes those in a list for its own
+    # a tuple, so that Jittor does not register them as submodules
     model.bodies = tuple(route_block(model, block) for block in find_blocks(model))
     return model
 
 
 def route_block(model: Module, block: Module) -> BlockBody:
-    """Have a block run by the model's `block_runner`, and return what that is to run."""
+    """Replace a block's `execute` by a call of the model's `block_runner`.
+
+    Return the block's own computation, which `block_runner` is given.
+    """
     body = BlockBody(block)
     block.execute = user_blocks.make_routed_call(model, body)
     return body
@@ -89,12 +92,12 @@ def make_plain_model() -> Module:
 
 
 def blocks_of(model: Module) -> list[Module]:
-    """Return the units of checkpointing."""
+    """Return what checkpointing recomputes: the bodies of the model's blocks."""
     return list(model.bodies)
 
 
 def find_blocks(model: Module) -> list[Module]:
-    """Return what checkpointing recomputes. Raises Fault."""
+    """Return the model's blocks. Raises Fault."""
     return user_blocks.find_blocks(model, user(), ACCESS)
 
 
@@ -144,8 +147,8 @@ def run_step(model: Module, batch: tuple[Any, Any], optimizer: Any) -> Var:
 
 
 def weights() -> dict[str, np.ndarray]:
-    """Return weights and buffers as the model begins."""
-    jt.sync_all(True)  # random numbers are drawn when the graph runs: nothing else may be in it
+    """Return the model's initial weights and buffers."""
+    jt.sync_all(True)  # random numbers are drawn when the graph runs: it must be empty before
     return copy_weights(make_plain_model())
 
 
@@ -157,7 +160,7 @@ def batch(size: int) -> tuple[Any, Any]:
 
 
 def facts(size: int) -> dict[str, Any]:
-    """Return what the parent must know of the file's model, since it does not import Jittor.
+    """Return what the parent, which does not import Jittor, must know of the file's model.
 
     `size` is the number of samples in a batch. Raises Fault.
     """
