@@ -13,13 +13,13 @@ Switches = Mapping[str, Mapping[str, Any]]
 
 @dataclass(frozen=True)
 class Layer:
-    """What one layer needs again in the backward pass.
+    """The activations of one layer that its backward pass needs.
 
     The layer owns the weights whose names begin with its own.
     """
 
     name: str
-    elements: int  # that it needs again, per sample
+    elements: int  # so many are needed again, per sample
     # of a matmul: elements of its result, which exists together with its input
     output: int = 0
     is_block_input: bool = False  # checkpointing keeps it

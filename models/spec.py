@@ -140,8 +140,8 @@ class Preset:
     """A size: the model's configuration, and its batches."""
 
     config: Any
-    batches: tuple[int, ...]  # those that have golden values
-    base: int  # the one that comparisons are made at
+    batches: tuple[int, ...]  # the batches that have golden values
+    base: int  # the batch at which strategies are compared
 
 
 @dataclass(frozen=True)

@@ -258,7 +258,7 @@ GENERAL = {
 }
 CALLS_THE_OPTIMIZER = {"optimizer_in_backward", "compile_step", "multi_steps"}
 OFFLOADING = {"offload", "offload_streamed"}
-# what the file's own training step does itself; strategies that compile are not among them by name
+# strategies that a file's own training step does itself; those that compile are found otherwise
 DONE_BY_STEP = {"accumulate", "amp_bf16", "amp_fp16", "keep_grads", *CALLS_THE_OPTIMIZER}
 
 

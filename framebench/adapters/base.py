@@ -135,7 +135,7 @@ class Adapter(ABC):
 
     @property
     def is_user_model(self) -> bool:
-        """Whether the model is one of a user's file."""
+        """Return whether the model is one of a user's file."""
         return self.case.workload == USER_MODEL
 
     def start_counting_collections(self) -> None:
@@ -323,7 +323,7 @@ class Adapter(ABC):
 
     @property
     def can_restore(self) -> bool:
-        """Whether `restore` works for this case.
+        """Return whether `restore` works for this case.
 
         It does not if weights are packed into codes, if a step makes its own models, or if several
         ranks share the weights.

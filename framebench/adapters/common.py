@@ -178,7 +178,7 @@ def factored(adapter: Adapter) -> Proof:
     return proof.counting(count_numbers)
 
 
-# what the frameworks' own switches of these strategies share
+# proofs that the switches of several frameworks share
 
 
 def expect_buffers_unchanged(is_training: Callable[[], bool]) -> Proof:

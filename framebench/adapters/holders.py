@@ -21,7 +21,7 @@ from framebench.suite.user_file import NAME
 
 StorageBytes = dict[int, int]  # by the storage's address
 FindStorages = Callable[[Any], StorageBytes]  # the storages of an array; none of any other object
-Root = tuple[str, Any]  # what the object is called, and the object
+Root = tuple[str, Any]  # a name for an object, and the object
 CLOSED = (ModuleType, CodeType, FrameType)
 ATOMS = (bool, int, float, complex, str, bytes, type(None))
 MOST = 200_000  # objects that are visited below one root

@@ -42,12 +42,12 @@ def read(evidence: Evidence, key: str) -> Any:
 
 @dataclass(frozen=True)
 class Relation:
-    """What must hold between an observed value and an expected one."""
+    """A condition on an observed value and an expected one."""
 
     words: str  # between "expected" and the expected value
     holds: Callable[[Any, Any], bool]
     expected: Any  # a value, or the name of another count
-    times: float = 0  # what the other count is multiplied by; 0: it is a value
+    times: float = 0  # a factor of the other count; 0: `expected` is a value
 
     def find_expected(self, evidence: Evidence) -> Any:
         """Return the expected value, or None where it was not counted. Raises KeyError."""
@@ -163,7 +163,7 @@ class Check:
 
 @dataclass(frozen=True)
 class Proof:
-    """What must be true of the evidence if a strategy was on."""
+    """The conditions on the evidence that hold if a strategy was on."""
 
     expectations: tuple[Expectation | Check, ...]
     counts: tuple[Count, ...] = ()  # called in this order before the verdict

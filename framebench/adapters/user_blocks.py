@@ -12,7 +12,7 @@ from framebench.suite.trees import list_arrays
 
 @dataclass(frozen=True)
 class ModuleAccess:
-    """How a framework's modules are read."""
+    """Functions that read a framework's modules."""
 
     modules: Callable[[Any], list[Any]]  # a module and all modules in it
     size: Callable[[Any], int]  # how many weights a module holds

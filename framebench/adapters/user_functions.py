@@ -101,7 +101,7 @@ def takes_arguments(function: Any, arguments: Sequence[Any]) -> bool:
 
 @dataclass(frozen=True)
 class BatchForm:
-    """How a file's `batch` returns inputs and targets, and how the model gets them."""
+    """The form in which a file's `batch` returns inputs and targets, and the model takes them."""
 
     is_whole: bool = False  # there are no separate targets: the model takes all of it
     is_one_argument: bool = False  # the inputs are one argument, although they are a list

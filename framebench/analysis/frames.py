@@ -264,7 +264,7 @@ def describe_columns(row_type: type) -> tuple[Column, ...]:
 
 
 COLUMNS = describe_columns(Row)
-Key = tuple[object, ...]  # what cases that are compared have in common
+Key = tuple[object, ...]  # equal for cases that are compared
 
 
 class TimeRatio(NamedTuple):
@@ -316,7 +316,7 @@ def make_rows(
         key = get_comparable_key(case)
         base = by_parts.get((key, frozenset()))
         torch_base = torch_baselines.get(get_question_key(case))
-        # what is compiled is compared with the same parts without those that compile
+        # a compiled case is compared with the same parts without those that compile
         eager = None
         parts = case.newest.parsed.plan.parts
         compiled = {part.name for part in parts if part.how in ("compile", "compile_step")}

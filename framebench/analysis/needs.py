@@ -18,7 +18,7 @@ from framebench.analysis.rendering import MIB, is_missing
 from framebench.analysis.searches import Searches
 from framebench.suite.case import Case
 
-# what a budget must have over peak and kept: batches of JAX have failed at up to 2.7 % less than
+# a budget is so many times peak and kept bytes: batches of JAX have failed at up to 2.7 % less than
 # their limit
 MARGIN = 1.05
 # below an answer that compares jobs on a CPU with a budget
@@ -30,7 +30,7 @@ NOT_IN_BUDGET = (
 
 
 class EnforcedLimits(NamedTuple):
-    """What searches under an enforced limit have shown of one batch, in bytes."""
+    """Bounds of the bytes that one batch needs, from searches under an enforced limit."""
 
     held: int | None = None  # the smallest budget that held this batch, or a larger one
     failed: int | None = None  # the largest budget that this batch, or a smaller one, ran out of

@@ -91,7 +91,7 @@ def is_missing(value: Any) -> bool:
         return math.isnan(value)
     if isinstance(value, str | int):
         return False
-    import pandas as pd  # whose values it is, where it is none of these
+    import pandas as pd  # all other values are from pandas
 
     return bool(pd.api.types.is_scalar(value) and pd.isna(value))
 

@@ -63,7 +63,7 @@ def order_by_catalog(df: pd.DataFrame) -> pd.DataFrame:
     names: list[str] = []
     for scenario in df["scenario"].unique():
         names += list_strategies(scenario)
-    names += sorted(df["strategy"].unique())  # those of no profile come last
+    names += sorted(df["strategy"].unique())  # strategies of no profile come last
     # a strategy of several scenarios has the place of the first
     strategies = pd.Categorical(df["strategy"].astype(str), list(dict.fromkeys(names)))
     proper_names = df["framework"].astype(str).replace(NAMES)

@@ -78,7 +78,7 @@ class Ratio(NamedTuple):
 
 
 class Pool(NamedTuple):
-    """How much log ratios differ from block to block, in the median over several pairs."""
+    """The variance of log ratios from block to block, in the median over several pairs."""
 
     variance: float = 0.0
     freedom: int = 0  # degrees of freedom of all pairs together

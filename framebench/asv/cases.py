@@ -24,7 +24,7 @@ if TYPE_CHECKING:  # benchmark processes read this file too, and need nothing of
 
 
 class SuiteClass(NamedTuple):
-    """What a class in `benchmarks/` measures."""
+    """The cases that a class in `benchmarks/` measures."""
 
     workload: str
     framework: str

@@ -20,7 +20,7 @@ from framebench.suite.case import Case
 
 @dataclass
 class RunOutcome:
-    """What became of the frameworks and cases of one run."""
+    """The outcome of one run, by framework and case."""
 
     results: Path
     session: str
@@ -53,7 +53,7 @@ class RunOutcome:
 
     @property
     def is_complete(self) -> bool:
-        """Whether every case that was to be measured has a record."""
+        """Return whether every case that was to be measured has a record."""
         return not self.failed_setups and not self.unrecorded
 
     def problem(self) -> str:

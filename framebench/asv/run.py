@@ -42,14 +42,14 @@ OWN_ENVIRONMENTS = (
 class AsvRun:
     """The state of the one `asv run` of this process."""
 
-    selector: str = ""  # what was asked for on the command line
+    selector: str = ""  # as typed on the command line
     # asv puts its benchmarks and environments in here before it starts the first one
     selection: dict[str, Any] = field(default_factory=dict)
     has_started: bool = False  # something that was selected was due
     session: Session | None = None
     building: Building | None = None
     outcome: RunOutcome = field(default_factory=lambda: RunOutcome(RESULTS, ""))
-    # that asv forks benchmark processes from
+    # asv forks benchmark processes from them
     servers: list[subprocess.Popen[bytes]] = field(default_factory=list)
 
     def open(self, benchmarks: Benchmarks, machine: str) -> None:
@@ -57,7 +57,7 @@ class AsvRun:
 
         Benchmark processes learn of the session from environment variables.
         """
-        # what a record tells about its origin is known here, not in the benchmark processes
+        # a benchmark process does not know these facts, which are in the provenance of its records
         os.environ["FRAMEBENCH_MACHINE"] = machine
         os.environ["FRAMEBENCH_COMMAND"] = provenance.describe_command()
         os.environ[SELECTED] = " ".join(case.id for case in cases.list_run_cases(self.selection))
@@ -115,8 +115,8 @@ def wrap_run(run: Callable[..., int | None]) -> Callable[..., int | None]:
             log.info("All selected benchmarks were run or skipped")
         elif result is None:
             log.info("Nothing to measure: this commit has results of all that is selected")
-        # what could not run continues in the same session when it is repaired; what ran is not
-        # tried again in it
+        # An incomplete session stays open: once the failure is repaired, it resumes, and does not
+        # repeat the cases that ran.
         if current.session and current.outcome.is_complete:
             current.session.close(RESULTS)
         problem = current.outcome.problem()

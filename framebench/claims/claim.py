@@ -21,7 +21,7 @@ class Measurement:
 
 @dataclass(frozen=True)
 class Advice:
-    """What a reader should do, if measurements show an effect of one sign.
+    """A recommendation for readers, if measurements show an effect of one sign.
 
     `measurements` is a text that the names of these measurements contain; empty, it takes the
     deciding ones. Advice without a sign needs no measurement. Its text may use {measured}, the

@@ -55,7 +55,7 @@ class Entry:
 
     @property
     def name(self) -> str:
-        """`A1`, or `B2 memory`."""
+        """Return `A1`, or `B2 memory`."""
         return f"{self.id} {self.part}".strip()
 
     @property
@@ -65,7 +65,7 @@ class Entry:
 
     @property
     def judged(self) -> str:
-        """`undecided (confirmed or larger than claimed)`."""
+        """Return the verdict and its qualifier: `undecided (confirmed or larger than claimed)`."""
         if not self.qualifier:
             return self.verdict
         return f"{self.verdict} ({self.qualifier})"

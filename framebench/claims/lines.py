@@ -74,7 +74,7 @@ class Line:
 
     @property
     def measured(self) -> str:
-        """The number with its interval."""
+        """Return the number with its interval."""
         return format_effect(self.value, self.low, self.high, self.form)
 
     @property
@@ -84,7 +84,7 @@ class Line:
 
     @property
     def place(self) -> str:
-        """Workload and framework, `unet3d/jax`; empty of another program."""
+        """Return workload and framework, such as `unet3d/jax`; empty for other programs."""
         found = PLACE.search(self.measurement)
         if found is None:
             return ""
@@ -92,7 +92,7 @@ class Line:
 
     @property
     def label(self) -> str:
-        """The measurement's name without its workload and framework."""
+        """Return the measurement's name without its workload and framework."""
         return " ".join(self.measurement.replace(self.place, "", 1).split())
 
     @property
@@ -102,7 +102,7 @@ class Line:
 
     @property
     def is_bounded(self) -> bool:
-        """Whether it has an interval."""
+        """Return whether it has an interval."""
         return self.low is not None and self.high is not None
 
     @property

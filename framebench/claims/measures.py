@@ -131,7 +131,7 @@ def describe_batches(cases: Sequence[Case]) -> str:
 
 
 class Measure:
-    """What a number is computed from; a subclass says how."""
+    """A way to compute a number; each subclass is one kind."""
 
     form: Form
     refs: tuple[Ref, ...] = ()  # the cases of a comparison, the base first

@@ -25,7 +25,7 @@ GPU = "h100-80gb"
 
 @dataclass(frozen=True)
 class Plan:
-    """What one case needs on the GPU, in bytes."""
+    """The bytes that one case needs on the GPU."""
 
     file: Path
     error: float  # the share by which the numbers may be off

@@ -10,7 +10,7 @@ from framebench.records.record import Part, Provenance
 
 
 class Probed(Part):
-    """What one probe found on one machine: names and whether they exist, or numbers by round."""
+    """The result of a probe on one machine: names and whether they exist, or numbers by round."""
 
     schema_version: Literal[1] = 1
     probe: str

@@ -29,7 +29,7 @@ class Registry:
 
     @cached_property
     def index(self) -> Index:
-        """The words of all claims."""
+        """Return the index of the words of all claims."""
         return Index(self.claims)
 
     def select(self, texts: Iterable[str]) -> tuple[Claim, ...]:

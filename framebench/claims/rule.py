@@ -83,7 +83,7 @@ class Effect(NamedTuple):
 
 @dataclass(frozen=True)
 class Target:
-    """What a claim says about an effect. `value` is missing where it names a direction only."""
+    """The effect that a claim states. `value` is missing if it states only a direction."""
 
     direction: Literal[-1, 1]
     null: float = 1.0  # the value that means "no effect"
@@ -98,7 +98,7 @@ class Target:
 
     @property
     def claimed(self) -> float | None:
-        """The gain that an article states."""
+        """Return the gain that an article states; None if it states none."""
         if self.value is None or self.ours:
             return None
         return self.gain(self.value)

@@ -28,7 +28,7 @@ from framebench.suite.case import Case
 
 @dataclass
 class Missing:
-    """What claims need and a machine lacks.
+    """The cases, programs and plans that claims need and a machine lacks.
 
     The dictionaries are ordered sets: their keys alone count.
     """

@@ -41,12 +41,12 @@ class SharedResults:
 
     @cached_property
     def plans(self) -> dict[str, Plan]:
-        """The plans for the GPU of `plans.GPU`, by case."""
+        """Return the plans for the GPU `plans.GPU`, by case."""
         return plans.read_plans(self.root)
 
     @cached_property
     def probes(self) -> list[tuple[str, Probed]]:
-        """The results of probes by the pinned releases with their places, the newest last."""
+        """Return the results of probes by the pinned releases with their places, newest last."""
         found = []
         for place, probed in read_answers(Probed, self.root / "claims"):
             if is_pinned(probed.provenance):
@@ -79,12 +79,12 @@ class MachineResults:
 
     @cached_property
     def record_files(self) -> dict[int, str]:
-        """The file of each record, by the record's identity."""
+        """Return the file of each record, by the record's identity."""
         return {id(record): name for name, record in self.results.read_machine(self.machine)}
 
     @cached_property
     def blocks(self) -> Blocks:
-        """The blocks in which times were compared."""
+        """Return the blocks in which times were compared."""
         return Blocks(record for several in self.ok_records.values() for record in several)
 
     @cached_property
@@ -148,7 +148,7 @@ class MachineResults:
 
     @cached_property
     def wrong_steps(self) -> set[tuple[str, ...]]:
-        """The steps whose newest results are wrong on every machine, in every size and batch."""
+        """Return the steps whose newest results are wrong on all machines, sizes and batches."""
         newest: dict[tuple[str, str], RecordBase] = {}
         for machine in self.results.machines:
             # a tenth of the time that whole records take
@@ -174,7 +174,7 @@ class MachineResults:
 
     @cached_property
     def is_cpu_only(self) -> bool:
-        """Whether nothing here was measured on a GPU."""
+        """Return whether no record of the machine was measured on a GPU."""
         for several in self.ok_records.values():
             if any(get_device(record.provenance) == "gpu" for record in several):
                 return False

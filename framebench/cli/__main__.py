@@ -152,7 +152,7 @@ def find_empty_option(arguments: Sequence[str]) -> str | None:
     An empty value is an unset variable of a script, and would name the current folder, or what is
     chosen by default. Behind `--` come the arguments of a user's own script, which may be empty.
     """
-    option = ""  # whose value the next word may be
+    option = ""  # the last option; the next word may be its value
     for argument in arguments:
         if argument == "--":
             return None

@@ -182,7 +182,7 @@ def find_records(
 
 
 class CaseCount(NamedTuple):
-    """How many cases a machine has records of, and how many of them it timed."""
+    """The number of cases that a machine has records of, and of those that it timed."""
 
     measured: int = 0
     timed: int = 0

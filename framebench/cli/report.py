@@ -96,7 +96,7 @@ def report(
     if device is not None:
         print_predictions(device, results)
         return
-    # what is committed to the repository is made of committed records alone
+    # files that are committed to the repository show committed records alone
     goes_into_repository = docs or ((figures or notebooks) and not to)
     only_committed = machine is None and bool(goes_into_repository)
     folder = Folder.committed(results) if only_committed else Folder(results)

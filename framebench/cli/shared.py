@@ -429,7 +429,7 @@ def find_answering_machines(
 
 
 class Parts(NamedTuple):
-    """What a selector says; None for a part that it leaves out, or that is `*`."""
+    """The parts of a selector; None for a part that it leaves out, or that is `*`."""
 
     workload: str | None = None
     framework: str | None = None

@@ -36,7 +36,7 @@ CLOCK_S = 1e-3  # by which two clocks may disagree on a turn
 FASTER_IN_FP32 = 2.0
 FASTER_IN_FEWER_BITS = 64.0
 MOST_FLOPS = 1e16  # a second, of a GPU
-# what numbers rest on, and of which kind it is
+# facts of the hardware that numbers depend on, and their types
 HARDWARE = {"cpu": str, "cores": int, "memory_bytes": int, "system": str}
 MOST_COUNTED = 2**63  # by the proof of a strategy's effect
 EVIDENCE_DEPTH = 3  # of lists in lists
@@ -88,7 +88,7 @@ def list_files(folder: Path, report: CheckReport) -> Iterator[str]:
     count = 0
     for parent, folders, names in os.walk(folder, onerror=report_unlisted):
         for name in folders:
-            # what is no folder of records, though `os.walk` calls it one
+            # `os.walk` calls these folders, but they hold no records
             if name.endswith(store.SUFFIX) or Path(parent, name).is_symlink():
                 names.append(name)
         for name in names:

@@ -35,12 +35,12 @@ Key = tuple[object, ...]
 
 @dataclass
 class CollectionReport:
-    """What became of the records that were collected."""
+    """The result of collecting records."""
 
     added: list[Record] = field(default_factory=list)
-    present: int = 0  # were there already
+    present: int = 0  # records that the folder already had
     conflicts: list[str] = field(default_factory=list)  # in words
-    unreadable: list[str] = field(default_factory=list)  # likewise
+    unreadable: list[str] = field(default_factory=list)  # in words
     answers: int = 0  # searches and results of probes that were added
     # by name, what they called themselves
     machines: dict[str, set[str]] = field(default_factory=lambda: defaultdict(set))

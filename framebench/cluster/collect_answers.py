@@ -32,7 +32,7 @@ class SavedAnswer(BaseModel):
 
 
 class AnswerCounts(NamedTuple):
-    """What became of the answers of a folder."""
+    """The result of collecting the answers of a folder."""
 
     added: int
     present: int  # were there already

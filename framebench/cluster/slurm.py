@@ -42,7 +42,7 @@ POLL_S = 5.0
 USABLE = ("idle", "mix", "alloc", "comp")  # states of a node, as sinfo shortens them
 MOST_BYTES = 2**26  # of the file of jobs: a unit has some 60
 FOLDER = ".slurm"  # of the results folder: what submitit writes, and the jobs' output
-# what submitit raises where sbatch takes no job
+# errors that submitit raises if sbatch takes no job
 REFUSED = (FailedJobError, FailedSubmissionError, OSError)
 LOG = "units.log"  # of each machine: when which unit began and ended there
 
@@ -268,7 +268,7 @@ class Job(submitit.helpers.Checkpointable):
         node_folder = self.results / NODES / node
         os.environ.setdefault("FRAMEBENCH_MACHINE", node)
         kind = provenance.hash_hardware(recording.describe_hardware())
-        # what was compiled for another kind may not run
+        # kernels that were compiled for another kind of hardware may not run
         os.environ["FRAMEBENCH_CACHE"] = str(environments.cache() / kind)
         if not self.mark:
             return run_framebench(*self.arguments)

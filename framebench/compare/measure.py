@@ -15,7 +15,7 @@ from framebench.engine.groups import Group, make_variants
 from framebench.records.record import Record
 from framebench.suite.case import Case
 
-BLOCKS = 6  # what they find, and what fewer would: studies/noise
+BLOCKS = 6  # studies/noise tells which differences so many blocks find, and fewer would
 
 
 class Round(NamedTuple):

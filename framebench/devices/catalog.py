@@ -37,14 +37,14 @@ class Device:
     name: str
     title: str
     kind: Literal["gpu", "tpu"]
-    memory_bytes: int  # that a program can have
+    memory_bytes: int  # as many as a program can have
     source: str  # of the figures
     compute_capability: tuple[int, int] = (0, 0)
     cores: int = 1
     threads_per_core: int = 0
     registers_per_core: int = 65536
     shared_memory_per_core: int = 0
-    shared_memory_per_block: int = 0  # that a kernel may opt into
+    shared_memory_per_block: int = 0  # the most that a kernel may opt into
     fpus_per_core: int = 0
     bandwidth: int = 0  # bytes a second
     l2_bytes: int = 0

@@ -36,7 +36,7 @@ ERRORS = Path(__file__).with_name("errors.json")
 
 @dataclass(frozen=True)
 class ErrorInterval:
-    """How far measured peaks lay from predictions of one kind, as shares of the prediction.
+    """The distances of measured peaks from predictions of one kind, as shares of the prediction.
 
     In each family of models at most one row in ten was below `low`, and at most one above `high`.
     """

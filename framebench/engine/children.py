@@ -23,8 +23,8 @@ from typing import IO, Any, NamedTuple
 
 import psutil
 
-LOG_BYTES = 2**16  # that are kept of what a child prints on standard error: its end
-ANSWER_BYTES = 2**26  # that are kept of what a program prints whose last line is its answer
+LOG_BYTES = 2**16  # the end of a child's standard error, which is kept
+ANSWER_BYTES = 2**26  # the end of a program's output, of which the last line is its answer
 MOST_LINE_BYTES = 2**26  # of a message: results with a summary of each tensor have some 2**20
 POLL_S = 0.1  # between two looks at whether a silent child is still alive
 HEAR_S = 1.0  # between two looks at what a program has said meanwhile
@@ -241,7 +241,7 @@ CHILDREN = Children()
 
 
 class Ended(NamedTuple):
-    """How a program ended, and the end of what it printed."""
+    """The exit of a program, and the end of its output."""
 
     code: int
     stdout: str

@@ -19,7 +19,7 @@ from framebench.engine import children, environments
 from framebench.engine.environments import Environment, Say, SetupError
 from framebench.strategies.strategy import FRAMEWORKS
 
-INSTALLED = "installed"  # what --env says for the interpreter that runs framebench
+INSTALLED = "installed"  # the value of --env for the interpreter that runs framebench
 NEEDS = {
     "torch": ("torch", "numpy"),
     "jax": ("jax", "flax", "optax", "numpy"),

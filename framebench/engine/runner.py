@@ -38,7 +38,7 @@ AT_ONCE_ON_GPU = 12
 
 @dataclass(frozen=True)
 class Options:
-    """How to measure.
+    """The settings of a measurement.
 
     One thread on a pinned core is the calmest that a shared machine offers; both are recorded.
     """
@@ -49,7 +49,7 @@ class Options:
     # for each of a case's two workers; one whose steps would take longer altogether ends at once
     time_limit_s: float = 900.0
     memory_limit: int | None = None  # bytes
-    profile: str | None = None  # that the case is measured as part of
+    profile: str | None = None  # the profile that the case is measured for
     peaks_each_block: bool = False  # else once in a session: peaks do not drift
     memory: bool = True  # else times alone, as a study of them needs
     cold_blocks: int = 1  # the first ones, each of which compiles again: their first steps count
@@ -131,13 +131,13 @@ def make_worker_variables(
         variables.update(MALLOC_ENV)
     user_path = os.environ.get("PYTHONPATH")
     if case.workload == USER_MODEL and user_path:
-        variables["PYTHONPATH"] = user_path  # what the user's file may import
+        variables["PYTHONPATH"] = user_path  # the user's file may import from it
     return variables
 
 
 @dataclass
 class CaseOutcome:
-    """How a worker that measures a case ended, and what it has measured."""
+    """The outcome of a worker that measures a case, and its result."""
 
     status: Status = "ok"
     reason: str | None = None

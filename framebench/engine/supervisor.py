@@ -41,7 +41,7 @@ OnPhase = Callable[[str], None]
 
 @dataclass
 class Outcome:
-    """How a worker ended, and what it has answered."""
+    """The end of a worker, and its answer."""
 
     status: Status = "ok"
     reason: str | None = None
@@ -169,7 +169,7 @@ class Worker:
         """
         self.kill()
         outcome = classify(self, oom_killed=count_oom_kills() > self.kills_before)
-        if outcome.reason is not None:  # which a record must have room for
+        if outcome.reason is not None:  # a record limits its length
             outcome.reason = outcome.reason[:LONGEST_REASON]
         damage = find_damage(self.environment) if outcome.status == "crashed" else None
         if damage:

@@ -31,7 +31,7 @@ MIN_TIMEOUT_S = 60.0  # and at least so many seconds, as for the reference matmu
 LONGEST_S = 120.0
 LEAST_ROUNDS = 4
 ONE_THREAD = {"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
-CONTROL = Environment("numpy", "", Path(sys.executable))  # what the reference process runs in
+CONTROL = Environment("numpy", "", Path(sys.executable))  # of the reference process
 
 
 @dataclass(frozen=True)
@@ -75,7 +75,7 @@ class TimedProcess:
     verification: Verification | None = None  # of its first steps, once it is ready
     is_cold: bool = False  # nothing that it compiles had been compiled in this session
     steps: int = 1  # in a turn
-    rounds: int = 0  # that it takes part in
+    rounds: int = 0  # as many as it takes part in
     expected_turn_s: float = 0.0
     queues: bool = False  # a step returns before the device has done it
     # one entry for each turn that it has made

@@ -49,7 +49,7 @@ def list_differences(base: Explanation, change: Explanation) -> pd.DataFrame:
     The last row is what was measured beyond the layers.
     """
     columns = {}
-    # what one step alone holds is 0 of the other
+    # a holder of one step counts as 0 in the other
     for name, explanation in (("base", base), ("change", change)):
         sizes: Counter[tuple[str, str]] = Counter()
         for holder in explanation.holders:

@@ -10,7 +10,7 @@ from framebench.explain.account import Account
 
 MARK = "layer:"  # before a module's path among the names of an operation
 ALIASES = ("bitcast", "get-tuple-element", "optimization-barrier", "tuple")  # nothing runs
-CALLERS = ("while", "call", "conditional")  # what they read is read by the instructions inside them
+CALLERS = ("while", "call", "conditional")  # the instructions inside them read their operands
 
 
 class ProgramWalk:
@@ -123,7 +123,7 @@ class ProgramWalk:
             return find_module(name)
         if name:
             return "(optimizer)" if self.account.phase == "optimizer" else "(loss)"
-        # what the compiler put in has no name: it belongs to where its operand comes from
+        # an instruction that the compiler added has no name: it belongs to the layer of its operand
         for operand in instruction.operands:
             if operand in self.layers:
                 return self.layers[operand]
@@ -195,7 +195,7 @@ def end_overwritten(buffers: list[HloBuffer]) -> None:
     for new in sorted(buffers, key=lambda buffer: buffer.born):
         allocation, start = new.place
         end = start + new.size
-        # what has ended before cannot be overwritten
+        # buffers that died before cannot be overwritten
         alive = [old for old in alive_by_allocation[allocation] if old.died > new.born]
         for old in alive:
             old_start = old.place[1]

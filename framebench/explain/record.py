@@ -19,7 +19,7 @@ class FullestMoment(Part):
 
 
 class LayerMemory(Part):
-    """What is alive at the peak, of one kind, from one layer, made in one phase."""
+    """The bytes alive at the peak of one kind, from one layer, made in one phase."""
 
     kind: str
     layer: str
@@ -36,7 +36,7 @@ class Explanation(Part):
     """
 
     case: CaseId
-    how: str  # what was counted, and what an event is
+    how: str  # a sentence on what was counted, and on what an event is
     # peak of a step without the account, in the same process, by instrument
     measured: dict[str, int]
     plan: dict[str, int] = Field(default={})  # JAX: bytes that the executable reserves, by purpose

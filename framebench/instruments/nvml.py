@@ -53,7 +53,7 @@ def find_gpu() -> Any:
 
     The GPU is the first of CUDA_VISIBLE_DEVICES (a number or a UUID), or else the first of all.
     """
-    if not list_gpus():  # which starts NVML
+    if not list_gpus():  # it also starts NVML
         return None
     import pynvml
 

@@ -28,7 +28,7 @@ class Prediction(Part):
 
     case: CaseId  # with the batch of all ranks together
     ranks: int
-    rank: int  # which of them it is
+    rank: int  # the predicted one, from 0
     instrument: Literal["predicted"] = "predicted"
     peak_bytes: int
     parts: dict[str, int]

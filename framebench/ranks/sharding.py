@@ -20,7 +20,7 @@ Shapes = Sequence[tuple[int, ...]]
 # shapes of the tensors, and ranks -> numbers that the fullest rank holds
 Rule = Callable[[Shapes, int], int]
 WIDE = 4  # bytes of float32
-# what a rank holds, by a record's names
+# the parts of a rank's memory, by the names in records
 PARTS = (
     "parameters",
     "copy of the weights",

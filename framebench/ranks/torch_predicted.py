@@ -72,7 +72,7 @@ def track_sharded(case: Case) -> tuple[int, dict[str, int]]:
     # outside of the mode: as many parts of each tensor as there are ranks take long to watch
     adapter.build()
     optimizer = adapter.optimizer if case.stage.trains else None
-    with Storages():  # which answers the optimizer when it reads a number
+    with Storages():  # it answers when the optimizer reads a number
         make_first_steps(adapter)
         model, inputs = adapter.model, adapter.inputs
         peak, parts = private.track_step(model, optimizer, inputs, adapter.step)

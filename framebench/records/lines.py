@@ -28,7 +28,7 @@ APPENDING = os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK
 
 
 class BadRecord(Exception):
-    """What is no record that this version can read; the message names its place and the reason."""
+    """A line that this version cannot read as a record; the message has its place and why."""
 
 
 class RecordWarning(UserWarning):

@@ -30,7 +30,7 @@ READABLE = ROOT / "results" if (ROOT / "results").is_dir() else PUBLISHED
 # with a dot
 LONGEST = 100
 MACHINE = re.compile(rf"\w[\w.-]{{0,{LONGEST - 1}}}")
-ALL = "all"  # what `--machine` takes for every machine, so that none can be called so
+ALL = "all"  # the value of `--machine` for every machine, so no machine can have this name
 BFLOAT16 = {"avx512_bf16", "amx_bf16", "bf16"}  # as x86 and ARM processors name such instructions
 MEASURING = ("framebench", "models", "benchmarks")  # the packages that a measurement imports
 # What git is asked about: measurements write the rest, and what they have written changes none.

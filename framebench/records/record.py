@@ -59,7 +59,7 @@ class Part(BaseModel):
 
 
 class Calibration(BaseModel):
-    """Whether known sizes and lengths came out right on this machine, when, and which did not."""
+    """The test of this machine's instruments on known sizes and lengths: when, and what failed."""
 
     model_config = ConfigDict(frozen=True, extra="ignore", allow_inf_nan=False)
     measured_at: datetime
@@ -68,7 +68,7 @@ class Calibration(BaseModel):
 
 
 class Turns(Part):
-    """How a record's steps were timed.
+    """The turns in which a record's steps were timed.
 
     A block's processes are alive at once on one core, and in each round every one of them makes a
     turn of `steps` steps, in random order. Ratios of step times exist within a round only;
@@ -76,7 +76,7 @@ class Turns(Part):
     """
 
     block: str  # an id that all records of the block share
-    arm: Count  # which of the block's processes; two of them may run the same case
+    arm: Count  # the place of its process in the block; two may run the same case
     arms: list[str]  # the cases of all of them
     seed: int  # of the order
     steps: Count  # in one turn
@@ -108,7 +108,7 @@ class Provenance(Part):
     commit: str | None
     dirty: bool | None
     machine: Annotated[str, AfterValidator(check_machine)]
-    # what the machine called itself, where `framebench collect` put equal ones under one name
+    # the machine's own name, where `framebench collect` put equal machines under one name
     node: str | None = None
     hardware: dict[str, Any]
     python: str | None = None
@@ -118,7 +118,7 @@ class Provenance(Part):
     core: int | None = None  # the timing worker was pinned to it
     load_before: float | None = None  # one-minute load average
     load_after: float | None = None
-    profile: str | None = None  # what the run was asked for, where it was no single case
+    profile: str | None = None  # the profile of the run, if it was for more than one case
     # bytes that the worker was allowed to map: a record under a limit is in no table
     memory_limit: Bytes | None = None
     # a known slowdown or more memory, for a study: no measurement of the case
@@ -161,9 +161,9 @@ class Record(RecordBase, Part):
     peak_samples: list[dict[str, Bytes]] = []
     cold_peaks: dict[str, Bytes] = {}  # of the first step: what compilation and autotuning add
     live_bytes: Bytes | None = None  # weights, gradients, optimizer states, inputs between steps
-    # what a user's program holds beside these, by holder; part of the peak
+    # bytes that a user's program holds besides `live_bytes`, by holder; part of the peak
     elsewhere: dict[str, Bytes] = {}
-    # what libraries keep for their next calls, of a user's program; in no steady peak
+    # bytes that libraries keep between calls of a user's program; in no steady peak
     library_bytes: Bytes | None = None
     # a GPU allocator's other counters at the end, and the process's bytes beyond its pool
     allocator: dict[str, Bytes] = {}
@@ -229,7 +229,7 @@ class Record(RecordBase, Part):
 
 
 class _Answer(Part):
-    """What holds a result while it is read, so that it is checked as strictly as in a record."""
+    """A container of a result while it is read, which checks it as strictly as in a record."""
 
     result: Result
 

@@ -20,7 +20,7 @@ INSTRUMENTS = (*OWN_COUNTERS, "host.rss")
 # NVML's: of the process, and of a GPU that nobody else used
 ON_CARD = ("device.process", "device.card")
 ALL_INSTRUMENTS = (*INSTRUMENTS, "allocator.active", "allocator.reserved", *ON_CARD)
-ROUNDS = 3  # that the times of a block take: a block of fewer was measured for its peaks
+ROUNDS = 3  # the fewest by which a block's times count; fewer were measured for peaks
 
 
 # of a workload, scenario, strategy or size; a point stands between others alone, as in 1.3B
@@ -50,7 +50,7 @@ def count_work(case: Case) -> int | None:
 
 
 class TurnsLike(Protocol):
-    """What tables need of a record's turns (`Turns`)."""
+    """The attributes of a record's turns that tables need (`Turns`)."""
 
     block: str
     arm: int
@@ -66,13 +66,13 @@ class TurnsLike(Protocol):
 
 
 class RankLike(Protocol):
-    """What tables need of a rank (`Rank`)."""
+    """The attributes of a rank that tables need (`Rank`)."""
 
     peaks: dict[str, int]
 
 
 class CalibrationLike(Protocol):
-    """What tables need of a calibration (`Calibration`)."""
+    """The attributes of a calibration that tables need (`Calibration`)."""
 
     passed: bool
 
@@ -82,7 +82,7 @@ class CalibrationLike(Protocol):
 
 
 class ProvenanceLike(Protocol):
-    """What tables need of a provenance (`Provenance`)."""
+    """The attributes of a provenance that tables need (`Provenance`)."""
 
     session: str
     measured_at: datetime
@@ -103,7 +103,7 @@ class ProvenanceLike(Protocol):
 
 
 class MathematicsLike(Protocol):
-    """What tables need of a step in float64 (`suite.result.Mathematics`)."""
+    """The attributes of a step in float64 that tables need (`suite.result.Mathematics`)."""
 
     @property
     def error(self) -> float | None:
@@ -111,7 +111,7 @@ class MathematicsLike(Protocol):
 
 
 class VerificationLike(Protocol):
-    """What tables need of a verification (`suite.result.Verification`)."""
+    """The attributes of a verification that tables need (`suite.result.Verification`)."""
 
     @property
     def passed(self) -> bool:
@@ -127,7 +127,7 @@ class VerificationLike(Protocol):
 
 
 class EffectLike(Protocol):
-    """What tables need of a strategy's effect (`suite.result.StrategyEffect`)."""
+    """The attributes of an effect that tables need (`suite.result.StrategyEffect`)."""
 
     @property
     def proven(self) -> bool:
@@ -135,7 +135,7 @@ class EffectLike(Protocol):
 
 
 class RecordBase:
-    """What tables are made of, and what follows from it, whichever way a record was read.
+    """The attributes of a record that tables need, and properties of them, however it was read.
 
     A `Record` is all of it, checked in full. A `table_record.TableRecord` has these fields alone.
     """

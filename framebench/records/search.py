@@ -22,7 +22,7 @@ class Probe(Part):
     limited: bool = False  # whether a limit was enforced, or only the measured peak decided
     peaks: dict[str, Bytes] = Field(default={})  # of a steady step, by instrument
     cold_peaks: dict[str, Bytes] = Field(default={})  # of the first step
-    # what the steps took beside tensors and kept: workspaces, generated kernels; on the CPU
+    # bytes that steps took besides tensors and kept: workspaces, generated kernels; on the CPU
     kept_bytes: int | None = None
     # with an allocator that returns memory at once: slower than in a record
     step_s: Duration | None = None
@@ -44,7 +44,7 @@ class Probe(Part):
 
 
 class Fit(Part):
-    """What was found for one framework and strategy: `largest` fits, the next batch does not."""
+    """The result for one framework and strategy: `largest` fits, the next batch does not."""
 
     schema_version: Literal[1] = 1
     case: str  # at the smallest batch that is possible

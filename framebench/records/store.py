@@ -49,14 +49,14 @@ MOST_BAD = 10_000  # lines of a file that are no records: the rest of such a fil
 
 
 class SkippedLines:
-    """What cannot be read: the first faults are named in RecordWarnings, the others counted."""
+    """The lines and files that were skipped: RecordWarnings name the first, and count the rest."""
 
     def __init__(self) -> None:
         """Begin with nothing skipped."""
         self.count = 0
 
     def add(self, fault: BadRecord | str) -> None:
-        """Name a line or a file that is passed over, unless many were named before it."""
+        """Name a line or a file that is skipped, unless many were named before."""
         self.count += 1
         if self.count <= MOST_NAMED:
             warnings.warn(f"skipped {fault}", RecordWarning, stacklevel=3)

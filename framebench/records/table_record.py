@@ -45,14 +45,14 @@ class TableRank(Struct, gc=False):
 
 
 class TableCalibration(Struct, gc=False):
-    """Whether the machine's instruments passed (`record.Calibration`)."""
+    """The test of the machine's instruments (`record.Calibration`)."""
 
     passed: bool
     failed: tuple[str, ...] = ()
 
 
 class TableHardware(Struct, gc=False):
-    """What a case ran on."""
+    """The hardware that a case ran on."""
 
     device: str | None = None
     cpu: str | None = None
@@ -95,7 +95,7 @@ class TableMathematics(Struct, gc=False):
 
 
 class TableVerification(Struct, gc=False):
-    """Whether a result was right (`suite.result.Verification`)."""
+    """The verification of a result (`suite.result.Verification`)."""
 
     passed: bool
     relative_error: dict[str, float | None] = {}
@@ -103,13 +103,13 @@ class TableVerification(Struct, gc=False):
 
 
 class TableEvidence(Struct, gc=False):
-    """What was counted of a strategy's effect."""
+    """The evidence of a strategy's effect."""
 
     activation_bytes: Bytes | None = None
 
 
 class TableEffect(Struct, gc=False):
-    """Whether a strategy took effect (`suite.result.StrategyEffect`)."""
+    """The verdict on a strategy's effect (`suite.result.StrategyEffect`)."""
 
     proven: bool
     evidence: TableEvidence

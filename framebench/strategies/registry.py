@@ -83,7 +83,7 @@ def freeze(value: Any) -> Any:
 
 _CATALOG = read_tables("catalog")
 SCENARIOS = {row["name"]: Scenario(**freeze(row)) for row in _CATALOG["scenario"]}
-BASELINES = {row.name: row.baseline for row in SCENARIOS.values()}  # what ratios refer to
+BASELINES = {row.name: row.baseline for row in SCENARIOS.values()}  # ratios refer to them
 COMBINATIONS: dict[str, tuple[str, ...]] = freeze(_CATALOG["combinations"])
 _ROWS = [row for name in _CATALOG["files"] for row in read_strategies(name)]
 STRATEGIES: dict[tuple[str, str], Strategy] = {
@@ -92,7 +92,7 @@ STRATEGIES: dict[tuple[str, str], Strategy] = {
     for row in _ROWS
     if scenario in row.scenarios
 }
-# what several processes or devices do together: in no profile
+# strategies of several processes or devices together, which are in no profile
 OVER_RANKS: dict[tuple[str, str], Strategy] = {
     (scenario, row.name): row for row in read_strategies("ranks") for scenario in row.scenarios
 }

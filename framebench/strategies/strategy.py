@@ -20,12 +20,12 @@ FRAMEWORKS = tuple(TITLES)
 
 @dataclass(frozen=True)
 class Support:
-    """How one framework does one strategy."""
+    """One framework's support of one strategy."""
 
     why: str  # the mechanism, or the reason against it
     gpu: bool = False  # it exists on a GPU only
     env: Mapping[str, str] = field(default_factory=dict)  # must precede the framework's import
-    undone_on_cpu: str = ""  # what undoes it there: the proof must then say no
+    undone_on_cpu: str = ""  # why it has no effect on a CPU: the proof must then fail
     # requirements/<package>.txt has it and the framework: an environment of its own
     package: str = ""
 
@@ -72,7 +72,7 @@ class Scenario:
     name: str
     summary: str
     baseline: str  # the strategy that the others are compared with
-    observes: Literal["training", "logits", "loss"]  # what verification looks at
+    observes: Literal["training", "logits", "loss"]  # the results that are verified
     workloads: tuple[str, ...] | None = None  # those that it is for; None: all
     declared: str = ""  # the field of a workload without which it cannot have the scenario
     mathematics: str = ""  # the scenario whose golden values hold here too
@@ -101,7 +101,7 @@ class Strategy:
     scenarios: tuple[str, ...]
     axis: str  # two strategies of one axis exclude each other
     summary: str
-    effect: str  # what proves, other than memory, that it was on
+    effect: str  # the proof, other than memory, that it was on
     support: Mapping[str, Support]  # by framework
     how: str = ""  # by default the name; several rows may share a function
     options: Mapping[str, Any] = field(default_factory=dict)

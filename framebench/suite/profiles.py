@@ -16,7 +16,7 @@ from framebench.strategies.registry import OVER_RANKS, SCENARIOS, freeze, list_s
 from framebench.strategies.strategy import FRAMEWORKS
 from framebench.suite.case import Case, UnknownCase, find_first_batch, is_declared
 
-RANKS = (2, 4)  # that cases are measured over; any number is predicted
+RANKS = (2, 4)  # cases are measured over so many; any number can be predicted
 
 
 @cache

@@ -41,7 +41,7 @@ class TensorComparison:
 class Mathematics:
     """The comparison of a strategy's float64 step with the reference (`worker/mathematics.py`)."""
 
-    case: str  # what was computed: the same strategy, as a rule at the size `tiny`
+    case: str  # the computed case: the same strategy, as a rule at the size `tiny`
     # if not, `reason` says why, and the measured step alone was checked, in its own precision
     computed: bool
     passed: bool
@@ -77,7 +77,7 @@ class Verification:
     reason: str | None = None
     # the framework itself computes this wrong on this machine, as a trial of it has shown
     known_fault: bool = False
-    # whose values `golden` holds where two frameworks did not agree on them: a record of the same
+    # the source of `golden` if two frameworks have not agreed on its values: a record of the same
     # session, or one framework
     against: str | None = None
     observed: dict[str, float | None] = field(default_factory=dict)
@@ -104,7 +104,7 @@ class StrategyEffect:
 
     proven: bool
     evidence: dict[str, Any]
-    # which expectation failed, where it is not proven; older records have none
+    # the failed expectation, if it is not proven; older records have none
     reason: str | None = None
 
 
@@ -145,7 +145,7 @@ class MemoryResult:
     live_bytes: int | None = None
     # by holder, next to `live_bytes`; part of every peak on the host
     elsewhere: dict[str, int] = field(default_factory=dict)
-    # what a user's steps leave there and no object shows: in no steady peak
+    # bytes that a user's steps leave on the host and no object shows; in no steady peak
     library_bytes: int | None = None
     allocator: dict[str, int] = field(default_factory=dict)
 

@@ -170,7 +170,7 @@ def find_stateful_buffers(adapter: Adapter) -> str:
     adapter.restore()
     if not changed or find_largest_difference(other, one)[1] <= SAME:
         return ""
-    # which of them the next pass reads is not known
+    # it is not known which of these buffers the next pass reads
     others = f" and {len(changed) - 1} other buffers" if len(changed) > 1 else ""
     return changed[0] + others
 

@@ -43,7 +43,7 @@ FLOAT32_BYTES = 4
 LONGEST_PERIOD = 32  # steps after which no update is waited for any more
 IMPORTS = 512 * 2**20  # bytes that packages and libraries of a file take, and which are no tensors
 
-Facts = dict[str, Any]  # what is in a file, as `own.json` has it
+Facts = dict[str, Any]  # facts about a file, as `own.json` has them
 
 
 def survey(case: Case, emit: Emit) -> dict[str, Any]:
@@ -67,7 +67,7 @@ def survey(case: Case, emit: Emit) -> dict[str, Any]:
         if case.stage.trains:
             facts["update_period"] = find_update_period(adapter)
             (folder / "own.json").write_text(json.dumps(facts))
-            adapter.workload = case.spec  # which has the period now
+            adapter.workload = case.spec  # now with the period
             adapter = reset_adapter(adapter, case)
         adapter, observed = observe_baseline(adapter, case, emit)
         references = observe_references(adapter, case, observed, emit)

@@ -32,7 +32,7 @@ from framebench.user_file import strategies as applicable
 PACKAGES = {"torch": {"torch"}, "jax": {"jax", "flax"}, "jittor": {"jittor"}}
 REQUIRED = ("model", "batch")  # functions of the file
 OPTIONAL = ("optimizer", "blocks", "loss", "split", "step")
-SHARE_OF_FREE_MEMORY = 0.8  # that each process which runs the file may take
+SHARE_OF_FREE_MEMORY = 0.8  # the most that a process with the file may take
 OTHERS = "name an interpreter that has it with --env, or --env installed for this one"
 
 
@@ -43,8 +43,8 @@ class UserModel:
     file: Path  # absolute
     framework: str
     batch: int
-    defined: tuple[str, ...]  # those of OPTIONAL that it has
-    package: str = ""  # that it imports, and that there is a pinned environment with
+    defined: tuple[str, ...]  # the functions of OPTIONAL that it has
+    package: str = ""  # imported by the file, and in a pinned environment
     scenario: str = applicable.SCENARIOS[0]
 
     @property

@@ -45,7 +45,7 @@ from framebench.suite.case import Case
 CONFIG = ROOT / "asv.releases.json"
 KNOWN = REQUIREMENTS / "releases.csv"  # with the day on which each was released
 MIB = 2**20
-# what a number of the history is of
+# the columns that identify a number of the history
 KEY_COLUMNS = ["machine", "framework", "version", "benchmark", "strategy", "batch"]
 # git's own variables: the same author gives the same commits
 AUTHOR = {

@@ -146,7 +146,7 @@ def describe_unchanged(
 
 @dataclass(frozen=True)
 class ReleaseBench:
-    """How releases are measured. Processes that the session has already are not repeated."""
+    """Measure releases. Processes that the session already has are not repeated."""
 
     case: Case
     session: str

@@ -69,7 +69,7 @@ class Bisection(Part):
     framework: str
     case: str
     quantity: Literal["peak"] = "peak"
-    device: str | None = None  # that is not here, for which it was planned; None: measured
+    device: str | None = None  # the device of the plans; None: measured
     threshold: float
     outcome: Literal["found", "one of several", "no change", "undecided", "not measured"]
     answer: str

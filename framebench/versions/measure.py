@@ -34,7 +34,7 @@ STANDING = (
     "transformer/*/train/checkpoint",
     "resnet50/*/eval/no_grad",
 )
-# what releases are compared by on a device that is not here: training at sizes for a GPU
+# cases by which releases are compared on a device that is not here: training at full size
 PLANNED = "*/*/train/{fp32,checkpoint}//full"
 
 

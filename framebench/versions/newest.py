@@ -120,7 +120,7 @@ class NewestVerdict:
 
 @dataclass(frozen=True)
 class PairBench:
-    """How pairs are measured and judged."""
+    """Measure and judge pairs of releases."""
 
     blocks: int
     options: Options

@@ -46,7 +46,7 @@ HOW = {
 
 @dataclass(frozen=True)
 class PlanBench:
-    """How a bisection asks for a release's plan of a case on a device that is not here."""
+    """Read a release's plan of a case, for a bisection on a device that is not here."""
 
     case: str
     device: str

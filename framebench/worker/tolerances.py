@@ -50,7 +50,7 @@ FACTOR = 4.0  # a tolerance is so many times the largest response to the perturb
 NEGLIGIBLE = 2.0**-20
 # A tensor whose tolerance is above DIGITS_LOST has no digit left that a comparison could trust. The
 # gradient of a bias that nearly cancels is the case in point: a perturbation of the weights keeps
-# what cancels in exact arithmetic, and rounding does not, so its responses say little. (XLA's U-Net
+# the cancellation, and rounding does not, so its responses say little. (XLA's U-Net
 # in bfloat16 is off by 54 % in one bias on every instruction set; the responses gave it a tolerance
 # of 80 % with AVX-512 and of 33 % with SSE4.2.) Only its size is compared then, coarsely, and that
 # it is not zero.

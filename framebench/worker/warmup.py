@@ -51,7 +51,7 @@ def try_to_warm(case: Case) -> None:
         warm(case)
     except Exception:
         traceback.print_exc()
-    gc.collect()  # what failed would stay in the next one's graph
+    gc.collect()  # variables of a failed case would stay in the graph of the next one
 
 
 def choose_cases(framework: str, profile: str) -> list[Case]:

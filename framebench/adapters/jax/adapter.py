@@ -197,12 +197,12 @@ class JaxAdapter(Adapter):
 
     @property
     def platform(self) -> str:
-        """What the step is compiled for: cpu, gpu or tpu."""
+        """Return the platform that the step is compiled for: cpu, gpu or tpu."""
         return jax.default_backend()
 
     @property
     def devices(self) -> list[jax.Device]:
-        """The devices that the step runs on: one for each rank."""
+        """Return the devices that the step runs on, one for each rank."""
         return jax.devices()[: self.case.ranks]
 
     def make_sharding(self, memory: str | None = None) -> Any:

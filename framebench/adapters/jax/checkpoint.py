@@ -119,7 +119,7 @@ def checkpoint(run: JaxAdapter, every: int = 1) -> Proof:
         merged = 0  # products that were requested and are missing from the executable
         if not run.recipe.eager:
             merged = observed["products"] - sum(observed["compiled_products"].values())
-        if merged > 0:  # what is missing from the plain executable, too, was not merged
+        if merged > 0:  # products that the plain executable lacks too were not merged
             compiled = plain.lower().compile(dict(run.recipe.compiler_options))
             merged -= products_without - count_compiled_products(compiled).total()
         return {
@@ -155,7 +155,7 @@ def checkpoint_dots(run: JaxAdapter, batched: bool = True) -> Proof:
         """Count what the step has more of than one without checkpointing."""
         without = trace_without_checkpoints(run)
         batched_without = count_batched_matmuls(without.jaxpr)
-        if run.recipe.eager:  # what was requested is what ran
+        if run.recipe.eager:  # an eager step runs exactly the traced equations
             products = observed["products"] - len(find_products(without.jaxpr))
             reductions = count_traced_reductions(*run.list_jaxprs())
             reductions_without = count_traced_reductions(without.jaxpr)

@@ -32,7 +32,7 @@ class HloBuffer(Value):
     read_in: set[str] = field(default_factory=set)
 
 
-# what may lie at an index of an instruction's result; the index is "" if the result is no tuple
+# the buffers at each index of an instruction's result; the index is "" if the result is no tuple
 Positions = dict[str, list[HloBuffer]]
 
 

@@ -18,7 +18,7 @@ from framebench.adapters.parts import AdapterParts, PartOptions, refuse_unset
 
 @dataclass
 class JaxRecipe(AdapterParts):
-    """How a case is built, and what its step does."""
+    """The functions and settings by which a case is built and makes its step."""
 
     step: Callable[[], None]  # the whole of it
     optimizer: optax.GradientTransformation

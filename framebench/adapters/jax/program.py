@@ -18,7 +18,7 @@ from jax.extend.core import ClosedJaxpr, Jaxpr
 from framebench.adapters.jax.hlo import Instruction, parse_instructions
 
 PRODUCTS = ("dot_general", "conv_general_dilated")
-# what XLA leaves to cuBLAS, cuDNN or oneDNN
+# calls of products in cuBLAS, cuDNN or oneDNN
 LIBRARY_PRODUCT = re.compile(r'custom_call_target="[^"]*(?:gemm|matmul|conv|fmha)')
 ATTENTION = 'custom_call_target="__cudnn$fmha'
 # Fusion repeats element-wise operations, but not these

@@ -13,14 +13,14 @@ from framebench.adapters.parts import AdapterParts, Hooks, PartOptions, refuse_u
 
 @dataclass
 class JittorRecipe(AdapterParts):
-    """How a case is built, and what its step does."""
+    """The functions and settings by which a case is built and makes its step."""
 
     step: Callable[[], None]  # the whole step
     loss: Callable[[Var, Var], Var]  # of inputs and targets
     evaluates: bool  # the mode of batch norm
     keeps_graph: bool
     build_options: PartOptions  # of the model
-    on_model: Hooks[[Module]]  # what is done to the model once it has its weights
+    on_model: Hooks[[Module]]  # called with the model once it has its weights
     dtype: str = "float32"  # of weights and inputs
     keeps_pool: bool = False  # whether the pool stays as it is while memory is measured
     read_logits: Callable[[], np.ndarray] = refuse_unset  # `generate`: the logits of all tokens

@@ -36,7 +36,7 @@ def find_switches(case: Case) -> dict[str, Switch]:
     """Return the switches that the case can need, by the name in a row's `how`."""
     if case.ranks == 1:
         return SWITCHES
-    # what shares a step among ranks would add to the memory and the start of every other case
+    # imported here, since it would add to the memory and the start of every other case
     from framebench.adapters.torch import ranks
 
     return SWITCHES | ranks.switch

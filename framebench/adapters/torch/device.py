@@ -54,7 +54,7 @@ PEAKS = {
     "allocator.reserved": "reserved_bytes.all.peak",
 }
 COUNTERS = {
-    # what was requested, before it was rounded up to blocks
+    # requested bytes, before they are rounded up to blocks
     "requested_bytes": "requested_bytes.all.peak",
     # free, but between blocks in use: fragmentation
     "inactive_split_bytes": "inactive_split_bytes.all.peak",

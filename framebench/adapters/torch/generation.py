@@ -41,7 +41,7 @@ class TorchGenerator(TokenGenerator):
         return stack
 
     def measure_cache(self) -> int:
-        return count_unique_bytes(self.list_cached())  # what was rewound is a view of more
+        return count_unique_bytes(self.list_cached())  # a rewound array is a view of a larger one
 
     def to_numpy(self, logits: Tensor) -> Any:
         return logits.to("cpu", torch.float64).numpy()

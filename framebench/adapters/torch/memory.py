@@ -136,7 +136,7 @@ def foreach(run: TorchAdapter) -> Proof:
 
     def count_operators(observed: Evidence) -> Evidence:
         """Count the operators on lists of tensors, with the switch and without."""
-        set_foreach(None)  # what PyTorch does by default
+        set_foreach(None)  # PyTorch's default
         by_default = run.observe()
         set_foreach(True)
         return {

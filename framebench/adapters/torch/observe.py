@@ -14,7 +14,7 @@ from torch.utils._python_dispatch import TorchDispatchMode, is_traceable_wrapper
 from framebench.adapters.base import Evidence
 from framebench.suite.trees import read_batch_length
 
-# what autocast runs in the lower precision, by the beginnings of operators' names
+# beginnings of the names of operators that autocast runs in the lower precision
 MATMULS = ("convolution", "addmm", "mm", "bmm", "_scaled_dot_product")
 # fused kernels of attention, of which PyTorch chooses one
 FUSED_KERNELS = (
@@ -120,7 +120,7 @@ class StepCounter(TorchDispatchMode):
         self.lasting = list(lasting)  # kept alive, so that nothing else gets their addresses
         self.lasting_addresses = list_addresses(self.lasting)
         self.saved: dict[int, int] = {}  # bytes by address, of the whole step
-        self.activations: dict[int, int] = {}  # those that the current forward pass has saved
+        self.activations: dict[int, int] = {}  # bytes by address, of the current forward pass
         self.activation_bytes = 0  # the most that one forward pass saved
         self.counts = Counter(saved_tensors=0, samples_per_pass=0, block_runs=0, forward_passes=0)
         self.matmuls: Counter[str] = Counter()  # by type

@@ -142,7 +142,7 @@ def offload_streamed(run: TorchAdapter) -> Proof:
     def count_copies(_: Evidence) -> Evidence:
         before = streams.counts.copy()
         copies = _count_overlapping_copies(record_events(run))
-        streams.counts.subtract(before)  # what remains is of the recorded step alone
+        streams.counts.subtract(before)  # the counts of the recorded step remain
         return copies | dict(streams.counts)
 
     proof = expect(

@@ -24,7 +24,7 @@ def return_unchanged(value: T) -> T:
 
 @dataclass
 class TorchRecipe(AdapterParts):
-    """How a case is built, and what its step does."""
+    """The functions and settings by which a case is built and makes its step."""
 
     step: Callable[[], None]  # the whole step
     forward: Callable[..., Tensor]
@@ -49,7 +49,7 @@ class TorchRecipe(AdapterParts):
 
 @dataclass
 class Readings(AdapterParts):
-    """How a case is read between two steps."""
+    """The functions and settings by which results are read between two steps."""
 
     read_logits: Callable[[], np.ndarray]  # `generate`: of all tokens after the prompt
     gather_weights: Callable[[], AbstractContextManager[Any]]  # entered while weights are read
@@ -60,8 +60,8 @@ class Readings(AdapterParts):
     rows_of_ranks: Callable[[Tensor], Tensor] = return_unchanged
     # from the states of this process to those of the whole model
     states: Callable[[Iterator[State]], Iterator[State]] = return_unchanged
-    extra_bytes: Callable[[], int] = lambda: 0  # that no tensor known to the adapter refers to
-    # what a rank holds where no attribute of a weight has it
+    extra_bytes: Callable[[], int] = lambda: 0  # bytes in no tensor that the adapter knows
+    # bytes of a rank's parts that are in no attribute of a weight
     bytes_by_part: Callable[[], dict[str, int]] = dict
 
 

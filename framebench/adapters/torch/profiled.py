@@ -73,7 +73,7 @@ class Profiled:
         """Remove the hooks, stop the profiler, and keep its events."""
         self.stack.close()
         self.events = list(self.profiler.events() or ())
-        # the same events with types and strides
+        # these events have types and strides too
         results = self.profiler.profiler.kineto_results
         self.recorded = {event.correlation_id(): event for event in results.events()}
 

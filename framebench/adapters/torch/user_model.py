@@ -467,7 +467,7 @@ def _describe_optimizer(model: nn.Module) -> dict[str, Any]:
     if rates and not has_step():
         listed = ", ".join(str(rate) for rate in sorted(rates))
         description += f" at its full rate of {listed}, without its schedule"
-    # what wrappers hold; of several optimizers, none is inside another
+    # optimizers inside wrappers; none of several optimizers is inside another
     inner = [wrapped for part in list_parts(file_optimizer) for wrapped in list_inner(part)]
     return {
         "optimizer": description,

@@ -50,7 +50,7 @@ def draw_curves(df: pd.DataFrame) -> Figure | None:
     )
     for panel, axes in grid.axes_dict.items():
         set_octaves(axes, list(several["batch"].unique()))
-        # what ran out of memory needs more than the panel shows, and has no throughput
+        # a batch that ran out of memory needs more than the panel shows, and has no throughput
         height = 0.03 if panel.startswith("throughput") else 0.97  # in shares of the panel
         for row in rows.iterate_rows(lost):
             axes.plot(

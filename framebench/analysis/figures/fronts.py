@@ -21,7 +21,7 @@ from framebench.analysis.rendering import MIB
 from framebench.analysis.tables import describe_timing
 from framebench.strategies.registry import find_baseline
 
-# what takes so many times the baseline's peak is named below instead of drawn: nobody saves memory
+# strategies of so many times the baseline's peak are named below, not drawn: they save no memory
 # by it
 BEYOND = 4.0
 RATIOS_NOTE = (

@@ -8,7 +8,7 @@ from framebench.analysis.rendering import Table, TableColumn
 from framebench.analysis.results import Results
 
 SERIES = ["workload", "framework", "scenario", "strategy", "size"]
-BATCHES = 3  # that make a curve
+BATCHES = 3  # the fewest that make a curve
 COLUMNS = {
     "machine": TableColumn("machine"),
     "sizes": TableColumn("sizes"),

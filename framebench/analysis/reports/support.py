@@ -26,7 +26,7 @@ from framebench.suite.case import Case
 COLUMNS = tuple(read_columns("support").values())
 HEADINGS = tuple(column.name for column in COLUMNS)
 FEW = 12  # strategies of a framework: of more the mechanism is left out, since it fills a screen
-UNTRIED_ON_GPU = ("jittor",)  # that the suite has not run on a GPU yet (docs/gpu.md)
+UNTRIED_ON_GPU = ("jittor",)  # frameworks that have not run on a GPU yet (docs/gpu.md)
 GENERATED = "Generated from framebench/strategies/registry.py."
 
 
@@ -202,7 +202,7 @@ def find_support(cases: Sequence[Case]) -> Support:
     Where none of them can have it, it is the reason why not there.
     """
     case = cases[0]
-    # what the catalog says of the strategy; a workload or scenario may still refuse it
+    # the strategy's support by the catalog; a workload or scenario may still refuse it
     support = case.plan.support[case.framework]
     is_refused = not isinstance(support, AlwaysOn) and not any(
         one.support.supported for one in cases

@@ -40,7 +40,7 @@ INCOMPLETE = (
     "the upper end of the error, and what is beyond the second does not; a batch that is named, "
     "as in .../b512/full, is planned by itself"
 )
-# that save weights, gradients or optimizer states, and are suggested where nothing usual fits
+# they save weights, gradients or optimizer states, and are suggested if no usual strategy fits
 SAVERS = (
     "adamw_8bit",
     "optimizer_in_backward",

@@ -33,7 +33,7 @@ WIDE_GAP = 1.1
 
 
 class SearchRule(NamedTuple):
-    """How a framework's largest batch is searched for."""
+    """The settings of the search for a framework's largest batch."""
 
     first: tuple[int, ...]  # batches that are planned first, in multiples of the smallest there is
     first_leap: int  # the next batch is at most so many times the largest that fits ...

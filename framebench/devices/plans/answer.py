@@ -25,7 +25,7 @@ Outcome = Literal["planned", "refused", "not planned", "failed"]
 
 @dataclass(frozen=True)
 class LineBuffers:
-    """What one line of the source asks for, in buffers of one shape."""
+    """The buffers of one shape that one line of the source requests."""
 
     bytes: int  # of all of them
     # of the source that asked for it, or the operator; empty if the compiler does not tell

@@ -27,7 +27,7 @@ WITH_CONVOLUTIONS = ("resnet50", "unet3d")  # workloads
 
 
 class PredictionOrigin(Part):
-    """How the prediction came about."""
+    """The origin of a prediction."""
 
     planned_at: Moment
     command: str
@@ -36,7 +36,7 @@ class PredictionOrigin(Part):
     code: str  # version of the planners (see `version.py`)
     python: str | None = None
     versions: dict[str, str] = Field(default={})
-    wall_s: float  # that planning took, on whatever was there
+    wall_s: float  # seconds of planning, on whatever machine did it
 
 
 class Planned(Part):
@@ -59,10 +59,10 @@ class Planned(Part):
     # of a simulation those alive at the peak; of a plan all places in it, each with the largest
     # buffer there
     largest: tuple[LineBuffers, ...] = ()
-    not_held: tuple[str, ...] = ()  # what else the device will need, of whatever case
-    notes: tuple[str, ...] = ()  # what to know of this case; whole sentences
+    not_held: tuple[str, ...] = ()  # other memory that the device will need, for any case
+    notes: tuple[str, ...] = ()  # whole sentences on this case
     compiler: str = ""  # its version
-    flags: dict[str, str] = Field(default={})  # that it was given
+    flags: dict[str, str] = Field(default={})  # of the compiler
     # measured peaks lay between so many times the prediction ...
     low: float | None = Field(default=None, gt=0)
     # ... and so many times, over the GPUs and families that judged it

@@ -31,8 +31,8 @@ WITHOUT_DEVICE = {  # variables of a planner
     "CUDA_VISIBLE_DEVICES": "",
     "TPU_SKIP_MDS_QUERY": "1",
     "OMP_NUM_THREADS": "1",
-    "JAX_SKIP_CUDA_CONSTRAINTS_CHECK": "1",  # which asks for NVIDIA's libraries
-    "JAX_ENABLE_COMPILATION_CACHE": "false",  # what is taken from a cache tells nothing of its plan
+    "JAX_SKIP_CUDA_CONSTRAINTS_CHECK": "1",  # the check needs NVIDIA's libraries
+    "JAX_ENABLE_COMPILATION_CACHE": "false",  # a program from the cache has no plan
 }
 END_S = 5.0  # for a server to end by itself when its standard input does
 
@@ -128,7 +128,7 @@ class Server:
 
 
 class Servers:
-    """As many servers as there are threads that plan at the same time."""
+    """A pool of servers, one for each thread that plans at the same time."""
 
     def __init__(self) -> None:
         """Start none yet: `plan` starts one when no other waits."""

@@ -28,7 +28,7 @@ from framebench.devices.xla.jax_output import print_answer
 BLOCKS, STEPS, STATE = 10, 1000, (30000, 100)  # jax 27748
 LAYERS, TOKENS, EXPERTS, WIDTH, HIDDEN = 3, 32768, 64, 1024, 512  # marin 5394; tokens of one device
 WHOLE, SPLIT = PartitionSpec(), PartitionSpec("devices")
-Lowered = Any  # what `jax.jit(...).lower` returns
+Lowered = Any  # the result of `jax.jit(...).lower`
 Variant = tuple[str, Callable[[], Lowered]]
 
 

@@ -21,7 +21,7 @@ from framebench.records.store import read_models, write_atomically
 
 FOLDER = Path("planned_reports")
 WORKER = "framebench.devices.releases.jax_reported"
-REPORTED = {  # what each says
+REPORTED = {  # each report in a few words
     "jax 27748": "recomputing blocks of a long scan saves nothing since 0.5 (117 GB without it; "
     "22 GB with it in 0.4.13)",
     "marin 5394": "temporaries of a step with experts from 15GiB in 0.8.0 to 54GiB in 0.9.2, "
@@ -30,7 +30,7 @@ REPORTED = {  # what each says
 
 
 class Program(Part):
-    """What is planned of one variant, on one device; or why nothing is."""
+    """The plan of one variant on one device, or why there is none."""
 
     arguments: Bytes | None = None
     outputs: Bytes | None = None

@@ -14,8 +14,8 @@ from framebench.devices.catalog import DoesNotFit
 
 MIN_BLOCK = 512  # bytes: every request is rounded up to a multiple (kMinBlockSize)
 SMALL = 1 << 20  # the largest request of the small pool (kSmallSize)
-SMALL_SEGMENT = 2 << 20  # what the small pool takes from the GPU at once (kSmallBuffer)
-# what the large pool takes for a request below MIN_LARGE (kLargeBuffer, large_segment_size)
+SMALL_SEGMENT = 2 << 20  # bytes that the small pool takes from the GPU at once (kSmallBuffer)
+# bytes that the large pool takes for a request below MIN_LARGE (kLargeBuffer, large_segment_size)
 LARGE_SEGMENT = 20 << 20
 MIN_LARGE = 10 << 20  # from here on a request gets a segment of its own size (kMinLargeAlloc)
 LARGE_ROUND = 2 << 20  # rounded up to a multiple of this (kRoundLarge)
@@ -51,7 +51,7 @@ class Stats:
 
     allocated: int = 0  # in blocks that are in use
     allocated_peak: int = 0
-    requested: int = 0  # the same before rounding
+    requested: int = 0  # the same blocks before rounding
     requested_peak: int = 0
     reserved: int = 0  # taken from the GPU
     reserved_peak: int = 0

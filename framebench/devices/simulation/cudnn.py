@@ -41,7 +41,7 @@ C_TYPES: dict[int, Any] = {  # of the types that are not here: c_int
 OPERATIONS = {
     "forward": (10, 700, 701, 703, 704, 705, 702),
     "data": (12, 706, 707, 709, 710, 711, 708),  # the gradient of the input
-    "filter": (11, 712, 713, 715, 716, 717, 714),  # that of the weight
+    "filter": (11, 712, 713, 715, 716, 717, 714),  # the gradient of the weight
 }
 TYPES = {"float32": 0, "float64": 1, "float16": 2, "bfloat16": 9}
 ALIGNMENT = 32  # bytes: PyTorch tests for no more, and its allocator aligns by more

@@ -18,7 +18,7 @@ from framebench.devices.simulation.torch_gpu import Gpu
 
 # the first release whose wheels have a cuDNN that can be asked: 9.10. Older ones chose otherwise
 ASKED_SINCE = (2, 8)
-OLDEST_CHIP = (7, 5)  # that libraries of CUDA 13 know, as these are
+OLDEST_CHIP = (7, 5)  # the oldest that the libraries of CUDA 13 support
 # Not in the catalog. At 1 or 9 GHz 3 of 204 choices for ResNet-50 and U-Net 3D on an H200 differ,
 # by 2 MiB at most
 MEMORY_KHZ = 3_000_000

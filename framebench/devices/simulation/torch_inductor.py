@@ -70,7 +70,7 @@ class SimulatedInterface(device_interface.DeviceInterface):
     properties = Properties(0, 0, 0, 0)  # of the GPU of the simulation that runs
 
     class Worker:
-        """What a compiling process would ask for the GPU's properties; no such process runs."""
+        """The interface of compiling processes to the GPU's properties; no such process runs."""
 
         @staticmethod
         def get_device_properties(_: Any = None) -> Properties:

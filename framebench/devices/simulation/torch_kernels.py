@@ -193,7 +193,7 @@ def efficient_workspace(query: Tensor, key: Tensor, value: Tensor, gpu: Gpu) -> 
         if is_half and 64 < widest <= 128:
             columns = 128
     elements = 0
-    if is_half or gpu.capability >= (7, 0):  # which accumulate in float32
+    if is_half or gpu.capability >= (7, 0):  # these kernels accumulate in float32
         tiles = ceil(length / rows) * ceil(width / columns)
         elements += tiles * (rows * columns + 16 // FLOAT)
     if is_half and widest > rows:

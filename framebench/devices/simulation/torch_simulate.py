@@ -63,7 +63,7 @@ KINDS = (
 
 
 class LineTensors(NamedTuple):
-    """What one line of a program holds in tensors of one shape."""
+    """The tensors of one shape that one line of a program holds."""
 
     line: str  # with the operator
     shape: str
@@ -82,13 +82,13 @@ class Simulation:
     reserved: int  # the most taken from the GPU: torch.cuda.max_memory_reserved
     between_steps: int  # in use when the last step began
     by_step: list[int]  # the most in use in each step
-    kinds: dict[str, int]  # what was in use at the peak of the last step
+    kinds: dict[str, int]  # bytes in use at the peak of the last step
     kernels: Counter[str]  # of attention, by how often
     convolutions: Counter[bool]  # by whether their workspaces are known; depthwise ones take none
     holders: list[LineTensors]  # at that peak, most bytes first
     allocator: Allocator
     labels: dict[int, str]  # the operator of an event
-    ranks: int  # that shared the step, of which this is one
+    ranks: int  # so many shared the step; the simulation is of one of them
 
     @property
     def kind(self) -> Kind:

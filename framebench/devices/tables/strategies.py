@@ -24,7 +24,7 @@ from framebench.strategies.registry import list_strategies
 from framebench.strategies.strategy import FRAMEWORKS
 
 FEWEST = 3  # strategies that make a table, and batches of a strategy that make a row
-# whose memory the columns of the largest batches have
+# the GPUs of the columns with largest batches
 GPUS = {"24 GB": "l4-24gb", "40 GB": "a100-40gb", "80 GB": "h100-80gb"}
 TWO = (
     "PyTorch: the most in use in a simulated step, and what the allocator has taken from the GPU "

@@ -21,7 +21,7 @@ from framebench.records.record_base import parse_case
 from framebench.suite.case import Case
 
 FINE = ",.2f"
-# what a prediction's `parts` name beside the parts of the peak
+# entries of a prediction's `parts` that are no parts of the peak
 NO_SUMMANDS = {
     "allocated": "the sum of the parts: what tensors use at the peak",
     "reserved": "what the allocator takes of the device for them",

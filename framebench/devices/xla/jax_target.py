@@ -10,8 +10,8 @@ from jax.experimental import topologies
 
 from framebench.devices.catalog import Device
 
-CUDNN = (9, 12, 0)  # the least that the plug-in's release asks for
-CUDA = (13, 0)  # likewise
+CUDNN = (9, 12, 0)  # the oldest that the plug-in's release takes
+CUDA = (13, 0)  # the oldest that the plug-in's release takes
 SLICES = ((2, 2), (2, 4), (4, 4), (4, 8), (8, 8), (8, 16), (16, 16))  # chips of a TPU's slice
 
 

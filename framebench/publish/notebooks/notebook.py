@@ -78,7 +78,7 @@ def execute(source: Path, results: Path, machine: str, more: str = "") -> Notebo
         notebook.cells.append(new_code_cell(more))
     environment = {
         **os.environ,
-        # what `framebench.load()` reads where nothing is named
+        # the default arguments of `framebench.load()`
         "FRAMEBENCH_RESULTS": str(results.resolve()),
         "FRAMEBENCH_MACHINE": machine,
         "PYTHONPATH": str(ROOT),

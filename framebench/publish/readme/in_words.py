@@ -29,7 +29,7 @@ BATCH = re.compile(r"/b\d+[^/]*")  # in the id of a case
 
 
 class BatchShares(NamedTuple):
-    """What a strategy needs of its baseline by batch, and the machine that measured it."""
+    """A strategy's needs relative to its baseline by batch, and the machine that measured it."""
 
     machine: str
     shares: dict[int, float]

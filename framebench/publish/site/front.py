@@ -41,7 +41,7 @@ from framebench.suite.case import FULL_SIZE, Case
 SCRIPT = "assets/data.js"
 SOURCES = {"compiler.plan": "planned by XLA", "allocator.simulated": "simulated"}
 ASKED = ("train", "eval")  # scenarios that everyone asks predictions for
-QUESTION = ["workload", "scenario", "size", "batch"]  # what a reader chooses a group by
+QUESTION = ["workload", "scenario", "size", "batch"]  # a reader chooses a group by these
 # of a predicted strategy, as the form takes it
 POINT = ["framework", "strategy", "family", "needs", "peak", "share", "base", "least"]
 POINT += ["source", "error", "href"]

@@ -16,11 +16,11 @@ from framebench.records.record import Record
 
 @dataclass(frozen=True)
 class Machine:
-    """What one machine measured: its records, newest first, and as tables."""
+    """The records of one machine, newest first, and as tables."""
 
     name: str
     records: list[Record]
-    results: Results  # that the records are from
+    results: Results  # the folder of the records
 
     @cached_property
     def table(self) -> pd.DataFrame:

@@ -20,7 +20,7 @@ THIS_FOLDER = Path(__file__).parent
 # CommonMark: any of these means itself behind a backslash
 PUNCTUATION = re.compile(r"([!-/:-@\[-`{-~])")
 NUMBER = re.compile(r"[~+-]?\d[\d,]*\.?\d*(?:e[+-]?\d+)?")
-LAST = "1e308"  # what a cell without a number is sorted by, in a column of numbers
+LAST = "1e308"  # the sort key of a cell without a number, in a column of numbers
 CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]+")
 SORTABLE_ROWS = 2  # from so many rows on
 
