@@ -261,7 +261,7 @@ class Adapter(ABC):
 
     @property
     def output(self) -> Any:
-        """The last step's loss, in `eval` its logits; empty after `release`."""
+        """Return the last step's loss, in `eval` its logits; empty after `release`."""
         return self.last_output
 
     @output.setter

@@ -1,6 +1,6 @@
-"""Which rows answer a question, and which strategy needs least memory.
+"""Select the rows that answer a question, and the strategies that need least memory.
 
-Nothing else decides this for pages, figures or commands.
+All pages, figures and commands use this selection.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ SavedRatio = Literal["needs_ratio", "relative_peak"]
 def select_rows(rows_of_machines: Sequence[Sequence[Row]]) -> list[Row]:
     """Return one row for each case, from the rows of this machine and then of others.
 
-    It is the first that can be compared with its baseline, or else the first. A question that one
-    machine has measured takes no rows of a device of another kind.
+    It is the first that can be compared with its baseline, or else the first. If one machine has
+    measured a question, rows of another kind of device do not answer it.
     """
     selected: dict[str, Row] = {}
     devices: dict[tuple[str, str, str], str] = {}  # the kind of device that answers a question
@@ -48,8 +48,8 @@ def lacks_baseline(row: Row) -> bool:
 def select_comparable(group: pd.DataFrame) -> pd.DataFrame:
     """Return the proven strategies of one workload and scenario at the usual batch.
 
-    The strategies compute what the baseline does, and have its ratio of peaks by the instrument
-    that strategies are compared by. Whether they were timed plays no part.
+    The strategies have the mathematics of the baseline, and a ratio to its peak by the instrument
+    that strategies are compared by. They need not be timed.
     """
     is_usual = group["batch"] == rows.find_usual_batch(group)
     is_proven = group["usable"] & group["same_mathematics"]
@@ -78,7 +78,7 @@ def select_savings(framework_rows: pd.DataFrame, ratio: SavedRatio = "needs_rati
 
 
 def select_with_price(ranked: Sequence[Any]) -> list[Any]:
-    """Return the first row, and if it was not timed, also the first row that was.
+    """Return the first row; if it was not timed, also the first one that was timed.
 
     `ranked` has rows of `rank_savings`, least memory first.
     """

@@ -1,7 +1,4 @@
-"""Where a measured peak goes: what the case cannot do without, and the rest.
-
-The former is counted by `framebench.analysis.lower_bound`.
-"""
+"""Split measured peaks into the parts of the lower bound (`analysis.lower_bound`) and the rest."""
 
 from __future__ import annotations
 

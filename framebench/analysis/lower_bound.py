@@ -1,9 +1,9 @@
-"""The least memory of a case: what no implementation of the same mathematics can do without.
+"""Compute the least memory of a case, which every implementation of the same mathematics needs.
 
-Everything derives from `case.config`, so variants and any batch work. Only arithmetic; no framework
-is asked. Not counted are workspaces, gradients of activations, weights that autocast copies,
-statistics of norms, masks of a bit per element, and whatever a framework keeps for convenience. Of
-a workload that declares no `layers` no activation is counted.
+All numbers derive from `case.config` by arithmetic, so variants and any batch work, and no
+framework is needed. Not counted are workspaces, gradients of activations, weights that autocast
+copies, statistics of norms, masks of a bit per element, and whatever a framework keeps for
+convenience. Activations are counted only for workloads that declare `layers`.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ INTEGER = {"torch": 8, "jax": 4, "jittor": 4}
 
 @dataclass(frozen=True)
 class LowerBound:
-    """Bytes at the moment of a step when they are most. A step cannot peak below their sum."""
+    """The bytes at the moment of a step when their sum is largest. No step peaks below this sum."""
 
     parameters: int
     buffers: int
@@ -51,7 +51,7 @@ class LowerBound:
 
 @cache
 def compute_lower_bound(case: Case) -> LowerBound:
-    """Return the least peak of one step of this case, by what it is made of."""
+    """Return the least peak of one step of this case, by its parts."""
     gradients = 0
     optimizer = 0
     if case.stage.trains:
@@ -78,7 +78,7 @@ def get_options(case: Case) -> dict[str, Any]:
 def get_activation_width(case: Case) -> int:
     """Return the bytes of an element of an activation.
 
-    Under automatic mixed precision the least is that all of them are narrow.
+    Under automatic mixed precision all activations are taken to be narrow, as the least.
     """
     return NARROW if case.plan.precision in ("bf16", "fp16") else WIDE
 
@@ -193,16 +193,16 @@ def count_korthikanti_bytes(case: Case) -> int:
 
 
 def count_input_bytes(case: Case, targets: bool = True) -> int:
-    """Return the bytes of one batch, or of all, where the scenario or the strategy holds them."""
-    integer = INTEGER[case.framework]
+    """Return the bytes of one batch, or of all if the scenario or the strategy holds them."""
+    integer_width = INTEGER[case.framework]
     if case.scenario == "varlen":
-        return sum(integer * (x.size + y.size) for x, y in make_stream(case))
+        return sum(integer_width * (x.size + y.size) for x, y in make_stream(case))
     floats, integers, labels = case.spec.count_sample(case.config)
     if targets:
-        integers += labels  # they are held in the same width
-    sample = get_storage_width(case) * floats + integer * integers
-    is_whole = get_options(case).get("loading", {}).get("mode") == "whole"
-    batches = STREAM_BATCHES if is_whole else 1
+        integers += labels  # labels are integers of the same width
+    sample = get_storage_width(case) * floats + integer_width * integers
+    holds_all = get_options(case).get("loading", {}).get("mode") == "whole"
+    batches = STREAM_BATCHES if holds_all else 1
     return batches * case.batch * sample
 
 
@@ -227,9 +227,9 @@ def list_layers(case: Case) -> list[Layer]:
 
 
 def list_backward_layers(case: Case) -> list[Layer]:
-    """Return the layers that a backward pass goes through: none below the first trained one.
+    """Return the layers that a backward pass goes through, from the first trained one on.
 
-    A frozen layer keeps no input, if it is a matmul.
+    A frozen layer keeps no input if it is a matmul.
     """
     prefixes = list_trained_prefixes(case) or ("",)
     reached: list[Layer] = []
@@ -245,8 +245,8 @@ def list_backward_layers(case: Case) -> list[Layer]:
 def find_recomputed_blocks(case: Case) -> set[str]:
     """Return the blocks that run again in the backward pass.
 
-    Policies that save more, or save it on another device, have the same bound, as has a compiler
-    that chooses by itself.
+    The bound is the same for policies that save more, for those that save on another device, and
+    for a compiler that chooses by itself.
     """
     strides = []
     for part in case.parts:
@@ -259,56 +259,60 @@ def find_recomputed_blocks(case: Case) -> set[str]:
 
 
 def count_backward_bytes(case: Case) -> tuple[int, int]:
-    """Return the bytes of gradients and of saved activations, where both together are most.
+    """Return the bytes of gradients and of saved activations when their sum is largest.
 
-    At a layer of the backward pass there is what this layer and all below it have saved, and the
-    gradients of this layer and all above. If a block is recomputed, only its input is saved until
-    its backward pass. Micro-batches after the first, and a step that zeroes gradients instead of
-    freeing them, have all gradients all the time; an optimizer that works in the backward pass, or
-    a compiler that updates weights in place, needs those of one layer at a time. Offloaded
-    activations count nothing.
+    At each layer of the backward pass the activations that this layer and those below it have saved
+    are alive, and the gradients of this layer and those above it. There are three exceptions:
+
+    - All gradients are alive all the time in micro-batches after the first, and in a step that
+      zeroes gradients instead of freeing them.
+    - The gradients of one layer are alive at a time if the optimizer updates weights in the
+      backward pass, or a compiler updates them in place.
+    - Of a recomputed block only the input is saved until its own backward pass.
+
+    Offloaded activations do not count.
     """
     options = get_options(case)
     gradients = count_gradient_bytes(case)
-    has_all = case.plan.micro_batches > 1 or "keep_grads" in options
+    keeps_all = case.plan.micro_batches > 1 or "keep_grads" in options
     in_place = case.framework == "jax" and "no_donate" not in options
-    one_by_one = ("optimizer_in_backward" in options or in_place) and not has_all
+    one_by_one = ("optimizer_in_backward" in options or in_place) and not keeps_all
     layers = list_backward_layers(case)
-    if not layers:  # of activations nothing is declared: the end of the backward pass
+    if not layers:  # no activation is counted, so the sum is largest at the end
         return max(gradients.values()) if one_by_one else sum(gradients.values()), 0
 
     per_element = get_activation_width(case) * get_micro_batch(case)
     if options.keys() & ACTIVATIONS_OFFLOADED:
         per_element = 0
-    of_all = sum(gradients.get(layer.name, 0) for layer in layers)
-    of_this_and_above = of_all
-    saved = 0  # elements up to this layer, without those of recomputed blocks
-    in_block = dict.fromkeys(find_recomputed_blocks(case), 0)  # elements of each up to this layer
-    candidates = []
+    all_gradients = sum(gradients.get(layer.name, 0) for layer in layers)
+    gradients_from_here = all_gradients  # of this layer and those above it
+    saved = 0  # elements up to this layer, without those inside of recomputed blocks
+    recomputed = dict.fromkeys(find_recomputed_blocks(case), 0)  # elements by block, up to here
+    moments = []
     for layer in layers:
         gradient = gradients.get(layer.name, 0)
-        if layer.is_block_input or layer.block not in in_block:
+        if layer.is_block_input or layer.block not in recomputed:
             saved += layer.elements
         else:
-            in_block[layer.block] += layer.elements
-        if has_all:
-            present = of_all
+            recomputed[layer.block] += layer.elements
+        if keeps_all:
+            alive_gradients = all_gradients
         elif one_by_one:
-            present = gradient
+            alive_gradients = gradient
         else:
-            present = of_this_and_above
-        elements = saved + in_block.get(layer.block, 0)
-        candidates.append((present, per_element * elements))
-        of_this_and_above -= gradient
-    return max(candidates, key=sum)
+            alive_gradients = gradients_from_here
+        elements = saved + recomputed.get(layer.block, 0)
+        moments.append((alive_gradients, per_element * elements))
+        gradients_from_here -= gradient
+    return max(moments, key=sum)
 
 
 def count_forward_bytes(case: Case) -> int:
     """Return the least bytes of activations of a forward pass without a backward pass.
 
-    The bytes are the input and the result of the layer in which both together are largest. With the
-    switch `grad`, which saves the graph, they are the inputs of all layers. In generation they are
-    the keys and values of all tokens, and a layer's input and result for one token.
+    These are the input and the result of one layer, where both together are largest; with the
+    switch `grad`, which saves the graph, the inputs of all layers; in generation, the keys and
+    values of all tokens, and a layer's input and result for one token.
     """
     options = get_options(case)
     layers = list_layers(case)

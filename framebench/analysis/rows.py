@@ -1,7 +1,4 @@
-"""Which rows a figure shows, which it leaves out, and the words for both.
-
-Tables in, tables and sentences out.
-"""
+"""Select the rows that a figure shows, and describe those and the ones that it leaves out."""
 
 from __future__ import annotations
 
@@ -22,7 +19,7 @@ from framebench.suite.case import DEFAULT_SIZE
 from framebench.suite.protocol import VERSION
 
 NAMES = TITLES  # the frameworks' proper names
-NAMED = 12  # so many cases are named in a footer, the others are counted
+NAMED = 12  # as many cases are named in a footer; the others are counted
 
 
 def find_outcomes(df: pd.DataFrame) -> pd.Series:
@@ -121,7 +118,7 @@ def make_panel_title(framework: str, df: pd.DataFrame) -> str:
 
 
 def make_peak_label(df: pd.DataFrame) -> str:
-    """Return the label of the axis of peaks, which on a GPU are those of the whole process."""
+    """Return the label of the axis of peaks; on a GPU they are peaks of the whole process."""
     what = "memory of the process on the GPU" if is_on_gpu(df) else "peak memory of a step"
     return f"{what}, MiB ({join_values(df['shared_instrument'])})"
 

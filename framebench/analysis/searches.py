@@ -19,8 +19,8 @@ from framebench.records.search import Fit, Probe
 from framebench.records.store import RecordWarning
 from framebench.suite.case import Case, UnknownCase
 
-# What a search shares with a case whose process keeps as much: the first of these that some search
-# shares counts.
+# A process keeps as much as in searches that agree with its case in these fields. The first line
+# counts in which some search agrees.
 SIMILAR = (
     ("framework", "workload", "scenario", "strategy"),
     ("framework", "workload"),
@@ -43,7 +43,9 @@ def load_searches(results: Path) -> Iterator[Fit]:
 def get_framework_version(fit: Fit) -> str | None:
     """Return the framework's release without the build's label, as `Record.framework_version`."""
     version = fit.provenance.versions.get(parse_case(fit.case).framework)
-    return version.split("+")[0] if version else None
+    if not version:
+        return None
+    return version.split("+")[0]
 
 
 class CaseSearches(NamedTuple):
@@ -62,18 +64,18 @@ class CaseSearches(NamedTuple):
 
     def find_largest_fitting(self, budget: int) -> int:
         """Return the largest batch (samples) that ran within so many bytes; 0 if no batch did."""
-        fitting = [batch for batch, within in self.list_batches("fits") if within <= budget]
+        fitting = [batch for batch, limit in self.list_batches("fits") if limit <= budget]
         return max(fitting, default=0)
 
     def find_smallest_failing(self, budget: int) -> int | None:
         """Return the smallest batch that ran out of memory within so many bytes or more."""
-        failing = [batch for batch, within in self.list_batches("memory") if within >= budget]
+        failing = [batch for batch, limit in self.list_batches("memory") if limit >= budget]
         return min(failing, default=None)
 
     def check_fits(self, batch: int, budget: int) -> bool | None:
         """Return whether a batch fits into so many bytes; None if no search tells.
 
-        Where two disagree the worse counts.
+        If two searches disagree, the worse counts.
         """
         failing = self.find_smallest_failing(budget)
         if failing is not None and batch >= failing:
@@ -84,13 +86,13 @@ class CaseSearches(NamedTuple):
 
     def find_smallest_holding(self, batch: int) -> int | None:
         """Return the smallest budget (bytes) within which this batch, or a larger one, ran."""
-        budgets = [within for held, within in self.list_batches("fits") if held >= batch]
-        return min(budgets, default=None)
+        limits = [limit for fitting, limit in self.list_batches("fits") if fitting >= batch]
+        return min(limits, default=None)
 
     def find_largest_failing(self, batch: int) -> int | None:
         """Return the largest budget (bytes) that this batch, or a smaller one, ran out of."""
-        budgets = [within for failed, within in self.list_batches("memory") if failed <= batch]
-        return max(budgets, default=None)
+        limits = [limit for failing, limit in self.list_batches("memory") if failing <= batch]
+        return max(limits, default=None)
 
     def find_finished(self, batch: int) -> Probe | None:
         """Return a process that ran to its end with this batch."""
@@ -111,7 +113,7 @@ class Searches:
             key = fit.case, fit.budget_bytes, fit.provenance.machine, get_framework_version(fit)
             newest[key] = fit
         self.fits = list(newest.values())
-        # every row of a table asks for it several times, whatever its batch
+        # cached, since every row of a table asks for it several times
         self._find_untracked = cache(self._find_largest_untracked)
 
     def select_fits(self, case: Case) -> list[Fit]:
@@ -127,7 +129,7 @@ class Searches:
     ) -> CaseSearches:
         """Return all searches of the case in one version of the framework.
 
-        Where this machine has made none, return those of others on a `device` of its kind.
+        If this machine has made none, return those of other machines on the same kind of `device`.
         """
         fits = []
         for fit in self.select_fits(case):
@@ -149,7 +151,7 @@ class Searches:
         return self._find_untracked(replace(case, batch=1))
 
     def _find_largest_untracked(self, case: Case) -> int | None:
-        """Return the most that the searches saw which resemble the case most (SIMILAR)."""
+        """Return the most bytes in the searches that are most similar to the case (SIMILAR)."""
         for names in SIMILAR:
             sizes = []
             for fit in self.fits:
@@ -165,7 +167,7 @@ NO_SEARCHES = Searches()
 
 
 def list_probes(fit: Fit) -> Iterator[Probe]:
-    """Yield the probes under the limit, and the one without."""
+    """Yield the probes under the limit, and the probe without a limit, if there is one."""
     yield from fit.probes
     if fit.confirmation:
         yield fit.confirmation

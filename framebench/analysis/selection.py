@@ -1,9 +1,9 @@
-"""Which records count: which of a case, under which protocol, of which version of a framework.
+"""Select the records that count, by case, protocol and version of a framework.
 
-Records made under a limit of memory are in no table: what a case does under a limit is not what it
-needs. Numbers of two protocols are never compared: of a machine only records of the newest protocol
-that has given it numbers count. `select_current` drops the others, and whatever compares records
-starts from what it returns.
+Records that were made under a limit of memory are in no table, since they do not show what a case
+needs. Numbers of two protocols are never compared: only the records of a machine's newest protocol
+with numbers count. `select_current` drops the others, and every comparison of records starts from
+its result.
 """
 
 from __future__ import annotations
@@ -22,20 +22,19 @@ def select_current(all_records: Iterable[AnyRecord]) -> list[AnyRecord]:
     """Return the records that may be compared.
 
     These records were made without a limit of memory, with nothing planted, and under the newest
-    protocol of their machine. That is the newest with an ok record, if there is any: a protocol
-    without numbers hides no numbers.
+    protocol of their machine: the newest that has an ok record, if any has one.
     """
     unrestricted = [record for record in all_records if is_unrestricted(record)]
     newest: dict[str, tuple[bool, int]] = {}  # by machine
     for record in unrestricted:
         origin = record.provenance
-        # records with numbers stand above all others, and among them the newest protocol
-        standing = (record.status == "ok", origin.protocol)
-        newest[origin.machine] = max(newest.get(origin.machine, standing), standing)
-    protocols = {machine: protocol for machine, (_, protocol) in newest.items()}
+        # protocols with numbers rank above all others, and among them the newest
+        rank = (record.status == "ok", origin.protocol)
+        newest[origin.machine] = max(newest.get(origin.machine, rank), rank)
     current = []
     for record in unrestricted:
-        if record.provenance.protocol == protocols[record.provenance.machine]:
+        _, newest_protocol = newest[record.provenance.machine]
+        if record.provenance.protocol == newest_protocol:
             current.append(record)
     return current
 
@@ -56,10 +55,10 @@ def select_records(all_records: Iterable[AnyRecord]) -> list[AnyRecord]:
 
 
 class Measured(NamedTuple, Generic[AnyRecord]):
-    """The records that count of one case in one version of its framework, on one machine."""
+    """The records that count for one case in one version of its framework, on one machine."""
 
-    newest: AnyRecord  # its status is the case's
-    read: AnyRecord  # the newest with peaks, or the newest
+    newest: AnyRecord  # its status is that of the case
+    read: AnyRecord  # the newest with peaks, or else the newest; peaks are read from it
     timed: tuple[AnyRecord, ...]  # of every block, oldest first; empty if the newest has no numbers
 
 
@@ -67,9 +66,10 @@ AnyMeasured = Measured[RecordBase]
 
 
 def select_cases(all_records: Iterable[AnyRecord]) -> list[Measured[AnyRecord]]:
-    """Return what counts of each machine, case and framework version, sorted by these.
+    """Return the records that count for each machine, case and framework version, sorted by these.
 
-    A process that died before it could name its version is of the only one there is.
+    A record of a process that died before it could name its version counts for the only version of
+    the case, if there is only one.
     """
     records = select_current(all_records)
     versions: dict[tuple[str, str], set[str]] = defaultdict(set)
@@ -89,10 +89,10 @@ def select_cases(all_records: Iterable[AnyRecord]) -> list[Measured[AnyRecord]]:
 
 
 def select_case(case_records: list[AnyRecord]) -> Measured[AnyRecord]:
-    """Return what counts of one case's records.
+    """Return those of a case's records that count.
 
-    The newest decides whether there are numbers: if it failed, there are none. Otherwise peaks are
-    those of the newest ok record that has any, and times those of every ok record that was timed.
+    If the newest record failed, no record has numbers. Otherwise peaks are those of the newest ok
+    record that has any, and times those of every ok record that was timed.
     """
     ordered = sorted(case_records, key=get_measurement_time)
     # a case that no longer runs has no numbers, whatever it once had
@@ -114,8 +114,8 @@ def select_case(case_records: list[AnyRecord]) -> Measured[AnyRecord]:
 def select_one_version(records: Iterable[AnyRecord]) -> list[AnyRecord]:
     """Return the records of one version of each framework and machine, by age.
 
-    The version is the pinned one, or else the one measured last. A process that died before it
-    could name its version counts as one of it, until its case was measured again.
+    The version is the pinned one, or else the one measured last. A record of a process that died
+    before it could name its version counts, too, until its case is measured again.
     """
     ordered = sorted(records, key=get_measurement_time)
     pinned = {framework: find_pinned_version(framework) for framework in FRAMEWORKS}
@@ -128,7 +128,7 @@ def select_one_version(records: Iterable[AnyRecord]) -> list[AnyRecord]:
         version = record.framework_version
         if version is None:
             continue
-        # a later one takes the place of any but the pinned one
+        # a later version replaces any but the pinned one
         if versions.get((machine, framework)) != pinned[framework]:
             versions[machine, framework] = version
     selected = []

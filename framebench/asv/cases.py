@@ -33,7 +33,7 @@ class SuiteClass(NamedTuple):
 
     @property
     def name(self) -> str:
-        """The name that the class must have: `transformer.TransformerTorchTrainTiny`."""
+        """Return the name that the class must have: `transformer.TransformerTorchTrainTiny`."""
         workload = spec.load_workload(self.workload).benchmark
         scenario = self.scenario.title().replace("_", "")
         size = "" if self.size == DEFAULT_SIZE else self.size.title()

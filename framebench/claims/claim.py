@@ -83,12 +83,12 @@ class Claim:
 
     @property
     def name(self) -> str:
-        """`A1`, or `B2 memory`."""
+        """Return `A1`, or `B2 memory`."""
         return f"{self.id} {self.part}".strip()
 
     @property
     def source(self) -> str:
-        """The letter of the article, or R."""
+        """Return the letter of the article, or R."""
         return self.id[0]
 
     @property

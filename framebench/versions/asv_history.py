@@ -74,12 +74,12 @@ class Release(NamedTuple):
 
     @property
     def tag(self) -> str:
-        """Its name in the repository: `jax-0.10.2`."""
+        """Return the name of its tag in the repository, such as `jax-0.10.2`."""
         return f"{self.framework}-{self.version}"
 
     @property
     def moment(self) -> datetime:
-        """Noon of its day, as the time of its commit."""
+        """Return noon of its day, as the time of its commit."""
         return datetime.combine(self.released, time(12), UTC)
 
 
@@ -361,7 +361,7 @@ class Regression(NamedTuple):
 
     @property
     def change(self) -> float:
-        """The relative change: 0.3 is 30 % more."""
+        """Return the relative change: 0.3 is 30 % more."""
         return self.new / self.old - 1
 
     def sort_key(self) -> tuple[str, str, Version, Version, float]:

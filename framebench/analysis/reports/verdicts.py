@@ -56,8 +56,8 @@ def compare(
 ) -> list[Verdict]:
     """Return one verdict for each quantity that both sides have.
 
-    Times need shared blocks, and peaks one instrument. How much blocks differ is learnt from
-    `machine_blocks`, those of the machine.
+    Times need shared blocks, and peaks the same instrument. The spread between blocks is estimated
+    from `machine_blocks`, all blocks of the machine.
     """
     if machine_blocks is None:
         machine_blocks = Blocks([*base, *change])
@@ -97,7 +97,7 @@ def compare_memory(
     change: Sequence[Record],
     quantity: Quantity = PEAK,
 ) -> Verdict | None:
-    """Return the verdict on peaks; None where two instruments read them, or nothing did."""
+    """Return the verdict on peaks; None without peaks, or if two instruments read them."""
     sides = []
     sessions = []
     for records in (base, change):
@@ -139,9 +139,9 @@ def find_newest_peaks(records: Sequence[Record]) -> Peaks:
 
 
 def compare_instructions(base: Sequence[Record], change: Sequence[Record]) -> Verdict | None:
-    """Return whether a step makes as many instructions; None where they were not counted.
+    """Return the verdict on instructions of a step; None where they were not counted.
 
-    Two processes are enough: of each the median of its steps counts.
+    One process of each side is enough: the median over its steps counts.
     """
     base_counts = list_instructions(base)
     change_counts = list_instructions(change)
