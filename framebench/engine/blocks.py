@@ -1,14 +1,14 @@
 """Measure cases in blocks, so that their times can be compared.
 
 The variants of a block are processes that are alive at once on one core, and take turns. Equal
-processes that run one after the other differ by tens of per cent, since a machine drifts; in turn
-they differ by a few. So a ratio is taken within a round of a block, and judged over several blocks,
-each of fresh processes. When the rounds are over, a case whose memory was not yet measured in the
-session has a process of its own for that.
+processes that run one after the other differ by tens of per cent, since a machine drifts; if they
+take turns, they differ by a few. So a ratio is taken within a round of a block, and judged over
+several blocks, each of fresh processes. After the rounds the memory of each case is measured in a
+process of its own, once in a session.
 
-From `measure` down: `measure_group` asks for the mathematics of the variants (`mathematics.py`),
-`run_block` starts their processes and goes through the rounds, and `finish_block` measures the
-memory and writes the records.
+`measure` calls `measure_group` for each block. This has the mathematics of the variants checked
+(`mathematics.py`). Then `run_block` starts their processes and goes through the rounds, and
+`finish_block` measures the memory and writes the records.
 """
 
 from __future__ import annotations
@@ -51,13 +51,13 @@ class Listener:
     """No-op progress listener; subclass to receive events."""
 
     def phase(self, case: Case, what: str) -> None:
-        """Receive what is being done for a case."""
+        """Receive the phase that a case is in, in words."""
 
     def done(self, record: Record) -> None:
         """Receive the record of a case that was measured."""
 
     def skipped(self, case: Case) -> None:
-        """Receive that no more of a case will be measured."""
+        """Receive a case of which no more will be measured."""
 
 
 SILENT = Listener()
@@ -65,7 +65,7 @@ SILENT = Listener()
 
 @dataclass
 class Run:
-    """One run of the suite: where its records go, and what was compiled and checked in it.
+    """One run of the suite: the folder of its records, its settings, and the checked mathematics.
 
     Use as a context: programs are compiled into a folder that is removed at its end.
     """
@@ -90,10 +90,7 @@ class Run:
 
     @property
     def without_times(self) -> bool:
-        """Return whether only results and memory are measured.
-
-        A loaded machine does not change these.
-        """
+        """Return whether only results and memory are measured; they are the same under any load."""
         return not self.options.rounds
 
     @property
@@ -133,9 +130,9 @@ class Run:
         return self.scratch / variant.environment.name / name
 
     def context(self, variant: Variant, load: float | None) -> Context:
-        """Return the circumstances that a record of the variant has in it.
+        """Return the circumstances of a measurement, for the provenance of its record.
 
-        `load`: the one-minute load average before it was measured.
+        `load`: the one-minute load average before the measurement.
         """
         return Context(
             variant.case,
@@ -151,8 +148,8 @@ class Run:
 def measure(groups: list[Group], run: Run, blocks: int = 1) -> None:
     """Measure so many blocks of each group: the first of every group, then the second, and so on.
 
-    Blocks that the session has already are not measured again. Raises OSError if a record cannot
-    be written.
+    Blocks that the session already has are not repeated. Raises OSError if a record cannot be
+    written.
     """
     if run.without_times:
         groups = [join_groups(groups)]
@@ -166,14 +163,17 @@ def join_groups(groups: list[Group]) -> Group:
 
     The variants that others are verified against come first.
     """
-    first = [variant for group in groups for variant in group.always]
-    others = [variant for group in groups for variant in group.others]
+    first: list[Variant] = []
+    others: list[Variant] = []
+    for group in groups:
+        first += group.always
+        others += group.others
     # a baseline may be in several groups: a dict keeps the order and drops duplicates
     return Group("without-times", (), tuple(dict.fromkeys(first + others)))
 
 
 def measure_group(group: Group, run: Run, number: int = 0) -> None:
-    """Measure the group's block of this number, in several parts where memory does not suffice.
+    """Measure the group's block of this number, in several parts if memory is too small for one.
 
     Variants that an interrupted session has measured in this block are not measured again.
     """
@@ -199,7 +199,7 @@ def measure_group(group: Group, run: Run, number: int = 0) -> None:
 
 
 def make_unfinished_record(timed: TimedVariant) -> UnfinishedRecord:
-    """Return what is kept of a variant until its memory is measured."""
+    """Return the record that is saved until the memory of its variant is measured."""
     environment = timed.variant.environment.name
     return UnfinishedRecord(environment=environment, record=timed.record)
 
@@ -208,18 +208,18 @@ def finish_interrupted_block(group: Group, name: str, run: Run) -> None:
     """Write the records of a block whose rounds were over when its session was interrupted."""
     file = unfinished.find_file(run.results, name)
     timed = []
-    for one in unfinished.read(file):
+    for saved in unfinished.read(file):
         for variant in dict.fromkeys([*group.always, *group.others]):
-            if is_unfinished(one, variant, run):
-                timed.append(TimedVariant(variant, one.record))
+            if is_unfinished(saved, variant, run):
+                timed.append(TimedVariant(variant, saved.record))
     finish_block(timed, run)
     unfinished.remove(file)
 
 
-def is_unfinished(one: UnfinishedRecord, variant: Variant, run: Run) -> bool:
+def is_unfinished(saved: UnfinishedRecord, variant: Variant, run: Run) -> bool:
     """Return whether a record is of this variant, and was not written before the interruption."""
-    record = one.record
-    if (record.case, one.environment) != (variant.case.id, variant.environment.name):
+    record = saved.record
+    if (record.case, saved.environment) != (variant.case.id, variant.environment.name):
         return False
     if record.provenance.planted != variant.planted_differences:
         return False
@@ -266,7 +266,7 @@ def check_mathematics(variants: list[Variant], run: Run) -> None:
 def drop_wrong_mathematics(variants: list[Variant], run: Run) -> list[Variant]:
     """Check the mathematics of these variants in float64, and return those that may be measured.
 
-    A variant whose mathematics is wrong gets its record at once: no number of it is worth anything.
+    A variant whose mathematics is wrong gets its record at once, without measuring.
     """
     check_mathematics(variants, run)
     measurable = []
@@ -285,7 +285,7 @@ def choose_variants(
 ) -> tuple[list[Variant], list[Variant]]:
     """Return the variants of the next block, and those that wait for a later one."""
     if run.without_times:
-        # nothing is compared: as many as there are cores, so that an interruption loses little
+        # nothing is compared, so a block is small: an interruption then loses little
         at_once = len(run.options.list_cores())
         return remaining[:at_once], remaining[at_once:]
     others = [variant for variant in group.others if variant in remaining]
@@ -298,24 +298,23 @@ class TimedVariant:
 
     variant: Variant
     record: Record
-    # the most that the process held; unknown of a block that was interrupted
+    # the peak of the process; None in a block that was interrupted
     resident_bytes: int | None = None
 
 
 @dataclass
 class BlockOutcome:
-    """The variants of a block by what became of them."""
+    """The variants of a block by their outcome."""
 
     timed: list[TimedVariant]
-    not_started: list[Variant]  # there was no memory for them
-    out_of_memory: list[Variant]  # next to others; alone they may fit
+    not_started: list[Variant]  # for lack of memory
+    out_of_memory: list[Variant]  # memory ran out next to others; alone they may fit
 
 
 def run_block(name: str, variants: list[Variant], n_always: int, run: Run) -> BlockOutcome:
     """Start processes for as many variants as fit, time them in turns, and return the outcome.
 
-    The first `n_always` variants, which others are compared with, and one more are started in any
-    case.
+    The first `n_always` variants, with which others are compared, and one more are always started.
     """
     load = runner.read_load_average()
     processes: list[TimedProcess] = []
@@ -362,18 +361,18 @@ def start_processes(
     """Start the variants' processes in batches, and add them to `processes`.
 
     It ends when all are started, or when they take the share of the free memory that `Capacity`
-    allows. The first `n_always` variants and one more are started in any case: they are what others
-    are compared with, and a block needs one to compare. A process that compiles is alone, since its
-    first step is timed; one that finds its programs compiled is built next to others, each on a
-    core of its own.
+    allows. The first `n_always` variants, with which others are compared, are always started, and
+    so is one more to compare with them. A process that compiles is built alone, since its first
+    step is timed; one whose programs are already compiled is built next to others, each on a core
+    of its own.
     """
     capacity = Capacity()
     while len(processes) < len(variants):
         ready = [process for process in processes if process.ready]
         batch: list[TimedProcess] = []
         for variant, core in zip(variants[len(processes) :], run.options.list_cores()):
-            is_started_in_any_case = len(processes) <= n_always
-            if not is_started_in_any_case and not capacity.fits_more(ready, 1 + len(batch)):
+            is_always_started = len(processes) <= n_always
+            if not is_always_started and not capacity.fits_more(ready, 1 + len(batch)):
                 break
             if batch and must_wait(variant, batch, processes, run):
                 break
@@ -415,9 +414,9 @@ def waits_for_reference(
 
 
 def find_reference(case: Case, run: Run, processes: list[TimedProcess]) -> Reference | None:
-    """Return what the case is verified against where there are no float64 values.
+    """Return the reference of a case without float64 values; None if there is none.
 
-    The reference is a variant of this block, or else an earlier record.
+    It is a variant of this block, or else an earlier record.
     """
     verified = []
     for process in processes:
@@ -451,10 +450,7 @@ def take_turns(processes: list[TimedProcess], seed: int, run: Run) -> ReferenceM
 
 
 def verify_timed_steps(processes: list[TimedProcess], run: Run) -> None:
-    """Have the live processes verify what was timed, each on a core of its own.
-
-    Waits for their results.
-    """
+    """Let the live processes verify their timed steps, each on a core of its own, and wait."""
     alive = [process for process in processes if process.ready]
     cores = run.options.list_cores()
     for batch in split(alive, len(cores)):

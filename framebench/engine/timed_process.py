@@ -24,7 +24,7 @@ from framebench.suite.protocol import Command, Message, Reference, Turn
 from framebench.suite.result import Verification
 
 TURN_S = 0.05  # a turn has as many steps as take this long: shorter turns are noise
-SYNCED = 4  # steps that follow a turn on a device, each waited for
+SYNCED = 4  # steps after a turn on a device that are waited for one by one
 PATIENCE = 20.0  # a turn may take so many times as long as expected,
 MIN_TIMEOUT_S = 60.0  # and at least so many seconds, as for the reference matmul
 # seconds for all turns of a variant, unless fewer than LEAST_ROUNDS rounds fit
@@ -61,19 +61,19 @@ class Variant:
 class TimedProcess:
     """The process in which a variant's steps are timed.
 
-    Its life: `start`, `wait_until_ready`, then `turn` while it is `ready`, then `finish` and `end`.
-    Between the first two and between the last two it works by itself, next to others. A failure
-    ends this variant alone and becomes its `outcome`.
+    Call `start`, `wait_until_ready`, then `turn` while it is `ready`, then `finish` and `end`.
+    Between the first two and between the last two it works next to other processes. A failure ends
+    this variant alone and becomes its `outcome`.
     """
 
     variant: Variant
     options: Options
-    scratch: Path  # of this session and case: what is compiled lies there
+    scratch: Path  # the folder of the compiled programs of this session and case
     on_phase: Callable[[str], None]
     worker: Worker | None = None
     outcome: CaseOutcome | None = None  # once it has ended
     verification: Verification | None = None  # of its first steps, once it is ready
-    is_cold: bool = False  # nothing that it compiles had been compiled in this session
+    is_cold: bool = False  # whether its programs were not compiled before in this session
     steps: int = 1  # in a turn
     rounds: int = 0  # as many as it takes part in
     expected_turn_s: float = 0.0
@@ -83,7 +83,7 @@ class TimedProcess:
     turn_began_s: list[float] = field(default_factory=list)  # since the first turn of the block
     turns: list[Turn] = field(default_factory=list)
     synced_s: list[float] = field(default_factory=list)
-    seconds: float = 0.0  # that it has worked, without waiting for its turns
+    seconds: float = 0.0  # of work, without waiting for its turns
     joules: float = 0.0  # of the whole GPU during its turns
     resident_bytes: int = 0
 
@@ -136,7 +136,7 @@ class TimedProcess:
         return None
 
     def turn(self, number: int, block_began: float) -> None:
-        """Time its steps of round `number`, and on a device also a few that are waited for singly.
+        """Time its steps of round `number`; on a device, also a few steps that are waited for.
 
         The difference between the two times is the cost of launching.
         """
@@ -166,13 +166,13 @@ class TimedProcess:
         return message
 
     def finish(self, core: int | None = None) -> None:
-        """Read the worker's peak of resident memory, then tell it to verify what was timed.
+        """Read the worker's peak of resident memory, then tell it to verify its timed steps.
 
         It moves to `core` for that, if one is given and processes are pinned.
         """
         assert self.worker
         self.working_since = time.monotonic()
-        # the process is gone once it has answered
+        # now, since the process ends after its answer
         self.resident_bytes = self.read_resident_peak()
         command: Command = {"finish": True}
         if core is not None and self.options.adapt_to(self.variant.environment).pin:
@@ -245,7 +245,7 @@ class ReferenceMatmul:
         self.worker.kill()
 
     def turn(self, number: int) -> None:
-        """Time the matmul in this round. A process that died has no times from then on."""
+        """Time the matmul in this round. If the process has died, the round has no time."""
         self.worker.send({"turn": 1})
         message = self.worker.receive(ignore_phase, MIN_TIMEOUT_S)
         if message and "turn" in message:

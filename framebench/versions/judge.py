@@ -1,4 +1,4 @@
-"""Did an upgrade of the framework cost memory or time? Verdicts on two versions, from records.
+"""Judge from records whether an upgrade of the framework has cost memory or time.
 
 `framebench versions run` measures the versions in blocks. The rule is that of every other ratio
 (`framebench.analysis.statistics`), and the p of all times on one page are corrected for their
@@ -45,23 +45,22 @@ from framebench.strategies.strategy import FRAMEWORKS
 
 REGRESSION, IMPROVEMENT, FEW = "regression", "improvement", "too few"
 INCOMPARABLE, OTHER_WORK = "not comparable", INSTRUCTIONS.more
-# as a table has them
+# in the order of a table
 VERDICTS = (REGRESSION, IMPROVEMENT, OTHER_WORK, INCOMPARABLE, NONE, SAME_WORK, UNDECIDED, FEW)
 # mostly compilation, which scatters more than steps do
 FIRST = Quantity("first step", "s", minimum=0.10, more="slower", less="faster")
-QUANTITIES = (PEAK, TIME, FIRST)  # of all of them less is better
+QUANTITIES = (PEAK, TIME, FIRST)  # less is better for each
 STATUS = "status"  # the quantity of a row about a case that did not run to its end in some process
-# why there is no better verdict, where the caption explains it too
 APART = "no timed block has both releases"
-# a first step counts where nothing that it compiles was compiled before
+# a first step counts if it compiles everything
 FEW_FIRST_STEPS = f"fewer than {FEW_BLOCKS} blocks have first steps with fresh caches"
 # by quantity, why a case has no ratio
-MISSING: dict[str, str | None] = {
+MISSING = {
     PEAK.name: "there are no peaks of both",
     TIME.name: APART,
     FIRST.name: FEW_FIRST_STEPS,
 }
-EXPLAINED = (APART, NO_INTERVAL, FEW_FIRST_STEPS)
+EXPLAINED = (APART, NO_INTERVAL, FEW_FIRST_STEPS)  # reasons that a table's caption explains
 
 
 class UnknownVersion(ValueError):
@@ -134,14 +133,14 @@ def parse_pair(base: str, change: str) -> tuple[str, str, str]:
 
 
 def make_release_blocks(records: Iterable[Record]) -> Blocks:
-    """Return the blocks from which it is learnt how blocks of a machine differ."""
+    """Return the blocks from which the spread between blocks of a machine is estimated."""
     return Blocks(select_usable(records))
 
 
 def select_usable(records: Iterable[Record]) -> list[Record]:
     """Return the records that count in a comparison of releases.
 
-    What a release does not have cannot have regressed.
+    Unsupported cases do not: what a release does not have cannot have regressed.
     """
     return [record for record in select_current(records) if record.status != "unsupported"]
 
@@ -244,7 +243,7 @@ def suggest_run(base: str, change: str) -> str:
 def compare_case(
     blank: QuantityComparison, blocks: Blocks, threshold: float | None
 ) -> list[QuantityComparison]:
-    """Return the numbers of one case by quantity, with verdicts where no interval decides.
+    """Return a row for each quantity of one case, with a verdict if no interval decides.
 
     Args:
         blank: A comparison with case, versions and records alone, which the rows are made from.
@@ -265,19 +264,15 @@ def compare_case(
     for quantity in QUANTITIES:
         minimum = quantity.minimum if threshold is None else threshold
         row = blank._replace(quantity=quantity.name, unit=quantity.unit, minimum=minimum)
-        reason = MISSING[quantity.name]
-        if quantity.name in by_quantity:
-            row = fill_in(row, by_quantity[quantity.name])
-            if row.low is not None:
-                reason = None
-            elif quantity.name == TIME.name:
-                reason = NO_INTERVAL
-        elif quantity.name == PEAK.name:
-            instruments = {str(record.peak_instrument) for record in base + change if record.peaks}
-            if len(instruments) > 1:
-                reason = f"read by different instruments: {', '.join(sorted(instruments))}"
-                row = row._replace(verdict=INCOMPARABLE)
-        rows.append(row._replace(reason=reason))
+        comparison = by_quantity.get(quantity.name)
+        if comparison is None:
+            rows.append(explain_missing(row, base + change))
+            continue
+        row = fill_in(row, comparison)
+        if row.low is None:  # an interval needs no reason
+            reason = NO_INTERVAL if quantity is TIME else MISSING[quantity.name]
+            row = row._replace(reason=reason)
+        rows.append(row)
     if INSTRUCTIONS.name in by_quantity:  # where the processor counts instructions
         work = by_quantity[INSTRUCTIONS.name]
         row = blank._replace(
@@ -285,6 +280,15 @@ def compare_case(
         )
         rows.append(fill_in(row, work))
     return rows
+
+
+def explain_missing(row: QuantityComparison, records: Sequence[Record]) -> QuantityComparison:
+    """Return a row without numbers, with the reason why both sides cannot be compared."""
+    instruments = {str(record.peak_instrument) for record in records if record.peaks}
+    if row.quantity == PEAK.name and len(instruments) > 1:
+        reason = f"read by different instruments: {', '.join(sorted(instruments))}"
+        return row._replace(verdict=INCOMPARABLE, reason=reason)
+    return row._replace(reason=MISSING[row.quantity])
 
 
 def compare_statuses(blank: QuantityComparison) -> QuantityComparison:

@@ -1,7 +1,7 @@
 """Compare the newest release of a framework with the pinned one, in the same blocks.
 
-They are judged as any two versions are. The records lie in a folder of their own, since no table of
-the suite is to have a release that nobody pinned.
+They are judged as any two versions are. The records lie in a folder of their own, so that no table
+of the suite has a release that is not pinned.
 """
 
 from __future__ import annotations

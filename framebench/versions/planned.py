@@ -1,6 +1,6 @@
-"""Two releases of a framework by what they plan for a device that is not here.
+"""Compare two releases of a framework by their plans for a device that is not here.
 
-A plan is exact: one of each is enough.
+Plans are exact, so one plan of each release is enough.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from framebench.versions.measure import PLANNED, select_base_batch
 from framebench.versions.newest import ReleasePair
 
 NO_PLAN = "no plan"
-MANY = 10  # cases, after which it is said how long their plans take
+MANY = 10  # cases; for more, the command says how long their plans take
 KNOWN = "known regression"
 ONE_CUDNN = (
     "only one of the two releases is installed with cuDNN, which tells the workspaces of "

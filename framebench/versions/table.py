@@ -1,4 +1,4 @@
-"""What two versions of a framework differ by, for people: a table, its notes, and a sentence.
+"""Show the differences of two versions of a framework: a table, its notes, and a sentence.
 
 `judge.py` has the verdicts.
 """
@@ -88,7 +88,7 @@ def make_table(
         pd.DataFrame([make_row(row) for row in shown], columns=list(COLUMNS)),
         columns,
         left=2 if machine else 3,
-        # each note once, in their order
+        # a dict keeps the order and drops duplicates
         notes=tuple(dict.fromkeys(list_notes(rows, shown, find_cause, folded))),
         machine=machine,
     )
@@ -202,20 +202,20 @@ def list_package_changes(records: CaseRecords) -> Iterator[str]:
 
 
 def describe_changes(rows: Sequence[QuantityComparison]) -> str:
-    """Return how many cases each quantity is worse and better in."""
-    counts: dict[str, Counter[str]] = {}
+    """Return a sentence with the number of cases in which each quantity is worse and better."""
+    counts_by_quantity: dict[str, Counter[str]] = {}
     for row in rows:
         if row.verdict in (REGRESSION, IMPROVEMENT, NONE) and row.ratio is not None:
-            counts.setdefault(row.quantity, Counter())[row.verdict] += 1
-    counted = []
-    for quantity, verdicts_of in counts.items():
-        worse, better = verdicts_of[REGRESSION], verdicts_of[IMPROVEMENT]
-        counted.append(
-            f"{quantity} is worse in {worse} of {verdicts_of.total()} cases, better in {better}"
+            counts_by_quantity.setdefault(row.quantity, Counter())[row.verdict] += 1
+    texts = []
+    for quantity, counts in counts_by_quantity.items():
+        worse, better = counts[REGRESSION], counts[IMPROVEMENT]
+        texts.append(
+            f"{quantity} is worse in {worse} of {counts.total()} cases, better in {better}"
         )
     framework, old, new = parse_pair(rows[0].base, rows[0].change)
-    what = f"{TITLES[framework]} {new} against {old}, on {rows[0].machine}"
-    return f"{what}: {'; '.join(counted) or 'nothing was decided'}."
+    compared = f"{TITLES[framework]} {new} against {old}, on {rows[0].machine}"
+    return f"{compared}: {'; '.join(texts) or 'nothing was decided'}."
 
 
 def suggest_bisection(regressions: Sequence[QuantityComparison]) -> str:

@@ -56,13 +56,13 @@ class NoDevice(Exception):
 
 
 class WorkerError(Exception):
-    """Carries what the framework raised while a case was built or ran.
+    """An error that the framework raised while a case was built or ran.
 
-    Whether memory ran out is only known at that moment, so `oom` is stored with it.
+    `oom`: whether memory ran out, which is only known at that moment.
     """
 
     def __init__(self, cause: BaseException, oom: bool) -> None:
-        """Keep the cause, and whether memory ran out; the message is the cause's."""
+        """Keep the cause and `oom`; the message is that of the cause."""
         super().__init__(str(cause))
         self.cause = cause
         self.oom = oom
@@ -121,8 +121,8 @@ def run(task: Task, emit: Emit, commands: Commands) -> dict[str, Any]:
 def load_adapter(case: Case, task: Task) -> Adapter:
     """Import the framework, and return its adapter for the case.
 
-    A first look must be quick: what was imported is frozen then, so that Python's collector does
-    not go through it. A strategy about the collector needs that it does.
+    A first look must be quick: imported objects are then frozen, so that Python's collector skips
+    them. They are not if the strategy is about the collector.
     """
     uses_collector = any(part.how == "collector" for part in case.parts)
     if task.part == "look" and not uses_collector:
@@ -145,21 +145,21 @@ def measure_time(
     commands: Commands,
     counter: Counter | None = None,
 ) -> Result:
-    """Verify the first steps, warm up, make turns as they are ordered, and verify what was timed.
+    """Verify the first steps, warm up, make the turns that are ordered, and verify the timed steps.
 
-    Raises Abandoned if the commands end before one says that it is finished, and ArithmeticError if
-    the loss does not stay finite.
+    Raises Abandoned if the commands end before the one to finish, and ArithmeticError if the loss
+    does not stay finite.
     """
     emit({"phase": "first step"})
     first, verification = make_verified_steps(adapter, task.reference)
     times = TimeResult(first_step_s=first.seconds[0], cold_peaks=read_cold_peaks(adapter))
     result = replace(result, verification=verification, times=times)
     if not verification.passed:
-        return result  # the time of a wrong computation is of no interest
+        return result  # a wrong computation is not timed
     emit({"phase": "warm-up"})
     step_s = warm_up(adapter, task, first.seconds[-1])
     emit({"phase": "timing"})
-    adapter.budget_s = math.inf  # it was found to be fast enough: one long step is an accident now
+    adapter.budget_s = math.inf  # the case is fast enough: a single long step is an accident
     timing = Timing(adapter, counter, task.spin)
     timing.losses.append(adapter.loss())
     if task.built_on is not None and task.core is not None:
@@ -188,9 +188,9 @@ def measure_time(
 
 
 def read_cold_peaks(adapter: Adapter) -> dict[str, int]:
-    """Return the allocator's peaks of the first step, on a device.
+    """Return the allocator's peaks of the first step on a device; none on a CPU.
 
-    Programs are compiled and tuned in this process; the memory process finds them in the cache.
+    Only this process compiles and tunes programs: the memory process takes them from the cache.
     """
     if adapter.device() == "cpu":
         return {}
@@ -238,9 +238,11 @@ def measure_memory(adapter: Adapter, task: Task, emit: Emit) -> MemoryResult:
     if task.extra:
         enlarge_steps(adapter, task.extra)
     steady = [measure_peaks(adapter)]
-    fewest = adapter.workload.update_period  # of these steps the one that updates may need most
-    while len(steady) < max(task.memory_steps, fewest):
-        if len(steady) >= fewest and time.perf_counter() - start >= task.memory_budget_s:
+    # a whole period of steps, since the one that updates weights may need most
+    least_steps = adapter.workload.update_period
+    while len(steady) < max(task.memory_steps, least_steps):
+        has_all_kinds = len(steady) >= least_steps
+        if has_all_kinds and time.perf_counter() - start >= task.memory_budget_s:
             break
         steady.append(measure_peaks(adapter))
     return MemoryResult(
@@ -268,14 +270,15 @@ def measure_memory_and_verify(adapter: Adapter, task: Task, result: Result, emit
 def measure_peaks(adapter: Adapter) -> dict[str, int]:
     """Make one step and return its peak in bytes by instrument."""
     adapter.release()
-    # garbage in cycles is no state; where a strategy switches the collector off, it stays off
+    # objects in reference cycles are no state; if a strategy has switched the collector off, they
+    # stay
     collects = gc.isenabled()
     if collects:
         gc.collect()
     on_cpu = adapter.device() == "cpu"
     live_bytes = adapter.live_bytes()
     untracked_bytes = 0
-    if on_cpu:  # else the tensors are not in host memory
+    if on_cpu:  # otherwise tensors are not in host memory
         untracked_bytes = sum(adapter.untracked_bytes().values())
     host = HostPeak()
     reads_host = on_cpu and HostPeak.is_available()
@@ -301,7 +304,7 @@ def enlarge_steps(adapter: Adapter, share: float) -> None:
     plain = measure_peaks(adapter)
     instrument = "allocator.in_use" if "allocator.in_use" in plain else "host.rss"
     size = round(share * plain[instrument])
-    adapter.allocate(size)  # once before: the first time it may be compiled
+    adapter.allocate(size)  # once before, since the first allocation may be compiled
     step = adapter.one_step
 
     def larger_step() -> None:
@@ -339,7 +342,7 @@ def serve(carry_out: CarryOut) -> NoReturn:
     """Carry out the orders on the command line, print the result, and end the process."""
     code = answer(carry_out)
     sys.stderr.flush()
-    # the result is printed: freeing a framework piece by piece would only cost time
+    # not `sys.exit`: to free a framework piece by piece would only cost time
     os._exit(code)
 
 
@@ -363,13 +366,13 @@ def answer(carry_out: CarryOut) -> int:
 
 
 def die_with_parent() -> None:
-    """Have the kernel kill this process when its parent dies.
+    """Let the kernel kill this process when its parent dies.
 
-    Linux only; elsewhere the worker ends with its case.
+    Linux only; on other systems the worker ends with its case.
     """
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG
-        # where memory runs out, the kernel should kill this process and no other on the machine
+        # if memory runs out, the kernel should kill this process and no other on the machine
         with contextlib.suppress(OSError):
             Path("/proc/self/oom_score_adj").write_text("1000")
 
@@ -405,12 +408,12 @@ def describe_failure(error: BaseException) -> Failure:
 
 
 def _cause_of(error: BaseException) -> BaseException:
-    """Return what the framework raised."""
+    """Return the error that the framework raised."""
     return error.cause if isinstance(error, WorkerError) else error
 
 
 def _find_blame(error: BaseException) -> str:
-    """Return where in the user's file the error came from; empty if it did not come from there."""
+    """Return where in the user's file an error came from; empty if it came from elsewhere."""
     if isinstance(error, Fault):
         return str(error)
     file = load_workload(USER_MODEL).facts.get("file", "")

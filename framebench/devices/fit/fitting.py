@@ -4,10 +4,10 @@ The rule was fixed before it was applied to any prediction.
 
 A GPU holds the CUDA context in addition to the framework's allocator: the driver's part of the
 process and the kernels that it loaded. Contexts of 617 MiB to 1,343 MiB were measured by others.
-A prediction may be off, by how much says its kind (`needs.INTERVALS`). It fits if it does with the
-larger context and the prediction too low by as much. It does not fit if it does not even with the
-smaller context and the prediction too high by as much. In between the answer names the error that
-decides.
+Each kind of prediction has an error (`needs.INTERVALS`). A case fits if there is room for the
+prediction plus its error and the larger context. It does not fit if there is no room even for the
+prediction less its error and the smaller context. In between the answer names the error at which it
+fits.
 """
 
 from __future__ import annotations
@@ -35,17 +35,17 @@ WIDE_GAP = 1.1
 class SearchRule(NamedTuple):
     """The settings of the search for a framework's largest batch."""
 
-    first: tuple[int, ...]  # batches that are planned first, in multiples of the smallest there is
-    first_leap: int  # the next batch is at most so many times the largest that fits ...
-    leap: int  # ... and later
+    first: tuple[int, ...]  # batches that are planned first, in multiples of the smallest
+    first_leap: int  # the next one is at most so many times the largest that fits,
+    leap: int  # and the later ones so many times
     most_plans: int  # of one strategy
 
 
 RULES = {
     # segments of 20 MiB hide how small batches grow
     "torch": SearchRule((1, 4), first_leap=16, leap=16, most_plans=8),
-    # XLA computes values again near its pool's limit, so that two plans of one size say little
-    # about a third; a plan takes up to a minute
+    # near its pool's limit XLA recomputes values, so two plans do not predict a third well; a plan
+    # takes up to a minute
     "jax": SearchRule((4,), first_leap=1024, leap=2, most_plans=5),
 }
 
@@ -55,7 +55,7 @@ class CachedPlan(NamedTuple):
 
     planned: Planned
     file: Path
-    error: float  # the share that it may be off by
+    error: float  # the share by which it may be off
 
 
 def read_cached(results: Path, device: str) -> dict[str, CachedPlan]:
@@ -110,9 +110,9 @@ class FitAssessment:
             return False if self.planned.outcome == "refused" else None
         if self.needs <= self.memory:
             return True
-        least_context, _ = find_context_bytes(self.device)
-        least = self.bytes * (1 + self.planned.interval.low) + least_context
-        return False if least > self.memory else None
+        smallest_context, _ = find_context_bytes(self.device)
+        least_bytes = self.bytes * (1 + self.planned.interval.low) + smallest_context
+        return False if least_bytes > self.memory else None
 
     @property
     def answer(self) -> str:
@@ -121,7 +121,8 @@ class FitAssessment:
             return "fits" if self.fits else "does not fit"
         if self.bytes is None:
             return self.planned.reason or self.planned.outcome
-        margin = (self.memory - find_context_bytes(self.device)[1]) / self.bytes - 1
+        _, largest_context = find_context_bytes(self.device)
+        margin = (self.memory - largest_context) / self.bytes - 1
         if margin >= 0:
             return f"fits if the prediction is at most {margin:.1%} low"
         return f"fits only if the prediction is {-margin:.1%} high"
@@ -195,17 +196,20 @@ class PredictedBatchSearch:
         for batch in first_batches:
             if batch not in self.planned:
                 return replace(self.case, batch=batch)
-        # one more prediction if the largest batch was too large, and one if the gap is wide
-        allowed = rule.most_plans + (not self.fits(max(self.planned))) + self.is_gap_wide
-        if self.is_decided or len(self.planned) >= allowed:
+        most_plans = rule.most_plans
+        if not self.fits(max(self.planned)):
+            most_plans += 1
+        if self.is_gap_wide:
+            most_plans += 1
+        if self.is_decided or len(self.planned) >= most_plans:
             return None
         return replace(self.case, batch=self.choose_batch(rule))
 
     def choose_batch(self, rule: SearchRule) -> int:
         """Return the next batch to predict, in samples.
 
-        It is where a line through predicted sizes meets the limit; on a plateau, where such a line
-        says nothing, the geometric mean of the bracket. The result is a multiple of the smallest
+        A line through predicted sizes meets the limit there. On a plateau, where such a line is no
+        help, it is the geometric mean of the bracket. The result is a multiple of the smallest
         batch, larger than the largest that fits, smaller than the smallest that does not, and no
         farther than one leap.
         """
@@ -217,20 +221,20 @@ class PredictedBatchSearch:
         else:
             estimate = self.extrapolate_linearly(leap * fitting)
         if self.is_gap_wide and len(self.planned) >= rule.most_plans:
-            # The last predictions must narrow a wide gap, so that they may not stay near its foot.
+            # the last predictions must narrow a wide gap, so they must not lie near its lower end
             estimate = max(estimate, fitting * WIDE_GAP**0.5)
         step = self.case.batch
         batch = max(int(estimate // step) * step, fitting + step)
-        # as long as every batch has fitted, the search itself ends at MOST_SAMPLES
+        # if every batch has fitted so far, the search ends at MOST_SAMPLES
         most = MOST_SAMPLES if above is None else above - step
         return min(batch, most, leap * fitting)
 
     def extrapolate_linearly(self, farthest: int) -> float:
         """Return the batch at which a line through predicted sizes meets the limit.
 
-        The line goes through the two largest batches up to `smallest_not_fitting`. Batch 0 counts
-        with XLA's argument buffers (weights and states), which no batch changes. A line that does
-        not rise ends at `farthest`.
+        The line goes through the two largest batches up to `smallest_not_fitting`. XLA's argument
+        buffers (weights and states), which do not depend on the batch, are the size of batch 0. If
+        the line does not rise, the result is `farthest`.
         """
         planned = self.planned[self.largest_fitting]
         above = self.smallest_not_fitting
@@ -249,7 +253,7 @@ class PredictedBatchSearch:
         return upper_batch + (limit - upper_bytes) / slope
 
     def has_plateau(self) -> bool:
-        """Return whether of the two largest batches that fit the larger needs hardly more."""
+        """Return whether the two largest batches that fit need nearly the same memory."""
         fitting = sorted(filter(self.fits, self.planned))
         if len(fitting) < 2:
             return False
