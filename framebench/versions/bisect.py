@@ -25,7 +25,7 @@ from framebench.records.record import Record
 from framebench.suite.case import Case
 from framebench.versions.bisection_record import Bisection, ReleaseResult
 
-PROCESSES = 2  # of each release: its noise is how far they lie apart
+PROCESSES = 2  # of each release; the noise of a release is the difference between its processes
 
 
 def bisect_releases(
@@ -37,22 +37,22 @@ def bisect_releases(
 ) -> Bisection:
     """Search the releases for the first in which a peak changed.
 
-    Raises what `measure` raises.
+    Raises the errors of `measure`.
 
     Args:
-        case: Of which the peak is.
+        case: The case whose peak is compared.
         minimum: The smallest relative change that matters.
-        release_names: Oldest first.
+        release_names: The releases, oldest first.
         measure: Measures or plans a release; it is called at most once for each.
         device: The absent device that `measure` plans for; None if it measures.
     """
-    tried: dict[str, ReleaseResult] = {}  # in the order of trying
+    results: dict[str, ReleaseResult] = {}  # by release, in the order of measuring
 
     def get_result(place: int) -> ReleaseResult:
         release = release_names[place]
-        if release not in tried:
-            tried[release] = measure(release)
-        return tried[release]
+        if release not in results:
+            results[release] = measure(release)
+        return results[release]
 
     def find_measurable(places: Iterable[int]) -> int | None:
         for place in places:
@@ -61,8 +61,8 @@ def bisect_releases(
         return None
 
     def conclude(outcome: str, answer: str, **found: Any) -> Bisection:
-        """Return the bisection with what was tried up to now."""
-        fields = {"outcome": outcome, "answer": answer, "tried": tuple(tried.values()), **found}
+        """Return the bisection with all results up to now."""
+        fields = {"outcome": outcome, "answer": answer, "tried": tuple(results.values()), **found}
         return Bisection(
             framework=case.framework,
             case=case.id,
@@ -86,20 +86,20 @@ def bisect_releases(
         return conclude(outcome, describe_unchanged(base, newest, changed, minimum))
 
     has_grown = is_growth(newest, base)
-    stepped_over: set[int] = set()
+    skipped: set[int] = set()
     while True:
         # `low` is the last place known to be unchanged, `high` the first known to be changed
-        candidates = [place for place in range(low + 1, high) if place not in stepped_over]
+        candidates = [place for place in range(low + 1, high) if place not in skipped]
         if not candidates:
             break
         middle = candidates[len(candidates) // 2]
         result = get_result(middle)
         changed = result.changed(base, minimum)
         if changed is None:
-            stepped_over.add(middle)
+            skipped.add(middle)
         elif changed and is_growth(result, base) == has_grown:
             high = middle
-        else:  # a change in the other direction is not the one that is looked for
+        else:  # unchanged, or changed in the other direction
             low = middle
     first, unchanged = get_result(high), get_result(low)
     between = tuple(release_names[low + 1 : high])
@@ -120,14 +120,14 @@ def bisect_releases(
 
 
 def is_growth(result: ReleaseResult, base: ReleaseResult) -> bool:
-    """Return whether a value is larger than the base's."""
+    """Return whether a value is larger than that of the base."""
     return (result.change(base) or 0.0) > 0
 
 
 def describe_unchanged(
     base: ReleaseResult, last: ReleaseResult, changed: bool | None, minimum: float
 ) -> str:
-    """Return that nothing changed between the two ends, or why that cannot be told."""
+    """Return a sentence that nothing changed between the two ends, or why that is not known."""
     change = last.change(base)
     if change is None:
         return (
@@ -157,7 +157,7 @@ class ReleaseBench:
     progress: Listener = SILENT
 
     def measure(self, release: str) -> ReleaseResult:
-        """Measure a release, and say what it gave. Raises OSError if a record cannot be written."""
+        """Measure a release and print the result. Raises OSError if a record cannot be written."""
         variant = Variant(self.case, releases.describe_release(self.case.framework, release))
         options = Options(rounds=0, peaks_each_block=True)
         with Run(self.session, options, self.results, self.progress) as run:
@@ -183,7 +183,7 @@ class ReleaseBench:
                     return
 
     def is_done(self, records: Sequence[Record]) -> bool:
-        """Return whether there are enough processes, or one failed, after which none is started."""
+        """Return whether there are enough processes, or one has failed."""
         has_failed = any(record.status != "ok" for record in records)
         return has_failed or len(records) >= self.processes
 

@@ -1,4 +1,4 @@
-"""Observe what is verified of a case: losses, summaries of all tensors, the optimizer's updates."""
+"""Observe the results of a case that are verified: losses, tensors, and the optimizer's updates."""
 
 from __future__ import annotations
 
@@ -28,16 +28,16 @@ class Observed:
     values: dict[str, float]  # losses and norms by name
     tensors: Summaries = field(default_factory=dict)
     state_bytes: int | None = None  # of the optimizer
-    # by tensor: how far its change is from the textbook's, relative
+    # by weight: the relative error of its change against the textbook's
     updates: dict[str, float] = field(default_factory=dict)
 
 
 def make_first_steps(adapter: Adapter) -> tuple[list[float], Observed]:
-    """Make the steps that verification needs, and return their seconds and what was observed."""
+    """Make the steps that verification needs, and return their seconds and observations."""
     if not adapter.case.stage.trains:
         with adapter.disable_randomness():
             return _evaluate(adapter)
-    # read before randomness is disabled: a user's random weights would be their mean then
+    # before randomness is disabled, which would replace a user's random weights by their mean
     before = _make_canonical_weights(adapter)
     with adapter.disable_randomness():
         return _train(adapter, before)
@@ -52,7 +52,7 @@ def restart(adapter: Adapter) -> None:
 
 
 def _make_canonical_weights(adapter: Adapter) -> dict[str, np.ndarray]:
-    """Return the weights and buffers that the case begins with, a teacher's among them."""
+    """Return the initial weights and buffers of the case, including a teacher's."""
     weights = dict(adapter.case.weights)
     if adapter.teacher:
         for name, array in adapter.workload.make_weights(adapter.teacher).items():
@@ -61,16 +61,16 @@ def _make_canonical_weights(adapter: Adapter) -> dict[str, np.ndarray]:
 
 
 def _train(adapter: Adapter, before: dict[str, np.ndarray]) -> tuple[list[float], Observed]:
-    """Make the first update and those after it, and return their seconds and what was observed.
+    """Make the first updates, and return their seconds and observations.
 
-    `before`: the weights and buffers at the beginning, by name.
+    `before`: the initial weights and buffers, by name.
     """
     seconds = [make_timed_step(adapter)]
     first_loss = adapter.loss()
     for _ in range(1, adapter.workload.update_period):
         seconds.append(make_timed_step(adapter))
     gradient = summarize_all(read_gradients(adapter))
-    if not gradient:  # where the optimizer keeps no gradient, the first update stands for it
+    if not gradient:  # the optimizer keeps no gradient: the first update is taken in its place
         gradient = measure_changes(adapter, before, len(seconds))["weight"]
     norms = [summary[NORM] for summary in gradient.values()]
     values = {"loss_0": first_loss, "grad_norm": float(np.linalg.norm(norms))}
@@ -88,7 +88,7 @@ def _train(adapter: Adapter, before: dict[str, np.ndarray]) -> tuple[list[float]
 
 
 def _evaluate(adapter: Adapter) -> tuple[list[float], Observed]:
-    """Make one step without an update, and return its seconds and what was observed."""
+    """Make one step without an update, and return its seconds and observations."""
     # a scenario without logits keeps no model, so there are no buffers to read
     if adapter.case.stage.observes != "logits":
         return [make_timed_step(adapter)], Observed({"loss": adapter.loss()})
@@ -99,7 +99,7 @@ def _evaluate(adapter: Adapter) -> tuple[list[float], Observed]:
 
 
 def observe_output(adapter: Adapter, tensors: Summaries | None = None) -> Observed:
-    """Return loss and logits of the last step, next to other tensors that were observed."""
+    """Return the observed loss and logits of the last step, and other observed tensors."""
     logits = summarize_logits(adapter.logits())
     values = {"loss": adapter.loss(), "logits_norm": logits["logits"][NORM]}
     return Observed(values, {"output": logits, **(tensors or {})})
@@ -108,9 +108,9 @@ def observe_output(adapter: Adapter, tensors: Summaries | None = None) -> Observ
 def read_gradients(adapter: Adapter) -> Iterator[tuple[str, np.ndarray]]:
     """Yield the gradients of the first step by name, read from the optimizer's state.
 
-    Nothing has to be added to the measured step for this. After one step SGD's momentum is the
-    gradient, and AdamW's first moment is (1 - beta1) times it. The states of any other optimizer
-    with these names are yielded unchanged; if it has none, nothing is yielded.
+    The measured step then needs no extra work. After one step SGD's momentum is the gradient, and
+    AdamW's first moment is (1 - beta1) times it. The states of any other optimizer with these names
+    are yielded unchanged; if it has none, nothing is yielded.
     """
     optimizer = adapter.case.optimizer
     kinds: tuple[str, ...] = ("momentum", "first moment")
@@ -143,7 +143,7 @@ def list_buffers(adapter: Adapter) -> set[str]:
 def measure_changes(adapter: Adapter, before: dict[str, np.ndarray], steps: int) -> Summaries:
     """Return summaries of how the weights and buffers in `before` changed in so many steps.
 
-    What the loss does not depend on counts as unchanged.
+    Elements that the loss does not depend on count as unchanged.
     """
     undetermined = adapter.workload.undetermined(adapter.config)
     buffers = list_buffers(adapter)
@@ -173,9 +173,9 @@ def unbias_running_variances(
     that keeps unbiased ones is left as it is.
 
     Args:
-        adapter: Tells whether its framework's running variances are biased.
+        adapter: It tells whether its framework's running variances are biased.
         tensors: Weights and buffers after the forward passes.
-        before: By name, the same before them.
+        before: Weights and buffers before the forward passes, by name.
         passes: The number of forward passes.
     """
     counts: Mapping[str, int] = {}  # values per channel, by buffer

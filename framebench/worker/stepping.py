@@ -23,7 +23,7 @@ class OverBudget(Exception):
 def make_step(adapter: Adapter) -> None:
     """Make one step, and count how often it sets its output.
 
-    A step that does nothing would leave the last one's.
+    A step that does nothing would leave the output of the last one.
     """
     before = adapter.outputs
     adapter.step()
@@ -54,7 +54,7 @@ class Reading(NamedTuple):
 
 
 def add_readings(readings: list[Reading]) -> Reading:
-    """Return the sums of what the instruments read."""
+    """Return the sums of several readings."""
     return Reading(
         wall_s=sum(reading.wall_s for reading in readings),
         cpu_s=sum(reading.cpu_s for reading in readings),
@@ -66,30 +66,28 @@ def add_readings(readings: list[Reading]) -> Reading:
 class Timing:
     """Times a case's steps, turn by turn.
 
-    `spin` lengthens each step by a share of its own time, waiting busily; only studies ask for
-    that.
+    `spin` lengthens each step by a share of its own time, in a busy loop; only studies use it.
     """
 
     def __init__(
         self, adapter: Adapter, instructions: Counter | None = None, spin: float = 0.0
     ) -> None:
-        """Begin without turns; `instructions` counts them where the processor can."""
+        """Begin without turns; `instructions` counts instructions, if the processor can."""
         self.adapter = adapter
         self.instructions = instructions
         self.spin = spin
         self.stopwatch: Stopwatch | None = adapter.make_stopwatch()
-        # in training that of each step, read when its clock has stopped
-        self.losses: list[float] = []
+        self.losses: list[float] = []  # of each training step, read after its clock has stopped
         self.steps = 0
         self.total = Reading()
         # seconds of these steps by purpose, without those between turns
         self.seconds_spent: dict[str, float] = defaultdict(float)
 
     def turn(self, steps: int) -> Turn:
-        """Make so many steps, and return what one of them takes.
+        """Make so many steps, and return the mean readings of one step.
 
-        On a CPU each step is measured by itself. On a device they are queued together and waited
-        for once, as a training loop does. Adds to the totals of all turns.
+        On a CPU each step is measured by itself. On a device all steps are queued and waited for
+        once, as in a training loop. The readings are added to the totals of all turns.
         """
         steps_at_once = 1 if self.adapter.device() == "cpu" else steps
         spent_before = dict(self.adapter.seconds_spent)
@@ -136,21 +134,21 @@ class Timing:
             self.adapter.synchronize()
             device_s = self.stopwatch.seconds()
         reading = Reading(
-            time.perf_counter() - start,
-            time.process_time() - cpu,
-            self.count_instructions() - instructions,
-            device_s,
+            wall_s=time.perf_counter() - start,
+            cpu_s=time.process_time() - cpu,
+            instructions=self.count_instructions() - instructions,
+            device_s=device_s,
         )
         if self.adapter.case.stage.trains:
             self.losses.append(self.adapter.loss())
         return reading
 
     def count_instructions(self) -> int:
-        """Return how many instructions were executed so far; 0 where nothing counts them."""
+        """Return the number of instructions executed so far; 0 if they are not counted."""
         return self.instructions.read() if self.instructions else 0
 
     def summarize(self, times: TimeResult) -> TimeResult:
-        """Add to the first step's times what a record has of all turns together."""
+        """Return the times of the first step, with the totals of all turns added."""
         if not self.steps:
             return times
         shares = {}

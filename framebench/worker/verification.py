@@ -40,9 +40,8 @@ from framebench.worker.tolerances import (
     observe_steps,
 )
 
-# Below it float32 has few digits or none, and many operators give zero.
-SMALLEST_NORMAL = 2.0**-126
-SHOWN_FROM = 8.0  # roundoffs: a loss may stay what it was if an update moves it by less
+SMALLEST_NORMAL = 2.0**-126  # smaller float32 numbers have few digits, or are flushed to zero
+SHOWN_FROM = 8.0  # roundoffs: a loss may stay the same if an update changes it by less
 
 
 def find_reference(case: Case, other: Reference | None = None) -> Reference | None:
@@ -75,12 +74,13 @@ def make_verified_steps(
 ) -> tuple[ObservedSteps, Verification]:
     """Make the first steps and compare them with the reference. `other` is as for `verify`.
 
-    What is beyond its tolerance is compared once more, when the tolerances are known better.
+    If a value is beyond its tolerance, the tolerances are measured better, and all values are
+    compared again.
     """
     first = observe_steps(adapter)
     verification = verify(adapter, first.observed, first.tolerances, other)
     margin = verification.margin
-    # off by so much, finite, that a wider tolerance could explain it
+    # a wider tolerance cannot explain an infinite error
     is_beyond = not verification.known_fault and margin is not None and 1 < margin < math.inf
     if adapter.can_restore and is_beyond:
         first = observe_more(adapter, first)
@@ -93,8 +93,8 @@ def verify(
 ) -> Verification:
     """Compare the first steps with the reference.
 
-    Where there are no float64 values, `other`, a float32 record of the session, stands in. The
-    first such record has nothing to be compared with and must be finite.
+    Without float64 values the reference is `other`, a float32 record of the session. The first such
+    record has no reference: its values must only be finite.
     """
     case = adapter.case
     reference = find_reference(case, other)
@@ -136,7 +136,7 @@ def list_wrong_gradients(
 
 
 def compute_relative_error(value: float, expected: float) -> float:
-    """Return the error relative to the expected value, or as it is where that is zero."""
+    """Return the error relative to the expected value; if that is zero, the absolute error."""
     error = abs(value - expected)
     return error / abs(expected) if expected else error
 
@@ -225,23 +225,23 @@ def list_tensor_errors(
 ) -> list[TensorError]:
     """Return the errors of a tensor's norm and of its projections, relative to its norm.
 
-    `storage_loss` is the norm of what storing a weight in float32 may lose of its change; None for
-    other tensors.
+    `storage_loss` is the norm of the part of a weight's change that may be lost by storing the
+    weight in float32; None for other tensors.
     """
     norm_error, projection_error = measure_errors(observed, expected)
     observed_norm = observed[NORM]
     expected_norm = expected[NORM]
     if 0 < expected_norm < SMALLEST_NORMAL and observed_norm < SMALLEST_NORMAL:
-        # as the squares of gradients are where a model has learned all of its batch
+        # such as squares of gradients when a model has learned its whole batch
         return [TensorError(name, 0.0, tolerance)]
     if storage_loss is not None:
         if expected_norm:
             tolerance = max(tolerance, FACTOR * storage_loss / expected_norm)
         elif observed_norm <= FACTOR * storage_loss:
-            # it should not move, and moved by no more than its storage rounds
+            # it should not change, and has changed by no more than the rounding of its storage
             norm_error = projection_error = 0.0
     if tolerance > DIGITS_LOST:
-        # only its size can be compared, and that it is there, however wide the tolerance is
+        # with so wide a tolerance only the size can be compared, and that the tensor is not zero
         projection_error = 0.0
         if expected_norm and not observed_norm and storage_loss is None:
             norm_error = math.inf
@@ -254,14 +254,14 @@ def list_tensor_errors(
 def compute_allowed_error(
     kind: str, name: str, expected: Mapping[str, Summary], tolerances: Tolerances
 ) -> float:
-    """Return how far a tensor may be off, relative to its norm.
+    """Return the allowed error of a tensor, relative to its norm.
 
-    `expected`: the tensors of its kind.
+    `expected`: all tensors of its kind.
 
-    A tensor that moves by its own size when the weights hardly move is what is left where terms
-    cancel. The mean of a convolution whose input has the mean zero is one: batch norm's running
-    mean of it is 1e-8 in float32 and 1e-4 in bfloat16, and both are right. It has no size of its
-    own, so it may also be off by as much as a tensor of the usual size may.
+    If a tensor changes by its own size when the weights hardly change, it is the remainder of terms
+    that cancel. An example is the mean of a convolution whose input has the mean zero: its running
+    mean in batch norm is 1e-8 in float32 and 1e-4 in bfloat16, and both are right. The error of
+    such a tensor may also be as large as is allowed for a tensor of the usual size.
     """
     tolerance = tolerances.of_tensor(kind, name)
     norm = expected[name][NORM]
@@ -272,13 +272,13 @@ def compute_allowed_error(
 
 
 def estimate_storage_loss(case: Case, reference: Reference) -> dict[str, float]:
-    """Return by weight the norm of what storing it in float32 may lose of its change.
+    """Return for each weight the norm of the change that storing it in float32 may lose.
 
     Each update is rounded to the weight's last place: a bias of 2 whose gradient is a millionth
-    hardly moves, or does not move at all. A weight without a gradient must stay.
+    hardly changes, or not at all. A weight without a gradient must not change.
     """
     gradients = reference.tensors.get("gradient", {})
-    updates = (LOSS_STEPS + 1) ** 0.5  # roundings of one update do not depend on the other's
+    updates = (LOSS_STEPS + 1) ** 0.5  # the roundings of several updates are independent
     lost = {}
     for param in case.spec.params(case.config):
         if param.name in gradients:
@@ -287,7 +287,7 @@ def estimate_storage_loss(case: Case, reference: Reference) -> dict[str, float]:
 
 
 def compare_updates(updates: dict[str, float], tolerances: Tolerances) -> TensorComparison:
-    """Compare how far weights moved with what the textbook makes of the optimizer's states."""
+    """Compare the changes of weights with the textbook's updates from the optimizer's states."""
     return summarize(
         [TensorError(name, error, tolerances.update) for name, error in updates.items()]
     )
@@ -309,7 +309,7 @@ def summarize(tensor_errors: list[TensorError]) -> TensorComparison:
 
 
 def describe_mismatches(observed: Summaries, expected: Summaries) -> str:
-    """Describe which tensors exist and should not, or should and do not.
+    """Describe the tensors that should not exist, and those that are missing.
 
     Empty if all are as expected.
     """
@@ -329,11 +329,11 @@ def describe_mismatches(observed: Summaries, expected: Summaries) -> str:
 
 
 def describe_wrong_state_bytes(case: Case, observed: Observed) -> str:
-    """Describe by how much the optimizer's states differ in size from the textbook's.
+    """Describe how the size of the optimizer's states differs from the textbook's.
 
-    Empty if they do not.
+    Empty if it does not.
     """
-    # nothing is known of a user's optimizer
+    # a user's optimizer has unknown states
     if not case.optimizer.states or observed.state_bytes is None:
         return ""
     size = compute_state_bytes(case, observed)
@@ -350,7 +350,7 @@ def compute_state_bytes(case: Case, observed: Observed) -> int:
         # a layer that the first step has dropped has states from a later one on
         for kind in case.optimizer.states:
             names.update(observed.tensors.get(kind, {}))
-    complex_names = case.spec.facts.get("complex", ())  # of weights of two numbers for each
+    complex_names = case.spec.facts.get("complex", ())  # weights of complex numbers
     size = 0
     for name in names:
         if name in shapes:  # a gradient of another tensor is reported by `describe_mismatches`

@@ -73,8 +73,9 @@ def advise_on_device(
 ) -> bool:
     """Print what fits, and return whether nothing does. Raises UnknownCase and UnknownDevice.
 
-    It is answered for the batch that is named. With a size and no batch it is the largest batch
-    that fits. Without both, or with a size that options describe, it is the usual batch.
+    If the question has a batch, the answer is for that batch. With a size and no batch, it is the
+    largest batch that fits. Without both, or with a size that options describe, it is for the usual
+    batch.
     """
     device = find(device_name)
     workload = question.workload or "transformer"
@@ -146,7 +147,7 @@ def choose_candidates(
 ) -> tuple[list[Case], dict[str, str]]:
     """Return the selected cases at a batch, or at their smallest, and why others are left out.
 
-    With `only_usual` these are the usual strategies, and nothing is said of others. Raises
+    With `only_usual` these are the usual strategies, and no others are listed as left out. Raises
     UnknownCase.
     """
     selected = select_described(selector) or select(selector)
@@ -174,7 +175,7 @@ def choose_candidates(
 def select_usual(cases: list[Case]) -> list[Case]:
     """Return the strategies of the quick profile and combinations of them.
 
-    Where the quick profile has none of the scenario, return all that people use.
+    If the quick profile has none of the scenario, return all that people use.
     """
     used = [case for case in cases if case.strategy in list_used(case.scenario)]
     quick = [case for case in used if all(part.quick for part in case.parts)]
@@ -199,7 +200,7 @@ def fit_on_device(
         budget: Bytes, if less than the device's memory.
         results: The folder of cached predictions.
         as_json: Whether to print JSON.
-        environment: In the place of the pinned one.
+        environment: The environment of the planner; None takes the pinned one.
     """
     device = find(device_name)
     predictions = plan_with_progress(cases, device, results, environment=environment)
@@ -275,10 +276,10 @@ def show_assessments(
 def write_sentence(
     assessments: Sequence[FitAssessment], batch: int | None, wrong: Collection[Case]
 ) -> str:
-    """Return how many strategies fit, and the best of each framework.
+    """Return a sentence with the number of strategies that fit, and the best of each framework.
 
-    The best computes what the baseline does; if no strategy does, it is the best of all. Frameworks
-    are not compared, since XLA's plan and a simulation of PyTorch count differently.
+    The best is one with the mathematics of the baseline, if there is any. Frameworks are not
+    compared, since XLA's plan and a simulation of PyTorch count differently.
 
     Args:
         assessments: At least one, the best first.
@@ -297,7 +298,7 @@ def write_sentence(
             predicted.append(assessment)
     same = [assessment for assessment in predicted if assessment.case.same_mathematics]
     best: dict[str, FitAssessment] = {}
-    # there may be none, as in fine-tuning, where all but the whole is another step
+    # `same` may be empty, as in fine-tuning: a step with frozen weights has other mathematics
     for assessment in same or predicted:
         best.setdefault(TITLES[assessment.case.framework], assessment)
     for title, assessment in best.items():
@@ -344,7 +345,7 @@ def describe_batch(assessment: FitAssessment) -> str:
 
 
 def describe_share(assessment: FitAssessment, assessments: Iterable[FitAssessment]) -> str:
-    """Return what is in use as a share of the baseline's of the framework, or a dash without it."""
+    """Return the bytes in use relative to the framework's baseline; without one, a dash."""
     used = assessment.planned.parts.get("allocated")
     for other in assessments:
         is_base = other.case.strategy == other.case.stage.baseline
@@ -363,13 +364,13 @@ def make_table(
 ) -> Table:
     """Return a table in the order of the assessments.
 
-    Below it stand why others were left out, and which results were `wrong` on a GPU. `options` are
-    those that a suggested command has to repeat.
+    Its notes have the reasons why others were left out, and the results that were `wrong` on a GPU.
+    `options` are those that a suggested command has to repeat.
     """
     rows = []
     notes = []
     reasons = {}
-    wrong_strategies: dict[str, list[str]] = {}  # by what was found
+    wrong_strategies: dict[str, list[str]] = {}  # by the description of the fault
     for assessment in assessments:
         case, planned = assessment.case, assessment.planned
         if case in wrong:
