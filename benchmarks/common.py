@@ -1,4 +1,4 @@
-"""What the benchmark classes share: the metrics of one measured case, and which cases a class has.
+"""Base classes of the benchmarks: the metrics of one measured case, and the cases of a class.
 
 A class in `resnet50.py`, `transformer.py` or `unet3d.py` stands for one workload in one framework,
 scenario and size. asv measures each of its `track_` methods for each strategy and batch.
@@ -83,7 +83,7 @@ class CaseBenchmark(ABC):
     def __init_subclass__(cls) -> None:
         """Give the class the parameters of its cases, and methods of its own for asv."""
         if isinstance(cls.workload, property):
-            return  # of a scenario, in this file
+            return  # a class of this file, which has a scenario and no workload
         workload = spec.load_workload(cast(str, cls.workload))
         framework = cast(str, cls.framework)
         cases = list_class_cases(workload.name, framework, cls.scenario, cls.size)

@@ -30,7 +30,7 @@ from framebench.engine import installed
 from framebench.engine.capacity import GPU_SHARE, read_free_gpu_memory
 from framebench.engine.environments import Environment
 from framebench.engine.runner import Options
-from framebench.engine.session import Session, alone
+from framebench.engine.session import Session, lock_results
 from framebench.instruments import nvml
 from framebench.records import provenance, store
 from framebench.records.provenance import ROOT
@@ -293,8 +293,8 @@ def find_environments(blocks: Blocks, rehearse: bool) -> dict[str, Environment]:
     """
     frameworks = [row.case.framework for rows in blocks.values() for row in rows]
     if not rehearse:
-        return installed.ready(frameworks, installed.INSTALLED, say)
-    pinned = installed.ready(frameworks, None, say)
+        return installed.find_environments(frameworks, installed.INSTALLED, say)
+    pinned = installed.find_environments(frameworks, None, say)
     return {name: replace(environment, installed=True) for name, environment in pinned.items()}
 
 
@@ -382,7 +382,7 @@ def main() -> int:
     statuses: list[str] = []
     ready: dict[str, Environment] = {}
     try:
-        with alone(results), interrupt_at(end):
+        with lock_results(results), interrupt_at(end):
             ready = find_environments(blocks, options.rehearse)
             statuses = measure_blocks(blocks, ready, results, end)
     except KeyboardInterrupt:

@@ -61,7 +61,7 @@ def find_or_measure(case: Case, environment: str, profile: Iterable[Case]) -> Re
     ) as run:
         if runner.explain_unsupported(case):
             return record_unsupported(case, run, own)
-        earlier = run.records(variant)
+        earlier = run.get_records(variant)
         if earlier:
             return earlier[0]
         selected_ids = os.environ.get(SELECTED, "").split()
@@ -72,7 +72,7 @@ def find_or_measure(case: Case, environment: str, profile: Iterable[Case]) -> Re
                 compared.append(other)
         blocks = int(os.environ.get(BLOCKS, "1"))
         measure(make_groups(compared, find_built(requested, own)), run, blocks)
-        return run.records(variant)[0]
+        return run.get_records(variant)[0]
 
 
 def differs_in_strategy_only(one: Case, other: Case) -> bool:
@@ -85,6 +85,6 @@ def find_built(requested: list[Case], own: Environment) -> dict[str, Environment
     available = {own.framework: own}
     for framework in {case.framework for case in requested} - {own.framework}:
         environment = environments.describe(framework)
-        if environments.built(environment):
+        if environments.is_built(environment):
             available[framework] = environment
     return {name: available[name] for name in FRAMEWORKS if name in available}

@@ -88,7 +88,7 @@ def list_unbuilt(frameworks: list[str]) -> list[str]:
     unready = []
     for framework in frameworks:
         environment = environments.describe(framework)
-        if not environments.built(environment) or environments.cold(
+        if not environments.is_built(environment) or environments.cold(
             environment, read_profile_name()
         ):
             unready.append(framework)

@@ -25,7 +25,7 @@ from framebench.asv.progress import Progress, listen
 from framebench.engine import environments
 from framebench.engine.interrupts import interrupt_on_ending_signals
 from framebench.engine.runner import RESULTS
-from framebench.engine.session import Busy, Session, alone
+from framebench.engine.session import Busy, Session, lock_results
 from framebench.engine.terminal import escape_control
 from framebench.records import provenance
 from framebench.records.pins import find_pinned_version
@@ -277,7 +277,7 @@ def kill_servers() -> None:
 def holding_results() -> Iterator[None]:
     """Lock the results folder in this context. Raises UserError, which asv prints in a sentence."""
     try:
-        with alone(RESULTS):
+        with lock_results(RESULTS):
             yield
     except Busy as busy:
         raise util.UserError(str(busy)) from busy

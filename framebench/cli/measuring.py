@@ -94,7 +94,9 @@ def measure_all(
         measured.measure(list_groups(able, pairs, ready), run, blocks)
         statuses = []
         for case in cases:
-            case_statuses = [record.status for record in run.records(Variant(case, where[case]))]
+            case_statuses = [
+                record.status for record in run.get_records(Variant(case, where[case]))
+            ]
             statuses.append(next((status for status in case_statuses if status != "ok"), "ok"))
         return statuses
 

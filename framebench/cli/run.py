@@ -127,7 +127,7 @@ def measure_here(request: RunRequest, results: Path) -> list[str]:
         ]
         if request.beside_torch and frameworks:
             frameworks.append(FRAMEWORKS[0])
-        ready = installed.ready(frameworks, env, say)
+        ready = installed.find_environments(frameworks, env, say)
         if env:
             cases = [case for case in cases if case.framework in ready]
         for environment in ready.values():

@@ -17,7 +17,7 @@ import typer
 from rich.console import Console, ConsoleOptions, RenderableType
 from rich.segment import Segment
 
-from framebench.engine.session import Session, alone
+from framebench.engine.session import Session, lock_results
 from framebench.engine.terminal import escape_control
 from framebench.models import spec
 from framebench.records import provenance
@@ -189,7 +189,7 @@ def measuring(results: Path, describe_kept: Callable[[], str] = lambda: "") -> I
     """
     try:
         check_writable(results / "records" / provenance.read_machine_name())
-        with alone(results):
+        with lock_results(results):
             yield
     except KeyboardInterrupt:
         fail(f"interrupted{describe_kept()}", 130)

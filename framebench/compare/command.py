@@ -67,7 +67,7 @@ def compare_(
     frameworks = {case.framework for case in pair}
     with open_session(results, " ".join([*name, str(options)])) as opened:
         try:
-            ready = installed.ready((case.framework for case in pair), env, say)
+            ready = installed.find_environments((case.framework for case in pair), env, say)
             missing = sorted(frameworks - ready.keys())
             if missing:
                 raise measure.NotMeasured(

@@ -79,7 +79,7 @@ def find_record(run: Run, group: Group, number: int, place: int) -> Record:
     """
     variant = group.always[place]
     records_of_block = []
-    for record in run.records(variant):
+    for record in run.get_records(variant):
         if record.turns and record.turns.block.startswith(f"{run.id}/{group.name}/{number}."):
             records_of_block.append(record)
     chosen = records_of_block[-1]  # its place is another one where it was measured alone

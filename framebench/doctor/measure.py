@@ -60,10 +60,10 @@ def calibrate(say: environments.Say, env: str | None) -> list[Finding]:
     """
     findings = measure_interference()  # before this command works itself
     if env:
-        ready = list(installed.ready(FRAMEWORKS, env, say).values())
+        ready = list(installed.find_environments(FRAMEWORKS, env, say).values())
     else:
         described = [environments.describe(framework) for framework in FRAMEWORKS]
-        ready = [environment for environment in described if environments.built(environment)]
+        ready = [environment for environment in described if environments.is_built(environment)]
     for environment in ready:
         say(f"known sizes and lengths in {environment.name}")
         findings += calibrate_in(environment)
@@ -165,7 +165,7 @@ def check_environment(framework: str) -> Finding:
     """Check whether a framework's environment is built, and undamaged."""
     environment = environments.describe(framework)
     check = f"environment {environment.name}"
-    if not environments.built(environment):
+    if not environments.is_built(environment):
         return Finding(check, False, f"not built yet: framebench setup {framework}", optional=True)
     damage = environments.find_damage(environment)
     return Finding(check, not damage, damage or str(environment.python.parent.parent))

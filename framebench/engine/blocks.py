@@ -106,7 +106,7 @@ class Run:
         machine = provenance.read_machine_name()
         return store.find_file(self.results, machine, variant.environment.name)
 
-    def records(self, variant: Variant) -> list[Record]:
+    def get_records(self, variant: Variant) -> list[Record]:
         """Return the records that this session has of a variant, oldest first."""
         records = []
         for record in store.read_session(self.find_file(variant), self.id, variant.case.id):
@@ -125,11 +125,11 @@ class Run:
         Each of the first `cold_blocks` blocks has a folder of its own, so that it compiles again.
         """
         last = self.options.cold_blocks - 1
-        block = min(len(self.records(variant)), last) if last else 0
+        block = min(len(self.get_records(variant)), last) if last else 0
         name = f"{variant.case.id.replace('/', '.')}.{block}"
         return self.scratch / variant.environment.name / name
 
-    def context(self, variant: Variant, load: float | None) -> Context:
+    def make_context(self, variant: Variant, load: float | None) -> Context:
         """Return the circumstances of a measurement, for the provenance of its record.
 
         `load`: the one-minute load average before the measurement.
@@ -224,7 +224,7 @@ def is_unfinished(saved: UnfinishedRecord, variant: Variant, run: Run) -> bool:
     if record.provenance.planted != variant.planted_differences:
         return False
     turns = record.turns_taken
-    for other in run.records(variant):
+    for other in run.get_records(variant):
         if other.turns and (other.turns.block, other.turns.arm) == (turns.block, turns.arm):
             return False
     return True
@@ -241,7 +241,7 @@ def find_remaining(group: Group, name: str, run: Run) -> tuple[list[Variant], in
     # two variants of a group may be equal: both must have a record in the same part
     for variant, needed in Counter([*group.always, *group.others]).items():
         records_by_part: Counter[str] = Counter()
-        for record in run.records(variant):
+        for record in run.get_records(variant):
             if record.turns is None:
                 continue
             block, _, part = record.turns.block.rpartition(".")
@@ -274,8 +274,8 @@ def drop_wrong_mathematics(variants: list[Variant], run: Run) -> list[Variant]:
         outcome = run.mathematics_by_variant.get(variant)
         if outcome is None or outcome.passed:
             measurable.append(variant)
-        elif not run.records(variant):
-            record = recording.make_wrong_record(run.context(variant, None), outcome)
+        elif not run.get_records(variant):
+            record = recording.make_wrong_record(run.make_context(variant, None), outcome)
             run.write(record, variant)
     return measurable
 
@@ -344,7 +344,7 @@ def run_block(name: str, variants: list[Variant], n_always: int, run: Run) -> Bl
         is_undisturbed = run.compiles_alone or not nvml.list_gpus()
         has_first_step = process.is_cold and is_undisturbed and not run.without_times
         record = recording.make_record(
-            run.context(process.variant, load),
+            run.make_context(process.variant, load),
             outcome,
             mathematics=run.mathematics_by_variant.get(process.variant),
             turns=describe_turns(process, number, case_ids, name, seed, matmul),
@@ -553,7 +553,7 @@ def needs_memory(timed: TimedVariant, run: Run) -> bool:
     if run.options.peaks_each_block:
         return True
     block = timed.record.turns_taken.block
-    for other in run.records(timed.variant):
+    for other in run.get_records(timed.variant):
         if other.peaks and not (other.turns and other.turns.block == block):
             return False
     return True
@@ -577,10 +577,10 @@ def record_unsupported(case: Case, run: Run, environment: Environment) -> Record
     The record is written once in a session.
     """
     variant = Variant(case, environment)
-    earlier = run.records(variant)
+    earlier = run.get_records(variant)
     if earlier:
         return earlier[-1]
-    context = run.context(variant, runner.read_load_average())
+    context = run.make_context(variant, runner.read_load_average())
     record = recording.make_unsupported_record(context, runner.explain_unsupported(case))
     run.write(record, variant)
     return record

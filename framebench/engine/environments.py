@@ -207,8 +207,8 @@ def of_case(case: Case, usual: Environment | None = None, say: Say = lambda _: N
     return usual or describe(case.framework)
 
 
-def built(environment: Environment) -> bool:
-    """Return whether an environment is there, and whole."""
+def is_built(environment: Environment) -> bool:
+    """Return whether an environment is completely built."""
     return (environment.folder / ".complete").exists()
 
 
@@ -225,11 +225,11 @@ def ensure(
 
 def ensure_built(environment: Environment, build_now: Callable[[], None]) -> Environment:
     """Return the environment, built by the function if it is not there yet. Raises SetupError."""
-    if built(environment):
+    if is_built(environment):
         return environment
     check_tools(environment.framework)
     with lock(environment):
-        if not built(environment):
+        if not is_built(environment):
             build_now()
     return environment
 

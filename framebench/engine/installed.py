@@ -107,13 +107,13 @@ def raise_no_python(python: Path, framework: str, what: str) -> NoReturn:
     ) from None
 
 
-def ready(
+def find_environments(
     frameworks: Iterable[str], env: str | None, say: Say = lambda _: None
 ) -> dict[str, Environment]:
-    """Return an environment for each framework: pinned and built, or by `env` what is installed.
+    """Return an environment for each framework: the pinned one, or with `env` an installed one.
 
-    A framework that is not there is left out, with a sentence. Raises SetupError if no
-    framework is left.
+    A pinned environment is built if it is missing. A framework that is not installed is left out,
+    with a printed sentence. Raises SetupError if no framework is left.
     """
     requested = set(frameworks)
     requested_in_order = [framework for framework in FRAMEWORKS if framework in requested]

@@ -107,7 +107,7 @@ def find_environment(framework: str, version: str | None) -> Environment:
     """
     if version:
         environment = describe_release(framework, version)
-        if environments.built(environment):
+        if environments.is_built(environment):
             return environment
     return environments.describe(framework, version)
 
@@ -136,12 +136,12 @@ def make_environment(framework: str, version: str, keep: bool, say: Say) -> Iter
     """
     environment = describe_release(framework, version)
     with environments.lock(environment):
-        was_there = environments.built(environment)
+        was_there = environments.is_built(environment)
         is_kept = keep or was_there or version in find_pinned_versions(framework)
         try:
             yield ensure_release(framework, version, package="", more=(), say=say)
         finally:
-            if not is_kept or not environments.built(environment):
+            if not is_kept or not environments.is_built(environment):
                 shutil.rmtree(environment.folder, ignore_errors=True)
 
 

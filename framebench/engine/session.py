@@ -30,11 +30,11 @@ class Busy(Exception):
 
 
 @contextmanager
-def alone(results: Path) -> Iterator[None]:
-    """Hold the results folder in this context.
+def lock_results(results: Path) -> Iterator[None]:
+    """Lock the results folder in this context, so that no other process measures into it.
 
-    Raises Busy if another process does, OSError if nothing can be written there, and BadMachine if
-    what this machine is called cannot name a folder in it.
+    Raises Busy if another process has locked it, OSError if it cannot be written to, and BadMachine
+    if the name of this machine cannot be that of a folder.
     """
     provenance.read_machine_name()
     results.mkdir(parents=True, exist_ok=True)
@@ -53,7 +53,7 @@ def alone(results: Path) -> Iterator[None]:
 
 
 def read_holder(file: Path) -> str:
-    """Return what the process that holds the lock has written into it, if that can be read."""
+    """Return the description that the process with the lock has written into it, if readable."""
     try:
         holder = store.read_bytes(file).decode(errors="replace").strip()[:200]
         return holder or "another process"

@@ -119,7 +119,7 @@ def explain_cases(
     for (case, version), environment in zip(questions, case_environments):
         with measuring(results), err.status(case.id):
             # it may be of a version that is not pinned, which a bisection has left here
-            if not environments.built(environment):
+            if not environments.is_built(environment):
                 environment = environments.ensure(case.framework, version, say)
             explanations.append(measure.explain(case, environment))
     return explanations

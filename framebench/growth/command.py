@@ -146,7 +146,7 @@ def follow_case(
         raise NoReadings(f"{case.id}: {obstacle}")
     announce(steps)
     with measuring(results), show_progress(case.id) as show:
-        environment = installed.ready([case.framework], env, say)[case.framework]
+        environment = installed.find_environments([case.framework], env, say)[case.framework]
         return measure.read_case(case, environment, steps, step, limit_s, show)
 
 
@@ -163,5 +163,5 @@ def follow_script(
     framework = measure.find_framework(script)
     announce(steps)
     with measuring(results), show_progress(script.name) as show:
-        environment = installed.ready([framework], env, say)[framework]
+        environment = installed.find_environments([framework], env, say)[framework]
         return measure.read_script(script, arguments, environment, steps, step_at, limit_s, show)

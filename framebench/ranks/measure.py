@@ -33,13 +33,13 @@ def measure(case: Case, environment: Environment, run: Run) -> Record:
     Raises OSError if it cannot be written.
     """
     variant = Variant(case, environment)
-    earlier = run.records(variant)
+    earlier = run.get_records(variant)
     if earlier:
         return earlier[-1]
     load = runner.read_load_average()
     with tempfile.TemporaryDirectory(prefix="framebench-") as scratch:
         outcome = run_part("time", variant, run, Path(scratch))
-        record = recording.make_record(run.context(variant, load), outcome)
+        record = recording.make_record(run.make_context(variant, load), outcome)
         if outcome.is_right:
             memory = run_part("memory", variant, run, Path(scratch))
             record = recording.add_memory(record, memory)

@@ -116,7 +116,7 @@ def choose_environment(model: UserModel, env: str | None, say: Say) -> Environme
     """
     if env is None and model.package:
         return environments.ensure(model.framework, say=say, package=model.package)
-    return installed.ready([model.framework], env, say)[model.framework]
+    return installed.find_environments([model.framework], env, say)[model.framework]
 
 
 @contextmanager

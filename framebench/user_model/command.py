@@ -317,7 +317,7 @@ def measure(
     run = measured.Run(secrets.token_hex(6), options, where)
 
     def list_records() -> list[Record]:
-        return [record for variant in variants for record in run.records(variant)]
+        return [record for variant in variants for record in run.get_records(variant)]
 
     try:
         survey_s = time.monotonic() - began
@@ -398,7 +398,9 @@ def are_decided(run: measured.Run, variants: list[Variant]) -> bool:
     """Return whether the times of these variants need no more blocks."""
     from framebench.analysis import frames
 
-    rows = frames.make_frame([record for variant in variants for record in run.records(variant)])
+    rows = frames.make_frame(
+        [record for variant in variants for record in run.get_records(variant)]
+    )
     return bool(frames.find_decided(rows).all())
 
 

@@ -65,7 +65,7 @@ def look_at(variants: list[Variant], run: blocks.Run, baseline_bytes: int) -> li
         finally:
             run.options = options
     for variant in others:
-        records += run.records(variant)[-1:]  # none where the block was ended early
+        records += run.get_records(variant)[-1:]  # none where the block was ended early
     return records
 
 
@@ -90,7 +90,7 @@ def run_side_by_side(variants: list[Variant], run: blocks.Run) -> list[Record]:
         for variant, process in zip(variants, processes):
             outcome = process.end(partial(run.listener.phase, variant.case))
             mathematics = run.mathematics_by_variant.get(variant)
-            context = run.context(variant, load)
+            context = run.make_context(variant, load)
             records.append(recording.make_record(context, outcome, mathematics, part="memory"))
     for variant, record in zip(variants, records):
         run.write(record, variant)

@@ -55,7 +55,7 @@ def measure_blocks(
         blocks.measure_group(group, run, number - 1)
         remaining = []
         for variant in (baseline, *others):
-            if run.records(variant)[-1].usable and not runner.explain_slowness(variant.case):
+            if run.get_records(variant)[-1].usable and not runner.explain_slowness(variant.case):
                 remaining.append(variant)
             else:
                 run.listener.skipped(variant.case)
@@ -72,7 +72,7 @@ def measure_blocks(
 
 def has_failed(variant: Variant, run: blocks.Run) -> bool:
     """Return whether a variant failed verification or broke in a first look, if there was one."""
-    records = run.records(variant)
+    records = run.get_records(variant)
     return bool(records) and records[-1].status != "ok"
 
 

@@ -162,9 +162,9 @@ class ReleaseBench:
         options = Options(rounds=0, peaks_each_block=True)
         with Run(self.session, options, self.results, self.progress) as run:
             try:
-                if not self.is_done(run.records(variant)):
+                if not self.is_done(run.get_records(variant)):
                     self.fill(variant, run)
-                result = make_result(release, run.records(variant))
+                result = make_result(release, run.get_records(variant))
             except SetupError as error:
                 *_, last_line = str(error).strip().splitlines()
                 result = ReleaseResult(release=release, reason=f"cannot be installed: {last_line}")
@@ -179,7 +179,7 @@ class ReleaseBench:
             group = Group(f"bisect/{variant.environment.name}/{variant.case.id}", (variant,))
             for number in range(self.processes):
                 measure_group(group, run, number)
-                if self.is_done(run.records(variant)):
+                if self.is_done(run.get_records(variant)):
                     return
 
     def is_done(self, records: Sequence[Record]) -> bool:

@@ -36,7 +36,7 @@ from framebench.cli.shared import (
 )
 from framebench.engine import environments, releases, runner
 from framebench.engine.progress import CaseProgress
-from framebench.engine.session import alone
+from framebench.engine.session import lock_results
 from framebench.records import provenance
 from framebench.records.pins import find_pinned_version, find_pinned_versions
 from framebench.strategies.strategy import FRAMEWORKS
@@ -303,7 +303,7 @@ def bisect(
             # without the threshold: a search with another one reads the same values
             title = f"bisect {opened.id} {first} {last} {processes}"
             # `open_case` has locked the results already if the case is a file
-            lock = nullcontext() if case.endswith(".py") else alone(results)
+            lock = nullcontext() if case.endswith(".py") else lock_results(results)
             most_releases = 2 + len(names).bit_length()  # both ends, and what halving takes
             most_processes = processes * most_releases
             with (
@@ -332,7 +332,7 @@ def open_case(case: str, batch: int, results: Path) -> Iterator[tuple[Case, Path
         return
     try:
         with (
-            alone(results),
+            lock_results(results),
             open_model(
                 Path(case), scenario="train", strategies=[], batch=batch, env=None, results=results
             ) as (cases, _, folder),

@@ -126,5 +126,7 @@ def measure(
         measure_blocks(groups, run, blocks)
         for case in cases:
             for environment in ready.values():
-                statuses += [record.status for record in run.records(Variant(case, environment))]
+                statuses += [
+                    record.status for record in run.get_records(Variant(case, environment))
+                ]
     return statuses

@@ -20,7 +20,7 @@ from framebench.engine.blocks import Listener, Run
 from framebench.engine.environments import Environment, SetupError
 from framebench.engine.progress import CaseProgress
 from framebench.engine.runner import Options, explain_unsupported
-from framebench.engine.session import alone
+from framebench.engine.session import lock_results
 from framebench.engine.timed_process import Variant
 from framebench.records.pins import find_pinned_version
 from framebench.records.record import Record
@@ -143,7 +143,7 @@ class PairBench:
         folder = self.results / FOLDER
         title = " ".join(["versions newest", *pair.releases, str(self.blocks), str(self.options)])
         with (
-            alone(self.results),
+            lock_results(self.results),
             open_session(folder, title) as session,
             CaseProgress(cases, folder, err, 2 * self.blocks, session.id) as progress,
         ):
@@ -177,7 +177,7 @@ class PairBench:
         records: dict[str, list[Record]] = {version: [] for version in ready}
         for version, environment in ready.items():
             for case in cases:
-                records[version] += run.records(Variant(case, environment))
+                records[version] += run.get_records(Variant(case, environment))
         verdict = judge_newest(
             replace(pair, newest=newest.version),
             records[pair.pinned],

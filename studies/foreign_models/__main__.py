@@ -150,7 +150,7 @@ def by_try(file: Path, framework: str, scenario: str, python: str) -> dict[str, 
 
 @cache
 def interpreter(framework: str, python: str) -> Environment:
-    return installed.ready([framework], python, print)[framework]
+    return installed.find_environments([framework], python, print)[framework]
 
 
 def plain_loop(file: Path, framework: str, scenario: str, python: str) -> dict[str, Any]:

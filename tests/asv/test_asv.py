@@ -15,7 +15,7 @@ import psutil
 import pytest
 
 from framebench.engine.environments import Environment
-from framebench.engine.session import alone
+from framebench.engine.session import lock_results
 from framebench.records.record import Record
 from tests.asv.clone import Clone
 from tests.repositories import run_git
@@ -285,7 +285,7 @@ def test_a_users_benchmark_that_fails_harms_no_case(clone: Clone) -> None:
 
 
 def test_a_run_is_refused_while_another_process_measures(clone: Clone) -> None:
-    with alone(clone.root / "results"):
+    with lock_results(clone.root / "results"):
         done = clone.run(FEW)
     assert done.returncode != 0
     assert f"process {os.getpid()}" in done.stdout + done.stderr

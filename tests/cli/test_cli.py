@@ -17,7 +17,7 @@ import typer
 
 from framebench.cli import run, shared
 from framebench.engine.environments import Environment
-from framebench.engine.session import Session, alone
+from framebench.engine.session import Session, lock_results
 from framebench.records import store
 from framebench.records.provenance import read_machine_name
 from framebench.suite.selectors import parse
@@ -83,7 +83,7 @@ def test_other_options_start_another_session(
     def interrupted(*_: object) -> list[str]:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(run.installed, "ready", Mock(return_value={}))
+    monkeypatch.setattr(run.installed, "find_environments", Mock(return_value={}))
     monkeypatch.setattr(run, "measure_all", interrupted)
     for options, unfinished in (([], 1), (["--threads", "2"], 2), (["--threads", "2"], 2)):
         done = framebench("run", CASE, "--results", str(results), *options)
@@ -106,7 +106,7 @@ def test_other_options_start_another_session(
     ],
 )
 def test_measuring_commands_take_the_lock(arguments: list[str], results: Path) -> None:
-    with alone(results):
+    with lock_results(results):
         done = framebench(*arguments, "--results", str(results))
     assert done.returncode == 2
     assert f"process {os.getpid()} " in done.stderr
@@ -158,7 +158,7 @@ def test_an_interrupted_run_says_whether_records_were_written(
             store.append(record(case, provenance=origin), where)
         raise end
 
-    monkeypatch.setattr(run.installed, "ready", Mock(return_value={}))
+    monkeypatch.setattr(run.installed, "find_environments", Mock(return_value={}))
     monkeypatch.setattr(run, "measure_all", measure)
     done = framebench("run", CASE, "--results", str(results))
     assert done.returncode == code

@@ -58,7 +58,7 @@ def test_documented_examples_have_their_exit_codes(
         raise KeyboardInterrupt
 
     # the page's `framebench run` is the example of an interruption
-    monkeypatch.setattr(run.installed, "ready", interrupt)
+    monkeypatch.setattr(run.installed, "find_environments", interrupt)
     words = shlex.split(command)
     if words[0] == "run":
         words += ["--results", str(results)]

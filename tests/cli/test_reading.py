@@ -156,7 +156,7 @@ def test_an_unreadable_machine_is_named_and_skipped(real: Path, shared_folder: P
 def test_nothing_is_measured_if_results_cannot_be_written(
     shared_folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(run.installed, "ready", refuse_work)
+    monkeypatch.setattr(run.installed, "find_environments", refuse_work)
     closed = shared_folder / "results" / "records"
     closed.mkdir(parents=True)
     closed.chmod(0o555)

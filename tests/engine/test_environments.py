@@ -99,7 +99,7 @@ def test_a_missing_compiler_is_named_with_its_package(
 def test_an_environment_is_built_once(own_cache: Path, own_pins: Path) -> None:
     messages = []
     first = environments.ensure("torch", say=messages.append)
-    assert environments.built(first)
+    assert environments.is_built(first)
     assert messages
     messages.clear()
     assert environments.ensure("torch", say=messages.append) == first
@@ -112,7 +112,7 @@ def test_a_failed_build_says_why_and_is_begun_again(
     (own_pins / "torch.txt").write_text("./no-such-package\n")
     with pytest.raises(SetupError, match="no-such-package"):
         environments.ensure("torch")
-    assert not environments.built(environments.describe("torch"))
+    assert not environments.is_built(environments.describe("torch"))
     begun = []
 
     def begin(environment: Environment, where: Path, say: object) -> None:
@@ -240,7 +240,7 @@ def test_pip_refuses_an_archive_with_another_hash(
         environments.ensure("torch")
     right = hashlib.sha256(wheel.read_bytes()).hexdigest()
     (own_pins / "torch.txt").write_text(f"{line}{right}\n")
-    assert environments.built(environments.ensure("torch"))
+    assert environments.is_built(environments.ensure("torch"))
 
 
 def test_leftovers_of_a_killed_set_up_end_before_the_next_build(

@@ -43,19 +43,19 @@ def test_an_interpreter_that_lacks_a_package_is_refused_with_the_error(tmp_path:
 def test_this_interpreter_lacks_the_frameworks() -> None:
     """The control environment holds none, and none is installed into it."""
     with pytest.raises(SetupError, match=r"No module named 'torch'.*No module named 'jittor'"):
-        installed.ready(["torch", "jittor"], installed.INSTALLED)
+        installed.find_environments(["torch", "jittor"], installed.INSTALLED)
 
 
 def test_a_missing_interpreter_is_refused_with_a_hint() -> None:
     with pytest.raises(SetupError, match="give 'installed' for this one"):
-        installed.ready(["torch"], "no-such-python")
+        installed.find_environments(["torch"], "no-such-python")
 
 
 def test_a_missing_framework_is_left_out_with_a_sentence(
     environment: dict[str, Environment],
 ) -> None:
     messages = []
-    found = installed.ready(
+    found = installed.find_environments(
         iter(["jittor", "torch"]), str(environment["torch"].python), messages.append
     )
     assert list(found) == ["torch"]

@@ -171,7 +171,7 @@ def test_wrong_mathematics_is_a_record_without_measurements(tmp_path: Path) -> N
     with Run("s", Options(rounds=0), tmp_path, check_mathematics=call_all_wrong) as run:
         for _ in range(2):
             blocks.measure([Group("alone", (variant,))], run)
-        (record,) = run.records(variant)
+        (record,) = run.get_records(variant)
     assert (record.status, record.reason, record.peaks) == ("wrong", reason, {})
     assert record.verification.mathematics.error == 2e-3
 

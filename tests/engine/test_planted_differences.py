@@ -26,8 +26,8 @@ def test_planted_shares_are_measured(environment: dict[str, Environment], result
     planted = Variant(CASE, environment["torch"], spin=1.0, extra=0.5)
     with Run("s", Options(rounds=5), results) as run:
         measure_group(Group("planted", (plain, planted)), run)
-        (plain_record,) = run.records(plain)
-        (planted_record,) = run.records(planted)
+        (plain_record,) = run.get_records(plain)
+        (planted_record,) = run.get_records(planted)
     assert plain_record.usable
     assert planted_record.status == "ok"
     assert not planted_record.usable

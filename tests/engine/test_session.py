@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from framebench.engine.session import LOCK, Busy, Session, alone
+from framebench.engine.session import LOCK, Busy, Session, lock_results
 from tests.processes import ROOT, small_disk
 
 # holds the folder named first, says so, and starts a process that outlives it
@@ -23,7 +23,7 @@ HOLD = Path(__file__).parent / "programs" / "session_hold.py"
 KILLED = """
 import os, signal, sys
 from pathlib import Path
-from framebench.engine.session import Session, alone
+from framebench.engine.session import Session, lock_results
 
 results, fatal, calls = Path(sys.argv[1]), int(sys.argv[2]), 0
 
@@ -37,7 +37,7 @@ def watch(name):
         return call(*arguments, **options)
     setattr(os, name, watched)
 
-with alone(results):
+with lock_results(results):
     for name in ("open", "write", "fsync", "replace", "rename", "unlink", "mkdir"):
         watch(name)
     session = Session.open(results, "code", "cases")
@@ -73,11 +73,11 @@ def test_busy_names_the_holder_and_a_hint(results: Path) -> None:
     assert read_message(process).startswith("holds")
     with (
         pytest.raises(Busy, match=rf"process {process.pid} .* is measuring into .*--results"),
-        alone(results),
+        lock_results(results),
     ):
         pass
     process.communicate()
-    with alone(results):
+    with lock_results(results):
         pass
 
 
@@ -88,7 +88,11 @@ def test_a_killed_holder_leaves_the_folder_free(results: Path) -> None:
     process.kill()
     process.wait()
     try:
-        with alone(results), pytest.raises(Busy, match=f"process {os.getpid()} "), alone(results):
+        with (
+            lock_results(results),
+            pytest.raises(Busy, match=f"process {os.getpid()} "),
+            lock_results(results),
+        ):
             pass
     finally:
         os.kill(child, 9)
@@ -96,7 +100,7 @@ def test_a_killed_holder_leaves_the_folder_free(results: Path) -> None:
 
 def test_a_folder_that_cannot_be_written_is_named(tmp_path: Path) -> None:
     with small_disk(tmp_path / "disk", "ro,size=1m") as disk:
-        with pytest.raises(OSError, match="Read-only file system") as raised, alone(disk):
+        with pytest.raises(OSError, match="Read-only file system") as raised, lock_results(disk):
             pass
         assert raised.value.filename == str(disk / LOCK)
 
@@ -145,7 +149,7 @@ def test_a_kill_as_a_session_begins_or_ends_leaves_nothing_behind(results: Path)
         command = [sys.executable, "-c", KILLED, str(results), str(fatal)]
         done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
         had_begun = bool(done.stdout) and done.returncode != 0
-        with alone(results):
+        with lock_results(results):
             session = Session.open(results, "code", "cases")
             left = {file.name for file in results.iterdir()}
             session.close(results)

@@ -238,7 +238,7 @@ def test_an_environment_is_removed_unless_it_is_kept(
     monkeypatch.setattr(releases.environments, "check_tools", ignore)
     try:
         with releases.make_environment("jax", "0.1.0", keep, ignore) as environment:
-            assert releases.environments.built(environment)
+            assert releases.environments.is_built(environment)
     except KeyboardInterrupt:
         assert is_interrupted
     folders = [path for path in (tmp_path / "releases").iterdir() if path.is_dir()]

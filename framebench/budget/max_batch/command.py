@@ -138,7 +138,9 @@ def max_batch_(
             # held for one case at a time, so that saved answers disturb no measurement
             with measuring(results, describe_kept):
                 try:
-                    environment = installed.ready([case.framework], env, say)[case.framework]
+                    environment = installed.find_environments([case.framework], env, say)[
+                        case.framework
+                    ]
                 except SetupError as error:
                     say(f"{case.framework}: {error}")
                 else:

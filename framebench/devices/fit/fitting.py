@@ -62,7 +62,7 @@ def read_cached(results: Path, device: str) -> dict[str, CachedPlan]:
     """Return the cached predictions for the pinned releases, by case id. Nothing is predicted."""
     cached: dict[str, CachedPlan] = {}
     for framework, error in ALLOWED.items():
-        file = store.file(results, device, framework, find_pinned_version(framework))
+        file = store.find_file(results, device, framework, find_pinned_version(framework))
         for case, planned in store.read(file).items():
             cached[case] = CachedPlan(planned, file, error)
     return cached

@@ -239,7 +239,7 @@ def find_cached(
         predictions: dict[str, Planned] = {}
         for framework in frameworks:
             release = version or find_pinned_version(framework)
-            predictions |= store.read(store.file(root, device.name, framework, release))
+            predictions |= store.read(store.find_file(root, device.name, framework, release))
         for case in cases:
             planned = predictions.get(case.id)
             if planned and case.workload != spec.USER_MODEL and is_reusable(planned):

@@ -67,7 +67,7 @@ def list_variables(environment: Environment) -> dict[str, str]:
     variables |= environment.variables() | WITHOUT_DEVICE
     variables["PYTHONPATH"] = environments.import_path()
     with_cudnn = environments.describe("torch", package=WITH_CUDNN)
-    if cudnn.FOLDER_VARIABLE not in os.environ and environments.built(with_cudnn):
+    if cudnn.FOLDER_VARIABLE not in os.environ and environments.is_built(with_cudnn):
         folders = with_cudnn.python.parent.parent.glob("lib/python*/site-packages/nvidia")
         for folder in folders:
             variables[cudnn.FOLDER_VARIABLE] = str(folder)

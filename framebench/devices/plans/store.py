@@ -31,7 +31,7 @@ class PlannedWarning(UserWarning):
     """A line was skipped."""
 
 
-def file(results: Path, device: str, framework: str, version: str) -> Path:
+def find_file(results: Path, device: str, framework: str, version: str) -> Path:
     """Return the path of the file of a device and a release."""
     return results / FOLDER / device / f"{framework}-{version}.jsonl"
 
@@ -66,7 +66,7 @@ def publish(results: Path, is_chosen: Callable[[Planned], bool]) -> list[Planned
 
 def write(results: Path, planned: Planned) -> Path:
     """Write a prediction over that of its case, and return the file."""
-    target = file(results, planned.device, planned.framework, planned.framework_version)
+    target = find_file(results, planned.device, planned.framework, planned.framework_version)
     results.mkdir(parents=True, exist_ok=True)
     with FileLock(results / LOCK):
         lines = {find_case(line): line for line in read_lines(target).values()}

@@ -66,7 +66,7 @@ def sum_scanned_blocks(block: Callable[[Array, Array], Array], scale: Array, x: 
 
 def list_scans(device: Device) -> Iterator[Variant]:
     """Yield the variants of JAX issue 27748: a long scan in blocks that are recomputed or not."""
-    here = jax_target.devices(device, 1)
+    here = jax_target.make_devices(device, 1)
     scale = make_shape(here, (), jnp.float32, WHOLE)
     state = make_shape(here, STATE, jnp.float32, WHOLE)
     recomputed = jax.checkpoint(block)
@@ -87,7 +87,7 @@ def layer(x: Array, first: Array, second: Array, groups: Array) -> Array:
 def list_experts(device: Device) -> Iterator[Variant]:
     """Yield variants of marin 5394: the gradient of layers of experts, on one and two devices."""
     for count in (1, 2):
-        devices = jax_target.devices(device, count)
+        devices = jax_target.make_devices(device, count)
         place = "1 device" if count == 1 else f"{count} devices"
         yield f"{place}, nothing recomputed", partial(lower_network, devices, layer)
         yield f"{place}, layers recomputed", partial(lower_network, devices, jax.checkpoint(layer))

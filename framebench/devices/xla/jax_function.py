@@ -53,7 +53,7 @@ def plan(
     """
     help_jax()
     try:
-        (target,) = jax_target.devices(device, 1)
+        (target,) = jax_target.make_devices(device, 1)
     except (JaxRuntimeError, RuntimeError, ValueError) as error:
         raise ImportError(
             f"JAX has no compiler for {device.title} here: {COMPILERS[device.kind]} "

@@ -90,7 +90,7 @@ def plan(case: Case, device: Device) -> PlannerAnswer:
     if obstacle:
         return PlannerAnswer("not planned", obstacle)
     try:
-        adapter = ShapedAdapter(case, jax_target.devices(device, case.ranks))
+        adapter = ShapedAdapter(case, jax_target.make_devices(device, case.ranks))
         adapter.build()
     except IncompatibleStrategies as error:
         return PlannerAnswer("not planned", str(error))

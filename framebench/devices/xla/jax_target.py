@@ -15,8 +15,8 @@ CUDA = (13, 0)  # the oldest that the plug-in's release takes
 SLICES = ((2, 2), (2, 4), (4, 4), (4, 8), (8, 8), (8, 16), (16, 16))  # chips of a TPU's slice
 
 
-def devices(device: Device, ranks: int) -> list[jax.Device]:
-    """Return as many devices as a case has ranks, in one host. Raises what XLA raises."""
+def make_devices(device: Device, ranks: int) -> list[jax.Device]:
+    """Return as many devices as a case has ranks, in one host. Raises the errors of XLA."""
     if device.kind == "tpu":
         topology = topologies.get_topology_desc(
             platform="tpu", topology_name=choose_slice(device, ranks)
@@ -32,7 +32,7 @@ def devices(device: Device, ranks: int) -> list[jax.Device]:
 def choose_slice(device: Device, ranks: int) -> str:
     """Return the smallest slice with so many chips, such as v5e:2x4.
 
-    It has three axes where the device's has three.
+    It has three axes if the device's topology has three.
     """
     kind, _, shape = device.topology.partition(":")
     third_axis = "x1" if shape.count("x") == 2 else ""

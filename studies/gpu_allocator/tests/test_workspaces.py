@@ -189,7 +189,7 @@ def results_fit(answers: Answers, item: int) -> None:
 
 
 asks_cudnn = pytest.mark.skipif(
-    not environments.built(WITH_CUDNN),
+    not environments.is_built(WITH_CUDNN),
     reason="no environment here has cuDNN: framebench setup torch==2.12.1",
 )
 

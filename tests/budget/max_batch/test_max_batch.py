@@ -25,7 +25,7 @@ from framebench.budget.max_batch.measure import (
 from framebench.budget.max_batch.oom_recovery import EvaluationReport, evaluate_in
 from framebench.engine.environments import Environment, describe
 from framebench.engine.runner import Options
-from framebench.engine.session import alone
+from framebench.engine.session import lock_results
 from framebench.records import store
 from framebench.records.provenance import read_machine_name
 from framebench.records.search import Fit, Probe
@@ -355,7 +355,7 @@ def save_search(results: Path, case: Case = TRAIN, **changes: Any) -> Fit:
 def test_max_batch_reuses_a_saved_answer(results: Path) -> None:
     save_search(results)
     arguments = "max-batch", "transformer/torch////tiny", "--budget", "8MiB"
-    with alone(results):  # it disturbs no measurement
+    with lock_results(results):  # it disturbs no measurement
         done = framebench(*arguments, "--results", str(results), "--json")
     assert json.loads(done.stdout)[0]["largest"] == 11
     assert "measured 2026-01-02" in done.stderr

@@ -28,7 +28,7 @@ def test_each_gradient_has_its_workspace_before_the_next_is_there(
 
 @pytest.mark.slow
 @pytest.mark.skipif(
-    not environments.built(WITH_CUDNN),
+    not environments.is_built(WITH_CUDNN),
     reason="no environment here has cuDNN: framebench setup torch==2.12.1",
 )
 @pytest.mark.parametrize(
