@@ -1,8 +1,8 @@
-"""Bounds on what a child process prints, how long it is listened to, and what it leaves behind.
+"""Start child processes; limit what they print and how long they run, and kill all they started.
 
-A user's model may print without end, and may start processes that outlive it. Those hold the pipes
-to this process open, and may have left the process group, so that neither the end of a pipe nor the
-end of a group says that all is over.
+A user's model may print without end, and may start processes that outlive it. Those keep the pipes
+to this process open, and may have left the process group. So neither the end of a pipe nor that of
+a group shows that all have ended.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ import psutil
 LOG_BYTES = 2**16  # the end of a child's standard error, which is kept
 ANSWER_BYTES = 2**26  # the end of a program's output, of which the last line is its answer
 MOST_LINE_BYTES = 2**26  # of a message: results with a summary of each tensor have some 2**20
-POLL_S = 0.1  # between two looks at whether a silent child is still alive
-HEAR_S = 1.0  # between two looks at what a program has said meanwhile
-LISTEN_S = 1.0  # to what is still in a pipe once its writer is dead
-MOST_ROUNDS = 20  # of killing: a process may start others while it is looked for
+POLL_S = 0.1  # between two checks whether a silent child is still alive
+HEAR_S = 1.0  # between two reads of a program's standard error
+LISTEN_S = 1.0  # to the rest in a pipe once its writer is dead
+MOST_ROUNDS = 20  # of killing: a process may start others during a round
 LIBC = ctypes.CDLL(None) if sys.platform == "linux" else None
 PR_SET_PDEATHSIG = 1  # of <sys/prctl.h>
 PR_SET_CHILD_SUBREAPER = 36
@@ -37,7 +37,7 @@ MARK = "FRAMEBENCH_CHILD"  # environment variable that all processes of a child 
 
 
 def start_thread(work: Callable[[], None]) -> threading.Thread:
-    """Start a thread. Raises OSError where there may be no more, as under a limit on memory."""
+    """Start a thread. Raises OSError if no more can be started, as under a limit on memory."""
     thread = threading.Thread(target=work, daemon=True)
     try:
         thread.start()
@@ -48,14 +48,14 @@ def start_thread(work: Callable[[], None]) -> threading.Thread:
 
 
 class TooLong(Exception):
-    """Raised for a line that is longer than may be read."""
+    """A line is longer than may be read."""
 
 
 class LogTail:
-    """The end of what a child prints, read by a thread of its own as it comes.
+    """The end of a child's output, which a thread reads as it comes.
 
-    The end is kept in memory and never on disk, so that a child that prints without end fills
-    neither.
+    Only the end is kept, and in memory, so that a child that prints without end fills neither
+    memory nor disk.
     """
 
     def __init__(self, pipe: IO[bytes], most_bytes: int = LOG_BYTES) -> None:
@@ -77,7 +77,7 @@ class LogTail:
                 del self.last_bytes[: -self.most_bytes]
 
     def close(self) -> None:
-        """Read what is still in the pipe, and close it, unless a process that escaped holds it."""
+        """Read the rest in the pipe, and close it, unless a process that escaped keeps it open."""
         self.thread.join(LISTEN_S)
         if not self.thread.is_alive():
             self.pipe.close()
@@ -92,9 +92,9 @@ class LogTail:
 
 
 class LineReader:
-    """The lines that a child prints on standard output, each waited for only so long.
+    """The lines of a child's standard output, each with a time limit.
 
-    A thread reads one line ahead, so that a child that prints without end is held up by the pipe.
+    A thread reads one line ahead, so that the full pipe stops a child that prints without end.
     """
 
     def __init__(self, process: subprocess.Popen[bytes]) -> None:
@@ -115,9 +115,9 @@ class LineReader:
     def read(self, limit_s: float) -> bytes | None:
         """Return the next line; None if the child will print no more.
 
-        It prints no more once the pipe is closed or the child has ended: processes that it started
-        may still hold the pipe, but they do not speak for it. The last line may lack its newline.
-        Raises TimeoutError, and TooLong.
+        It prints no more once the pipe is closed or the child has ended. Processes that it started
+        may still write into the pipe, but their lines do not count. The last line may lack its
+        newline. Raises TimeoutError, and TooLong.
         """
         deadline = time.monotonic() + limit_s
         while True:
@@ -131,14 +131,14 @@ class LineReader:
             if time.monotonic() >= deadline:
                 raise TimeoutError
         if not line:
-            self.lines.put(line)  # for whoever reads once more
+            self.lines.put(line)  # for the next call
             return None
         if len(line) >= MOST_LINE_BYTES:
             raise TooLong
         return line
 
     def close(self) -> None:
-        """Read what is still in the pipe, and close it, unless a process that escaped holds it."""
+        """Read the rest in the pipe, and close it, unless a process that escaped keeps it open."""
         with contextlib.suppress(queue.Empty):
             while self.lines.get(timeout=LISTEN_S):
                 pass
@@ -149,7 +149,7 @@ class LineReader:
 
 
 def die_with_parent() -> None:
-    """Have the kernel kill the calling process when its parent dies.
+    """Let the kernel kill the calling process when its parent dies.
 
     A new child calls it before its program starts. Linux only.
     """
@@ -158,19 +158,20 @@ def die_with_parent() -> None:
 
 
 def adopt_orphans() -> None:
-    """Have the kernel make this process the parent of the orphans among its descendants.
+    """Let the kernel make this process the parent of the orphans among its descendants.
 
-    Otherwise it could not find a daemon that has another process group and an empty environment.
-    Linux only.
+    Otherwise a daemon with another process group and an empty environment could not be found. Linux
+    only.
     """
     if LIBC is not None:
         LIBC.prctl(PR_SET_CHILD_SUBREAPER, 1)
 
 
 class Children:
-    """The children of this process that run now, each the leader of a session of its own.
+    """The running children of this process, each the leader of a session of its own.
 
-    All that they start is killed when they end, also daemons and processes in other groups.
+    When a child ends, all processes that it has started are killed, also daemons and those in other
+    groups.
     """
 
     def __init__(self) -> None:
@@ -186,10 +187,10 @@ class Children:
         purpose: str = "",
         **streams: Any,
     ) -> subprocess.Popen[bytes]:
-        """Start a program with these variables, and a mark by which its descendants are known.
+        """Start a program with these variables, and a mark by which its descendants are found.
 
-        The mark begins with the `purpose`. The program ends when this process does, however that
-        ends. Raises OSError.
+        The mark begins with the `purpose`. The program is killed when this process ends in any way.
+        Raises OSError.
         """
         mark = purpose + secrets.token_hex(8)
         with self.lock:
@@ -254,11 +255,11 @@ def run_program(
     limit_s: float,
     hear: Callable[[str], None] | None = None,
 ) -> Ended:
-    """Run a program with these variables alone, and return how it ended.
+    """Run a program with only these variables, and return its exit code and output.
 
-    Processes that it leaves behind are killed, and not waited for. `hear` is called every second
-    with the end of its standard error. Raises TimeoutError after `limit_s` seconds, and OSError
-    where it cannot be started.
+    Processes that it leaves behind are killed at once. `hear` is called every second with the end
+    of its standard error. Raises TimeoutError after `limit_s` seconds, and OSError if it cannot be
+    started.
     """
     process = CHILDREN.start(
         command,

@@ -44,7 +44,7 @@ ENOUGH_S = 1.0  # of timed steps for an energy per step: the counter moves every
 
 @dataclass(frozen=True)
 class Context:
-    """Hold the circumstances in which a case was measured."""
+    """The circumstances in which a case was measured."""
 
     case: Case
     environment: Environment
@@ -81,10 +81,17 @@ def make_record(
     samples: Samples | None = None,
     has_first_step: bool = True,
 ) -> Record:
-    """Return the record of a case from what one of its processes has measured.
+    """Return the record of a case from the result of one of its processes.
 
-    `part` names the process in reasons and times. `has_first_step`: the time of its first step
-    means something, since it was alone and found nothing compiled.
+    Args:
+        context: The circumstances.
+        outcome: How the process ended, and its result.
+        mathematics: The comparison of the strategy's step in float64, if there was one.
+        part: The name of the process in reasons and times.
+        turns: The turns that it made in its block.
+        samples: The times of the turns.
+        has_first_step: Whether the time of its first step counts: the process was alone, and
+            nothing was compiled before.
     """
     verdict = judge(outcome, mathematics, part, context.case)
     result = outcome.result
@@ -141,10 +148,9 @@ def make_unsupported_record(context: Context, reason: str | None) -> Record:
 
 
 def add_memory(record: Record, outcome: CaseOutcome) -> Record:
-    """Return the record of the times with what the process for the memory has measured.
+    """Return the record of the times, with the results of the process for the memory added.
 
-    The record must be `ok`. Its status becomes that of the memory process; its verification, with
-    the verdict of float64, stays.
+    The record must be `ok`. Its status becomes that of the memory process; its verification stays.
     """
     verdict = judge(outcome, mathematics=None, part="memory", case=record.parsed)
     origin = record.provenance.model_copy(
@@ -175,8 +181,8 @@ def describe_memory(
 ) -> dict[str, Any]:
     """Return the fields of a record about memory.
 
-    Of each instrument the larger cold peak counts: `cold_peaks` are those of the process for the
-    time, whose first step compiles and tunes; the process for the memory finds that done.
+    For each instrument the larger cold peak counts. `cold_peaks` are those of the process for the
+    time, whose first step compiles and tunes; that of the process for the memory need not.
     """
     memory = result.memory or MemoryResult(peaks={})
     largest = dict(memory.cold_peaks)
@@ -196,33 +202,37 @@ def describe_memory(
 def judge(
     outcome: CaseOutcome, mathematics: Mathematics | None, part: str, case: Case
 ) -> CaseVerdict:
-    """Return the status of a case, by how its process ended, its verification and float64."""
+    """Return the status of a case, by the end of its process, its verification and float64."""
     verification = join_verification(outcome.result.verification, mathematics)
     if verification is not None and not verification.passed:
         reasons = filter(None, [verification.reason, describe_worst(verification)])
+        # the two reasons may be the same
         return CaseVerdict("wrong", "; ".join(dict.fromkeys(reasons)), verification)
     reason = outcome.reason
     if outcome.status not in ("ok", "unsupported"):
         reason = f"{part} worker: {reason}"
-    slow = explain_slowness(case) if outcome.status == "timeout" else None
-    if slow:
-        reason = f"{reason}; {slow}"
+    if outcome.status == "timeout":
+        slowness = explain_slowness(case)
+        if slowness:
+            reason = f"{reason}; {slowness}"
     return CaseVerdict(outcome.status, reason, verification)
 
 
 def join_verification(
     measured: Verification | None, mathematics: Mathematics | None
 ) -> Verification | None:
-    """Join what the measured process verified with what float64 says of the strategy.
+    """Return the verification of the measured process, joined with the comparison in float64.
 
-    Wrong mathematics needs no measured process to be wrong.
+    Wrong mathematics fails the verification even without a measured process.
     """
     if mathematics is None:
         return measured
     if not mathematics.passed:
-        wrong = measured or Verification(passed=False)
-        return replace(wrong, passed=False, reason=mathematics.reason, mathematics=mathematics)
-    return replace(measured, mathematics=mathematics) if measured else None
+        failed = measured or Verification(passed=False)
+        return replace(failed, passed=False, reason=mathematics.reason, mathematics=mathematics)
+    if measured is None:
+        return None
+    return replace(measured, mathematics=mathematics)
 
 
 def drop_missing(values: Iterable[Number | None]) -> list[Number]:
@@ -233,19 +243,21 @@ def drop_missing(values: Iterable[Number | None]) -> list[Number]:
 def describe_allocator(memory: MemoryResult, device_peaks: dict[str, int]) -> dict[str, int]:
     """Return the allocator's counters, with the bytes of the process outside of the pool.
 
-    The latter are the CUDA context, kernels, and libraries' own workspaces at the largest moment,
-    where both sizes are known.
+    These are the CUDA context, kernels, and libraries' own workspaces: the largest size of the
+    process less the largest size of the pool, if both are known.
     """
     counters = dict(memory.allocator)
     peaks_by_step = (memory.peaks, memory.cold_peaks)
     pools = drop_missing(peaks.get("allocator.reserved") for peaks in peaks_by_step)
-    if pools and device_peaks and max(device_peaks.values()) >= max(pools):
-        counters["context_bytes"] = max(device_peaks.values()) - max(pools)
+    if pools and device_peaks:
+        outside_bytes = max(device_peaks.values()) - max(pools)
+        if outside_bytes >= 0:
+            counters["context_bytes"] = outside_bytes
     return counters
 
 
 def describe_worst(verification: Verification) -> str:
-    """Describe in words what failed."""
+    """Describe in words the values and tensors that failed."""
     again = verification.again
     if again is not None and not again.passed:
         failed = list(describe_failed_tensors(again.tensors)) or ["the loss differs"]
@@ -288,7 +300,7 @@ def format_error(error: float | None) -> str:
 def split_seconds(part: str, outcome: CaseOutcome) -> dict[str, float]:
     """Return the seconds of a process by purpose: import, build, work, and `harness` for the rest.
 
-    Seconds in which it waited for its turns are in none of them.
+    The seconds in which it waited for its turns do not count.
     """
     parts: dict[str, float] = {}
     origin = outcome.result.origin
@@ -300,7 +312,7 @@ def split_seconds(part: str, outcome: CaseOutcome) -> dict[str, float]:
 
 
 def join_seconds(one: dict[str, float], other: dict[str, float]) -> dict[str, float]:
-    """Return where the time of two processes went: the parts of both, and the sums."""
+    """Return the seconds of two processes by purpose: the parts of both, and the sums."""
     sums = {name: one.get(name, 0.0) + other.get(name, 0.0) for name in ("harness", "total")}
     return one | other | sums
 
@@ -310,12 +322,12 @@ def make_provenance(
 ) -> Provenance:
     """Return the circumstances that go into a record.
 
-    `started`: a worker of the case was started.
+    `started`: whether a worker of the case was started.
     """
     environment, options = context.environment, context.options
-    variables = (
-        make_worker_variables(environment, context.case, "memory", options) if started else {}
-    )
+    variables: dict[str, str] = {}
+    if started:
+        variables = make_worker_variables(environment, context.case, "memory", options)
     hardware = describe_hardware()
     if origin is not None:
         hardware["device"] = origin.device
