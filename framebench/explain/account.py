@@ -1,7 +1,7 @@
 """Collect every value of one step: from these follow the memory's timeline, its peak and holders.
 
-The frameworks' own accounts (`<framework>_account.py`) fill it inside their environments: standard
-library only.
+The modules `<framework>_account.py` fill an account inside the frameworks' environments. This one
+needs the standard library only.
 """
 
 from __future__ import annotations
@@ -26,28 +26,28 @@ class Moment(NamedTuple):
 class Account:
     """Collect every value of one step, and the phases that the step went through.
 
-    Events are counted from 0. What one is, each framework's account says.
+    Events are counted from 0. Each framework's account says what an event is.
     """
 
     values: list[Value] = field(default_factory=list)
     phases: list[tuple[int, str]] = field(default_factory=list)  # each with its first event
-    events: int = 0  # so many have happened
+    events: int = 0  # the number of events so far
 
     @property
     def phase(self) -> str:
-        """Return the present phase; empty before the first."""
+        """Return the phase that the step is in; an empty text before the first."""
         return self.phases[-1][1] if self.phases else ""
 
     def enter_phase(self, phase: str) -> None:
-        """Begin a phase at the present event, unless the step is in it already."""
+        """Begin a phase at the next event, unless the step is in it already."""
         if self.phase != phase:
             self.phases.append((self.events, phase))
 
     def as_dict(self) -> dict[str, Any]:
         """Return timeline, peak and holders, as fields of an `Explanation`.
 
-        The timeline has the moments at which the bytes in use or the phase may change, in order.
-        The holders are alive at the peak.
+        The timeline has, in order, the moments at which the bytes in use or the phase may change.
+        The holders are the values alive at the peak, in groups.
         """
         changes: Counter[int] = Counter()
         for value in self.values:
@@ -71,7 +71,7 @@ class Account:
 def group_holders(values: Iterable[Value]) -> list[dict[str, Any]]:
     """Return one entry for all values of one kind, layer and phase, most bytes first.
 
-    The operators that made them (`by`) are in the order of their bytes, too.
+    The operators that made the values (`by`) are in the order of their bytes, too.
     """
     groups: dict[tuple[str, str, str], list[Value]] = defaultdict(list)
     for value in values:

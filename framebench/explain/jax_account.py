@@ -27,7 +27,7 @@ HOW = (
     "an event is an instruction. The whole plan is reserved from the first event on. A fused "
     "operator is named by its last part"
 )
-# by how the names of arguments begin; a function of `*arguments` has numbers in place of names
+# kinds by the beginnings of arguments' names; a function of `*arguments` has numbers for names
 ARGUMENT_KINDS = {
     "params": "parameter",
     "constants['frozen']": "parameter",
@@ -40,16 +40,13 @@ ARGUMENT_KINDS = {
     "arguments[2]['frozen']": "parameter",
     "arguments[3]": "input",
 }
-# by scenario, in the order in which a step returns them
+# kinds of results by scenario, in the order in which a step returns them
 RESULT_KINDS = {
     "train": ("new parameter", "new buffer", "new optimizer state", "output"),
-    "eval": (
-        "output",
-        "new buffer",
-        "saved for backward",
-    ),  # the last are the residuals of a graph that is kept
+    # where the graph is kept, its residuals are returned last
+    "eval": ("output", "new buffer", "saved for backward"),
 }
-# by name, the field of XLA's analysis; each ends in `_size_in_bytes`
+# fields of XLA's analysis by our names; each field ends in `_size_in_bytes`
 PLAN_PARTS = {
     "arguments": "argument",
     "outputs": "output",
@@ -66,7 +63,7 @@ def explain_step(adapter: JaxAdapter) -> dict[str, Any]:
         (plan,) = Path(folder).glob("*after_optimizations-buffer-assignment.txt")
         computations, entry = parse_instructions(hlo.read_text())
         positions, allocations = parse_assignment(plan.read_text())
-    # the entry has no caller that would pass arguments on
+    # no caller passes arguments to the entry
     walk = ProgramWalk(computations, positions, adapter.case.stage.trains)
     result = walk.walk(entry, [])
     walk.account.events += 1  # the end of the step: its results are alive until then
@@ -93,7 +90,7 @@ def compile_step(adapter: JaxAdapter, folder: str) -> StepProgram:
 
     The program has the names of modules in it, which change neither the program nor its plan.
     """
-    # shapes alone: the weights are not there twice
+    # a model of shapes only, so that memory does not hold the weights twice
     model = adapter.make_abstract(adapter.config, adapter.recipe.training)
     with name_modules(model):
         program = adapter.make_program(adapter.take_apart(model).graph)
@@ -104,7 +101,7 @@ def compile_step(adapter: JaxAdapter, folder: str) -> StepProgram:
 
 @contextmanager
 def name_modules(model: nnx.Module) -> Iterator[None]:
-    """Have operations that are traced in this context named by the path of their module."""
+    """Trace operations, in this context, with the path of their module in their names."""
     modules: list[tuple[Any, Any]] = list(nnx.iter_modules(model))
     with ExitStack() as stack:
         # Python looks `__call__` up in the class: each class is wrapped once, and each module has
@@ -159,15 +156,15 @@ def label_results(result: Positions, adapter: JaxAdapter, program: StepProgram) 
         names = [str(key.key) for key in inside if hasattr(key, "key")]
         for buffer in buffers:
             buffer.died = NEVER
-            if buffer.phase != "before":  # else an argument that is returned as it is
+            if buffer.phase != "before":  # otherwise an argument is returned unchanged
                 buffer.kind = RESULT_KINDS[adapter.case.scenario][first.idx]
                 buffer.layer = ".".join(names[:-1]) or buffer.layer
 
 
 def summarize_plan(program: StepProgram, allocations: dict[int, tuple[int, str]]) -> dict[str, int]:
-    """Return the bytes that XLA reports of its plan, and the sum of what it assigned.
+    """Return the bytes of the plan's parts as XLA reports them, and the sum of its allocations.
 
-    The latter is the same as all of the plan: a test compares them.
+    The sum equals the whole plan: a test compares them.
     """
     (executable,) = program.compiled.values()
     analysis = executable.memory_analysis()

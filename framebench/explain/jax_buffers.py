@@ -1,4 +1,4 @@
-"""When each buffer of a compiled program is filled and last read, and what it is for."""
+"""Find out when each buffer of a compiled program is filled and last read, and what it is for."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from collections import defaultdict
 from framebench.adapters.jax.hlo import HloBuffer, Instruction, Positions
 from framebench.explain.account import Account
 
-MARK = "layer:"  # before a module's path among the names of an operation
-ALIASES = ("bitcast", "get-tuple-element", "optimization-barrier", "tuple")  # nothing runs
+MARK = "layer:"  # stands before a module's path in an operation's name
+ALIASES = ("bitcast", "get-tuple-element", "optimization-barrier", "tuple")  # they compute nothing
 CALLERS = ("while", "call", "conditional")  # the instructions inside them read their operands
 
 
@@ -48,7 +48,7 @@ class ProgramWalk:
     ) -> Positions:
         """Note what one instruction reads and fills, and return where its result may lie.
 
-        `results` has those of the instructions before it; `arguments` is empty for the entry of the
+        `results` has the places of the results before it. `arguments` is empty for the entry of the
         program.
         """
         operands = []
@@ -73,9 +73,9 @@ class ProgramWalk:
         if instruction.opcode == "while":
             (body,) = instruction.list_called("body")
             (condition,) = instruction.list_called("condition")
-            # the condition is computed before the body, by what the loop carries
+            # the condition is computed before the body, from what the loop carries
             self.walk(condition, operands)
-            # a loop that never turns results in what it is given
+            # the result of a loop that never turns is its operand
             return merge(operands[0], self.walk(body, operands))
         if instruction.opcode == "call":
             return self.walk(instruction.list_called("to_apply")[0], operands)
@@ -101,9 +101,9 @@ class ProgramWalk:
                         buffer.read_in.add(self.account.phase)
 
     def find_name(self, instruction: Instruction) -> str:
-        """Return the name of the operation.
+        """Return the name of the operation that an instruction is from.
 
-        If several operations are fused, it is that of the last one which has a name.
+        If several operations are fused, return the last name among them.
         """
         if instruction.op_name:
             return instruction.op_name
@@ -207,7 +207,7 @@ def end_overwritten(buffers: list[HloBuffer]) -> None:
 def find_module(argument: str) -> str:
     """Return the module's path in an argument's name.
 
-    That of `state[0].mu['blocks'][0]['fc1']['bias']` is `blocks.0.fc1`.
+    For `state[0].mu['blocks'][0]['fc1']['bias']` it is `blocks.0.fc1`.
     """
     _, _, path = argument.replace("['frozen']", "").partition("['")
     names = re.findall(r"\w+", path)

@@ -38,15 +38,15 @@ ACCUMULATE_GRAD = "torch::autograd::AccumulateGrad"  # the node that writes a pa
 class StorageAccount(Storages):
     """A context in which the storages of one step go into an account, with phase, layer and kind.
 
-    A value has one kind for its whole life, which is what it became: a saved activation is one even
-    before it was saved.
+    A value has one kind for its whole life, the last one it is given: an activation that is saved
+    counts as saved even before that.
     """
 
     def __init__(self, adapter: TorchAdapter) -> None:
         """Start an account with the storages that are there before the step."""
         super().__init__()
         self.account = Account()
-        self.values: dict[int, Value] = {}  # those alive, by storage
+        self.values: dict[int, Value] = {}  # the values alive, by storage
         self.model = adapter.model
         self.path: list[str] = []  # the modules that run, the innermost last
         # (number of the next autograd node, module from there on)
@@ -69,7 +69,7 @@ class StorageAccount(Storages):
         for name, module in self.model.named_modules():
             enter = partial(self.enter_module, name or "(model)")
             hooks.append(module.register_forward_pre_hook(enter))
-            # always: recomputation stops early, by an exception
+            # called even after an exception, by which a recomputation stops early
             hooks.append(module.register_forward_hook(self.leave_module, always_call=True))
         for hook in hooks:
             self.stack.callback(hook.remove)
@@ -120,7 +120,7 @@ class StorageAccount(Storages):
             self.account.enter_phase("backward")
         value = self.find_value(tensor)
         if value is None:
-            # a module that runs while gradients are computed is one that is recomputed
+            # a module that runs while gradients are computed is being recomputed
             is_recomputed = self.account.phase == "backward" and self.path
             kind = "recomputed" if is_recomputed else "temporary"
             value = Value(kind, self.find_layer(node), self.account.phase, operator)

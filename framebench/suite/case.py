@@ -38,7 +38,7 @@ BATCH = re.compile(r"b(?P<batch>[1-9][0-9]{0,6})(?:x(?P<ranks>[2-9]|[1-9][0-9]{1
 
 
 class UnknownCase(ValueError):
-    """A selector that names nothing; the message lists what is valid at the wrong place."""
+    """A selector names nothing; the message lists what is valid at the wrong place."""
 
 
 @dataclass(frozen=True, order=True)
@@ -81,9 +81,9 @@ class Case:
 
     @property
     def id(self) -> str:
-        """Return such as `resnet50/torch/train/checkpoint/b8/cpu`.
+        """Return the case's name, such as `resnet50/torch/train/checkpoint/b8/cpu`.
 
-        Over 2 ranks it is `transformer/torch/train/fsdp/b8x2/cpu`.
+        Over 2 ranks it is, for instance, `transformer/torch/train/fsdp/b8x2/cpu`.
         """
         batch = f"b{self.batch}x{self.ranks}" if self.ranks > 1 else f"b{self.batch}"
         parts = (self.workload, self.framework, self.scenario, self.strategy, batch, self.size)
@@ -111,10 +111,10 @@ class Case:
 
     @property
     def is_known(self) -> bool:
-        """Return whether this version has its scenario, strategy, workload and size together.
+        """Return whether this version has the parts of the case, and has them together.
 
-        An archived record may be of a case that is not known. It has a name, a stage and a plan,
-        and no more.
+        An archived record may be of a case that is not known. Such a case has a name, a stage and
+        a plan, and no more.
         """
         return _is_known(self)
 
@@ -189,19 +189,18 @@ class Case:
 
     @property
     def same_mathematics(self) -> bool:
-        """Return whether it computes what its scenario's baseline does.
+        """Return whether the case computes what its scenario's baseline computes.
 
-        Then the same references hold.
+        If so, the same references hold for both.
         """
         baseline = replace(self, strategy=self.stage.baseline, ranks=1)
         return self.is_known and self.golden_key == baseline.golden_key
 
     @property
     def is_deterministic(self) -> bool:
-        """Return whether it is verified with randomness disabled.
+        """Return whether the case is verified with randomness disabled.
 
-        Randomness is disabled where the strategy draws random numbers in another order than the
-        baseline.
+        It is if the strategy draws random numbers in another order than the baseline.
         """
         return self.spec.draws_differently(self.plan)
 
@@ -280,7 +279,8 @@ def _is_known(case: Case) -> bool:
 def is_declared(case: Case) -> bool:
     """Return whether the workload has the scenario and the strategy at all, at this batch.
 
-    What changes the mathematics exists at one batch only, since it has references of its own.
+    A strategy that changes the mathematics exists at one batch only, since it needs references of
+    its own.
     """
     workload, plan = case.spec, case.plan
     if plan.over_ranks != (case.ranks > 1) or case.batch % case.ranks:
@@ -288,7 +288,7 @@ def is_declared(case: Case) -> bool:
     if not case.stage.suits(workload) or not plan.suits(workload):
         return False
     if plan.micro_batches > 1 and workload.couples_samples:
-        # micro-batches change the result then: there are references of every batch they divide
+        # micro-batches change the result here: there are references for every batch they divide
         return case.batch >= find_first_batch(case) and case.batch % plan.micro_batches == 0
     computes_as_baseline = plan.same_loss and case.scenario in ("train", "eval")
     return computes_as_baseline or case.batch == workload.preset(case.size).base

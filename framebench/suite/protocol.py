@@ -2,14 +2,14 @@
 
 A worker is started with a `Task` as JSON on its command line, and prints a `Message` as JSON on
 each line: phases while it works, then its result or an error. Once everything is measured and
-verified it prints the result so far as `measured`, so that what ends the process later does not
-take it away.
+verified it prints the result so far as `measured`: whatever ends the process later, this much is
+kept.
 
 The part `time` says that it is `ready` once it has warmed up, and takes a `Command` as JSON on each
-line of its standard input. To a turn of n steps it answers with a `Turn`; where it queues steps, on
-a device, it answers to n steps that are waited for one by one with the seconds of one. When it is
-told to finish it verifies what was timed and prints its result. If its standard input ends before
-that, it ends too, without a result.
+line of its standard input. Told to make a turn of n steps, it answers with a `Turn`. Where steps
+are queued, on a device, it can also be told to make n steps and to wait for each: it answers with
+the seconds of one. When it is told to finish it verifies what was timed and prints its result. If
+its standard input ends before that, it ends too, without a result.
 """
 
 from __future__ import annotations
@@ -48,13 +48,12 @@ class Task:
 
     case: str  # a full case id
     part: Part
-    warmup: int = 3  # steps that do not count, of those that verification needs
+    warmup: int = 3  # steps that are not timed, among them those that verification needs
     budget_s: float = 900.0  # a case whose steps would take longer altogether ends at once
-    # at most so many steady steps whose peak is taken, beginning with the second step of all
-    memory_steps: int = 3
-    memory_budget_s: float = 1.0  # after which one of them is enough
+    memory_steps: int = 3  # the peak is taken over at most so many steps, from the second one on
+    memory_budget_s: float = 1.0  # if steps take longer, the peak of a single one is enough
     core: int | None = None  # pin the process to this core
-    built_on: int | None = None  # but until it is ready to this one
+    built_on: int | None = None  # but pin it to this one until it is ready
     memory_limit: int | None = None  # bytes of private memory the worker may map
     reference: Reference | None = None  # where golden.json has no values
     # For studies of what verdicts find, which plant a known difference. No case is measured so.
@@ -76,10 +75,10 @@ class Task:
 class Command(TypedDict, total=False):
     """An order for a live worker: it has one of the first three keys."""
 
-    turn: int  # so many steps
-    synced: int  # so many, waited for one by one
+    turn: int  # make so many steps
+    synced: int  # make so many steps, and wait for each
     finish: bool
-    core: int  # on which to finish
+    core: int  # the core on which to finish
 
 
 class Ready(TypedDict):
@@ -87,7 +86,7 @@ class Ready(TypedDict):
 
     step_s: float
     verification: dict[str, Any]  # a `Verification`
-    queues: bool  # its steps, on a device
+    queues: bool  # steps are queued, on a device
 
 
 class Turn(TypedDict):
@@ -102,7 +101,7 @@ class Turn(TypedDict):
 class BatchReport(TypedDict):
     """A batch of an evaluation under a budget: it begins, was evaluated, or ran out of memory."""
 
-    first: int  # sample
+    first: int  # the number of its first sample
     batch: int
     peaks: NotRequired[dict[str, int]]
     losses: NotRequired[list[float]]
@@ -116,8 +115,8 @@ class Failure(TypedDict):
     message: str
     oom: bool  # memory ran out
     blamed: NotRequired[str]  # the line of the user's file that is at fault, and what it did
-    no_device: NotRequired[bool]  # the case is none for this machine
-    over_budget: NotRequired[bool]  # its steps would take longer than they may
+    no_device: NotRequired[bool]  # this machine lacks the devices that the case needs
+    over_budget: NotRequired[bool]  # the case's steps would take longer than they may
 
 
 class Message(TypedDict, total=False):

@@ -62,7 +62,7 @@ def _map_mapping(
     try:
         for key, value in mapped.items():
             same_class[key] = value
-    except (TypeError, ValueError, AttributeError):  # one that cannot be written to
+    except (TypeError, ValueError, AttributeError):  # the mapping cannot be written to
         return mapped
     return cast(Mapping[Any, Any], same_class)
 
@@ -87,7 +87,7 @@ class ArrayPickler(pickle.Pickler):
         self.index_by_id: dict[int, int] = {}  # index in `arrays`, by the identity of the array
 
     def persistent_id(self, instance: Any) -> int | None:
-        """Return the index of an array in `arrays`; None of anything else, which is pickled."""
+        """Return the index of an array in `arrays`; None for anything else, which is pickled."""
         if not is_array(instance):
             return None
         if id(instance) not in self.index_by_id:
@@ -112,8 +112,8 @@ class ArrayUnpickler(pickle.Unpickler):
 def _map_object(function: MapArray, instance: Any) -> Any:
     """Return a copy of an object with its arrays mapped.
 
-    The object is copied as a loader's processes pass it on: by pickle. What has no arrays, or
-    cannot be pickled, is returned as it is.
+    The object is copied as a loader's processes pass it on: by pickle. An object that has no
+    arrays, or cannot be pickled, is returned itself.
     """
     file = io.BytesIO()
     pickler = ArrayPickler(file, function)
@@ -172,7 +172,7 @@ def call_with(function: Callable[..., Any], inputs: Any) -> Any:
 
 
 def are_arguments(inputs: Any) -> bool:
-    """Return whether inputs are the arguments of a call one by one; a named tuple is one."""
+    """Return whether inputs are the arguments of a call, one by one; a named tuple is not."""
     return isinstance(inputs, tuple | list) and not hasattr(inputs, "_fields")
 
 
@@ -207,8 +207,8 @@ def has_axis_of(node: Any, samples: int) -> bool:
 def is_list_of_samples(node: Any, samples: int) -> bool:
     """Return whether a list or tuple has an entry for each sample.
 
-    Entries are one sample's array, dictionary, text or number. A list of arrays that each have all
-    samples is none, nor is a tuple of arrays of different kinds, which are arguments.
+    An entry is one sample's array, dictionary, text or number. A list of arrays that each have all
+    samples is no list of samples. Nor is a tuple of arrays of different kinds: these are arguments.
     """
     if not isinstance(node, list | tuple) or len(node) != samples or hasattr(node, "_fields"):
         return False
@@ -224,10 +224,10 @@ def is_list_of_samples(node: Any, samples: int) -> bool:
 
 
 def is_opaque(node: Any) -> bool:
-    """Return whether something has arrays that cannot be cut one by one.
+    """Return whether the arrays of something cannot be cut one by one.
 
-    Such are objects of packages, and PyTorch's packed sequences, in which one array refers to
-    another.
+    They cannot in objects of packages, nor in PyTorch's packed sequences, where one array refers
+    to another.
     """
     containers = PLAIN + (Mapping, list, tuple)
     is_container = isinstance(node, containers) or is_dataclass(node) or is_array(node)
@@ -237,7 +237,7 @@ def is_opaque(node: Any) -> bool:
 def can_split(inputs: Any, samples: int) -> bool:
     """Return whether `split` can cut inputs into parts by samples.
 
-    Something in them must have samples, and each opaque object must be divisible as a whole.
+    Something in the inputs must have samples, and each opaque object must be divisible as a whole.
     """
 
     def is_leaf(node: Any) -> bool:
@@ -258,8 +258,9 @@ def can_split(inputs: Any, samples: int) -> bool:
 def split(tree: Any, parts: int, samples: int = 0) -> list[Any]:
     """Return the micro-batches of a tree of arrays.
 
-    An array whose first axis has no samples, such as a mask for all of them, goes with each.
-    `samples` is how many the batch has; by default the first axis of the first array.
+    An array whose first axis has no samples, such as a mask for all samples, goes with each
+    micro-batch. `samples` is the batch's number of samples, by default the length of the first
+    array.
     """
     if parts == 1:
         return [tree]
