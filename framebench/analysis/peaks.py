@@ -1,10 +1,10 @@
-"""What a case needs: by a record or a search of it, or else predicted from other batches.
+"""Find the peak of a case: by a record or a search of it, or else predicted from other batches.
 
 `predict` and `advise` ask here.
 
 `framebench.analysis.needs` says what a budget must have for a peak. A limit on memory counts what
-the kernel counts, so on a CPU a peak is that of `host.rss` in every framework. On a GPU it is that
-of the framework's own instrument.
+the kernel counts, so on a CPU the peaks of every framework are by `host.rss`. On a GPU they are by
+the framework's own instrument.
 """
 
 from __future__ import annotations
@@ -43,12 +43,15 @@ from framebench.records.record_base import parse_case
 from framebench.suite.case import Case
 from framebench.suite.hypothetical import DescribedCase
 
-# times the largest measured batch, up to which studies/batch_lines compared lines with measurements
+# studies/batch_lines compared lines with measurements up to so many times the largest batch
 STUDIED_REACH = 2
 
 
 class Peak(NamedTuple):
-    """Bytes. `low` and `high` are the interval of a prediction; `method` says what it rests on."""
+    """A peak in bytes, measured or predicted, and what the prediction rests on (`method`).
+
+    `low` and `high` are the interval of a prediction.
+    """
 
     kind: Literal["measured", "predicted"]
     method: str
@@ -60,7 +63,7 @@ class Peak(NamedTuple):
 
     @property
     def needs(self) -> int:
-        """Return what a budget must have for this peak to be sure to fit."""
+        """Return the bytes that a budget must have for this peak to be sure to fit."""
         return compute_needs(max(self.value, self.high or 0), self.kept, self.limits)
 
 
@@ -78,7 +81,7 @@ def find_fault(row: Row) -> str | None:
 def read_evidence(
     results: Path, machine: str, workload: str, scenario: str
 ) -> tuple[list[Row], Blocks]:
-    """Return the rows of a machine, workload and scenario, and the blocks that they were timed in.
+    """Return the rows of a machine, workload and scenario, and the blocks with their times.
 
     The rows are of one version of each framework. No other record is read.
     """
@@ -110,7 +113,8 @@ def select_evidence(rows: Sequence[Row], case: Case) -> list[Row]:
             raise NoRecords("; ".join(faults))
         selector = select_all_batches(case)
         raise NoRecords(f"no records of {selector}", selector)
-    usable.sort(key=lambda row: row.batch)  # the last one is scaled if there is one batch only
+    # the last one is scaled if all rows have the same batch
+    usable.sort(key=lambda row: row.batch)
     # if several origins have equally many rows, the one with the largest batch is taken
     origins = Counter(get_origin(row) for row in reversed(usable))
     origin = origins.most_common(1)[0][0]
@@ -143,7 +147,7 @@ def find_peak(rows: Sequence[Row], case: Case, searches: Searches) -> tuple[Peak
 
 
 def choose_peak(evidence: Sequence[Row], case: Case, searches: Searches) -> Peak:
-    """Return the peak of a case from the rows that it can rest on.
+    """Return the peak of a case from the rows in `evidence`.
 
     A record of the case comes first, then a search that ran it, then a prediction.
     """
@@ -211,9 +215,10 @@ def describe_reach(batch: int, largest: int) -> str:
 
 
 def find_limits_of_peak(evidence: Sequence[Row], case: Case) -> tuple[float, float]:
-    """Return what no step can do without, and what a larger measured batch needs.
+    """Return the bytes that no step can do without, and those that a larger measured batch needs.
 
-    A line through noisy peaks may leave these limits. The second is infinite without such a batch.
+    A line through noisy peaks may leave these limits. The second is infinite if no larger batch was
+    measured.
     """
     least = compute_lower_bound(case).total
     larger_peaks = [get_bytes(row) for row in evidence if row.batch > case.batch]
@@ -222,7 +227,7 @@ def find_limits_of_peak(evidence: Sequence[Row], case: Case) -> tuple[float, flo
 
 
 def find_range(evidence: Sequence[Row], case: Case) -> tuple[float, float]:
-    """Return the smallest and largest peak that any one of the measured batches allows for.
+    """Return the smallest and the largest peak to which any of the measured batches can be scaled.
 
     Two batches are always on their line, so they do not say how far off it the next one is.
     """
@@ -233,7 +238,7 @@ def find_range(evidence: Sequence[Row], case: Case) -> tuple[float, float]:
 
 
 def predict_from_one_batch(row: Row, case: Case) -> Peak:
-    """Return the peak from that of another batch, with both ways to scale it as the interval."""
+    """Return the peak scaled from another batch, with both ways to scale it as the interval."""
     scaled, shifted = scale_peak(row, case)
     method = f"scaled from batch {row.batch}, weights and states fixed"
     method += describe_reach(case.batch, row.batch)
@@ -259,10 +264,10 @@ def scale_peak(row: Row, case: Case) -> tuple[float, float]:
 def predict_described(evidence: Sequence[Row], case: Case) -> Peak:
     """Return the peak of a model that was only described.
 
-    It is its lower bound times what measured peaks were to theirs. The lower bound counts the
-    logits once, in the precision of the activations. A loss that is not fused with its gradient
-    holds three copies in float32, and the vocabulary may be far larger than in what was measured:
-    the upper end has them.
+    It is the model's lower bound times the ratio of measured peaks to their own lower bounds. The
+    lower bound counts the logits once, in the precision of the activations. A loss that is not
+    fused with its gradient holds three copies in float32, and the vocabulary may be far larger than
+    in what was measured. So the upper end includes three copies.
     """
     ratios = []
     for row in evidence:

@@ -1,4 +1,4 @@
-"""A results folder, each file of which is read once, whatever tables and figures are made of it."""
+"""Read a results folder: each file once, whatever tables and figures are made of it."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ class Results:
 
     @classmethod
     def committed(cls, root: Path) -> Results:
-        """Return the results of the machines whose records git tracks, or of all where it has none.
+        """Return the results of the machines whose records git tracks, or of all if it tracks none.
 
         Documents are made of these, whatever else was measured here since.
         """
@@ -76,7 +76,7 @@ class Results:
     def read_machine(self, machine: str) -> list[tuple[str, Record]]:
         """Return the readable records of one machine with their places.
 
-        No other machine's are read. Unreadable records are named in a RecordWarning.
+        The records of other machines are not read. Unreadable ones are named in a RecordWarning.
         """
         if machine not in self._files:
             store.warn_of_single_files(self.root, machine)
@@ -141,8 +141,8 @@ class Results:
     def order_machines(self, processor: str | None = None) -> list[str]:
         """Return the machines in the order in which they are asked: this machine comes first.
 
-        Then come those with this `processor`, if it is given, and then the others. Within each
-        group the one with the most records comes first.
+        Then come the machines with this `processor`, if it is given, and then the others. Within
+        each group the machine with the most records comes first.
         """
         here = provenance.read_machine_name()
 
@@ -152,7 +152,7 @@ class Results:
             is_alike = processor is not None and self.has_processor(machine, processor)
             return 1 if is_alike else 2
 
-        return sorted(self.machines, key=rank)  # stable: the order of their records stays
+        return sorted(self.machines, key=rank)  # stable: within a group, most records come first
 
     def has_processor(self, machine: str, processor: str) -> bool:
         """Return whether the first record of one of `machines` names this processor."""
@@ -179,8 +179,8 @@ class Results:
     ) -> str:
         """Return the machine that is named, or else the first whose records answer.
 
-        Machines are asked in the order of `order_machines`. `answers` says whether a machine's
-        records do. If no machine's do, or without `answers`, the first machine is returned. Raises
+        Machines are asked in the order of `order_machines`, and `answers` says whether a machine's
+        records answer. If none do, or without `answers`, the first machine is returned. Raises
         BadMachine, NoRecords, and UnknownMachine with the names there are.
         """
         if not self.machines:
@@ -205,7 +205,7 @@ class Results:
     def make_answer_table(self, machines: Sequence[str]) -> pd.DataFrame:
         """Return a row for each case, from the first of these machines that can answer.
 
-        `answers.select_rows` has the rule.
+        The rule is in `answers.select_rows`.
         """
         from framebench.analysis import answers, frames
 

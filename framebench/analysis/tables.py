@@ -1,6 +1,6 @@
-"""Comparison tables: in each one factor varies, and the caption has what was held constant.
+"""Make comparison tables: in each, one factor varies, and the caption has what was held constant.
 
-Each starts from the table of `framebench.analysis.frames.make_frame`, of one version of each
+Each starts from the table of `framebench.analysis.frames.make_frame`, with one version of each
 framework.
 """
 
@@ -28,10 +28,11 @@ from framebench.strategies.registry import find_baseline, look_up_strategy
 from framebench.strategies.strategy import FRAMEWORKS
 
 PLACE = ["workload", "size", "batch"]
-QUESTION = ["machine", "workload", "size", "scenario", "batch"]  # a strategy table is of one
+# each combination of these has a table of strategies
+QUESTION = ["machine", "workload", "size", "scenario", "batch"]
 READING = "How to read it: docs/reading.md."
 WITHOUT = "without times (`--rounds 0`)"
-MANY_COMMANDS = 3  # of more that measured a table's rows only the number is given
+MANY_COMMANDS = 3  # if more commands measured a table's rows, only their number is given
 
 
 # framebench/adapters/jax/checkpoint.py sets the option
@@ -60,7 +61,7 @@ def format_throughput(value: float | None, unit: str) -> str:
 
 
 def format_time_ratios(df: pd.DataFrame, name: str = "time_ratio") -> list[str]:
-    """Return each row's ratio of step times (`statistics.Ratio.text`); 1.00 of the base itself."""
+    """Return each row's ratio of step times (`statistics.Ratio.text`); 1.00 for the base itself."""
     texts = []
     for ratio in read_ratios(df, name):
         if ratio is None:
@@ -101,7 +102,7 @@ def make_cells(df: pd.DataFrame) -> pd.DataFrame:
 
 
 def select_columns(df: pd.DataFrame, shown: dict[str, TableColumn]) -> dict[str, TableColumn]:
-    """Return the columns of `shown`, as they are on the device where these rows were measured."""
+    """Return the columns of `shown` that suit the device on which these rows were measured."""
     if not is_on_gpu(df):
         return shown
     return {name: ON_GPU.get(name, shown[name]) for name in shown if name != NOT_ON_GPU}
@@ -118,17 +119,20 @@ def select_in_use(df: pd.DataFrame) -> pd.DataFrame:
 
 
 def make_claim_tables(df: pd.DataFrame) -> Iterator[Table]:
-    """Yield framework x strategy for what only tests an article's sentence, with the baselines."""
+    """Yield tables, framework x strategy, of what only tests an article's sentence.
+
+    The baselines are in them.
+    """
     for _, group in df[df["only_for_claims"] | df["baseline"]].groupby(QUESTION):
         if not group["baseline"].all():
             yield make_strategy_table(group, ", only for claims")
 
 
 def make_strategy_tables(df: pd.DataFrame) -> Iterator[Table]:
-    """Yield framework x strategy for each machine, workload, size, scenario and batch.
+    """Yield a table, framework x strategy, for each machine, workload, size, scenario and batch.
 
-    Where there are more strategies than those of the quick profile, also yield a table of these
-    alone, without what a framework does not have.
+    If it has more strategies than the quick profile, also yield a table of the quick profile's
+    strategies, without what a framework does not have.
     """
     for _, group in df.groupby(QUESTION):
         yield make_strategy_table(group)
@@ -175,7 +179,7 @@ def make_strategy_table(group: pd.DataFrame, addition: str = "") -> Table:
 
 
 def describe_recomputation(df: pd.DataFrame) -> list[str]:
-    """Return what JAX's recomputation on a CPU rests on, if a row with numbers recomputes."""
+    """Return a note on JAX's recomputation on a CPU, if a row with numbers recomputes."""
     is_jax_on_cpu = (df["framework"] == "jax") & (df["device"] == "cpu") & (df["status"] == "ok")
     recomputes = df["strategy"].astype(str).str.contains("checkpoint")
     of_case = ["workload", "scenario", "strategy", "size"]
@@ -186,7 +190,7 @@ def describe_recomputation(df: pd.DataFrame) -> list[str]:
 
 
 def scans_layers(workload: str, scenario: str, strategy: str, size: str) -> bool:
-    """Return whether JAX's recomputed blocks are one scanned layer, which nothing is merged in."""
+    """Return whether JAX's recomputed blocks are one scanned layer, so that nothing is merged."""
     if workload not in spec.list_workloads() or scenario != "train":
         return False
     if "checkpoint_every_2" in strategy:
@@ -196,10 +200,10 @@ def scans_layers(workload: str, scenario: str, strategy: str, size: str) -> bool
 
 
 def make_short_table(group: pd.DataFrame) -> Table:
-    """Return the table of a few strategies, with few columns and a caption for among prose."""
+    """Return the table of a few strategies, with few columns and a caption that suits prose."""
     whole = make_strategy_table(group, ", in short")
     is_unproven = (group["status"] == "ok") & ~group["usable"]
-    # no column says so here
+    # the columns of this table do not say so
     strategies = group["strategy"].mask(is_unproven, group["strategy"] + " (not proven)")
     return replace(
         whole,
@@ -224,7 +228,7 @@ def make_index(df: pd.DataFrame) -> Table:
 
 
 def describe_base(group: pd.DataFrame) -> str:
-    """Return a sentence with the baseline that the ratios refer to."""
+    """Return a sentence that names the baseline of the ratios."""
     return f"base: {find_baseline(group['scenario'].iloc[0])} of the same framework."
 
 
@@ -236,7 +240,7 @@ def describe_briefly(group: pd.DataFrame) -> str:
 
 
 def describe_calibration(group: pd.DataFrame) -> str:
-    """Return a sentence on instruments that were not calibrated, or failed; else nothing."""
+    """Return a sentence on instruments that were not calibrated, or failed; "" without any."""
     states = join_values(group["calibration"][group["calibration"] != "passed"])
     return f" Calibration of the instruments: {states}." if states else ""
 
@@ -251,13 +255,13 @@ def make_framework_tables(df: pd.DataFrame) -> Iterator[Table]:
     base = base.assign(relative=format_time_ratios(base, "torch_ratio"))
     quantities = read_columns("frameworks", needs_bytes=format_needs)
     for (machine, scenario), group in base.groupby(["machine", "scenario"]):
-        # of several versions the one measured last counts
+        # if a framework has several versions, the one measured last counts
         newest = group.drop_duplicates([*PLACE, "framework"], keep="last")
         wide = newest.pivot(index=PLACE, columns="framework", values=list(quantities))
         columns = {name: TableColumn(name) for name in PLACE}
         present = []
         for quantity, framework in product(quantities, FRAMEWORKS):
-            # PyTorch over itself is 1 everywhere
+            # the ratio of PyTorch to itself is 1 everywhere
             is_trivial = quantity == "relative" and framework == "torch"
             if (quantity, framework) in wide and not is_trivial:
                 present.append((quantity, framework))
@@ -279,7 +283,7 @@ def make_framework_tables(df: pd.DataFrame) -> Iterator[Table]:
 
 
 def describe_instruments(df: pd.DataFrame) -> str:
-    """Return a sentence about the instruments of the peaks: one on one kind of device."""
+    """Return a sentence about the instruments of the peaks. All rows are of one kind of device."""
     shared = list_instruments(df, "shared_instrument")
     if not is_on_gpu(df):
         return f"Peaks by {shared}."
@@ -300,7 +304,7 @@ def join_values(values: pd.Series) -> str:
 
 
 def describe_conditions(df: pd.DataFrame) -> str:
-    """Return what was held constant, and where it was measured."""
+    """Return what was held constant, and where and when the rows were measured."""
     if df.empty:
         return "Nothing was measured."
     names = ["machine", "cpu", "device", "threads", "core", "calibration"]
@@ -345,7 +349,7 @@ def describe_measurement(df: pd.DataFrame) -> str:
 
 
 def describe_timing(df: pd.DataFrame) -> str:
-    """Return where it says how rows are measured, and how many have no times."""
+    """Return a pointer to how rows are measured, and the number of rows without times."""
     measured = df[df["status"] == "ok"]
     without = int(measured["step_time_s"].isna().sum())
     if not without:
@@ -354,7 +358,7 @@ def describe_timing(df: pd.DataFrame) -> str:
 
 
 def describe_precisions(df: pd.DataFrame) -> str:
-    """Return the precision of the rows' baseline, and the strategies that have another."""
+    """Return the precision of the rows' baseline, and the strategies with another precision."""
     scenario = str(df["scenario"].iloc[0])
     default = look_up_strategy(scenario, find_baseline(scenario)).precision
     others = []

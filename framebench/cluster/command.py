@@ -161,8 +161,8 @@ def run_on_slurm(
 ) -> list[str]:
     """Measure on machines of Slurm, and add their records to the results folder in the end.
 
-    Until then they lie below it. Returns the status of each record that was added, and `crashed`
-    for what was not.
+    Until then the records lie in folders below it. Returns the status of each record that was
+    added, and `crashed` for each unit and conflict that was not.
     """
     from framebench.cluster import slurm
 
@@ -178,7 +178,7 @@ def run_on_slurm(
 def run_on_gpus(request: RunRequest, cases: list[Case], results: Path) -> list[str]:
     """Measure on all GPUs of this machine, and add their records to the results folder in the end.
 
-    Returns what `run_on_slurm` does. Raises SetupError where there is no GPU.
+    Returns what `run_on_slurm` returns. Raises SetupError if there is no GPU.
     """
     from framebench.cluster import gpus
 
@@ -199,7 +199,8 @@ def collect_nodes(
 ) -> list[str]:
     """Add the records of all machines below a results folder to it, and say what is not done.
 
-    Returns the status of each record that was added, and `crashed` for what was not.
+    Returns the status of each record that was added, and `crashed` for each unit and conflict that
+    was not.
     """
     report = collect([results], results)
     done = len(planned) - len(unfinished)
@@ -215,7 +216,7 @@ def collect_nodes(
 
 
 def parse_settings(settings: list[str]) -> dict[str, str | int]:
-    """Return sbatch's settings, such as `partition=cpu`. Ends the command for what is none."""
+    """Return sbatch's settings, such as `partition=cpu`. Ends the command if one is invalid."""
     parsed: dict[str, str | int] = {}
     for setting in settings:
         if not re.fullmatch(r"\w+=.+", setting):

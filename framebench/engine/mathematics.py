@@ -1,7 +1,7 @@
 """Have strategies checked in float64, once per code, environment and kind of processor.
 
-A process of its own computes the same strategy at the smallest size (`worker/mathematics.py`). That
-stands for every batch and size of the strategy, so it is kept in the cache until the code changes.
+A separate process computes the same strategy at the smallest size (`worker/mathematics.py`). Its
+outcome stands for every batch and size of the strategy, and is cached until the code changes.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ def check(
             "at a smaller size"
         )
         outcomes[variant] = Mathematics(variant.case.id, computed=False, passed=True, reason=reason)
-    # a GPU's memory is not shared out
+    # several processes at once might need more than a GPU's memory
     processes = 1 if nvml.list_gpus() else len(options.list_cores())
     for file, representatives in groups.items():
         first = next(iter(representatives))
@@ -181,7 +181,7 @@ def compute_missing(
 def split(cases: list[Case], processes: int) -> list[list[Case]]:
     """Split the first cases into a batch for each process, in order.
 
-    None has more than `CASES_OF_A_PROCESS`; the cases after the last batch wait.
+    No batch has more than `CASES_OF_A_PROCESS` cases. The cases after the last batch wait.
     """
     size = min(CASES_OF_A_PROCESS, math.ceil(len(cases) / processes))
     batches = [cases[start : start + size] for start in range(0, len(cases), size)]
@@ -212,8 +212,8 @@ def run_workers(
             worker = Worker(environment, WORKER, orders_of_batch, variables)
             stack.callback(worker.kill)
             workers.append(worker)
-        # the others go on while one is listened to; the limit is for each case, since a worker
-        # answers after each
+        # while one worker is listened to, the others go on; a worker answers after each case, so
+        # the limit holds for a single case
         for worker in workers:
             outcomes.append(worker.end(on_phase, options.time_limit_s))
     return outcomes

@@ -23,7 +23,7 @@ RANKS = (1, 2, 4)
 MANY_RANKS = (2, 4, 8, 64, 1024)
 COUNTED_SIZES = ("cpu", "full")
 SIZES = (*COUNTED_SIZES, "full-1b")
-NEAR = 0.005  # a formula that is off by less needs no reason
+NEAR = 0.005  # if a formula is off by less, the table gives no reason
 DIVISIONS = {
     "fully_shard": sharding.count_first_chunks,
     "ZeroRedundancyOptimizer": sharding.count_whole_tensors,
@@ -54,7 +54,7 @@ def list_shapes(size: str) -> Shapes:
 
 
 def tabulate_formulas() -> Table:
-    """Return a table of the formulas: bytes for each parameter, with no largest layer."""
+    """Return a table of the formulas: bytes for each parameter, without the largest layer's."""
     rows = []
     for formula in sharding.FORMULAS.values():
         if formula.source:
@@ -73,7 +73,8 @@ def tabulate_counts(size: str) -> Table:
     """Return a table of each strategy's states, and of the formula for it."""
     shapes = list_shapes(size)
     parameters = sharding.count_all(shapes, 1)
-    modules: Counter[str] = Counter()  # without those inside: DeepSpeed calls one a layer
+    # parameters of each module without the modules inside it, which DeepSpeed calls a layer
+    modules: Counter[str] = Counter()
     for parameter in list_parameters(size):
         modules[parameter.name.rpartition(".")[0]] += prod(parameter.shape)
     largest = max(modules.values())
@@ -112,7 +113,7 @@ def tabulate_counts(size: str) -> Table:
 
 
 def tabulate_unevenness() -> Table:
-    """Return a table of what the fullest rank holds over an even share."""
+    """Return a table of the ratio of what the fullest rank holds to an even share."""
     rows = []
     for size in SIZES:
         shapes = list_shapes(size)
@@ -133,7 +134,7 @@ def load_predictions(root: Path) -> list[Prediction]:
     """Return the predictions in results/predicted, in the order of the table.
 
     The files have what `framebench predict --json` printed. Predictions of strategies that the
-    table does not have are left out, and what cannot be read is named in RecordWarnings.
+    table does not have are left out. Files that cannot be read are named in RecordWarnings.
     """
 
     def find_place(prediction: Prediction) -> tuple[int, bool, int, int]:
@@ -151,7 +152,7 @@ def load_predictions(root: Path) -> list[Prediction]:
 
 
 def tabulate_predictions(predictions: Sequence[Prediction]) -> Table:
-    """Return a table of the predicted peaks of one rank, and what bounds their parts."""
+    """Return a table of the predicted peaks of one rank, and of the bounds of their parts."""
     versions = {}
     for framework in ("torch", "jax"):
         used = {

@@ -1,12 +1,13 @@
-"""Reference values in float64: PyTorch makes them, JAX confirms them.
+"""Compute reference values in float64: PyTorch makes them, JAX confirms them.
 
 `framebench dev golden` writes them to golden.json and tensors.json.gz. If a workload is written for
-one of the two alone, its values are taken if that is asked for, and the file says so.
+only one of the two, an option takes the values of that one, and the file says so.
 
-Each key holds the loss before any update, the loss after one, the gradient norm, and for evaluation
-the loss and the norm of the logits; and of every tensor its norm and projections
-(`suite/tensors.py`). Where micro-batches change the mathematics (batch norm), they have values of
-their own. What was computed is cached until the models change, so that an interrupted run resumes.
+A key of training holds the loss before any update, the loss after one, and the gradient norm; a key
+of evaluation holds the loss and the norm of the logits. Both hold the norm and projections of every
+tensor (`suite/tensors.py`). Where micro-batches change the mathematics (batch norm), they have
+values of their own. Computed values are cached until the models change, so that an interrupted run
+resumes.
 """
 
 from __future__ import annotations
@@ -29,8 +30,8 @@ from framebench.suite.tensors import NORM, measure_max_error
 MAKERS = ("torch", "jax")
 AGREEMENT = 1e-7  # between two independent float64 implementations, relative
 DIGITS = 12
-# of the largest gradient: in float64 far more than rounding, and far less than the smallest of
-# these workloads
+# A gradient of less than this share of the largest one is rounding. In float64 rounding is far
+# smaller, and the smallest gradient of these workloads is far larger.
 NOTHING = 1e-10
 
 Tensors = dict[str, dict[str, tuple[float, ...]]]  # by kind and name: the norm, then projections
@@ -67,7 +68,7 @@ def compute_references(
         file = make_cache_path(name, environment, size)
         count = -1
         cached = read_cached(file)
-        while len(cached) > count:  # a worker makes a few keys, until none is left
+        while len(cached) > count:  # each worker adds a few keys, until none is left
             count = len(cached)
             arguments = (name, environment.framework, size, str(file), *cached, *excluded_keys)
             environments.run_module(environment, "framebench.references.golden_worker", *arguments)
@@ -88,7 +89,7 @@ def make_cache_path(name: str, environment: Environment, size: str) -> Path:
 
 
 def read_cached(file: Path) -> References:
-    """Return the references in a file's lines, of which one that was cut off is left out."""
+    """Return the references in a file's lines, without a last line that was cut off."""
     references: References = {}
     if file.exists():
         for line in file.read_text().splitlines(keepends=True):
@@ -98,7 +99,7 @@ def read_cached(file: Path) -> References:
 
 
 def measure_difference(one: References, other: References) -> float:
-    """Return the largest relative difference of any value or tensor of keys that both have.
+    """Return the largest relative difference of any value or tensor, over the keys of both.
 
     Raises ValueError if the names of their tensors differ.
     """
@@ -219,7 +220,7 @@ def write_files(
 
 
 def shorten_tensors(tensors: Tensors) -> Tensors:
-    """Return tensors with numbers of so many digits as two frameworks agree on."""
+    """Return tensors with their numbers rounded to DIGITS, which two frameworks agree on."""
     shortened: Tensors = {}
     for kind, summaries in tensors.items():
         shortened[kind] = {}

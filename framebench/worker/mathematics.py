@@ -2,8 +2,8 @@
 
 `python -m framebench.worker.mathematics '{"cases": [...], "file": "..."}'`
 
-The very step of the strategy, with its switches, runs in double precision: two updates, or one
-evaluation. Every tensor of it is compared with the reference. In float64 a right step agrees to
+The strategy's own step, with its switches, runs in double precision: two updates, or one
+evaluation. Each of its tensors is compared with the reference. In float64 a right step agrees to
 some 1e-11, whatever the processor, the library and the order of its sums are, and a wrong one does
 not: an epsilon of 1e-4 for 1e-5 in a single batch norm is off by 3e-5. So one bound serves all, and
 no table of machines is needed.
@@ -14,9 +14,9 @@ batch, and how far its tensors may be off is measured there too: the baseline is
 weights that are perturbed by some hundred thousand roundoffs of float64. A gradient that is zero
 but for rounding is found so, and left out.
 
-A lower precision that the strategy asks for leaves float64 alone, so casts are not seen here, but
-by the coarse check of the measured process (`tolerances.py`). What cannot run in float64 is
-reported with its reason.
+A lower precision that the strategy asks for does not apply to float64. So casts are not seen here,
+but by the coarse check of the measured process (`tolerances.py`). A case that cannot run in float64
+is reported with its reason.
 """
 
 from __future__ import annotations
@@ -50,12 +50,12 @@ from framebench.worker.verification import (
 )
 from framebench.worker.worker import Emit, serve
 
-# Relative to a tensor's norm. References are written where PyTorch and JAX agree to as much (`dev
-# golden`). Right steps are off by some 1e-11; Adafactor's by up to 4e-8, whose updates are scaled
-# by entries that are nothing but rounding.
+# Relative to a tensor's norm. References are written only if PyTorch and JAX agree as closely (`dev
+# golden`). Right steps are off by some 1e-11, and those of Adafactor by up to 4e-8, since entries
+# that are nothing but rounding scale its updates.
 TOLERANCE = 1e-7
 PERTURBATION = 2.0**-36  # of a user's weights, relative: 130,000 roundoffs of float64
-# a tensor that rounding moves further, at float64's, has no digits that could be compared
+# a tensor whose tolerance in float64 is larger has no digits that could be compared
 DETERMINED = 1e-3
 # Precisions whose arithmetic is the strategy itself: in float64 there would be nothing left of it.
 QUANTIZED = {
@@ -140,7 +140,7 @@ def check_in_float64(
         prepare(adapter)
         observed = make_first_steps(adapter)[1]
     except (MemoryError, OSError):
-        raise  # of this machine at this moment, and nothing that a strategy does
+        raise  # this machine fails at this moment, and not the strategy
     except Exception as error:  # an operator that the framework lacks may raise anything
         if limits.is_out_of_memory(error, limits.is_enforced()):
             raise
@@ -160,8 +160,8 @@ def check_in_float64(
 def load_float64_adapter(case: Case) -> Adapter:
     """Return an adapter that computes in float64.
 
-    The case before it, which was in memory until now, is gone. What was imported is frozen, so that
-    Python's collector need not look through a framework's hundred thousand objects each time.
+    The memory of the case before is released. Imported objects are frozen, so that Python's
+    collector need not look through a framework's hundred thousand objects each time.
     """
     adapter = adapters.load_frozen(case)
     adapter.float64 = True
@@ -170,7 +170,7 @@ def load_float64_adapter(case: Case) -> Adapter:
 
 
 def explain_uncheckable(case: Case) -> str:
-    """Return why the case is not computed in float64; empty if it is."""
+    """Return why the case is not computed in float64, or "" if it is."""
     for part in case.plan.parts:
         if part.precision in QUANTIZED:
             return f"{part.name} {QUANTIZED[part.precision]}"
@@ -189,7 +189,7 @@ def compare(
 ) -> Mathematics:
     """Compare every value and tensor with the reference.
 
-    `tolerances`: how far each may be off; None where TOLERANCE holds for all.
+    `tolerances` says how far each may be off. If it is None, TOLERANCE holds for all.
     """
     all_errors = list_errors(case, observed, reference, tolerances)
     compared = [each for each in all_errors if each.tolerance <= DETERMINED]
@@ -244,8 +244,8 @@ def list_errors(
 def check_all(orders: dict[str, Any], emit: Emit) -> dict[str, Any]:
     """Check the cases one after the other, and append a line of JSON to the file for each.
 
-    With a `baseline` among the orders, cases of a user's model are compared with it. A process that
-    dies leaves the lines of the cases before.
+    If the orders have a `baseline`, the cases, of a user's model, are compared with it. If the
+    process dies, the lines of the cases before are there.
     """
     file = Path(orders["file"])
     baseline = Baseline(Case.from_id(orders["baseline"])) if orders.get("baseline") else None

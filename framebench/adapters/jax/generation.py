@@ -1,7 +1,7 @@
-"""How JAX generates token by token with each kind of cache, and what proves it.
+"""Generate token by token in JAX with each kind of cache, and prove it.
 
-The tokens are those of the batch, not what the model would say next: so every one of its logits is
-known from one pass over the whole sequence.
+The next token is taken from the batch, whatever the model would say. So all logits are known from
+one pass over the whole sequence.
 """
 
 from __future__ import annotations
@@ -23,21 +23,21 @@ from framebench.adapters.jax.program import count_bytes, find_products
 from framebench.adapters.proof import Evidence, Proof, at_most, equal_to, expect
 
 switch = Switches()
-# of the programs of the prompt and of a token: after parameters, statistics and constants
+# number of the cache among the arguments of both programs: after parameters, statistics, constants
 CACHE_ARGUMENT = 3
 
 
 class CacheWriter:
-    """Runs a model whose layers write their keys and values into a cache.
+    """Run a model whose layers write their keys and values into a cache.
 
-    `attend` is the attention of each layer: they call it in turn while the model is traced.
+    `attend` is the attention of every layer: the layers call it in turn while the model is traced.
     """
 
     def __init__(self, attend_plainly: Callable[..., Array]) -> None:
         """Set the attention in float64: softmax(q k) v, written out in operations of jax.numpy."""
         self.attend_plainly = attend_plainly
         self.old: list[tuple[Array, Array]] = []  # keys and values of each layer
-        self.new: list[tuple[Array, Array]] = []  # of the layers that have run so far
+        self.new: list[tuple[Array, Array]] = []  # the same, of the layers that have run so far
         self.start: Any = 0  # position of the first token
 
     def attend(self, q: Array, k: Array, v: Array) -> Array:
@@ -49,14 +49,14 @@ class CacheWriter:
         keys = self.write(old_keys, k)
         values = self.write(old_values, v)
         self.new.append((keys, values))
-        # a token sees those before it, and nothing of the cache that is not written yet
+        # a token sees itself and those before it, and no part of the cache that is unwritten
         mask = jnp.arange(keys.shape[1]) <= self.start + jnp.arange(q.shape[1])[:, None]
-        if q.dtype == jnp.float64:  # the library's softmax is in float32 whatever it is given
+        if q.dtype == jnp.float64:  # the library computes the softmax in float32
             return self.attend_plainly(q, keys, values, mask)
         return jax.nn.dot_product_attention(q, keys, values, mask=mask[None, None])
 
     def write(self, old: Array, part: Array) -> Array:
-        """Return keys or values with those of the new tokens."""
+        """Return the keys or values in `old` with those of the new tokens added."""
         return jax.lax.dynamic_update_slice_in_dim(old, part.astype(old.dtype), self.start, 1)
 
     def run(self, model: Any, tokens: Array, start: Any, cache: Tree) -> tuple[Array, Tree]:
@@ -70,10 +70,10 @@ class CacheWriter:
 
 
 class JaxGenerator:
-    """Make the step of `generate`: every token after the prompt, which was read before."""
+    """Make the step of `generate`: every token after the prompt, which is read before the step."""
 
     def __init__(self, run: JaxAdapter, cached: bool) -> None:
-        """Set the program of the prompt up; nothing is compiled or computed yet."""
+        """Make the prompt's program; nothing is compiled or computed yet."""
         self.run = run
         self.prompt = run.config.length - run.case.decoded  # tokens
         self.writer = CacheWriter(run.model_module.attend_plainly) if cached else None
@@ -86,7 +86,7 @@ class JaxGenerator:
     def read_prompt(self) -> Array:
         """Fill the cache with the prompt, keep its loss, and return its logits.
 
-        It is a program of its own.
+        The prompt has a program of its own.
         """
         run = self.run
         if self.writer:
@@ -110,7 +110,7 @@ class JaxGenerator:
     def run_prompt(
         self, params: Tree, stats: Tree, constants: Tree, cache: Tree, x: Array
     ) -> tuple[Array, Tree]:
-        """Return the logits of the prompt, and the cache with it."""
+        """Return the logits of the prompt, and the cache that holds it."""
         model = merge_model(self.run.graph, params, stats, constants)
         if self.writer:
             return self.writer.run(model, x, 0, cache)
@@ -119,8 +119,8 @@ class JaxGenerator:
     def make_decoder(self, graph: nnx.GraphDef) -> Callable[..., Any]:
         """Return the program of one token.
 
-        (parameters, statistics, constants, cache, sum of losses, position, x, y) -> the cache and
-        the sum with the token at this position, and its logits.
+        Its arguments are (parameters, statistics, constants, cache, sum of losses, position, x, y).
+        It returns the cache and the sum with the token at this position, and the token's logits.
         """
 
         def decode(
@@ -153,7 +153,7 @@ class JaxGenerator:
         return *model, self.cache, self.prompt_loss, position, *run.inputs
 
     def step(self) -> None:
-        """Compute every token after the prompt, one call of the program each."""
+        """Compute every token after the prompt, each by one call of the program."""
         run = self.run
         run.release()
         self.calls = 0
@@ -191,9 +191,9 @@ class JaxGenerator:
 
 
 def set_generator(run: JaxAdapter, cached: bool) -> Proof:
-    """Prepare decoding with or without a cache; return the proof that both share.
+    """Prepare decoding with or without a cache, and return the proof that both share.
 
-    A cache is donated to each call of the program, which writes the new one over it.
+    A cache is donated to each call of the program, which writes the new cache over it.
     """
     generator = JaxGenerator(run, cached)
     if generator.writer:
@@ -212,7 +212,7 @@ def static_cache(run: JaxAdapter) -> Proof:
     """Write keys and values into arrays as long as the sequence will be."""
     return set_generator(run, cached=True) & expect(
         tokens_of_a_call=1,
-        # the executable's results share the memory of its arguments as far as the cache goes
+        # of the executable's arguments, at least the cache shares memory with the results
         cache_bytes=(equal_to("cache_bytes_by_formula"), at_most("aliased_bytes")),
     )
 

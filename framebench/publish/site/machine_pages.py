@@ -30,8 +30,8 @@ from framebench.versions.table import make_table as make_version_table
 if TYPE_CHECKING:
     from framebench.analysis.figures import Picture
 
-SHORT = ", in short"  # tables with a part of another's rows, for documents
-# of the table of all cases; the section of a case has the others
+SHORT = ", in short"  # ends the titles of tables with a part of another's rows
+# columns of the table of all cases; the section of a case has the others
 PLACES = ("framework", "strategy", "workload", "scenario", "batch", "size", "framework_version")
 NUMBERS = ("shared_bytes", "relative_peak", "step_time_s", "relative", "effect_proven")
 
@@ -47,7 +47,7 @@ def write_machine(source: SourceFolder, machine: Machine, pictures: Iterable[Pic
     findings = describe_machine(machine.shown)
     if findings:
         page.add_heading("What stands out")
-        # made of the catalog's names and of numbers alone
+        # this has only the catalog's names and numbers, so it needs no escaping
         page.add_markdown("\n".join(f"- {finding}" for finding in findings))
     below = list(write_workloads(source, machine))
     below.append(write_all_cases(source, machine))
@@ -102,7 +102,7 @@ def write_all_cases(source: SourceFolder, machine: Machine) -> str:
 def write_cases(source: SourceFolder, machine: Machine) -> Iterator[str]:
     """Write a page for each workload, scenario and framework, with a section for each case.
 
-    A section is of the record that counts, with all others as its history.
+    A section shows the record that counts, and all records of the case as its history.
     """
     records: dict[str, list[Record]] = defaultdict(list)
     for record in machine.records:
@@ -198,7 +198,7 @@ def make_history_table(case_records: list[Record]) -> Table:
 
 
 def format_value(value: object) -> str:
-    """Return any JSON value in one line; nothing of what is empty."""
+    """Return any JSON value in one line, or "" for what is empty."""
     if is_missing(value):
         return ""
     if isinstance(value, float):
@@ -213,7 +213,7 @@ def format_value(value: object) -> str:
 
 
 def write_versions(source: SourceFolder, machine: Machine) -> list[str]:
-    """Write the page of each version against the one before it, where both have a case."""
+    """Write the page that compares each version with the one before it, by cases of both."""
     blocks = make_release_blocks(machine.results.get_records(machine.name))
     changes = list(compare_successive(machine.records, blocks))
     if not changes:
