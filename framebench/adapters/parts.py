@@ -1,9 +1,9 @@
-"""The parts of an adapter that strategies set, and a ledger of who has set which.
+"""Define the parts of an adapter that strategies set, and a ledger of who has set which.
 
 A framework's parts are dataclasses of `AdapterParts`. While a strategy's switch runs, or a hook
-that it left (`Hooks`), setting a part makes it that strategy's own. Another strategy that sets it
-raises IncompatibleStrategies. To build on what is there, a switch calls `wrap`: its function gets
-the part as it is once all switches have run, so no order of strategies loses a wrapper.
+that it left (`Hooks`), setting a part makes it that strategy's own. If another strategy sets it
+too, IncompatibleStrategies is raised. To build on what is there, a switch calls `wrap`: its
+function gets the part after all switches have run, so no order of strategies loses a wrapper.
 """
 
 from __future__ import annotations
@@ -46,13 +46,13 @@ class Ledger:
     def set(self, part: str, is_same: bool = False) -> None:
         """Enter that the acting strategy sets a part. Raises IncompatibleStrategies.
 
-        `is_same`: the part is set to the very object that is there, which is no conflict.
+        `is_same` says that the part is set to the object it already has, which is no conflict.
         """
         if not self.acting:
             return
         if is_same:
             self.enter(part, "set", ())
-        elif self.pending is None:  # a wrapper that is already put on would be lost
+        elif self.pending is None:  # wrappers are applied already, and would be lost
             self.enter(part, "set", ("set", "wrapped", "claimed"))
         else:
             self.enter(part, "set", ("set", "claimed"))
@@ -117,7 +117,7 @@ class AdapterParts:
             self.ledger.claim(part)
 
     def wrap(self, part: str, function: Callable[[Any], Any]) -> None:
-        """Replace a part by `function` of it.
+        """Replace a part by what `function` returns for it.
 
         Raises IncompatibleStrategies, and AttributeError if there is no such part.
         """
@@ -143,7 +143,10 @@ class PartOptions(dict[str, Any]):
         super().__setitem__(key, value)
 
     def wrap(self, key: str, function: Callable[[Any], Any], default: Any = None) -> None:
-        """Replace an option, or its default, by `function` of it. Raises IncompatibleStrategies."""
+        """Replace an option by what `function` returns for it, or for the default if it is unset.
+
+        Raises IncompatibleStrategies.
+        """
 
         def apply() -> None:
             dict.__setitem__(self, key, function(self.get(key, default)))

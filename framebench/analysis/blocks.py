@@ -1,4 +1,4 @@
-"""Ratios of step times from the records of live blocks.
+"""Compute ratios of step times from the records of live blocks.
 
 Two variants that share no block have no ratio.
 
@@ -24,8 +24,9 @@ from framebench.analysis.statistics import (
 )
 from framebench.records.record_base import AnyRecord, RecordBase
 
-Variant = tuple[str, str, str]  # machine, case, and version: empty where a process did not tell
-# a variant, and from 0 which of its processes in a block: a case may be compared with itself
+Variant = tuple[str, str, str]  # machine, case, and version; the version is empty if not recorded
+# a variant, and the number of the process among its processes in a block, from 0: a case may be
+# compared with itself
 Process = tuple[Variant, int]
 Pair = tuple[Process, Process]  # sorted
 
@@ -53,9 +54,9 @@ def group_by_block(records: Iterable[RecordBase]) -> dict[str, list[RecordBase]]
 def match_blocks(
     base: Iterable[RecordBase], candidate: Iterable[RecordBase]
 ) -> list[tuple[RecordBase, RecordBase]]:
-    """Return the two records of each block that both sides were in.
+    """Return a record of each side for each block that has both.
 
-    If a case is compared with itself, they are those of the block's first two processes.
+    If a case is compared with itself, they are the records of the block's first two processes.
     """
     base_blocks = group_by_block(base)
     candidate_blocks = group_by_block(candidate)
@@ -72,7 +73,7 @@ def match_blocks(
 def compare_in_block(base: RecordBase, candidate: RecordBase) -> float | None:
     """Return the log ratio of the step times of two records of one block, by round."""
     base_rounds, candidate_rounds = base.turns_taken.round, candidate.turns_taken.round
-    if base_rounds == candidate_rounds:  # of nearly all records, and thousands are compared
+    if base_rounds == candidate_rounds:  # nearly always, and quicker: thousands are compared
         return compare_seconds(base.step_s, candidate.step_s)
     return compare_rounds(
         dict(zip(base_rounds, base.step_s, strict=True)),
@@ -89,9 +90,9 @@ def compute_log_ratios(base: Iterable[RecordBase], candidate: Iterable[RecordBas
 class Blocks:
     """The blocks among some records, such as all of one machine.
 
-    The ratio of two variants comes from the blocks that both were in. How much blocks differ from
-    each other is estimated from all pairs together; a pair is a variant and its anchor
-    (`find_anchor`). The pair that is compared is left out of this estimate.
+    The ratio of two variants comes from the blocks that have both. How much blocks differ from each
+    other is estimated from all pairs together. A pair is a variant and its anchor (`find_anchor`).
+    The pair that is compared is left out of this estimate.
     """
 
     def __init__(self, records: Iterable[RecordBase]) -> None:
@@ -120,9 +121,9 @@ class Blocks:
         return spreads
 
     def compare(self, base: Sequence[RecordBase], candidate: Sequence[RecordBase]) -> Ratio | None:
-        """Return the step time of `candidate` over that of `base`, each the records of one variant.
+        """Return the step time of `candidate` over that of `base`, or None if they share no block.
 
-        Returns None if they share no block.
+        Each side is the records of one variant.
         """
         logs = compute_log_ratios(base, candidate)
         if not logs:

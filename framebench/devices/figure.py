@@ -20,7 +20,7 @@ from framebench.models.spec import load_workload
 from framebench.suite.case import Case
 
 ROW_IN = 0.26  # height of a strategy's two bars in inches
-WORTH = 0.05  # a change that is drawn
+WORTH = 0.05  # the least change that is drawn
 SHOWN = ("h100-80gb", "a100-40gb")
 FEWEST_STRATEGIES = 3
 FEWEST_RELEASES = 3
@@ -40,7 +40,7 @@ RELEASES_NOTE = (
 
 @page.apply_style
 def draw_savings(df: pd.DataFrame) -> Figure | None:
-    """Draw what strategies need; return None with too few of them.
+    """Draw what strategies need, or return None if there are too few of them.
 
     Args:
         df: One workload, scenario and size at one batch, as `framebench.planned()` has them.
@@ -86,9 +86,10 @@ def draw_savings(df: pd.DataFrame) -> Figure | None:
 
 
 def select_strategies(df: pd.DataFrame) -> pd.DataFrame:
-    """Return the baseline, and single strategies of its mathematics that change any peak.
+    """Return the rows of the baseline, and of single strategies that change any peak.
 
-    For a case that does not fit, `used_bytes` is what it would take.
+    The strategies compute the baseline's mathematics. For a case that does not fit, `used_bytes` is
+    what it would take.
     """
     needed = df["used_bytes"].fillna(df["refused_bytes"])
     is_same = df["case"].map(lambda name: Case.from_id(name).same_mathematics).astype(bool)
@@ -116,7 +117,7 @@ def write_title(drawn: pd.DataFrame) -> str:
 
 @page.apply_style
 def draw_plans(df: pd.DataFrame) -> Figure | None:
-    """Draw a line for each case over releases of JAX; return None with too few of them.
+    """Draw a line for each case over releases of JAX, or return None if there are too few of them.
 
     Args:
         df: JAX's rows of one device, as `framebench.planned()` has them.

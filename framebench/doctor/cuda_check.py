@@ -127,7 +127,7 @@ def check_jax(packages: dict[str, Any]) -> list[Requirement]:
 
 
 def check_jittor(packages: dict[str, Any]) -> list[Requirement]:
-    """Check what Jittor needs: it compiles, and so needs a compiler."""
+    """Check what Jittor needs: it compiles its kernels, so it needs a compiler, and cuDNN."""
     if not packages.get("jittor"):
         return [Requirement("CUDA: jittor", False, "jittor is not installed in this environment")]
     return [check_compiler(), check_cudnn()]
@@ -136,8 +136,8 @@ def check_jittor(packages: dict[str, Any]) -> list[Requirement]:
 def check_compiler() -> Requirement:
     """Check the release of nvcc.
 
-    Jittor 1.3.11.0 is C++14; CUDA 13's headers need C++17, and it reads a device field that CUDA 13
-    no longer has.
+    CUDA 13 is too new: its headers need C++17, and Jittor 1.3.11.0 is C++14 and reads a device
+    field that CUDA 13 no longer has.
     """
     what = "CUDA: nvcc for jittor"
     path = environments.find_nvcc() or shutil.which("nvcc")

@@ -19,9 +19,9 @@ from framebench.records.record import Record
 from framebench.suite.case import Case
 from framebench.suite.result import StrategyEffect
 
-GUESS_S = 20.0  # for a case that was never measured anywhere
-BAR_COLUMNS = 49  # of a terminal that the bar, counts and times take next to the case
-LEAST_COLUMNS = 20  # for the case
+GUESS_S = 20.0  # expected for a case that was never measured anywhere
+BAR_COLUMNS = 49  # of the terminal's columns, those that the bar, counts and times take
+LEAST_COLUMNS = 20  # of the terminal's columns, those that the case gets at least
 
 
 def format_duration(seconds: float) -> str:
@@ -32,9 +32,9 @@ def format_duration(seconds: float) -> str:
 class CaseProgress(Listener):
     """A bar over the cases of a run.
 
-    The time left comes from what the same cases took before on this machine, or else from
-    `guesses`, in seconds. What `session` has already measured counts as done; `at_once` cases run
-    next to each other.
+    The time left comes from the times of the same cases on this machine before, or else from
+    `guesses`, in seconds. Cases that `session` has already measured count as done. `at_once` cases
+    run next to each other.
     """
 
     def __init__(
@@ -91,13 +91,13 @@ class CaseProgress(Listener):
         return format_duration(seconds / self.at_once)
 
     def phase(self, case: Case, what: str) -> None:
-        """Show what is done for a case now."""
+        """Show what happens to a case now."""
         text = self.shorten(f"{case.id} [{what}]")
         description = text.replace("[", r"\[")  # rich would take it for markup
         self.bar.update(self.task, description=description, left=self.format_remaining())
 
     def shorten(self, text: str) -> str:
-        """Cut a text's beginning where a line is too short: strategy and phase are at its end."""
+        """Cut off the beginning of a text that is too long: strategy and phase are at its end."""
         columns = max(LEAST_COLUMNS, self.console.width - BAR_COLUMNS)
         if len(text) <= columns:
             return text
@@ -109,7 +109,7 @@ class CaseProgress(Listener):
         self.bar.update(self.task, advance=blocks, left=self.format_remaining())
 
     def done(self, record: Record) -> None:
-        """Print a record, also one that was only measured to compare others with it."""
+        """Print a record, even if it was only measured so that others are compared with it."""
         case = record.parsed
         if self.left.get(case, 0) > 0:
             self.left[case] -= 1
@@ -121,14 +121,14 @@ class CaseProgress(Listener):
 
 
 def format_record(record: Record, step_s: float | None = None, width: int = 41) -> str:
-    """Return one finished case in one line, of 80 columns where its name has this width.
+    """Return one finished case as a line, which has 80 columns if the name has `width` of them.
 
-    `step_s`: the seconds of a step over all of its blocks; by default those of the record.
+    `step_s` is the seconds of a step over all of its blocks; by default those of the record.
     """
     name = f"{record.case:<{width}}"
     if record.status != "ok":
         return f"{name} {record.status}: {make_line(str(record.reason))}"
-    # the instrument that its table has
+    # the instrument that the table of the case shows
     instrument = record.step_instrument
     if record.parsed.workload == USER_MODEL:
         instrument = record.peak_instrument
@@ -141,7 +141,7 @@ def format_record(record: Record, step_s: float | None = None, width: int = 41) 
 
 
 def describe_effect(effect: StrategyEffect | None) -> str:
-    """Return why the strategy's effect is not proven; empty if it is."""
+    """Return why the strategy's effect is not proven, or "" if it is."""
     if effect and effect.proven:
         return ""
     reason = f": {make_line(effect.reason)}" if effect and effect.reason else ""
@@ -168,7 +168,10 @@ def count_measured(results: Path, session: str) -> Counter[str]:
 def estimate_seconds(
     cases: list[Case], results: Path, guesses: Mapping[Case, float]
 ) -> dict[Case, float]:
-    """Return what each case took last time here; of a new one the caller's guess, or `GUESS_S`."""
+    """Return the seconds that each case took last time here.
+
+    For a new case they are the caller's guess, or else `GUESS_S`.
+    """
     last_seconds: dict[str, float] = {}
     for framework in {case.framework for case in cases}:
         last_seconds |= read_last_seconds(framework, results)
@@ -180,7 +183,7 @@ def estimate_seconds(
 
 
 def read_last_seconds(framework: str, results: Path) -> dict[str, float]:
-    """Return what the last record of each case took, of those that can be read.
+    """Return the seconds that the last readable record of each case took.
 
     The records are of the release of the framework that is measured.
     """

@@ -1,4 +1,4 @@
-"""Tables of explained steps: what the peak is made of, by kind and by layer."""
+"""Make tables of explained steps: what the peak is made of, by kind and by layer."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from framebench.records import store
 from framebench.suite.case import Case
 
 LARGEST = 12  # rows of a table; the others are summed
-SLIGHT = 0.01  # of the largest change: less is no cause
+SLIGHT = 0.01  # a kind whose change is a smaller share of the largest is no cause
 FINE = ",.2f"  # a hundredth of a MiB
 
 
 def load_explanations(results: Path) -> list[Explanation]:
     """Return the explanations in the folder `explained`, by case and version.
 
-    What `framebench explain CASE --json` printed is put there by hand. Others are named in
+    What `framebench explain CASE --json` printed is put there by hand. Other files are named in
     RecordWarnings.
     """
 
@@ -45,9 +45,9 @@ def select_newest(explanations: Sequence[Explanation]) -> list[Explanation]:
 def load_causes(results: Path) -> Callable[[str, str, str], str | None]:
     """Return a function that says why a case's peak changed from one release to another.
 
-    Releases are such as `jax==0.9.2`. A cause is such as `saved for backward +10.0 MiB, gradient
-    -2.0 MiB`; the largest difference comes first, and slight ones are left out. None unless the
-    case was explained in both releases.
+    A release is written as in `jax==0.9.2`, and a cause as in `saved for backward +10.0 MiB,
+    gradient -2.0 MiB`. The largest difference comes first, and slight ones are left out. The
+    function returns None unless the case was explained in both releases.
     """
     stored = {
         (explained.case, explained.release): explained for explained in load_explanations(results)
@@ -57,7 +57,7 @@ def load_causes(results: Path) -> Callable[[str, str, str], str | None]:
         """Return by how much each kind of bytes grew or shrank, the largest difference first."""
         if (case, base) not in stored or (case, change) not in stored:
             return None
-        # a kind that one release alone has counts from 0
+        # a kind that only one release has counts as 0 in the other
         increases = Counter(stored[case, change].kinds)  # bytes by kind
         increases.subtract(stored[case, base].kinds)
         least = SLIGHT * max(map(abs, increases.values()))

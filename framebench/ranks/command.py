@@ -1,6 +1,6 @@
-"""What `predict` and `advise` say of cases that several processes share.
+"""Answer `predict` and `advise` for cases that several processes share.
 
-Predictions alone decide: nothing was measured, so nothing is said of speed.
+Only predictions count: nothing was measured, so nothing is said of speed.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ def predict_rank(selector: str, ranks: int | None, as_json: bool) -> None:
 def predict_in_environment(case: Case) -> Prediction:
     """Predict the peak of the fullest rank in its framework's environment. Raises Unpredicted."""
     obstacle = explain_unpredictable_rank(case)
-    if obstacle:  # before an environment is built for nothing
+    if obstacle:  # checked first, so that no environment is built for nothing
         raise Unpredicted(obstacle)
     with err.status(case.id):
         return predicted.predict_rank_peak(case, environments.ensure(case.framework, say=say))
@@ -71,9 +71,9 @@ def advise(
     results: Path,
     as_json: bool,
 ) -> bool:
-    """Print which strategies over ranks fit into a budget of bytes for each rank.
+    """Print the strategies over ranks that fit into a budget of bytes for each rank.
 
-    Returns whether none does. Raises UnknownCase if there are no such strategies.
+    Returns whether none fits. Raises UnknownCase if there are no such strategies.
     """
     from framebench.analysis.needs import NOT_IN_BUDGET, compute_needs, format_needs
     from framebench.analysis.rendering import format_mib
@@ -142,10 +142,10 @@ def list_offers(offers: list[RankOffer]) -> list[dict[str, object]]:
 
 
 def make_table(question: Case, offers: list[RankOffer], budget: int, notes: list[str]) -> Table:
-    """Return a table of what was predicted, what needs least first.
+    """Return a table of the predictions, the one that needs least first.
 
     Args:
-        question: A case that has what all have in common: all but framework and strategy.
+        question: A case whose parts, but for framework and strategy, all cases have in common.
         offers: In the order of the table.
         budget: Bytes of a rank.
         notes: What is not predicted, and why.
@@ -185,7 +185,7 @@ def make_table(question: Case, offers: list[RankOffer], budget: int, notes: list
 def select_cases(
     workload: str, frameworks: tuple[str, ...], scenario: str, batch: int, size: str, ranks: int
 ) -> list[Case]:
-    """Return a case for each strategy over ranks that a framework has and that exists by itself.
+    """Return a case for each strategy over ranks that a framework has and that needs no other.
 
     Raises UnknownCase.
     """

@@ -12,7 +12,7 @@ from framebench.models import spec
 from framebench.suite.case import BATCH, DEFAULT_SIZE, FULL_SIZE, Case, UnknownCase
 from framebench.suite.selectors import PARTS, parse, select
 
-LARGEST_BATCH = 2**16  # samples: of a larger one the inputs alone take minutes to make
+LARGEST_BATCH = 2**16  # samples; making the inputs of a larger batch takes minutes
 
 
 @dataclass(frozen=True, order=True)
@@ -40,7 +40,7 @@ def parse_any_batch(case_id: str) -> Case:
     try:
         return parse(case_id)
     except UnknownCase:
-        # perhaps all of it is declared but the batch
+        # perhaps all parts but the batch are declared
         try:
             case = Case.from_id(case_id)
         except ValueError:
@@ -79,8 +79,8 @@ def name_described(
 def select_described(selector: str) -> list[Case]:
     """Return the cases of a selector whose size is described, such as `.../b1/1.3B`, at any batch.
 
-    The cases have the strategies of the size `full`; without a batch in the selector it is 1. No
-    cases are returned where the size has another form. Raises UnknownCase.
+    The cases have the strategies of the size `full`. If the selector names no batch, it is 1. If
+    the size has another form, there are no cases. Raises UnknownCase.
     """
     parts = selector.strip("/").split("/")
     if len(parts) != len(PARTS) or spec.DESCRIBED.fullmatch(parts[-1]) is None:
@@ -105,7 +105,7 @@ def check_described(workload: str, size: str) -> None:
 
 
 def refuse_undescribed(workload: str) -> NoReturn:
-    """Raise UnknownCase for a workload without described sizes, and name the others."""
+    """Raise UnknownCase for a workload without described sizes, and name workloads with them."""
     able = [name for name in spec.list_workloads() if spec.load_workload(name).described]
     raise UnknownCase(
         f"{workload} cannot be described by its parameters alone; choose from: {', '.join(able)}"
@@ -113,7 +113,7 @@ def refuse_undescribed(workload: str) -> NoReturn:
 
 
 def add_default_size(case_id: str) -> str:
-    """Return the id with the default size, where the last of six parts is left out."""
+    """Return the id, with the default size added if the last of the six parts is left out."""
     has_size = case_id.strip("/").count("/") != 4
     return case_id if has_size else f"{case_id.rstrip('/')}/{DEFAULT_SIZE}"
 
@@ -150,11 +150,12 @@ def describe_shape(shape: Any) -> str:
     return ", ".join(texts)
 
 
+# how long or wide a sample is, by the parameter of the workload that says it
 SAMPLES = {
     "image": "images of {0} x {0} px",
     "patch": "{0}^3 voxels",
     "length": "{0:,} tokens a sample",
-}  # how long or wide a sample is, by the parameter of the workload that says it
+}
 
 
 def describe_sample(shape: Any) -> str:

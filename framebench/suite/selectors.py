@@ -129,9 +129,9 @@ def move_to_later_place(selector: str, place: int) -> str:
 
 
 def suggest(valid: Sequence[str], text: str, between: str = ", ") -> str:
-    """Return in one readable line what could be meant, the likeliest first.
+    """Return the names that could be meant as one readable line, the likeliest first.
 
-    A few names are all shown; of many, some are shown and the others counted.
+    If there are many, some are shown and the others counted.
     """
     if len(valid) <= MOST_SUGGESTIONS:
         return between.join(valid)
@@ -144,7 +144,7 @@ def suggest(valid: Sequence[str], text: str, between: str = ", ") -> str:
 def asks_for_ranks(selector: str) -> bool:
     """Return whether a selector names a strategy over ranks, or a number of ranks.
 
-    Either may be wrong.
+    The name or the number may be wrong.
     """
     parts = dict(zip(PARTS, selector.strip("/").split("/")))
     over_ranks = {strategy for _, strategy in OVER_RANKS}
@@ -178,7 +178,7 @@ def find_combination(scenarios: str, name: str) -> tuple[str, list[Case]]:
 def parse(case_id: str) -> Case:
     """Return the one case with this full id. Raises UnknownCase.
 
-    A model of the user's own is in no profile, so any id of it is taken.
+    A user's model is in no profile, so any id of such a model is accepted.
     """
     if case_id.startswith(f"{spec.USER_MODEL}/"):
         return Case.from_id(case_id)

@@ -1,7 +1,8 @@
 """Load a user's Python file under a name that replaces no module, and say what is wrong with it.
 
-For a target device its step runs on fake tensors, which have shapes and no values. PyTorch's own
-messages speak of them, and readers have not heard of them. Standard library only.
+For a target device its step runs on fake tensors, which have shapes and no values. PyTorch's
+messages name fake tensors, which readers have not heard of, so they are reworded. Standard library
+only.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from pathlib import Path
 from types import ModuleType
 
 NAME = "the_users_file"  # in sys.modules: by its own name, numpy.py would replace NumPy
-# PyTorch's messages where a fake tensor's values are read, or tensors are on two devices
+# PyTorch's messages when a fake tensor's values are read, or tensors are on two devices
 NUMBERLESS = re.compile(
     r"DataDependentOutputException|DynamicOutputShapeException"
     r"|\.numpy\(\) is not supported for tensor subclasses|Can't call numpy\(\) on Tensor"
@@ -54,7 +55,7 @@ def load_file(file: str) -> ModuleType:
 
 
 def describe_fault(error: BaseException, file: str) -> str:
-    """Return where in the file an error happened, and what."""
+    """Return a sentence on where in the file an error happened, and what it was."""
     line = find_line(error, file)
     place = f"{file}:{line}" if line else file
     if isinstance(error, SystemExit):
@@ -127,7 +128,7 @@ def list_imports(file: str) -> set[str]:
 
 
 def list_modules(node: ast.AST) -> list[tuple[str, list[str]]]:
-    """Return the modules that a statement imports, each with the names that it takes of it."""
+    """Return the modules that a statement imports, each with the names imported from it."""
     if isinstance(node, ast.Import):
         return [(alias.name, []) for alias in node.names]
     if isinstance(node, ast.ImportFrom) and node.module and not node.level:

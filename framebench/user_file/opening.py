@@ -1,7 +1,7 @@
-"""Open a user's model file where a command asks about some of its cases.
+"""Open a user's model file for a command that asks about some of its cases.
 
-Either its baseline is run first and must come out right, or it is known by its shapes alone and
-nothing is run, measured or verified.
+Either its baseline is run first and must come out right, or only its shapes are read, and nothing
+is run, measured or verified.
 """
 
 from __future__ import annotations
@@ -83,8 +83,8 @@ class DeviceQuestion:
     """The cases of a user's file that are asked about for a device that is not here."""
 
     cases: list[Case]  # the baseline first
-    left_out: dict[str, str]  # by strategy why it does not apply
-    # where they are planned; None: where the device's compiler is
+    left_out: dict[str, str]  # by strategy, the reason why it does not apply
+    # where the cases are planned; None stands for the environment with the device's compiler
     environment: Environment | None
     has_convolutions: bool
 
@@ -108,7 +108,7 @@ def open_for_device(
 
     with use_in_environment(model, strategies, env) as (environment, folder):
         facts = look_into(model, environment, folder)
-        # not asked is what this machine lacks
+        # whatever this machine lacks does not matter here
         cases, left_out = trial.list_cases(model, strategies, explain_unsupported)
         # without one, JAX's plans are made in an environment that has the device's compiler
         planner = environment if model.framework == "torch" or env else None

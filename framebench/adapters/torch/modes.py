@@ -1,8 +1,8 @@
-"""Contexts that steps are verified in: without randomness, and in float64 throughout.
+"""Provide the contexts in which steps are verified: without randomness, and in float64 throughout.
 
-Random draws are replaced by their means, under strategies that draw in another order than the
-baseline, such as micro-batches: dropout does nothing then. A dispatch mode lies below autograd, so
-that the second run of a checkpointed block sees it too.
+Under strategies that draw in another order than the baseline, such as micro-batches, random draws
+are replaced by their means, and dropout does nothing. A dispatch mode lies below autograd, so that
+the second run of a checkpointed block sees it too.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from torch.utils._pytree import tree_leaves
 
 NARROWER_THAN_FLOAT64 = (torch.float32, torch.bfloat16, torch.float16, torch.complex64)
 WIDENED = {torch.float32: torch.float64, torch.complex64: torch.complex128}
-# What stands for the mean, whatever the parameters of the distribution are.
+# The number that stands for an operator's mean, whatever the parameters of its distribution are.
 MEANS = {
     "randn": 0.0,
     "randn_like": 0.0,
@@ -94,7 +94,7 @@ def find_mean(operator: str, arguments: dict[str, Any]) -> float | Tensor | None
 
 @contextmanager
 def widen_modules(modules: Iterable[nn.Module]) -> Iterator[None]:
-    """Hold the frozen ones of these modules in float64 in this context, such as a loss's teacher.
+    """Convert the frozen modules among these to float64 in this context, such as a loss's teacher.
 
     Converting float32 numbers to float64 and back changes none of them.
     """
@@ -111,10 +111,10 @@ def widen_modules(modules: Iterable[nn.Module]) -> Iterator[None]:
 
 
 def widen_attributes(model: nn.Module) -> None:
-    """Put float64 in the place of float32 in tensors that are attributes of a model's modules.
+    """Convert tensors that are plain attributes of a model's modules from float32 to float64.
 
-    They are no weights and no buffers, which `Module.double` would convert. One that several
-    modules share stays shared, and one that asks for a gradient stays as it is.
+    `Module.double` converts weights and buffers, and leaves these out. A tensor that several
+    modules share stays shared, and one that asks for a gradient is not converted.
     """
     widened: dict[Tensor, Tensor] = {}
     for module in model.modules():
@@ -127,7 +127,7 @@ def widen_attributes(model: nn.Module) -> None:
 
 
 def is_frozen_in_float32(module: nn.Module) -> bool:
-    """Return whether a module has weights, none of which is trained, in float32 alone."""
+    """Return whether a module has weights, all of them in float32 and none of them trained."""
     weights = list(module.parameters())
     tensors = [*weights, *module.buffers()]
     types = {tensor.dtype for tensor in tensors if tensor.is_floating_point()}
@@ -137,7 +137,7 @@ def is_frozen_in_float32(module: nn.Module) -> bool:
 class WidenedCasts(TorchFunctionMode):
     """Context in which casts to float32 become casts to float64, and complex ones likewise.
 
-    People write `logits.float()` to leave a lower precision before a loss, not to come from a
+    People write `logits.float()` to raise a lower precision before a loss, and not to lower a
     higher one.
     """
 
@@ -153,7 +153,7 @@ class WidenedCasts(TorchFunctionMode):
 
 
 def _widen(argument: Any) -> Any:
-    """Return the wider type for float32 or complex64, and any other argument as it is."""
+    """Return the wider type for float32 or complex64, and any other argument unchanged."""
     return WIDENED.get(argument, argument) if isinstance(argument, torch.dtype) else argument
 
 

@@ -55,7 +55,7 @@ def adamw_8bit(run: TorchAdapter) -> Proof:
 
 
 def count_with_part(tensors: Iterable[torch.Tensor], dtype: torch.dtype) -> int:
-    """Return how many tensors consist of plain tensors of which one has this type."""
+    """Return how many of the tensors consist of parts, at least one of which has this type."""
     return sum(any(part.dtype == dtype for part in list_plain_tensors(t)) for t in tensors)
 
 
@@ -78,8 +78,8 @@ def expect_codes(run: TorchAdapter) -> Proof:
 def adamw_8bit_bnb(run: TorchAdapter) -> Proof:
     """Keep AdamW's moments in 8 bits, by bitsandbytes.
 
-    The moments of a weight are three tensors: codes, scales of blocks, and a table of codes. Those
-    of a small weight are stored as plain numbers.
+    Each moment of a weight is three tensors: codes, scales of blocks, and a table of codes. The
+    moments of a small weight are plain numbers.
     """
     optimizers = import_package(run, "bitsandbytes.optim")
     functional = import_package(run, "bitsandbytes.functional")
@@ -115,7 +115,7 @@ def adamw_8bit_bnb(run: TorchAdapter) -> Proof:
 def int8(run: TorchAdapter, products: bool) -> Proof:
     """Keep the weights of linear layers in 8 bits; with `products` also multiply in 8 bits.
 
-    Embedding and head share a weight that stays as it is.
+    The weight that embedding and head share is not changed.
     """
     library = import_package(run, "torchao.quantization")
 

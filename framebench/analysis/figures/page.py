@@ -1,4 +1,4 @@
-"""What all figures share: colours and markers, the finding above, and the provenance below."""
+"""Define what all figures share: colours, markers, the finding above and the provenance below."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ MARKERS = {
     OTHER: "X",
 }
 STYLE: list[Any] = [
-    "default",  # whatever a user's matplotlibrc says
+    "default",  # undoes whatever a user's matplotlibrc sets
     sns.axes_style("whitegrid"),
     {
         "font.sans-serif": ["DejaVu Sans"],  # comes with matplotlib: the same picture everywhere
@@ -70,7 +70,7 @@ def format_tick(value: float, _: int | None = None) -> str:
 PLAIN = FuncFormatter(format_tick)
 
 
-# a decorator: what it decorates draws under the figures' own settings
+# a decorator: the decorated function draws under the figures' own settings
 apply_style = matplotlib.style.context(STYLE)
 
 
@@ -143,7 +143,7 @@ def read_finding_and_source(figure: Figure) -> tuple[str, str]:
 
 
 def remove_markup(text: str) -> str:
-    """Return text from records without control characters, in which nothing is mathematics."""
+    """Return text from records without control characters, and without marks of mathematics."""
     return re.sub(r"[\x00-\x1f\x7f-\x9f]", " ", text).replace("$", r"\$")
 
 

@@ -21,7 +21,7 @@ from framebench.analysis.tables import describe_timing, format_time_ratios
 from framebench.suite.case import Case
 
 ROW_IN = 0.17  # height of a strategy's row in inches
-WORTH = 0.05  # a change that a title counts
+WORTH = 0.05  # the least change that a title counts
 RANGE = math.log2(3)  # where the colours end: a third, and three times
 NOTE = (
     "Ratios to the baseline of the same framework and batch: compare down a column, not across. "
@@ -32,7 +32,7 @@ CHANGE = LinearSegmentedColormap.from_list(
     "change", ["#01487a", "#0173b2", "#f7f7f7", "#de8f05", "#8a5700"]
 )
 QUANTITIES = {"relative_peak": "peak memory / baseline's", "time_ratio": "step time / baseline's"}
-# of each cell, with a number or a text
+# options of both maps, of numbers and of texts
 CELLS: dict[str, Any] = {"cbar": False, "linewidths": 1.2}
 
 
@@ -40,8 +40,8 @@ CELLS: dict[str, Any] = {"cbar": False, "linewidths": 1.2}
 def draw_heat_map(df: pd.DataFrame) -> Figure | None:
     """Draw strategies down and frameworks across, once for peaks and once for times.
 
-    `df` has the rows of one workload and scenario. Returns None without strategies that have
-    numbers; a strategy that no framework has numbers for is named in the footer alone.
+    `df` has the rows of one workload and scenario. Returns None if no strategy has numbers. A
+    strategy without numbers in any framework is only named in the footer.
     """
     group = rows.select_shown(df)
     with_numbers = group["strategy"][group["usable"]]
@@ -65,7 +65,7 @@ def draw_heat_map(df: pd.DataFrame) -> Figure | None:
 def draw_panel(axes: Axes, measured: pd.DataFrame, column: str) -> None:
     """Draw colours on a logarithmic scale around 1, and a text where there is no number.
 
-    A text is what became of a case, `-` for what was not measured, or `undecided`.
+    A text is the outcome of a case, `-` if it was not measured, or `undecided`.
     """
     is_shown = measured["usable"]
     texts = rows.find_outcomes(measured).where(~is_shown, "-")
@@ -113,7 +113,7 @@ def draw_panel(axes: Axes, measured: pd.DataFrame, column: str) -> None:
 
 
 def look_up_support(measured: pd.DataFrame, framework: str) -> pd.Series:
-    """Return for each strategy `unsupported` if a framework does not have it, or else `-`.
+    """Return `unsupported` for each strategy that a framework does not have, and `-` for others.
 
     `framework` is a proper name, such as PyTorch.
     """

@@ -1,6 +1,6 @@
-"""What training needs in each framework, and which strategy saves most memory, in one table.
+"""Make one table of what training needs in each framework, and which strategy saves most memory.
 
-It is the last screen of a first run.
+The table is the last screen of a first run.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def make_answer(
 ) -> Table:
     """Return what training takes by workload and framework, from rows of `framebench.load`.
 
-    Times are those of `others`, by machine, where these lack them. Cases that are `listed` below
+    If the rows lack a time, it is taken from `others`, by machine. Cases that are `listed` below
     the table with their causes have no note.
     """
     timed = find_timed(others or {})
@@ -97,7 +97,7 @@ def make_lines(group: pd.DataFrame, timed: Mapping[Any, Any]) -> Iterator[dict[s
 
 
 def describe_price(row: Any, timed: Mapping[Any, Any]) -> str:
-    """Return the ratio of step times, of another machine where this one has none."""
+    """Return the ratio of step times, from another machine if this one has none."""
     ratio = get_time_ratio(row)
     if ratio is not None:
         return ratio.text
@@ -109,7 +109,7 @@ def describe_price(row: Any, timed: Mapping[Any, Any]) -> str:
 
 
 def describe_origins(shown: pd.DataFrame) -> Iterator[str]:
-    """Yield which cases each machine measured, where there are several."""
+    """Yield a sentence on the cases that each machine measured, if there are several machines."""
     if shown["machine"].nunique() > 1:
         for machine, of_machine in shown.groupby("machine", sort=False):
             names = of_machine["workload"] + " " + of_machine["framework"]

@@ -1,7 +1,7 @@
 """Say what a compiled program's memory is for, by the line of source that asks for it.
 
-Read from the texts that XLA dumps. Buffers that are never alive together lie in one place, for
-which the largest of them stands.
+This is read from the texts that XLA dumps. Buffers that are never alive together lie in one place,
+and the largest of them stands for that place.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ ENTRY = re.compile(r"^(\d+) (.*)$", re.M)
 
 
 class Placed(NamedTuple):
-    """A buffer, and which part of which instruction's result it holds."""
+    """A buffer that holds one part of one instruction's result."""
 
     instruction: str
     part: str
@@ -73,8 +73,8 @@ def list_largest_holders(folder: Path) -> list[LineBuffers]:
 def find_shape(instruction: Instruction, part: str) -> str:
     """Return type and shape of a part of an instruction's result, such as `f32[8,128]`.
 
-    `part` begins with its number in a tuple of results. Empty for arguments, which are of many
-    shapes.
+    `part` begins with its number in a tuple of results. For arguments, which have many shapes, the
+    text is empty.
     """
     if instruction.opcode == "parameter":
         return ""
@@ -88,7 +88,7 @@ def choose_disjoint(
 ) -> list[Placed]:
     """Return the largest buffers that do not overlap: together they fit into what is reserved.
 
-    Of equal ones an argument comes before what is written over it.
+    Of two equal buffers, an argument is chosen rather than the result that is written over it.
     """
     candidates = []
     for name, positions in buffers.items():
@@ -122,15 +122,15 @@ class Sources:
         self.files = tables.get("FileNames", {})
         self.places = tables.get("FileLocations", {})
         self.frames = tables.get("StackFrames", {})
-        # the text counts callers from one, or from nought, where one is nobody
+        # a text counts callers from 1, or else from 0 with 1 for no caller
         self.shift = parse_row(self.frames.get("1", "")).get("parent_frame_id", 0)
 
     def describe(self, instruction: Instruction) -> str:
         """Return the line of the source that an instruction comes from.
 
-        An example is `models/transformer/flax_model.py:57`: the innermost line that is no
-        library's; for a fusion, that of its last operation with such a line. An argument is named
-        by its tree instead, and an instruction without a line by the compiler's name for it.
+        An example is `models/transformer/flax_model.py:57`: the innermost line outside of
+        libraries. For a fusion it is the line of its last operation that has one. An argument is
+        named by its tree instead, and an instruction without a line by the compiler's name for it.
         """
         if instruction.opcode == "parameter":
             tree = re.match(r"\w+", instruction.op_name)
@@ -146,7 +146,7 @@ class Sources:
         return instruction.op_name or f"(compiler) {instruction.opcode}"
 
     def find_line(self, attributes: str) -> str:
-        """Return the line of an instruction itself; empty if it has none but a library's."""
+        """Return the line of an instruction itself, or "" if all its lines are in libraries."""
         old = re.search(r'source_file="([^"]*)" source_line=(\d+)', attributes)
         if old:
             return "" if LIBRARY in old[1] else f"{shorten(old[1])}:{old[2]}"
@@ -168,6 +168,6 @@ def parse_row(row: str) -> dict[str, int]:
 
 
 def shorten(file: str) -> str:
-    """Return the path from the package on; a user's file by its name."""
+    """Return a file's path inside this package, or the bare name of a user's file."""
     _, package, inside = file.rpartition("/framebench/")
     return inside if package else file.rpartition("/")[2]

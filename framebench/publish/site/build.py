@@ -141,7 +141,7 @@ def run_sphinx(source: Path, site: Path) -> None:
 
 
 def remove_leftovers(site: Path) -> None:
-    """Remove what Sphinx and the theme leave among the pages, and no page needs."""
+    """Remove files that Sphinx and the theme leave among the pages, and that no page needs."""
     for name in LEFTOVERS:
         path = site / name
         if path.is_dir():
