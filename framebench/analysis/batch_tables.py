@@ -1,4 +1,4 @@
-"""Tables of strategies by batch, on which savings and costs may depend."""
+"""Make tables of strategies by batch, since savings and costs may depend on the batch."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ from framebench.analysis.tables import (
     select_quick,
 )
 
-# a share of the baseline's peak that moves by more from batch to batch is noted
+# if a share of the baseline's peak changes by more from batch to batch, a note says so
 NOTED_CHANGE = 0.05
 STRATEGY_COLUMNS = ["framework", "strategy"]
 QUANTITIES = read_columns("batches")
-# of the table that stands among prose
+# quantities of the table that stands among prose
 SHORT_QUANTITIES = read_columns("batches, in short", needs_bytes=format_whole_needs)
 
 
@@ -59,9 +59,9 @@ def make_batch_tables(df: pd.DataFrame) -> Iterator[Table]:
 
 
 def select_strategies_at_several_batches(group: pd.DataFrame) -> pd.DataFrame:
-    """Return the rows that can be compared, of strategies with such rows at two batches or more.
+    """Return the comparable rows of strategies that have such rows at two batches or more.
 
-    A row can be compared if its case has numbers, and a baseline's peak to divide them by.
+    A row is comparable if its case has numbers, and its baseline has a peak to divide them by.
     """
     compared = group[group["usable"] & group["relative_peak"].notna()]
     counts = compared.groupby(STRATEGY_COLUMNS)["batch"].transform("nunique")
@@ -95,7 +95,7 @@ def spread_batches(
 ) -> Table:
     """Return a row for each framework x strategy with each quantity at each batch.
 
-    A quantity that nothing has is left out. `addition` stands behind the title.
+    A quantity without any value is left out. `addition` is appended to the title.
     """
     wide = group.pivot(index=STRATEGY_COLUMNS, columns="batch", values=list(quantities))
     # `pivot` sorts by name: go back to the catalog's order

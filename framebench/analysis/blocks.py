@@ -169,9 +169,9 @@ def compare_with_anchors(members: Sequence[RecordBase]) -> dict[Pair, float]:
 
 
 def find_anchor(record: RecordBase, members: Sequence[RecordBase]) -> RecordBase:
-    """Return the record of a block that this one is compared with, to learn how blocks differ.
+    """Return the record with which this one is compared, to learn how blocks differ.
 
-    It is the baseline of its framework, or else the block's first.
+    It is the one of the framework's baseline in the same block, or else the block's first record.
     """
     for member in members:
         is_baseline = member.parsed.strategy == member.parsed.stage.baseline

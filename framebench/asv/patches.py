@@ -62,7 +62,7 @@ def print_mib(human_value: Callable[..., str]) -> Callable[..., str]:
 # asv's tables name neither what they show nor its unit, and have a row for every combination of
 # parameters: in a profile of a few cases hundreds of rows with nothing but n/a.
 def add_title(format_result: Callable[..., list[str]]) -> Callable[..., list[str]]:
-    """Wrap asv's table of a benchmark: add its `pretty_name`, and drop rows of n/a alone."""
+    """Wrap asv's table of a benchmark: add its `pretty_name`, and drop rows with only n/a."""
 
     @wraps(format_result)
     def format_with_title(result: Any, benchmark: dict[str, Any], *options: Any) -> list[str]:

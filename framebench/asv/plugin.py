@@ -1,4 +1,4 @@
-"""asv's plug-in: an environment for each release of a framework.
+"""Plug into asv: an environment for each release of a framework.
 
 Benchmark processes run in the interpreter that runs asv. Only the workers that
 `framebench.engine.runner` starts use the framework's own interpreter. So these environments hold
@@ -74,11 +74,11 @@ class FrameworkEnvironment(environment.Environment):
 
     @property
     def installed_commit_hash(self) -> str:
-        """HEAD: what runs is the working tree, and that is the commit it is recorded under."""
+        """Return HEAD: benchmarks run the working tree, and are recorded under its commit."""
         return provenance.find_commit() or ""
 
     def can_install_project(self) -> bool:
-        """Return False: what is measured is the working tree, which cannot be another commit."""
+        """Return False: benchmarks run the working tree, so no other commit can be measured."""
         return False
 
     def install_project(self, conf: Any, repo: Any, commit_hash: str) -> None:
@@ -88,7 +88,7 @@ class FrameworkEnvironment(environment.Environment):
             sys.exit(str(run.refuse_commit(commit_hash[:8])))
 
     def run(self, args: list[str], **kwargs: Any) -> Any:
-        """Start a process of asv's: discovery, or the server that benchmarks are forked from."""
+        """Start one of asv's processes: discovery, or the server that forks the benchmarks."""
         env = {**(kwargs.pop("env", None) or os.environ)}
         env["FRAMEBENCH_ENV"] = f"{self.framework}=={self.version}"
         # asv removes PYTHONPATH, and does not put the repository root on the path
@@ -102,7 +102,7 @@ class FrameworkEnvironment(environment.Environment):
 
 
 def setup() -> None:
-    """Prepare asv, which calls this when it has loaded the plug-in. Raises UserError."""
+    """Prepare asv; it calls this function once the plug-in is loaded. Raises UserError."""
     try:
         list_profile_cases()
     except UnknownCase as unknown:

@@ -61,8 +61,8 @@ class Progress:
         self.show = show
         self.add = add
         self.shown: set[tuple[str, str]] = set()
-        self.done = 0  # of those that are planned
-        self.is_line_open = False  # a block's line, to which dots are added
+        self.done = 0  # planned cases that have ended
+        self.is_line_open = False  # whether the last line is a block's, to which dots are added
         self.started: float | None = None
 
     def receive(self, line: str) -> None:
@@ -80,7 +80,7 @@ class Progress:
             self.show(f"{position}: {case} and what it is compared with ")
 
     def show_result(self, name: tuple[str, str], event: str) -> None:
-        """Show what became of a case, once."""
+        """Show the outcome of a case, once."""
         if name in self.shown:
             return
         self.shown.add(name)

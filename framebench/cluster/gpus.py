@@ -1,4 +1,4 @@
-"""A run's units on the GPUs of one machine: each GPU measures one unit at a time.
+"""Measure a run's units on the GPUs of one machine: each GPU measures one unit at a time.
 
 Each GPU has a results folder below `nodes/` and an equal share of the cores, so that no unit waits
 for another's lock or core. The results folder says which units are done, as it does for Slurm.
@@ -25,7 +25,7 @@ from framebench.records.lines import open_to_append
 
 Say = Callable[[str], None]
 VARIABLE = "CUDA_VISIBLE_DEVICES"
-LOG = "units.log"  # of each GPU: what its units printed
+LOG = "units.log"  # a file of each GPU with what its units printed
 
 
 @dataclass(frozen=True)
@@ -60,7 +60,7 @@ def list_gpus() -> list[AssignedGpu]:
     gpus = []
     for number, name in enumerate(names):
         share = cores[number :: len(names)]
-        # with fewer cores than GPUs all share the cores
+        # if there are fewer cores than GPUs, a GPU without a share may use all cores
         gpus.append(AssignedGpu(name, frozenset(share or cores)))
     return gpus
 
@@ -88,7 +88,7 @@ def measure(
         try:
             list(pool.map(work, gpus))
         except BaseException:
-            # Ctrl-C reaches the running units too; no other may begin
+            # Ctrl-C reaches the running units too; no waiting unit may begin
             while not waiting.empty():
                 waiting.get()
             raise

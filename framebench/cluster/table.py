@@ -10,10 +10,10 @@ from framebench.analysis.rendering import Table, TableColumn
 from framebench.records.record import Record
 from framebench.strategies.strategy import FRAMEWORKS
 
-# of the run whose time is estimated
+# the run whose time is estimated
 CASES = 10_000
 MACHINES = 100
-BLOCKS = 5  # of each case
+BLOCKS = 5  # blocks of each case
 COLUMNS = {
     "blocks_of": TableColumn("blocks of"),
     "measured": TableColumn("measured"),
@@ -29,7 +29,8 @@ ORIGIN = ["machine", "protocol"]
 def make_tables(records: Sequence[Record]) -> Iterator[Table]:
     """Yield a table of the machine and protocol with the most timed blocks; nothing without blocks.
 
-    The table has the cost by framework whose strategies a block compares, and of all blocks.
+    A row has the cost of the blocks that compare one framework's strategies, and the last row the
+    cost of all blocks.
     """
     df = list_costs(records)
     if df.empty:
@@ -38,7 +39,7 @@ def make_tables(records: Sequence[Record]) -> Iterator[Table]:
     most = counts.sort_values("block", ascending=False, kind="stable").iloc[0]
     machine, protocol = most["machine"], most["protocol"]
     df = df[(df["machine"] == machine) & (df["protocol"] == protocol)]
-    # PyTorch's baseline is in others' blocks too: the block is that of the other framework
+    # PyTorch's baseline is in other frameworks' blocks too: such a block counts for the other one
     compared = df.groupby("block")["framework"].transform("max")
     df = df.assign(compared=compared, is_own=df["framework"] == compared)
     blocks = df.groupby("block").agg(

@@ -1,4 +1,4 @@
-"""`predict --device` and `explain --device`: each case as it is planned, and a table at the end."""
+"""Show `predict --device` and `explain --device`: each case as it is planned, then a table."""
 
 from __future__ import annotations
 
@@ -30,11 +30,11 @@ def plan_with_progress(
     An interruption ends the command.
 
     Args:
-        cases: What is planned.
+        cases: The cases to plan.
         device: The target device.
         results: The folder of cached predictions.
-        again: Whether to recompute cached ones.
-        environment: In the place of the pinned one.
+        again: Whether to recompute cached predictions.
+        environment: The environment that replaces the pinned one, if any.
     """
     count = 0
     with show_progress(device.title) as show:
@@ -73,7 +73,7 @@ def show_predictions(
 ) -> None:
     """Print predictions as a table or as JSON; end with exit code 1 if one failed or none answers.
 
-    Below the table stand which results were `wrong` on a GPU.
+    The lines below the table name the results that were `wrong` on a GPU.
     """
     from framebench.devices.tables import table
 
@@ -93,7 +93,7 @@ def show_predictions(
 
 
 def explain_on_device(selector: str, name: str, results: Path, as_json: bool) -> None:
-    """Print what the peak of one case is made of, and which lines of the source hold most of it."""
+    """Print the parts of one case's peak, and the lines of the source that hold most of it."""
     device, cases = find(name), planning.select_cases(selector)
     if len(cases) != 1:
         fail(f"{selector!r} names {len(cases)} cases, and explain is about one", 2)

@@ -63,7 +63,7 @@ def list_requirements(pythons: dict[str, Path]) -> list[Requirement]:
 
 
 def look(python: Path) -> dict[str, Any]:
-    """Return what LOOK prints of an interpreter's packages; empty if it cannot be run."""
+    """Return what LOOK prints of an interpreter's packages, or nothing if it cannot be run."""
     try:
         ended = children.run_program([str(python), "-c", LOOK], {**os.environ}, LOOK_S)
         packages: dict[str, Any] = json.loads(ended.stdout.splitlines()[-1])
@@ -73,7 +73,7 @@ def look(python: Path) -> dict[str, Any]:
 
 
 def check_driver() -> Requirement:
-    """Check whether NVML can be used; if not, its error tells a missing library from a driver."""
+    """Check whether NVML can be used; if not, its error says whether library or driver is missing."""
     what = "CUDA: driver and NVML"
     try:
         import pynvml

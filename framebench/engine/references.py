@@ -1,10 +1,10 @@
-"""Choose what a case is verified against where golden.json has no values.
+"""Choose the reference of a case if golden.json has no values for it.
 
-That is at sizes for which float64 on a processor would take hours. The first record of the same
-session that computed the same mathematics in strict float32 and passed is the reference of all that
-follow; the baselines of PyTorch are measured first, so JAX's and Jittor's confirm them or fail. The
-reference itself is only checked for being finite. That its mathematics is right is decided in
-float64 at the `tiny` size (`mathematics.py`).
+It has none for sizes at which float64 on a processor would take hours. The reference is the first
+record of the same session that computed the same mathematics in strict float32 and passed. The
+baselines of PyTorch are measured first, so JAX's and Jittor's confirm them or fail. The reference
+itself is only checked for being finite. Whether its mathematics is right is decided in float64 at
+the `tiny` size (`mathematics.py`).
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ def needs_reference(case: Case) -> bool:
 def order_by_reference(cases: list[Case]) -> list[Case]:
     """Return first the cases that have golden values, then those that need a reference.
 
-    Among the latter the baselines come first, PyTorch's before the others.
+    Among those that need one, the baselines come first, PyTorch's before the others.
     """
     with_golden = [case for case in cases if not needs_reference(case)]
     without_golden = [case for case in cases if needs_reference(case)]
@@ -35,14 +35,14 @@ def order_by_reference(cases: list[Case]) -> list[Case]:
 
 
 def _rank(case: Case) -> tuple[bool, int]:
-    """Return what cases are sorted by: baselines first, then by framework."""
+    """Return the key by which cases are sorted: baselines first, then by framework."""
     return not _is_baseline(case), FRAMEWORKS.index(case.framework)
 
 
 def find_in_records(case: Case, session: str, results: Path, machine: str) -> Reference | None:
     """Return the reference among a session's records of a machine.
 
-    None where the case needs no reference, or no record can be one.
+    It is None if the case needs no reference, or if no record can be one.
     """
     if not needs_reference(case):
         return None
@@ -63,7 +63,7 @@ def find_in_records(case: Case, session: str, results: Path, machine: str) -> Re
 def find_in_block(case: Case, alive: list[tuple[Case, Verification]]) -> Reference | None:
     """Return the reference among the cases of a block that are alive, each with its verification.
 
-    None where the case needs no reference, or no case of the block can be one.
+    It is None if the case needs no reference, or if no case of the block can be one.
     """
     if not needs_reference(case):
         return None
@@ -75,7 +75,7 @@ def find_in_block(case: Case, alive: list[tuple[Case, Verification]]) -> Referen
 
 
 def make_reference(case: str, verification: Verification) -> Reference:
-    """Return the values and tensors of a verified case, as others are compared with them."""
+    """Return the values and tensors of a verified case, with which others are compared."""
     values = {name: value for name, value in verification.observed.items() if value is not None}
     return Reference(case, values, verification.summaries)
 

@@ -127,7 +127,7 @@ def fold_numbers(layer: str) -> str:
 
 
 def sum_holders(holders: Sequence[LayerMemory]) -> tuple[str, str]:
-    """Return the cells that holders have together: the number of tensors, and MiB."""
+    """Return the cells of the sum of some holders: the number of tensors, and MiB."""
     tensors = sum(holder.tensors for holder in holders)
     return str(tensors), format_mib(count_bytes(holders), FINE)
 
@@ -140,7 +140,7 @@ def count_bytes(holders: Sequence[LayerMemory]) -> int:
 def advise_no_grad(explanation: Explanation) -> str:
     """Return a hint for an evaluation that keeps what only a backward pass needs.
 
-    Empty if it keeps nothing.
+    The text is empty if it keeps nothing of the kind.
     """
     saved = explanation.kinds.get("saved for backward", 0)
     if not saved or Case.from_id(explanation.case).scenario != "eval":

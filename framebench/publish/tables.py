@@ -45,9 +45,9 @@ def make_tables_in_use(table: pd.DataFrame) -> list[Table]:
 def make_tables(records: Sequence[Record], results: Results) -> list[Table]:
     """Return every table of these records.
 
-    Besides strategies in use there are those only for claims, cases over ranks, and versions.
-    `results` is the folder of the records, whose searches say what processes keep. Intervals are
-    learnt from all records of a machine there, also where only some are shown.
+    Besides the strategies in use, there are tables of strategies only for claims, of cases over
+    ranks and of versions. `results` is the folder of the records; its searches say what processes
+    keep. Intervals are learnt from all records of a machine there, even if only some are shown.
     """
     of_machines = []
     for machine in sorted({record.provenance.machine for record in records}):
@@ -68,7 +68,7 @@ def make_document_parts(
 ) -> list[DocumentPart]:
     """Return everything that a document may show, of every machine: tables and sentences.
 
-    `record_tables` are the tables of all records, where they were made before (`make_tables`).
+    `record_tables` are the tables of all records (`make_tables`), if they have already been made.
     """
     return [*make_document_tables(results, record_tables), *readme.describe_results(results)]
 
@@ -79,7 +79,7 @@ def make_document_tables(
 ) -> list[Table]:
     """Return the tables that a document may show, of every machine.
 
-    `record_tables` are the tables of all records, where they were made before (`make_tables`).
+    `record_tables` are the tables of all records (`make_tables`), if they have already been made.
     """
     if record_tables is None:
         record_tables = make_tables(results.records, results)

@@ -1,6 +1,6 @@
-"""Cases over any number of ranks, of which few are measured and all predicted.
+"""Name cases over any number of ranks. Few of them are measured, and all can be predicted.
 
-Standard library only, as workers read it.
+Standard library only, since workers import it.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ MOST_RANKS = 1024
 def over_ranks(case_id: str, ranks: int | None = None) -> Case:
     """Return the case with this id over the ranks of its batch (`b4x2`), or over `ranks`.
 
-    The size may be left out. Every rank has as many samples as the others, and at least one: a
-    batch that does not divide becomes the next that does. Raises UnknownCase.
+    The size may be left out. Every rank has the same number of samples, and at least one: a batch
+    that does not divide is raised to the next that does. Raises UnknownCase.
     """
     workload, framework, scenario, name, batch, size = split_parts(case_id)
     matched = BATCH.fullmatch(batch)
@@ -29,7 +29,7 @@ def over_ranks(case_id: str, ranks: int | None = None) -> Case:
             f"{batch!r} is no batch: write for instance b4 with --ranks 2, or b4x2 "
             "for a batch of 4 over 2 ranks"
         )
-    # all but the strategy is valid if it is for the baseline
+    # the other parts are valid if they are valid with the baseline as the strategy
     baseline = BASELINES.get(scenario, "*")
     samples = int(matched["batch"])
     hypothetical.parse_any_batch(f"{workload}/{framework}/{scenario}/{baseline}/b{samples}/{size}")

@@ -18,7 +18,7 @@ from framebench.models.spec import SEED
 
 PROJECTIONS = 3
 CHUNK = 1 << 20  # numbers that are projected at once
-PLACES = 1 << 18  # where a window on the random numbers may begin
+PLACES = 1 << 18  # a window on the random numbers begins before this place
 
 Summary = tuple[float, ...]  # norm, projections
 NORM = 0  # the place of the norm in a summary
@@ -27,7 +27,7 @@ Summaries = dict[str, dict[str, Summary]]  # kind -> tensor -> summary
 
 @cache
 def draw_vectors() -> np.ndarray:
-    """Draw the numbers (PROJECTIONS, CHUNK + PLACES) on which random vectors are windows."""
+    """Draw random numbers (PROJECTIONS, CHUNK + PLACES). Windows on them are the random vectors."""
     return np.random.default_rng([SEED, 3]).standard_normal((PROJECTIONS, CHUNK + PLACES))
 
 
@@ -49,7 +49,7 @@ def summarize(name: str, array: np.ndarray) -> Summary:
 
 
 def view_as_real(array: np.ndarray) -> np.ndarray:
-    """Return complex numbers as pairs of real ones, and real ones as they are."""
+    """Return complex numbers as pairs of real ones, and real numbers unchanged."""
     array = np.asarray(array)
     if not np.iscomplexobj(array):
         return array
@@ -62,18 +62,19 @@ def summarize_all(tensors: Iterable[tuple[str, np.ndarray]]) -> dict[str, Summar
 
 
 def summarize_logits(logits: np.ndarray) -> dict[str, Summary]:
-    """Return the summaries of logits (batch, ...): as they are, and about their mean.
+    """Return the summaries of logits (batch, ...), and of the logits minus their mean.
 
-    The mean is over the batch: what all samples share then hides nothing.
+    The mean is over the batch. Without it, what all samples share cannot hide a difference.
     """
     wide = np.asarray(logits, np.float64)
     return summarize_all([("logits", wide), ("logits about their mean", wide - wide.mean(0))])
 
 
 def measure_distance(one: Summary, other: Summary) -> float:
-    """Return how far two tensors are apart.
+    """Return the distance of two tensors.
 
-    The distance is by their norms, or by the root mean square of their projections if that is more.
+    It is the difference of their norms, or the root mean square of the differences of their
+    projections if that is more.
     """
     differences = np.abs(np.subtract(one, other))
     return float(max(differences[0], np.sqrt(np.mean(differences[1:] ** 2))))
@@ -100,7 +101,6 @@ def measure_max_error(observed: Summary, reference: Summary) -> float:
 def name_family(name: str) -> str:
     """Return the name that tensors of the same kind share: `blocks.*.qkv.bias`.
 
-    The tensors' names differ in their numbers alone, as `blocks.3.qkv.bias` and
-    `blocks.4.qkv.bias`.
+    The tensors' names differ only in their numbers, as `blocks.3.qkv.bias` and `blocks.4.qkv.bias`.
     """
     return re.sub(r"\d+(?=\.)", "*", name)

@@ -28,8 +28,8 @@ class MalformedEntry(ValueError):
 class AcceptedRegression(Part):
     """A regression that somebody has looked at.
 
-    `at_most` is the largest accepted ratio of change over base. With `device` it is one of the
-    plans for a device that is not here, and otherwise of what was measured.
+    `at_most` is the largest accepted ratio of change over base. If a `device` is given, the
+    regression is one of the plans for that device, which is not here, and otherwise of measurements.
     """
 
     release: str  # such as jax==0.11.0
@@ -42,7 +42,7 @@ class AcceptedRegression(Part):
     @field_validator("release")
     @classmethod
     def check_release(cls, release: str) -> str:
-        """Raise ValueError for what is no release: it would accept nothing, silently."""
+        """Raise ValueError for what is no release: such an entry would silently accept nothing."""
         parse_release(release)
         return release
 
@@ -94,7 +94,7 @@ def split_regressions(
 ) -> tuple[list[QuantityComparison], list[tuple[QuantityComparison, str]]]:
     """Return the new regressions among the rows, and the known ones.
 
-    A known one comes with the reason that it was accepted for.
+    Each known one comes with the reason for which it was accepted.
     """
     entries = list(accepted)
     new = []

@@ -34,7 +34,7 @@ NOTE = (
 def figures(results: Results, machines: Iterable[str]) -> Iterator[FigureRequest]:
     """Yield a figure for each pair of successive versions.
 
-    Where several machines measured a pair, it is that of the first of them.
+    If several machines measured a pair, the figure is of the first of them.
     """
     drawn = set()
     for machine in machines:
@@ -51,7 +51,7 @@ def draw_changes(comparison_rows: pd.DataFrame) -> Figure | None:
 
     The rows are those of `judge.compare_versions`.
 
-    Returns None where nothing is decided.
+    Returns None if nothing is decided.
     """
     cells = comparison_rows[comparison_rows["quantity"].isin(NAMES)]
     cells = cells.assign(value=cells["ratio"].where(cells["verdict"].isin(DECIDED)).astype(float))
@@ -65,7 +65,7 @@ def draw_changes(comparison_rows: pd.DataFrame) -> Figure | None:
 
 
 def draw_cells(axes: Axes, cells: pd.DataFrame) -> None:
-    """Draw colours on a logarithmic scale around 1, for what matters.
+    """Draw colours on a logarithmic scale around 1, and white where no difference matters.
 
     The case with the largest ratio comes first.
     """
@@ -103,7 +103,7 @@ def draw_cells(axes: Axes, cells: pd.DataFrame) -> None:
 
 
 def describe_regressions(cells: pd.DataFrame) -> str:
-    """Return in how many cases each quantity got worse, and by how much at most."""
+    """Return a sentence on the number of cases in which each quantity got worse, and how much."""
     regressions, compared = [], []
     for quantity, group in cells.dropna(subset="value").groupby("quantity", sort=False):
         worse = group["value"][group["verdict"] == REGRESSION]

@@ -1,7 +1,7 @@
 """Check that a timed step does its work while it is timed.
 
-It must not do the work later, when its result is read, nor do it once for all steps. What it
-computes is verified in `verification.py`.
+The step must not do the work later, when its result is read, nor do it once for all steps. Its
+result is verified in `verification.py`.
 """
 
 from __future__ import annotations
@@ -17,16 +17,16 @@ from framebench.models.spec import USER_MODEL
 from framebench.suite.trees import list_arrays, map_tree
 from framebench.worker.stepping import make_timed_step
 
-TRIES = 3  # of a step whose result was late: another process may have had the core
-REPEATED = 3  # steps after the verified ones
-SHORTEST_S = 5e-3  # to read a result from a device takes less
+TRIES = 3  # a step whose result was late is tried so often: another process may have had the core
+REPEATED = 3  # so many steps are repeated, after the verified ones
+SHORTEST_S = 5e-3  # reading a result from a device takes less
 
 
 def describe_late_result(adapter: Adapter) -> str:
-    """Return a sentence if a step is not done when its clock stops; empty if it is done.
+    """Return a sentence if a step is not done when its clock stops, or "" if it is done.
 
-    It counts as done if in one of up to TRIES steps reading the result took no longer than the step
-    itself.
+    It counts as done if, in one of up to TRIES steps, reading the result took no longer than the
+    step itself.
     """
     case = adapter.case
     read_result: Callable[[], object] = adapter.loss
@@ -49,8 +49,8 @@ def describe_late_result(adapter: Adapter) -> str:
 def describe_other_losses(adapter: Adapter, losses: list[float], allowed: float) -> str:
     """Repeat the first steps, and describe the first loss that differs from the one in `losses`.
 
-    Return an empty string if none differs by more than `allowed`, which is relative. A step that
-    does its work only every few steps is noticed: in the repetition it does it in other steps.
+    Return an empty string if none differs by more than `allowed`, which is relative. This finds a
+    program that works only every few steps: in the repetition these are other steps.
     """
     for first in losses[:REPEATED]:
         make_timed_step(adapter)
@@ -61,12 +61,12 @@ def describe_other_losses(adapter: Adapter, losses: list[float], allowed: float)
 
 
 def describe_ignored_inputs(adapter: Adapter) -> str:
-    """Describe that other inputs give the same loss, in a step without an update; empty if not.
+    """Return a sentence if other inputs give the same loss, or "" if they do not.
 
-    Makes a step with shifted inputs, and puts the inputs back.
+    It makes a step with shifted inputs, and puts the inputs back. The step must have no update.
     """
     loss = adapter.loss()
-    # an adapter has one of them, or both
+    # an adapter has one of these attributes, or both
     before = {name: vars(adapter)[name] for name in ("inputs", "stream") if name in vars(adapter)}
     give_other_inputs(adapter)
     make_timed_step(adapter)
@@ -77,7 +77,7 @@ def describe_ignored_inputs(adapter: Adapter) -> str:
 
 
 def give_other_inputs(adapter: Adapter) -> None:
-    """Shift each sample of the adapter's inputs by one place, and leave the targets as they are."""
+    """Shift each sample of the adapter's inputs by one place, and do not change the targets."""
     case = adapter.case
     if case.scenario == "varlen":
         strategy = find_length_strategy(case)
@@ -109,7 +109,7 @@ def put_shifted(adapter: Adapter, x: object, y: object) -> Batch:
 def shift(array: np.ndarray) -> np.ndarray:
     """Return the array shifted by one along its last axis with several places, such as a token.
 
-    If a sample is a single number, that is the axis of the batch.
+    If a sample is a single number, the axis is that of the batch.
     """
     axes = [axis for axis, length in enumerate(array.shape) if length > 1]
     if not axes:

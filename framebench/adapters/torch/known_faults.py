@@ -1,4 +1,4 @@
-"""Name what PyTorch is known to compute wrong."""
+"""Name the results that PyTorch is known to compute wrong."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from framebench.adapters.torch.observe import StepCounter
 from framebench.suite.case import Case
 
-# Relative error of a gradient that is wrong; rounding to bfloat16 makes a thirtieth of it.
+# A gradient with a larger relative error is wrong; rounding to bfloat16 makes a thirtieth of it.
 WRONG_GRADIENT = 0.1
 NORMS = (
     "adds up the gradients of a layer norm's weights, such as {weight}, in bfloat16 on some "
@@ -32,8 +32,8 @@ INTERPOLATION = "loses gradients below `interpolate` in a compiled step in bfloa
 def find_known_fault(case: Case) -> str | None:
     """Return the fault that makes this case wrong on this machine, or None.
 
-    It is oneDNN's gradient of a 3-D convolution over very few voxels in bfloat16. It is tested,
-    since it depends on the processor and on the release.
+    The only one is oneDNN's gradient of a 3-D convolution over very few voxels in bfloat16. It
+    depends on the processor and on the release, so it is tested here.
     """
     trains_unet = case.workload == "unet3d" and case.stage.trains
     if not trains_unet or case.plan.precision != "bf16" or torch.cuda.is_available():
@@ -58,8 +58,8 @@ def _measure_convolution(channels: int, edge: int) -> float:
 
     def compute_gradient(dtype: torch.dtype) -> Tensor:
         """Return the weight's gradient, computed in `dtype`."""
-        # Memory that is handed out again has large numbers then, so that what the kernel leaves
-        # unwritten shows.
+        # The memory that these leave behind has large numbers in it, so that a part that the kernel
+        # does not write shows.
         filled = [torch.full_like(w, 1e30) for _ in range(8)]
         del filled
         weight = w.to(dtype, copy=True).requires_grad_()
@@ -75,15 +75,15 @@ def _measure_convolution(channels: int, edge: int) -> float:
 def explain_wrong_gradients(adapter: Any, wrong: list[str]) -> str | None:
     """Return PyTorch's fault that makes a step of a user's model wrong, if one is known.
 
-    It is recognised by what the step does; that it is the cause is not tested. `wrong` has the
-    weights whose gradient was wrong.
+    The fault is recognised by what the step does; whether it is the cause is not tested. `wrong`
+    has the weights whose gradient was wrong.
     """
     fault = find_fault_of_step(adapter, wrong)
     return f"PyTorch {torch.__version__} {fault}" if fault else None
 
 
 def find_fault_of_step(adapter: Any, wrong: list[str]) -> str:
-    """Return the known fault that a step meets; empty if it meets none."""
+    """Return the known fault that a step meets, or "" if it meets none."""
     switches = [part.how for part in adapter.case.parts]
     is_bf16 = adapter.case.plan.precision == "bf16"
     norms = list_names(adapter.model, nn.LayerNorm)
@@ -101,7 +101,7 @@ def find_fault_of_step(adapter: Any, wrong: list[str]) -> str:
 
 
 def list_names(model: nn.Module, kind: Any) -> list[str]:
-    """Return the names of a model's modules of a kind."""
+    """Return the names of a model's modules of one class."""
     return [name for name, module in model.named_modules() if isinstance(module, kind)]
 
 

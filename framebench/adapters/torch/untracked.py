@@ -1,6 +1,6 @@
-"""Find tensors that a user's program holds between two steps next to those the harness knows.
+"""Find tensors that a user's program holds between two steps, besides those the harness knows.
 
-The search by name is in `adapters/holders.py`; here are its parts for PyTorch.
+The search by name is in `adapters/holders.py`, and its parts for PyTorch are here.
 """
 
 from __future__ import annotations
@@ -18,15 +18,15 @@ from torch._subclasses.fake_tensor import FakeTensor
 from framebench.adapters.holders import Root, StorageBytes, find_array_storage
 from framebench.adapters.torch.observe import iterate_graph, list_plain_tensors
 
-# attributes of a module that registers what it has, or that the harness has set
+# attributes in which a module registers what it has, or that the harness has set
 KNOWN = {"_parameters", "_buffers", "_modules", "forward", "block_runner", "bodies"}
 
 
 def find_storages(instance: Any) -> StorageBytes:
-    """Return the host storages of a tensor or NumPy array; none of any other object.
+    """Return the host storages of a tensor or NumPy array, and none for any other object.
 
-    Those of a tensor include its gradient's, and those that its graph has saved for a backward
-    pass.
+    For a tensor they include the storages of its gradient, and of what its graph has saved for a
+    backward pass.
     """
     if not issubclass(type(instance), Tensor):
         return find_array_storage(instance) if type(instance).__module__ == "numpy" else {}
@@ -92,7 +92,7 @@ def list_all_tensors() -> list[Tensor]:
 def read_mkl_bytes() -> int:
     """Return the bytes of the buffers that MKL keeps for its next matmuls.
 
-    It is 0 where PyTorch has no MKL.
+    The number is 0 if PyTorch has no MKL.
     """
     if not torch.backends.mkl.is_available():
         return 0

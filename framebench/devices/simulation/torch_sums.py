@@ -1,4 +1,4 @@
-"""Temporaries for partial sums: of columns, such as a bias's gradient, and of an embedding's rows.
+"""Request memory for partial sums of columns, as in a bias's gradient, and of an embedding's rows.
 
 A request is a number of bytes: positive where they are taken, negative where they are given back.
 """
@@ -17,19 +17,19 @@ if TYPE_CHECKING:
 FLOAT = 4  # bytes
 LONG = 8
 WARP = 32  # threads
-MOST_THREADS = 512  # of a block
+MOST_THREADS = 512  # threads of a block
 VECTOR = 4  # values that a thread reads at once
 # Values per thread: another block shares a column only if each thread has more than the most, and
 # none gets less than the fewest.
 FEWEST_VALUES, MOST_VALUES = 16, 256
-UNSORTED_INDICES = 3072  # up to which an embedding's gradient needs no sorted copy
+UNSORTED_INDICES = 3072  # with no more indices, an embedding's gradient needs no sorted copy
 ROWS_OF_PARTIAL_SUM = 10  # in an embedding's gradient
 
 
 def sum_columns(args: tuple[Any, ...], gpu: Gpu) -> list[int]:
     """Return the requests of `torch.sum`, whose arguments are the values and the dimensions.
 
-    Only a sum over leading dimensions of contiguous values makes any: where several blocks of
+    Only a sum over leading dimensions of contiguous values makes any request: if several blocks of
     threads share a column, their partial sums go through global memory (`count_partial_sums`).
     """
     values: Tensor = args[0]
@@ -56,8 +56,8 @@ def count_partial_sums(rows: int, columns: int, gpu: Gpu) -> int:
     """Return how many partial sums a sum over the rows of (rows, columns) writes to global memory.
 
     It is 0 if one block of threads sums up each column alone. Columns are contiguous along a row.
-    A port of `setReduceConfig` and `global_memory_size` in ATen/native/cuda/Reduce.cuh, with
-    their names. A block has (block_x, block_y) threads: columns are along x, rows along y.
+    This is a port of `setReduceConfig` and `global_memory_size` in ATen/native/cuda/Reduce.cuh,
+    with their names. A block has (block_x, block_y) threads: columns are along x, rows along y.
     """
     output_vec_size = next(size for size in (VECTOR, 2, 1) if columns % size == 0)
     max_threads = MOST_THREADS // output_vec_size

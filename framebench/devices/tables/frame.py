@@ -81,7 +81,7 @@ def frame(predictions: Iterable[Planned]) -> pd.DataFrame:
             "commit": planned.origin.commit,
         }
         strategies = [*list_strategies(case.scenario), case.strategy]
-        # strategies that a scenario has no more come last
+        # strategies that a scenario no longer has come last
         row["place"] = (devices.index(planned.device), strategies.index(case.strategy))
         rows.append(row)
     rows.sort(key=make_sort_key)
@@ -91,7 +91,7 @@ def frame(predictions: Iterable[Planned]) -> pd.DataFrame:
 
 
 def make_sort_key(row: dict[str, Any]) -> tuple[object, ...]:
-    """Return what rows are sorted by: device, question, release, batch and strategy."""
+    """Return the key by which rows are sorted: device, question, release, batch and strategy."""
     device, strategy = row["place"]
     group = [row[name] for name in ("workload", "scenario", "size", "framework")]
     release = parse_release(row["framework_version"])

@@ -1,7 +1,7 @@
 """Build the site: records, predictions and guides as pages that need neither network nor server.
 
-Python writes the pages as Markdown and HTML into a temporary folder, Sphinx makes the site of them.
-`build` is all that others need.
+Python writes the pages as Markdown and HTML into a temporary folder, and Sphinx makes the site of
+them. Other modules need only `build`.
 """
 
 from __future__ import annotations
@@ -37,8 +37,8 @@ def build(
     """Write the site of these results, or of the records among them that are to be shown.
 
     Return its pages. A site that is already in the folder is replaced. Without `guides` it has no
-    documentation, reference and notebooks. Raises Unbuildable without records, if something else is
-    there, and where Sphinx is not installed.
+    documentation, reference and notebooks. Raises Unbuildable if there are no records, if the
+    folder has something else in it, or if Sphinx is not installed.
     """
     records = results.records if shown is None else shown
     if not records:
@@ -61,7 +61,7 @@ def build(
 
 
 def require_packages() -> None:
-    """Raise Unbuildable with what to install, if a package of requirements/site.txt is missing."""
+    """Raise Unbuildable if a package of requirements/site.txt is missing, and say how to get it."""
     missing = [package for package in PACKAGES if find_spec(package) is None]
     if missing:
         raise Unbuildable(

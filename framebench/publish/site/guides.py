@@ -1,6 +1,6 @@
 """Copy the guides, studies and notebooks of a checkout among the pages.
 
-An installed package has none of them, and its site neither.
+An installed package has none of them, so neither has its site.
 """
 
 from __future__ import annotations
@@ -79,10 +79,10 @@ def name_page(file: Path) -> str:
 
 
 def unlink(text: str, file: Path, pages: Collection[Path]) -> str:
-    """Return a page's Markdown with links to other pages and to images alone.
+    """Return a page's Markdown in which only links to other pages and to images are left.
 
-    What else lies in the checkout is named without a link, since the site does not have it. A link
-    to what is not there stays, so that Sphinx complains.
+    Other files of the checkout are named without a link, since the site does not have them. A link
+    to a file that does not exist stays, so that Sphinx complains.
     """
 
     def replace(found: re.Match[str]) -> str:
@@ -96,7 +96,7 @@ def unlink(text: str, file: Path, pages: Collection[Path]) -> str:
 
 
 def list_reference_guides() -> list[str]:
-    """Return the paths of the pages by hand in the reference."""
+    """Return the paths of the reference's pages that are written by hand."""
     return [f"docs/{name}" for name in REFERENCE] if DOCS.is_dir() else []
 
 

@@ -42,7 +42,7 @@ def name_release(planned: Planned) -> str:
 
 
 def write_predictions(source: SourceFolder, results: Path) -> list[str]:
-    """Write the pages of all devices; return the path of the first, or nothing without any."""
+    """Write the pages of all devices, and return the path of the first one, if there is any."""
     by_device: dict[str, list[Planned]] = defaultdict(list)
     for planned in read_every(results):
         is_of_suite = Case.from_id(planned.case).workload != USER_MODEL
