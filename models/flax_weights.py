@@ -95,7 +95,7 @@ def name_leaf(path: Sequence[Any]) -> str:
 def find_sources(path: LeafPath, weights: Collection[str]) -> list[str]:
     """Return the canonical names behind the leaf at `path`.
 
-    That is one, or one per layer where the first attribute holds stacked layers.
+    There is one, or one per layer if the first attribute holds stacked layers.
     """
     name = name_leaf(path)
     if name in weights:
@@ -152,7 +152,7 @@ def load_weights(model: nnx.Module, weights: Mapping[str, np.ndarray], dtype: DT
 
 
 class CanonicalNames:
-    """The way back: from a model's paths and layouts to canonical names and layouts.
+    """Convert a model's paths and layouts back to canonical names and layouts.
 
     `names` are the canonical names that the model may have.
     """
@@ -169,7 +169,7 @@ class CanonicalNames:
         return make_key(path) in self.restorers
 
     def list_names(self, path: Sequence[Any]) -> list[str]:
-        """Return the names of the leaf at `path`: several where it holds the layers of a stack."""
+        """Return the names of the leaf at `path`: several if it holds the layers of a stack."""
         return find_sources(tuple(path), self.names)
 
     def is_transposed(self, path: Sequence[Any]) -> bool:

@@ -1,11 +1,11 @@
-"""Floating-point operations of a step, counted from the specification of the model.
+"""Count the floating-point operations of a step from the specification of the model.
 
-A matmul of (m, k) and (k, n) counts 2 m k n; a convolution 2 per weight and place of its output.
-Norms, activations, pooling, softmax and the optimizer are left out, as is usual; so is what
-checkpointing does twice. Backward counts twice the
-forward: a matmul each for the gradients of input and weight (the first layer's input needs none; it
-is counted all the same). These are the conventions of model FLOPs utilisation (PaLM, Chowdhery et
-al. 2022, appendix B), by which a causal mask halves nothing.
+A matmul of (m, k) and (k, n) counts 2 m k n, and a convolution 2 per weight and place of its
+output. Norms, activations, pooling, softmax and the optimizer are left out, as is usual. So is what
+checkpointing computes a second time. Backward counts twice the forward: a matmul each for the
+gradients of input and weight (the first layer's input needs no gradient, but is counted too). These
+are the conventions of model FLOPs utilisation (PaLM, Chowdhery et al. 2022, appendix B), by which a
+causal mask halves nothing.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ BACKWARD = 2  # times the forward
 
 
 def count_layer_flops(layer: Layer, weight: Param | None) -> int:
-    """Return the operations of one sample.
+    """Return the operations of a layer's forward pass for one sample.
 
     Each element of the output is a sum over the weight's input channels and kernel. The weight of a
     convolution or linear layer is (out, in, kernel...). That of a transposed convolution, whose
@@ -51,8 +51,8 @@ def count_forward_flops(case: Case) -> int:
 def count_step_flops(case: Case) -> int | None:
     """Return the operations of one step in `train` or `eval`.
 
-    Returns None in other scenarios, where a strategy computes another scenario's mathematics,
-    where the workload declares no layers, and for a case that this version does not have.
+    Returns None in other scenarios, if the strategy computes another scenario's mathematics, if the
+    workload declares no layers, and for a case that this version does not have.
     """
     if not case.is_known or not case.spec.layers:
         return None

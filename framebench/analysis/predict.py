@@ -16,7 +16,7 @@ class TooFew(ValueError):
 
 
 class PeakEstimate(NamedTuple):
-    """A value with its 95 % interval by Student's t; two batches give none."""
+    """A value with its 95 % interval by Student's t; two batches give no interval."""
 
     value: float
     low: float | None = None
@@ -25,7 +25,7 @@ class PeakEstimate(NamedTuple):
 
 @dataclass(frozen=True)
 class PeakLine:
-    """Least squares through (batch, bytes)."""
+    """A line through (batch, bytes) by least squares."""
 
     batches: tuple[int, ...]
     fixed: PeakEstimate
@@ -36,7 +36,7 @@ class PeakLine:
         """Return the peak to expect at this batch, with the interval for one new measurement."""
         batches = np.array(self.batches, float)
         mean = batches.mean()
-        # of the new measurement itself, of the line's mean, of its slope
+        # the variances of the new measurement itself, of the line's mean, and of its slope
         spread = 1 + 1 / len(batches) + (batch - mean) ** 2 / ((batches - mean) ** 2).sum()
         value = self.fixed.value + self.per_sample.value * batch
         return estimate(value, self.residual, spread, len(batches))

@@ -1,4 +1,4 @@
-"""The answer for the reader's device: measured on it, planned for it, or not known."""
+"""Word the answer for the reader's device: measured on it, planned for it, or not known."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ ON_EVERY_DEVICE = ("no such API", "listing does not run", "by definition")
 
 
 class UnknownDevice(ValueError):
-    """A text that no device's name begins with; the message lists the devices."""
+    """No device's name begins with this text; the message lists the devices."""
 
 
 def find_device(text: str) -> str:
@@ -32,7 +32,7 @@ def find_device(text: str) -> str:
 
 
 def describe_for_device(entry: Entry, device: str) -> str:
-    """Return the verdict for a device, or the verdicts for others where it has none.
+    """Return the verdict for a device, or the verdicts for other devices if it has none.
 
     The text says whether the verdict was measured on the device, was planned for it, or is not
     known.
@@ -44,7 +44,7 @@ def describe_for_device(entry: Entry, device: str) -> str:
         is_used = line.decides or line.set_aside
         if is_used and line.verdict != UNMET and line.value is not None:
             used.append(line)
-    # what was measured on a GPU comes first, then plans, then a CPU
+    # measurements on a GPU come first, then plans, then measurements on a CPU
     used.sort(key=lambda line: (line.device == CPU, line.planned))
     groups = group(used, name_origin)
     for lines in groups:

@@ -1,4 +1,4 @@
-"""How the numbers of claims are printed: `-38.2 % (-38.9 to -37.5)`."""
+"""Print the numbers of claims: `-38.2 % (-38.9 to -37.5)`."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ def format_number(value: float, form: str) -> str:
 
 
 def format_value(value: float, form: str) -> str:
-    """Return a number without its unit: `-38.2` of 0.618, as a change in per cent."""
+    """Return a number without its unit: `-38.2` for 0.618, as a change in per cent."""
     if form == "count":
         return f"{value:,.0f}"
     if form == "number":
@@ -25,9 +25,9 @@ def format_value(value: float, form: str) -> str:
 
 
 def format_effect(value: float | None, low: float | None, high: float | None, form: str) -> str:
-    """Return a number with its interval.
+    """Return a number with its interval, or `-` if there is no value.
 
-    `-` without a value. What prints as one number has no brackets.
+    If number and interval are printed alike, the interval is left out.
     """
     if value is None:
         return "-"
@@ -43,7 +43,7 @@ def format_effect(value: float | None, low: float | None, high: float | None, fo
 def format_range(values: Iterable[float], form: str) -> str:
     """Return the first and the last of some numbers with the unit once: `-38.2 to +4.0 %`.
 
-    The two are in the order that is meant. What prints as one number is one.
+    The caller has put the numbers in order. If the two are printed alike, only one is.
     """
     ordered = list(values)
     ends = dict.fromkeys(format_value(value, form) for value in (ordered[0], ordered[-1]))

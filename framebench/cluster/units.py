@@ -1,8 +1,8 @@
 """Split a run of the suite into units that can be measured on different machines.
 
-A unit is one block of one group of cases. What is compared is in one block, and a block stays on
-one machine, so that no ratio crosses machines. A unit is an ordinary `framebench run` of the
-group's cases, and needs nothing of the others; Slurm and a printed plan start the same ones.
+A unit is one block of one group of cases. Cases that are compared are in one block, and a block
+stays on one machine, so that no ratio crosses machines. A unit is an ordinary `framebench run` of
+the group's cases, and needs nothing of other units. Slurm and a printed plan start the same ones.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ def make_units(request: RunRequest, cases: Iterable[Case]) -> list[RunRequest]:
 
 
 def group_cases(cases: Iterable[Case]) -> list[list[Case]]:
-    """Return the cases in groups that differ in their strategies alone."""
+    """Return the cases in groups. The cases of a group differ only in their strategies."""
     groups: dict[tuple[object, ...], list[Case]] = {}
     for case in cases:
         key = (case.workload, case.scenario, case.batch, case.ranks, case.size, case.framework)

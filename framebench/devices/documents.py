@@ -28,9 +28,9 @@ def make_device_tables(
 
 
 def make_named_tables(name: str, results: Path) -> list[Table]:
-    """Return the tables of a device by its name, and how much is cached for it.
+    """Return the tables of `report --device`: those of a device, and how much is cached for it.
 
-    They are those of `report --device`. Raises UnknownDevice.
+    Raises UnknownDevice.
     """
     device = find(name)
     predictions = list(read_every(results))

@@ -1,9 +1,9 @@
-"""Steps whose results were found wrong on a GPU, so that no prediction of them is recommended.
+"""Find steps whose results were wrong on a GPU, so that no prediction of them is recommended.
 
 The rule was fixed before it was applied to any record: a case counts as found wrong if, on some
 machine with a GPU, the newest record of a case of the same workload, framework, scenario and size
-is wrong, and that case's strategy is the same, or one of those that are combined. Batches are not
-told apart.
+is wrong, and that case's strategy is the same, or is part of the combination. The batch does not
+matter.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def select_newest(records: Iterable[RecordBase]) -> Iterable[RecordBase]:
 
 
 def describe_wrong(case: Case, wrong: Iterable[WrongResult]) -> str:
-    """Return where this step's result was wrong, in words; empty if it was found wrong nowhere."""
+    """Return a phrase on where this step's result was wrong, or "" if it was wrong nowhere."""
     for result in wrong:
         if is_part_of(result.case, case):
             return f"its result was wrong on {result.machine} ({result.case.id})"
@@ -55,7 +55,7 @@ def describe_wrong(case: Case, wrong: Iterable[WrongResult]) -> str:
 
 
 def is_part_of(measured: Case, case: Case) -> bool:
-    """Return whether a case has the strategy that was measured, alone or among others."""
+    """Return whether a case has the strategy that was measured, by itself or in a combination."""
     for name in ("workload", "framework", "scenario", "size"):
         if getattr(measured, name) != getattr(case, name):
             return False

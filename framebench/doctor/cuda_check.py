@@ -73,7 +73,7 @@ def look(python: Path) -> dict[str, Any]:
 
 
 def check_driver() -> Requirement:
-    """Check whether NVML can be used; if not, its error says whether library or driver is missing."""
+    """Check whether NVML can be used; if not, its error names the missing library or driver."""
     what = "CUDA: driver and NVML"
     try:
         import pynvml

@@ -1,4 +1,4 @@
-"""How wrong the instruments are in one framework's environment.
+"""Find out how wrong the instruments are in one framework's environment.
 
 It is started as `python -m framebench.doctor.worker FRAMEWORK`. Steps of known size and known
 length go through the same code as measured ones (`worker.measure_peaks`,
@@ -57,7 +57,7 @@ def measure_memory(adapter: Adapter) -> dict[str, float]:
 def measure_timer(adapter: Adapter) -> dict[str, float]:
     """Return the error of the timer, and the share of time that the processor worked for others.
 
-    The error is that of the least disturbed measurement: being interrupted only ever adds. The
+    The error is that of the least disturbed measurement: an interruption can only add time. The
     adapter's step is replaced for good.
     """
 

@@ -1,4 +1,4 @@
-"""The request that `framebench run` carries out."""
+"""Define the request that `framebench run` carries out."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ class RunRequest:
     options: Options = DEFAULT_OPTIONS
     env: str | None = None
     blocks: int = 1
-    block: int | None = None  # of these blocks the one of this number alone
-    # PyTorch's baseline in each block, though none of its cases is named
+    block: int | None = None  # if given, only the block of this number is measured
+    # whether PyTorch's baseline is in each block, though none of its cases is named
     beside_torch: bool = False
 
     @property
     def named(self) -> str:
         """Return the text that identifies the session of this request.
 
-        Options belong to it: what was measured with other threads or under another limit is not
-        resumed.
+        The options are part of it, since a session with other threads or under another limit must
+        not be resumed.
         """
         parts = [*self.selectors, self.profile or ""]
         if self.env:

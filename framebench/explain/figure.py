@@ -1,7 +1,4 @@
-"""When in a step is memory full?
-
-A figure of the steps of one framework, or of several side by side.
-"""
+"""Draw when in a step memory is full: one framework's step, or several side by side."""
 
 from __future__ import annotations
 

@@ -26,9 +26,9 @@ def explain(case_id: str) -> dict[str, Any]:
     module = importlib.import_module(f"framebench.explain.{case.framework}_account")
     adapter = adapters.load(case)
     adapter.build()
-    measure_peaks(adapter)  # the first step makes the optimizer's states, and is no steady one
+    measure_peaks(adapter)  # the first step makes the optimizer's states, and is not steady
     measured = measure_peaks(adapter)
-    # the account slows the step down and may hold tensors longer: it measures nothing
+    # the account slows the step down and may hold tensors longer, so no peak is measured with it
     account = module.explain_step(adapter)
     return {
         "case": case.id,

@@ -16,7 +16,7 @@ import sys
 SYSCALL = {"x86_64": 298, "aarch64": 241}  # of perf_event_open
 HARDWARE, SOFTWARE = 0, 1  # PERF_TYPE_*
 INSTRUCTIONS, PAGE_FAULTS = 1, 2  # PERF_COUNT_HW_INSTRUCTIONS, PERF_COUNT_SW_PAGE_FAULTS
-SIZE = 136  # of perf_event_attr, version 8; what an older kernel does not know is zero here
+SIZE = 136  # of perf_event_attr, version 8; fields that an older kernel does not know are zero here
 FLAGS_OFFSET = 40  # of the bit field in perf_event_attr
 INHERIT, EXCLUDE_KERNEL, EXCLUDE_HYPERVISOR = 1 << 1, 1 << 5, 1 << 6
 
@@ -32,8 +32,8 @@ class Counter:
     def open(cls, kind: int = HARDWARE, event: int = INSTRUCTIONS) -> Counter | None:
         """Open the counter of an event.
 
-        None where the kernel does not allow it (perf_event_paranoid above 2), or the processor, as
-        in many virtual machines, has no such counter.
+        Returns None if the kernel does not allow it (perf_event_paranoid above 2), or if the
+        processor has no such counter, as in many virtual machines.
         """
         number = SYSCALL.get(platform.machine())
         if sys.platform != "linux" or number is None:

@@ -2,7 +2,7 @@
 
 The method needs a fresh process whose allocator returns memory at once (`MALLOC_ENV`): with glibc's
 defaults freed memory stays in the process, and the next step's peak hides in it. Pages that were
-never touched do not count. The kernel counts pages in batches for each core, so a peak is known to
+never touched do not count. The kernel counts pages in batches for each core, so a peak is off by
 some hundred KiB: 0.16 MiB too little on two cores, whatever was allocated.
 """
 
@@ -24,7 +24,7 @@ _RESET_PEAK = "5"  # written to clear_refs it resets VmHWM to the present VmRSS 
 def read_status(field: str) -> int:
     """Return `VmRSS` or `VmHWM` of this process in bytes.
 
-    Raises OSError where /proc/self/status has none.
+    Raises OSError if /proc/self/status has no such line.
     """
     for line in _STATUS.read_text().splitlines():
         if line.startswith(field + ":"):
@@ -33,7 +33,7 @@ def read_status(field: str) -> int:
 
 
 class Mallinfo(ctypes.Structure):
-    """struct mallinfo2 of glibc 2.33 and newer (mallinfo(3))."""
+    """Hold the fields of struct mallinfo2 of glibc 2.33 and newer (mallinfo(3))."""
 
     _fields_ = [
         ("arena", ctypes.c_size_t),
@@ -52,17 +52,17 @@ class Mallinfo(ctypes.Structure):
 def read_mallinfo() -> Mallinfo:
     """Return the bytes that malloc has handed out and not taken back.
 
-    `hblkhd` are the bytes in blocks of their own, `uordblks` those in smaller ones. All are 0 where
-    the C library does not say.
+    `hblkhd` are the bytes in large blocks, each mapped by itself, and `uordblks` those in smaller
+    ones. All are 0 if the C library does not tell.
     """
-    # where the C library lacks the function, `Mallinfo()` is called in its place: all fields are 0
+    # if the C library lacks the function, `Mallinfo()` is called in its place: all fields are 0
     function: Any = getattr(ctypes.CDLL(None), "mallinfo2", Mallinfo)
     function.restype = Mallinfo
     return function()  # type: ignore[no-any-return]
 
 
 def measure_large_blocks() -> int | None:
-    """Return the bytes in malloc's large blocks and in shared memory; None where it does not say.
+    """Return the bytes in malloc's large blocks and in shared memory, or None if malloc hides them.
 
     With `MALLOC_ENV` these are blocks of 64 KiB and more: tensors and arrays, and no code.
     """
@@ -74,7 +74,7 @@ def measure_large_blocks() -> int | None:
 
 @dataclass
 class HostPeak:
-    """Measures how this process grows in a region: start() ... work ... measure_growth()."""
+    """Measure how this process grows in a region: start() ... work ... measure_growth()."""
 
     before: int = 0
 
@@ -84,7 +84,7 @@ class HostPeak:
         return _CLEAR.exists() and os.access(_CLEAR, os.W_OK)
 
     def start(self, collect: bool = True) -> None:
-        """Begin the region. `collect`: collect garbage first, unless that was done just now."""
+        """Begin the region. If `collect`, garbage is collected first, which takes time."""
         if collect:
             gc.collect()
         ctypes.CDLL(None).malloc_trim(0)

@@ -1,8 +1,8 @@
 """Enforce a budget of memory on the host, by the kernel.
 
 A budget means bytes of a case's tensors and workspaces. The interpreter, the libraries and the
-compilers took theirs before the limit is set, so the process may map what it has mapped, less the
-tensors alive, plus the budget. Standard library only.
+compilers have taken their memory before the limit is set. So the process may map what it has
+mapped, less the tensors alive, plus the budget. Standard library only.
 """
 
 from __future__ import annotations
@@ -14,21 +14,21 @@ import re
 from framebench.instruments import nvml
 from framebench.instruments.host import read_status
 
-# as the C++ library, the kernel, CUDA and its libraries, PyTorch, XLA and Jittor say it; examples:
-# tests/adapters/recorded.py
+# words of the C++ library, the kernel, CUDA and its libraries, PyTorch, XLA and Jittor; examples
+# are in tests/adapters/recorded.py
 OUT_OF_MEMORY = re.compile(
     r"out.of.memory|can't allocate memory|bad_alloc|MemoryError|MemoryAllocation"
     r"|RESOURCE_EXHAUSTED|STATUS_ALLOC_FAILED|memory is overflow|unable to alloc",
     re.I,
 )
-# by oneDNN, by XLA's YNNPACK
+# words of oneDNN, and of XLA's YNNPACK
 REFUSED = re.compile(r"could not create|could not execute|== dnnl_|YNNPACK operation failed", re.I)
 
 
 def measure_mapped() -> int:
     """Return the private writable bytes that this process has mapped, as RLIMIT_DATA counts them.
 
-    What malloc holds back is returned to the system first.
+    Freed memory that malloc keeps is returned to the system first.
     """
     gc.collect()
     ctypes.CDLL(None).malloc_trim(0)
@@ -36,10 +36,10 @@ def measure_mapped() -> int:
 
 
 def limit_growth(more: int | None) -> None:
-    """Let this process map so many bytes beyond what it has, or with None whatever there is.
+    """Let this process map so many bytes beyond what it has mapped, or any number if it is None.
 
-    A negative number lets it map less than it has. Only the soft limit moves, as a hard one could
-    not be raised again. Linux counts brk and private writable mappings.
+    With a negative number it may map less than it has. Only the soft limit moves, since a hard one
+    could not be raised again. Linux counts brk and private writable mappings.
     """
     import resource
 
@@ -66,7 +66,7 @@ def is_enforced() -> bool:
 def is_out_of_memory(error: BaseException, limited: bool) -> bool:
     """Return whether an exception means that memory ran out.
 
-    `limited`: whether Linux enforced a limit when it was raised.
+    `limited` says whether Linux enforced a limit when it was raised.
     """
     if isinstance(error, MemoryError):
         return True

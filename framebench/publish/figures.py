@@ -20,7 +20,7 @@ from framebench.explain import figure as explain
 from framebench.records.store import write_atomically
 from framebench.versions import figure as versions
 
-# of each workload, scenario and size
+# each workload, scenario and size has these figures
 QUESTIONS: dict[str, Question] = {
     "memory-speed": draw_memory_and_speed,
     "pareto": draw_pareto,
@@ -37,8 +37,8 @@ def list_figures(
 ) -> Iterator[FigureRequest]:
     """Yield the name of each figure that there may be, the function that draws it, and its rows.
 
-    A name is such as `pareto-transformer-train`. Releases that the machine has not measured are
-    shown as the machines in `others` measured them. Raises ValueError if there are rows of more
+    A name is, for instance, `pareto-transformer-train`. Releases that the machine has not measured
+    are shown as the machines in `others` measured them. Raises ValueError if there are rows of more
     than one machine.
     """
     machines = sorted(set(df["machine"]))

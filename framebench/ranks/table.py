@@ -64,8 +64,8 @@ def make_tables(records: Iterable[Record]) -> Iterator[Table]:
         for name in PARTS:
             sizes = [rank.held[name] for rank in ranks if name in rank.held]
             fields[name] = max(sizes, default=None)  # the most that any rank holds
-        # a combination such as checkpoint+fsdp follows its part over ranks; one of another
-        # version of the catalog comes last
+        # a combination such as checkpoint+fsdp follows its part over ranks; a strategy that this
+        # catalog does not have comes last
         places = [catalog.index(part) for part in row.strategy.split("+") if part in catalog]
         fields["strategy_place"] = max(places, default=len(catalog))
         fields["framework_place"] = FRAMEWORKS.index(row.framework)
@@ -76,7 +76,7 @@ def make_tables(records: Iterable[Record]) -> Iterator[Table]:
     for (machine, scenario, size), table in every.groupby(["machine", "scenario", "size"]):
         versions = sorted(set(table["framework"] + " " + table["framework_version"].fillna("-")))
         shown = table.astype(object)  # a column of numbers takes no text
-        # the status of a case without numbers in the place of the first one
+        # a case without numbers shows its status in the place of the first one
         shown.loc[shown["status"] != "ok", "parameters"] = shown["status"]
         yield Table(
             f"Over ranks: {scenario}, size {size}",

@@ -1,4 +1,4 @@
-"""Read which versions of the frameworks requirements/ pins: a default, and others to compare."""
+"""Read the versions of the frameworks that requirements/ pins: a default, and others to compare."""
 
 from __future__ import annotations
 

@@ -62,7 +62,7 @@ def golden(
 def select_makers(workload: Workload, unconfirmed: bool) -> list[str]:
     """Return the frameworks that compute a workload's references.
 
-    Ends the command where one alone may not.
+    Ends the command if there is only one, and that is not allowed.
     """
     from framebench.references.golden import MAKERS
 

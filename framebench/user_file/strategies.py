@@ -1,4 +1,4 @@
-"""Which strategies `try` runs on a user's model."""
+"""List the strategies that `try` runs on a user's model."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ SCENARIOS = ("train", "eval")
 def list_general_strategies(scenario: str) -> list[str]:
     """Return the strategies for users' models.
 
-    People use them, they compute what the baseline does, and they need nothing that only the
-    suite's models have.
+    People use these strategies, they compute what the baseline computes, and they need nothing that
+    only the suite's models have.
     """
     names = []
     for name in list_strategies(scenario):
@@ -29,7 +29,7 @@ def list_general_strategies(scenario: str) -> list[str]:
 def check_strategy(scenario: str, name: str, applying: Sequence[str]) -> None:
     """Raise Fault unless the name is a strategy for users' models, or a combination of such.
 
-    `applying`: what `list_general_strategies` returned.
+    `applying` is what `list_general_strategies` returned.
     """
     for part in name.split("+"):
         if part not in applying:

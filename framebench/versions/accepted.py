@@ -28,8 +28,8 @@ class MalformedEntry(ValueError):
 class AcceptedRegression(Part):
     """A regression that somebody has looked at.
 
-    `at_most` is the largest accepted ratio of change over base. If a `device` is given, the
-    regression is one of the plans for that device, which is not here, and otherwise of measurements.
+    `at_most` is the largest accepted ratio of change over base. If a `device` is given, the plans
+    for that device, which is not here, have regressed, and otherwise the measurements.
     """
 
     release: str  # such as jax==0.11.0

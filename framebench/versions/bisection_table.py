@@ -1,4 +1,4 @@
-"""The table of a bisection over releases."""
+"""Make the table of a bisection over releases."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def make_documents(results: Results) -> list[Table]:
 def read_saved(results: Path) -> list[Bisection]:
     """Return the bisections that were put into the folder `bisected`.
 
-    `framebench versions bisect --json` prints them. What cannot be read is named in
+    `framebench versions bisect --json` prints them. Files that cannot be read are named in
     RecordWarnings.
     """
     files = sorted((results / "bisected").glob("*.json"))
@@ -40,9 +40,9 @@ def read_saved(results: Path) -> list[Bisection]:
 
 
 def make_table(bisection: Bisection) -> Table:
-    """Return every release that was tried, oldest first, and the answer.
+    """Return a table of every release that was tried, oldest first, with the answer.
 
-    Each has its change against the oldest that runs.
+    Each row has the change against the oldest release that runs.
     """
     results = sorted(bisection.tried, key=lambda result: Version(result.release))
     # changes are told against the oldest that runs, as the search does

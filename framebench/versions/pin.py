@@ -1,4 +1,4 @@
-"""Pin a release of a framework: what pip resolves for it, and a line of asv's matrix."""
+"""Pin a release of a framework: the packages that pip resolves for it, and asv's matrix."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from framebench.records.provenance import ROOT
 from framebench.strategies.strategy import FRAMEWORKS
 
 MATRIX = ROOT / "asv.versions.json"
-# What workers use of a framework's environment, where its pinned file has it.
+# Packages of a framework's environment that workers use, if its pinned file has them.
 ALSO_NEEDED = ("nvidia-ml-py", "psutil", "wheel")
 # nothing is installed; constraints come from standard input
 RESOLVE = (

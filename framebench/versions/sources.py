@@ -1,4 +1,4 @@
-"""Get the records of two releases: read those that were measured, or measure a user's model."""
+"""Get the records of two releases: read the suite's, or measure a user's model."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from framebench.versions.judge import explain_no_machine, has_both, parse_pair
 
 
 def read_releases(results: Path, machine: str | None, base: str, change: str) -> list[Record]:
-    """Return the records of the machine that is named, or of the first that measured both releases.
+    """Return the records of the named machine, or else of the first that measured both releases.
 
-    Raises UnknownVersion if no machine did.
+    Raises UnknownVersion if no machine has measured both.
     """
     parse_pair(base, change)
     folder = Results(results)
@@ -48,7 +48,7 @@ def measure_file(
 ) -> list[Record]:
     """Measure both releases on a user's own model in the same blocks, and return their records.
 
-    Both releases are verified against the baseline as the older release computes it. Raises Fault,
+    Both releases are verified against the baseline that the older release computes. Raises Fault,
     UnknownVersion, and SetupError for a release that cannot be installed.
     """
     framework, old, new = parse_pair(base, change)

@@ -2,9 +2,9 @@
 
 `python -m framebench.worker.control_matmul '{"core": CORE}'`
 
-Its times, taken in every round of a block, show how the machine drifts, and what share of that rate
-a step reaches. It runs in the interpreter that runs framebench, and speaks the worker's language:
-`{"turn": 1}` is one matmul.
+Its times, taken in every round of a block, show how the machine drifts, and what share of the
+matmul's rate a step reaches. It runs in the interpreter that runs framebench, and obeys a worker's
+commands: `{"turn": 1}` is one matmul.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ def work(orders: dict[str, Any], emit: Emit) -> dict[str, Any]:
 
 
 def multiply(a: np.ndarray, out: np.ndarray) -> None:
-    """Multiply the matrix with itself, so often that it takes long enough to be timed."""
+    """Multiply the matrix with itself REPEATS times, which takes long enough to be timed."""
     for _ in range(REPEATS):
         np.matmul(a, a, out=out)
 

@@ -1,4 +1,4 @@
-"""ResNet-50 v1.5 (He et al. 2015): 25,557,032 parameters at 1000 classes.
+"""Specify ResNet-50 v1.5 (He et al. 2015): 25,557,032 parameters at 1000 classes.
 
 In v1.5 a block's stride sits on its 3x3 convolution, not on its first 1x1 convolution.
 """
@@ -25,7 +25,7 @@ class ResNetConfig:
     width: int = 64  # channels of the stem and of the first stage's 3x3 convolutions
     depths: tuple[int, ...] = (3, 4, 6, 3)  # bottleneck blocks per stage
     expansion: int = 4  # a block's output has this many times its inner channels
-    groups: int = 1  # of the 3x3 convolutions; 0: one for each channel
+    groups: int = 1  # of the 3x3 convolutions; 0 stands for one group for each channel
 
     @property
     def stages(self) -> list[str]:

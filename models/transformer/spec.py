@@ -1,6 +1,6 @@
-"""A GPT-style decoder (Radford et al. 2019).
+"""Specify a GPT-style decoder (Radford et al. 2019).
 
-Pre-norm, learned positions, GELU, the head tied to the embedding.
+It has norms before each part, learned positions, GELU, and the head tied to the embedding.
 """
 
 from __future__ import annotations
@@ -25,16 +25,16 @@ class TransformerConfig:
     layers: int = 12
     heads: int = 12
     width: int = 768  # features per token
-    rank: int = 0  # of the adapters (LoRA, Hu et al. 2021); 0: there are none
+    rank: int = 0  # of the adapters (LoRA, Hu et al. 2021); with 0 there are none
 
 
 def make_params(c: TransformerConfig) -> Iterator[Param]:
     """Yield every parameter, with GPT-2's initialisation at its width of 768.
 
-    That is a deviation of 0.02, with residual projections scaled down by sqrt(2 x layers). Narrower
-    models get wider weights in proportion. Embeddings, queries and keys are wider than GPT-2's:
-    with those, attention is so flat at the start, and logits depend so little on the token, that
-    errors in either would go unseen.
+    Weights have a standard deviation of 0.02, divided by sqrt(2 x layers) in residual projections.
+    In narrower models it is larger in proportion. Embeddings, queries and keys have larger weights
+    than GPT-2's: with those, attention is so flat at the start, and logits depend so little on the
+    token, that errors in either would go unseen.
     """
     d = c.width
     std = 0.02 * (768 / d) ** 0.5
@@ -87,9 +87,9 @@ def make_inputs(
 
 
 def find_undetermined(c: TransformerConfig) -> dict[str, slice]:
-    """Return where the biases of keys lie, by the name of the parameter that holds them.
+    """Return the places of the biases of keys, by the name of the parameter that has them.
 
-    Such biases add to all scores of a query alike, which the softmax takes away.
+    Such a bias adds the same to all scores of a query, and the softmax cancels it.
     """
     keys = slice(c.width, 2 * c.width)
     return {f"blocks.{i}.qkv.bias": keys for i in range(c.layers)}
@@ -98,8 +98,8 @@ def find_undetermined(c: TransformerConfig) -> dict[str, slice]:
 def list_trained(c: TransformerConfig, part: str) -> tuple[str, ...]:
     """Return the prefixes of the parameters that fine-tuning trains: `half`, `head` or `lora`.
 
-    The head is tied to the embedding, which stays frozen: above the blocks there is the last norm
-    alone.
+    The head is tied to the embedding, which stays frozen. So above the blocks only the last norm is
+    trained.
     """
     if part == "lora":
         adapters = []
@@ -133,7 +133,7 @@ USUAL_SHAPES = (
     (96, 12288),
 )
 MOST_LAYERS = 512
-NEAR = 0.1  # of the parameters that were asked for
+NEAR = 0.1  # the largest distance from the number of parameters that was asked for, as a share
 
 
 def find_config(
@@ -184,8 +184,8 @@ def list_layers(c: TransformerConfig, switches: Switches) -> Iterator[Layer]:
     """Yield what each layer keeps: with s tokens, width h and a heads, 16 s h + a s per sample.
 
     Korthikanti et al. (2022, section 4.1) count s b h (34 + 5 a s / h) bytes in 16 bits. Without
-    dropout its three masks (3 s h bytes less, of which 1 s h is attention's) and the scores that
-    dropout repeats are gone. What is left, in elements:
+    dropout its three masks (3 s h bytes, of which 1 s h is attention's) and the scores that dropout
+    repeats are gone. These are left, in elements:
 
     - the inputs of both norms: 2 s h;
     - the inputs of the linear layers: s h of queries, keys and values, s h of the projection,
@@ -199,8 +199,8 @@ def list_layers(c: TransformerConfig, switches: Switches) -> Iterator[Layer]:
     blocks are the last norm, the head (tied to the embedding) and one copy of the logits,
     s x vocabulary.
     """
-    stream = c.length * c.width  # s h: what passes from layer to layer
-    hidden = 4 * stream  # of the feed-forward network
+    stream = c.length * c.width  # s h: the elements that pass from layer to layer
+    hidden = 4 * stream  # the elements inside the feed-forward network
     logits = c.length * c.vocabulary
     normalisers = c.heads * c.length
     if "attention_plain" in switches:

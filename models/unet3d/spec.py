@@ -1,7 +1,7 @@
-"""U-Net 3D as in MLPerf Training's image segmentation (after Isensee et al. 2021, nnU-Net).
+"""Specify U-Net 3D as in MLPerf Training's image segmentation (after Isensee et al. 2021, nnU-Net).
 
-Filters 32-64-128-256-320 and a bottleneck of 320. Each level has two 3x3x3 convolutions with
-instance norm and ReLU. Strided convolutions lead down, transposed convolutions up. It has
+Its filters are 32-64-128-256-320 and a bottleneck of 320. Each level has two 3x3x3 convolutions
+with instance norm and ReLU. Strided convolutions lead down, transposed convolutions up. It has
 31,190,243 parameters at one input channel and three classes.
 """
 
@@ -22,7 +22,7 @@ class UNetConfig:
     """The size of a U-Net and of its volumes."""
 
     patch: int = 128  # voxels along each edge
-    filters: tuple[int, ...] = (32, 64, 128, 256, 320, 320)  # per level; the last: the bottleneck
+    filters: tuple[int, ...] = (32, 64, 128, 256, 320, 320)  # per level, and last the bottleneck's
     channels: int = 1  # CT
     classes: int = 3  # background, kidney, tumour (KiTS19)
 

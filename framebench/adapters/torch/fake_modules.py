@@ -1,7 +1,7 @@
 """Convert modules of fake tensors to another device, type or memory format.
 
-A parameter of numbers stays the same object when it is converted; a fake one cannot change in
-place, and PyTorch refuses (`_apply(): Couldn't swap`).
+A real parameter stays the same object when it is converted. A fake one cannot change in place, and
+PyTorch refuses (`_apply(): Couldn't swap`).
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 import torch
 from torch import Tensor, nn
 
-# The replacement of each tensor: a single dict while the outermost `_apply` runs, else empty.
+# The replacement of each tensor: one dict while the outermost `_apply` runs, and otherwise none.
 REPLACED_TENSORS: list[dict[Tensor, Tensor]] = []
 
 
@@ -22,9 +22,10 @@ def convert_module(
 ) -> nn.Module:
     """Replace nn.Module._apply for tensors that cannot change device or type in place.
 
-    Parameters and buffers are replaced in the order of the original, children first. Those that
+    Parameters and buffers are replaced in the order of the original, children first. Tensors that
     modules share stay shared, since REPLACED_TENSORS keeps the replacements. When the outermost
-    call ends, optimizers are given the new parameters: on a real GPU they stay the same objects.
+    call ends, optimizers are given the new parameters: on a real GPU parameters stay the same
+    objects.
     """
     is_outermost = not REPLACED_TENSORS
     if is_outermost:
@@ -50,7 +51,7 @@ def convert_module(
 def move(
     tensor: Tensor, function: Callable[[Tensor], Tensor], moved: dict[Tensor, Tensor]
 ) -> Tensor:
-    """Return the replacement of a tensor by the function, which is called once for each tensor."""
+    """Return what the function makes of a tensor. It is called once for each tensor."""
     if tensor not in moved:
         with torch.no_grad():
             new = function(tensor)
@@ -59,7 +60,7 @@ def move(
             elif isinstance(tensor, nn.Parameter):
                 new = nn.Parameter(new, tensor.requires_grad)
         moved[tensor] = new
-        moved[new] = new  # a module that two others share is met twice, and has moved
+        moved[new] = new  # a module that two others share is met again after it has moved
     return moved[tensor]
 
 

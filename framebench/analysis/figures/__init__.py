@@ -1,4 +1,4 @@
-"""Figures from records: one function for each question, a table in, a figure out.
+"""Draw figures from records: a function for each question makes a figure from a table.
 
 A table is what `framebench.load` returns, of one machine. The title of a figure states the finding,
 computed from the rows; the lines below it say where the numbers come from. A figure that the rows
@@ -25,7 +25,7 @@ FigureRequest = tuple[str, Question, pd.DataFrame]
 
 
 class Picture(NamedTuple):
-    """A figure as SVG. `finding` is its title, `source` says where its numbers come from."""
+    """A figure as SVG, with its title (`finding`) and where its numbers come from (`source`)."""
 
     name: str
     svg: str
@@ -39,7 +39,7 @@ def start_drawing_pool() -> ProcessPoolExecutor:
 
 
 def render_all(pool: ProcessPoolExecutor, requests: Iterable[FigureRequest]) -> Iterator[Picture]:
-    """Start drawing, and yield in order the figures whose rows are enough for them."""
+    """Start drawing, and yield in order the figures that have enough rows."""
     return filter(None, pool.map(render, *zip(*requests)))
 
 

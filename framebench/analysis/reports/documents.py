@@ -1,4 +1,4 @@
-"""Tables inside documents: between `<!-- table: KEY -->` and `<!-- end -->` all is generated."""
+"""Generate tables in documents: all text between `<!-- table: KEY -->` and `<!-- end -->`."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class DocumentPart(Protocol):
         """Return the name by which a document asks for it."""
 
     def markdown(self) -> str:
-        """Return what stands in the document."""
+        """Return the text that the document gets."""
 
 
 def refresh(text: str, tables: Iterable[DocumentPart]) -> str:

@@ -1,4 +1,4 @@
-"""Whether attribute paths exist in a framework.
+"""Look up whether attribute paths exist in a framework.
 
 `python -m framebench.claims.probes.names jittor jittor.nn.BatchNorm3d ...`.
 

@@ -1,4 +1,4 @@
-"""Releases of a framework by what they plan for a device."""
+"""Compare releases of a framework by what they plan for a device."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ CAPTIONS = {
 
 
 def tabulate_releases(predictions: Sequence[Planned], device: Device) -> Iterator[Table]:
-    """Yield a table for each framework of the cases that two releases planned."""
+    """Yield a table for each framework, of the cases that at least two releases planned."""
     for framework in CAPTIONS:
         on_it = [
             planned
@@ -61,7 +61,7 @@ def make_table(predictions: Sequence[Planned], device: Device) -> Table:
             change = f"{sizes[-1] / sizes[0] - 1:+.2%}"
         rows.append((case, *cells, change))
     caption = f"{CAPTIONS[framework]} Change: the newest that has a plan against the oldest."
-    # of what a simulation of another release is made; a plan of XLA's is the release's own
+    # a note says what a simulation of another release is made of; XLA's plan is the release's own
     if framework == "torch":
         for note in dict.fromkeys(note for planned in predictions for note in planned.notes):
             caption += f" {note}"

@@ -1,11 +1,10 @@
-"""Help for releases of JAX before 0.9, which need it twice to plan for a device that is not here.
+"""Help releases of JAX before 0.9 to plan for a device that is not here.
 
-XLA refuses matmuls whose tiles it would choose by running them: "Expect autotune result cache hit
-for deviceless compilation". Told not to choose, it takes its default, as later releases do where
-there is no device. And when XLA has compiled, JAX asks the device for its kinds of memory, gets
-none, and refuses the
-executable: "Could not find memory addressable by device". The plan is complete by then, so the
-question alone is left out.
+They need help twice. XLA refuses matmuls whose tiles it would choose by running them: "Expect
+autotune result cache hit for deviceless compilation". Told not to choose, it takes its default, as
+later releases do without a device. And when XLA has compiled, JAX asks the device for its kinds of
+memory, gets none, and refuses the executable: "Could not find memory addressable by device". The
+plan is complete by then, so this question is not asked.
 """
 
 from __future__ import annotations
@@ -23,11 +22,11 @@ class WithoutKinds:
     """An executable that does not say in which kind of memory its outputs lie."""
 
     def __init__(self, executable: Any) -> None:
-        """Stand in for `executable` in all but the kinds of memory."""
+        """Stand in for `executable`, except for the kinds of memory."""
         self.executable = executable
 
     def get_output_memory_kinds(self) -> None:
-        """Raise NotImplementedError, which JAX takes for: not known."""
+        """Raise NotImplementedError, by which JAX understands that the kinds are not known."""
         raise NotImplementedError
 
     def __getattr__(self, name: str) -> Any:

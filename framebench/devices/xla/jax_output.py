@@ -1,4 +1,4 @@
-"""Keep a planner's standard output for its answer, and read its standard error meanwhile."""
+"""Keep a planner's standard output free for its answer, and copy its standard error."""
 
 from __future__ import annotations
 
@@ -18,24 +18,24 @@ from framebench.devices.xla.jax_older import help_jax
 def print_answer(make: Callable[[], dict[str, Any]]) -> NoReturn:
     """Print an answer as JSON, and nothing else; then end the process.
 
-    JAX runs on the CPU meanwhile, helped where its release needs it: the `flags` of the answer have
-    those that are set for it.
+    JAX runs on the CPU meanwhile. If its release needs help, flags of XLA are set, and are added to
+    the `flags` of the answer.
     """
     jax.config.update("jax_platforms", "cpu")
     flags = help_jax()
     stdout = os.fdopen(os.dup(1), "w")
-    os.dup2(2, 1)  # whatever a library prints
+    os.dup2(2, 1)  # whatever a library prints goes to standard error
     answer = make()
     answer["flags"] |= flags
     print(json.dumps(answer), file=stdout, flush=True)
-    os._exit(0)  # threads of the compiler's would go on
+    os._exit(0)  # threads of the compiler would keep the process alive
 
 
 @contextmanager
 def copy_stderr() -> Iterator[list[str]]:
-    """Yield a list that has, once the context is left, what was written to standard error in it.
+    """Copy what is written to standard error in this context, and yield a list for it.
 
-    The text is the list's only item, and is still printed.
+    When the context is left, the text becomes the list's only item, and is printed after all.
     """
     copied: list[str] = []
     with tempfile.TemporaryFile() as file:

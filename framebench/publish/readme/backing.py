@@ -14,12 +14,12 @@ import pandas as pd
 from framebench.records.record import Record
 from framebench.records.reference import find_reference
 
-# below a results folder: the commits that records name and the repository does not have
+# a file in a results folder: the commits that records name and the repository does not have
 LOST_COMMITS = "lost_commits.txt"
 
 
 def read_lost_commits(results: Path) -> frozenset[str]:
-    """Return the full hashes of LOST_COMMITS; none where there is no such file."""
+    """Return the full hashes in LOST_COMMITS, or none if there is no such file."""
     file = results / LOST_COMMITS
     lines = file.read_text().splitlines() if file.exists() else []
     return frozenset(line for line in lines if line and not line.startswith("#"))
@@ -40,7 +40,7 @@ def describe_backing(records: Sequence[Record], results: Path) -> tuple[str, ...
                 "reference": find_reference(record) if record.status == "ok" else None,
                 "in_float64": bool(check and check.mathematics and check.mathematics.computed),
                 "commit": origin.commit,
-                # None: nobody knows whether there were uncommitted changes
+                # `dirty` is None if nobody knows whether there were uncommitted changes
                 "changed": origin.dirty is not False,
             }
         )
@@ -49,7 +49,7 @@ def describe_backing(records: Sequence[Record], results: Path) -> tuple[str, ...
 
 
 def describe_verification(table: pd.DataFrame) -> str:
-    """Return how many records with numbers agree with float64, and what is known of the others."""
+    """Return sentences on the records that agree with float64, and on the others with numbers."""
     measured = table[table["reference"].notna()]
     in_float32 = measured["reference"] == "float32"
     is_unreferenced = measured["reference"] == "none"
@@ -68,7 +68,7 @@ def describe_verification(table: pd.DataFrame) -> str:
 
 
 def describe_code(table: pd.DataFrame, lost_commits: frozenset[str]) -> str:
-    """Return how many records name the code that measured them, and why the others do not."""
+    """Return sentences on the records that name the code that measured them, and on the others."""
     is_lost = table["commit"].isin(lost_commits)
     lost, there = table[is_lost], table[~is_lost]
     changed = there[there["changed"]]

@@ -1,6 +1,6 @@
 """Say what stands out in a machine's tables, in sentences for README.
 
-Each is made of the rows alone, and none names a cause. `topics.toml` says what they are about.
+Each sentence is made only from the rows, and none names a cause. Their topics are in `topics.toml`.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ TOPICS = tomllib.loads(Path(__file__).with_name("topics.toml").read_text())["top
 
 
 def describe_machine(table: pd.DataFrame) -> tuple[str, ...]:
-    """Return a line for each topic that has numbers, from rows as `framebench.load` gives them."""
+    """Return a line for each topic that has numbers, from the rows of `framebench.load`."""
     usual_size = table[table["size"] == DEFAULT_SIZE]
     lines = []
     for topic in TOPICS:
@@ -60,9 +60,9 @@ def describe_topic(
 
 
 def describe_row(row: Any, with_strategy: bool) -> str:
-    """Return a strategy's share of the baseline's peak and its cost in time, or why it has no cost.
+    """Return a strategy's share of the baseline's peak and its cost in time, or why it has neither.
 
-    Both peaks are by the instrument of the framework itself.
+    Both peaks are by the framework's own instrument.
     """
     which = TITLES[row.framework]
     if with_strategy:

@@ -1,6 +1,6 @@
-"""Write the scripts that pages share, as the installed packages carry them.
+"""Write the scripts that pages share, from the installed packages.
 
-Browsers load no modules from files, and the site opens from files. So what is a module becomes a
+The site can be opened from files, and browsers load no modules from files. So a module becomes a
 script that sets one global variable.
 """
 
@@ -16,7 +16,7 @@ TABLES, CHARTS = "datatables", "vega"
 
 
 class UnknownBundle(RuntimeError):
-    """A package carries its script in a form that is not known; the message says which."""
+    """A package has its script in an unknown form; the message says which package."""
 
 
 def write_assets(folder: Path) -> None:

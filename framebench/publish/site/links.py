@@ -1,4 +1,4 @@
-"""Names of pages and anchors, made from whatever records contain."""
+"""Make the names of pages and anchors, from whatever records contain."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ def make_slug(text: str) -> str:
     """Return a name that is safe as a file, as an anchor and in an address.
 
     `transformer/torch/train/fp32/b4/cpu` becomes `transformer.torch.train.fp32.b4.cpu`. Different
-    texts get different names: whatever else had to be changed is told apart by a hash, capitals
-    too, since some file systems take them for small letters.
+    texts get different names: if more than slashes had to be changed, the name ends in a hash. That
+    includes capitals, since some file systems take them for small letters.
     """
     plain = text.replace("/", ".")
     safe = re.sub(r"[^a-z0-9._-]+", "-", plain.lower())

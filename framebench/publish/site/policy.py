@@ -1,7 +1,7 @@
-"""Give each page a Content-Security-Policy, by which a browser runs the site's own scripts alone.
+"""Give each page a Content-Security-Policy, by which a browser runs only the site's own scripts.
 
 The theme has a few scripts in the page itself. They are allowed by their hashes, which are taken
-from pages that have nothing of a record: whatever a record could smuggle into a page has no hash.
+from pages without any text of a record: a script that a record smuggles into a page has no hash.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ def add_policy(text: str, trusted: set[str]) -> str:
 
 
 def list_scripts(text: str) -> list[str]:
-    """Return the scripts in a page that are in no file of their own."""
+    """Return the scripts that are written in the page itself."""
     return SCRIPT.findall(text)
 
 

@@ -1,4 +1,4 @@
-"""Write the pages that Sphinx reads: Markdown, with blocks of HTML in files of their own."""
+"""Write the pages that Sphinx reads: Markdown, and a file for each block of HTML in it."""
 
 from __future__ import annotations
 
@@ -48,19 +48,19 @@ class Page:
 
     @property
     def root(self) -> str:
-        """Return what leads from the page to the folder of the site."""
+        """Return the relative path from the page to the folder of the site."""
         return "../" * self.path.count("/")
 
     def add_heading(self, title: str) -> None:
-        """Add a heading, whose title is shown as it is."""
+        """Add a heading. No markup in its title has an effect."""
         self.parts.append(f"## {escape_markdown(title)}")
 
     def add_text(self, text: str) -> None:
-        """Add a paragraph that is shown as it is."""
+        """Add a paragraph. No markup in it has an effect."""
         self.parts.append(escape_markdown(text))
 
     def add_markdown(self, text: str) -> None:
-        """Add Markdown of the project's own; nothing in it may be from a record."""
+        """Add Markdown that the project wrote; no part of it may be from a record."""
         self.parts.append(text)
 
     def add_html(self, html: Markup) -> None:

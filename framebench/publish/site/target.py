@@ -1,4 +1,4 @@
-"""The folder that a site is written to: an earlier site in it is replaced, nothing else ever is."""
+"""Claim the folder of a site: an earlier site in it is replaced, and nothing else ever is."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def claim_folder(target: Path) -> None:
 
 
 def check_folder(target: Path) -> None:
-    """Raise Unbuildable if the folder holds something else than a site."""
+    """Raise Unbuildable if the folder has files in it that are not of a site."""
     if not target.exists():
         return
     if target.is_dir() and (not any(target.iterdir()) or (target / MARK).exists()):

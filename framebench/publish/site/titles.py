@@ -1,6 +1,6 @@
-"""Titles that pages show in the place of the short names in records.
+"""Give the titles that pages show in the place of the short names in records.
 
-A name without a title is shown as it is.
+A name without a title is shown unchanged.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ SCENARIOS = {
     "generate": "Generation",
     "custom_op": "Custom operator",
 }
-# by the CSS class of a case's status whose colour they share; other verdicts are grey
+# verdicts by the CSS class that gives them their colour, that of a case's status; others are grey
 VERDICTS = {
     "ok": ("confirmed", "larger than claimed"),
     "wrong": (
@@ -42,6 +42,6 @@ def get_title(name: str) -> str:
 
 
 def get_verdict_class(verdict: str) -> str:
-    """Return the CSS class that colours a verdict; empty for a grey one."""
+    """Return the CSS class that colours a verdict, or "" for a grey one."""
     classes = [css_class for css_class, verdicts in VERDICTS.items() if verdict in verdicts]
     return classes[0] if classes else ""

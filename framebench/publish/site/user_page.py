@@ -1,4 +1,4 @@
-"""Write the page of a user's model: what `framebench try --html` makes, without Sphinx."""
+"""Write the page of a user's model for `framebench try --html`, without Sphinx."""
 
 from __future__ import annotations
 
