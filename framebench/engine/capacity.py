@@ -1,4 +1,4 @@
-"""Decide how many processes may be alive at once, by what memory the machine and its GPU have."""
+"""Decide how many processes may be alive at once, by the memory of the machine and its GPU."""
 
 from __future__ import annotations
 
@@ -30,7 +30,8 @@ class Capacity:
     def enter(self, pid: int | None = None) -> None:
         """Count the GPU memory that one more process takes.
 
-        If the GPU does not tell it by process, it is what became used since the process before.
+        If the GPU does not tell the memory of each process, it is the growth since the process
+        before.
         """
         free = read_free_gpu_memory()
         if self.free_on_gpu is None or free is None:
@@ -72,7 +73,7 @@ def read_free_memory(cgroup: Path = CGROUP) -> int:
 
 
 def read_free_gpu_memory() -> int | None:
-    """Return the bytes that are free on the GPU; None without a GPU, or if it does not tell."""
+    """Return the bytes that are free on the GPU, or None if there is no GPU or it does not tell."""
     state = nvml.read_state()
     if "memory_bytes" not in state or "used_bytes" not in state:
         return None

@@ -3,9 +3,9 @@
 How fast code runs depends on where its pages lie. The kernel keeps them, so that every fresh
 process gets the same ones until the file is dropped from its cache: Jittor's evaluation of
 ResNet-50 took 0.66 or 0.83 s by the same library, and each process the same until the next time.
-Two environments have a copy of it each, and their ratio would be off by as much in every block. So
-when a block is over, the files that its processes mapped are dropped and read again, in a second or
-two: the next block has other pages.
+Each of two environments has a copy of the library, and their ratio would be off by as much in every
+block. So when a block is over, the files that its processes mapped are dropped and read again, in a
+second or two: the next block has other pages.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ CHUNK = 2**20  # bytes read at once
 
 
 def list_mapped_files(pid: int) -> set[Path]:
-    """Return the files that a process maps; none where there is no such process, or no Linux."""
+    """Return the files that a process maps, or none if there is no such process, or no Linux."""
     try:
         lines = Path(f"/proc/{pid}/maps").read_text().splitlines()
     except OSError:

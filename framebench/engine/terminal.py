@@ -1,11 +1,11 @@
-"""Keep a stranger's texts from moving the cursor, or taking more than their line."""
+"""Keep other people's texts from moving the cursor, or from taking more than their line."""
 
 from __future__ import annotations
 
 import re
 
-# Characters that move the cursor, change colours, titles or the direction of reading, or that no
-# terminal can show: of a file that is a stranger's they may not reach it.
+# Characters that move the cursor, that change colours, titles or the direction of reading, or that
+# no terminal can show. Those in other people's files may not reach the terminal.
 CONTROL = re.compile(
     "[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]"
 )

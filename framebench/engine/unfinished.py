@@ -23,7 +23,7 @@ class UnfinishedRecord(Part):
 
 
 def find_file(results: Path, block: str) -> Path:
-    """Return the file of a block with this name, which has its session in it."""
+    """Return the file of a block. The name of a block has its session in it."""
     digest = hashlib.sha256(block.encode()).hexdigest()[:16]
     return results / ".unfinished" / f"{digest}{store.SUFFIX}"
 

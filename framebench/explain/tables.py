@@ -1,4 +1,4 @@
-"""The tables of explained steps that documents show."""
+"""Make the tables of explained steps that documents show."""
 
 from __future__ import annotations
 
@@ -10,10 +10,7 @@ from framebench.explain import against, table
 
 
 def make_tables(results: Results) -> list[Table]:
-    """Return tables of each case's newest step, and of what changed between versions.
-
-    The two newest versions of each case are compared.
-    """
+    """Return tables of each case's newest step, and of its changes against the version before."""
     explanations = table.load_explanations(results.root)
     newest = table.select_newest(explanations)
     tables = []

@@ -1,4 +1,4 @@
-"""A tensor's memory from its making to its end within one step. Standard library only."""
+"""Record a tensor's memory from its making to its end in one step. Standard library only."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ class Value:
 
     kind: str
     layer: str  # path of the module that made it
-    phase: str  # of its making; "before" if the step began with it
+    phase: str  # the phase that made it, or "before" if it was there before the step
     by: str = ""  # the operator that made it
     size: int = 0  # bytes
     born: float = 0

@@ -1,7 +1,7 @@
 """Predict the peak of one rank of a case: `python -m framebench.ranks.predicted_worker CASE`.
 
-It runs in the framework's environment and prints one JSON object: what
-`<framework>_predicted.predict_rank_bytes` returned, or `{"error": why}`.
+It runs in the framework's environment and prints one JSON object: the result of
+`<framework>_predicted.predict_rank_bytes`, or `{"error": why}`.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The part of `golden.py` that runs inside a framework.
+"""Compute reference values inside a framework's environment, for `golden.py`.
 
 `python -m framebench.references.golden_worker WORKLOAD FRAMEWORK SIZE FILE KNOWN_KEY...` adds a
 line of JSON to the file for each key that is not known, but for no more than AT_ONCE of them, since
@@ -37,7 +37,7 @@ def select_cases(workload: str, framework: str, size: str) -> dict[str, Case]:
 
 
 def compute_reference(case: Case) -> dict[str, Any]:
-    """Return what verification looks at, computed in float64 by this process's framework."""
+    """Return the values and tensors of a case, computed in float64 by this process's framework."""
     adapter = adapters.load(case)
     adapter.float64 = True
     adapter.build()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 BLOCK = 256  # numbers that share a scale
-LEAST = 4096  # numbers of the smallest weight that is worth it
+LEAST = 4096  # numbers of the smallest weight whose moments are kept in 8 bits
 SCALE = 4  # bytes
 TABLE = 1024  # bytes of the codes' table
 

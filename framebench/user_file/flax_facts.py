@@ -1,6 +1,6 @@
 """Print what is in a user's file in JAX: `python -m framebench.user_file.flax_facts BATCH`.
 
-What is printed is JSON: `user_model.facts`, or `{"fault": ...}`. The weights are made on the host.
+It prints JSON: `user_model.facts`, or `{"fault": ...}`. The weights are made on the host.
 """
 
 from __future__ import annotations

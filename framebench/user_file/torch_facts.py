@@ -1,7 +1,6 @@
 """Print what is in a user's file in PyTorch: `python -m framebench.user_file.torch_facts BATCH`.
 
-What is printed is JSON: `user_model.facts`, or `{"fault": ...}`. No weight is made: all tensors are
-fake.
+It prints JSON: `user_model.facts`, or `{"fault": ...}`. No weight is made: all tensors are fake.
 """
 
 from __future__ import annotations

@@ -112,7 +112,7 @@ def build(
 ) -> ResNet:
     """Build the model with Flax's own initial weights.
 
-    Within `nnx.eval_shape` that costs nothing, where other weights follow.
+    Within `nnx.eval_shape`, before other weights are loaded, these cost nothing.
     """
     return ResNet(config, remat, dtype=dtype, param_dtype=param_dtype, rngs=nnx.Rngs(0))
 

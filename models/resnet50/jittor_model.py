@@ -38,7 +38,7 @@ class Bottleneck(Module):
 
 
 def run_plainly(block: Bottleneck, x: Var) -> Var:
-    """Run a block as it is: nothing is recomputed in the backward pass."""
+    """Run a block itself: nothing is recomputed in the backward pass."""
     return block(x)
 
 

@@ -37,7 +37,7 @@ class Bottleneck(nn.Module):
 
 
 def run_plainly(block: nn.Module, x: Tensor) -> Tensor:
-    """Run a block as it is: nothing is recomputed in the backward pass."""
+    """Run a block itself: nothing is recomputed in the backward pass."""
     return block(x)
 
 

@@ -50,7 +50,7 @@ def project(embedding: nnx.Embed, hidden: Array) -> Array:
 
 
 def skip_head(embedding: nnx.Embed, hidden: Array) -> tuple[nnx.Embed, Array]:
-    """Return what logits are computed from, in place of a head: the loss computes them itself."""
+    """Return the two factors of the logits, in place of a head: the loss computes the logits."""
     return embedding, hidden
 
 
@@ -164,7 +164,7 @@ def build(
 ) -> Transformer:
     """Build the model with Flax's own initial weights.
 
-    Within `nnx.eval_shape` that costs nothing, where other weights follow.
+    Within `nnx.eval_shape`, before other weights are loaded, these cost nothing.
     """
     types = {"dtype": dtype, "param_dtype": param_dtype}
     return Transformer(c, remat, scan, attend, gelu, head, nnx.Rngs(0), **types)

@@ -32,7 +32,7 @@ def attend_plainly(q: Var, k: Var, v: Var) -> Var:
 
 
 def skip_head(hidden: Var, embedding: Var) -> tuple[Var, Var]:
-    """Return what logits are computed from, in place of a head: the loss computes them itself."""
+    """Return the two factors of the logits, in place of a head: the loss computes the logits."""
     return hidden, embedding
 
 
@@ -96,7 +96,7 @@ class Block(Module):
 
 
 def run_plainly(block: Block, x: Var) -> Var:
-    """Run a block as it is: nothing is recomputed in the backward pass."""
+    """Run a block itself: nothing is recomputed in the backward pass."""
     return block(x)
 
 

@@ -33,7 +33,7 @@ def attend_plainly(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
 
 
 def skip_head(hidden: Tensor, embedding: Tensor) -> tuple[Tensor, Tensor]:
-    """Return what logits are computed from, in place of a head: the loss computes them itself."""
+    """Return the two factors of the logits, in place of a head: the loss computes the logits."""
     return hidden, embedding
 
 
@@ -99,7 +99,7 @@ class Block(nn.Module):
 
 
 def run_plainly(block: nn.Module, x: Tensor) -> Tensor:
-    """Run a block as it is: nothing is recomputed in the backward pass."""
+    """Run a block itself: nothing is recomputed in the backward pass."""
     return block(x)
 
 

@@ -120,7 +120,7 @@ class Up(Module):
 
 
 def run_plainly(block: Module, *inputs: Var) -> Var:
-    """Run a block as it is: nothing is recomputed in the backward pass."""
+    """Run a block itself: nothing is recomputed in the backward pass."""
     return block(*inputs)
 
 

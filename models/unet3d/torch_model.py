@@ -54,7 +54,7 @@ class Up(nn.Module):
 
 
 def run_plainly(block: nn.Module, *inputs: Tensor) -> Tensor:
-    """Run a block as it is: nothing is recomputed in the backward pass."""
+    """Run a block itself: nothing is recomputed in the backward pass."""
     return block(*inputs)
 
 

@@ -1,16 +1,17 @@
-"""The version of the planners, by which a cached prediction is known to be current."""
+"""Count the versions of the planners, which tell whether a cached prediction is current."""
 
 from __future__ import annotations
 
 PLANNER_VERSION = 2
-# The first version whose sizes are those of PLANNER_VERSION: set it to the new version when a
-# change of a planner, an adapter or a device's figures makes predictions differ. Cached ones of an
-# earlier version are then recomputed when somebody asks for them. A version that only answers what
-# was refused before, as 2 does for compiled steps, leaves it.
+# The first version that predicts the same sizes as PLANNER_VERSION. Set it to the new version when
+# a change of a planner, an adapter or a device's figures makes predictions differ: cached ones of
+# earlier versions are then recomputed when somebody asks for them. Do not change it for a version
+# that only answers what was refused before, as 2 does for compiled steps.
 SAME_SIZES_SINCE = 1
-# at least; predictions from before versions were counted are marked with a hash of the sources
+# Predictions from before versions were counted are marked with a hash of the sources, which has at
+# least so many digits.
 HASH_DIGITS = 12
-# how the reasons begin for which an earlier version refused a case, and this one does not
+# beginnings of reasons for which an earlier version refused a case that this one answers
 ANSWERED_NOW = ("only eager execution is simulated",)
 
 
@@ -24,5 +25,5 @@ def is_current(code: str) -> bool:
 
 
 def is_refusal_current(code: str, reason: str) -> bool:
-    """Return whether the current version would refuse what one marked with this `code` did."""
+    """Return whether the current version would refuse what version `code` refused for a reason."""
     return is_current(code) and not reason.startswith(ANSWERED_NOW)
