@@ -203,7 +203,7 @@ class Adapter(ABC):
     def find_narrow_result(self) -> str:
         """Run one more step in float64 and name its first operation with a narrower result.
 
-        Empty if every result is in float64.
+        The text is empty if every result is in float64.
         """
         return ""
 

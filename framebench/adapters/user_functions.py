@@ -70,7 +70,7 @@ def is_loss(value: Any) -> bool:
 
 
 def find_loss(output: Any) -> Any:
-    """Return the loss in a model's output; None if there is none.
+    """Return the loss in a model's output, or None if there is none.
 
     The output may be the loss itself, have an attribute or key `loss`, be a dictionary of several
     losses (as detectors return, which are added up), or be a tuple with one number in it, such as
@@ -214,7 +214,7 @@ class UserFile:
         return self.as_arguments(returned)
 
     def find_form(self, returned: Any, size: int) -> BatchForm | None:
-        """Return the form of a batch of `size` samples; None if it is no batch.
+        """Return the form of a batch of `size` samples, or None if it is no batch.
 
         A pair is inputs and targets; but a list of two dictionaries with the same keys is a list of
         two samples. Anything else is a whole batch that the model takes: a dictionary of its

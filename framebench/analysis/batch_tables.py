@@ -69,7 +69,7 @@ def select_strategies_at_several_batches(group: pd.DataFrame) -> pd.DataFrame:
 
 
 def format_throughput_ratios(group: pd.DataFrame) -> pd.Series:
-    """Return each row's throughput over the baseline's, with its interval; None without times.
+    """Return each row's throughput over the baseline's, with its interval, or None without times.
 
     It is one over the ratio of step times, so that the ends of the interval change places.
     """

@@ -344,7 +344,7 @@ def is_baseline(case: AnyMeasured) -> bool:
 
 
 def list_parts(case: AnyMeasured) -> frozenset[str]:
-    """Return the names of the strategies that are combined; none of a baseline."""
+    """Return the names of the strategies that are combined, or none for a baseline."""
     parsed = case.newest.parsed
     return frozenset(part.name for part in parsed.plan.parts) - {parsed.stage.baseline}
 
@@ -477,12 +477,12 @@ def find_first_step(measured: AnyMeasured) -> float | None:
 
 
 def find_median(values: Sequence[float]) -> float | None:
-    """Return the median; None without values."""
+    """Return the median, or None without values."""
     return median(values) if values else None
 
 
 def divide(value: float | None, base: float | None) -> float | None:
-    """Return a value over another; None where one of them is missing or 0."""
+    """Return a value over another, or None if one of them is missing or 0."""
     return value / base if value and base else None
 
 
@@ -558,7 +558,7 @@ def find_kept_bytes(measured: AnyMeasured, searches: Searches) -> int | None:
 
 
 def find_needs(measured: AnyMeasured, searches: Searches) -> int | None:
-    """Return the bytes that a budget must have for the case; None if it has no peak."""
+    """Return the bytes that a budget must have for the case, or None if it has no peak."""
     read = measured.read
     peak = read.peaks.get(read.step_instrument or "")
     if not peak:
@@ -655,7 +655,7 @@ def parse_release(version: str) -> tuple[Version, str]:
 
 
 def read_ratios(df: pd.DataFrame, name: str = "time_ratio") -> list[Ratio | None]:
-    """Return `time_ratio` or `torch_ratio` of each row with its interval; None without a ratio."""
+    """Return each row's `time_ratio` or `torch_ratio` with its interval; None without a ratio."""
     return list(map(read_ratio, df[name], df[f"{name}_low"], df[f"{name}_high"]))
 
 

@@ -81,7 +81,7 @@ def find_kept(
     process_bytes: int | None,
     searches: Searches,
 ) -> int | None:
-    """Return the bytes that a measured process keeps next to its peak; None if nobody measured it.
+    """Return the bytes that a process keeps next to its peak, or None if nobody measured it.
 
     Args:
         case: What was measured.

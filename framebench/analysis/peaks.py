@@ -68,7 +68,7 @@ class Peak(NamedTuple):
 
 
 def find_fault(row: Row) -> str | None:
-    """Return why a row cannot support a prediction; None if it can."""
+    """Return why a row cannot support a prediction, or None if it can."""
     if row.usable:
         return None if row.step_bytes else "it has no peak"
     if row.status != "ok":
@@ -176,7 +176,7 @@ def get_bytes(row: Row) -> int:
 
 
 def find_kept_of_row(case: Case, row: Row, searches: Searches) -> int:
-    """Return the bytes that a process of this case keeps, as a row tells; 0 if nobody measured it.
+    """Return the bytes that a process of this case keeps, by a row, or 0 if nobody measured it.
 
     The row may be of another batch.
     """

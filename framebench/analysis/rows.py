@@ -48,7 +48,7 @@ def name_scenario(df: pd.DataFrame) -> str:
 
 
 def find_usual_batch(df: pd.DataFrame) -> int:
-    """Return the batch with the most rows, the smallest among equals; 0 without rows."""
+    """Return the batch with the most rows, the smallest among equals, or 0 without rows."""
     return int(df["batch"].mode().min()) if len(df) else 0
 
 

@@ -63,7 +63,7 @@ class CaseSearches(NamedTuple):
         return batches
 
     def find_largest_fitting(self, budget: int) -> int:
-        """Return the largest batch (samples) that ran within so many bytes; 0 if no batch did."""
+        """Return the largest batch (samples) that ran within so many bytes, or 0 if none did."""
         fitting = [batch for batch, limit in self.list_batches("fits") if limit <= budget]
         return max(fitting, default=0)
 
@@ -73,7 +73,7 @@ class CaseSearches(NamedTuple):
         return min(failing, default=None)
 
     def check_fits(self, batch: int, budget: int) -> bool | None:
-        """Return whether a batch fits into so many bytes; None if no search tells.
+        """Return whether a batch fits into so many bytes, or None if no search tells.
 
         If two searches disagree, the worse counts.
         """

@@ -79,8 +79,8 @@ def list_class_cases(workload: str, framework: str, scenario: str, size: str) ->
 def parse(benchmark: str) -> SuiteClass | None:
     """Return what a benchmark such as `unet3d.UNet3DJaxTrain.track_step_time` measures.
 
-    None for a benchmark that is not of the suite, such as one in a file that somebody put into
-    `benchmarks/`.
+    Returns None for a benchmark that is not of the suite, such as one in a file that somebody put
+    into `benchmarks/`.
     """
     class_name, _, _ = benchmark.rpartition(".")
     return list_suite_classes().get(class_name)

@@ -241,7 +241,7 @@ def find_conditions(measure: Measure, machine: MachineResults, size: str) -> Con
 def find_cpu_flags(origins: Sequence[Provenance]) -> frozenset[str] | None:
     """Return the instructions for bfloat16 that all processors have; others are not recorded.
 
-    None if a record does not list them.
+    Returns None if a record does not list them.
     """
     flags = []
     for origin in origins:

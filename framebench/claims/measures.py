@@ -111,7 +111,7 @@ def read_ref(text: str, workload: str, framework: str) -> Ref:
 
 
 def resolve(refs: Sequence[Ref], size: str) -> list[Case]:
-    """Return the cases in this size; none where it lacks one of them."""
+    """Return the cases in this size, or none if it lacks one of them."""
     cases = []
     for ref in refs:
         case = ref.find_case(size)
@@ -146,7 +146,7 @@ class Measure:
         raise NotImplementedError
 
     def list_cases(self, size: str) -> list[Case]:
-        """Return the cases that it needs in a size; none if the size lacks one of their batches."""
+        """Return the cases that it needs in a size, or none if the size lacks a batch of theirs."""
         return []
 
     def list_planned_cases(self) -> list[Case]:

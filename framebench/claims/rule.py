@@ -98,7 +98,7 @@ class Target:
 
     @property
     def claimed(self) -> float | None:
-        """Return the gain that an article states; None if it states none."""
+        """Return the gain that an article states, or None if it states none."""
         if self.value is None or self.ours:
             return None
         return self.gain(self.value)

@@ -67,7 +67,7 @@ def make_peak(name: str, instrument: str = "", without_live: bool = False) -> Qu
     """
 
     def estimate(records: Sequence[Record]) -> Estimate | None:
-        """Return the peak over all samples; None where no record has one."""
+        """Return the peak over all samples, or None if no record has one."""
         # processes that measure time read no peaks
         measured = [record for record in records if record.peak_samples]
         chosen = instrument
@@ -95,7 +95,7 @@ def make_count(
     """Return the quantity of a count, which `read` finds in a record. See Quantity for the rest."""
 
     def estimate(records: Sequence[Record]) -> Estimate | None:
-        """Return the newest count, with the least and the most; None without a count."""
+        """Return the newest count, with the least and the most, or None without a count."""
         counts = []
         for record in records:
             count = read(record)
@@ -147,7 +147,7 @@ def estimate_unused(records: Sequence[Record]) -> Estimate | None:
 
 
 def read_evidence(record: Record, name: str) -> float | None:
-    """Return a number of the effect's evidence; None if it is missing or is no finite number."""
+    """Return a number of the effect's evidence, or None if it is missing or is no finite number."""
     if record.effect is None:
         return None
     count = record.effect.evidence.get(name)
@@ -168,7 +168,7 @@ def read_fragments(record: Record) -> float | None:
 
 
 def read_verified(record: Record) -> bool | None:
-    """Return whether a step passed verification; None where it was not verified."""
+    """Return whether a step passed verification, or None if it was not verified."""
     if record.status == "wrong":
         return False
     return record.verified
@@ -194,7 +194,7 @@ def read_half_precision(record: Record) -> int | None:
 def read_refused(record: Record) -> int | None:
     """Return 1 if an allocation above the process's share of the GPU was refused, 0 if granted.
 
-    None if it was not tried, or if the allocation is refused without the cap, too.
+    Returns None if it was not tried, or if the allocation is refused without the cap, too.
     """
     if record.effect is None or "refused" not in record.effect.evidence:
         return None

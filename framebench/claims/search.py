@@ -130,7 +130,7 @@ class Index:
             self.counts.update(self.terms[claim.name].keys())
 
     def rank(self, query: str) -> list[Claim]:
-        """Return the claims that a query finds, the best first; none if it shares no term."""
+        """Return the claims that a query finds, the best first, or none if it shares no term."""
         terms = find_terms(query)
         scores = {}
         for claim in self.claims:

@@ -130,7 +130,7 @@ class MachineResults:
     def compare_times(self, base: Case, candidate: Case) -> Ratio | None:
         """Return the ratio of step times over the blocks that the two cases share.
 
-        None if they share no block.
+        Returns None if they share no block.
         """
         if not self.has_all([base, candidate]):
             return None
@@ -139,7 +139,7 @@ class MachineResults:
     def describe_failure(self, case: Case) -> str:
         """Return status and reason of a case's newest record, if it failed.
 
-        Empty if it was not tried.
+        The text is empty if it was not tried.
         """
         newest = self.newest.get(case.id)
         if newest is None or newest.status == "ok":
@@ -192,7 +192,7 @@ class MachineResults:
         return result.provenance.machine
 
     def get_plan(self, case: Case) -> Plan | None:
-        """Return the plan of a case on the GPU `plans.GPU`; None without a plan."""
+        """Return the plan of a case on the GPU `plans.GPU`, or None without a plan."""
         return self.plans.get(case.id)
 
     def has_looked_up(self, names: Sequence[str]) -> bool:

@@ -147,7 +147,7 @@ def join_help_lines(command: Any) -> None:
 
 
 def find_empty_option(arguments: Sequence[str]) -> str | None:
-    """Return the first option whose value is empty or blank; None if every value is given.
+    """Return the first option whose value is empty or blank, or None if every value is given.
 
     An empty value is an unset variable of a script, and would name the current folder, or what is
     chosen by default. Behind `--` come the arguments of a user's own script, which may be empty.

@@ -213,7 +213,7 @@ def wait_for_queue(jobs: Jobs) -> set[str]:
 
 
 def read_queue() -> set[str] | None:
-    """Return the ids of this user's jobs that have not ended; None if the controller is silent.
+    """Return the ids of this user's jobs that have not ended, or None if the controller is silent.
 
     Slurm holds a job whose node failed as it was started. It is released, since nobody else would
     do that, and starts on another node.
@@ -231,7 +231,7 @@ def read_queue() -> set[str] | None:
 
 
 def run_slurm(*command: str) -> str | None:
-    """Return what one of Slurm's commands prints; None if it fails.
+    """Return what one of Slurm's commands prints, or None if it fails.
 
     Raises SetupError where there is no such command.
     """

@@ -414,7 +414,7 @@ def waits_for_reference(
 
 
 def find_reference(case: Case, run: Run, processes: list[TimedProcess]) -> Reference | None:
-    """Return the reference of a case without float64 values; None if there is none.
+    """Return the reference of a case without float64 values, or None if there is none.
 
     It is a variant of this block, or else an earlier record.
     """

@@ -113,7 +113,7 @@ class LineReader:
             self.lines.put(line)
 
     def read(self, limit_s: float) -> bytes | None:
-        """Return the next line; None if the child will print no more.
+        """Return the next line, or None if the child will print no more.
 
         It prints no more once the pipe is closed or the child has ended. Processes that it started
         may still write into the pipe, but their lines do not count. The last line may lack its

@@ -399,7 +399,7 @@ def read_end(log: Path) -> str:
 def find_damage(environment: Environment) -> str | None:
     """Return which file of an environment is not as pip installed it, and how to repair it.
 
-    None if all files have the sizes in pip's own lists, and for an interpreter of the user's.
+    Returns None if all files have the sizes in pip's own lists, and for a user's interpreter.
     """
     where = environment.folder
     if environment.installed or not where.is_relative_to(cache()):
@@ -417,7 +417,7 @@ def find_damage(environment: Environment) -> str | None:
 
 
 def find_missing_package(environment: Environment, listings: list[Path]) -> str | None:
-    """Return which pinned package has lost its list of files; None if no package has.
+    """Return which pinned package has lost its list of files, or None if no package has.
 
     The folders of the lists are named `<package>-<version>.dist-info`.
     """

@@ -130,7 +130,7 @@ def digest_sources() -> str:
 
 
 def read_lines(file: Path) -> dict[str, Mathematics]:
-    """Return the outcomes in a file by case; none where there is no such file.
+    """Return the outcomes in a file by case, or none if there is no such file.
 
     A line that cannot be read is left out: it was cut off when its process was killed.
     """

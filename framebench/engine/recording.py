@@ -373,7 +373,7 @@ def describe_gpu_states(
 ) -> dict[str, Any]:
     """Return the GPU's state before and after the case, and why a figure of it is missing.
 
-    Empty without a GPU.
+    Without a GPU there are no fields.
     """
     state = nvml.read_state()
     if not state:

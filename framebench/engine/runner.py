@@ -89,7 +89,7 @@ class Options:
         return self
 
     def choose_core(self) -> int | None:
-        """Return the core that turns are made on; None where processes are not pinned.
+        """Return the core that turns are made on, or None if processes are not pinned.
 
         The core is the last one that this process may use: the parent stays on the others.
         """
@@ -224,7 +224,7 @@ class MemoryProcess:
 
 
 def explain_unsupported(case: Case) -> str | None:
-    """Return why the case cannot be measured here; None where it can."""
+    """Return why the case cannot be measured here, or None if it can."""
     if not case.support.supported:
         return case.support.why
     if case.support.gpu and not nvml.list_gpus():

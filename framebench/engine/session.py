@@ -88,7 +88,7 @@ class Session:
     def unfinished(cls, results: Path, code: str | None, selector: str) -> Session | None:
         """Return the session that an interrupted run of this code and selector left.
 
-        None if the run left no session, or one that cannot be read.
+        Returns None if the run left no session, or one that cannot be read.
         """
         file = cls("", code, selector).path(results)
         try:

@@ -101,7 +101,7 @@ class Worker:
             self.process.stdin.flush()
 
     def receive(self, on_phase: OnPhase, limit_s: float) -> Message | None:
-        """Return the next answer, result or error; None if the worker will send no more.
+        """Return the next answer, result or error, or None if the worker will send no more.
 
         The worker has then ended or closed its pipe, or it was killed after `limit_s` seconds.
         """

@@ -190,13 +190,13 @@ class TimedProcess:
 
     @property
     def samples(self) -> Samples | None:
-        """Return the times of its turns; None unless it ended with a right result."""
+        """Return the times of its turns, or None unless it ended with a right result."""
         if self.outcome is None or not self.outcome.is_right:
             return None
         return Samples(self.turns, self.synced_s)
 
     def read_resident_peak(self) -> int:
-        """Return the peak of resident memory in bytes; 0 if the process is gone or not on Linux."""
+        """Return the peak of resident memory in bytes, or 0 without a process, or without Linux."""
         if self.worker is not None:
             with contextlib.suppress(OSError):
                 status = Path(f"/proc/{self.worker.process.pid}/status").read_text()
@@ -206,7 +206,7 @@ class TimedProcess:
         return 0
 
     def list_mapped_files(self) -> set[Path]:
-        """Return the files that the process maps; none where it is gone."""
+        """Return the files that the process maps, or none if it is gone."""
         return pages.list_mapped_files(self.worker.process.pid) if self.worker else set()
 
     def kill(self) -> None:

@@ -39,7 +39,7 @@ def list_gpus() -> tuple[str, ...]:
 
 
 def query(function: Callable[..., Any], *arguments: Any) -> Any:
-    """Return what a function of NVML answers; None where the GPU has no answer or may not tell."""
+    """Return what a function of NVML answers, or None if the GPU has no answer or may not tell."""
     import pynvml
 
     try:
@@ -109,7 +109,7 @@ def read_cuda_version() -> str | None:
 def read_energy() -> float | None:
     """Return the joules that the whole GPU has taken since its driver was loaded.
 
-    None without a GPU, or with one older than Volta, which does not count them.
+    Returns None without a GPU, or with one older than Volta, which does not count them.
     """
     import pynvml
 
@@ -128,7 +128,7 @@ def read_used() -> int | None:
 
 
 def read_used_by(pid: int) -> int | None:
-    """Return the bytes of the GPU's memory that a process uses; None where NVML does not tell."""
+    """Return the bytes of the GPU's memory that a process uses, or None if NVML does not tell."""
     import pynvml
 
     handle = find_gpu()
@@ -212,9 +212,9 @@ class ProcessPeak:
 
     @property
     def growth(self) -> int | None:
-        """Return the bytes by which the whole GPU's use rose, if this process alone can be why.
+        """Return the bytes by which the whole GPU's use rose, if only this process can be why.
 
-        None where `peak` is known, where `before` was not given, or where the GPU was not idle
+        Returns None if `peak` is known, if `before` was not given, or if the GPU was not idle
         before the context and after it.
         """
         if self.peak is not None or self.before is None or self.most is None or self.after is None:

@@ -90,7 +90,7 @@ def run_part(part: Part, variant: Variant, run: Run, scratch: Path) -> CaseOutco
 def find_fullest(ranks: list[RankMemory]) -> MemoryResult | None:
     """Return the memory of the fullest rank, by the first instrument that all have.
 
-    None if the ranks have no instrument in common.
+    Returns None if the ranks have no instrument in common.
     """
     memories = [rank.memory for rank in ranks]
     for instrument in INSTRUMENTS:

@@ -96,7 +96,7 @@ def read_lines(path: Path | str) -> Iterator[Line]:
 
 
 def count_lines(path: Path | str) -> int:
-    """Return how many lines a file has that came to their end; 0 if it cannot be read."""
+    """Return how many lines a file has that came to their end, or 0 if it cannot be read."""
     lines = 0
     with contextlib.suppress(BadRecord), open_regular(path, MOST_FILE_BYTES) as file:
         for chunk in iter(partial(file.read, MOST_BYTES), b""):

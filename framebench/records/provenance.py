@@ -143,7 +143,7 @@ def name_code() -> str:
 
 
 def is_dirty() -> bool | None:
-    """Return whether the code differs from the commit; None without a repository.
+    """Return whether the code differs from the commit, or None without a repository.
 
     Results and data do not count.
     """
@@ -216,7 +216,7 @@ def hash_hardware(hardware: dict[str, Any]) -> str:
 def list_bfloat16_instructions(cpuinfo: Path = Path("/proc/cpuinfo")) -> set[str] | None:
     """Return the instructions for matmuls in bfloat16 that the processor, or its host, offers.
 
-    None where it does not tell.
+    Returns None if it does not tell.
     """
     try:
         text = cpuinfo.read_text()

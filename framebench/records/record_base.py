@@ -180,7 +180,7 @@ class RecordBase:
 
     @property
     def peak_instrument(self) -> str | None:
-        """Return the instrument that `peak_bytes` is read by; None if no such peak was read.
+        """Return the instrument that `peak_bytes` is read by, or None if no such peak was read.
 
         That is the framework's own exact counter, or else `host.rss`, the kernel's number.
         """
@@ -248,7 +248,7 @@ class RecordBase:
 
     @property
     def verified(self) -> bool | None:
-        """Return whether the result passed verification; None if it was not verified."""
+        """Return whether the result passed verification, or None if it was not verified."""
         return self.verification.passed if self.verification else None
 
     @property

@@ -76,7 +76,7 @@ def find_calibration_file(root: Path) -> Path:
 def read_calibration(root: Path) -> Calibration | None:
     """Return whether this machine's instruments passed `framebench doctor`, and which did not.
 
-    None if the machine was not calibrated, or the file of its calibration cannot be read.
+    Returns None if the machine was not calibrated, or the file of its calibration cannot be read.
     """
     try:
         return read_model(Calibration, find_calibration_file(root))
@@ -321,7 +321,7 @@ def read_answers(kind: type[Model], folder: Path) -> Iterator[tuple[str, Model]]
 
 
 def list_answer_files(folder: Path, suffix: str = SUFFIX) -> list[str]:
-    """Return the files of lines in a folder, however deep, in order; none if it is no folder.
+    """Return the files of lines in a folder, however deep, in order, or none if it is no folder.
 
     Raises OSError where a folder cannot be looked into.
     """

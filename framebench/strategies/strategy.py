@@ -205,7 +205,7 @@ def find_setting(parts: tuple[Strategy, ...], attribute: str, default: Any) -> A
 
 
 def intersect_workloads(parts: tuple[Strategy, ...]) -> tuple[str, ...] | None:
-    """Return the workloads that all parts are for; None where no part names any."""
+    """Return the workloads that all parts are for, or None if no part names any."""
     named = [part.workloads for part in parts if part.workloads is not None]
     if not named:
         return None

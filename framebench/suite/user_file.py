@@ -67,7 +67,7 @@ def describe_fault(error: BaseException, file: str) -> str:
 
 
 def find_line(error: BaseException, file: str) -> int | None:
-    """Return the innermost line of the file that led to the error; None if no line did."""
+    """Return the innermost line of the file that led to the error, or None if no line did."""
     for frame, line in reversed(list(traceback.walk_tb(error.__traceback__))):
         if frame.f_code.co_filename == file:
             return line

@@ -76,7 +76,7 @@ class AcceptedFile(BaseModel):
 
 
 def read_accepted(file: Path = ACCEPTED) -> list[AcceptedRegression]:
-    """Return the entries of the file; none where there is no file. Raises MalformedEntry."""
+    """Return the entries of the file, or none if there is no file. Raises MalformedEntry."""
     if not file.exists():
         return []
     try:

@@ -143,7 +143,7 @@ def load_config(file: Path) -> Config:
 
 
 def read_plans(results: Path) -> list[PlannedPeak]:
-    """Return the peaks that releases of JAX plan for absent devices; none without a plan."""
+    """Return the peaks that releases of JAX plan for absent devices, or none without a plan."""
     table = frame.load(results)
     # `used_bytes` is missing where a release has no plan
     plans = table[(table["source"] == "compiler.plan") & (table["ranks"] == 1)]

@@ -37,7 +37,7 @@ class ReleaseResult(Part):
     def change(self, base: ReleaseResult) -> float | None:
         """Return the change relative to the base, such as 0.3 for 30 % more.
 
-        None if either has no value, or if two instruments read them.
+        Returns None if either has no value, or if two instruments read them.
         """
         if not self.value or not base.value or self.instrument != base.instrument:
             return None
@@ -46,7 +46,7 @@ class ReleaseResult(Part):
     def changed(self, base: ReleaseResult, minimum: float) -> bool | None:
         """Return whether the value differs from the base's by more than `minimum` and the noise.
 
-        None if that cannot be told: there is no change to compute, or the noise is larger than
+        Returns None if that cannot be told: there is no change to compute, or the noise is larger than
         `minimum` and hides it.
         """
         change = self.change(base)

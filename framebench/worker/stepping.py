@@ -144,7 +144,7 @@ class Timing:
         return reading
 
     def count_instructions(self) -> int:
-        """Return the number of instructions executed so far; 0 if they are not counted."""
+        """Return the number of instructions executed so far, or 0 if they are not counted."""
         return self.instructions.read() if self.instructions else 0
 
     def summarize(self, times: TimeResult) -> TimeResult:

@@ -311,7 +311,7 @@ def summarize(tensor_errors: list[TensorError]) -> TensorComparison:
 def describe_mismatches(observed: Summaries, expected: Summaries) -> str:
     """Describe the tensors that should not exist, and those that are missing.
 
-    Empty if all are as expected.
+    The text is empty if all are as expected.
     """
     mismatches = []
     for kind in sorted({*observed, *expected}):
@@ -331,7 +331,7 @@ def describe_mismatches(observed: Summaries, expected: Summaries) -> str:
 def describe_wrong_state_bytes(case: Case, observed: Observed) -> str:
     """Describe how the size of the optimizer's states differs from the textbook's.
 
-    Empty if it does not.
+    The text is empty if it does not.
     """
     # a user's optimizer has unknown states
     if not case.optimizer.states or observed.state_bytes is None:
@@ -540,7 +540,7 @@ def describe_unrepeated(
 def describe_other_outputs(adapter: Adapter) -> str:
     """Describe how many of the steps so far set more or fewer outputs than the first step.
 
-    Empty if all set as many.
+    The text is empty if all set as many.
     """
     counts = adapter.outputs_per_step
     steps = counts.total()

@@ -355,7 +355,7 @@ class JittorAdapter(Adapter):
         }
 
     def copy_running_statistics(self) -> list[np.ndarray]:
-        """Return copies of the running statistics; none where the step makes its own models."""
+        """Return copies of the running statistics, or none if the step makes its own models."""
         if self.case.scenario == "pair":
             return []
         weights = copy_weights(self.model)

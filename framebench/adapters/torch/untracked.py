@@ -65,7 +65,7 @@ def iterate_saved(node: Any) -> Iterator[Tensor]:
 
 
 def _get_unless_freed(holder: Any, name: str) -> Any:
-    """Return an attribute of a node or of what it has saved; None if it has no such attribute."""
+    """Return an attribute of a node or of what it has saved, or None if there is none."""
     try:
         return getattr(holder, name, None)
     except RuntimeError:  # a backward pass has freed it

@@ -193,7 +193,7 @@ def find_blocks(model: nn.Module) -> list[nn.Module]:
 
 
 def list_levels(model: nn.Module) -> list[list[Any]]:
-    """Return the levels at which modules repeat; none where the file names its blocks.
+    """Return the levels at which modules repeat, or none if the file names its blocks.
 
     If the outermost modules of all levels are of several classes, they are a further, last level.
     """

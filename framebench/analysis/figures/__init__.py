@@ -44,7 +44,7 @@ def render_all(pool: ProcessPoolExecutor, requests: Iterable[FigureRequest]) -> 
 
 
 def render(name: str, draw: Question, df: pd.DataFrame) -> Picture | None:
-    """Return the figure as SVG; None if the rows cannot fill it."""
+    """Return the figure as SVG, or None if the rows cannot fill it."""
     figure = draw(df)
     if figure is None:
         return None

@@ -75,7 +75,7 @@ def compare_times(
     machine_blocks: Blocks,
     quantity: Quantity = TIME,
 ) -> Verdict | None:
-    """Return the verdict on step times; None if the two share no block."""
+    """Return the verdict on step times, or None if the two share no block."""
     ratio = machine_blocks.compare(base, change)
     if ratio is None:
         return None
@@ -97,7 +97,7 @@ def compare_memory(
     change: Sequence[Record],
     quantity: Quantity = PEAK,
 ) -> Verdict | None:
-    """Return the verdict on peaks; None without peaks, or if two instruments read them."""
+    """Return the verdict on peaks, or None if there are none or two instruments read them."""
     sides = []
     sessions = []
     for records in (base, change):
@@ -139,7 +139,7 @@ def find_newest_peaks(records: Sequence[Record]) -> Peaks:
 
 
 def compare_instructions(base: Sequence[Record], change: Sequence[Record]) -> Verdict | None:
-    """Return the verdict on instructions of a step; None where they were not counted.
+    """Return the verdict on instructions of a step, or None if they were not counted.
 
     One process of each side is enough: the median over its steps counts.
     """

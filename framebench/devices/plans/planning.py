@@ -108,7 +108,8 @@ def ensure_environment(framework: str, device: Device, version: str, say: Say) -
 def ensure_cudnn(say: Say) -> Environment | None:
     """Return PyTorch's environment that has cuDNN, built now if it is not there yet.
 
-    None where the user names another cuDNN, or, with a sentence, where it cannot be built.
+    Returns None if the user names another cuDNN. If the environment cannot be built, it says why
+    and returns None.
     """
     if cudnn.FOLDER_VARIABLE in os.environ:
         return None

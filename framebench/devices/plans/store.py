@@ -89,7 +89,7 @@ def find_case(line: str) -> str:
 
 
 def read(path: Path) -> dict[str, Planned]:
-    """Return the predictions of a file by case; none where there is no file.
+    """Return the predictions of a file by case, or none if there is no file.
 
     A file that cannot be read, and each line that is no prediction of this version of framebench,
     gives a PlannedWarning.
@@ -112,7 +112,7 @@ def read(path: Path) -> dict[str, Planned]:
 
 
 def read_lines(path: Path) -> dict[int, str]:
-    """Return the lines that are not empty by their numbers; none where there is no file.
+    """Return the lines that are not empty by their numbers, or none if there is no file.
 
     Raises BadRecord.
     """

@@ -134,7 +134,7 @@ class Allocator:
         return block
 
     def _add_segment(self, pool: BlockPool, size: int) -> Block | None:
-        """Return the block of a new segment; None if the GPU is full (the chain in malloc).
+        """Return the block of a new segment, or None if the GPU is full (the chain in malloc).
 
         Before it is None, all cached segments are given back and the GPU is asked again.
         """
@@ -150,7 +150,7 @@ class Allocator:
         return self._ask_gpu(pool, size)
 
     def _ask_gpu(self, pool: BlockPool, size: int) -> Block | None:
-        """Return the block of a new segment; None if it exceeds the limit (alloc_block)."""
+        """Return the block of a new segment, or None if it exceeds the limit (alloc_block)."""
         if self.settings.expandable_segments:
             return self._grow(pool, size)
         segment_bytes = compute_segment_size(size)
@@ -251,7 +251,7 @@ class Allocator:
     def _grow(self, pool: BlockPool, size: int) -> Block | None:
         """Return a block at the lowest addresses where it fits, with memory mapped behind them.
 
-        None if the GPU is full. A port of `try_allocate_expandable_block`.
+        Returns None if the GPU is full. It is a port of `try_allocate_expandable_block`.
         """
         block = self._find_expandable_block(pool, size)
         if not block.mapped and not self._map(block, min(block.size, size)):

@@ -12,7 +12,7 @@ from pathlib import Path
 
 @cache
 def find_answer(file: str, line: int) -> bool | None:
-    """Return the truth value that lets the check in this line pass; None if there is no check.
+    """Return the truth value that lets the check in this line pass, or None if there is no check.
 
     A check has the form `if ...: raise` or `assert`. The truth value is that of the whole
     condition, or of what follows its `not`.
@@ -32,7 +32,7 @@ def find_answer(file: str, line: int) -> bool | None:
 
 @cache
 def list_statements(file: str) -> tuple[ast.AST, ...]:
-    """Return all nodes of a file's syntax tree; none of a file that cannot be read."""
+    """Return all nodes of a file's syntax tree, or none if the file cannot be read."""
     try:
         return tuple(ast.walk(ast.parse(Path(file).read_bytes())))
     except (OSError, SyntaxError, ValueError):

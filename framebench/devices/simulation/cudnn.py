@@ -98,7 +98,7 @@ def load_library() -> ctypes.CDLL | None:
 
 
 def read_version() -> str | None:
-    """Return the release of cuDNN, such as 9.20.0; None where it cannot be asked."""
+    """Return the release of cuDNN, such as 9.20.0, or None if it cannot be asked."""
     cudnn = load_library()
     if cudnn is None:
         return None

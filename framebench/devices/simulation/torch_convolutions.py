@@ -108,7 +108,7 @@ def takes_workspace(values: Tensor, groups: int) -> bool:
 
 
 def is_workspace_known(operator: str, args: Sequence[Any], gpu: Gpu) -> bool | None:
-    """Return whether cuDNN is asked for the workspace of an operator; None if it takes none."""
+    """Return whether cuDNN is asked for the workspace of an operator, or None if it takes none."""
     if operator == "convolution":
         values, weight, groups = args[0], args[1], args[8]
     elif operator == "convolution_backward":
