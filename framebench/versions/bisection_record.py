@@ -46,7 +46,7 @@ class ReleaseResult(Part):
     def changed(self, base: ReleaseResult, minimum: float) -> bool | None:
         """Return whether the value differs from the base's by more than `minimum` and the noise.
 
-        Returns None if that cannot be told: there is no change to compute, or the noise is larger than
+        Returns None if that is unknown: there is no change to compute, or the noise is larger than
         `minimum` and hides it.
         """
         change = self.change(base)
