@@ -173,7 +173,7 @@ class UserWorkload(Workload):
         return batch, *self.facts["input"][1:]
 
     def import_model(self, framework: str) -> ModuleType:
-        """Import the adapter's module that reads the file; a worker alone can."""
+        """Import the adapter's module that reads the file; only a worker can."""
         return importlib.import_module(f"framebench.adapters.{framework}.user_model")
 
     @property

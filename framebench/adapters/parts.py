@@ -58,7 +58,7 @@ class Ledger:
             self.enter(part, "set", ("set", "claimed"))
 
     def claim(self, part: str) -> None:
-        """Enter that a part is for the acting strategy alone. Raises IncompatibleStrategies."""
+        """Enter that only the acting strategy may change a part. Raises IncompatibleStrategies."""
         self.enter(part, "claimed", ("set", "wrapped", "claimed"))
 
     def wrap(self, part: str, apply: Callable[[], None]) -> None:
@@ -108,7 +108,7 @@ class AdapterParts:
         super().__setattr__(part, value)
 
     def claim(self, *parts: str) -> None:
-        """Keep parts for the acting strategy alone, which sets them later or does without them.
+        """Keep parts for the acting strategy, which sets them later or does without them.
 
         Raises IncompatibleStrategies, and AttributeError if there is no such part.
         """

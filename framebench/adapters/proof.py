@@ -129,7 +129,7 @@ def if_counted(expected: Any) -> Relation:
 
 
 def as_relation(expected: Any) -> Relation:
-    """Return a relation as it is, and a value as equality with it."""
+    """Return a relation unchanged, and a value as equality with it."""
     return expected if isinstance(expected, Relation) else Relation("", operator.eq, expected)
 
 

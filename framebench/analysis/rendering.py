@@ -54,7 +54,7 @@ class TableColumn:
     def text(self, value: Any) -> str:
         """Return a value as it is printed.
 
-        A text stays as it is, such as a status in the place of a number; a missing value is a dash.
+        A text, such as a status in the place of a number, is unchanged. A missing value is a dash.
         """
         if isinstance(value, str):
             return value

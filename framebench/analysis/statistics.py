@@ -14,7 +14,7 @@ core.
   2004, "Linear models and empirical Bayes methods", section 3), which count as `PRIOR` blocks at
   most; the interval is that of Student's t. Some pairs are noisier than most: the median of the
   variances is the prior, so that a few do not widen every interval, and a pair that is noisier than
-  the prior explains keeps its own variance alone, so that its interval is not too narrow.
+  the prior explains keeps only its own variance, so that its interval is not too narrow.
 - A ratio of fewer than `FEW` blocks has no interval, since fewer cover noisy pairs too seldom
   (studies/noise); it is printed as `~1.23`, and decides nothing. One is undecided if its interval
   holds both faster and slower, and is wider than `WIDE`.

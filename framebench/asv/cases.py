@@ -149,7 +149,7 @@ def choose(benchmarks: Benchmarks, names: Iterable[str]) -> Benchmarks:
 
 
 def choose_framework(benchmarks: Benchmarks, framework: str) -> Benchmarks:
-    """Return asv's selection with the cases of one framework alone."""
+    """Return asv's selection with only the cases of one framework."""
     return choose(benchmarks, select_of_framework(benchmarks, framework))
 
 

@@ -48,7 +48,7 @@ class Line:
 
     id: str  # B2 memory/transformer/torch b4/cpu
     name: str  # of the measurement, and where
-    measurement: str  # the name alone
+    measurement: str  # only its name
     decides: bool  # or is informational
     verdict: Verdict
     form: str

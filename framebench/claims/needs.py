@@ -1,7 +1,7 @@
 """What must hold for a measurement before its number may decide a claim.
 
 A claim needs only what its own sentence names: a GPU, a size, an instruction set of a processor.
-Bytes and counts decide wherever they are taken, seconds on a GPU alone: an article's seconds are a
+Bytes and counts decide wherever they are taken, seconds only on a GPU: an article's seconds are a
 GPU's.
 """
 

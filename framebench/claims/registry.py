@@ -74,7 +74,7 @@ class Registry:
         return sentences
 
     def join_parts(self, texts: Iterable[str]) -> list[str]:
-        """Return queries in upper case as they are typed, with quotes or without.
+        """Return queries in upper case as a user types them, with quotes or without.
 
         A part that follows its id belongs to it; words without an id are one query.
         """

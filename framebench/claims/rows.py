@@ -39,7 +39,7 @@ FOLDER = Path(__file__).parent / "sources"
 PLACES = FOLDER / "places.csv"
 # the frameworks that an article is about, whose comparisons decide
 ABOUT = {"A": ("jittor",), "B": ("torch", "jittor"), "C": ("torch",)}
-FIRST_CHAPTER_OF_B = ("一", "1.")  # its title names PyTorch alone
+FIRST_CHAPTER_OF_B = ("一", "1.")  # its title names only PyTorch
 PLANNED_FRAMEWORKS = ("torch", "jax")  # whose cases can be planned for a GPU that is not here
 
 # The smallest departures that matter: bytes by 1 %, as everywhere

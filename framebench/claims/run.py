@@ -30,7 +30,7 @@ from framebench.suite.case import Case
 class Missing:
     """The cases, programs and plans that claims need and a machine lacks.
 
-    The dictionaries are ordered sets: their keys alone count.
+    The dictionaries are ordered sets: only their keys count.
     """
 
     once: dict[Case, None] = field(default_factory=dict)  # whose memory or counts are enough

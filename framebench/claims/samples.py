@@ -41,7 +41,7 @@ class Quantity:
     estimate: Callable[[Sequence[Record]], Estimate | None]
     # whether the proof of a strategy's effect rests on it: it is then read even if the proof failed
     of_proof: bool = False
-    # whether a record with a wrong result has it too: then the newest record alone counts
+    # whether a record with a wrong result has it too: then only the newest record counts
     of_wrong: bool = False
 
 
@@ -207,7 +207,7 @@ def read_refused(record: Record) -> int | None:
 PEAK = make_peak("peak")
 RESERVED = make_peak("peak reserved", "allocator.reserved")
 ADDED = make_peak("peak less what is alive between steps", without_live=True)
-TIME = Quantity("step time", lambda records: None)  # compared in blocks alone
+TIME = Quantity("step time", lambda records: None)  # only compared within blocks
 QUANTITIES = {
     "peak": PEAK,
     "plan": make_peak("peak by the compiler's plan", "compiler.plan"),

@@ -257,7 +257,7 @@ def describe_missing(lines: Sequence[Line]) -> str:
 def make_informational(lines: Sequence[Line]) -> tuple[str, ...]:
     """Return the informational numbers and the errors of listings, as a sentence, or nothing.
 
-    Lines that differ in workload and framework alone are given by their range.
+    Lines that differ only in workload and framework are given by their range.
     """
     shown = [line for line in lines if not line.decides]
     numbers = [line for line in shown if line.value is not None]

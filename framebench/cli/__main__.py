@@ -133,8 +133,8 @@ def run_command_line() -> None:
 def join_help_lines(command: Any) -> None:
     """Join the lines of each paragraph of a command's help, and of its subcommands'.
 
-    typer prints them as they are broken in the source. Lists and examples, whose lines are
-    indented or begin with a dash, stay as they are.
+    typer would keep the line breaks of the source. Lists and examples, whose lines are indented or
+    begin with a dash, stay unchanged.
     """
     paragraphs = inspect.cleandoc(command.help or "").split("\n\n")
     for index, paragraph in enumerate(paragraphs):

@@ -96,7 +96,7 @@ def report(
     if device is not None:
         print_predictions(device, results)
         return
-    # files that are committed to the repository show committed records alone
+    # files that are committed to the repository show only committed records
     goes_into_repository = docs or ((figures or notebooks) and not to)
     only_committed = machine is None and bool(goes_into_repository)
     folder = Folder.committed(results) if only_committed else Folder(results)
@@ -144,7 +144,7 @@ def write_tables(
 
     `machines` are those of which `records` has all: of each a summary is printed, and with `to` all
     its tables are written to the file `<machine>.md` in that folder. Without any, the records are
-    of some cases alone, whose tables are printed. Nothing is written into `folder`.
+    of only some cases, whose tables are printed. Nothing is written into `folder`.
     """
     from framebench.publish.tables import make_tables
 

@@ -496,7 +496,7 @@ def echo(text: object = "") -> None:
 
 
 def say(message: object) -> None:
-    """Print a message on stderr as it is: brackets in it are no markup."""
+    """Print a message on stderr unchanged: brackets in it are no markup."""
     # escaped before, since rich drops some control characters without a sign
     text = escape_control(str(message))
     err.print(text, markup=False, highlight=False, soft_wrap=True)

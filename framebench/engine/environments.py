@@ -168,7 +168,7 @@ def find_requirement_file(framework: str, version: str, package: str = "") -> Pa
 def find_location(framework: str, version: str, package: str = "") -> Path:
     """Return the folder of this environment, built or not.
 
-    The folder is named by the pins alone: what is installed does not change with the archives'
+    The folder is named only by the pins: what is installed does not change with the archives'
     hashes.
     """
     pins = remove_hashes(find_requirement_file(framework, version, package).read_text())
@@ -331,7 +331,7 @@ def build_jittor(environment: Environment, folder: Path, say: Say) -> None:
         (onednn / part).symlink_to(folder / part)
     say("compiling Jittor's core, about four minutes")
     check = "import jittor as jt; assert jt.array([1, 2]).numpy().tolist() == [1, 2]"
-    # an empty `nvcc_path` compiles for the CPU alone: a worker compiles for CUDA later, so that the
+    # an empty `nvcc_path` compiles only for the CPU: a worker compiles for CUDA later, so that the
     # reason of a failure lands in the record of its case
     shell(
         folder,
@@ -451,7 +451,7 @@ def find_changed_file(listing: Path) -> str | None:
 
 @cache_result
 def _our_folder() -> Path:
-    """Return a folder in which `framebench` alone can be imported.
+    """Return a folder from which only `framebench` can be imported.
 
     What lies next to it in a checkout, or is installed next to it, must not reach a framework's
     environment, nor a user's file.

@@ -2,7 +2,7 @@
 
 Nothing is installed or changed there; its versions may be older or newer than the pins, and go into
 every record. The packages of the control environment may lie in the same interpreter: workers
-import the framework and NumPy alone.
+import only the framework and NumPy.
 """
 
 from __future__ import annotations

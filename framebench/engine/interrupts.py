@@ -14,8 +14,9 @@ REPEAT_S = 0.01  # after which an ignored interrupt is repeated
 def interrupt_on_ending_signals() -> Iterator[None]:
     """Let SIGTERM and SIGHUP raise KeyboardInterrupt in this context, as Ctrl-C does.
 
-    SIGHUP does not where nohup has it ignored. For the main thread alone. Python ignores what is
-    raised while it runs a finalizer or a handler of a fork: such an interrupt is repeated.
+    SIGHUP does not if nohup lets it be ignored. Only the main thread may enter the context. Python
+    ignores what is raised while it runs a finalizer or a handler of a fork: such an interrupt is
+    repeated.
     """
     numbers = [signal.SIGTERM, signal.SIGHUP]
     handled = [number for number in numbers if signal.getsignal(number) == signal.SIG_DFL]

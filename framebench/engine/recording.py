@@ -293,7 +293,7 @@ def describe_failed_tensors(tensors: dict[str, TensorComparison]) -> Iterator[st
 
 
 def format_error(error: float | None) -> str:
-    """Return an error as it is printed; None stands for an error that was not finite."""
+    """Return an error as text; None stands for an error that was not finite."""
     return "None" if error is None else f"{error:.1e}"
 
 

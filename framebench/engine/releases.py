@@ -18,7 +18,7 @@ from framebench.engine.installed import NEEDS
 from framebench.records.pins import find_pinned_version, find_pinned_versions, read_pins
 
 LISTED = re.compile(r"^Available versions: (.*)$", re.M)
-PACKAGE = {"jax": "jax[cpu]"}  # older ones have jaxlib by this extra alone
+PACKAGE = {"jax": "jax[cpu]"}  # only this extra brings jaxlib to older releases
 
 
 def list_releases(framework: str) -> list[str]:

@@ -51,7 +51,7 @@ class Options:
     memory_limit: int | None = None  # bytes
     profile: str | None = None  # the profile that the case is measured for
     peaks_each_block: bool = False  # else once in a session: peaks do not drift
-    memory: bool = True  # else times alone, as a study of them needs
+    memory: bool = True  # if not, only times are measured, as a study of them needs
     cold_blocks: int = 1  # the first ones, each of which compiles again: their first steps count
     # nothing is built next to what compiles, so that the time of a first step is right to the per
     # cent

@@ -73,7 +73,7 @@ class Session:
     def open(cls, results: Path, code: str | None, selector: str) -> Session:
         """Return the unfinished session of the same code and selector, or a new one.
 
-        Whoever opens one holds the folder (`alone`). Raises OSError if it cannot be written.
+        Whoever opens one holds the folder's lock (`lock_results`). Raises OSError if it cannot be written.
         """
         for leftover in results.glob(".*.tmp"):  # of a process that was killed as it wrote one
             leftover.unlink(missing_ok=True)
@@ -99,7 +99,7 @@ class Session:
         return session if is_id else None
 
     def path(self, results: Path, state: str = "session") -> Path:
-        """Return the session's file, which other commands leave alone."""
+        """Return the session's file, which other commands do not touch."""
         key = json.dumps([self.code, self.selector])
         return results / f".{state}-{hashlib.sha256(key.encode()).hexdigest()[:12]}.json"
 
@@ -112,7 +112,7 @@ class Session:
 
         if any(map(is_newer, store.list_answer_files(results / "claims"))):
             return True
-        # a file of records may be new by another session's alone
+        # another session's records may be the only change of a file
         changed = filter(is_newer, store.list_files(results))
         return any(store.read_session(file, self.id) for file in changed)
 

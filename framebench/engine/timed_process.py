@@ -63,7 +63,7 @@ class TimedProcess:
 
     Call `start`, `wait_until_ready`, then `turn` while it is `ready`, then `finish` and `end`.
     Between the first two and between the last two it works next to other processes. A failure ends
-    this variant alone and becomes its `outcome`.
+    only this variant and becomes its `outcome`.
     """
 
     variant: Variant

@@ -64,7 +64,7 @@ def find_gpu() -> Any:
 
 
 def read_state() -> dict[str, Any]:
-    """Return the GPU's state as it is now, for the provenance.
+    """Return the GPU's present state, for the provenance.
 
     Clocks in MHz, power in W, temperature in degrees C, and how many processes are on it.
     """

@@ -17,7 +17,7 @@ from framebench.strategies.strategy import FRAMEWORKS
 
 
 def say_yes(is_so: bool) -> str:
-    """Return a truth value as it is printed; False stands out."""
+    """Return a truth value as text; False stands out."""
     return "yes" if is_so else "NO"
 
 

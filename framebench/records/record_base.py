@@ -137,7 +137,7 @@ class EffectLike(Protocol):
 class RecordBase:
     """The attributes of a record that tables need, and properties of them, however it was read.
 
-    A `Record` is all of it, checked in full. A `table_record.TableRecord` has these fields alone.
+    A `Record` is all of it, checked in full. A `table_record.TableRecord` has only these fields.
     """
 
     __slots__ = ()

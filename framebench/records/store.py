@@ -105,7 +105,7 @@ def append_all(records: Iterable[BaseModel], file: Path) -> None:
 def write_atomically(text: str, target: Path) -> None:
     """Write a file so that whoever finds it finds all of it. Raises OSError.
 
-    A link of this name is replaced: what it leads to stays as it is.
+    A link of this name is replaced: its target is not changed.
     """
     target.parent.mkdir(parents=True, exist_ok=True)
     temporary = target.with_name(f".{secrets.token_hex(8)}.tmp")
@@ -259,7 +259,7 @@ def read_first_record(path: str) -> Record | None:
 def read_all(root: Path) -> Iterator[Record]:
     """Yield every readable record under `root`/records.
 
-    The others are named in a RecordWarning, and left alone.
+    The others are named in a RecordWarning, and not touched.
     """
     warn_of_single_files(root)
     return (record for _, record in read_files(root))

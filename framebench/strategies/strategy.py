@@ -1,7 +1,7 @@
 """Define what a strategy is, and how strategies combine.
 
 The strategies are declared in the TOML files of this folder, which `registry.py` reads. A worker
-does so in any framework's environment, so this needs the standard library alone.
+does so in any framework's environment, so this needs only the standard library.
 """
 
 from __future__ import annotations

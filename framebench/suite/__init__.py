@@ -1,1 +1,1 @@
-"""Define what is measured: cases, profiles, the protocol. Standard library and NumPy alone."""
+"""Define what is measured: cases, profiles, the protocol. It needs only the standard library and NumPy."""

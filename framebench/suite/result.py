@@ -42,7 +42,7 @@ class Mathematics:
     """The comparison of a strategy's float64 step with the reference (`worker/mathematics.py`)."""
 
     case: str  # the computed case: the same strategy, as a rule at the size `tiny`
-    # if not, `reason` says why, and the measured step alone was checked, in its own precision
+    # if not, `reason` says why, and only the measured step was checked, in its own precision
     computed: bool
     passed: bool
     reason: str | None = None

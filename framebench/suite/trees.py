@@ -14,7 +14,7 @@ from dataclasses import fields, is_dataclass
 from functools import partial
 from typing import Any, cast
 
-PLAIN = (bool, int, float, str, type(None))  # passed on as they are
+PLAIN = (bool, int, float, str, type(None))  # passed on unchanged
 MapArray = Callable[[Any], Any]
 
 

@@ -108,7 +108,7 @@ def limit_memory(budget: int | None, limit: int | None, emit: Emit) -> Iterator[
 
 
 def check_weights_fit(facts: Facts, user: UserFile) -> None:
-    """Raise Fault where the weights alone are larger than the budget."""
+    """Raise Fault if even the weights are larger than the budget."""
     size = 0
     for _name, shape, _is_trained in list_params(facts):
         size += FLOAT32_BYTES * math.prod(shape)
@@ -274,7 +274,7 @@ def observe_references(
 def find_undetermined(adapter: Adapter, case: Case, observed: Observed, emit: Emit) -> list[str]:
     """Return the tensors whose gradient is only rounding, such as a bias's before a norm.
 
-    `observed` is what the adapter gives as it is, with random numbers or without. A perturbation of
+    `observed` is what the unchanged adapter gives, with random numbers or without. A perturbation of
     float32's size moves such a gradient by much of its size. Where a compiler rounds the same way
     each time it may not; then it grows with the perturbation, as no other does.
     """

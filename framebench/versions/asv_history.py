@@ -290,7 +290,7 @@ def discover(config: Config) -> list[dict[str, Any]]:
 
 
 def keep_measured(benchmarks: list[dict[str, Any]], history: pd.DataFrame) -> list[dict[str, Any]]:
-    """Return the benchmarks with measured parameters alone: no page of asv's opens empty."""
+    """Return the benchmarks with only their measured parameters: no page of asv's opens empty."""
     groups = dict(iter(history.groupby("benchmark")))
     measured = []
     for benchmark in benchmarks:

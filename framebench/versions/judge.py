@@ -82,8 +82,8 @@ class QuantityComparison(NamedTuple):
     """One quantity of one case in two versions, in seconds or bytes.
 
     Values are those of `verdicts.Verdict`; None where there is no such number. `ratio` is change /
-    base: above 1 is worse for every quantity but instructions. A named tuple, as pandas makes
-    columns of its fields and leaves `records` as they are.
+    base: above 1 is worse for every quantity but instructions. It is a named tuple, since pandas
+    makes columns of its fields and does not take `records` apart.
     """
 
     machine: str
@@ -246,7 +246,7 @@ def compare_case(
     """Return a row for each quantity of one case, with a verdict if no interval decides.
 
     Args:
-        blank: A comparison with case, versions and records alone, which the rows are made from.
+        blank: A comparison with only case, versions and records, from which the rows are made.
         blocks: The blocks in which both versions were measured.
         threshold: The smallest change that matters, or None for each quantity's own.
     """

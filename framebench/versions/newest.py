@@ -172,7 +172,7 @@ class PairBench:
                 return NewestVerdict(pair, "cannot be installed", "; ".join(problems))
             ready = {pair.pinned: pinned, newest.version: newest}
             measure.measure(cases, ready, self.blocks, session, self.options, folder, progress)
-        # records of this session alone: earlier ones may be of another pinned version
+        # only records of this session: earlier ones may be of another pinned version
         run = Run(session, self.options, folder)
         records: dict[str, list[Record]] = {version: [] for version in ready}
         for version, environment in ready.items():
@@ -188,7 +188,7 @@ class PairBench:
         return replace(verdict, answer="; ".join([*problems, verdict.answer]))
 
     def warm(self, environment: Environment) -> None:
-        """Compile an environment's kernels, so that neither release alone finds them compiled."""
+        """Compile an environment's kernels, so that both releases find them compiled."""
         environments.warm(environment, self.options.profile or "quick", say)
 
 

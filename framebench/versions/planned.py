@@ -215,6 +215,6 @@ def explain_no_verdict(base: Planned, change: Planned) -> str:
     reasons = [f"{plan.framework_version}: {plan.reason}" for plan in both if plan.reason]
     if reasons:
         return "; ".join(reasons)
-    # the workspaces of cuDNN, which one plan alone has, would be taken for a growth
+    # the workspaces of cuDNN, which only one plan has, would be taken for a growth
     plans_with_cudnn = [plan for plan in both if "cudnn" in plan.origin.versions]
     return ONE_CUDNN if len(plans_with_cudnn) == 1 else ""

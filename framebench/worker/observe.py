@@ -170,7 +170,7 @@ def unbias_running_variances(
     """Yield the tensors by name, with biased running variances converted to unbiased ones.
 
     The unbiased variance of n values per channel is n / (n - 1) times the biased one. A framework
-    that keeps unbiased ones is left as it is.
+    that keeps unbiased ones is not changed.
 
     Args:
         adapter: It tells whether its framework's running variances are biased.

@@ -67,7 +67,7 @@ UPDATE_BY_ROUNDED_MOMENTS = 2.0**-6
 # Moments in 8 bits are off by some 4 % of their norm, and the weights that are updated by them by 2
 # %, whatever the model is: a code has two significant digits. No weight decay moves them by 10 %.
 LEAST_OF_CODED_MOMENTS = 2.0**-4
-RUNS = 2  # perturbed repetitions; one alone where a step is slow
+RUNS = 2  # perturbed repetitions; only one if a step is slow
 SLOW_S = 2.0
 # Two repetitions may leave a number where it was by chance: a student's divergence from its teacher
 # is a small difference of large terms, and an activation next to the corner of a hard-swish may
@@ -116,7 +116,7 @@ class PerturbedCase(Case):
 
     @property
     def weights(self) -> dict[str, np.ndarray]:
-        """Return the canonical weights, perturbed. Whole numbers stay as they are.
+        """Return the canonical weights, perturbed. Whole numbers stay unchanged.
 
         A perturbation that float32 would round away makes float64 weights, for a step in float64.
         """
@@ -281,7 +281,7 @@ def derive_tolerances(
 def derive_tensor_tolerance(response: float, floor: float) -> float:
     """Return the tolerance of a tensor with this response.
 
-    Where its digits are lost, its size alone must hold.
+    Where its digits are lost, only its size must hold.
     """
     tolerance = max(floor, FACTOR * response)
     if tolerance > DIGITS_LOST:

@@ -447,7 +447,7 @@ def verify_again(
 
 
 def repeat_evaluation(adapter: Adapter) -> Observed:
-    """Make a further step without an update, and return its output: logits, or the loss alone."""
+    """Make a further step without an update, and return its output: logits, or only the loss."""
     with adapter.disable_randomness():
         make_timed_step(adapter)
     if adapter.case.stage.observes == "logits":

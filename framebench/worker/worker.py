@@ -317,7 +317,7 @@ def enlarge_steps(adapter: Adapter, share: float) -> None:
 
 
 def limit_memory(task: Task) -> None:
-    """Enforce the task's limit of memory. Raises MemoryError if the imports alone exceed it."""
+    """Enforce the task's limit of memory. Raises MemoryError if even the imports exceed it."""
     if task.memory_limit is None:
         return
     import resource
@@ -378,7 +378,7 @@ def die_with_parent() -> None:
 
 
 def reserve_stdout() -> TextIO:
-    """Return standard output for messages alone; what a framework prints goes to standard error."""
+    """Return standard output only for messages; what a framework prints goes to standard error."""
     messages = os.fdopen(os.dup(1), "w", buffering=1)
     os.dup2(2, 1)
     return messages

@@ -114,7 +114,7 @@ def make_norm(
 
     `cin` and `cout` are the convolution's channels, `input_square` is about the mean square of its
     input. The running variances are about those that such an input gives, so that in evaluation the
-    logits depend on the image, not on the shifts alone.
+    logits depend on the image, and not only on the shifts.
     """
     variance = 2 * input_square * cin / cout  # of the convolution's output
     yield Param(f"{name}.weight", (cout,), std=0.2 * scale, value=scale)

@@ -196,7 +196,7 @@ def compute_phi(x: Array) -> tuple[Array, Array, Array, Array]:
 
 @jax.custom_vjp
 def lean_gelu(x: Array) -> Array:
-    """Compute x Phi(x), by a rule that saves x alone."""
+    """Compute x Phi(x), by a rule that saves only x."""
     return x * compute_phi(x)[2]
 
 

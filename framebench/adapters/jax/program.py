@@ -80,7 +80,7 @@ class StepProgram:
         self.plan = max(self.plan, count_plan_bytes(compiled))
 
     def trace(self, *arguments: Any) -> Any:
-        """Return the function as JAX traces it with these arguments, which may be shapes alone."""
+        """Return the function as JAX traces it with these arguments, which may be mere shapes."""
         with jax.default_matmul_precision(self.precision):
             return self.jitted.trace(*arguments)
 

@@ -76,7 +76,7 @@ def exchange_readings(readings: dict[str, Any]) -> list[dict[str, Any]]:
 
 
 def select_plan(peaks: dict[str, int]) -> dict[str, int]:
-    """Return the peak by the compiler's plan alone."""
+    """Return only the peak by the compiler's plan."""
     return {name: size for name, size in peaks.items() if name == "compiler.plan"}
 
 

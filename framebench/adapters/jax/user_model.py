@@ -133,7 +133,7 @@ class FunctionModel(nnx.Module):
         self.weights = nnx.Dict(params)
 
     def __call__(self, *inputs: Any, **kwargs: Any) -> Any:
-        """Call the file's function with the weights as they are now."""
+        """Call the file's function with the present weights."""
         values = [variable[...] for variable in self.weights.values()]
         return self.apply(jax.tree.unflatten(self.form, values), *inputs, **kwargs)
 

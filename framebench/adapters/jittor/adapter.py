@@ -88,7 +88,7 @@ class JittorAdapter(Adapter):
     biased_variance = True
     may_draw_other_numbers = True
     # bytes in malloc's small blocks before a step's graph was built; None while nobody reads them
-    # (they are read for a user's step on the host alone)
+    # (they are only read for a user's step on the host)
     before_graph: int | None = None
     graph_bytes = 0  # the bytes that the graph added to them
 

@@ -102,7 +102,7 @@ def make_scalar(number: float) -> Var:
 
 
 def widen(operand: Any) -> Any:
-    """Return a number or a variable of integers as float64, and anything else as it is."""
+    """Return a number or a variable of integers as float64, and anything else unchanged."""
     if isinstance(operand, NUMBERS):
         return make_scalar(float(operand))
     if isinstance(operand, Var) and not operand.dtype.is_float():
@@ -138,7 +138,7 @@ def wrap_assign(assign: Function) -> Function:
 def wrap_cast(cast: Function) -> Function:
     """Return a cast that widens booleans and integers, which have no precision to lose.
 
-    It leaves floating-point numbers alone: a cast of float64 to float32 is found by `check_graph`.
+    Floating-point numbers are not changed: a cast of float64 to float32 is found by `check_graph`.
     """
 
     def cast_or_widen(x: Var) -> Var:

@@ -22,6 +22,6 @@ class JittorRecipe(AdapterParts):
     build_options: PartOptions  # of the model
     on_model: Hooks[[Module]]  # called with the model once it has its weights
     dtype: str = "float32"  # of weights and inputs
-    keeps_pool: bool = False  # whether the pool stays as it is while memory is measured
+    keeps_pool: bool = False  # whether the pool is not emptied before memory is measured
     read_logits: Callable[[], np.ndarray] = refuse_unset  # `generate`: the logits of all tokens
     models: Callable[[], Iterator[Module]] = refuse_unset  # `pair`: one model after the other

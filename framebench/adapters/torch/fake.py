@@ -18,7 +18,7 @@ from framebench.suite.case import Case
 
 
 class FakeAdapter(TorchAdapter):
-    """A case whose weights and batches have shapes alone.
+    """A case whose weights and batches have shapes and no values.
 
     On the CPU the model is built in the precision of the case, since fake tensors cannot be
     converted. For another device it is made on the host and moved, as `TorchAdapter` does it; the

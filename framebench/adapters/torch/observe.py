@@ -218,7 +218,7 @@ class StepCounter(TorchDispatchMode):
 def name_layout(inputs: Tensor) -> str:
     """Return `channels_last` or `channels_first` for a convolution's input.
 
-    Sequences (three axes) have channels first alone. A single channel has both layouts, and counts
+    Sequences (three axes) only have channels first. A single channel has both layouts, and counts
     as channels first.
     """
     layout = CHANNELS_LAST.get(inputs.ndim)

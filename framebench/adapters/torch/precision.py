@@ -129,7 +129,7 @@ def expect_autocast(run: TorchAdapter, products: str) -> Proof:
     In the suite's models, and where a user's file casts by itself, these are all matmuls. In other
     user models some may stay in float32: PyTorch's attention with dropout widens its operands on a
     CPU, and a file may leave autocast for a part. They must be those that stay in float32 when the
-    whole forward pass runs under autocast alone.
+    only the whole forward pass runs under autocast.
     """
     if not run.is_user_model or run.case.spec.facts.get("narrow"):
         return expect_types(products, storage="float32")

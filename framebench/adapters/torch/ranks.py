@@ -215,7 +215,7 @@ def zero_optimizer(run: TorchAdapter) -> Proof:
         local_bytes = observed["held"]["optimizer states"]
         return {"optimizer_states_of_all": sum(gather_from_ranks(local_bytes))}
 
-    # each of the states is in one rank alone
+    # each of the states is in only one rank
     proof = expect(
         {
             "held.parameters": equal_to("whole"),
@@ -255,7 +255,7 @@ def fsdp(run: TorchAdapter, reshard: bool, sync: bool = True) -> Proof:
     passes = itertools.count(1)
 
     def sync_in_last() -> contextlib.nullcontext[None]:
-        """Reduce gradients in the last micro-batch of a step alone."""
+        """Reduce gradients only in the last micro-batch of a step."""
         assert isinstance(run.model, FSDPModule)
         run.model.set_requires_gradient_sync(next(passes) % run.micro_batches == 0)
         return contextlib.nullcontext()

@@ -85,7 +85,7 @@ def track_step(
 
 
 class _KeepsBuckets:
-    """A reducer of DistributedDataParallel that leaves its buckets as they are.
+    """A reducer of DistributedDataParallel that does not rebuild its buckets.
 
     After its first backward pass a reducer reads numbers to put its buckets into another order, and
     fake tensors have none. The buckets have the same bytes in any order.
@@ -115,7 +115,7 @@ def replicate(model: nn.Module, **options: Any) -> nn.Module:
 
 
 def reduce_at_once(replica: nn.parallel.DistributedDataParallel) -> None:
-    """Have a replica on fake tensors leave its buckets as they are, and reduce each at once."""
+    """Keep a replica on fake tensors from rebuilding its buckets, and reduce each at once."""
     replica.reducer = _KeepsBuckets(replica.reducer)  # type: ignore[assignment]
     replica.register_comm_hook(None, return_bucket)
 

@@ -372,7 +372,7 @@ ROOT_TWO_PI = (2 * torch.pi) ** 0.5
 
 
 class LeanGelu(torch.autograd.Function):
-    """GELU, which is x Phi(x) with the normal distribution Phi. It saves x alone."""
+    """GELU, which is x Phi(x) with the normal distribution Phi. It saves only x."""
 
     @staticmethod
     def forward(ctx: Any, x: Tensor) -> Tensor:

@@ -369,7 +369,7 @@ def list_state(model: nn.Module) -> list[tuple[str, Tensor]]:
 
 
 def to_wide_array(tensor: Tensor) -> np.ndarray:
-    """Return a tensor in NumPy: integers as they are, real numbers in at least float32.
+    """Return a tensor in NumPy: integers unchanged, real numbers in at least float32.
 
     NumPy has no bfloat16.
     """
@@ -391,7 +391,7 @@ def batch(size: int) -> tuple[Any, Any]:
 def to_canonical(tensor: Tensor) -> np.ndarray | Tensor:
     """Return a tensor as a NumPy array.
 
-    Sparse and nested tensors, which NumPy lacks, are returned as they are, detached.
+    Sparse and nested tensors, which NumPy lacks, are only detached.
     """
     if tensor.layout != torch.strided or tensor.is_nested:
         return tensor.detach()

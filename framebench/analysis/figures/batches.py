@@ -175,7 +175,7 @@ def draw_savings(df: pd.DataFrame) -> Figure | None:
     )
     drawn = set(zip(long["quantity"], long["framework"]))
     for (quantity, framework), axes in grid.axes_dict.items():
-        # a framework whose steps were not timed has its peaks alone
+        # a framework whose steps were not timed has only its peaks
         axes.set_visible((quantity, framework) in drawn)
         axes.axhline(1, color="0.4", linewidth=1)
         set_batches(axes, sorted(compared["batch"].unique()))

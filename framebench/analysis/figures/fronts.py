@@ -51,7 +51,7 @@ def draw_pareto(df: pd.DataFrame) -> Figure | None:
     )
     rated = rated.dropna(subset=["relative_peak", "slowest"])
     drawn = rated[rated["relative_peak"] < BEYOND]
-    # the panel of a framework with its baseline alone would be empty
+    # the panel of a framework with only its baseline would be empty
     is_lone = drawn.groupby("framework", observed=True)["baseline"].transform("all")
     points = rows.order_by_catalog(drawn[~is_lone.astype(bool)])
     if points.empty:

@@ -1,6 +1,6 @@
 """Advise which strategies fit on a device that is not here, and up to which batch.
 
-`advise --device` and `max-batch --device` do so by predictions alone, so nothing is said of speed.
+`advise --device` and `max-batch --device` do so only by predictions, so nothing is said of speed.
 """
 
 from __future__ import annotations

@@ -187,7 +187,7 @@ class PredictedBatchSearch:
         rule = RULES[self.case.framework]
         smallest = self.case.batch
         planned = self.planned.get(smallest)
-        # a step may fail for one sample alone, as batch norm does
+        # a step may fail for a single sample, as batch norm does
         if planned and planned.has_answer and not self.fits(smallest):
             return None
         first_batches = [smallest * times for times in rule.first]

@@ -39,7 +39,7 @@ from framebench.suite.selectors import BRACES, asks_for_ranks, select
 AT_ONCE = 2  # planners: each keeps one or two cores busy and takes up to 3 GB
 JAX_PACKAGES = {"gpu": "jax-cuda", "tpu": "jax-tpu"}  # environments with XLA's compiler
 PLUGINS = ("jax-cuda13-plugin", "jax-cuda13-pjrt")  # released together with JAX
-# of any release of JAX as it is pinned for the current one
+# for any release of JAX, the one that is pinned for the current release
 ASSEMBLER = ("nvidia-cuda-nvcc", "nvidia-nvvm")
 SOURCES: dict[str, Source] = {"jax": "compiler.plan", "torch": "allocator.simulated"}
 JITTOR = (

@@ -38,7 +38,7 @@ class Allocator:
     """
 
     def __init__(self, settings: Settings | None = None) -> None:
-        """Begin with no memory taken, and pools for the default stream alone."""
+        """Begin with no memory taken, and pools only for the default stream."""
         self.settings = settings or Settings()
         self.stats = Stats()
         self.trace: list[Event] = []
@@ -125,7 +125,7 @@ class Allocator:
         block = pool.free[place][2]
         max_split = self.settings.max_split_size
         if max_split is not None:
-            # an oversize block is not split: it is for requests of nearly its own size alone
+            # an oversize block is not split: it is only for requests of nearly its own size
             if size < max_split <= block.size:
                 return None
             if size >= max_split and block.size >= size + self.settings.max_non_split_rounding:

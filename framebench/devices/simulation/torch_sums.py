@@ -55,7 +55,7 @@ def sum_columns(args: tuple[Any, ...], gpu: Gpu) -> list[int]:
 def count_partial_sums(rows: int, columns: int, gpu: Gpu) -> int:
     """Return how many partial sums a sum over the rows of (rows, columns) writes to global memory.
 
-    It is 0 if one block of threads sums up each column alone. Columns are contiguous along a row.
+    It is 0 if each column is summed up by one block of threads. Columns are contiguous along a row.
     This is a port of `setReduceConfig` and `global_memory_size` in ATen/native/cuda/Reduce.cuh,
     with their names. A block has (block_x, block_y) threads: columns are along x, rows along y.
     """

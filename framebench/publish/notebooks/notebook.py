@@ -38,7 +38,7 @@ def list_sources() -> list[Path]:
 
 def run(names: list[str], folder: Results, machine: str, to: Path | None) -> None:
     """Run the notebooks with these names on a machine's records, and save their executed form."""
-    # `make bench` alone does without what executes notebooks
+    # `make bench` does not install what executes notebooks
     if not all(find_spec(name) for name in ("jupytext", "nbclient", "ipykernel")):
         fail(
             "notebooks are executed by nbclient, which is not installed here: call `make setup`", 1

@@ -15,7 +15,7 @@ extensions = ["myst_nb", "sphinx.ext.autodoc", "sphinx.ext.napoleon"]
 exclude_patterns = ["html", "assets"]
 nb_execution_mode = "off"
 myst_heading_anchors = 4
-# text of records is shown as it is: no quotes are made curly, no dashes long
+# text of records is shown unchanged: no quotes are made curly, no dashes long
 smartquotes = False
 # tables of documents have headings of the third level wherever they stand
 suppress_warnings = ["myst.header", "config.cache"]
