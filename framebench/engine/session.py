@@ -73,7 +73,8 @@ class Session:
     def open(cls, results: Path, code: str | None, selector: str) -> Session:
         """Return the unfinished session of the same code and selector, or a new one.
 
-        Whoever opens one holds the folder's lock (`lock_results`). Raises OSError if it cannot be written.
+        Whoever opens a session holds the folder's lock (`lock_results`). Raises OSError if the
+        session's file cannot be written.
         """
         for leftover in results.glob(".*.tmp"):  # of a process that was killed as it wrote one
             leftover.unlink(missing_ok=True)

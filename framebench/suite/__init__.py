@@ -1,1 +1,1 @@
-"""Define what is measured: cases, profiles, the protocol. It needs only the standard library and NumPy."""
+"""Define what is measured: cases, profiles, the protocol, by the standard library and NumPy."""

@@ -274,9 +274,9 @@ def observe_references(
 def find_undetermined(adapter: Adapter, case: Case, observed: Observed, emit: Emit) -> list[str]:
     """Return the tensors whose gradient is only rounding, such as a bias's before a norm.
 
-    `observed` is what the unchanged adapter gives, with random numbers or without. A perturbation of
-    float32's size moves such a gradient by much of its size. Where a compiler rounds the same way
-    each time it may not; then it grows with the perturbation, as no other does.
+    `observed` is what the unchanged adapter gives, with random numbers or without. A perturbation
+    of float32's size moves such a gradient by much of its size. If a compiler rounds the same way
+    each time it may not. Then it grows with the perturbation, as no other does.
     """
     emit({"phase": "first steps, perturbed"})
     undetermined: set[str] = set()
