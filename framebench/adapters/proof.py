@@ -141,7 +141,7 @@ class Expectation:
     relation: Relation
 
     def failure(self, evidence: Evidence) -> str:
-        """Return what was expected and what was observed; empty if it is met. Raises KeyError."""
+        """Return what was expected and observed, or "" if they agree. Raises KeyError."""
         observed = read(evidence, self.key)
         if self.relation.holds(observed, self.relation.find_expected(evidence)):
             return ""
@@ -157,7 +157,7 @@ class Check:
     reason: str  # a sentence that is true where the function returns True
 
     def failure(self, evidence: Evidence) -> str:
-        """Return what does not hold; empty if it does."""
+        """Return what does not hold, or "" if all holds."""
         return "" if self.function(evidence) else f"it does not hold that {self.reason}"
 
 

@@ -244,7 +244,7 @@ class UserFile:
     def takes_both(self, inputs: Any, targets: Any, is_list: bool) -> bool:
         """Return whether the newest model takes inputs and targets, one after the other.
 
-        `is_list`: the inputs are one list of samples.
+        `is_list` says that the inputs are one list of samples.
         """
         if targets is None or self.call is None or isinstance(inputs, Mapping):
             return False
@@ -322,7 +322,7 @@ class UserFile:
         return result
 
     def explain_uncut(self, inputs: Any, size: int) -> str:
-        """Return why a batch of `size` samples cannot be cut into micro-batches; empty if it can.
+        """Return why a batch of `size` samples cannot be cut into micro-batches, or "" if it can.
 
         It does not tell whether the parts add up to the batch.
         """

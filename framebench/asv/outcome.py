@@ -35,7 +35,7 @@ class RunOutcome:
     ) -> None:
         """Look up what the session recorded of the cases that an environment was to measure.
 
-        `stderr`: what each benchmark of it printed, as asv kept it.
+        `stderr` has what each of its benchmarks printed, as asv kept it.
         """
         machine = provenance.read_machine_name()
         file = store.find_file(self.results, machine, environment.name)
@@ -57,7 +57,7 @@ class RunOutcome:
         return not self.failed_setups and not self.unrecorded
 
     def problem(self) -> str:
-        """Return why the run has not answered, and what helps; nothing where it has."""
+        """Return why the run has not answered, and what helps, or "" if it has."""
         if self.failed_setups:
             return "; ".join(
                 explain_setup(framework, why) for framework, why in self.failed_setups.items()

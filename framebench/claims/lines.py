@@ -84,7 +84,7 @@ class Line:
 
     @property
     def place(self) -> str:
-        """Return workload and framework, such as `unet3d/jax`; empty for other programs."""
+        """Return workload and framework, such as `unet3d/jax`, or "" for other programs."""
         found = PLACE.search(self.measurement)
         if found is None:
             return ""

@@ -158,7 +158,7 @@ class Measure:
         return machine.get_records(case)
 
     def find_instrument(self, machine: MachineResults, size: str) -> str:
-        """Return the instrument of memory that read the number; empty for any other number."""
+        """Return the instrument of memory that read the number, or "" for any other number."""
         return ""
 
     def describe_place(self, size: str) -> str:

@@ -33,7 +33,7 @@ class Needs:
     lacking: str = ""
 
     def describe_unmet(self, here: Conditions) -> str:
-        """Return what is not as the claim needs it; empty if all is."""
+        """Return what is not as the claim needs it, or "" if all is."""
         unmet = []
         if self.device and self.device != here.device:
             unmet.append(f"not measured on a {self.device.upper()} yet")

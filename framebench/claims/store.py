@@ -117,7 +117,7 @@ class MachineResults:
         return [record for record in ok_records if record.provenance.commit == newest_commit]
 
     def find_result(self, case: Case) -> list[Record]:
-        """Return the newest record whose step came to a result, right or wrong; empty without."""
+        """Return the newest record whose step came to a result, right or wrong, if there is one."""
         newest = self.newest_results.get(case.id)
         if newest is None:
             return []
@@ -204,7 +204,7 @@ class MachineResults:
     def list_files(self, cases: Iterable[Case], probe: str = "", timed: bool = False) -> list[str]:
         """Return the files behind cases and a probe, relative to the results folder.
 
-        `timed`: the files of all timed records, of every commit, in the place of the newest ones.
+        `timed` asks for the files of all timed records, of every commit, and not of the newest.
         """
         counted: list[Record] = []
         for case in cases:

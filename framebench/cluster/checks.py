@@ -106,7 +106,7 @@ def list_files(folder: Path, report: CheckReport) -> Iterator[str]:
 
 
 def find_file_fault(file: Path, folder: Path) -> str:
-    """Return why a file may not be opened: its kind, size, rights or name; empty if it may be."""
+    """Return why a file may not be opened: its kind, size, rights or name; "" if it may be."""
     status = file.lstat()
     if not stat.S_ISREG(status.st_mode):
         return "no regular file"

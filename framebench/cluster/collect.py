@@ -189,7 +189,7 @@ def read_record(place: str) -> Record:
 
 
 def find_fault(place: str, release: str, record: Record | store.BadRecord) -> str:
-    """Return why a record is not taken: unreadable, or of another release; empty if it is."""
+    """Return why a record is not taken: unreadable, or of another release; "" if it is taken."""
     if isinstance(record, store.BadRecord):
         return str(record)
     framework = record.parsed.framework

@@ -53,7 +53,7 @@ def measure(
 ) -> list[Round]:
     """Measure the blocks that this session lacks, and return the rounds of all of them.
 
-    `environments`: by framework. Raises NotMeasured where a case has no numbers, and OSError if a
+    `environments` are by framework. Raises NotMeasured if a case has no numbers, and OSError if a
     record cannot be written; the records that were written before stay.
     """
     for case in pair:

@@ -53,7 +53,7 @@ class Device:
 
     @property
     def capability(self) -> str:
-        """Return the compute capability as text, such as 9.0; empty for a TPU."""
+        """Return the compute capability as text, such as 9.0, or "" for a TPU."""
         return ".".join(map(str, self.compute_capability)) if self.kind == "gpu" else ""
 
     @property

@@ -132,7 +132,7 @@ class Run:
     def make_context(self, variant: Variant, load: float | None) -> Context:
         """Return the circumstances of a measurement, for the provenance of its record.
 
-        `load`: the one-minute load average before the measurement.
+        `load` is the one-minute load average before the measurement.
         """
         return Context(
             variant.case,

@@ -132,7 +132,7 @@ class Environment:
 
 
 def find_nvcc() -> str:
-    """Return the CUDA compiler that Jittor is to build with; empty without a GPU or a compiler.
+    """Return the CUDA compiler that Jittor is to build with, or "" without a GPU or a compiler.
 
     The variable `nvcc_path` decides if it is set. Otherwise a compiler next to the toolkit's
     libraries comes first, since Jittor looks for them there; some images have a script `nvcc`

@@ -322,7 +322,7 @@ def make_provenance(
 ) -> Provenance:
     """Return the circumstances that go into a record.
 
-    `started`: whether a worker of the case was started.
+    `started` says whether a worker of the case was started.
     """
     environment, options = context.environment, context.options
     variables: dict[str, str] = {}

@@ -148,8 +148,8 @@ def make_environment(framework: str, version: str, keep: bool, say: Say) -> Iter
 def build(environment: Environment, where: Path, say: Say, also: Sequence[str] = ()) -> None:
     """Install a release with the packages that are pinned for it, or else for the current release.
 
-    `also`: more packages. If the release cannot be installed with the pinned versions, pip chooses
-    others; every record has the versions. Raises SetupError.
+    `also` has more packages to install. If the release cannot be installed with the pinned
+    versions, pip chooses others; every record has the versions. Raises SetupError.
     """
     framework, version = environment.framework, environment.version
     pins = read_other_pins(framework, version)

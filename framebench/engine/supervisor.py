@@ -259,7 +259,7 @@ def has_required_keys(fields: dict[str, Any], kind: type) -> bool:
 def classify(worker: Worker, oom_killed: bool) -> Outcome:
     """Return how a worker ended: by its last message, or else by its log and exit code.
 
-    `oom_killed`: whether the kernel killed a process because memory ran out, while this one ran.
+    `oom_killed` says whether the kernel killed a process for memory while this one ran.
     """
     if "result" in worker.final:
         return Outcome(answer=worker.final["result"])

@@ -75,7 +75,7 @@ class Explanation(Part):
 
     @property
     def framework_version(self) -> str:
-        """Return the framework's release without the build's label; empty if not recorded."""
+        """Return the framework's release without the build's label, or "" if not recorded."""
         framework = self.case.split("/")[1]
         return self.versions.get(framework, "").partition("+")[0]
 

@@ -155,5 +155,5 @@ def look_up_scenario(name: str) -> Scenario:
 
 
 def find_baseline(scenario: str) -> str:
-    """Return the name of the scenario's baseline; empty for a scenario that is gone."""
+    """Return the name of the scenario's baseline, or "" for a scenario that is gone."""
     return look_up_scenario(scenario).baseline

@@ -246,7 +246,7 @@ def combine_support(framework: str, parts: tuple[Strategy, ...]) -> Support:
 
 
 def explain_conflict(support: Mapping[str, Support]) -> str:
-    """Return why parts cannot share a process, by their support; empty if they can.
+    """Return why parts cannot share a process, by their support, or "" if they can.
 
     A variable of the environment has one value, and an environment has one extra package.
     """

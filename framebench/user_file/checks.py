@@ -82,7 +82,7 @@ def uses_lower_precision(adapter: Adapter) -> bool:
 
 
 def check_accumulation(adapter: Adapter, same: float = SAME) -> str:
-    """Return why micro-batches are other mathematics for this model; empty where they are not.
+    """Return why micro-batches are other mathematics for this model, or "" if they are not.
 
     The loss and gradient of the batch, as they are before an optimizer clips them, must be the
     means of those of its halves. Projections are linear in the gradient, so that they are compared

@@ -297,10 +297,10 @@ def find_moved(perturbed: Observed, observed: Observed, limit: float) -> set[str
 def survey_training(adapter: Adapter, facts: Facts, observed: Observed) -> Facts:
     """Return the facts that only training needs.
 
-    `without_gradient`: weights that have none. `accumulation`: why micro-batches do not add up to
-    the batch, or empty. `remembers`: the buffers that one forward pass leaves to the next.
-    `blocks_change`: whether such a buffer lies in a block. Of a file with a `step` of its own only
-    the first is returned.
+    These are `without_gradient`, the weights that have none; `accumulation`, why micro-batches do
+    not add up to the batch, or ""; `remembers`, the buffers that one forward pass leaves to the
+    next; and `blocks_change`, whether such a buffer lies in a block. For a file with a `step` of
+    its own only the first is returned.
     """
     without_gradient = checks.describe_without_gradient(list_params(facts), observed)
     if facts.get("own_step"):  # its passes cannot be asked for one by one
@@ -319,7 +319,7 @@ def survey_training(adapter: Adapter, facts: Facts, observed: Observed) -> Facts
 
 
 def check_accumulation(adapter: Adapter, facts: Facts) -> str:
-    """Return why micro-batches do not compute what the batch does; empty where they do.
+    """Return why micro-batches do not compute what the batch computes, or "" if they do.
 
     It is empty, too, where `facts` say already that samples look at each other, or that the batch
     cannot be cut.

@@ -123,7 +123,7 @@ def choose_environment(model: UserModel, env: str | None, say: Say) -> Environme
 def use_model(model: UserModel, budget: int | None = None) -> Iterator[Path]:
     """Let workers and this process know the model in this context.
 
-    Yields a folder for what is found out about it. `budget`: the bytes that it may take.
+    Yields a folder for what is found out about it. `budget` is the bytes that it may take.
     """
     before = os.environ.get(FOLDER_VARIABLE)
     folder = Path(tempfile.mkdtemp(prefix="framebench-own-"))

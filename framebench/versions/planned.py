@@ -210,7 +210,7 @@ def compare_plans(base: Planned, change: Planned, minimum: float) -> dict[str, A
 
 
 def explain_no_verdict(base: Planned, change: Planned) -> str:
-    """Return why two plans cannot be compared; empty if they can."""
+    """Return why two plans cannot be compared, or "" if they can."""
     both = (base, change)
     reasons = [f"{plan.framework_version}: {plan.reason}" for plan in both if plan.reason]
     if reasons:

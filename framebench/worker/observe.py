@@ -63,7 +63,7 @@ def _make_canonical_weights(adapter: Adapter) -> dict[str, np.ndarray]:
 def _train(adapter: Adapter, before: dict[str, np.ndarray]) -> tuple[list[float], Observed]:
     """Make the first updates, and return their seconds and observations.
 
-    `before`: the initial weights and buffers, by name.
+    `before` has the initial weights and buffers, by name.
     """
     seconds = [make_timed_step(adapter)]
     first_loss = adapter.loss()

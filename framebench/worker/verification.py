@@ -256,7 +256,7 @@ def compute_allowed_error(
 ) -> float:
     """Return the allowed error of a tensor, relative to its norm.
 
-    `expected`: all tensors of its kind.
+    `expected` has all tensors of its kind.
 
     If a tensor changes by its own size when the weights hardly change, it is the remainder of terms
     that cancel. An example is the mean of a convolution whose input has the mean zero: its running

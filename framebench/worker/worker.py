@@ -58,7 +58,7 @@ class NoDevice(Exception):
 class WorkerError(Exception):
     """An error that the framework raised while a case was built or ran.
 
-    `oom`: whether memory ran out, which is only known at that moment.
+    `oom` says whether memory ran out, which is only known at that moment.
     """
 
     def __init__(self, cause: BaseException, oom: bool) -> None:
@@ -413,7 +413,7 @@ def _cause_of(error: BaseException) -> BaseException:
 
 
 def _find_blame(error: BaseException) -> str:
-    """Return where in the user's file an error came from; empty if it came from elsewhere."""
+    """Return where in the user's file an error came from, or "" if it came from elsewhere."""
     if isinstance(error, Fault):
         return str(error)
     file = load_workload(USER_MODEL).facts.get("file", "")

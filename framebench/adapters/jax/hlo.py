@@ -49,7 +49,7 @@ class Instruction:
 
     @property
     def op_name(self) -> str:
-        """Return the operation of the program that it comes from; empty if the compiler added it.
+        """Return the operation of the program that it comes from, or "" if the compiler added it.
 
         An example is `jit(step)/transpose(jvp(layer:))/layer:blocks.0/add`.
         """

@@ -308,7 +308,7 @@ def batch(size: int) -> tuple[Any, Any]:
 
 
 def explain_uncut(inputs: Any, size: int) -> str:
-    """Return why a step cannot loop over micro-batches of these inputs; empty if it can.
+    """Return why a step cannot loop over micro-batches of these inputs, or "" if it can.
 
     XLA's loop needs micro-batches of one shape, which only an axis of samples gives.
     """

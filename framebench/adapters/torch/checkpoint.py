@@ -50,8 +50,8 @@ def drop_cache(arguments: Any) -> Any:
 def prepare_second_run(norms: list[Any], widens: bool) -> Iterator[None]:
     """Freeze the running statistics of these batch norms while their block is recomputed.
 
-    `widens`: whether the step is in float64. During a backward pass PyTorch leaves the context that
-    widens casts, so it is entered again.
+    `widens` says whether the step is in float64. During a backward pass PyTorch leaves the context
+    that widens casts, so it is entered again.
     """
     with freeze_statistics(norms), WidenedCasts() if widens else nullcontext():
         yield

@@ -47,8 +47,8 @@ def require(what: str) -> Iterator[None]:
 def join_fake_group(rank: int, ranks: int, backend: str = "fake") -> None:
     """Join a group of ranks of which no other exists.
 
-    Raises RanksUnavailable. Collectives return at once, and move nothing. `backend`: such as
-    `cpu:fake,gpu:fake`, for a device that PyTorch does not have itself.
+    Raises RanksUnavailable. Collectives return at once, and move nothing. For a device that PyTorch
+    does not have itself, `backend` is, for instance, `cpu:fake,gpu:fake`.
     """
     with require("fake process group (torch.testing._internal.distributed.fake_pg)"):
         from torch.testing._internal.distributed.fake_pg import FakeStore

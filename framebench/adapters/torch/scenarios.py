@@ -146,7 +146,7 @@ def distill(run: TorchAdapter) -> Proof:
 def _keep_both(run: TorchAdapter, make: Callable[..., list[nn.Module]], shared: bool) -> Proof:
     """Keep two models in memory: those that `make` returns when called with the pair.
 
-    `shared`: whether they have one trunk.
+    `shared` says whether they have one trunk.
     """
 
     def attach() -> None:

@@ -168,7 +168,7 @@ def make_plain_model() -> nn.Module:
 
 
 def explain_unusable(tensor: Any) -> str:
-    """Return why a weight or buffer cannot be measured; empty if it can."""
+    """Return why a weight or buffer cannot be measured, or "" if it can."""
     if nn.parameter.is_lazy(tensor):
         return "has no shape yet: call the model once in model(), as on `batch(1)[0]`"
     if isinstance(tensor, nn.Parameter) and tensor.dtype == torch.float64:
@@ -556,7 +556,7 @@ def record_outputs(adapter: Any) -> list[tuple[str, Tensor]]:
 
 
 def find_first_random(adapter: Any) -> str:
-    """Return in words where a second forward pass differs first; empty if nowhere."""
+    """Return in words where a second forward pass first differs, or "" if nowhere."""
     for (name, a), (_, b) in zip(record_outputs(adapter), record_outputs(adapter)):
         if not torch.equal(a, b):
             return f"first in the output of {name}"
@@ -564,7 +564,7 @@ def find_first_random(adapter: Any) -> str:
 
 
 def find_first_infinite(adapter: Any) -> str:
-    """Return in words where an output is infinite or NaN first; empty if nowhere."""
+    """Return in words where an output is first infinite or NaN, or "" if nowhere."""
     for name, output in record_outputs(adapter):
         if not output.isfinite().all():
             return f"first in the output of {name}"
