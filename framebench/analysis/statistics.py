@@ -209,20 +209,19 @@ PEAK = Quantity("peak memory", "bytes", minimum=0.01, more="more memory", less="
 NONE, UNDECIDED = "no difference", "undecided"
 
 
-def decide(ratio: Ratio, quantity: Quantity, p: float | None = None) -> str:
+def decide(ratio: Ratio, quantity: Quantity) -> str:
     """Return the verdict: the quantity's `more` or `less`, NONE or UNDECIDED.
 
     A difference is one that matters (`minimum`) and is hardly chance: p is at most 5 %. If there
-    are several tests on one page, `p` is the corrected one. Where there is no p, as with peaks, the
-    interval excludes 1. There is no difference if the whole interval lies within the minimum.
+    are several tests on one page, the ratio's `p` is the corrected one. If it has no p, as for
+    peaks, the interval must exclude 1. There is no difference if the whole interval lies within the
+    minimum.
     """
     if ratio.low is None or ratio.high is None:
         return UNDECIDED
-    if p is None:
-        p = ratio.p
     is_chance = ratio.low <= 1 <= ratio.high
-    if p is not None:
-        is_chance = p > 1 - CONFIDENCE
+    if ratio.p is not None:
+        is_chance = ratio.p > 1 - CONFIDENCE
     limit = 1 + quantity.minimum
     if not is_chance and ratio.value > limit:
         return quantity.more

@@ -229,14 +229,13 @@ def list_bfloat16_instructions(cpuinfo: Path = Path("/proc/cpuinfo")) -> set[str
     return None
 
 
-def _read_huge_pages(
-    setting: Path = Path("/sys/kernel/mm/transparent_hugepage/enabled"),
-) -> dict[str, str]:
-    """Return when the kernel backs memory by huge pages; nothing where it has no such setting.
+def _read_huge_pages() -> dict[str, str]:
+    """Return when the kernel backs memory by huge pages, or nothing if it has no such setting.
 
-    The setting moves resident memory and time.
+    The setting changes resident memory and time.
     """
-    # such as `always [madvise] never`
+    setting = Path("/sys/kernel/mm/transparent_hugepage/enabled")
+    # the text is, for instance, `always [madvise] never`
     chosen = re.search(r"\[(\w+)\]", setting.read_text()) if setting.exists() else None
     return {"transparent_huge_pages": chosen[1]} if chosen else {}
 

@@ -23,7 +23,6 @@ from pydantic_core import from_json, to_json
 
 from framebench.records import provenance
 from framebench.records.lines import (
-    MOST_BYTES,
     BadRecord,
     Line,
     RecordWarning,
@@ -123,8 +122,8 @@ def write_atomically(text: str, target: Path) -> None:
 def replace_text(text: str, file: Path) -> None:
     """Write a text into a file that the user names: until all of it is written, the old one stays.
 
-    Where the name is a link, what it leads to is written. A pipe or device, such as /dev/stdout, is
-    written to as it is. Raises OSError.
+    If the name is a link, its target is written. A pipe or device, such as /dev/stdout, is written
+    to directly. Raises OSError.
     """
     target = file.resolve()
     if target.is_file():
@@ -142,14 +141,14 @@ def read(path: Path | str) -> Record:
     return read_model(Record, path)
 
 
-def read_model(kind: type[Model], path: Path | str, most_bytes: int = MOST_BYTES) -> Model:
+def read_model(kind: type[Model], path: Path | str) -> Model:
     """Read a file of JSON as this kind of content.
 
     Raises BadRecord with the file's name and what is wrong with it, also where it is nested deeper
     than pydantic's parser goes (some 200 levels).
     """
     try:
-        return kind.model_validate_json(read_bytes(path, most_bytes))
+        return kind.model_validate_json(read_bytes(path))
     except ValidationError as error:
         raise BadRecord(f"{path}: {explain(error)}") from error
 

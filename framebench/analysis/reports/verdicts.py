@@ -92,11 +92,7 @@ class Peaks(NamedTuple):
     bytes: list[int]
 
 
-def compare_memory(
-    base: Sequence[Record],
-    change: Sequence[Record],
-    quantity: Quantity = PEAK,
-) -> Verdict | None:
+def compare_memory(base: Sequence[Record], change: Sequence[Record]) -> Verdict | None:
     """Return the verdict on peaks, or None if there are none or two instruments read them."""
     sides = []
     sessions = []
@@ -113,7 +109,7 @@ def compare_memory(
     if base_peaks.instrument != change_peaks.instrument:
         return None
     ratio = compare_peaks(base_peaks.bytes, change_peaks.bytes, base_peaks.instrument)
-    verdict = make_verdict(quantity, ratio, max(base_peaks.bytes), max(change_peaks.bytes))
+    verdict = make_verdict(PEAK, ratio, max(base_peaks.bytes), max(change_peaks.bytes))
     return verdict._replace(instrument=base_peaks.instrument)
 
 
