@@ -70,10 +70,7 @@ def compare(
 
 
 def compare_times(
-    base: Sequence[Record],
-    change: Sequence[Record],
-    machine_blocks: Blocks,
-    quantity: Quantity = TIME,
+    base: Sequence[Record], change: Sequence[Record], machine_blocks: Blocks
 ) -> Verdict | None:
     """Return the verdict on step times, or None if the two share no block."""
     ratio = machine_blocks.compare(base, change)
@@ -82,11 +79,14 @@ def compare_times(
     pairs = match_blocks(base, change)
     base_time = geometric_mean(pair.step_time_s or math.nan for pair, _ in pairs)
     change_time = geometric_mean(other.step_time_s or math.nan for _, other in pairs)
-    return make_verdict(quantity, ratio, base_time, change_time)
+    return make_verdict(TIME, ratio, base_time, change_time)
 
 
 class Peaks(NamedTuple):
-    """The peaks of some processes in bytes; empty without an instrument."""
+    """The peaks of some processes in bytes, and the instrument that read them.
+
+    Both are empty if no instrument read any.
+    """
 
     instrument: str
     bytes: list[int]
