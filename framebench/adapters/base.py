@@ -101,7 +101,7 @@ class Adapter(ABC):
     # whether a step from the same seed may draw other random numbers under another strategy
     may_draw_other_numbers = False
     budget_s = math.inf  # seconds that all steps of the case may take
-    # bytes of malloc's large blocks before the user's file was imported; None where other things
+    # bytes of malloc's large blocks before the user's file was imported; None if other things
     # than tensors take large blocks
     malloc_bytes_before: int | None = None
     unseen_before_steps = 0  # bytes of `UNSEEN` when the first step begins

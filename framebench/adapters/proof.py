@@ -50,7 +50,7 @@ class Relation:
     times: float = 0  # a factor of the other count; 0: `expected` is a value
 
     def find_expected(self, evidence: Evidence) -> Any:
-        """Return the expected value, or None where it was not counted. Raises KeyError."""
+        """Return the expected value, or None if it was not counted. Raises KeyError."""
         if not self.times:
             return self.expected
         value = read(evidence, self.expected)

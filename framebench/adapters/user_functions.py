@@ -183,7 +183,7 @@ class UserFile:
     def make_batch(self, size: int, types: Any, called: str) -> tuple[Any, Any]:
         """Return inputs and targets: trees of arrays of the given types.
 
-        The targets are None where they are among the inputs. Messages call an array `called`.
+        The targets are None if they are among the inputs. Messages call an array `called`.
         Raises Fault if `batch` returned anything else.
         """
         returned = self.call_seeded("batch", size)

@@ -35,7 +35,7 @@ def column(unit: str, meaning: str, dtype: str = "") -> Any:
 
 @dataclass(frozen=True)
 class Row:
-    """One case, flat; None where there is no such number."""
+    """One case, flat; None if there is no such number."""
 
     case: str = column("", "workload/framework/scenario/strategy/bN/size; bNxM over M ranks")
     workload: str = column("", "the model, such as transformer")
@@ -268,7 +268,7 @@ Key = tuple[object, ...]  # equal for cases that are compared
 
 
 class TimeRatio(NamedTuple):
-    """A ratio of step times with the ends of its interval and p; None where there is none."""
+    """A ratio of step times with the ends of its interval and p; None if there is none."""
 
     value: float | None = None
     low: float | None = None

@@ -182,7 +182,7 @@ def wrap_benchmarks(run_benchmarks: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def check_selection(benchmarks: Benchmarks) -> None:
-    """Raise UserError where nothing that asv selected is a case of the profile."""
+    """Raise UserError if nothing that asv selected is a case of the profile."""
     if cases.has_any(benchmarks):
         return
     others = cases.find_profiles(benchmarks)
@@ -197,7 +197,7 @@ def check_selection(benchmarks: Benchmarks) -> None:
 
 
 def check_environments(env_spec: list[str] | None) -> None:
-    """Raise UserError where a Python is named in place of an environment of the suite's."""
+    """Raise UserError if a Python is named in place of an environment of the suite's."""
     for specifier in env_spec or ():
         kind, _, python = specifier.partition(":")
         if kind == "existing" or python == "same":
@@ -205,7 +205,7 @@ def check_environments(env_spec: list[str] | None) -> None:
 
 
 def check_commits(requested: str | list[str] | None) -> None:
-    """Raise UserError where other commits are asked for than HEAD.
+    """Raise UserError if other commits are asked for than HEAD.
 
     `requested` is a range, a word of asv's such as NEW, or the commits of `asv continuous`.
     """
@@ -224,7 +224,7 @@ def check_commits(requested: str | list[str] | None) -> None:
 
 
 def check_stored_commit(name: str | None) -> None:
-    """Raise UserError where results would be stored under another commit than HEAD."""
+    """Raise UserError if results would be stored under another commit than HEAD."""
     if name is not None:
         commit = provenance.query_git("rev-parse", "--verify", "--quiet", f"{name}^{{commit}}")
         if commit is None or commit != provenance.find_commit():
@@ -241,7 +241,7 @@ def refuse_commit(commits: str) -> util.UserError:
 
 
 def check_machine(name: str | None) -> None:
-    """Raise UserError where results would be stored under what is no machine's name."""
+    """Raise UserError if results would be stored under what is no machine's name."""
     try:
         if name:
             provenance.check_machine(name)

@@ -199,7 +199,7 @@ def with_effect(line: Line, effect: Effect, target: Target) -> Line:
 
 
 def check_usable(line: Line, measure: Measure, machine: MachineResults) -> None:
-    """Raise NoNumber for a plan of a wrong step, and where a strategy's effect is not confirmed.
+    """Raise NoNumber for a plan of a wrong step, and if a strategy's effect is not confirmed.
 
     A count from the evidence of an effect (`is_of_proof`) needs no confirmed effect: a count that
     refutes the effect would otherwise never be shown.

@@ -99,7 +99,7 @@ def look_up_names(names: Sequence[str], environment: Environment) -> dict[str, b
 def try_report(environment: Environment, number: str) -> dict[str, list[float]]:
     """Return the numbers that a user's report prints, by name, from ROUNDS fresh processes.
 
-    Raises RuntimeError where the program ends with an error.
+    Raises RuntimeError if the program ends with an error.
     """
     program = REPORTS / f"{environment.framework}_reports.py"
     found: dict[str, list[float]] = {}

@@ -266,7 +266,7 @@ def compare_times(machine: MachineResults, base: Case, candidate: Case) -> Effec
 def divide(base: Estimate, candidate: Estimate) -> Effect:
     """Return candidate / base.
 
-    Raises NoNumber for two instruments, and where the base may be zero as far as its instrument can
+    Raises NoNumber for two instruments, and if the base may be zero as far as its instrument can
     tell.
     """
     if base.instrument != candidate.instrument:

@@ -17,9 +17,9 @@ Device = Literal["cpu", "gpu"]
 class Conditions:
     """The conditions under which a number was measured, or planned for a device."""
 
-    size: str = ""  # of its cases; empty where it has none
+    size: str = ""  # of its cases; empty if it has none
     device: Device = "cpu"
-    cpu_flags: frozenset[str] | None = frozenset()  # None where the records do not tell
+    cpu_flags: frozenset[str] | None = frozenset()  # None if the records do not tell
 
 
 @dataclass(frozen=True)

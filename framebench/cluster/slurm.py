@@ -106,7 +106,7 @@ class Jobs:
 def measure(units: Sequence[RunRequest], jobs: Jobs, frameworks: Sequence[str]) -> list[RunRequest]:
     """Submit the units that are not done, and wait for them; repeat that for those that failed.
 
-    Return those that are not done after ATTEMPTS. Raises SetupError where Slurm is not there, or
+    Return those that are not done after ATTEMPTS. Raises SetupError if Slurm is not there, or
     refuses.
     """
     code = provenance.name_code()
@@ -233,7 +233,7 @@ def read_queue() -> set[str] | None:
 def run_slurm(*command: str) -> str | None:
     """Return what one of Slurm's commands prints, or None if it fails.
 
-    Raises SetupError where there is no such command.
+    Raises SetupError if there is no such command.
     """
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=60)
@@ -254,7 +254,7 @@ class Job(submitit.helpers.Checkpointable):
     """
 
     arguments: list[str]
-    mark: str  # of the unit, when it is done; empty where it is none
+    mark: str  # of the unit, when it is done; empty if it is none
     results: Path
     env: str | None = None
 

@@ -75,7 +75,7 @@ def measure(
 def find_record(run: Run, group: Group, number: int, place: int) -> Record:
     """Return the record of the case at this place in the block of this number.
 
-    Raises NotMeasured where it has no numbers.
+    Raises NotMeasured if it has no numbers.
     """
     variant = group.always[place]
     records_of_block = []

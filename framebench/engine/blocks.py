@@ -431,7 +431,7 @@ def find_reference(case: Case, run: Run, processes: list[TimedProcess]) -> Refer
 def take_turns(processes: list[TimedProcess], seed: int, run: Run) -> ReferenceMatmul | None:
     """Go through the rounds: in each the reference matmul, then live variants in random order.
 
-    Return None where no process is alive or no times are measured.
+    Return None if no process is alive or no times are measured.
     """
     alive = [process for process in processes if process.ready]
     if not alive or run.without_times:

@@ -24,7 +24,7 @@ PACKAGE = {"jax": "jax[cpu]"}  # only this extra brings jaxlib to older releases
 def list_releases(framework: str) -> list[str]:
     """Return every release that pip's index has for this Python, oldest first.
 
-    Raises UnknownName for a framework that is none, and SetupError where pip lists nothing.
+    Raises UnknownName for a framework that is none, and SetupError if pip lists nothing.
     """
     find_pinned_version(framework)
     command = [sys.executable, "-m", "pip", "index", "versions", framework]
@@ -48,7 +48,7 @@ def list_newest_first(framework: str) -> list[str]:
 def select_between(framework: str, first: str, last: str, all_releases: list[str]) -> list[str]:
     """Return the releases from the first to the last, both among them.
 
-    Raises SetupError for one that does not exist, with the nearest ones, and where the last is not
+    Raises SetupError for one that does not exist, with the nearest ones, and if the last is not
     newer than the first.
     """
     for version in (first, last):

@@ -165,7 +165,7 @@ class Worker:
     def outcome(self) -> Outcome:
         """Kill the worker if it is still alive, and say what became of it.
 
-        Raises SetupError where it crashed in an environment that is damaged: no fault of its case.
+        Raises SetupError if it crashed in an environment that is damaged: no fault of its case.
         """
         self.kill()
         outcome = classify(self, oom_killed=count_oom_kills() > self.kills_before)

@@ -144,7 +144,7 @@ def read_used_by(pid: int) -> int | None:
 class ProcessPeak:
     """Samples a process's GPU memory in a context.
 
-    `peak` stays None where there is no GPU or no answer, and `note` says why. Where NVML hides the
+    `peak` stays None if there is no GPU or no answer, and `note` says why. Where NVML hides the
     process, `growth` may say instead by how much the use of the whole GPU rose.
     """
 

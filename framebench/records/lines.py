@@ -143,7 +143,7 @@ def append_lines(texts: Iterable[str], file: Path) -> None:
 def open_to_append(file: Path) -> int:
     """Return a handle of a file that is written at its end, and made if it is not there.
 
-    Raises OSError where it is a link, which may lead to any file, or no regular file.
+    Raises OSError if it is a link, which may lead to any file, or no regular file.
     """
     handle = os.open(file, APPENDING, 0o666)
     if not stat.S_ISREG(os.fstat(handle).st_mode):

@@ -235,5 +235,5 @@ class _Answer(Part):
 
 
 def read_result(fields: Mapping[str, Any]) -> Result:
-    """Return the result that a worker has printed. Raises ValidationError where it is none."""
+    """Return the result that a worker has printed. Raises ValidationError if it is none."""
     return _Answer.model_validate({"result": fields}).result

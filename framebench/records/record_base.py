@@ -209,7 +209,7 @@ class RecordBase:
         """Return the instrument by which frameworks are compared.
 
         The instrument is no counter of their own, since these count different things. On a GPU it
-        is NVML, and None where NVML saw nothing.
+        is NVML, and None if NVML saw nothing.
         """
         if self.on_cpu:
             return self.step_instrument
@@ -217,7 +217,7 @@ class RecordBase:
 
     @property
     def own_instrument(self) -> str | None:
-        """Return the framework's own counter, or None where it has none, as PyTorch on a CPU."""
+        """Return the framework's own counter, or None if it has none, as PyTorch on a CPU."""
         return next((name for name in OWN_COUNTERS if name in self.peaks), None)
 
     @property

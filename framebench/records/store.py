@@ -144,7 +144,7 @@ def read(path: Path | str) -> Record:
 def read_model(kind: type[Model], path: Path | str) -> Model:
     """Read a file of JSON as this kind of content.
 
-    Raises BadRecord with the file's name and what is wrong with it, also where it is nested deeper
+    Raises BadRecord with the file's name and what is wrong with it, also if it is nested deeper
     than pydantic's parser goes (some 200 levels).
     """
     try:
@@ -287,7 +287,7 @@ def list_files(root: Path, machine: str | None = None) -> list[str]:
     """Return the files of records of a machine, or of all, in order.
 
     A folder that we may not list is returned itself: reading it then fails and names it, and the
-    other machines' files are read. Raises OSError where a folder cannot be listed for another
+    other machines' files are read. Raises OSError if a folder cannot be listed for another
     reason, such as a disk that fails.
     """
     files = []
@@ -322,7 +322,7 @@ def read_answers(kind: type[Model], folder: Path) -> Iterator[tuple[str, Model]]
 def list_answer_files(folder: Path, suffix: str = SUFFIX) -> list[str]:
     """Return the files of lines in a folder, however deep, in order, or none if it is no folder.
 
-    Raises OSError where a folder cannot be looked into.
+    Raises OSError if a folder cannot be looked into.
     """
 
     def fail(error: OSError) -> None:
@@ -339,7 +339,7 @@ def list_single_folders(root: Path, machine: str | None = None) -> list[str]:
     """Return the folders with files of one record each, as older versions of framebench wrote them.
 
     The folders are `records/<machine>/<environment>/`, of a machine or of all. `framebench collect`
-    alone reads them. A machine's folder that may not be listed has none. Raises OSError where the
+    alone reads them. A machine's folder that may not be listed has none. Raises OSError if the
     machines cannot be listed.
     """
     folders = []

@@ -125,7 +125,7 @@ class Strategy:
     parts: tuple[Strategy, ...] = ()  # of a combination; otherwise the strategy itself
 
     def __post_init__(self) -> None:
-        """Fill in `how` and `parts`. Raises ValueError where a framework has no `support`."""
+        """Fill in `how` and `parts`. Raises ValueError if a framework has no `support`."""
         missing = [framework for framework in FRAMEWORKS if framework not in self.support]
         if missing:
             raise ValueError(f"strategy {self.name} has no support for {', '.join(missing)}")
@@ -187,7 +187,7 @@ def check_combination(parts: tuple[Strategy, ...], scenario: Scenario) -> None:
 
 
 def explain_clash(one: Strategy, other: Strategy) -> str | None:
-    """Return why two strategies exclude each other, or None where they do not."""
+    """Return why two strategies exclude each other, or None if they do not."""
     if one.axis == other.axis:
         return f"{one.name} and {other.name} are alternatives ({one.axis})"
     if one.mathematics and other.mathematics:

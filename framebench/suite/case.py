@@ -60,7 +60,7 @@ class Case:
     def from_id(cls, case_id: str) -> Case:
         """Return the case of an id, whether it is declared or not.
 
-        Raises ValueError where the id does not have its six parts.
+        Raises ValueError if the id does not have its six parts.
         """
         workload, framework, scenario, strategy, batch, size = case_id.split("/")
         match = BATCH.fullmatch(batch)

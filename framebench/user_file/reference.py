@@ -50,7 +50,7 @@ def survey(case: Case, emit: Emit) -> dict[str, Any]:
     """Find out what is in the file, run its baseline, and write both into the workload's folder.
 
     Returns the facts, the values, and under the key `held` the most bytes that the process had in
-    use. Raises WorkerError, also where nothing can be compared with this model.
+    use. Raises WorkerError, also if nothing can be compared with this model.
     """
     user_workload = load_workload(USER_MODEL)
     assert isinstance(user_workload, UserWorkload)
@@ -142,7 +142,7 @@ def build_baseline(case: Case, emit: Emit) -> Adapter:
 def observe_baseline(adapter: Adapter, case: Case, emit: Emit) -> tuple[Adapter, Observed]:
     """Return the baseline, and what its first steps computed.
 
-    Raises Fault where it has no output to compare, where a value is not finite, or where the same
+    Raises Fault if it has no output to compare, if a value is not finite, or if the same
     steps do not compute the same again.
     """
     emit({"phase": "first steps"})
@@ -175,7 +175,7 @@ def find_update_period(adapter: Adapter) -> int:
 
 
 def check_output(adapter: Adapter, user: UserFile) -> None:
-    """Raise Fault where the model gives no tensors."""
+    """Raise Fault if the model gives no tensors."""
     adapter.one_step()
     if not list(iterate_arrays(adapter.output)):
         raise Fault(
@@ -201,7 +201,7 @@ def check_deterministic(adapter: Adapter, observed: Observed) -> Adapter:
     """Repeat the first steps twice, and return the adapter.
 
     The second time comes after one step more, so that what alternates from step to step shows.
-    Raises Fault where the same weights give another loss or gradient, with the tensor that differs
+    Raises Fault if the same weights give another loss or gradient, with the tensor that differs
     most, and where that begins.
     """
     for steps_between in range(2):

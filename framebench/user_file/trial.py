@@ -155,7 +155,7 @@ def run_baseline(
 ) -> dict[str, Any]:
     """Run the baseline in a worker, and return its answer (`reference.survey`).
 
-    Raises Fault where nothing can be measured.
+    Raises Fault if nothing can be measured.
     """
     case = model.baseline
     with tempfile.TemporaryDirectory(prefix="framebench-") as folder:

@@ -81,7 +81,7 @@ class CaseRecords(NamedTuple):
 class QuantityComparison(NamedTuple):
     """One quantity of one case in two versions, in seconds or bytes.
 
-    Values are those of `verdicts.Verdict`; None where there is no such number. `ratio` is change /
+    Values are those of `verdicts.Verdict`; None if there is no such number. `ratio` is change /
     base: above 1 is worse for every quantity but instructions. It is a named tuple, since pandas
     makes columns of its fields and does not take `records` apart.
     """

@@ -76,7 +76,7 @@ class ReleasePair:
 def find_release_pair(framework: str) -> ReleasePair:
     """Return the pinned version, and the newer ones that the index lists.
 
-    Raises UnknownName, and SetupError where the index cannot be asked.
+    Raises UnknownName, and SetupError if the index cannot be asked.
     """
     pinned = find_pinned_version(framework)
     listed = releases.list_newest_first(framework)

@@ -23,7 +23,7 @@ CHUNK = 1 << 16  # numbers at once, so that intermediate results stay in the pro
 def compute_update(
     optimizer: Optimizer, step: int, weight: np.ndarray, states: dict[str, np.ndarray]
 ) -> np.ndarray:
-    """Return the weight after an update, in float64. Raises KeyError where a state is missing.
+    """Return the weight after an update, in float64. Raises KeyError if a state is missing.
 
     Args:
         optimizer: SGD with momentum, Adam or AdamW, with its settings.

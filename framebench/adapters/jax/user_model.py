@@ -356,7 +356,7 @@ def facts(size: int) -> dict[str, Any]:
 def list_params(model: nnx.Module) -> list[tuple[str, list[int], bool]]:
     """Return each weight's and statistic's canonical name, shape, and whether it is trained.
 
-    Raises Fault where two have the same name.
+    Raises Fault if two have the same name.
     """
     params = []
     for name, variable, array in read_leaves(model):

@@ -258,7 +258,7 @@ def sdpa(run: TorchAdapter, backend: str) -> Proof:
     """
     run.process.attention = (backend,)
 
-    kernel = FUSED[backend]  # empty where attention consists of matmuls
+    kernel = FUSED[backend]  # empty if attention consists of matmuls
 
     def is_kernel_used(e: Evidence) -> bool:
         fused = [name for name in list_attention_kernels(e) if "math" not in name]

@@ -147,7 +147,7 @@ def draw_savings(df: pd.DataFrame) -> Figure | None:
     """Draw each strategy's peak and throughput over those of the baseline at the same batch.
 
     A column is a framework, a row a quantity. `df` has the rows of one workload and scenario.
-    Returns None where no strategy but the baseline was measured at several batches.
+    Returns None if no strategy but the baseline was measured at several batches.
     """
     several = select_strategies_at_several_batches(df[~df["only_for_claims"]])
     compared = several[~several["baseline"]]

@@ -283,7 +283,7 @@ def write_sentence(
 
     Args:
         assessments: At least one, the best first.
-        batch: The requested batch; None where each assessment is at the largest that fits.
+        batch: The requested batch; None if each assessment is at the largest that fits.
         wrong: Cases whose result was wrong on a GPU, which are not the best.
     """
     first = assessments[0]

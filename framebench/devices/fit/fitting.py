@@ -183,7 +183,7 @@ class PredictedBatchSearch:
         return above is not None and above > WIDE_GAP * self.largest_fitting
 
     def next(self) -> Case | None:
-        """Return the case to predict next, or None where the search has ended."""
+        """Return the case to predict next, or None if the search has ended."""
         rule = RULES[self.case.framework]
         smallest = self.case.batch
         planned = self.planned.get(smallest)

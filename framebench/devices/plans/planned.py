@@ -47,7 +47,7 @@ class Planned(Part):
     device: str
     framework: str
     framework_version: str
-    source: Source | None  # None where nothing can tell
+    source: Source | None  # None if nothing can tell
     outcome: Outcome
     reason: str | None = None  # unless it was planned
     needs_bytes: Bytes | None = None  # of what was refused, where the compiler tells

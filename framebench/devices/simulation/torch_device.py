@@ -141,7 +141,7 @@ class Backend:
 def register_backend() -> Backend:
     """Register the device, once per process.
 
-    Raises RuntimeError where another backend has the place.
+    Raises RuntimeError if another backend has the place.
     """
     backend = Backend()
     backend_registration._setup_privateuseone_for_python_backend(NAME, backend_module=backend)
