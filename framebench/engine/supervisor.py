@@ -237,8 +237,9 @@ def is_kind(value: object, kind: Any) -> bool:
     if is_typeddict(kind):
         return isinstance(value, dict) and has_required_keys(value, kind)
     if kind is float:
-        is_number = isinstance(value, int | float) and value is not True  # True is an int
-        return is_number and 0 < value < math.inf
+        if isinstance(value, bool) or not isinstance(value, int | float):  # a bool is an int, too
+            return False
+        return 0 < value < math.inf
     origin = get_origin(kind)  # such as Mapping of Mapping[str, Any]
     return isinstance(value, origin or kind)
 
