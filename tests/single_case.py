@@ -31,4 +31,4 @@ def measure_alone(
         if runner.explain_unsupported(case):
             return record_unsupported(case, opened, variant.environment)
         measure([Group(f"alone/{case.id}", (variant,))], opened)
-        return opened.records(variant)[-1]
+        return opened.get_records(variant)[-1]
