@@ -73,7 +73,7 @@ def test_words_that_no_claim_has_find_nothing(typed: str) -> None:
 
 
 def test_adam_finds_no_optimized_attention() -> None:
-    assert [claim.name for claim in REGISTRY.chosen(["Adam"])] == ["R15"]
+    assert [claim.name for claim in REGISTRY.select(["Adam"])] == ["R15"]
 
 
 @pytest.mark.parametrize(
