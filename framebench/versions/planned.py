@@ -129,7 +129,7 @@ def compare_releases(
     count = sum(len(select_cases(selector)) for selector in selectors)
     if count >= MANY:
         say(
-            f"planning {count} cases for two releases: a new plan takes up to a minute; "
+            f"planning {count} cases for two releases: a new plan takes seconds to minutes; "
             "name fewer, such as 'transformer/jax/train/{fp32,checkpoint}/b8/full'"
         )
     with err.status(f"{base} and {change}: {device}"):
