@@ -15,6 +15,9 @@ import os, signal, subprocess, sys
 from framebench.engine.interrupts import interrupt_on_ending_signals
 
 place, number = sys.argv[1], int(sys.argv[2])
+# nohup, or a shell that starts this in the background, has it ignored
+is_interrupt = number == signal.SIGINT
+signal.signal(number, signal.default_int_handler if is_interrupt else signal.SIG_DFL)
 before = [signal.getsignal(name) for name in (signal.SIGTERM, signal.SIGHUP, signal.SIGALRM)]
 hook = sys.unraisablehook
 

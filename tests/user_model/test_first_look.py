@@ -53,7 +53,7 @@ def test_eager_strategies_are_shown_before_compiled_ones(
         events.append(f"table of {len(records)}")
 
     run = SimpleNamespace(
-        options=Options(), without_times=without_times, records=lambda variant: [variant]
+        options=Options(), without_times=without_times, get_records=lambda variant: [variant]
     )
     monkeypatch.setattr(look, "run_side_by_side", run_side_by_side)
     monkeypatch.setattr(look.blocks, "measure_group", measure_group)
@@ -107,7 +107,7 @@ def test_an_interrupted_first_look_is_shown(
     monkeypatch.setattr(command, "take_first_look", interrupt)
     monkeypatch.setattr(command.trial, "list_cases", Mock(return_value=(cases, {"compile": "why"})))
     monkeypatch.setattr(command, "survey_baseline", Mock(return_value={"facts": {}, "held": 0}))
-    model = SimpleNamespace()
+    model = SimpleNamespace(file=Path("mymodel.py"))
     with pytest.raises(KeyboardInterrupt):
         command.measure(
             model,

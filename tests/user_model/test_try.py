@@ -134,7 +134,7 @@ def test_blocks_follow_while_ratios_are_undecided(
     def are_decided(left: list[Variant]) -> bool:
         return len(blocks) >= needed
 
-    run = SimpleNamespace(records=list_records, listener=SimpleNamespace(skipped=ignore))
+    run = SimpleNamespace(get_records=list_records, listener=SimpleNamespace(skipped=ignore))
     monkeypatch.setattr(measure.runner, "explain_slowness", explain_slowness)
     monkeypatch.setattr(measure.blocks, "measure_group", measure_group)
     deadline = None if seconds is None else time.monotonic() + seconds
