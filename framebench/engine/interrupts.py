@@ -37,7 +37,9 @@ def interrupt_on_ending_signals() -> Iterator[None]:
         yield
     finally:
         sys.unraisablehook = hook
-        signal.setitimer(signal.ITIMER_REAL, 0)
+        pending_s, _ = signal.setitimer(signal.ITIMER_REAL, 0)
         signal.signal(signal.SIGALRM, alarm)
         for number in handled:
             signal.signal(number, signal.SIG_DFL)
+        if pending_s:  # an ignored interrupt was still to be repeated
+            raise KeyboardInterrupt

@@ -23,7 +23,7 @@ hook = sys.unraisablehook
 
 class Finalized:
     def __del__(self):
-        if place == "finalizer":
+        if place in ("finalizer", "finalizer at the end"):
             signal.raise_signal(number)
 
 def end_fork():
@@ -37,7 +37,8 @@ try:
         Finalized()
         if place == "code":
             signal.raise_signal(number)
-        child.wait(30)
+        if place != "finalizer at the end":
+            child.wait(30)
 except KeyboardInterrupt:
     child.kill()
     child.wait()
@@ -68,7 +69,7 @@ def run_python(program: str, *arguments: str) -> subprocess.CompletedProcess[str
     )
 
 
-@pytest.mark.parametrize("place", ["code", "fork", "finalizer"])
+@pytest.mark.parametrize("place", ["code", "fork", "finalizer", "finalizer at the end"])
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_a_signal_interrupts_where_python_ignores_exceptions(place: str, number: int) -> None:
     done = run_python(INTERRUPTED, place, str(int(number)))
