@@ -9,6 +9,8 @@ import sys
 
 import pytest
 
+from framebench.engine.interrupts import interrupt_on_ending_signals
+
 # Sends itself a signal, at a place whose exceptions Python ignores, and waits for its child.
 INTERRUPTED = """
 import os, signal, subprocess, sys
@@ -80,3 +82,21 @@ def test_another_ignored_exception_is_reported() -> None:
     done = run_python(REPORTED)
     assert done.returncode == 0
     assert "ValueError: in a finalizer" in done.stderr
+
+
+def test_the_callers_timer_goes_on() -> None:
+    def ring(number: int, frame: object) -> None:
+        """Do nothing: the timer ends long after the test."""
+
+    handler = signal.signal(signal.SIGALRM, ring)
+    timer = signal.setitimer(signal.ITIMER_REAL, 1_000)  # of a limit on this test's time
+    try:
+        with interrupt_on_ending_signals():
+            left_s, _ = signal.getitimer(signal.ITIMER_REAL)
+            assert left_s > 900
+        left_s, _ = signal.getitimer(signal.ITIMER_REAL)
+        assert left_s > 900
+        assert signal.getsignal(signal.SIGALRM) == ring
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, *timer)
+        signal.signal(signal.SIGALRM, handler)
