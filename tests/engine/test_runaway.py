@@ -15,6 +15,7 @@ import sys
 import threading
 import time
 import warnings
+from collections.abc import Callable
 from pathlib import Path
 
 import psutil
@@ -57,6 +58,12 @@ EXECUTED = """
 def sleep_in_child():
     if os.fork() == 0:
         os.setsid()
+        command = [sys.executable, "-c", "import time; time.sleep(600)", __file__]
+        os.execve(sys.executable, command, {})
+"""
+IN_GROUP = """
+def sleep_in_child():
+    if os.fork() == 0:
         command = [sys.executable, "-c", "import time; time.sleep(600)", __file__]
         os.execve(sys.executable, command, {})
 """
@@ -188,6 +195,59 @@ def test_an_orphan_is_left_alone_while_another_worker_may_need_it(tmp_path: Path
     assert len(list_left(tmp_path / "other")) == 2
     workers[1].kill()
     assert list_left(tmp_path / "one") == list_left(tmp_path / "other") == []
+
+
+def test_a_process_without_its_environment_ends_with_its_group_while_others_run(
+    tmp_path: Path,
+) -> None:
+    """It has no mark, and is no orphan that may be killed yet: its group tells whose it is."""
+    end = f"print('{RESULT}', flush=True)\ntime.sleep(600)\n"
+    workers = []
+    for name, program in (("one", f"{IN_GROUP}\nsleep_in_child()\n{end}"), ("other", end)):
+        folder = tmp_path / name
+        folder.mkdir()
+        workers.append(Worker(make_environment(program, folder), "worker", {}, {}))
+    try:
+        for worker in workers:
+            assert worker.receive(ignore, 60.0)
+        assert len(list_left(tmp_path / "one")) == 2
+        workers[0].kill()
+        assert list_left(tmp_path / "one") == []
+        assert len(list_left(tmp_path / "other")) == 1
+    finally:
+        for worker in workers:
+            worker.kill()
+
+
+def wait_for_worker(environment: Environment, limit_s: float) -> None:
+    """Wait for a worker's next message, as a block does between two turns."""
+    worker = Worker(environment, "worker", {}, {})
+    assert worker.receive(ignore, limit_s) is None
+    assert worker.expired_s == limit_s
+
+
+def wait_for_module(environment: Environment, limit_s: float) -> None:
+    with pytest.raises(SetupError, match="no end"):
+        environments.run_module(environment, "module", limit_s=limit_s)
+
+
+def listen_to_module(environment: Environment, limit_s: float) -> None:
+    """Wait for a module whose progress is shown meanwhile."""
+    with pytest.raises(SetupError, match="no end"):
+        environments.run_module(environment, "module", limit_s=limit_s, hear=ignore)
+
+
+@pytest.mark.timeout(100)
+@pytest.mark.parametrize("wait", [wait_for_worker, wait_for_module, listen_to_module])
+def test_a_child_that_sleeps_past_its_limit_is_killed(
+    wait: Callable[[Environment, float], None], tmp_path: Path
+) -> None:
+    environment = make_environment("time.sleep(600)\n", tmp_path)
+    wait(environment, 2.5)
+    left = list_left(tmp_path)
+    for process in left:
+        process.kill()
+    assert left == []
 
 
 def test_a_closed_pipe_is_its_end_however_often_it_is_read() -> None:
