@@ -8,7 +8,6 @@ was not written by framebench as it stands.
 
 from __future__ import annotations
 
-import os
 import re
 import stat
 from collections import Counter, defaultdict
@@ -75,8 +74,8 @@ def check(root: Path) -> CheckReport:
 def list_files(folder: Path, report: CheckReport) -> Iterator[str]:
     """Yield the files that may be opened: <machine>/<framework>-<version>.jsonl.
 
-    Links, files of other names, files that are too large and folders that cannot be listed are
-    reported as problems.
+    Links, files of other names, files that are too large and folders that cannot be listed or are
+    too deep are reported as problems.
     """
     if folder.is_symlink():
         report.problems.append(f"{folder}: a link; it was not followed")
@@ -86,7 +85,7 @@ def list_files(folder: Path, report: CheckReport) -> Iterator[str]:
         report.problems.append(f"{error.filename}: {error.strerror}")
 
     count = 0
-    for parent, folders, names in os.walk(folder, onerror=report_unlisted):
+    for parent, folders, names in store.walk(folder, report_unlisted, report.problems.append):
         for name in folders:
             # `os.walk` calls these folders, but they hold no records
             if name.endswith(store.SUFFIX) or Path(parent, name).is_symlink():

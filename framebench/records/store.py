@@ -44,6 +44,7 @@ SINGLE = (
     "`framebench collect {root} --results {root}` adds them to the files that are read; "
     "remove the folder then"
 )
+MOST_DEPTH = 8  # of folders in folders: framebench itself makes three
 MOST_BAD = 10_000  # lines of a file that are no records: the rest of such a file is not read
 
 
@@ -320,19 +321,39 @@ def read_answers(kind: type[Model], folder: Path) -> Iterator[tuple[str, Model]]
 
 
 def list_answer_files(folder: Path, suffix: str = SUFFIX) -> list[str]:
-    """Return the files of lines in a folder, however deep, in order, or none if it is no folder.
+    """Return the files of lines in a folder and those in it, in order, or none if it is no folder.
 
-    Raises OSError if a folder cannot be looked into.
+    A folder that is too deep is named in a RecordWarning (`walk`). Raises OSError if a folder
+    cannot be looked into.
     """
 
     def fail(error: OSError) -> None:
         if not isinstance(error, FileNotFoundError | NotADirectoryError):
             raise error
 
+    def warn(fault: str) -> None:
+        warnings.warn(f"skipped {fault}", RecordWarning, stacklevel=2)
+
     files = []
-    for where, _, names in os.walk(folder, onerror=fail):
+    for where, _, names in walk(folder, fail, warn):
         files += [os.path.join(where, name) for name in names if name.endswith(suffix)]
     return sorted(files)
+
+
+def walk(
+    folder: Path, report_unlisted: Callable[[OSError], None], report_deep: Callable[[str], None]
+) -> Iterator[tuple[str, list[str], list[str]]]:
+    """Walk through a folder, which may be a stranger's, as `os.walk` does, down to MOST_DEPTH.
+
+    Folders may be nested until no path can name the innermost one. `report_deep` is told of those
+    that are not looked into, `report_unlisted` of those that cannot be listed.
+    """
+    for where, inner, names in os.walk(folder, onerror=report_unlisted):
+        depth = len(Path(where).relative_to(folder).parts)
+        if depth == MOST_DEPTH and inner:
+            report_deep(f"{where}: more than {MOST_DEPTH} folders deep; the rest was not looked at")
+            inner.clear()
+        yield where, inner, names
 
 
 def list_single_folders(root: Path, machine: str | None = None) -> list[str]:

@@ -130,6 +130,37 @@ def test_commands_that_read_pass_over_hostile_files(
     assert list_content(strange) == before
 
 
+def nest_folders(folder: Path) -> None:
+    """Make folders in one another, so deep that no path names the innermost one."""
+    folder.mkdir(parents=True, exist_ok=True)
+    name = "d" * 200
+    handle = os.open(folder, os.O_RDONLY)
+    for _ in range(30):
+        os.mkdir(name, dir_fd=handle)
+        inner = os.open(name, os.O_RDONLY, dir_fd=handle)
+        os.close(handle)
+        handle = inner
+    os.close(handle)
+
+
+@pytest.mark.parametrize("command", READING)
+def test_folders_that_are_nested_without_end_are_passed_over(
+    command: str, strange: Path, tmp_path: Path
+) -> None:
+    for name in ("records", "records/m", "fits", "claims", "nodes", "nodes/n/fits", "planned"):
+        nest_folders(strange / name)
+    words = [word.format(strange=strange, into=tmp_path / "into") for word in command.split()]
+    done = framebench(*words)
+    assert done.returncode in (0, 1)
+    assert "File name too long" not in done.stderr
+    if command.startswith("collect"):
+        assert "1 records added" in done.stdout
+        for name in ("fits", "claims", "nodes/n/fits"):
+            assert re.search(rf"skipped {strange}/{name}/\S+: more than 8 folders", done.stderr)
+    if command.startswith("check-results"):
+        assert "more than 8 folders deep; the rest was not looked at" in done.stdout
+
+
 @pytest.mark.parametrize("command", READING)
 def test_a_file_in_the_place_of_a_folder_is_passed_over(
     command: str, strange: Path, tmp_path: Path
