@@ -109,10 +109,11 @@ def collect_(
         fail("--machine gives one name, and --apart keeps several: one of them at a time", 2)
     report = collect(folders, results, machine, apart)
     for name, nodes in sorted(report.machines.items()):
-        merged = ""
-        if len(nodes) > 1 and not machine:
-            merged = "; of equal hardware, they count as one machine (--apart keeps them apart)"
-        say(f"{name}: {', '.join(sorted(nodes))}{merged}")
+        if nodes != {name}:  # a machine that keeps its name needs no line
+            merged = ""
+            if len(nodes) > 1 and not machine:
+                merged = "; of equal hardware, they count as one machine (--apart keeps them apart)"
+            say(f"machine {name} has the records of {', '.join(sorted(nodes))}{merged}")
     for sentence in (*report.conflicts, *report.unreadable):
         say(sentence)
     echo(
