@@ -424,7 +424,7 @@ def add(
     nothing: the environment is built when it is first needed.
     """
     from framebench.versions import pin
-    from framebench.versions.judge import UnknownVersion, parse_release  # imports scipy
+    from framebench.versions.judge import UnknownVersion, parse_release  # imports pandas
 
     if not provenance.CHECKOUT:
         fail("releases are pinned in a checkout of the project, and this copy is installed", 2)

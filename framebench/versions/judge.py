@@ -20,7 +20,6 @@ from statistics import geometric_mean
 from typing import Any, NamedTuple
 
 from packaging.version import InvalidVersion, Version
-from scipy import stats
 
 from framebench.analysis.blocks import Blocks, match_blocks
 from framebench.analysis.reports import verdicts
@@ -297,6 +296,8 @@ def compare_statuses(blank: QuantityComparison) -> QuantityComparison:
     At least one process must have failed. With equal counts the test needs four processes of each
     release to decide; where one release has more processes, fewer of the other can be enough.
     """
+    from scipy import stats  # takes a second to import, and few tables have failures
+
     base, change = blank.records
     failed = [record for record in (*base, *change) if record.status != "ok"]
     # each process is a draw: it ran to its end, or did not

@@ -66,11 +66,25 @@ from tests.sample_records import IN_HERE
 load_commands(["advise"])
 app(["advise", "--budget", "8GiB", *IN_HERE], standalone_mode=False)
 """
+LOAD_A_TABLE = """
+import framebench
+from tests.sample_records import MACHINE, RESULTS
+
+assert len(framebench.load(RESULTS, MACHINE)) > 10
+"""
+IMPORT_JUDGE = "import framebench.versions.judge"
 
 
 @pytest.mark.parametrize(
     ("program", "heavy"),
     [
+        pytest.param(
+            "import framebench; framebench.load",
+            {"numpy", "pandas", "scipy", "pydantic", "framebench.analysis"},
+            id="import",
+        ),
+        pytest.param(LOAD_A_TABLE, {"scipy.stats", "seaborn", "matplotlib", "jinja2"}, id="load"),
+        pytest.param(IMPORT_JUDGE, {"scipy", "seaborn", "matplotlib"}, id="versions"),
         pytest.param(LOAD_NO_COMMAND, {"pandas", "matplotlib", "scipy", "jinja2"}, id="help"),
         pytest.param("import framebench.analysis", {"pandas", "numpy", "pydantic"}, id="analysis"),
         pytest.param(ANSWER_A_CLAIM, {"pandas"}, id="claims"),
