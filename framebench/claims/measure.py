@@ -8,7 +8,6 @@ from __future__ import annotations
 import json
 import os
 import re
-import secrets
 import subprocess
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -113,9 +112,17 @@ def try_report(environment: Environment, number: str) -> dict[str, list[float]]:
 
 
 def run(
-    probe: str, names: Sequence[str], size: str, results: Path, say: Callable[[str], None]
+    probe: str,
+    names: Sequence[str],
+    size: str,
+    session: str,
+    results: Path,
+    say: Callable[[str], None],
 ) -> None:
-    """Carry out one program and save its result. Raises SetupError, RuntimeError, OSError."""
+    """Carry out one program and save its result, as one of the session of this id.
+
+    Raises SetupError, RuntimeError, OSError.
+    """
     say(f"program {probe}")
     framework = find_framework(probe)
     environment = environments.ensure(framework, say=say)
@@ -131,9 +138,7 @@ def run(
         found = try_report(environment, probe.rpartition("-")[2])
     # provenance is made for a case: a program has none, so any case of its framework serves
     case = Case("transformer", framework, "train", "fp32", 4, size)
-    context = Context(
-        case, environment, Options(), secrets.token_hex(6), results, runner.read_load_average()
-    )
+    context = Context(case, environment, Options(), session, results, runner.read_load_average())
     provenance = make_provenance(context, None, started=False)
     result = Probed(probe=probe, names=exists, found=found, error=error, provenance=provenance)
     store.append(result, find_file(results, provenance.machine))

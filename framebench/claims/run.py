@@ -105,17 +105,17 @@ def measure_missing(
         return []
     title = f"claims {' '.join(claim.name for claim in claims)} {size} {blocks} blocks"
     with open_session(results, title) as session:
-        failed = run_programs(missing.probes, size, results)
+        failed = run_programs(missing.probes, size, session, results)
         failed += measure_cases(missing, cases, session, blocks, options, results)
         return failed + plan_cases(list(missing.plans), results)
 
 
-def run_programs(probes: Iterable[str], size: str, results: Path) -> list[str]:
+def run_programs(probes: Iterable[str], size: str, session: Session, results: Path) -> list[str]:
     """Run one program after the other, also after one that failed. Return those that failed."""
     failed = []
     for probe in probes:
         try:
-            measure.run(probe, list_names(REGISTRY.claims), size, results, say)
+            measure.run(probe, list_names(REGISTRY.claims), size, session.id, results, say)
         except (RuntimeError, environments.SetupError) as error:
             say(f"program {probe} failed: {error}")
             failed.append(probe)

@@ -458,16 +458,24 @@ def read_session(file: Path | str, session: str, case: str = "") -> list[Record]
 
     What cannot be read is passed over.
     """
-    # Most lines are of other sessions, and need not be parsed: they lack the texts as `append`
-    # writes them.
-    marks = [to_json(text) for text in (session, case) if text]
-    lines = []
-    with contextlib.suppress(BadRecord):
-        for line in read_lines(file):
-            if all(mark in line.text for mark in marks):
-                lines.append(line)
+    # most lines are of other sessions, and need not be parsed
+    lines = find_lines(file, [text for text in (session, case) if text])
     records = []
     for record in parse_all(lines):
         if record.provenance.session == session and case in ("", record.case):
             records.append(record)
     return sorted(records, key=get_time)
+
+
+def find_lines(file: Path | str, texts: Iterable[str]) -> list[Line]:
+    """Return the lines of a file that have all these texts as values, as `append` writes them.
+
+    Of a file that cannot be read it is the lines before that.
+    """
+    marks = [to_json(text) for text in texts]
+    lines = []
+    with contextlib.suppress(BadRecord):
+        for line in read_lines(file):
+            if all(mark in line.text for mark in marks):
+                lines.append(line)
+    return lines

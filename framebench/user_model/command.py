@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import secrets
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -197,7 +197,6 @@ def try_(
     def show_all(records: list[Record], left_out: dict[str, str]) -> None:
         report.show(records, left_out, budget_bytes, fits, figure, html, as_json)
 
-    began = time.time()
     try:
         allowed = saved.parse_threshold(threshold)
         earlier = saved.read_saved(compare) if compare else None
@@ -216,9 +215,10 @@ def try_(
             )
             raise typer.Exit(fits_nothing)
         options = runner.Options(rounds=rounds, time_limit_s=time_limit, first_alone=False)
+        sizes = measure_sizes(where)
         with (
             trial.use_model(model, budget_bytes),
-            measuring(where, lambda: describe_kept(where, began)),
+            measuring(where, lambda: describe_kept(where, sizes)),
         ):
             trial.list_cases(model, named)  # refuses an unknown strategy before anything runs
             environment = trial.choose_environment(model, env, say)
@@ -261,14 +261,19 @@ def explain_baseline(model: UserModel, environment: Environment) -> Explanation 
             return None
 
 
-def describe_kept(where: Path, began: float) -> str:
-    """Return the end of a message: where what was measured since `began` is kept, if anything.
+def measure_sizes(where: Path) -> dict[str, int]:
+    """Return the bytes of each file of records in a results folder."""
+    return {file: Path(file).stat().st_size for file in store.list_files(where)}
 
-    `began` is in seconds since 1970, as the times of files.
+
+def describe_kept(where: Path, sizes: Mapping[str, int]) -> str:
+    """Return the end of a message: where what was measured is kept, if anything.
+
+    `sizes` are those of the files of records before (`measure_sizes`). Their times say less: a
+    clock may be set back meanwhile.
     """
-    for file in store.list_files(where):
-        if Path(file).stat().st_mtime >= began:
-            return f"; what was measured is kept in {where}"
+    if measure_sizes(where) != sizes:
+        return f"; what was measured is kept in {where}"
     return "; nothing was measured yet"
 
 

@@ -12,7 +12,10 @@ from pathlib import Path
 
 import pytest
 
+from framebench.claims.probed_record import Probed
 from framebench.engine.session import LOCK, Busy, Session, lock_results
+from framebench.records import store
+from tests.fake_records import provenance, record
 from tests.processes import ROOT, small_disk
 
 # holds the folder named first, says so, and starts a process that outlives it
@@ -161,3 +164,25 @@ def test_a_kill_as_a_session_begins_or_ends_leaves_nothing_behind(results: Path)
             return
         assert done.returncode == -signal.SIGKILL, done.stderr
     pytest.fail("it never came to an end")
+
+
+@pytest.mark.parametrize("kind", ["record", "answer to a claim"])
+def test_results_count_also_if_the_clock_was_set_back(kind: str, results: Path) -> None:
+    """Their files are then older than the session that they are of."""
+    results.mkdir()
+    session = Session.open(results, "abc", "quick")
+
+    def write(owner: str) -> None:
+        origin = provenance(session=owner)
+        if kind == "record":
+            file = store.find_file(results, "m", "torch-2.13.0")
+            store.append(record(provenance=origin), file)
+        else:
+            file = results / "claims" / "m.jsonl"
+            store.append(Probed(probe="names", provenance=origin), file)
+        os.utime(file, (0, 0))
+
+    write("older")
+    assert not session.has_results(results)
+    write(session.id)
+    assert session.has_results(results)

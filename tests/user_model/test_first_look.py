@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -18,6 +19,7 @@ from framebench.suite.case import Case
 from framebench.user_model import command, look
 from tests.callbacks import ignore
 from tests.fake_records import provenance, record
+from tests.record_files import add_records, list_files
 
 VARIANTS = [
     Variant(Case("transformer", "torch", "train", name, 4, "tiny"), CONTROL)
@@ -121,3 +123,13 @@ def test_an_interrupted_first_look_is_shown(
         )
     expected = [[cases[0].id, "compile"]] if measured else []
     assert shown == expected
+
+
+def test_what_is_kept_is_named_also_if_the_clock_was_set_back(tmp_path: Path) -> None:
+    add_records(tmp_path, record())
+    sizes = command.measure_sizes(tmp_path)
+    assert "nothing was measured" in command.describe_kept(tmp_path, sizes)
+    add_records(tmp_path, record())
+    for file in list_files(tmp_path):
+        os.utime(file, (0, 0))
+    assert f"is kept in {tmp_path}" in command.describe_kept(tmp_path, sizes)
