@@ -5,6 +5,8 @@ from __future__ import annotations
 import importlib
 import inspect
 import os
+import resource
+import subprocess
 import sys
 import warnings
 from collections.abc import Callable, Sequence
@@ -47,6 +49,12 @@ COMMANDS: dict[str, tuple[str, ...]] = {
     "try": ("framebench.user_model.command",),
     "versions": ("framebench.versions.command",),
 }
+# the largest libraries that commands load, and room for records
+LOADING = "import pandas, pydantic, rich, scipy.special, typer; bytearray(2**26)"
+LOADING_S = 60.0  # far more than that takes
+MOST_NEEDED_BYTES = 2**34  # of address space: on 64 cores OpenBLAS takes some 5 GiB for its threads
+OUT_OF_MEMORY = "memory ran out for framebench itself, perhaps by a limit (ulimit -v)"
+OUT_OF_THREADS = "no further thread can be started, perhaps by a limit (ulimit -v, ulimit -u)"
 
 
 def load_commands(arguments: Sequence[str]) -> None:
@@ -72,10 +80,55 @@ def main() -> None:
     open_missing_streams()
     try:
         with interrupt_on_ending_signals():
+            check_address_space()
             run_command_line()
     except KeyboardInterrupt:
         print("framebench: interrupted", file=sys.stderr)
         sys.exit(130)
+    except (MemoryError, ImportError, RuntimeError) as error:
+        reason = describe_shortage(error)
+        if not reason:
+            raise
+        print(f"framebench: {reason}", file=sys.stderr)
+        sys.exit(1)
+
+
+def check_address_space() -> None:
+    """End the command if the libraries that it needs cannot be loaded under the limit on memory.
+
+    Where OpenBLAS, which NumPy and SciPy load, gets too little address space, it may wait for
+    ever. So a process that can be ended loads the libraries first, unless the limit is large.
+    """
+    limit_bytes, _ = resource.getrlimit(resource.RLIMIT_AS)
+    if limit_bytes == resource.RLIM_INFINITY or limit_bytes >= MOST_NEEDED_BYTES:
+        return
+    try:
+        code = subprocess.run(
+            [sys.executable, "-P", "-c", LOADING],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            timeout=LOADING_S,
+        ).returncode
+    except (OSError, subprocess.TimeoutExpired):  # not even a process could be started, or it waits
+        code = 1
+    if code:
+        size = f"{limit_bytes / 2**20:,.0f} MiB"
+        reason = (
+            f"a limit on address space (ulimit -v) of {size} is too small to load pandas and SciPy"
+        )
+        print(f"framebench: {reason}", file=sys.stderr)
+        sys.exit(1)
+
+
+def describe_shortage(error: Exception) -> str:
+    """Return what ran out if an error says that something did, or else an empty string."""
+    # of the dynamic linker, as the reason why a module could not be imported
+    if isinstance(error, MemoryError) or "failed to map segment" in str(error):
+        return OUT_OF_MEMORY
+    if "can't start new thread" in str(error):
+        return OUT_OF_THREADS
+    return ""
 
 
 def open_missing_streams() -> None:
@@ -125,8 +178,6 @@ def run_command_line() -> None:
         fail(str(error), 1)
     except OSError as error:
         fail(describe_error(error), 1)
-    except MemoryError:
-        fail("memory ran out for framebench itself, perhaps by a limit (ulimit -v)", 1)
     sys.exit(code)
 
 

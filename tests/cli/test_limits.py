@@ -1,0 +1,75 @@
+"""A limit of the system on memory or threads ends a command in a sentence, and soon."""
+
+from __future__ import annotations
+
+import os
+import resource
+import subprocess
+import sys
+from unittest.mock import Mock
+
+import pytest
+
+from framebench.cli import __main__ as cli
+from tests.processes import ROOT, framebench
+from tests.sample_records import IN_HERE
+
+SHOW = "from framebench.cli import __main__ as cli; cli.LOADING_S = 20.0; cli.main()"
+
+
+def show_within(limit_mib: int) -> subprocess.CompletedProcess[str]:
+    """Run `framebench show` with this much address space, and with many threads of OpenBLAS."""
+
+    def limit() -> None:
+        resource.setrlimit(resource.RLIMIT_AS, (limit_mib * 2**20, limit_mib * 2**20))
+
+    return subprocess.run(
+        [sys.executable, "-c", SHOW, "show", *IN_HERE],
+        cwd=ROOT,
+        env={**os.environ, "OPENBLAS_NUM_THREADS": "16"},
+        preexec_fn=limit,
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+
+
+@pytest.mark.parametrize("limit_mib", [90, 120, 150, 200, 300, 400])
+def test_a_small_address_space_ends_a_command_in_a_sentence(limit_mib: int) -> None:
+    done = show_within(limit_mib)
+    if done.returncode:
+        assert done.returncode == 1
+        (line,) = done.stderr.splitlines()
+        assert line.startswith("framebench: ")
+        assert "ulimit -v" in line
+
+
+def test_a_large_address_space_is_enough() -> None:
+    done = show_within(8 * 2**10)
+    assert done.returncode == 0, done.stderr
+    assert "checkpoint" in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("error", "message"),
+    [
+        (MemoryError(), cli.OUT_OF_MEMORY),
+        (ImportError("x.so: failed to map segment from shared object"), cli.OUT_OF_MEMORY),
+        (RuntimeError("can't start new thread"), cli.OUT_OF_THREADS),
+    ],
+)
+def test_what_ran_out_is_said_in_a_sentence(
+    error: Exception, message: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(cli, "load_commands", Mock(side_effect=error))
+    done = framebench("list")
+    assert (done.returncode, done.stderr) == (1, f"framebench: {message}\n")
+
+
+@pytest.mark.parametrize("error", [ImportError("no module"), RuntimeError("wrong")])
+def test_a_fault_of_the_code_is_no_shortage(
+    error: Exception, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(cli, "load_commands", Mock(side_effect=error))
+    with pytest.raises(type(error), match=str(error)):
+        framebench("list")
