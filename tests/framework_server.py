@@ -5,7 +5,8 @@ that begins with the framework imported and no thread started.
 
 An order is one line of JSON, `{"program": [FILE or "-m", *ARGUMENTS], "variables": {...}, "folder":
 FOLDER, "stdin": FILE, "out": FILE, "log": FILE}`, where the program finds itself in the folder. The
-answer is one line with its exit code, negative if a signal ended it.
+answer is one line with its exit code, negative if a signal ended it. Once the orders have ended,
+the server ends, and with it a program that is still running.
 """
 
 from __future__ import annotations
@@ -15,6 +16,8 @@ import importlib
 import json
 import os
 import runpy
+import select
+import signal
 import sys
 import traceback
 import warnings
@@ -55,7 +58,25 @@ def run_order(order: dict[str, Any]) -> int:
         child = os.fork()
     if child == 0:
         run(**order)
+    wait_for_end(child)
     return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+
+
+def wait_for_end(child: int) -> None:
+    """Wait until a program has ended, and kill all processes here if nobody waits for it.
+
+    A test run that is killed can end no process, but its end of the pipe is closed.
+    """
+    if not hasattr(os, "pidfd_open"):  # Linux has it
+        return
+    handle = os.pidfd_open(child)
+    waiting = select.poll()
+    waiting.register(handle, select.POLLIN)
+    waiting.register(0, 0)  # tells of the end of the orders alone, as an order may be there already
+    for number, _ in waiting.poll():
+        if number == 0:
+            os.killpg(0, signal.SIGKILL)
+    os.close(handle)
 
 
 def run(

@@ -8,14 +8,16 @@ import json
 import os
 import subprocess
 import sys
+import time
 from pathlib import Path
 
+import psutil
 import pytest
 
 from framebench.engine import environments
 from framebench.engine.environments import Environment
 from framebench.instruments.host import MALLOC_ENV
-from tests.processes import THREADS, run_in_server, select_import_variables
+from tests.processes import ROOT, THREADS, run_in_server, select_import_variables
 
 HERE = Environment("none", "0", Path(sys.executable))
 ABOUT_ITSELF = """
@@ -92,3 +94,50 @@ def test_variables_that_an_import_reads_need_a_server_of_their_own() -> None:
     assert select_import_variables(usual | {"OMP_NUM_THREADS": "2"}, jax) == {
         "OMP_NUM_THREADS": "2"
     }
+
+
+SLEEP = """
+import os, subprocess, sys, time
+child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"])
+print(os.getppid(), os.getpid(), child.pid, flush=True)
+time.sleep(600)
+"""
+TEST_RUN = """
+import os, sys
+from pathlib import Path
+from tests.test_framework_server import HERE
+from tests.processes import run_in_server
+
+program = Path(sys.argv[1])
+run_in_server(HERE, [str(program)], dict(os.environ), program.parent, {})
+"""
+
+
+def is_alive(process: psutil.Process) -> bool:
+    """Return whether a process runs; a zombie only waits for its parent to notice its end."""
+    try:
+        return process.status() != psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return False
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="the server waits for a process by its handle")
+def test_a_server_and_its_program_end_with_a_test_run_that_is_killed(tmp_path: Path) -> None:
+    program = tmp_path / "program.py"
+    program.write_text(f"import sys\nsys.stdout = open({str(tmp_path / 'said')!r}, 'w')\n{SLEEP}")
+    run = subprocess.Popen([sys.executable, "-c", TEST_RUN, str(program)], cwd=ROOT)
+    said = tmp_path / "said"
+    while not (said.exists() and said.read_text().endswith("\n")):
+        assert run.poll() is None
+        time.sleep(0.05)
+    processes = [psutil.Process(int(number)) for number in said.read_text().split()]
+    assert len(processes) == 3
+    run.kill()
+    run.wait()
+    deadline = time.monotonic() + 60
+    while any(map(is_alive, processes)) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    left = list(filter(is_alive, processes))
+    for process in left:
+        process.kill()
+    assert left == []
