@@ -8,13 +8,12 @@ from __future__ import annotations
 import json
 import os
 import re
-import subprocess
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from framebench.claims.probed_record import Probed
 from framebench.claims.store import NAMES, SNIPPET
-from framebench.engine import environments, runner
+from framebench.engine import children, environments, runner
 from framebench.engine.environments import Environment, import_path
 from framebench.engine.recording import Context, make_provenance
 from framebench.engine.runner import Options
@@ -50,7 +49,8 @@ def run_program(
 ) -> tuple[dict[str, float], str]:
     """Run a program on one thread; return the numbers of its last line, and its error.
 
-    The error is empty if the program came to its end.
+    The error is empty if the program came to its end. Raises RuntimeError if it does not end in
+    TIME_LIMIT_S; it is killed then, with all that it has started.
     """
     variables = {
         **os.environ,
@@ -61,17 +61,18 @@ def run_program(
     }
     variables.pop("log_silent", None)  # with it Jittor's own errors do not end the program
     command = [str(environment.python), "-P", str(program), *arguments]
-    process = subprocess.run(
-        command, env=variables, capture_output=True, text=True, timeout=TIME_LIMIT_S
-    )
-    lines = [line for line in process.stdout.splitlines() if line.startswith("{")]
+    try:
+        ended = children.run_program(command, variables, TIME_LIMIT_S)
+    except TimeoutError:
+        raise RuntimeError(f"{program.name} came to no end in {TIME_LIMIT_S:g} s") from None
+    lines = [line for line in ended.stdout.splitlines() if line.startswith("{")]
     numbers: dict[str, float] = {}
     if lines:
         numbers = json.loads(lines[-1])
     error = ""
     # without a traceback it was Jittor's clean-up at exit that crashed
-    if process.returncode and "Traceback" in process.stderr:
-        error = find_error(process.stderr)
+    if ended.code and "Traceback" in ended.stderr:
+        error = find_error(ended.stderr)
     return numbers, error
 
 

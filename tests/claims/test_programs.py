@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
+import sys
 from pathlib import Path
 from statistics import mean, stdev
 
+import psutil
 import pytest
 
 from framebench.analysis.results import Results
@@ -172,3 +175,18 @@ def test_a_loop_over_steps_needs_a_fraction_of_the_bytes(
     steps, bytes_per_step = 1000, 4 * 300 * 100  # where the state of every step is kept
     assert found["plain"][0] == pytest.approx(steps * bytes_per_step, rel=0.01)
     assert found["in_a_loop"][0] < 0.2 * found["plain"][0]
+
+
+@pytest.mark.timeout(100)
+def test_a_program_without_an_end_is_killed_and_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(claim_programs, "TIME_LIMIT_S", 2.5)
+    program = tmp_path / "endless.py"
+    program.write_text("import os, time\nos.fork()\ntime.sleep(600)\n")
+    here = Environment("torch", "0", Path(sys.executable))
+    with pytest.raises(RuntimeError, match=r"endless\.py came to no end in 2\.5 s"):
+        claim_programs.run_program(here, program)
+    for process in psutil.Process().children(recursive=True):
+        with contextlib.suppress(psutil.Error):  # it has ended in the meantime
+            assert str(program) not in process.cmdline()
