@@ -52,7 +52,7 @@ COMMANDS: dict[str, tuple[str, ...]] = {
 # the largest libraries that commands load, and room for records
 LOADING = "import pandas, pydantic, rich, scipy.special, typer; bytearray(2**26)"
 LOADING_S = 60.0  # far more than that takes
-MOST_NEEDED_BYTES = 2**34  # of address space: on 64 cores OpenBLAS takes some 5 GiB for its threads
+MOST_NEEDED_BYTES = 2**34  # of address space: OpenBLAS maps some for each core that it uses
 OUT_OF_MEMORY = "memory ran out for framebench itself, perhaps by a limit (ulimit -v)"
 OUT_OF_THREADS = "no further thread can be started, perhaps by a limit (ulimit -v, ulimit -u)"
 
