@@ -72,8 +72,13 @@ def survey(case: Case, emit: Emit) -> dict[str, Any]:
         adapter, observed = observe_baseline(adapter, case, emit)
         references = observe_references(adapter, case, observed, emit)
         facts["random"] = adapter.deterministic or len(references) > 1
-        newest = list(references.values())[-1]
-        facts["undetermined"] = find_undetermined(adapter, case, newest, emit)
+        newest = list(references)[-1]
+        perturbed = observe_perturbed(adapter, case, emit)
+        facts["undetermined"] = find_undetermined(perturbed, references[newest])
+        facts["skipped"] = {key: sorted(seen.skipped) for key, seen in references.items()}
+        facts["skipped"][newest] = list_skipped(
+            [references[newest], *perturbed[FINE], *perturbed[COARSE]]
+        )
         facts["narrow"] = checks.uses_lower_precision(reset_adapter(adapter, case))
         if case.stage.trains:
             adapter = reset_adapter(adapter, case)  # weights may have been moved
@@ -271,21 +276,43 @@ def observe_references(
     return references
 
 
-def find_undetermined(adapter: Adapter, case: Case, observed: Observed, emit: Emit) -> list[str]:
-    """Return the tensors whose gradient is only rounding, such as a bias's before a norm.
-
-    `observed` is what the unchanged adapter gives, with random numbers or without. A perturbation
-    of float32's size moves such a gradient by much of its size. If a compiler rounds the same way
-    each time it may not. Then it grows with the perturbation, as no other does.
-    """
+def observe_perturbed(adapter: Adapter, case: Case, emit: Emit) -> dict[float, list[Observed]]:
+    """Return by perturbation what the baseline's first steps compute from perturbed weights."""
     emit({"phase": "first steps, perturbed"})
-    undetermined: set[str] = set()
-    for perturbation, limit in ((FINE, UNDETERMINED), (COARSE, GROWN)):
+    observed: dict[float, list[Observed]] = {}
+    for perturbation in (FINE, COARSE):
+        observed[perturbation] = []
         for seed in range(RUNS):
             perturbed = PerturbedCase.of_case(case, seed, perturbation)
             _, moved = make_first_steps(reset_adapter(adapter, perturbed))
+            observed[perturbation].append(moved)
+    return observed
+
+
+def find_undetermined(perturbed: dict[float, list[Observed]], observed: Observed) -> list[str]:
+    """Return the tensors whose gradient is only rounding, such as a bias's before a norm.
+
+    `observed` is what the unchanged weights give. A perturbation of float32's size moves such a
+    gradient by much of its size. If a compiler rounds the same way each time it may not. Then it
+    grows with the perturbation, as no other does.
+    """
+    undetermined: set[str] = set()
+    for perturbation, limit in ((FINE, UNDETERMINED), (COARSE, GROWN)):
+        for moved in perturbed[perturbation]:
             undetermined |= find_moved(moved, observed, limit)
     return sorted(undetermined)
+
+
+def list_skipped(runs: list[Observed]) -> list[str]:
+    """Return the weights that an update left as they were in any of these runs, by name.
+
+    Perturbed runs count too: rounding may decide whether an expert gets a sample, and one without
+    samples has no gradient.
+    """
+    skipped: set[str] = set()
+    for observed in runs:
+        skipped |= observed.skipped
+    return sorted(skipped)
 
 
 def find_moved(perturbed: Observed, observed: Observed, limit: float) -> set[str]:

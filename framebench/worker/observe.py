@@ -30,6 +30,7 @@ class Observed:
     state_bytes: int | None = None  # of the optimizer
     # by weight: the relative error of its change against the textbook's
     updates: dict[str, float] = field(default_factory=dict)
+    skipped: set[str] = field(default_factory=set)  # weights that an update left as they were
 
 
 def make_first_steps(adapter: Adapter) -> tuple[list[float], Observed]:
@@ -82,6 +83,7 @@ def _train(adapter: Adapter, before: dict[str, np.ndarray]) -> tuple[list[float]
     observed = Observed(values, {"gradient": gradient})
     observed.tensors.update(measure_changes(adapter, before, len(seconds)))
     observed.updates = optimizer_check.compute_errors(adapter)
+    observed.skipped = optimizer_check.skipped
     states_by_kind, observed.state_bytes = read_states(adapter)
     observed.tensors.update(states_by_kind)
     return seconds, observed

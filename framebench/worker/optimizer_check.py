@@ -14,6 +14,8 @@ import numpy as np
 
 from framebench.adapters.base import Adapter
 from framebench.models.spec import USER_MODEL, Optimizer
+from framebench.suite.case import Case
+from framebench.suite.tensors import view_as_real
 
 ROUNDINGS = 2  # of a weight in one update: after the decay, and after the change
 FLOAT32_ROUNDOFF = 2.0**-24
@@ -46,7 +48,8 @@ class OptimizerCheck:
     """Recompute the expected change of every float32 weight from the optimizer's states.
 
     Create it right after the first update, and call `record_update` after each later one. Weights
-    in a narrower type are not compared, since it rounds small changes away.
+    in a narrower type are not compared, since it rounds small changes away. A complex number counts
+    as a pair of real ones, as PyTorch's optimizers update it.
 
     Args:
         adapter: Has made its first update.
@@ -56,7 +59,8 @@ class OptimizerCheck:
     def __init__(self, adapter: Adapter, initial_weights: dict[str, np.ndarray]) -> None:
         """Record the first update."""
         self.steps = 0
-        self.initial_weights = initial_weights
+        self.initial_weights = {name: view_as_real(w) for name, w in initial_weights.items()}
+        self.skipped: set[str] = set()  # weights that an update left as they were, states included
         self.marks: dict[str, dict[str, int]] = {}  # checksums of a weight's states, by kind
         # by weight name, in float32: the expected weight after all updates, minus the initial one
         self.expected_change: dict[str, np.ndarray] = {}
@@ -74,34 +78,26 @@ class OptimizerCheck:
             # A state in 8 bits was rounded after the update, so it does not give the update.
             if state.nbytes < 2 * state.array.size:
                 return
-            states_by_weight.setdefault(state.name, {})[state.kind] = state.array
-        skipped = self.find_skipped_weights(adapter, states_by_weight)
+            states_by_weight.setdefault(state.name, {})[state.kind] = view_as_real(state.array)
+        unchanged = self.find_unchanged_weights(states_by_weight)
+        self.skipped |= unchanged
+        may_skip = unchanged & list_skipped_by_baseline(adapter.case)
         for name, states in states_by_weight.items():
             # a missing state is reported by the comparison of tensors
             has_all_states = set(optimizer.states) <= set(states)
-            if has_all_states and name in self.initial_weights and name not in skipped:
+            if has_all_states and name in self.initial_weights and name not in may_skip:
                 self.record_weight_update(optimizer, name, states)
 
-    def find_skipped_weights(
-        self, adapter: Adapter, states_by_weight: dict[str, dict[str, np.ndarray]]
+    def find_unchanged_weights(
+        self, states_by_weight: dict[str, dict[str, np.ndarray]]
     ) -> set[str]:
-        """Return the names of weights that this step may leave unchanged.
-
-        A user's model may drop a layer in a step. The layer's weights then have no gradient, and
-        neither they nor their states change. Unless gradients are added up over several steps, at
-        least one weight must change.
-        """
+        """Return the names of weights whose states are as they were after the update before."""
         unchanged = set()
         for name, states in states_by_weight.items():
             marks = {kind: zlib.crc32(array.tobytes()) for kind, array in states.items()}
             if marks == self.marks.get(name):
                 unchanged.add(name)
             self.marks[name] = marks
-        if adapter.case.workload != USER_MODEL:
-            return set()
-        has_no_update = len(unchanged) == len(states_by_weight)
-        if has_no_update and adapter.workload.update_period == 1:
-            return set()
         return unchanged
 
     def record_weight_update(
@@ -137,15 +133,29 @@ class OptimizerCheck:
         """
         errors_by_weight = {}
         for name, array in adapter.weights():
-            if name not in self.expected_change or array.dtype != np.float32:
+            numbers = view_as_real(array)
+            if name not in self.expected_change or numbers.dtype != np.float32:
                 continue
             initial = self.initial_weights[name]
             expected = self.expected_change[name]
-            difference = compute_norm(array.astype(np.float64) - initial - expected)
+            difference = compute_norm(numbers.astype(np.float64) - initial - expected)
             rounding = self.steps * ROUNDINGS * FLOAT32_ROUNDOFF * compute_norm(initial)
             beyond_rounding = float(np.maximum(difference - rounding, 0))
             errors_by_weight[name] = divide_error(beyond_rounding, compute_norm(expected))
         return errors_by_weight
+
+
+def list_skipped_by_baseline(case: Case) -> set[str]:
+    """Return the weights that the baseline's own updates leave alone; a strategy may do so too.
+
+    A user's model may drop a layer in a step, or add gradients up over several. The weights then
+    have no gradient, and neither they nor their states change. `user_file.reference` has found out
+    which weights these are.
+    """
+    if case.workload != USER_MODEL:
+        return set()
+    skipped: dict[str, list[str]] = case.spec.facts.get("skipped", {})
+    return set(skipped.get(case.golden_key, ()))
 
 
 def compute_norm(array: np.ndarray) -> float:
