@@ -247,6 +247,8 @@ class TorchAdapter(Adapter):
         else:
             share = y[self.recipe.share] if y.ndim else y
             target = torch.from_numpy(share).to(self.torch_device)
+        if self.float64 and target.is_complex():
+            return target.to(torch.complex128)
         # a binary cross entropy has the target's type, whatever that of the logits is
         return target.double() if self.float64 and target.is_floating_point() else target
 

@@ -160,14 +160,14 @@ def checkpoint(run: TorchAdapter, every: int = 1) -> Proof:
 
 @contextmanager
 def _guard_second_run(
-    second_run: AbstractContextManager[Any], norms: list[nn.Module]
+    second_run: AbstractContextManager[Any], norms: list[nn.Module], widens: bool
 ) -> Iterator[None]:
-    """Enter PyTorch's context for the second run of a block, with batch norms' statistics frozen.
+    """Enter PyTorch's context for the second run of a block, and that of `prepare_second_run`.
 
     Raises DoesNotApply if the block changes a saved matmul's result in place.
     """
     try:
-        with second_run, freeze_statistics(norms):
+        with second_run, prepare_second_run(norms, widens):
             yield
     except RuntimeError as error:
         if "has been mutated" not in str(error):
@@ -190,7 +190,8 @@ def checkpoint_dots(run: TorchAdapter, batched: bool = True) -> Proof:
     def run_block(block: nn.Module, *xs: Any, **kwargs: Any) -> Any:
         def make_contexts() -> tuple[Any, Any]:
             first_run, second_run = create_selective_checkpoint_contexts(saved)
-            return first_run, _guard_second_run(second_run, _list_batch_norms(block))
+            norms = _list_batch_norms(block)
+            return first_run, _guard_second_run(second_run, norms, run.float64)
 
         options = {"use_reentrant": False, "context_fn": make_contexts} | drop_cache(kwargs)
         return recompute(block, *drop_cache(xs), **options)
