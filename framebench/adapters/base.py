@@ -493,7 +493,7 @@ class Adapter(ABC):
 
 
 def join_output(
-    output: Any, is_floating: Callable[[Any], bool], to_numpy: Callable[[Any], np.ndarray]
+    output: Any, is_inexact: Callable[[Any], bool], to_numpy: Callable[[Any], np.ndarray]
 ) -> np.ndarray:
     """Return a model's output in float64.
 
@@ -502,7 +502,7 @@ def join_output(
     """
     if is_array(output):
         return widen(to_numpy(output))
-    selected = select_rows(output, is_floating)
+    selected = select_rows(output, is_inexact)
     if not selected:
         raise TypeError(f"the output, {type(output).__name__}, has no array that could be verified")
     rows = selected[0].shape[0] if selected[0].shape else 1  # the same in all arrays

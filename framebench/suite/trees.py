@@ -184,17 +184,17 @@ def read_batch_length(inputs: Any) -> int:
     return 0
 
 
-def select_rows(output: Any, is_floating: Callable[[Any], bool]) -> list[Any]:
+def select_rows(output: Any, is_inexact: Callable[[Any], bool]) -> list[Any]:
     """Return the arrays of a model's output that have a row of numbers for each sample.
 
-    The arrays are floating-point, or of any type if no array is floating-point. Left out are
-    scalars, unless there is nothing else, and arrays with fewer rows than the longest.
+    The arrays are floating-point or complex, or of any type if no array is. Left out are scalars,
+    unless there is nothing else, and arrays with fewer rows than the longest.
     """
     arrays = list(iterate_arrays(output))
     with_rows = [array for array in arrays if len(array.shape)]
     if not with_rows:
         return arrays
-    numbers = [array for array in with_rows if is_floating(array)] or with_rows
+    numbers = [array for array in with_rows if is_inexact(array)] or with_rows
     rows = max(array.shape[0] for array in numbers)
     return [array for array in numbers if array.shape[0] == rows]
 

@@ -38,23 +38,27 @@ OUTPUTS = {
     "a scalar next to rows": ((np.float64(7), FLOATS), FLOATS),
     "scalars alone": ({"loss": np.float64(7), "other": np.int64(2)}, [[7, 2]]),
     "complex numbers in a tuple": ((FLOATS[:, 0] + 2j,), [[1.5, 2], [3.5, 2]]),
+    "complex numbers next to real ones": (
+        (FLOATS, FLOATS[:, 0] + 2j, INTEGERS),
+        [[1.5, 2.5, 1.5, 2], [3.5, 4.5, 3.5, 2]],
+    ),
     "an array of fewer rows": ((FLOATS, FLOATS[:1]), FLOATS),
     "no samples": ((FLOATS[:0], FLOATS[:0]), np.empty((0, 0))),
 }
 
 
-def is_floating(array: np.ndarray) -> bool:
-    return bool(np.issubdtype(array.dtype, np.floating))
+def is_inexact(array: np.ndarray) -> bool:
+    return bool(np.issubdtype(array.dtype, np.inexact))
 
 
 @pytest.mark.parametrize("kind", OUTPUTS)
 def test_every_output_of_a_model_can_be_compared(kind: str) -> None:
     output, expected = OUTPUTS[kind]
-    joined = join_output(output, is_floating, np.asarray)
+    joined = join_output(output, is_inexact, np.asarray)
     assert joined.dtype == np.float64
     assert np.array_equal(joined, expected)
 
 
 def test_an_output_without_an_array_is_named() -> None:
     with pytest.raises(TypeError, match="the output, str, has no array"):
-        join_output("text", is_floating, np.asarray)
+        join_output("text", is_inexact, np.asarray)

@@ -472,7 +472,7 @@ class JaxAdapter(Adapter):
     def logits(self) -> np.ndarray:
         if self.case.scenario == "generate":
             return self.recipe.read_logits()
-        logits = join_output(self.output, is_floating, self.recipe.to_numpy)
+        logits = join_output(self.output, is_inexact, self.recipe.to_numpy)
         input_axes = np.ndim(next(iterate_arrays(self.inputs[0])))
         if logits.ndim > 3 and logits.ndim == input_axes:  # of volumes: JAX has channels last
             return np.moveaxis(logits, -1, 1)
@@ -625,6 +625,6 @@ class JaxAdapter(Adapter):
         return "cpu" if device.platform == "cpu" else device.device_kind
 
 
-def is_floating(array: Any) -> bool:
-    """Return whether something is an array of floating-point numbers."""
-    return isinstance(array, jax.Array) and jnp.issubdtype(array.dtype, jnp.floating)
+def is_inexact(array: Any) -> bool:
+    """Return whether something is an array of floating-point or complex numbers."""
+    return isinstance(array, jax.Array) and jnp.issubdtype(array.dtype, jnp.inexact)

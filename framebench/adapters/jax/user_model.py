@@ -21,7 +21,7 @@ from flax.nnx import bridge
 from jax import Array
 
 from framebench.adapters import user_blocks
-from framebench.adapters.jax.adapter import JaxAdapter, is_floating
+from framebench.adapters.jax.adapter import JaxAdapter, is_inexact
 from framebench.adapters.jax.states import list_keys
 from framebench.adapters.user_functions import (
     STEP,
@@ -169,7 +169,7 @@ def loss(output: Any, target: Array) -> Array:
     """Return the file's loss of an output in float32 or wider. Raises Fault."""
 
     def widen(value: Any) -> Any:
-        if not is_floating(value):
+        if not is_inexact(value):
             return value
         return value.astype(jnp.promote_types(value.dtype, jnp.float32))
 

@@ -94,6 +94,11 @@ def make_optimizer(
     return torch.optim.AdamW(params, o.lr, o.betas, o.eps, o.weight_decay, **options)
 
 
+def is_inexact(tensor: Tensor) -> bool:
+    """Return whether a tensor has floating-point or complex numbers."""
+    return tensor.is_floating_point() or tensor.is_complex()
+
+
 def train_small_layer() -> None:
     """Make one step of a tiny model, so that PyTorch imports what any first step imports.
 
@@ -407,7 +412,7 @@ class TorchAdapter(Adapter):
         output = self.output
         if isinstance(output, Tensor):
             output = self.readings.rows_of_ranks(output.detach())
-        return join_output(output, torch.is_floating_point, to_numpy)
+        return join_output(output, is_inexact, to_numpy)
 
     def weights(self) -> Iterator[tuple[str, np.ndarray]]:
         with self.readings.gather_weights():
@@ -416,7 +421,7 @@ class TorchAdapter(Adapter):
                     if not isinstance(tensor, Tensor):
                         continue  # a user's package may keep a description with its model
                     # batch norm also counts batches, in integers
-                    if tensor.is_floating_point() or tensor.is_complex():
+                    if is_inexact(tensor):
                         yield prefix + name, to_numpy(tensor)
 
     def states(self) -> Iterator[State]:

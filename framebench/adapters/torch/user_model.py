@@ -375,7 +375,7 @@ def to_wide_array(tensor: Tensor) -> np.ndarray:
     """
     if tensor.is_floating_point() and tensor.dtype != torch.float64:
         tensor = tensor.float()
-    return tensor.detach().cpu().numpy()
+    return tensor.numpy(force=True)
 
 
 def batch(size: int) -> tuple[Any, Any]:
