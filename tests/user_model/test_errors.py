@@ -54,6 +54,35 @@ def test_errors_in_a_file_are_reported_with_their_line(name: str, messages: dict
     assert "\n" not in messages[name].strip()
 
 
+COMPLEX_IN_JAX = """
+import jax.numpy as jnp
+
+def model():
+    return {"filter": jnp.ones(3, complex)}, apply
+
+def apply(weights, x):
+    return (x * weights["filter"]).real
+
+def batch(n):
+    return jnp.ones((n, 3)), jnp.ones((n, 3))
+
+def loss(output, target):
+    return ((output - target) ** 2).mean()
+"""
+
+
+def test_a_complex_weight_in_jax_is_refused(
+    tmp_path: Path, environment: dict[str, Environment]
+) -> None:
+    """Its imaginary part would be lost."""
+    file = tmp_path / "mine.py"
+    file.write_text(COMPLEX_IN_JAX)
+    orders = [[str(file), "jax", "train", []]]
+    found = run_inside(environment["jax"], HERE / "programs/try_files.py", json.dumps(orders))
+    message = found[str(file)]["fault"]
+    assert re.search(r"mine\.py:4: weights\.filter is complex, .* as two weights", message)
+
+
 @pytest.mark.parametrize(
     ("change", "message"),
     [

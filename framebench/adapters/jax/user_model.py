@@ -283,8 +283,15 @@ def read_leaves(model: nnx.Module) -> Iterator[tuple[str, nnx.Variable, np.ndarr
             )
     for module, path, variable in flax_weights.iterate_leaves(model):
         layout = flax_weights.find_converter(module, str(path[-1]))
-        value = np.asarray(variable.get_value(), np.float32)
-        yield flax_weights.name_leaf(path), variable, flax_weights.RESTORERS[layout](value)
+        value = np.asarray(variable.get_value())
+        name = flax_weights.name_leaf(path)
+        if np.iscomplexobj(value):  # in float32 it would lose its imaginary part
+            raise user().fault(
+                "model",
+                f"{name} is complex, and weights in JAX must be real: keep its real and its "
+                "imaginary part as two weights",
+            )
+        yield name, variable, flax_weights.RESTORERS[layout](value.astype(np.float32))
 
 
 def weights() -> dict[str, np.ndarray]:
