@@ -16,6 +16,8 @@ from framebench.suite.trees import read_batch_length
 
 # beginnings of the names of operators that autocast runs in the lower precision
 MATMULS = ("convolution", "addmm", "mm", "bmm", "_scaled_dot_product")
+# further products that autocast computes in it, and of which other proofs need no count
+OTHER_PRODUCTS = ("addbmm", "addmv", "baddbmm", "mkldnn_rnn_layer", "mv")
 # fused kernels of attention, of which PyTorch chooses one
 FUSED_KERNELS = (
     "flash_attention_for_cpu",
@@ -228,27 +230,31 @@ def name_layout(inputs: Tensor) -> str:
 
 
 class Float32Places(TorchDispatchMode):
-    """Context that notes which modules make matmuls in float32 in their forward passes.
+    """Context that counts the matmuls in float32 that modules make in their forward passes.
 
-    Forward passes that are recomputed in a backward pass count too. The rest of a backward pass
-    does not: it has the types of the forward pass. A place is a module's name and the operator's.
+    Forward passes that are recomputed in a backward pass are counted apart. The rest of a backward
+    pass is not: it has the types of the forward pass. A place is a module's name and the
+    operator's.
     """
 
     def __init__(self, model: nn.Module) -> None:
         super().__init__()
         self.names = {module: name for name, module in model.named_modules()}
         self.running: list[nn.Module] = []  # the innermost one last
-        self.places: set[str] = set()
+        self.counts: Counter[str] = Counter()  # of each place
+        self.recomputed: Counter[str] = Counter()
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         """Run an operator, and note its place if it is a matmul in float32."""
         name = func._schema.name.removeprefix("aten::")
-        is_backward = not self.running and torch._C._current_graph_task_id() != NO_BACKWARD_PASS
-        if name.startswith(MATMULS) and not is_backward:
+        in_backward = torch._C._current_graph_task_id() != NO_BACKWARD_PASS
+        is_forward = bool(self.running) or not in_backward
+        if name.startswith(MATMULS + OTHER_PRODUCTS) and is_forward:
             operand = next(a for a in args if isinstance(a, Tensor))
             if operand.dtype == torch.float32:
                 module = self.names.get(self.running[-1], "") if self.running else "loss"
-                self.places.add(f"{module}: {name}")
+                counts = self.recomputed if in_backward else self.counts
+                counts[f"{module}: {name}"] += 1
         return func(*args, **(kwargs or {}))
 
     def __enter__(self) -> Float32Places:

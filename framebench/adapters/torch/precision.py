@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from functools import partial
@@ -78,7 +79,7 @@ def fp32(run: TorchAdapter) -> Proof:
 
     def find_narrowed(_: Evidence) -> Evidence:
         plain, observed = find_places(run, nullcontext)
-        return {"narrowed_at": sorted(plain - observed)}
+        return {"narrowed_at": sorted(plain.counts - observed.counts)}
 
     proof = expect(
         weight_dtypes=only_real("float32"),
@@ -90,8 +91,8 @@ def fp32(run: TorchAdapter) -> Proof:
 
 def find_places(
     run: TorchAdapter, context: Callable[[], AbstractContextManager[Any]]
-) -> tuple[set[str], set[str]]:
-    """Return where a user's model makes matmuls in float32, as two sets of places.
+) -> tuple[Float32Places, Float32Places]:
+    """Return where a user's model makes matmuls in float32, and how many.
 
     The first are those of a forward pass in this context without any strategy, the second those of
     a step.
@@ -108,7 +109,7 @@ def find_places(
     run.seed()
     with Float32Places(model) as observed:
         run.one_step()
-    return plain.places, observed.places
+    return plain, observed
 
 
 def compute_plainly(run: TorchAdapter) -> None:
@@ -128,18 +129,20 @@ def expect_autocast(run: TorchAdapter, products: str) -> Proof:
 
     In the suite's models, and where a user's file casts by itself, these are all matmuls. In other
     user models some may stay in float32: PyTorch's attention with dropout widens its operands on a
-    CPU, and a file may leave autocast for a part. They must be those that stay in float32 when the
-    only the whole forward pass runs under autocast.
+    CPU, and a file may leave autocast for a part. They must be those that stay in float32 when
+    only the whole forward pass runs under autocast, and no more of them in each place. A compiled
+    step shows no places: there nothing is proven of a matmul in float32.
     """
     if not run.is_user_model or run.case.spec.facts.get("narrow"):
         return expect_types(products, storage="float32")
 
     def find_widened(counted: Evidence) -> Evidence:
+        if run.readings.uses_profiler:
+            others = sorted({*counted["products"]} - {products})
+            return {"widened_at": [f"{name}, in places that are not visible" for name in others]}
         autocast = partial(torch.autocast, run.torch_device.type, getattr(torch, products))
         plain, observed = find_places(run, autocast)
-        if run.readings.uses_profiler:  # a compiled step shows types, but no places
-            observed = set() if plain else {*counted["products"]} - {products}
-        return {"widened_at": sorted(observed - plain)}
+        return {"widened_at": list_widened(run, plain, observed)}
 
     proof = expect(
         products=including(products),
@@ -148,6 +151,18 @@ def expect_autocast(run: TorchAdapter, products: str) -> Proof:
         widened_at=[],
     )
     return proof.counting(find_widened)
+
+
+def list_widened(run: TorchAdapter, plain: Float32Places, observed: Float32Places) -> list[str]:
+    """Return the places where a step makes more matmuls in float32 than plain passes would.
+
+    Of a recomputation only the places count: it may compute a block in part, or more than once.
+    """
+    is_file_step = run.recipe.step == run.file_step  # of which `plain` has a whole step
+    passes = 1 if is_file_step else run.micro_batches * run.loss_evaluations
+    allowed = Counter({place: passes * count for place, count in plain.counts.items()})
+    recomputed = observed.recomputed.keys() - plain.counts.keys() - plain.recomputed.keys()
+    return sorted((observed.counts - allowed).keys() | recomputed)
 
 
 @switch
