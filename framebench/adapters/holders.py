@@ -26,6 +26,8 @@ CLOSED = (ModuleType, CodeType, FrameType)
 ATOMS = (bool, int, float, complex, str, bytes, type(None))
 MOST = 200_000  # objects that are visited below one root
 NAMELESS = "nothing that has a name in your file"
+CUT = object()  # ends a walk that was cut off
+END = object()  # of the referents of one object
 
 
 def find_holders(
@@ -36,7 +38,8 @@ def find_holders(
 ) -> dict[str, int]:
     """Return the bytes that can be reached from each root, by the root's name.
 
-    Each storage counts once, for the first root that leads to it.
+    Each storage counts once, for the first root that leads to it. The name of a root with more
+    than `MOST` objects says that the rest was not searched.
 
     Args:
         roots: Where the search begins.
@@ -48,11 +51,17 @@ def find_holders(
     bytes_by_holder: Counter[str] = Counter()
 
     def add(name: str, objects: Iterable[Any]) -> None:
+        total = 0
         for instance in objects:
+            if instance is CUT:
+                name = f"{name}, of which {MOST:,} objects were searched"
+                continue
             for address, size in find_storages(instance).items():
                 if address and size and address not in counted:
                     counted.add(address)
-                    bytes_by_holder[name] += size
+                    total += size
+        if total:
+            bytes_by_holder[name] += total
 
     modules = [module for module in list(sys.modules.values()) if isinstance(module, ModuleType)]
     closed = {id(vars(module)) for module in modules}
@@ -63,21 +72,38 @@ def find_holders(
 
 
 def walk_objects(root: Any, closed: set[int]) -> Iterator[Any]:
-    """Yield an object and all that it refers to, at most `MOST` of them.
+    """Yield an object and all that it refers to, at most `MOST` of them, then `CUT` if more follow.
 
-    The walk does not enter objects whose id is in `closed`.
+    The walk does not enter objects whose id is in `closed`, and leaves out numbers and texts. It is
+    depth first: where it ends early, it has seen some elements of a list with all that is in them.
     """
+    yield root
     visited = {id(root)}
-    pending = [root]
-    while pending and len(visited) < MOST:
-        current = pending.pop()
-        yield current
-        if isinstance(current, ATOMS):
+    pending = [iter(list_referents(root))]
+    while pending:
+        other = next(pending[-1], END)
+        if other is END:  # all of this object's referents were seen
+            pending.pop()
             continue
-        for other in gc.get_referents(current):
-            if id(other) not in visited and id(other) not in closed and may_enter(other):
-                visited.add(id(other))
-                pending.append(other)
+        is_known = id(other) in visited or id(other) in closed
+        if is_known or isinstance(other, ATOMS) or not may_enter(other):
+            continue
+        if len(visited) == MOST:
+            yield CUT
+            return
+        visited.add(id(other))
+        yield other
+        pending.append(iter(list_referents(other)))
+
+
+def list_referents(instance: Any) -> list[Any]:
+    """Return the objects that an object refers to.
+
+    Python's collector does not look into an array of objects.
+    """
+    if isinstance(instance, np.ndarray) and instance.dtype == object:
+        return list(instance.flat)
+    return gc.get_referents(instance)
 
 
 def may_enter(other: Any) -> bool:
