@@ -137,7 +137,17 @@ def format_record(record: Record, step_s: float | None = None, width: int = 41) 
     numbers = f"{step_s * 1e3:7.1f} ms/step" if step_s is not None else ""
     if record.ranks:
         numbers = describe_ranks(record)
-    return f"{name} {peak:<22} {numbers}{describe_effect(record.effect)}"
+    libraries = describe_libraries(record.library_bytes)
+    return f"{name} {peak:<22} {numbers}{libraries}{describe_effect(record.effect)}"
+
+
+def describe_libraries(library_bytes: int | None) -> str:
+    """Return what libraries keep next to the peak, or "" where that is not counted or nothing.
+
+    It is counted only of a user's model.
+    """
+    mib = f"{(library_bytes or 0) / 2**20:.1f}"
+    return "" if mib == "0.0" else f"  libraries {mib} MiB"
 
 
 def describe_effect(effect: StrategyEffect | None) -> str:

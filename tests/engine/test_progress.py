@@ -12,8 +12,8 @@ from framebench.engine.progress import CaseProgress, format_record
 from framebench.records import provenance, store
 from framebench.suite.case import Case
 from framebench.suite.result import StrategyEffect
+from tests.fake_records import RIGHT, record
 from tests.fake_records import provenance as origin
-from tests.fake_records import record
 
 CASES = [
     Case("transformer", "torch", "train", "fp32", 4, "tiny"),
@@ -69,3 +69,12 @@ def test_a_measured_case_says_why_its_effect_is_not_proven() -> None:
     assert line.endswith("effect not proven: graph_nodes: expected 0, observed 16")
     proven = StrategyEffect(proven=True, evidence={})
     assert "proven" not in format_record(record(CASES[1], effect=proven))
+
+
+@pytest.mark.parametrize(
+    ("library_bytes", "text"), [(None, ""), (1000, ""), (9 << 20, "  libraries 9.0 MiB")]
+)
+def test_a_measured_case_says_what_libraries_keep(library_bytes: int | None, text: str) -> None:
+    peaks = {"host.rss": 100 << 20}
+    line = format_record(record(peaks=peaks, library_bytes=library_bytes, **RIGHT))
+    assert line.split("(host.rss)")[1].strip() == text.strip()
