@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 import pandas as pd
@@ -58,6 +59,7 @@ LIBRARIES_NOTE = (
     "and in no ratio of peaks, but in what a process needs."
 )
 SHOWN_FROM = MIB / 20  # bytes: what is less is 0.0 MiB in a table
+VARIES = MIB / 2  # bytes: peaks of one step and another differ by so much (docs/try.md)
 TableRow = dict[Any, Any]  # a row of `framebench.analysis.frames.frame`, by column
 
 
@@ -68,6 +70,7 @@ class Remarks:
     untracked: dict[str, int]  # bytes that the baseline holds next to its tensors, by holder
     libraries: dict[str, int]  # by strategy the bytes that libraries keep for their next calls
     deterministic: list[str]  # strategies that were verified without random numbers
+    rising_peaks: list[int]  # bytes of the baseline's steady steps in their order, if each is more
 
 
 def collect_remarks(records: list[Record]) -> Remarks:
@@ -75,16 +78,33 @@ def collect_remarks(records: list[Record]) -> Remarks:
     untracked: dict[str, int] = {}
     libraries = {}
     deterministic = []
+    rising_peaks: list[int] = []
     for record in records:
         strategy = record.parsed.strategy
         if record.elsewhere and strategy in BASELINES.values():
             untracked = record.elsewhere  # the newest counts
+        if record.peak_samples and strategy in BASELINES.values():
+            rising_peaks = list_rising_peaks(record)
         if record.library_bytes is not None:
             libraries[strategy] = record.library_bytes
         if record.verification and record.verification.still and strategy not in deterministic:
             deterministic.append(strategy)
     large = {holder: size for holder, size in untracked.items() if size >= SHOWN_FROM}
-    return Remarks(large, libraries, deterministic)
+    return Remarks(large, libraries, deterministic, rising_peaks)
+
+
+def list_rising_peaks(record: Record) -> list[int]:
+    """Return the peaks of steady steps in bytes, in their order, if each is above the one before.
+
+    The list is empty if one is not, or is above it by what peaks vary, or if there are fewer than
+    three.
+    """
+    instrument = record.peak_instrument
+    if instrument is None:
+        return []
+    peaks = [sample[instrument] for sample in record.peak_samples if instrument in sample]
+    rises = [later - earlier for earlier, later in pairwise(peaks)]
+    return peaks if len(rises) >= 2 and min(rises) > VARIES else []
 
 
 def make_table(df: pd.DataFrame, left_out: dict[str, str], remarks: Remarks) -> Table:
@@ -149,6 +169,13 @@ def list_notes(df: pd.DataFrame, left_out: dict[str, str], remarks: Remarks) -> 
         largest_first = sorted(remarks.untracked.items(), key=lambda holder: -holder[1])
         holders = [f"{name} ({format_mib(size)} MiB)" for name, size in largest_first]
         yield f"held elsewhere, and part of every peak: {', '.join(holders)}"
+    if remarks.rising_peaks:
+        peaks = ", ".join(map(format_mib, remarks.rising_peaks))
+        yield (
+            f"the baseline's peak rises from step to step ({peaks} MiB): your file keeps more and "
+            "more, as in a list or a buffer, or its steps differ; `framebench grow` with this file "
+            "tells which"
+        )
     if has_libraries(df):
         yield LIBRARIES_NOTE
     if remarks.deterministic:

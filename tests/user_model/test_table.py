@@ -5,11 +5,19 @@ from __future__ import annotations
 import pandas as pd
 import pytest
 
+from framebench.analysis import frames
 from framebench.analysis.needs import MARGIN
 from framebench.records.record import Record
 from framebench.suite.case import Case
 from framebench.suite.result import Mathematics, StrategyEffect, Verification
-from framebench.user_model.table import describe_verdicts, find_contradiction, find_needs
+from framebench.user_model.table import (
+    add_needs,
+    collect_remarks,
+    describe_verdicts,
+    find_contradiction,
+    find_needs,
+    make_table,
+)
 from tests.fake_records import record
 
 MIB = 2**20
@@ -61,3 +69,23 @@ def test_needs_rest_on_the_largest_count_of_memory(columns: dict[str, object], n
     row = {"peak_bytes": 20 * MIB, "cold_peak_bytes": None, "library_bytes": 0, **columns}
     assert find_needs(row) == pytest.approx(needs * MIB * MARGIN)
     assert find_needs(row | {"peak_bytes": None}) is None
+
+
+@pytest.mark.parametrize(
+    ("peaks", "rises"),
+    [
+        ((10, 15, 20), True),
+        ((10, 15, 14), False),
+        ((10, 10.2, 10.4), False),
+        ((10, 15), False),
+    ],
+    ids=["rising", "not rising at last", "within what peaks vary", "too few"],
+)
+def test_a_peak_that_rises_from_step_to_step_is_said(peaks: tuple[float, ...], rises: bool) -> None:
+    samples = [{"host.rss": round(peak * MIB)} for peak in peaks]
+    records = [record(peaks=samples[-1], peak_samples=samples)]
+    remarks = collect_remarks(records)
+    table = make_table(add_needs(frames.make_frame(records), remarks), {}, remarks)
+    notes = [note for note in table.notes if "rises from step to step" in note]
+    assert len(notes) == rises
+    assert all("(10.0, 15.0, 20.0 MiB)" in note for note in notes)
