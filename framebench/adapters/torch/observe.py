@@ -16,8 +16,8 @@ from framebench.suite.trees import read_batch_length
 
 # beginnings of the names of operators that autocast runs in the lower precision
 MATMULS = ("convolution", "addmm", "mm", "bmm", "_scaled_dot_product")
-# further products that autocast computes in it, and of which other proofs need no count
-OTHER_PRODUCTS = ("addbmm", "addmv", "baddbmm", "mkldnn_rnn_layer", "mv")
+# further ones, of which other proofs need no count
+OTHER_PRODUCTS = ("addbmm", "addmv", "baddbmm", "conv_tbc", "mkldnn_rnn_layer", "mv")
 # fused kernels of attention, of which PyTorch chooses one
 FUSED_KERNELS = (
     "flash_attention_for_cpu",
