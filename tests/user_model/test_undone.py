@@ -18,15 +18,19 @@ TABLE: dict[str, Any] = tomllib.loads((HERE / "undone.toml").read_text())
 UNTOUCHED = "untouched"
 
 
-def list_orders(file: str) -> list[tuple[str, str, str]]:
-    """Return name, strategy and code of what is tried with a file, untouched strategies too."""
+def list_orders(file: str) -> list[tuple[str, str, str, str]]:
+    """Return name, scenario, strategy and code of what is tried with a file.
+
+    Untouched strategies are among them.
+    """
     orders = []
     for row in TABLE["sabotage"]:
         if file in row["files"]:
-            untouched = (f"{UNTOUCHED}: {row['strategy']}", row["strategy"], "")
+            scenario, strategy = row.get("scenario", "train"), row["strategy"]
+            untouched = (f"{UNTOUCHED}: {strategy}", scenario, strategy, "")
             if untouched not in orders:
                 orders.append(untouched)
-            orders.append((row["name"], row["strategy"], row["code"]))
+            orders.append((row["name"], scenario, strategy, row["code"]))
     return orders
 
 

@@ -103,7 +103,36 @@ def count_dtypes(tensors: Iterable[Tensor]) -> Evidence:
     return dict(Counter(name_dtype(tensor.dtype) for tensor in tensors))
 
 
-class StepCounter(TorchDispatchMode):
+class DecomposingMode(TorchDispatchMode):
+    """Context that sees each operator of a step, also those that inference mode hides in others."""
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        """Run an operator by `run_operator`, or those that it is composed of."""
+        kwargs = kwargs or {}
+        if torch.is_inference_mode_enabled():
+            out = self.decompose(func, args, kwargs)
+            if out is not NotImplemented:
+                return out
+        return self.run_operator(func, args, kwargs)
+
+    def run_operator(self, func: Any, args: Any, kwargs: Any) -> Any:
+        """Run an operator and note what is to be known of it."""
+        raise NotImplementedError
+
+    def decompose(self, func: Any, args: Any, kwargs: Any) -> Any:
+        """Run the operators that a composed one, such as `linear`, consists of.
+
+        Only inference mode passes composed operators on as a whole. Returns NotImplemented for any
+        other operator.
+        """
+        super().__enter__()
+        try:
+            return func.decompose(*args, **kwargs)
+        finally:
+            super().__exit__(None, None, None)
+
+
+class StepCounter(DecomposingMode):
     """Context that counts what one eager step does.
 
     Args:
@@ -129,13 +158,8 @@ class StepCounter(TorchDispatchMode):
         self.convolutions = {"channels_last": 0, "channels_first": 0}
         self.operators: Counter[str] = Counter()
 
-    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+    def run_operator(self, func: Any, args: Any, kwargs: Any) -> Any:
         """Run an operator and count it."""
-        kwargs = kwargs or {}
-        if torch.is_inference_mode_enabled():
-            out = self.decompose(func, args, kwargs)
-            if out is not NotImplemented:
-                return out
         out = func(*args, **kwargs)
         name = func._schema.name.removeprefix("aten::")
         self.operators[name] += 1
@@ -145,18 +169,6 @@ class StepCounter(TorchDispatchMode):
         if name == "convolution":
             self.convolutions[name_layout(args[0])] += 1
         return out
-
-    def decompose(self, func: Any, args: Any, kwargs: Any) -> Any:
-        """Run the operators that a composed one, such as `linear`, consists of.
-
-        Only inference mode passes composed operators on as a whole. Returns NotImplemented for any
-        other operator.
-        """
-        super().__enter__()
-        try:
-            return func.decompose(*args, **kwargs)
-        finally:
-            super().__exit__(None, None, None)
 
     def __enter__(self) -> StepCounter:
         """Hook into the models, the blocks and what autograd saves."""
@@ -229,7 +241,7 @@ def name_layout(inputs: Tensor) -> str:
     return "channels_last" if inputs.is_contiguous(memory_format=layout) else "channels_first"
 
 
-class Float32Places(TorchDispatchMode):
+class Float32Places(DecomposingMode):
     """Context that counts the matmuls in float32 that modules make in their forward passes.
 
     Forward passes that are recomputed in a backward pass are counted apart. The rest of a backward
@@ -244,7 +256,7 @@ class Float32Places(TorchDispatchMode):
         self.counts: Counter[str] = Counter()  # of each place
         self.recomputed: Counter[str] = Counter()
 
-    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+    def run_operator(self, func: Any, args: Any, kwargs: Any) -> Any:
         """Run an operator, and note its place if it is a matmul in float32."""
         name = func._schema.name.removeprefix("aten::")
         in_backward = torch._C._current_graph_task_id() != NO_BACKWARD_PASS
@@ -255,7 +267,7 @@ class Float32Places(TorchDispatchMode):
                 module = self.names.get(self.running[-1], "") if self.running else "loss"
                 counts = self.recomputed if in_backward else self.counts
                 counts[f"{module}: {name}"] += 1
-        return func(*args, **(kwargs or {}))
+        return func(*args, **kwargs)
 
     def __enter__(self) -> Float32Places:
         self.handles = [

@@ -1,7 +1,8 @@
 """Undo strategies of users' files behind their proofs, and print which are proven all the same.
 
-The argument has by file a list of [name, strategy, code] as JSON. The code runs once the adapter of
-the case is built, before its first step. Printed is by name whether it is proven, and why not.
+The argument has by file a list of [name, scenario, strategy, code] as JSON. The code runs once the
+adapter of the case is built, before its first step. Printed is by name whether it is proven, and
+why not.
 """
 
 import importlib
@@ -31,8 +32,11 @@ def judge(case: Case, code: str) -> tuple[bool, str]:
 importlib.import_module("framebench.adapters.torch")
 verdicts = {}
 for file, orders in json.loads(sys.argv[1]).items():
-    baseline = use_file(Path(file), BATCH)
-    survey(baseline, lambda message: None)
-    for name, strategy, code in orders:
+    surveyed = ""
+    for name, scenario, strategy, code in orders:
+        if scenario != surveyed:
+            baseline = use_file(Path(file), BATCH, scenario=scenario)
+            survey(baseline, lambda message: None)
+            surveyed = scenario
         verdicts[name] = judge(replace(baseline, strategy=strategy), code)
 print(json.dumps(verdicts))
