@@ -194,7 +194,8 @@ def checkpoint_dots(run: TorchAdapter, batched: bool = True) -> Proof:
             return first_run, _guard_second_run(second_run, norms, run.float64)
 
         options = {"use_reentrant": False, "context_fn": make_contexts} | drop_cache(kwargs)
-        return recompute(block, *drop_cache(xs), **options)
+        run_shared, arguments = share_arguments(block, drop_cache(xs))
+        return recompute(run_shared, *arguments, **options)
 
     def count_attention() -> int:
         """Return how many matmuls attention makes in one forward pass."""
