@@ -73,7 +73,7 @@ def survey(case: Case, emit: Emit) -> dict[str, Any]:
         references = observe_references(adapter, case, observed, emit)
         facts["random"] = adapter.deterministic or len(references) > 1
         newest = list(references)[-1]
-        perturbed = observe_perturbed(adapter, case, emit)
+        perturbed = observe_perturbed_baseline(adapter, case, emit)
         facts["undetermined"] = find_undetermined(perturbed, references[newest])
         facts["skipped"] = {key: sorted(seen.skipped) for key, seen in references.items()}
         facts["skipped"][newest] = list_skipped(
@@ -276,7 +276,9 @@ def observe_references(
     return references
 
 
-def observe_perturbed(adapter: Adapter, case: Case, emit: Emit) -> dict[float, list[Observed]]:
+def observe_perturbed_baseline(
+    adapter: Adapter, case: Case, emit: Emit
+) -> dict[float, list[Observed]]:
     """Return by perturbation what the baseline's first steps compute from perturbed weights."""
     emit({"phase": "first steps, perturbed"})
     observed: dict[float, list[Observed]] = {}
