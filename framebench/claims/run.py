@@ -24,6 +24,7 @@ from framebench.engine.session import Session
 from framebench.records import provenance
 from framebench.strategies.strategy import FRAMEWORKS
 from framebench.suite.case import Case
+from framebench.suite.counting import format_count
 
 
 @dataclass
@@ -174,6 +175,6 @@ def plan_cases(cases: list[Case], results: Path) -> list[str]:
     hint = ""
     if results == runner.RESULTS:
         hint = "; `framebench dev publish` puts them where claims read them"
-    say(f"{len(cases)} cases are planned for {GPU}{hint}")
+    say(f"planning {format_count(len(cases), 'case')} for {GPU}{hint}")
     planned = planned_for(cases, GPU, results, say)
     return [one.case for one in planned if one.outcome == "failed"]

@@ -19,6 +19,7 @@ from framebench.claims.wording import select_alike, with_numbers
 from framebench.devices.catalog import BY_NAME
 from framebench.records import store
 from framebench.suite.case import FULL_SIZE, Case
+from framebench.suite.counting import format_count
 
 MEASURED_COLUMN = TableColumn("measured", priority=ESSENTIAL)
 VERDICT_COLUMN = TableColumn("verdict", priority=ESSENTIAL)
@@ -166,7 +167,9 @@ def make_answer(entry: Entry, device: str = "", options: str = "") -> Table:
     lines.sort(key=lambda line: (not line.counts, not line.set_aside, line.device == "cpu"))
     rows = [make_line_row(line)[:-1] for line in lines[:FEW_LINES]]
     hidden = len(entry.lines) - len(rows)
-    more = f"{hidden} more lines and the remarks" if hidden else "The remarks"
+    more = "The remarks"
+    if hidden:
+        more = f"{format_count(hidden, 'more line')} and the remarks"
     return Table.of_text(
         describe_answer(entry, device, options),
         f"{more}: `framebench claims '{entry.name}' --all{options}`.",

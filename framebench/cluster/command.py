@@ -34,6 +34,7 @@ from framebench.engine import runner
 from framebench.engine.request import RunRequest
 from framebench.records import provenance
 from framebench.suite.case import Case
+from framebench.suite.counting import format_count
 
 
 @app.command(rich_help_panel=MACHINES)
@@ -75,8 +76,8 @@ def plan(
             table.add_row(str(unit.block), unit.selectors[0])
         out.print(table)
     say(
-        f"{len(unfinished)} units, {len(planned) - len(unfinished)} more are done; run one at a "
-        "time on a machine, and nothing else next to it"
+        f"to run: {format_count(len(unfinished), 'unit')}, done: {len(planned) - len(unfinished)}; "
+        "run one at a time on a machine, and nothing else next to it"
     )
 
 
@@ -117,8 +118,8 @@ def collect_(
     for sentence in (*report.conflicts, *report.unreadable):
         say(sentence)
     echo(
-        f"{len(report.added)} records added, {report.present} known, {len(report.conflicts)} "
-        "conflicts, "
+        f"{format_count(len(report.added), 'record')} added, {report.present} known, "
+        f"{format_count(len(report.conflicts), 'conflict')}, "
         f"{len(report.unreadable)} unreadable: {results}"
     )
     if report.answers:
@@ -153,7 +154,8 @@ def check_results(
             out.print(f"NO  {sentence}", markup=False, highlight=False, soft_wrap=True)
         for sentence in report.notes:
             out.print(f"note: {sentence}", markup=False, highlight=False, soft_wrap=True)
-    say(f"{len(report.records)} records, {len(report.problems)} problems")
+    problems = format_count(len(report.problems), "problem")
+    say(f"{format_count(len(report.records), 'record')}, {problems}")
     raise typer.Exit(bool(report.problems))
 
 
@@ -206,8 +208,8 @@ def collect_nodes(
     report = collect([results], results)
     done = len(planned) - len(unfinished)
     say(
-        f"{done} of {len(planned)} units are done, {len(report.added)} records were added to "
-        f"{results}"
+        f"{done} of {len(planned)} units are done, "
+        f"{format_count(len(report.added), 'record was', 'records were')} added to {results}"
     )
     not_done = [f"not done: {unit.named}" for unit in unfinished]
     for sentence in (*report.conflicts, *report.unreadable, *not_done):

@@ -22,6 +22,7 @@ from framebench.engine.request import RunRequest
 from framebench.instruments import nvml
 from framebench.records import provenance
 from framebench.records.lines import open_to_append
+from framebench.suite.counting import format_count
 
 Say = Callable[[str], None]
 VARIABLE = "CUDA_VISIBLE_DEVICES"
@@ -73,7 +74,8 @@ def measure(
     waiting: queue.SimpleQueue[RunRequest] = queue.SimpleQueue()
     for unit in select_unfinished(units, results, code):
         waiting.put(unit)
-    say(f"{waiting.qsize()} units on {len(gpus)} GPUs: {', '.join(gpu.name for gpu in gpus)}")
+    places = f"{format_count(len(gpus), 'GPU')}: {', '.join(gpu.name for gpu in gpus)}"
+    say(f"{format_count(waiting.qsize(), 'unit')} on {places}")
 
     def work(gpu: AssignedGpu) -> None:
         while True:

@@ -34,6 +34,7 @@ from framebench.engine.environments import SetupError
 from framebench.engine.request import RunRequest
 from framebench.records import provenance, store
 from framebench.records.lines import open_to_append
+from framebench.suite.counting import format_count
 
 Say = Callable[[str], None]
 ARRAY = 1000  # jobs: the most that Slurm takes at once unless it is set up for more
@@ -115,7 +116,8 @@ def measure(units: Sequence[RunRequest], jobs: Jobs, frameworks: Sequence[str]) 
         if not unfinished:
             break
         if attempt:
-            jobs.say(f"{len(unfinished)} units ended before they were done; submitted again")
+            count = format_count(len(unfinished), "unit")
+            jobs.say(f"{count} ended before being done; submitted again")
         queued = wait_for_queue(jobs)
         ids_by_mark = jobs.read_ids()
         new = [unit for unit in unfinished if ids_by_mark.get(unit.mark(code)) not in queued]
@@ -160,7 +162,7 @@ def prepare(units: Sequence[RunRequest], jobs: Jobs, frameworks: Sequence[str]) 
     listing = run_slurm("sinfo", "-h", "-N", "-o", "%N|%c|%m|%f|%G|%t", *partition) or ""
     nodes = select_nodes(listing)
     places = ", ".join(nodes) or "each node that needs them"
-    jobs.say(f"{len(units)} units; environments are prepared on {places}")
+    jobs.say(f"{format_count(len(units), 'unit')}; environments are prepared on {places}")
     ids = []
     for node in nodes:
         try:

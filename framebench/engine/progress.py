@@ -17,6 +17,7 @@ from framebench.models.spec import USER_MODEL
 from framebench.records import provenance, store
 from framebench.records.record import Record
 from framebench.suite.case import Case
+from framebench.suite.counting import format_count
 from framebench.suite.result import StrategyEffect
 
 GUESS_S = 20.0  # expected for a case that was never measured anywhere
@@ -66,8 +67,7 @@ class CaseProgress(Listener):
             transient=True,
         )
         self.task = self.bar.add_task("", total=total, completed=done, left=self.format_remaining())
-        plural = "s" if len(cases) != 1 else ""
-        self.first_line = f"measuring {len(cases)} case{plural}"
+        self.first_line = f"measuring {format_count(len(cases), 'case')}"
         if blocks > 1:
             self.first_line += f", each {blocks} times"
         if done:

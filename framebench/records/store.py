@@ -32,6 +32,7 @@ from framebench.records.lines import (
 )
 from framebench.records.record import SCHEMA, Calibration, Record
 from framebench.records.record_base import AnyRecord, RecordBase
+from framebench.suite.counting import format_count
 
 Model = TypeVar("Model", bound=BaseModel)
 Content = TypeVar("Content")
@@ -64,8 +65,9 @@ class SkippedLines:
     def warn_of_rest(self) -> None:
         """Warn how many more lines and files were skipped than were named, if any were."""
         if self.count > MOST_NAMED:
-            more = f"skipped {self.count - MOST_NAMED} more records that cannot be read"
-            warnings.warn(more, RecordWarning, stacklevel=3)
+            more = format_count(self.count - MOST_NAMED, "more record", "more records")
+            message = f"skipped {more} that cannot be read"
+            warnings.warn(message, RecordWarning, stacklevel=3)
 
 
 def find_calibration_file(root: Path) -> Path:

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from framebench.adapters.base import Adapter, Batch
+from framebench.suite.counting import format_count
 from framebench.suite.tensors import PROJECTIONS, Summaries, Summary, measure_errors, summarize_all
 from framebench.suite.user_file import Fault
 from framebench.worker.observe import Observed
@@ -171,7 +172,9 @@ def find_stateful_buffers(adapter: Adapter) -> str:
     if not changed or find_largest_difference(other, one)[1] <= SAME:
         return ""
     # it is not known which of these buffers the next pass reads
-    others = f" and {len(changed) - 1} other buffers" if len(changed) > 1 else ""
+    others = ""
+    if len(changed) > 1:
+        others = f" and {format_count(len(changed) - 1, 'other buffer')}"
     return changed[0] + others
 
 

@@ -25,6 +25,7 @@ from framebench.records.pins import REQUIREMENTS
 from framebench.strategies.registry import BASELINES
 from framebench.strategies.strategy import FRAMEWORKS
 from framebench.suite.case import Case
+from framebench.suite.counting import format_count
 from framebench.suite.user_file import Fault, list_definitions, list_imports
 from framebench.user_file import strategies as applicable
 
@@ -214,7 +215,7 @@ def describe_facts(model: UserModel, facts: dict[str, Any]) -> str:
     """Return what was found in the file, in a line."""
     blocks = "no blocks"
     if facts["blocks"]:
-        blocks = f"{len(facts['blocks'])} blocks ({facts['block']})"
+        blocks = f"{format_count(len(facts['blocks']), 'block')} ({facts['block']})"
         others = [name for name in facts.get("levels", ()) if name != facts["block"]]
         if others:
             names = ", ".join(others)

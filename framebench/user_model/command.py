@@ -42,6 +42,7 @@ from framebench.records.record import Record
 from framebench.records.record_base import ROUNDS
 from framebench.records.search import Fit
 from framebench.suite.case import Case
+from framebench.suite.counting import format_count
 from framebench.suite.user_file import Fault
 from framebench.user_file import trial
 from framebench.user_file.opening import USUAL_TIME, survey_baseline
@@ -355,7 +356,9 @@ def announce(model: UserModel, strategies: list[str] | None) -> None:
     """
     cases, _ = trial.list_cases(model, strategies)
     count = len(cases) - 1  # without the baseline
-    others = f", then up to {count} strateg{'y' if count == 1 else 'ies'}" if count else ""
+    others = ""
+    if count:
+        others = f", then up to {format_count(count, 'strategy', 'strategies')}"
     say(
         f"{model.file.name}: running the baseline first{others}. Each takes {USUAL_TIME}, and a "
         "minute more if it compiles; an estimate follows"

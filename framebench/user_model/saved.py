@@ -19,6 +19,7 @@ from framebench.cli.shared import err, say
 from framebench.explain.record import Explanation
 from framebench.records.record import Part, Record
 from framebench.records.store import BadRecord, read_bytes
+from framebench.suite.counting import format_count
 from framebench.suite.user_file import Fault
 
 NOISE = 2**19  # bytes by which the peak of the same step differs from run to run
@@ -208,5 +209,7 @@ def describe_layers(before: Explanation | None, after: Explanation | None) -> st
     others = more[LAYERS:]
     if others:
         size = sum(size for _, size in others)
-        parts.append(f"{len(others)} others (+{format_mib(size, ',.2f')} MiB together)")
+        together = " together" if len(others) > 1 else ""
+        count = format_count(len(others), "other")
+        parts.append(f"{count} (+{format_mib(size, ',.2f')} MiB{together})")
     return f"more at the baseline's peak: {', '.join(parts)}" if parts else ""

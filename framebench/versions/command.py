@@ -41,6 +41,7 @@ from framebench.records import provenance
 from framebench.records.pins import find_pinned_version, find_pinned_versions
 from framebench.strategies.strategy import FRAMEWORKS
 from framebench.suite.case import Case
+from framebench.suite.counting import format_count
 from framebench.suite.selectors import parse
 from framebench.suite.user_file import Fault
 from framebench.user_file.opening import open_model
@@ -295,7 +296,7 @@ def bisect(
         if obstacle:
             fail(f"{opened.id}: {obstacle}", 2)
         names = releases.select_between(framework, first, last, releases.list_releases(framework))
-        say(f"{len(names)} releases: {', '.join(names)}")
+        say(f"{format_count(len(names), 'release')}: {', '.join(names)}")
         if device is not None:
             measure = PlanBench(opened.id, device, results).measure
             answer = bisect_releases(opened, minimum, names, measure, device)
@@ -439,7 +440,7 @@ def add(
     packages = pin.resolve(framework, version)
     file = pin.write_pins(framework, version, packages)
     pin.write_matrix()
-    say(f"requirements/versions/{file.name}: {len(packages)} packages")
+    say(f"requirements/versions/{file.name}: {format_count(len(packages), 'package')}")
     say(f"framebench versions run --framework {framework} measures it next to the others")
 
 
@@ -474,10 +475,10 @@ def publish(
         fail(str(error), 1)
     measured_count = sum(release.is_measured for release in written)
     say(
-        f"{len(written)} releases from {written[0].tag} to {written[-1].tag}, {measured_count} of "
-        "them with results"
+        f"{format_count(len(written), 'release')} from {written[0].tag} to {written[-1].tag}, "
+        f"{measured_count} of them with results"
     )
-    say(f"{len(regressions)} regressions")
+    say(format_count(len(regressions), "regression"))
     for regression in regressions:
         step = f"{regression.before} to {regression.after}, on {regression.machine}"
         say(f"{step}: {regression.change:+.1%} {regression.benchmark}")

@@ -121,4 +121,4 @@ def test_a_failed_unit_counts_as_done(results: Path) -> None:
     unit = ("transformer/torch/train/fp32/b4/tiny", *options)
     assert framebench("run", *unit, "--block", "0").returncode == 1
     assert len(list(store.read_all(results))) == 1
-    assert "0 units, 1 more are done" in framebench("plan", *unit).stderr
+    assert "to run: 0 units, done: 1" in framebench("plan", *unit).stderr

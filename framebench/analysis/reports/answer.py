@@ -23,6 +23,7 @@ from framebench.analysis.rendering import Table, read_columns
 from framebench.analysis.selection import get_measurement_time, is_unrestricted
 from framebench.records.record import Record
 from framebench.strategies.registry import find_baseline
+from framebench.suite.counting import format_count
 
 SCENARIO = "train"
 TINY = "tiny"
@@ -149,7 +150,8 @@ def list_failures(run: Sequence[Record]) -> list[str]:
         return []
     supported = [record for record in run if record.status != "unsupported"]
     width = max(len(record.case) for record in failures)
-    lines = [f"The last run has no numbers for {len(failures)} of its {len(supported)} cases:"]
+    count = format_count(len(supported), "case")
+    lines = [f"The last run has no numbers for {len(failures)} of its {count}:"]
     for record in failures:
         cause = " ".join((record.reason or "no reason given").split())
         lines.append(f"  {record.case:<{width}}  {record.status}: {cause}")

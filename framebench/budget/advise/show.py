@@ -23,6 +23,7 @@ from framebench.budget.advise.advice import (
     join_choice,
 )
 from framebench.models.spec import load_workload
+from framebench.suite.counting import format_count
 from framebench.suite.hypothetical import describe_sample
 
 COLUMNS = {
@@ -205,7 +206,9 @@ def describe_answer(advice: BudgetAdvice, options: str = "") -> str:
     if order == "largest batch first":
         ties = [c.name for c in advice.fitting[1:] if c.case.batch == best.case.batch]
         rank += f", with as large a batch by {', '.join(ties)}" if ties else ""
-    others = f"; {len(advice.fitting) - 1} others fit" if len(advice.fitting) > 1 else ""
+    others = ""
+    if len(advice.fitting) > 1:
+        others = f"; {format_count(len(advice.fitting) - 1, 'other fits', 'others fit')}"
     return (
         f"{question.workload} {question.scenario}, {describe_size(question)}, within "
         f"{format_mib(question.budget)} MiB: {describe_briefly(best)} {rank}; that it fits "

@@ -39,6 +39,7 @@ from framebench.records.search import Fit
 from framebench.strategies.registry import find_baseline
 from framebench.suite import selectors
 from framebench.suite.case import DEFAULT_SIZE, FULL_SIZE, Case
+from framebench.suite.counting import format_count
 from framebench.suite.hypothetical import LARGEST_BATCH, check_described
 from framebench.suite.user_file import Fault
 from framebench.user_file import trial
@@ -110,7 +111,7 @@ def max_batch_(
             make_table(fit).terminal(out)
 
     def describe_kept() -> str:
-        return f"; what was found for {len(fits)} cases is kept"
+        return f"; what was found for {format_count(len(fits), 'case')} is kept"
 
     if selector.endswith(".py"):
         try:

@@ -18,6 +18,7 @@ from framebench.budget.max_batch.probes import Progress, find_first_line, ignore
 from framebench.engine.environments import Environment
 from framebench.engine.runner import Options
 from framebench.suite.case import Case
+from framebench.suite.counting import format_count
 from framebench.suite.protocol import BatchReport
 
 
@@ -136,7 +137,7 @@ def describe_evaluation(evaluation: EvaluationReport) -> Iterator[str]:
         f"samples done {done} of {evaluation.samples}, lost {evaluation.lost}, done twice "
         f"{evaluation.twice}"
     )
-    yield f"memory ran out {len(evaluation.recoveries)} times"
+    yield f"memory ran out {format_count(len(evaluation.recoveries), 'time')}"
     for recovery in evaluation.recoveries:
         attempt = f"at sample {recovery.first} with batch {recovery.batch}"
         yield f"  {attempt}, recovered {recovery.how}: {recovery.reason}"

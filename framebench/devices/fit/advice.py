@@ -31,6 +31,7 @@ from framebench.models.spec import USER_MODEL, load_workload
 from framebench.strategies.registry import list_used
 from framebench.strategies.strategy import TITLES
 from framebench.suite.case import DEFAULT_SIZE, FULL_SIZE, Case, UnknownCase
+from framebench.suite.counting import format_count
 from framebench.suite.hypothetical import describe_shape, select_described
 from framebench.suite.selectors import select
 
@@ -111,8 +112,8 @@ def advise_on_device(
         return nothing_fits
     usual_batch = cases[0].spec.preset(size).base
     say(
-        f"Looking for the largest batch ({len(cases)} cases), which takes several plans each. "
-        "Cached plans are reused. At one batch: framebench advise "
+        f"Looking for the largest batch ({format_count(len(cases), 'case')}), which takes several "
+        "plans each. Cached plans are reused. At one batch: framebench advise "
         f"'{named}/b{usual_batch}/{size}' --device {device_name}"
         f"{repeat_options(results, budget)}"
     )

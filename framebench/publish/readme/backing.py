@@ -13,6 +13,7 @@ import pandas as pd
 
 from framebench.records.record import Record
 from framebench.records.reference import find_reference
+from framebench.suite.counting import format_count
 
 # a file in a results folder: the commits that records name and the repository does not have
 LOST_COMMITS = "lost_commits.txt"
@@ -78,7 +79,8 @@ def describe_code(table: pd.DataFrame, lost_commits: frozenset[str]) -> str:
     if len(lost):
         alone = len(set(lost["case"]) - set(there["case"]))
         text += f" {len(lost):,}{name_machines(lost)} name a commit"
-        text += f" that this repository does not have, and are the only records of {alone:,} cases."
+        text += " that this repository does not have, and are the only records of "
+        text += f"{format_count(alone, 'case')}."
     if len(changed):
         text += f" {len(changed):,}{name_machines(changed)} had uncommitted changes,"
         text += " or cannot tell whether they had."

@@ -54,7 +54,7 @@ def test_records_whose_code_cannot_be_checked_out_are_counted_apart(tmp_path: Pa
     assert "1 of 4 records name a commit that has the code that measured them." in code
     only = (
         "1 (of `old`) name a commit that this repository does not have, and are the only "
-        "records of 1 cases."
+        "records of 1 case."
     )
     assert only in code
     assert "2 (of `a` and `b`) had uncommitted changes, or cannot tell whether they had." in code
