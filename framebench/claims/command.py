@@ -17,6 +17,7 @@ from framebench.cli.shared import (
     echo,
     fail,
     find_machine,
+    format_options,
     out,
     repeat_options,
     say,
@@ -77,7 +78,10 @@ def claims(
     from framebench.claims import ledger
 
     queries = ids or []
-    chosen = choose_claims(queries, size, repeat_options(results))
+    other_size = None if size == DEFAULT_SIZE else size
+    choices = format_options(size=other_size, machine=machine, device=device)
+    options = repeat_options(results)
+    chosen = choose_claims(queries, size, f"{choices}{options}")
     device = choose_device(device)
     failed = []
     if run:
@@ -97,7 +101,7 @@ def claims(
     if as_json:
         echo(json.dumps([ledger.as_json(entry) for entry in entries], indent=1))
     else:
-        print_entries(entries, queries, device, everything, repeat_options(results))
+        print_entries(entries, queries, device, everything, options, choices)
     raise typer.Exit(bool(failed))
 
 
@@ -140,12 +144,17 @@ def choose_device(text: str) -> str:
 
 
 def print_entries(
-    entries: list[Entry], queries: list[str], device: str, everything: bool, options: str
+    entries: list[Entry],
+    queries: list[str],
+    device: str,
+    everything: bool,
+    options: str,
+    choices: str,
 ) -> None:
     """Print some claims with their comparisons, and the others as a list for each machine.
 
     A single id, or the best claim that words find, is shown with its comparisons. `options` are
-    those that a suggested command has to repeat.
+    those that every suggested command has to repeat, `choices` those of `framebench claims` alone.
     """
     from framebench.claims.registry import ID
     from framebench.claims.show import make_answer, make_detail, make_list, split_by_source
@@ -156,15 +165,17 @@ def print_entries(
     elif queries and not any(ID.match(query.upper()) for query in queries):
         answers = entries[:1]
     for entry in answers:
-        make = make_detail if everything else make_answer
-        make(entry, device, options).terminal(out)
+        if everything:
+            make_detail(entry, device, options).terminal(out)
+        else:
+            make_answer(entry, device, options, choices).terminal(out)
     by_machine: dict[str, list[Entry]] = {}
     for entry in entries:
         if entry not in answers:
             by_machine.setdefault(entry.machine, []).append(entry)
     for several in by_machine.values():
         for part in split_by_source(several):
-            make_list(part, options).terminal(out)
+            make_list(part, f"{choices}{options}").terminal(out)
 
 
 def merge_ledgers(folder: Folder, size: str, queries: list[str]) -> list[Entry]:

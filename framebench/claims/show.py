@@ -157,10 +157,11 @@ def make_list(entries: Sequence[Entry], options: str = "") -> Table:
     )
 
 
-def make_answer(entry: Entry, device: str = "", options: str = "") -> Table:
+def make_answer(entry: Entry, device: str = "", options: str = "", choices: str = "") -> Table:
     """Return the verdict, for a device if one is named, and at most six lines of measurements.
 
-    `options` are those that a suggested command has to repeat.
+    `options` are those that every suggested command has to repeat, `choices` those of
+    `framebench claims` alone.
     """
     lines = [line for line in entry.lines if line.value is not None]
     # first the lines behind the verdict, then a GPU's before a CPU's
@@ -172,7 +173,7 @@ def make_answer(entry: Entry, device: str = "", options: str = "") -> Table:
         more = f"{format_count(hidden, 'more line')} and the remarks"
     return Table.of_text(
         describe_answer(entry, device, options),
-        f"{more}: `framebench claims '{entry.name}' --all{options}`.",
+        f"{more}: `framebench claims '{entry.name}' --all{choices}{options}`.",
         HEAD_OF_LINES[:-1],
         rows,
         machine=", ".join(list_machines([entry])),

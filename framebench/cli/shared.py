@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import re
+import shlex
 import sys
 import threading
 from collections.abc import Callable, Iterator
@@ -263,9 +264,17 @@ def repeat_options(results: Path, budget: int | None = None, threshold: str | No
     if budget is not None:
         mib, rest = divmod(budget, UNITS["mib"])
         text += f" --budget {budget}B" if rest else f" --budget {mib}MiB"
-    if threshold is not None:
-        text += f" --threshold {threshold}"
+    text += format_options(threshold=threshold)
     return text + provenance.repeat_results(results)
+
+
+def format_options(**values: str | None) -> str:
+    """Return the options that have a value as they are typed, such as ` --size tiny`."""
+    text = ""
+    for name, value in values.items():
+        if value:
+            text += f" --{name} {shlex.quote(value)}"
+    return text
 
 
 def suggest_measuring(selector: str, results: Path) -> str:

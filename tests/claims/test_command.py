@@ -89,6 +89,26 @@ def test_the_command_that_an_unknown_claim_suggests_has_the_folder(
     assert found.output.endswith(f": framebench {command} --results {results}\n")
 
 
+@pytest.mark.parametrize(
+    ("claims", "command"),
+    [
+        (["B19 fusion"], "claims 'B19 fusion' --all"),
+        (["A1", "A2"], "claims 'A1'"),
+        (["Z9"], "claims"),
+    ],
+)
+def test_a_suggested_command_repeats_what_the_reader_chose(
+    results: Path, claims: list[str], command: str
+) -> None:
+    add_both(results, 80)
+    choices = ("--size", "tiny", "--machine", "m", "--device", "a100")
+    found = run_claims(*claims, *choices, results=results)
+    # a folder's name may be broken where a table's caption is
+    printed = "".join(found.output.split())
+    suggested = f"framebench {command} {' '.join(choices)} --results {results}"
+    assert suggested.replace(" ", "") in printed
+
+
 def test_run_measures_missing_cases_only(results: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """What is asked of the harness; the harness itself has tests of its own."""
     monkeypatch.setenv("FRAMEBENCH_MACHINE", "m")

@@ -70,6 +70,9 @@ def test_a_device_without_an_answer_gets_the_command_that_predicts_it(entry: Ent
     with_options = make_answer(entry, "a100", " --results mine")
     assert with_options.title.splitlines()[-1] == f"{command} --results mine"
     assert " --all --results mine" in with_options.caption
+    of_size = make_answer(entry, "a100", " --results mine", " --size tiny")
+    assert of_size.title == with_options.title, "predict takes no --size"
+    assert " --all --size tiny --results mine" in of_size.caption
     without_plan = replace(entry, lines=entry.lines[:1])
     answered = [make_answer(entry, device) for device in ("h100-80gb", "cpu", "")]
     for answer in (*answered, make_answer(without_plan, "a100")):
