@@ -234,6 +234,20 @@ def show_progress(name: str) -> Iterator[Callable[[str], None]]:
 
 
 @contextmanager
+def show_work(text: str) -> Iterator[None]:
+    """Show on standard error what the command is doing while it does it.
+
+    On a terminal the text stands in the last line. Elsewhere it is printed once, at the beginning.
+    """
+    if err.is_terminal:
+        with err.status(text):
+            yield
+    else:
+        say(text)
+        yield
+
+
+@contextmanager
 def open_session(results: Path, selector: str, keep: bool = False) -> Iterator[Session]:
     """Measure in a session of this code, which is closed when the context comes to its end.
 

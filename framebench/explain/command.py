@@ -19,11 +19,11 @@ from framebench.cli.shared import (
     app,
     check_file_option,
     echo,
-    err,
     fail,
     measuring,
     out,
     say,
+    show_work,
 )
 from framebench.engine import environments, releases, runner
 from framebench.explain import measure
@@ -85,7 +85,7 @@ def explain(
         else:
             named = [strategy] if strategy else []
             opened = open_model(Path(case), scenario, named, batch, env, results)
-            with measuring(results), opened as (cases, environment, _):
+            with measuring(results), opened as (cases, environment, _), show_work(describe(case)):
                 explanations = [measure.explain(cases[0], environment)]
     except (Fault, Unexplained) as error:
         fail(str(error), 2)
@@ -117,12 +117,17 @@ def explain_cases(
     explanations = []
     # one after the other: two processes would share the machine's memory
     for (case, version), environment in zip(questions, case_environments):
-        with measuring(results), err.status(case.id):
+        with measuring(results), show_work(describe(case.id)):
             # it may be of a version that is not pinned, which a bisection has left here
             if not environments.is_built(environment):
                 environment = environments.ensure(case.framework, version, say)
             explanations.append(measure.explain(case, environment))
     return explanations
+
+
+def describe(case: str) -> str:
+    """Return what is said while a case or a file is explained."""
+    return f"{case}: what holds the peak of a step"
 
 
 def show(explanations: list[Explanation], to: Path | None, as_json: bool) -> None:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from framebench.cli.shared import echo, err, fail, out, say
+from framebench.cli.shared import echo, fail, out, say, show_work
 from framebench.engine import environments
 from framebench.models import spec
 from framebench.ranks import predicted
@@ -56,7 +56,7 @@ def predict_in_environment(case: Case) -> Prediction:
     obstacle = explain_unpredictable_rank(case)
     if obstacle:  # checked first, so that no environment is built for nothing
         raise Unpredicted(obstacle)
-    with err.status(case.id):
+    with show_work(f"{case.id}: predicting the fullest rank"):
         return predicted.predict_rank_peak(case, environments.ensure(case.framework, say=say))
 
 

@@ -29,6 +29,7 @@ from framebench.cli.shared import (
     report_failures,
     say,
     show_progress,
+    show_work,
 )
 from framebench.engine import blocks as measured
 from framebench.engine import runner
@@ -254,7 +255,7 @@ def try_(
 
 def explain_baseline(model: UserModel, environment: Environment) -> Explanation | None:
     """Return what holds the baseline's peak; where that cannot be told, print why, return None."""
-    with err.status(f"{model.file.name}: what holds the peak"):
+    with show_work(f"{model.file.name}: what holds the peak"):
         try:
             return explain.explain(model.baseline, environment)
         except explain.Unexplained as error:

@@ -15,7 +15,7 @@ import pandas as pd
 
 from framebench.analysis.rendering import ESSENTIAL, MIB, Table, TableColumn
 from framebench.analysis.statistics import NONE, PEAK
-from framebench.cli.shared import echo, err, fail, out, say
+from framebench.cli.shared import echo, fail, out, say, show_work
 from framebench.devices import catalog
 from framebench.devices.plans.planned import Planned
 from framebench.devices.plans.planning import ensure_environment, planned_for, select_cases
@@ -55,7 +55,7 @@ class PlanBench:
     def measure(self, release: str) -> ReleaseResult:
         """Return the peak that a release plans, and say it."""
         framework = self.case.split("/")[1]
-        with err.status(f"{self.device}: {framework} {release}"):
+        with show_work(f"{framework} {release}: planning for {self.device}"):
             (plan,) = planned_for(
                 [self.case], self.device, self.results, say, f"{framework}=={release}"
             )
@@ -132,7 +132,7 @@ def compare_releases(
             f"planning {count} cases for two releases: a new plan takes seconds to minutes; "
             "name fewer, such as 'transformer/jax/train/{fp32,checkpoint}/b8/full'"
         )
-    with err.status(f"{base} and {change}: {device}"):
+    with show_work(f"{base} and {change}: planning for {device}"):
         # cached plans of either release are reused
         base_plans = planned_for(selectors, device, results, say, base)
         change_plans = planned_for(selectors, device, results, say, change)

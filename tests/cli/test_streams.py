@@ -199,6 +199,14 @@ def test_line_feeds_and_tabs_are_printed_as_they_are() -> None:
     assert shared.escape_control("lines\n and\ttabs") == "lines\n and\ttabs"
 
 
+def test_work_is_named_at_its_beginning_where_there_is_no_terminal(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    with shared.show_work("mine.py: what holds the peak"):
+        assert capsys.readouterr().err == "mine.py: what holds the peak\n"
+    assert capsys.readouterr().err == ""
+
+
 def test_progress_is_printed_once_where_there_is_no_terminal(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -23,7 +23,6 @@ from framebench.cli.shared import (
     TargetDevice,
     app,
     echo,
-    err,
     fail,
     measuring,
     out,
@@ -249,11 +248,10 @@ def evaluate(
     """
     case = find_evaluated_case(selector)
     options = runner.Options(time_limit_s=time_limit)
-    with measuring(results), err.status(case.id) as status:
+    with measuring(results), show_progress("evaluate") as show:
+        say(f"{case.id}: evaluating {format_count(samples, 'sample')}")
         environment = environments.ensure(case.framework, say=say)
-        evaluation = oom_recovery.evaluate_in(
-            environment, case, samples, budget, options, status.update
-        )
+        evaluation = oom_recovery.evaluate_in(environment, case, samples, budget, options, show)
     if as_json:
         answer = {"case": case.id, "budget_bytes": budget, **evaluation.as_dict()}
         echo(json.dumps(answer, indent=1))

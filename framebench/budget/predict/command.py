@@ -26,12 +26,12 @@ from framebench.cli.shared import (
     TargetDevice,
     app,
     echo,
-    err,
     fail,
     find_answering_machines,
     find_machines,
     parse_bytes,
     say,
+    show_work,
     suggest_measuring,
 )
 from framebench.devices.show import predict_on_device
@@ -251,7 +251,7 @@ def try_under_limit(case: Case, budget: int, environment: Environment) -> PeakPr
     """Run the case under a limit of `budget` bytes in a fresh process, and return its peak."""
     from framebench.analysis.rendering import format_mib
 
-    with err.status(f"{case.id}: under the limit"):
+    with show_work(f"{case.id}: running it under the limit"):
         probe = probe_once(case, budget, environment)
     verdict = {"fits": "fits", "memory": "does not fit", "failed": "failed"}[probe.outcome]
     note = f"b{case.batch} {verdict} within {format_mib(budget)} MiB"

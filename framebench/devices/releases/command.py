@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from framebench.cli.shared import Results, err, out, say
+from framebench.cli.shared import Results, out, say, show_work
 from framebench.cli.upkeep import dev
 from framebench.devices.catalog import find
 from framebench.devices.plans.planning import ensure_environment
@@ -32,7 +32,7 @@ def reported_(
     for name in version or ():
         if name not in cached:
             environment = ensure_environment("jax", target, name, say)
-            with err.status(f"jax {name}"):
+            with show_work(f"jax {name}: planning programs for {target.title}"):
                 reported.write(results, reported.plan_reports(target, environment))
     for table in reported.make_tables(results, target.name):
         table.terminal(out)
