@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections import Counter
+import statistics
+from collections import Counter, defaultdict
 from collections.abc import Mapping
+from functools import cache
 from pathlib import Path
 from types import MappingProxyType
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
+from framebench.engine import runner
 from framebench.engine.blocks import Listener
 from framebench.engine.environments import describe
 from framebench.engine.terminal import make_line
@@ -20,8 +23,8 @@ from framebench.suite.case import Case
 from framebench.suite.counting import format_count
 from framebench.suite.result import StrategyEffect
 
-GUESS_S = 20.0  # expected for a case that was never measured anywhere
-BAR_COLUMNS = 49  # of the terminal's columns, those that the bar, counts and times take
+GUESS_S = 20.0  # expected for a case of which no record says more
+BAR_COLUMNS = 52  # of the terminal's columns, those that the bar, counts and times take
 LEAST_COLUMNS = 20  # of the terminal's columns, those that the case gets at least
 
 
@@ -34,8 +37,8 @@ class CaseProgress(Listener):
     """A bar over the cases of a run.
 
     The time left comes from the times of the same cases on this machine before, or else from
-    `guesses`, in seconds. Cases that `session` has already measured count as done. `at_once` cases
-    run next to each other.
+    `guesses`, in seconds. Cases without either take at least as long as others of their kind did.
+    Cases that `session` has already measured count as done. `at_once` cases run next to each other.
     """
 
     def __init__(
@@ -51,7 +54,10 @@ class CaseProgress(Listener):
         """Estimate the time of each case, and count what the session has measured already."""
         self.console = console
         self.at_once = at_once
-        self.expected_s = estimate_seconds(cases, results, guesses)
+        known_s = read_known_seconds(cases, results, guesses)
+        self.expected_s = estimate_seconds(cases, known_s)
+        # a first run of a case also builds its kernels, and verifies its step in float64
+        self.how_sure = "about" if len(known_s) == len(self.expected_s) else "at least"
         measured = count_measured(results, session)
         # blocks by case
         self.left = {case: max(0, blocks - measured[case.id]) for case in cases}
@@ -61,7 +67,7 @@ class CaseProgress(Listener):
             BarColumn(10),
             MofNCompleteColumn(),
             TimeElapsedColumn(),
-            TextColumn("about {task.fields[left]} left"),
+            TextColumn("{task.fields[left]} left"),
             TextColumn("{task.description}"),
             console=console,
             transient=True,
@@ -76,7 +82,7 @@ class CaseProgress(Listener):
     def __enter__(self) -> CaseProgress:
         """Print what will be measured and how long that takes, and show the bar."""
         if self.left:
-            first_line = f"{self.first_line}: about {self.format_remaining()}"
+            first_line = f"{self.first_line}: {self.format_remaining()}"
             self.console.print(first_line, markup=False, highlight=False, soft_wrap=True)
         self.bar.start()
         return self
@@ -86,9 +92,9 @@ class CaseProgress(Listener):
         self.bar.stop()
 
     def format_remaining(self) -> str:
-        """Return the time left in words."""
+        """Return the time left in words, such as `about 5 min` or `at least 5 min`."""
         seconds = sum(self.expected_s[case] * blocks for case, blocks in self.left.items())
-        return format_duration(seconds / self.at_once)
+        return f"{self.how_sure} {format_duration(seconds / self.at_once)}"
 
     def phase(self, case: Case, what: str) -> None:
         """Show what happens to a case now."""
@@ -175,31 +181,64 @@ def count_measured(results: Path, session: str) -> Counter[str]:
     return counts
 
 
-def estimate_seconds(
+def read_known_seconds(
     cases: list[Case], results: Path, guesses: Mapping[Case, float]
 ) -> dict[Case, float]:
-    """Return the seconds that each case took last time here.
+    """Return the seconds that a case took last time here, or else the caller's guess.
 
-    For a new case they are the caller's guess, or else `GUESS_S`.
+    A case that cannot be measured here takes none. Cases of which nothing is known are left out.
     """
     last_seconds: dict[str, float] = {}
     for framework in {case.framework for case in cases}:
         last_seconds |= read_last_seconds(framework, results)
-    estimates = {}
+    known = {}
     for case in cases:
-        guess_s = guesses.get(case) or (GUESS_S if case.support.supported else 0.0)
-        estimates[case] = last_seconds.get(case.id, guess_s)
+        if case.id in last_seconds:
+            known[case] = last_seconds[case.id]
+        elif case in guesses:
+            known[case] = guesses[case]
+        elif runner.explain_unsupported(case):
+            known[case] = 0.0
+    return known
+
+
+def estimate_seconds(cases: list[Case], known_s: Mapping[Case, float]) -> dict[Case, float]:
+    """Return the seconds of each case: those that are known, or else the median of its kind.
+
+    That is of the published records of the same workload, framework and size, or `GUESS_S` without
+    any.
+    """
+    estimates = dict(known_s)
+    for case in cases:
+        if case not in known_s:
+            medians = read_median_seconds(provenance.PUBLISHED, case.framework)
+            estimates[case] = medians.get((case.workload, case.size), GUESS_S)
     return estimates
 
 
 def read_last_seconds(framework: str, results: Path) -> dict[str, float]:
     """Return the seconds that the last readable record of each case took.
 
-    The records are of the release of the framework that is measured.
+    The records are of the release of the framework that is measured. A case that was recorded
+    without a process is left out.
     """
     file = store.find_file(results, provenance.read_machine_name(), describe(framework).name)
     seconds = {}
     for _, record in store.parse_file(Record, file):
-        if isinstance(record, Record):
-            seconds[record.case] = record.spent_s.get("total", 0.0)
+        if isinstance(record, Record) and record.spent_s.get("total"):
+            seconds[record.case] = record.spent_s["total"]
     return seconds
+
+
+@cache  # of all machines, and needed once for each case that was never measured here
+def read_median_seconds(results: Path, framework: str) -> dict[tuple[str, str], float]:
+    """Return the median seconds of a framework's cases in a folder, by workload and size."""
+    seconds = defaultdict(list)
+    for file in store.list_files(results):
+        if not Path(file).name.startswith(f"{framework}-"):
+            continue
+        for _, record in store.parse_file(Record, file):
+            if isinstance(record, Record) and record.step_s and "total" in record.spent_s:
+                kind = (record.parsed.workload, record.parsed.size)
+                seconds[kind].append(record.spent_s["total"])
+    return {kind: statistics.median(several) for kind, several in seconds.items()}
