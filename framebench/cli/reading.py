@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from framebench.analysis.results import Results as Folder
 
 WIDE = 120  # columns that the support matrix takes with its reasons
+BY_MACHINE_HELP = "Show peaks and step times side by side, a column for each machine."
 STRATEGIES_HELP = "What each framework has, and why not: of all cases, or of those named."
 
 
@@ -135,6 +136,7 @@ def show(
     selectors: Selectors = None,
     results: Results = runner.RESULTS,
     machine: Machines = None,
+    by_machine: Annotated[bool, typer.Option("--by-machine", help=BY_MACHINE_HELP)] = False,
     as_json: AsJson = False,
 ) -> None:
     """Show the current record of each case, as lines or as JSON."""
@@ -142,8 +144,19 @@ def show(
     from framebench.analysis.results import Results as Folder
 
     folder = Folder(results)
+    if by_machine and machine is None:
+        machine = ALL
     machines, records = find_records(folder, machine, selectors)
-    if as_json:
+    if by_machine and not as_json:
+        from framebench.analysis.reports.machines import compare_machines
+
+        single = [record for record in records if record.parsed.ranks == 1]
+        tables = compare_machines(make_rows(single))
+        if not tables:
+            fail("no record of the named cases has numbers that may be shown", 1)
+        for table in tables:
+            table.terminal(out)
+    elif as_json:
         named = {record.case for record in records}
         # a row's ratios are to other cases, so that all records of the machines are read
         rows = make_rows(r for r in folder.records if r.provenance.machine in machines)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from framebench.analysis.reports.machines import make_table
+from framebench.analysis.frames import make_rows
+from framebench.analysis.reports.machines import compare_machines, make_table
 from framebench.analysis.results import Results
 from tests.fake_records import make_crash, make_measured, provenance
 from tests.record_files import add_records
@@ -39,3 +40,35 @@ def test_cases_times_and_curves_are_counted(tmp_path: Path) -> None:
         "throughput at 3 batches": "0",
         "several releases": "jax 1, 2",
     }
+
+
+def test_machines_stand_side_by_side_by_instrument_and_release() -> None:
+    """A GPU's peak is no CPU's, and another release is another row; a crash has no number."""
+    records = [make_measured("fp32", 10 * MIB, 0.1, batch=batch) for batch in (4, 16)]
+    for machine, version, device, instrument in (
+        ("old", "0.9", "cpu", "host.rss"),
+        ("slow", "1", "cpu", "host.rss"),
+        ("tall", "1", "H200", "allocator.in_use"),
+    ):
+        hardware = {"cpu": "x", "device": device}
+        origin = provenance(machine=machine, versions={"torch": version}, hardware=hardware)
+        measured = make_measured("fp32", 20 * MIB, 0.3, instrument=instrument)
+        records.append(measured.model_copy(update={"provenance": origin}))
+    records.append(make_crash())
+
+    peaks, times = compare_machines(make_rows(records))
+
+    case, larger = (f"transformer/torch/train/fp32/b{batch}/tiny" for batch in (4, 16))
+    assert peaks.head == ("case", "release", "instrument", "m", "old", "slow", "tall")
+    assert peaks.rows == (
+        (case, "1", "host.rss", "10.0", "-", "20.0", "-"),
+        (case, "1", "allocator.in_use", "-", "-", "-", "20.0"),
+        (case, "0.9", "host.rss", "-", "20.0", "-", "-"),
+        (larger, "1", "host.rss", "10.0", "-", "-", "-"),
+    )
+    assert times.head == ("case", "release", "m", "old", "slow", "tall")
+    assert times.rows == (
+        (case, "1", "100.0", "-", "300.0", "300.0"),
+        (case, "0.9", "-", "300.0", "-", "-"),
+        (larger, "1", "100.0", "-", "-", "-"),
+    )

@@ -347,3 +347,12 @@ def test_a_document_that_is_no_text_is_refused_and_stays(tmp_path: Path) -> None
     assert done.returncode == 2
     assert "no text" in done.stderr
     assert document.read_bytes() == b"\xaf\x00"
+
+
+def test_show_puts_machines_side_by_side(results: Path) -> None:
+    for machine, peak in (("fast", 2**20), ("slow", 2**21)):
+        origin = provenance(machine=machine)
+        add_records(results, record(provenance=origin, peaks={"host.rss": peak}, **RIGHT))
+    shown = framebench("show", CASE, "--by-machine", "--results", str(results)).stdout
+    (row,) = [line for line in shown.splitlines() if CASE in line]
+    assert re.findall(r"\d+\.\d\b", row)[-2:] == ["1.0", "2.0"]

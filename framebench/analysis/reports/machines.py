@@ -1,10 +1,13 @@
-"""What each machine measured: which one to take for a plot."""
+"""What each machine measured: which one to take for a plot, and machines next to each other."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import pandas as pd
 
-from framebench.analysis.rendering import Table, TableColumn
+from framebench.analysis.frames import Row, make_frame_of_rows
+from framebench.analysis.rendering import ESSENTIAL, MIB, Table, TableColumn
 from framebench.analysis.results import Results
 
 SERIES = ["workload", "framework", "scenario", "strategy", "size"]
@@ -60,3 +63,32 @@ def describe_machine(results: Results, machine: str) -> dict[str, object]:
 def count_curves(rows: pd.DataFrame) -> int:
     """Return how many series have enough batches for a curve."""
     return int((rows.groupby(SERIES)["batch"].nunique() >= BATCHES).sum())
+
+
+def compare_machines(rows: Sequence[Row]) -> list[Table]:
+    """Return the peaks and the step times of these rows, a column for each machine.
+
+    Only usable numbers are shown, and no table without any. Peaks of two instruments, and numbers
+    of two releases, are in rows of their own.
+    """
+    df = make_frame_of_rows(rows)
+    df = df[df["usable"]].astype({"framework_version": str})
+    times = {"case": TableColumn("case"), "framework_version": TableColumn("release")}
+    peaks = times | {"step_instrument": TableColumn("instrument", priority=ESSENTIAL)}
+    tables = []
+    for title, quantity, labels, factor in (
+        ("Peaks by machine, in MiB", "step_bytes", peaks, 1 / MIB),
+        ("Step times by machine, in ms", "step_time_s", times, 1e3),
+    ):
+        measured = df[df[quantity].notna()]
+        if measured.empty:
+            continue
+        # a machine has one row of each label, so that the first is the only one
+        wide = measured.pivot_table(
+            quantity, index=list(labels), columns="machine", aggfunc="first", sort=False
+        ).reset_index()
+        shown = dict(labels)
+        for machine in wide.columns.drop(list(labels)):
+            shown[machine] = TableColumn(machine, ",.1f", factor, priority=ESSENTIAL)
+        tables.append(Table(title, "", wide, shown, left=len(labels)))
+    return tables
