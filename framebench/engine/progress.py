@@ -233,7 +233,7 @@ def read_last_seconds(framework: str, results: Path) -> dict[str, float]:
 @cache  # of all machines, and needed once for each case that was never measured here
 def read_median_seconds(results: Path, framework: str) -> dict[tuple[str, str], float]:
     """Return the median seconds of a framework's cases in a folder, by workload and size."""
-    seconds = defaultdict(list)
+    seconds: defaultdict[tuple[str, str], list[float]] = defaultdict(list)
     for file in store.list_files(results):
         if not Path(file).name.startswith(f"{framework}-"):
             continue
