@@ -311,6 +311,7 @@ def test_evaluate_reports_lost_and_repeated_samples(
     assert done.returncode == 0, done.stderr
     assert "samples done 600 of 600, lost 0, done twice 0" in done.stdout
     assert "in the process" in done.stdout
+    assert "evaluating 600 samples" in done.stderr
 
 
 @pytest.mark.parametrize(
