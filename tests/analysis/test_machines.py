@@ -56,15 +56,18 @@ def test_machines_stand_side_by_side_by_instrument_and_release() -> None:
         records.append(measured.model_copy(update={"provenance": origin}))
     records.append(make_crash())
 
-    peaks, times = compare_machines(make_rows(records))
+    on_gpu, on_cpus, times = compare_machines(make_rows(records))
 
     case, larger = (f"transformer/torch/train/fp32/b{batch}/tiny" for batch in (4, 16))
-    assert peaks.head == ("case", "release", "instrument", "m", "old", "slow", "tall")
-    assert peaks.rows == (
-        (case, "1", "host.rss", "10.0", "-", "20.0", "-"),
-        (case, "1", "allocator.in_use", "-", "-", "-", "20.0"),
-        (case, "0.9", "host.rss", "-", "20.0", "-", "-"),
-        (larger, "1", "host.rss", "10.0", "-", "-", "-"),
+    assert on_gpu.title == "Peaks by allocator.in_use, in MiB"
+    assert on_gpu.head == ("case", "release", "tall")
+    assert on_gpu.rows == ((case, "1", "20.0"),)
+    assert on_cpus.title == "Peaks by host.rss, in MiB"
+    assert on_cpus.head == ("case", "release", "m", "old", "slow")
+    assert on_cpus.rows == (
+        (case, "1", "10.0", "-", "20.0"),
+        (case, "0.9", "-", "20.0", "-"),
+        (larger, "1", "10.0", "-", "-"),
     )
     assert times.head == ("case", "release", "m", "old", "slow", "tall")
     assert times.rows == (

@@ -68,27 +68,34 @@ def count_curves(rows: pd.DataFrame) -> int:
 def compare_machines(rows: Sequence[Row]) -> list[Table]:
     """Return the peaks and the step times of these rows, a column for each machine.
 
-    Only usable numbers are shown, and no table without any. Peaks of two instruments, and numbers
-    of two releases, are in rows of their own.
+    Only usable numbers are shown. Each instrument has a table of peaks, and each release a row.
     """
     df = make_frame_of_rows(rows)
     df = df[df["usable"]].astype({"framework_version": str})
-    times = {"case": TableColumn("case"), "framework_version": TableColumn("release")}
-    peaks = times | {"step_instrument": TableColumn("instrument", priority=ESSENTIAL)}
     tables = []
-    for title, quantity, labels, factor in (
-        ("Peaks by machine, in MiB", "step_bytes", peaks, 1 / MIB),
-        ("Step times by machine, in ms", "step_time_s", times, 1e3),
-    ):
-        measured = df[df[quantity].notna()]
-        if measured.empty:
-            continue
-        # a machine has one row of each label, so that the first is the only one
-        wide = measured.pivot_table(
-            quantity, index=list(labels), columns="machine", aggfunc="first", sort=False
-        ).reset_index()
-        shown = dict(labels)
-        for machine in wide.columns.drop(list(labels)):
-            shown[machine] = TableColumn(machine, ",.1f", factor, priority=ESSENTIAL)
-        tables.append(Table(title, "", wide, shown, left=len(labels)))
+    for instrument, peaks in df.groupby("step_instrument"):
+        title = f"Peaks by {instrument}, in MiB"
+        tables.append(pivot_machines(peaks, title, "step_bytes", 1 / MIB))
+    timed = df[df["step_time_s"].notna()]
+    if not timed.empty:
+        tables.append(pivot_machines(timed, "Step times, in ms", "step_time_s", 1e3))
     return tables
+
+
+def pivot_machines(df: pd.DataFrame, title: str, quantity: str, times: float) -> Table:
+    """Return a table of one quantity, multiplied by `times`, with a column for each machine."""
+    # a machine has one row of a case and release, so that the first is the only one
+    wide = df.pivot_table(
+        quantity,
+        index=["case", "framework_version"],
+        columns="machine",
+        aggfunc="first",
+        sort=False,
+    )
+    shown = {
+        "case": TableColumn("case", priority=ESSENTIAL),
+        "framework_version": TableColumn("release", priority=ESSENTIAL),
+    }
+    for machine in wide.columns:
+        shown[machine] = TableColumn(machine, ",.1f", times, priority=ESSENTIAL)
+    return Table(title, "", wide.reset_index(), shown)
