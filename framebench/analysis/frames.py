@@ -5,13 +5,15 @@
 
 from __future__ import annotations
 
+import csv
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass
 from datetime import datetime
 from functools import cache
 from itertools import chain
+from pathlib import Path
 from statistics import median
-from typing import Any, NamedTuple, get_type_hints
+from typing import NamedTuple
 
 import pandas as pd
 from packaging.version import InvalidVersion, Version
@@ -28,203 +30,87 @@ from framebench.strategies.strategy import FRAMEWORKS, find_purpose
 from framebench.suite.case import Case
 
 
-def column(unit: str, meaning: str, dtype: str = "") -> Any:
-    """Return a field of a row, with its unit and meaning; `dtype` where the type does not tell."""
-    return field(metadata={"unit": unit, "meaning": meaning, "dtype": dtype})
-
-
 @dataclass(frozen=True)
 class Row:
-    """One case, flat; None if there is no such number."""
+    """One case, flat; None if there is no such number.
 
-    case: str = column("", "workload/framework/scenario/strategy/bN/size; bNxM over M ranks")
-    workload: str = column("", "the model, such as transformer")
-    framework: str = column("", "torch, jax or jittor")
-    scenario: str = column("", "what a step does, such as train or eval")
-    strategy: str = column(
-        "",
-        "how memory is saved, such as checkpoint; fp32 is the baseline of training",
-    )
-    kind: str = column(
-        "",
-        "what the strategy is for: baseline, memory, speed, control (it undoes what the framework "
-        "does by itself), "
-        "other mathematics, or claim (it only tests an article's sentence)",
-    )
-    batch: int = column("samples", "in one step")
-    base_batch: bool = column(
-        "", "whether strategies are compared at this batch where only one is measured"
-    )
-    size: str = column("", "of model and input: tiny, cpu, full")
-    ranks: int = column("", "processes or devices that share the step")
-    status: str = column("", "ok, oom, timeout, crashed, unsupported or wrong; only ok has numbers")
-    reason: str | None = column("", "why the status is not ok")
-    verified: bool | None = column(
-        "",
-        "whether the results passed verification (docs/verification.md)",
-    )
-    worst_error: float | None = column("", "the largest of the verification's relative errors")
-    mathematics_error: float | None = column(
-        "",
-        "the largest relative error of the strategy's step in float64; missing where it was not "
-        "computed",
-    )
-    effect_proven: bool | None = column("", "whether the strategy's effect was confirmed")
-    peak_bytes: int | None = column("bytes", "peak of a steady step, by `peak_instrument`")
-    peak_instrument: str | None = column(
-        "",
-        "who read the peak; peaks of two instruments are not comparable",
-    )
-    fullest_rank_bytes: int | None = column(
-        "bytes",
-        "peak of the rank that needs most: `peak_bytes`; missing without ranks",
-    )
-    emptiest_rank_bytes: int | None = column("bytes", "peak of the rank that needs least")
-    predicted_bytes: int | None = column(
-        "bytes",
-        "of the fullest rank: its peak as `framebench predict` says it",
-    )
-    host_rss_bytes: int | None = column(
-        "bytes",
-        "peak by host.rss, the one instrument that all frameworks have on a CPU",
-    )
-    shared_bytes: int | None = column(
-        "bytes",
-        "peak by `shared_instrument`: the one to compare frameworks by",
-    )
-    shared_instrument: str | None = column(
-        "",
-        "host.rss on a CPU; NVML's count on a GPU, missing where it has none",
-    )
-    step_bytes: int | None = column(
-        "bytes",
-        "peak by `step_instrument`: the one to compare strategies of a framework by",
-    )
-    step_instrument: str | None = column(
-        "",
-        "host.rss on a CPU; on another device `peak_instrument`",
-    )
-    kept_bytes: int | None = column(
-        "bytes",
-        "that the process keeps next to `step_bytes`: workspaces, or a GPU's pool and context; "
-        "missing where nobody measured it",
-    )
-    needs_bytes: int | None = column(
-        "bytes",
-        "that a budget must have: 1.05 x (`step_bytes` + `kept_bytes`), unless a search under an "
-        "enforced limit found otherwise (docs/reading.md#what-a-job-needs)",
-    )
-    needs_ratio: float | None = column("", "`needs_bytes` over the baseline's")
-    cold_peak_bytes: int | None = column(
-        "bytes",
-        "peak of the first step, with compilation and autotuning",
-    )
-    live_bytes: int | None = column(
-        "bytes",
-        "alive between steps: weights, gradients, optimizer states, inputs",
-    )
-    elsewhere_bytes: int = column(
-        "bytes",
-        "that a user's program holds beside these: globals, closures, attributes; in the peak",
-    )
-    activation_bytes: int | None = column(
-        "bytes",
-        "saved by a forward pass for the backward pass; of PyTorch's eager steps but "
-        "`checkpoint_dots`",
-    )
-    step_time_s: float | None = column("s", "median over blocks of a process's median step")
-    step_low_s: float | None = column("s", "the shortest of the blocks' medians")
-    step_high_s: float | None = column("s", "the longest of them")
-    blocks: int = column("", "that it was timed in, a fresh process each; 0 without times")
-    samples: int = column("", "timed turns, over all blocks")
-    instructions_per_step: float | None = column(
-        "",
-        "in user space; missing where the processor does not count them",
-    )
-    reference_share: float | None = column(
-        "",
-        "on a CPU, rate of the model's operations over that of the block's reference product",
-    )
-    throughput: float | None = column("unit/s", "work of a step by its time")
-    unit: str = column("", "of the throughput: samples or tokens")
-    first_step_s: float | None = column("s", "the first step, with compilation")
-    collector_share: float | None = column("", "of the step time: Python's garbage collector")
-    wait_share: float | None = column("", "of the step time: waiting for input")
-    machine: str = column("", "where it was measured")
-    device: str | None = column("", "cpu, or the name of the GPU")
-    cpu: str | None = column("", "the processor")
-    threads: int | None = column("", "of the process; 1 was pinned to a core")
-    core: int | None = column("", "that it was pinned to")
-    framework_version: str | None = column(
-        "",
-        "release, in the order of releases: 0.9.2 is before 0.10.2; missing where a process died "
-        "before it could tell",
-        dtype="category",
-    )
-    calibration: str = column("", "of the machine's instruments: passed, not done, or what failed")
-    commit: str | None = column("", "of framebench")
-    dirty: bool | None = column("", "whether the code differed from the commit")
-    protocol: int = column("", "of the measurement; numbers of two protocols are not comparable")
-    session: str = column("", "one run of the suite")
-    command: str = column("", "what was typed")
-    measured_at: datetime = column("UTC", "when")  # noqa: RUF009
-    baseline: bool = column(
-        "",
-        "whether the strategy is the baseline of its scenario, which the ratios refer to",
-    )
-    same_mathematics: bool = column(
-        "",
-        "whether it computes what its baseline does; batch norm over micro-batches does not",
-    )
-    only_for_claims: bool = column(
-        "",
-        "whether the strategy only tests an article's sentence: main tables leave it out",
-    )
-    usable: bool = column("", "status ok, verified, and the strategy's effect was confirmed")
-    peak_ratio: float | None = column(
-        "",
-        "`peak_bytes` over the baseline's; missing where two instruments read them",
-    )
-    shared_ratio: float | None = column(
-        "",
-        "`shared_bytes` over the baseline's; missing where two instruments read them",
-    )
-    relative_peak: float | None = column(
-        "",
-        "`step_bytes` over that of the baseline at the same batch: to compare strategies of one "
-        "framework",
-    )
-    relative_throughput: float | None = column(
-        "",
-        "throughput over that of the baseline at the same batch, from the blocks that both were "
-        "in: 1 / `time_ratio`",
-    )
-    eager_ratio: float | None = column(
-        "",
-        "peak over that of the same without torch.compile; missing of what is not compiled",
-    )
-    time_ratio: float | None = column(
-        "",
-        "step time over the baseline's, from the blocks that both were in; else missing",
-    )
-    time_ratio_low: float | None = column(
-        "",
-        "lower end of its 95 % interval over blocks; missing of fewer than 3 blocks",
-    )
-    time_ratio_high: float | None = column("", "upper end of it")
-    time_ratio_p: float | None = column(
-        "",
-        "two-sided p of a ratio of 1, not corrected for other tests on a page",
-    )
-    torch_ratio: float | None = column(
-        "",
-        "step time over that of PyTorch's baseline, from the blocks that both were in",
-    )
-    torch_ratio_low: float | None = column(
-        "",
-        "lower end of its 95 % interval over blocks; missing of fewer than 3 blocks",
-    )
-    torch_ratio_high: float | None = column("", "upper end of it")
+    The fields are the columns of `load_columns.csv`, which has their units and meanings.
+    """
+
+    case: str
+    workload: str
+    framework: str
+    scenario: str
+    strategy: str
+    kind: str
+    batch: int
+    base_batch: bool
+    size: str
+    ranks: int
+    status: str
+    reason: str | None
+    verified: bool | None
+    worst_error: float | None
+    mathematics_error: float | None
+    effect_proven: bool | None
+    peak_bytes: int | None
+    peak_instrument: str | None
+    fullest_rank_bytes: int | None
+    emptiest_rank_bytes: int | None
+    predicted_bytes: int | None
+    host_rss_bytes: int | None
+    shared_bytes: int | None
+    shared_instrument: str | None
+    step_bytes: int | None
+    step_instrument: str | None
+    kept_bytes: int | None
+    needs_bytes: int | None
+    needs_ratio: float | None
+    cold_peak_bytes: int | None
+    live_bytes: int | None
+    elsewhere_bytes: int
+    activation_bytes: int | None
+    step_time_s: float | None
+    step_low_s: float | None
+    step_high_s: float | None
+    blocks: int
+    samples: int
+    instructions_per_step: float | None
+    reference_share: float | None
+    throughput: float | None
+    unit: str
+    first_step_s: float | None
+    collector_share: float | None
+    wait_share: float | None
+    machine: str
+    device: str | None
+    cpu: str | None
+    threads: int | None
+    core: int | None
+    framework_version: str | None
+    calibration: str
+    commit: str | None
+    dirty: bool | None
+    protocol: int
+    session: str
+    command: str
+    measured_at: datetime
+    baseline: bool
+    same_mathematics: bool
+    only_for_claims: bool
+    usable: bool
+    peak_ratio: float | None
+    shared_ratio: float | None
+    relative_peak: float | None
+    relative_throughput: float | None
+    eager_ratio: float | None
+    time_ratio: float | None
+    time_ratio_low: float | None
+    time_ratio_high: float | None
+    time_ratio_p: float | None
+    torch_ratio: float | None
+    torch_ratio_low: float | None
+    torch_ratio_high: float | None
 
 
 class Column(NamedTuple):
@@ -236,34 +122,17 @@ class Column(NamedTuple):
     meaning: str
 
 
-DTYPES = {
-    str: "str",
-    str | None: "str",
-    int: "int64",
-    int | None: "Int64",
-    # NaN where there is no number: matplotlib cannot draw pandas' NA
-    float: "float64",
-    float | None: "float64",
-    bool: "bool",
-    bool | None: "boolean",
-    datetime: "datetime64[us, UTC]",
-}
+def read_frame_columns(file: Path) -> tuple[Column, ...]:
+    """Return the columns that a CSV file lists, in their order.
+
+    Bytes are float64, which is exact up to 2**53 and has NaN for what is missing: matplotlib cannot
+    draw pandas' NA.
+    """
+    with file.open(encoding="utf-8", newline="") as rows:
+        return tuple(Column(**row) for row in csv.DictReader(rows))
 
 
-def describe_columns(row_type: type) -> tuple[Column, ...]:
-    """Return the columns of a table whose rows are of this dataclass."""
-    kinds = get_type_hints(row_type)
-    columns = []
-    for one in fields(row_type):
-        unit = one.metadata["unit"]
-        dtype = one.metadata["dtype"] or DTYPES[kinds[one.name]]
-        if unit == "bytes":
-            dtype = "float64"  # exact up to 2**53, and can be drawn where some are missing
-        columns.append(Column(one.name, dtype, unit, one.metadata["meaning"]))
-    return tuple(columns)
-
-
-COLUMNS = describe_columns(Row)
+COLUMNS = read_frame_columns(Path(__file__).with_name("load_columns.csv"))
 Key = tuple[object, ...]  # equal for cases that are compared
 
 

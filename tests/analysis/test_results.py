@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections import Counter
 from pathlib import Path
 from typing import Literal
@@ -43,6 +44,12 @@ def test_the_table_has_the_columns_and_dtypes_that_are_documented(
         assert table[column.name].dtype == column.dtype
         assert column.meaning
     assert table["machine"].nunique() == 1
+
+
+def test_each_column_has_a_field_of_its_name() -> None:
+    """pandas would fill a column without a field with missing values."""
+    names = [column.name for column in frames.COLUMNS]
+    assert [field.name for field in dataclasses.fields(frames.Row)] == names
 
 
 def test_releases_are_in_the_order_of_releases(tmp_path: Path) -> None:

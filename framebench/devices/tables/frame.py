@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
@@ -10,7 +9,12 @@ from typing import Any
 
 import pandas as pd
 
-from framebench.analysis.frames import Column, order_releases, parse_release
+from framebench.analysis.frames import (
+    Column,
+    order_releases,
+    parse_release,
+    read_frame_columns,
+)
 from framebench.analysis.rendering import Table
 from framebench.devices.catalog import BY_NAME
 from framebench.devices.plans.planned import Planned, find_needs
@@ -19,8 +23,7 @@ from framebench.records.pins import find_pinned_version
 from framebench.strategies.registry import list_strategies
 from framebench.suite.case import Case
 
-with Path(__file__).with_name("columns.csv").open(newline="") as table:
-    COLUMNS = tuple(Column(**row) for row in csv.DictReader(table))
+COLUMNS = read_frame_columns(Path(__file__).with_name("columns.csv"))
 OF_CASE = ("workload", "scenario", "strategy", "batch", "size", "ranks")
 OF_PREDICTION = (
     "case",
