@@ -138,6 +138,13 @@ class Adapter(ABC):
         """Return whether the model is one of a user's file."""
         return self.case.workload == USER_MODEL
 
+    def trains_by_file(self) -> bool:
+        """Return whether the training step is that of a user's file."""
+        if not self.is_user_model or self.case.scenario != "train":
+            return False
+        user_file: UserFile = self.model_module.user()
+        return user_file.has_step()
+
     def start_counting_collections(self) -> None:
         """Have this adapter, and no earlier one, count what Python's collector does."""
         for callback in list(gc.callbacks):

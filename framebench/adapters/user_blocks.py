@@ -37,6 +37,24 @@ def make_routed_call(model: Any, body: Any) -> Callable[..., Any]:
     return run_by_model
 
 
+def route_blocks(
+    model: Any, blocks: Sequence[Any], body_class: Callable[[Any], Any], method: str
+) -> None:
+    """Replace each block's method by a call of the model's `block_runner`.
+
+    The runner is given what computes the same as the block, an instance of `body_class`. These are
+    the model's `bodies`.
+    """
+    model.block_runner = call_block
+    bodies = []
+    for block in blocks:
+        body = body_class(block)
+        setattr(block, method, make_routed_call(model, body))
+        bodies.append(body)
+    # a tuple, so that the framework does not register them as submodules
+    model.bodies = tuple(bodies)
+
+
 def find_blocks(model: Any, user: UserFile, access: ModuleAccess) -> list[Any]:
     """Return the blocks that the file names in `blocks`, or the repeated modules of most weights.
 

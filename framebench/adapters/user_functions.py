@@ -10,7 +10,7 @@ import math
 import random
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -31,6 +31,7 @@ CALLED = ("forward", "execute", "__call__")  # methods of a model that framework
 # names of an argument of `optimizer` that is the model
 MODEL_NAMES = ("model", "net", "network", "module")
 
+T = TypeVar("T")
 # Called with the part of the file that is about to run, such as "model()".
 LISTENERS: list[Callable[[str], object]] = []
 
@@ -88,6 +89,15 @@ def find_loss(output: Any) -> Any:
         losses = [one for one in output if is_loss(one)]
         loss = losses[0] if len(losses) == 1 else None
     return loss
+
+
+def select_returned(returned: Any, kind: type[T]) -> list[T]:
+    """Return the objects of a class in what a function returned: one, several, or a dictionary."""
+    if isinstance(returned, dict):
+        returned = list(returned.values())
+    if not isinstance(returned, list | tuple):
+        returned = [returned]
+    return [one for one in returned if isinstance(one, kind)]
 
 
 def takes_arguments(function: Any, arguments: Sequence[Any]) -> bool:

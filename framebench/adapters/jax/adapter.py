@@ -190,11 +190,6 @@ class JaxAdapter(Adapter):
         step_optimizer = self.model_module.make_step_optimizer(model, self.recipe.optimizer)
         return self.place("state", self.model_module.read_optimizer(step_optimizer))
 
-    def trains_by_file(self) -> bool:
-        """Return whether the training step is that of a user's file."""
-        trains = self.is_user_model and self.case.scenario == "train"
-        return trains and self.model_module.has_step()
-
     @property
     def platform(self) -> str:
         """Return the platform that the step is compiled for: cpu, gpu or tpu."""

@@ -28,6 +28,7 @@ from framebench.adapters.user_functions import (
     UserFile,
     describe_type,
     see_nothing,
+    select_returned,
     unwrap_loss,
 )
 from framebench.models import flax_weights
@@ -190,7 +191,7 @@ def optimizer() -> optax.GradientTransformation:
         returned = user().get("optimizer")()
     if isinstance(returned, nnx.Optimizer):
         returned = returned.tx
-    elif has_step() and list_optimizers(returned):
+    elif user().has_step() and select_returned(returned, nnx.Optimizer):
         returned = optax.identity()
     if isinstance(returned, optax.GradientTransformation):
         return returned
@@ -201,11 +202,6 @@ def optimizer() -> optax.GradientTransformation:
         kind = describe_type(returned)
         raise user().fault("optimizer", f"optimizer() must return {expected}, not {kind}")
     return optax.GradientTransformation(init, update)  # as of optax.MultiSteps
-
-
-def has_step() -> bool:
-    """Return whether the file has a training step of its own."""
-    return user().has_step()
 
 
 def run_step(model: nnx.Module, batch: tuple[Any, Any], optimizer: Any) -> Array:
@@ -228,19 +224,10 @@ def make_step_optimizer(model: nnx.Module, transformation: optax.GradientTransfo
     return nnx.Optimizer(model, transformation, wrt=nnx.Param)
 
 
-def list_optimizers(returned: Any) -> list[nnx.Optimizer]:
-    """Return the optimizers of NNX in what the file's `optimizer` returned."""
-    if isinstance(returned, dict):
-        returned = list(returned.values())
-    if not isinstance(returned, list | tuple):
-        returned = [returned]
-    return [one for one in returned if isinstance(one, nnx.Optimizer)]
-
-
 def read_optimizer(returned: Any) -> list[Any]:
     """Return the state of each optimizer, in trees of arrays, with its count of steps."""
     states = []
-    for each in list_optimizers(returned):
+    for each in select_returned(returned, nnx.Optimizer):
         arrays = jax.tree.map(to_pure, each.opt_state, is_leaf=is_nnx_state)
         states.append((each.step.get_value(), arrays))
     return states
@@ -258,7 +245,7 @@ def to_pure(node: Any) -> Any:
 
 def write_optimizer(returned: Any, states: list[Any]) -> None:
     """Put states that `read_optimizer` returned into new optimizers."""
-    for one, (count, arrays) in zip(list_optimizers(returned), states, strict=True):
+    for one, (count, arrays) in zip(select_returned(returned, nnx.Optimizer), states, strict=True):
         one.step.set_value(count)
         variables = jax.tree.leaves(
             one.opt_state, is_leaf=lambda node: isinstance(node, nnx.Variable)
@@ -354,7 +341,7 @@ def facts(size: int) -> dict[str, Any]:
         "params": params,
         "parameters": sum(math.prod(shape) for _, shape, is_trained in params if is_trained),
         "draws": has_random_state and may_drop,
-        "own_step": has_step(),
+        "own_step": user().has_step(),
         "linen": isinstance(model, LinenModel | FunctionModel),
         "optimizer": "of the file" if has_optimizer() else "SGD",
     }

@@ -23,6 +23,7 @@ from framebench.adapters.jittor.observe import ExecutionCounter, count_kernels
 from framebench.adapters.jittor.parts import JittorRecipe
 from framebench.adapters.jittor.probe import load_probe, watch_pool
 from framebench.adapters.parts import Hooks, PartOptions
+from framebench.adapters.user_functions import select_returned
 from framebench.instruments import host
 from framebench.models.spec import SEED, USER_MODEL, Optimizer, load_workload
 from framebench.suite.case import Case
@@ -114,11 +115,6 @@ class JittorAdapter(Adapter):
         )
         # modules whose executions are counted, by their name in the evidence
         self.watched: dict[str, list[Module]] = {}
-
-    def trains_by_file(self) -> bool:
-        """Return whether the training step is that of a user's file."""
-        trains = self.is_user_model and self.case.scenario == "train"
-        return trains and self.model_module.has_step()
 
     def compute_loss(self, x: Any, y: Any) -> Var:
         """Return the loss of a batch: `recipe.loss` unless a strategy replaces it."""
@@ -298,7 +294,7 @@ class JittorAdapter(Adapter):
     def list_optimizers(self) -> list[jt.optim.Optimizer]:
         """Return the optimizers of the case: a user's file may have several."""
         if self.is_user_model:
-            return self.model_module.list_optimizers(self.optimizer)
+            return select_returned(self.optimizer, jt.optim.Optimizer)
         return [self.optimizer]
 
     def restore(self) -> None:

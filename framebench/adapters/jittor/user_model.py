@@ -21,6 +21,7 @@ from framebench.adapters.user_functions import (
     UserFile,
     describe_type,
     see_nothing,
+    select_returned,
     unwrap_loss,
 )
 from framebench.models.spec import USER_MODEL, load_workload
@@ -64,20 +65,8 @@ class BlockBody(Module):
 def build(config: Any) -> Module:
     """Return the file's model, whose blocks are run by its `block_runner`. Raises Fault."""
     model = make_plain_model()
-    model.block_runner = user_blocks.call_block
-    # a tuple, so that Jittor does not register them as submodules
-    model.bodies = tuple(route_block(model, block) for block in find_blocks(model))
+    user_blocks.route_blocks(model, find_blocks(model), BlockBody, "execute")
     return model
-
-
-def route_block(model: Module, block: Module) -> BlockBody:
-    """Replace a block's `execute` by a call of the model's `block_runner`.
-
-    Return the block's own computation, which `block_runner` is given.
-    """
-    body = BlockBody(block)
-    block.execute = user_blocks.make_routed_call(model, body)
-    return body
 
 
 def make_plain_model() -> Module:
@@ -112,31 +101,17 @@ def optimizer(parameters: list[Var], model: Module) -> Any:
     It must be a Jittor optimizer, unless the file has a `step` of its own. Raises Fault.
     """
     returned_optimizer = user().get("optimizer")(model if user().takes_model() else parameters)
-    if has_step():
+    if user().has_step():
         return returned_optimizer
     if isinstance(returned_optimizer, jt.optim.Optimizer):
         return returned_optimizer
-    count = len(list_optimizers(returned_optimizer))
+    count = len(select_returned(returned_optimizer, jt.optim.Optimizer))
     if count > 1:
         problem = f"{count} optimizers are stepped by step(model, batch, optimizer) of the file"
     else:
         returned = describe_type(returned_optimizer)
         problem = f"optimizer(parameters) must return a jittor.optim.Optimizer, not {returned}"
     raise user().fault("optimizer", problem)
-
-
-def list_optimizers(returned: Any) -> list[jt.optim.Optimizer]:
-    """Return the optimizers in what the file's `optimizer` returned."""
-    if isinstance(returned, dict):
-        returned = list(returned.values())
-    if not isinstance(returned, list | tuple):
-        returned = [returned]
-    return [one for one in returned if isinstance(one, jt.optim.Optimizer)]
-
-
-def has_step() -> bool:
-    """Return whether the file has a training step of its own."""
-    return user().has_step()
 
 
 def run_step(model: Module, batch: tuple[Any, Any], optimizer: Any) -> Var:
@@ -191,7 +166,7 @@ def facts(size: int) -> dict[str, Any]:
         "params": params,
         "parameters": sum(param.numel() for param in trained),
         "optimizer": name_optimizer(trained, model),
-        "own_step": has_step(),
+        "own_step": user().has_step(),
     }
 
 
@@ -199,7 +174,8 @@ def name_optimizer(trained: list[Var], model: Module) -> str:
     """Return the classes of the file's optimizers, or that of the default one. Raises Fault."""
     if "optimizer" not in user():
         return "SGD"
-    names = [type(each).__name__ for each in list_optimizers(optimizer(trained, model))]
+    optimizers = select_returned(optimizer(trained, model), jt.optim.Optimizer)
+    names = [type(each).__name__ for each in optimizers]
     return " and ".join(names) or "of the file"
 
 

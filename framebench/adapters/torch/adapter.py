@@ -150,8 +150,7 @@ class TorchAdapter(Adapter):
             "varlen": self.stream_step,
             "pair": self.pair_step,
         }
-        trains_by_file = self.is_user_model and self.case.scenario == "train"
-        if trains_by_file and self.model_module.has_step():
+        if self.trains_by_file():
             steps["train"] = self.file_step
         return TorchRecipe(
             self.ledger,

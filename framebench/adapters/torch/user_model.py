@@ -91,21 +91,9 @@ class BlockBody(nn.Module):
 
 def build(config: Any) -> nn.Module:
     """Return the file's model, whose blocks are run by its `block_runner`. Raises Fault."""
-    model: Any = make_plain_model()
-    model.block_runner = user_blocks.call_block
-    # a tuple, so that PyTorch does not register them as submodules
-    model.bodies = tuple(route_block(model, block) for block in find_blocks(model))
+    model = make_plain_model()
+    user_blocks.route_blocks(model, find_blocks(model), BlockBody, "forward")
     return model
-
-
-def route_block(model: Any, block: nn.Module) -> BlockBody:
-    """Replace a block's `forward` by a call of the model's `block_runner`.
-
-    Return the block's own computation, which `block_runner` is given.
-    """
-    body = BlockBody(block)
-    block.forward = user_blocks.make_routed_call(model, body)
-    return body
 
 
 class TrainingModel(nn.Module):
@@ -307,7 +295,7 @@ def optimizer(parameters: Iterable[nn.Parameter], **options: Any) -> torch.optim
         for holder in (one, *list_inner(one)):
             for group in holder.param_groups:
                 # a schedule may begin at a rate of 0, by which no update could be verified
-                if "initial_lr" in group and not has_step():
+                if "initial_lr" in group and not user().has_step():
                     group["lr"] = find_full_rate(group)
         set_options(one, options)
         for group in one.param_groups:
@@ -422,7 +410,7 @@ def facts(size: int) -> dict[str, Any]:
         "levels": [user_blocks.name_classes(level) for level in list_levels(model)],
         "uncut": user().explain_uncut(inputs, size),
         "convolutions": bool(list_names(model, nn.modules.conv._ConvNd)),
-        "own_step": has_step(),
+        "own_step": user().has_step(),
         "configures_optimizer": configures_optimizer(model),
         "compiled": any(is_compiled(module) for module in modules.values()),
         "sparse": [name for name, m in modules.items() if getattr(m, "sparse", 0) is True][:1],
@@ -460,11 +448,11 @@ def _describe_optimizer(model: nn.Module) -> dict[str, Any]:
     file_optimizer = optimizer(model.parameters())
     description = describe_optimizer(file_optimizer)
     if len(list_parts(file_optimizer)) > 1:
-        description += ", which step() steps" if has_step() else ", which step together"
+        description += ", which step() steps" if user().has_step() else ", which step together"
     rates = {
         find_full_rate(group) for group in file_optimizer.param_groups if "initial_lr" in group
     }
-    if rates and not has_step():
+    if rates and not user().has_step():
         listed = ", ".join(str(rate) for rate in sorted(rates))
         description += f" at its full rate of {listed}, without its schedule"
     # optimizers inside wrappers; none of several optimizers is inside another
@@ -476,11 +464,6 @@ def _describe_optimizer(model: nn.Module) -> dict[str, Any]:
         "hooks": has_hooks(file_optimizer),
         "inner": [type(wrapped).__name__ for wrapped in inner],
     }
-
-
-def has_step() -> bool:
-    """Return whether the file has a training step of its own."""
-    return user().has_step()
 
 
 def run_step(model: nn.Module, batch: tuple[Any, Any], optimizer: Any) -> Tensor:
