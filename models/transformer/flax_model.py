@@ -122,12 +122,16 @@ class Transformer(nnx.Module):
         """Make the embeddings, the blocks and the last norm."""
         self.wte = nnx.Embed(c.vocabulary, c.width, rngs=rngs, **types)
         self.wpe = nnx.Embed(c.length, c.width, rngs=rngs, **types)
-        make_block = partial(Block, c, attend, gelu, **types)
         self.blocks: Any
+
+        def make_block(rngs: nnx.Rngs) -> Block:
+            return Block(c, attend, gelu, rngs=rngs, **types)
+
         if scan:
-            self.blocks = nnx.vmap(lambda r: make_block(rngs=r))(rngs.fork(split=c.layers))
+            make_all_blocks = nnx.vmap(make_block)
+            self.blocks = make_all_blocks(rngs.fork(split=c.layers))
         else:
-            self.blocks = nnx.List(make_block(rngs=rngs) for _ in range(c.layers))
+            self.blocks = nnx.List(make_block(rngs) for _ in range(c.layers))
         self.ln_f = nnx.LayerNorm(c.width, epsilon=1e-5, rngs=rngs, **types)
         self.head = head
         self.remat = remat

@@ -28,11 +28,14 @@ class PlanarConv(nn.Conv3d):
         batch, cin, d, h, w = x.shape
         cout = self.out_channels
         stride = self.stride[0]
-        kernel = self.weight.permute(2, 0, 1, 3, 4).reshape(3 * cout, cin, 3, 3)
-        planes = x.transpose(0, 2, 1, 3, 4).reshape(batch * d, cin, h, w)
+        kernel = self.weight.permute(2, 0, 1, 3, 4)  # the number of the slice comes first
+        kernel = kernel.reshape(3 * cout, cin, 3, 3)
+        planes = x.transpose(0, 2, 1, 3, 4)  # (batch, d, cin, h, w)
+        planes = planes.reshape(batch * d, cin, h, w)
         planes = nn.conv2d(planes, kernel, None, stride, 1)
-        planes = planes.reshape(batch, d, 3, cout, *planes.shape[2:])
-        shape = [batch, cout, (d - 1) // stride + 1, *planes.shape[4:]]
+        height, width = planes.shape[2:]
+        planes = planes.reshape(batch, d, 3, cout, height, width)
+        shape = [batch, cout, (d - 1) // stride + 1, height, width]
         shifted = []
         for k in range(3):
             # planes outside the volume are zero: `reindex` fills what lies out of range

@@ -53,16 +53,22 @@ def make_unit(name: str, cin: int, cout: int) -> Iterator[Param]:
     yield Param(f"{name}.norm.bias", (cout,), std=0.2, value=SHIFT, negated=OFF_SHARE)
 
 
+def make_units(level: str, cin: int, cout: int) -> Iterator[Param]:
+    """Yield the parameters of a level's two units."""
+    yield from make_unit(f"{level}.unit1", cin, cout)
+    yield from make_unit(f"{level}.unit2", cout, cout)
+
+
 def make_params(config: UNetConfig) -> Iterator[Param]:
     """Yield every parameter, in the order of the model."""
-    for i, (cin, cout, _) in enumerate(config.levels_down):
-        yield from make_unit(f"down.{i}.unit1", cin, cout)
-        yield from make_unit(f"down.{i}.unit2", cout, cout)
-    for i, (cin, cout) in enumerate(config.levels_up):
-        yield Param(f"up.{i}.upsample.weight", (cin, cout, 2, 2, 2), std=(2 / cin) ** 0.5)
-        yield Param(f"up.{i}.upsample.bias", (cout,), std=0.2)
-        yield from make_unit(f"up.{i}.unit1", 2 * cout, cout)
-        yield from make_unit(f"up.{i}.unit2", cout, cout)
+    for number, (cin, cout, _) in enumerate(config.levels_down):
+        yield from make_units(f"down.{number}", cin, cout)
+    for number, (cin, cout) in enumerate(config.levels_up):
+        level = f"up.{number}"
+        yield Param(f"{level}.upsample.weight", (cin, cout, 2, 2, 2), std=(2 / cin) ** 0.5)
+        yield Param(f"{level}.upsample.bias", (cout,), std=0.2)
+        # the upsampled volume has as many channels as the skip connection that is joined to it
+        yield from make_units(level, 2 * cout, cout)
     yield make_conv("head", config.filters[0], config.classes, 1)
     yield Param("head.bias", (config.classes,), std=0.2)
 

@@ -97,8 +97,10 @@ def loss(logits: Tensor, labels: Tensor) -> Tensor:
 
     Dice is per sample and class, then averaged.
     """
-    logits = logits if logits.dtype == torch.float64 else logits.float()
-    truth = F.one_hot(labels, logits.shape[1]).movedim(-1, 1).to(logits.dtype)
+    if logits.dtype != torch.float64:
+        logits = logits.float()
+    truth = F.one_hot(labels, logits.shape[1])  # (batch, d, h, w, classes)
+    truth = truth.movedim(-1, 1).to(logits.dtype)
     probability = logits.softmax(1)
     overlap = (probability * truth).sum((2, 3, 4))
     dice = (2 * overlap + 1e-6) / ((probability + truth).sum((2, 3, 4)) + 1e-6)
