@@ -185,15 +185,18 @@ def make_detail(entry: Entry, device: str = "", options: str = "") -> Table:
 
     `options` are those that a suggested command has to repeat.
     """
-    holds = f"Does what a CPU shows hold on a GPU? {'yes' if entry.transfers_to_gpu else 'no'}"
-    deciding_first = [line for line in entry.lines if line.decides]
-    deciding_first += [line for line in entry.lines if not line.decides]
+    holds = "yes" if entry.transfers_to_gpu else "no"
+    caption = f"Does what a CPU shows hold on a GPU? {holds}: {entry.why}."
+    reasons = " ".join(entry.reasons)
+    deciding_first = sorted(entry.lines, key=lambda line: not line.decides)
+    rows = [make_line_row(line) for line in deciding_first]
+    remarks = [f"{line.name}: {line.remark}" for line in entry.lines if line.remark]
     return Table.of_text(
         describe_answer(entry, device, options),
-        f"{holds}: {entry.why}. {' '.join(entry.reasons)}",
+        f"{caption} {reasons}",
         HEAD_OF_LINES,
-        [make_line_row(line) for line in deciding_first],
-        notes=tuple(f"{line.name}: {line.remark}" for line in entry.lines if line.remark),
+        rows,
+        notes=tuple(remarks),
         machine=", ".join(list_machines([entry])),
     )
 

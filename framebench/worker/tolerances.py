@@ -194,13 +194,18 @@ def observe_more(adapter: Adapter, first: ObservedSteps) -> ObservedSteps:
 def compute_tolerances(case: Case, observed: Observed, responses: list[Observed]) -> Tolerances:
     """Compute the tolerances of a measured case from what its perturbed steps gave."""
     precision = find_precision(case)
-    perturbation = PERTURBATION[precision]
+    least = least_of_tensors = PERTURBATION[precision]
+    update = UPDATE
+    if precision == "bf16 moment":
+        update = UPDATE_BY_ROUNDED_MOMENTS
+    elif precision == "8-bit moments":
+        least_of_tensors = LEAST_OF_CODED_MOMENTS
     return derive_tolerances(
         observed,
         responses,
-        perturbation,
-        update=UPDATE_BY_ROUNDED_MOMENTS if precision == "bf16 moment" else UPDATE,
-        least_of_tensors=LEAST_OF_CODED_MOMENTS if precision == "8-bit moments" else perturbation,
+        least,
+        update=update,
+        least_of_tensors=least_of_tensors,
         left_out={*case.spec.incomparable, *list_negligible(observed.tensors)},
     )
 
@@ -263,19 +268,27 @@ def derive_tolerances(
     its size is compared. The tensors in `left_out` are nothing but rounding errors, and do not
     widen the tolerances of others.
     """
-    tensors: dict[str, dict[str, float]] = {}
-    usual: dict[str, float] = {}
+    tensors: dict[str, dict[str, float]] = {}  # by kind, and group of tensors
+    usual: dict[str, float] = {}  # by kind
     moved_tensors = [response.tensors for response in responses]
     for kind in observed.tensors:
         largest = find_largest_responses(observed.tensors, moved_tensors, kind, left_out, shared)
-        median = statistics.median_low(largest.values()) if largest else 0.0
+        median = 0.0
+        if largest:
+            median = statistics.median_low(largest.values())
         floor = max(least, least_of_tensors, FACTOR * median)
+        usual[kind] = derive_tensor_tolerance(median, floor)
         tensors[kind] = {}
         for group, response in largest.items():
             tensors[kind][group] = derive_tensor_tolerance(response, floor)
-        usual[kind] = derive_tensor_tolerance(median, floor)
-    values = derive_value_tolerances(observed, responses, least, least_of_tensors)
-    return Tolerances(values, tensors, update, usual, least, shared)
+    return Tolerances(
+        values=derive_value_tolerances(observed, responses, least, least_of_tensors),
+        tensors=tensors,
+        update=update,
+        usual=usual,
+        least=least,
+        shared=shared,
+    )
 
 
 def derive_tensor_tolerance(response: float, floor: float) -> float:

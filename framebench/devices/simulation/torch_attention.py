@@ -61,16 +61,19 @@ def can_use_flash(call: AttentionCall, gpu: Gpu) -> bool:
 
     A port of `can_use_flash_attention` in ATen/native/transformers/cuda/sdp_utils.cpp.
     """
-    widths = {tensor.shape[-1] for tensor in call.tensors}
-    width = max(widths)
     if not torch.backends.cuda.flash_sdp_enabled() or call.mask is not None:
         return False
     if not call.is_half or not call.is_dense(allow_grouped=True):
         return False
-    if len(widths) != 1 or width > 256 or not (8, 0) <= gpu.capability <= (12, 1):
+    if not (8, 0) <= gpu.capability <= (12, 1):
         return False
+    widths = {tensor.shape[-1] for tensor in call.tensors}
+    width = max(widths)
+    if len(widths) > 1 or width > 256:
+        return False
+    # the backward pass of wide heads needs more shared memory than these chips have
     is_small_chip = (8, 6) <= gpu.capability <= (8, 9) or gpu.capability >= (12, 0)
-    is_too_wide = width > 192 and (call.dropout > 0 or width <= 224)
+    is_too_wide = 192 < width <= 224 or (width > 224 and call.dropout > 0)
     if call.needs_gradients and is_small_chip and is_too_wide:
         return False
     return not call.causal or call.query.shape[2] == call.key.shape[2]
@@ -104,11 +107,16 @@ def can_use_cudnn(call: AttentionCall, gpu: Gpu) -> bool:
     """
     if not torch.backends.cuda.cudnn_sdp_enabled() or gpu.capability < (8, 0):
         return False
-    if not call.is_half or not call.is_dense(allow_grouped=True) or (call.dropout * 16) % 1:
+    if not call.is_half or not call.is_dense(allow_grouped=True):
         return False
-    if any(tensor.shape[-1] > 128 or tensor.shape[-1] % 8 for tensor in call.tensors):
+    if (call.dropout * 16) % 1:  # a probability that is no multiple of a sixteenth
         return False
-    return call.key.shape[2] != 1 and not (call.dropout and call.query.shape[2] == 1)
+    for tensor in call.tensors:
+        width = tensor.shape[-1]
+        if width > 128 or width % 8:
+            return False
+    drops_of_one_query = call.dropout > 0 and call.query.shape[2] == 1
+    return call.key.shape[2] != 1 and not drops_of_one_query
 
 
 def choose_kernel(call: AttentionCall, gpu: Gpu) -> str:
