@@ -18,7 +18,7 @@ from flax import nnx
 
 from framebench.adapters.jax.adapter import JaxAdapter
 from framebench.adapters.jax.hlo import HloBuffer, Positions, parse_assignment, parse_instructions
-from framebench.adapters.jax.program import StepProgram
+from framebench.adapters.jax.program import StepProgram, read_plan_parts
 from framebench.explain.jax_buffers import MARK, ProgramWalk, end_overwritten, find_module
 from framebench.instruments.memory_timeline import NEVER, Value
 
@@ -45,13 +45,6 @@ RESULT_KINDS = {
     "train": ("new parameter", "new buffer", "new optimizer state", "output"),
     # where the graph is kept, its residuals are returned last
     "eval": ("output", "new buffer", "saved for backward"),
-}
-# fields of XLA's analysis by our names; each field ends in `_size_in_bytes`
-PLAN_PARTS = {
-    "arguments": "argument",
-    "outputs": "output",
-    "temporaries": "temp",
-    "aliased": "alias",
 }
 
 
@@ -167,10 +160,7 @@ def summarize_plan(program: StepProgram, allocations: dict[int, tuple[int, str]]
     The sum equals the whole plan: a test compares them.
     """
     (executable,) = program.compiled.values()
-    analysis = executable.memory_analysis()
-    sizes = {
-        name: getattr(analysis, f"{field}_size_in_bytes") for name, field in PLAN_PARTS.items()
-    }
+    sizes = read_plan_parts(executable)
     sizes["in all"] = program.plan
     sizes["by its allocations"] = sum(size for size, _ in allocations.values())
     return sizes

@@ -136,12 +136,22 @@ def list_shards(array: Array) -> list[Array]:
     return [shard.data for shard in array.addressable_shards]
 
 
+def read_plan_parts(compiled: Any) -> dict[str, int]:
+    """Return the bytes of an executable by XLA's plan, by part."""
+    plan = compiled.memory_analysis()
+    return {
+        "arguments": plan.argument_size_in_bytes,
+        "outputs": plan.output_size_in_bytes,
+        "temporaries": plan.temp_size_in_bytes,
+        "aliased": plan.alias_size_in_bytes,
+    }
+
+
 def count_plan_bytes(compiled: Any) -> int:
     """Return what one run of an executable needs by XLA's plan."""
     # XLA's own `peak_memory_in_bytes` leaves temporaries out on the CPU
-    plan = compiled.memory_analysis()
-    arguments_and_results = plan.argument_size_in_bytes + plan.output_size_in_bytes
-    return arguments_and_results + plan.temp_size_in_bytes - plan.alias_size_in_bytes
+    parts = read_plan_parts(compiled)
+    return parts["arguments"] + parts["outputs"] + parts["temporaries"] - parts["aliased"]
 
 
 def walk_equations(*jaxprs: Jaxpr | ClosedJaxpr) -> Iterator[Any]:
@@ -225,7 +235,7 @@ def count_in_program(program: StepProgram, jaxprs: list[ClosedJaxpr]) -> dict[st
     for executable in program.compiled.values():
         compiled_operands += count_operand_types(executable)
         compiled_products += count_compiled_products(executable)
-        aliased_bytes += executable.memory_analysis().alias_size_in_bytes
+        aliased_bytes += read_plan_parts(executable)["aliased"]
     return {
         "operands": dict(operands),
         "precision": dict(Counter(str(product.params["precision"]) for product in requested)),

@@ -20,9 +20,9 @@ from jax import Array, lax
 from jax.errors import JaxRuntimeError
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
+from framebench.adapters.jax.program import read_plan_parts
 from framebench.devices.catalog import Device, find
 from framebench.devices.xla import jax_target
-from framebench.devices.xla.jax_buffers import list_parts
 from framebench.devices.xla.jax_output import print_answer
 
 BLOCKS, STEPS, STATE = 10, 1000, (30000, 100)  # jax 27748
@@ -125,7 +125,7 @@ REPORTS = {"jax 27748": list_scans, "marin 5394": list_experts}
 def plan(lower: Callable[[], Lowered]) -> dict[str, Any]:
     """Return the bytes of the plan's parts, or why XLA makes no plan."""
     try:
-        return {**list_parts(lower().compile().memory_analysis())}
+        return {**read_plan_parts(lower().compile())}
     except JaxRuntimeError as error:
         return {"reason": str(error).splitlines()[0][:300]}
 

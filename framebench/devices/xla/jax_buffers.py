@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections import defaultdict
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from framebench.adapters.jax.hlo import HloBuffer, Instruction, parse_assignment, parse_instructions
 from framebench.devices.plans.answer import LineBuffers
@@ -26,19 +26,6 @@ class Placed(NamedTuple):
     instruction: str
     part: str
     buffer: HloBuffer
-
-
-def list_parts(memory: Any) -> dict[str, int]:
-    """Return the bytes of a plan by part.
-
-    `memory` is what `memory_analysis` of a compiled program returns.
-    """
-    return {
-        "arguments": memory.argument_size_in_bytes,
-        "outputs": memory.output_size_in_bytes,
-        "temporaries": memory.temp_size_in_bytes,
-        "aliased": memory.alias_size_in_bytes,
-    }
 
 
 def list_largest_holders(folder: Path) -> list[LineBuffers]:

@@ -10,10 +10,10 @@ import jax
 from jax.errors import JaxRuntimeError
 from jax.sharding import SingleDeviceSharding
 
-from framebench.adapters.jax.program import count_plan_bytes
+from framebench.adapters.jax.program import count_plan_bytes, read_plan_parts
 from framebench.devices.catalog import Device, DoesNotFit
 from framebench.devices.needs import INTERVALS, estimate_needs
-from framebench.devices.xla import jax_buffers, jax_target
+from framebench.devices.xla import jax_target
 from framebench.devices.xla.jax_older import help_jax
 
 COMPILERS = {"gpu": 'pip install "jax[cuda13]"', "tpu": 'pip install "jax[tpu]"'}
@@ -82,6 +82,6 @@ def plan(
         )
     return FunctionPlan(
         peak=peak,
-        parts=jax_buffers.list_parts(compiled.memory_analysis()),
+        parts=read_plan_parts(compiled),
         device=device,
     )

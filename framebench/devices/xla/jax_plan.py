@@ -21,6 +21,7 @@ from typing import Any
 
 from jax.errors import JaxRuntimeError
 
+from framebench.adapters.jax.program import read_plan_parts
 from framebench.adapters.jax.shaped import ShapedAdapter
 from framebench.devices.catalog import Device, find
 from framebench.devices.plans.answer import PlannerAnswer
@@ -110,7 +111,7 @@ def plan(case: Case, device: Device) -> PlannerAnswer:
         return PlannerAnswer(
             "not planned", "the plan has nothing in the host's memory: the strategy is not in it"
         )
-    parts = jax_buffers.list_parts(memory)
+    parts = read_plan_parts(compiled)
     if unplanned_bytes:
         parts["beside"] = unplanned_bytes
     if in_host:
