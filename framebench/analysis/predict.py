@@ -28,32 +28,23 @@ class PeakLine:
     """A line through (batch, bytes) by least squares."""
 
     batches: tuple[int, ...]
-    fixed: PeakEstimate
-    per_sample: PeakEstimate
-    residual: float | None  # standard error of a measurement about the line
+    fixed: float  # bytes that do not depend on the batch
+    per_sample: float  # bytes
+    # standard error of a measurement about the line; two points are always on it, and have none
+    residual: float | None
 
     def predict(self, batch: int) -> PeakEstimate:
         """Return the peak to expect at this batch, with the interval for one new measurement."""
+        value = self.fixed + self.per_sample * batch
+        if self.residual is None:
+            return PeakEstimate(value)
         batches = np.array(self.batches, float)
         mean = batches.mean()
+        distance = (batch - mean) ** 2 / ((batches - mean) ** 2).sum()
         # the variances of the new measurement itself, of the line's mean, and of its slope
-        spread = 1 + 1 / len(batches) + (batch - mean) ** 2 / ((batches - mean) ** 2).sum()
-        value = self.fixed.value + self.per_sample.value * batch
-        return estimate(value, self.residual, spread, len(batches))
-
-
-def estimate(
-    value: float, residual: float | None, spread: float, measurements: int
-) -> PeakEstimate:
-    """Return a value with its interval.
-
-    `residual` is the standard error of one measurement about the line, and `spread` the variance of
-    the value relative to that of one measurement.
-    """
-    if residual is None:
-        return PeakEstimate(value)
-    half = compute_student_quantile(measurements - 2) * residual * spread**0.5
-    return PeakEstimate(value, value - half, value + half)
+        spread = float(1 + 1 / len(batches) + distance)
+        half = compute_student_quantile(len(batches) - 2) * self.residual * spread**0.5
+        return PeakEstimate(value, value - half, value + half)
 
 
 def fit_line(batches: Sequence[int], peaks: Sequence[float]) -> PeakLine:
@@ -69,14 +60,8 @@ def fit_line(batches: Sequence[int], peaks: Sequence[float]) -> PeakLine:
     square = float((deviation**2).sum())
     slope = float(deviation @ y) / square
     fixed = float(y.mean() - slope * x.mean())
-    residual = None  # two points are always on their line
+    residual = None
     if n > 2:
         errors = y - fixed - slope * x
         residual = float(((errors**2).sum() / (n - 2)) ** 0.5)
-    fixed_spread = 1 / n + float(x.mean()) ** 2 / square
-    return PeakLine(
-        tuple(batches),
-        fixed=estimate(fixed, residual, fixed_spread, n),
-        per_sample=estimate(slope, residual, 1 / square, n),
-        residual=residual,
-    )
+    return PeakLine(tuple(batches), fixed, slope, residual)

@@ -73,8 +73,8 @@ def _held_out_of(group: pd.DataFrame) -> pd.Series:
     expected = line.predict(batch)
     prediction = {
         "known": line.batches,
-        "fixed": line.fixed.value,
-        "per_sample": line.per_sample.value,
+        "fixed": line.fixed,
+        "per_sample": line.per_sample,
         "predicted": expected.value,
         "low": expected.low,
         "high": expected.high,
