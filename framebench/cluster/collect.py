@@ -21,7 +21,7 @@ from typing import Any
 
 from filelock import FileLock
 
-from framebench.cluster.collect_answers import add_answers
+from framebench.cluster.collect_answers import add_answers, rename_origin
 from framebench.records import store
 from framebench.records.provenance import LONGEST, check_machine, hash_hardware
 from framebench.records.record import Provenance, Record
@@ -202,11 +202,7 @@ def find_fault(place: str, release: str, record: Record | store.BadRecord) -> st
 
 def rename_machine(record: Record, name: str) -> Record:
     """Return a record with `name` as its machine, and the machine that it had as its node."""
-    origin = record.provenance
-    if origin.machine == name:
-        return record
-    changed = origin.model_copy(update={"machine": name, "node": origin.node or origin.machine})
-    return record.model_copy(update={"provenance": changed})
+    return record.model_copy(update={"provenance": rename_origin(record.provenance, name)})
 
 
 def make_key(record: Record) -> Key:

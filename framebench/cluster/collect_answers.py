@@ -54,18 +54,21 @@ def add_answers(
                 already_present += 1
                 continue
             present.add(answer.contents)
-            origin = answer.provenance
-            name = name_machine(origin)
-            if name != origin.machine:
-                renamed = origin.model_copy(
-                    update={"machine": name, "node": origin.node or origin.machine}
-                )
-                answer = answer.model_copy(update={"provenance": renamed})
+            name = name_machine(answer.provenance)
+            origin = rename_origin(answer.provenance, name)
+            answer = answer.model_copy(update={"provenance": origin})
             release = file.relative_to(folder / kind).with_suffix("").parts[1:depth]
             target = into.joinpath(kind, name, *release)
             store.append(answer, target.with_name(target.name + store.SUFFIX))
             added += 1
     return AnswerCounts(added, already_present)
+
+
+def rename_origin(origin: Provenance, name: str) -> Provenance:
+    """Return a provenance with `name` as its machine, and the machine that it had as its node."""
+    if origin.machine == name:
+        return origin
+    return origin.model_copy(update={"machine": name, "node": origin.node or origin.machine})
 
 
 def read_answers(folder: Path) -> Iterator[tuple[Path, SavedAnswer]]:

@@ -39,7 +39,7 @@ def plan_with_progress(
     count = 0
     with show_progress(device.title) as show:
 
-        def show_planned(planned: Planned, is_cached: bool) -> None:
+        def show_planned(planned: Planned) -> None:
             nonlocal count
             count += 1
             show(f"{count} of {len(cases)} cases, the last {planned.case}")

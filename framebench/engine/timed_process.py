@@ -253,4 +253,4 @@ class ReferenceMatmul:
 
 
 def ignore_phase(phase: str) -> None:
-    """Ignore what the reference process does."""
+    """Ignore the phase that a process is in."""

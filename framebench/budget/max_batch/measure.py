@@ -18,11 +18,12 @@ from pathlib import Path
 from typing import Literal
 
 from framebench.budget.max_batch.order import ProbeOrder
-from framebench.budget.max_batch.probes import Progress, find_first_line, ignore_phase, run_order
+from framebench.budget.max_batch.probes import Progress, find_first_line, run_order
 from framebench.engine import runner
 from framebench.engine.environments import Environment, describe
 from framebench.engine.recording import Context, make_provenance
 from framebench.engine.runner import Options
+from framebench.engine.timed_process import ignore_phase
 from framebench.records import provenance, store
 from framebench.records.search import MIB, Fit, Probe
 from framebench.strategies.registry import find_baseline

@@ -14,9 +14,10 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 from framebench.budget.max_batch.order import ProbeOrder
-from framebench.budget.max_batch.probes import Progress, find_first_line, ignore_phase, run_order
+from framebench.budget.max_batch.probes import Progress, find_first_line, run_order
 from framebench.engine.environments import Environment
 from framebench.engine.runner import Options
+from framebench.engine.timed_process import ignore_phase
 from framebench.suite.case import Case
 from framebench.suite.counting import format_count
 from framebench.suite.protocol import BatchReport

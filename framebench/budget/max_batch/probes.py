@@ -14,6 +14,7 @@ from framebench.engine import runner
 from framebench.engine.environments import Environment
 from framebench.engine.runner import Options
 from framebench.engine.supervisor import Outcome, Worker
+from framebench.engine.timed_process import ignore_phase
 from framebench.suite.case import Case
 from framebench.suite.protocol import BatchReport
 
@@ -30,10 +31,6 @@ class ProbeOutcome(Outcome):
 
     reports: list[BatchReport] = field(default_factory=list)
     ran_out: bool = False  # of the memory that it may have
-
-
-def ignore_phase(phase: str) -> None:
-    """Show nothing."""
 
 
 def run_order(

@@ -46,7 +46,7 @@ JITTOR = (
     "Jittor decides what it allocates while it runs, and has no mode that runs without a device; "
     "on a CPU its own allocator's peak tells what its tensors take"
 )
-Listener = Callable[[Planned, bool], None]  # called with a prediction, and whether it was cached
+Listener = Callable[[Planned], None]
 
 
 def select_cases(selector: str) -> list[Case]:
@@ -140,7 +140,7 @@ def plan_all(
         device: The target device.
         results: The folder of cached predictions.
         say: Called with a sentence about what is being done, where that takes long.
-        listener: Called with each prediction, and with whether it was cached.
+        listener: Called with each prediction.
         again: Whether to recompute what is cached.
         version: Of the framework, if not the pinned one.
         environment: In the place of the pinned ones.
@@ -148,7 +148,7 @@ def plan_all(
     planned = {} if again else find_cached(cases, device, results, version)
     if listener:
         for cached in planned.values():
-            listener(cached, True)
+            listener(cached)
     missing = [case for case in cases if case not in planned]
     workers = 1 if device.kind == "tpu" else AT_ONCE  # a TPU's compiler takes a lock
     if missing:
@@ -178,7 +178,7 @@ def plan_all(
                 new = planned[waiting[done]] = done.result()
                 store.write(folder, new)
                 if listener:
-                    listener(new, False)
+                    listener(new)
         except BaseException:
             pool.shutdown(wait=False, cancel_futures=True)
             CHILDREN.kill()

@@ -51,7 +51,7 @@ def build(
     with tempfile.TemporaryDirectory() as folder:
         source = SourceFolder(Path(folder) / "source")
         site = Path(folder) / "site"
-        write_pages(source, machines, results, records, guides)
+        write_pages(source, machines, results, guides)
         run_sphinx(source.folder, site)
         remove_leftovers(site)
         add_policies(site)
@@ -71,11 +71,7 @@ def require_packages() -> None:
 
 
 def write_pages(
-    source: SourceFolder,
-    machines: list[Machine],
-    results: Results,
-    records: list[Record],
-    with_guides: bool,
+    source: SourceFolder, machines: list[Machine], results: Results, with_guides: bool
 ) -> None:
     """Write everything that Sphinx reads."""
     # matplotlib takes seconds to import
