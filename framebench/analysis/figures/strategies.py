@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
-from typing import Any
 
 import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
-import seaborn as sns
 from matplotlib.axes import Axes
 from matplotlib.colors import LinearSegmentedColormap
 from matplotlib.figure import Figure
@@ -32,8 +30,6 @@ CHANGE = LinearSegmentedColormap.from_list(
     "change", ["#01487a", "#0173b2", "#f7f7f7", "#de8f05", "#8a5700"]
 )
 QUANTITIES = {"relative_peak": "peak memory / baseline's", "time_ratio": "step time / baseline's"}
-# options of both maps, of numbers and of texts
-CELLS: dict[str, Any] = {"cbar": False, "linewidths": 1.2}
 
 
 @page.apply_style
@@ -81,33 +77,7 @@ def draw_panel(axes: Axes, measured: pd.DataFrame, column: str) -> None:
     for framework in filled:
         filled[framework] = filled[framework].fillna(look_up_support(measured, str(framework)))
     # half and double are equally far from 1
-    sns.heatmap(
-        np.log2(values),
-        annot=values,
-        fmt=".2f",
-        cmap=CHANGE,
-        vmin=-RANGE,
-        vmax=RANGE,
-        annot_kws={"size": 6.5},
-        ax=axes,
-        **CELLS,
-    )
-    # a second, white map writes the texts where the first has no number
-    if values.isna().any(axis=None):
-        sns.heatmap(
-            values.isna(),
-            mask=values.notna(),
-            annot=filled,
-            fmt="",
-            cmap=["white"],
-            annot_kws={"size": 6.5, "color": "0.55"},
-            ax=axes,
-            **CELLS,
-        )
-    axes.set(xlabel="", ylabel="")
-    axes.grid(False)
-    axes.tick_params(length=0, labeltop=True, labelbottom=False)
-    axes.tick_params(axis="y", rotation=0)
+    page.draw_map(axes, np.log2(values), values, filled, CHANGE, RANGE)
     for label in axes.get_xticklabels():
         label.set(color=page.COLOURS[label.get_text()], weight="bold")
 
