@@ -131,21 +131,21 @@ def describe_devices(lines: Sequence[Line], claim: Claim) -> list[str]:
         if all(line.value is None for line in several):
             continue
         by_verdict = group(sort_by_gain(several), name_verdict)
-        labels = [line.label for line in several]
-        is_named = len(by_verdict) > 1 and len(set(labels)) == len(several) <= FEW and all(labels)
-        verdicts = []
-        for alike in by_verdict:
-            verdict = describe_verdict(alike, claim)
-            if is_named:
-                verdicts.append(f"{verdict} ({', '.join(line.label for line in alike)})")
-            elif alike[0].verdict == "smaller than claimed":
-                # by how much is what a reader asks next
-                numbers = format_range(list_values(alike), alike[0].form)
-                verdicts.append(f"{len(alike)} {verdict} ({numbers})")
-            else:
-                verdicts.append(f"{len(alike)} {verdict}")
+        labels = {line.label for line in several}
+        is_named = len(by_verdict) > 1 and len(labels) == len(several) <= FEW and all(labels)
+        verdicts = [summarize_alike(alike, claim, is_named) for alike in by_verdict]
         texts.append(f"{name_device(several[0])}: {', '.join(verdicts)}")
     return texts
+
+
+def summarize_alike(lines: Sequence[Line], claim: Claim, is_named: bool) -> str:
+    """Return the verdict of lines that have the same one, and which or how many they are."""
+    verdict = describe_verdict(lines, claim)
+    if is_named:
+        return f"{verdict} ({', '.join(line.label for line in lines)})"
+    if lines[0].verdict == "smaller than claimed":  # by how much is what a reader asks next
+        verdict += f" ({format_range(list_values(lines), lines[0].form)})"
+    return f"{len(lines)} {verdict}"
 
 
 def sort_by_gain(lines: Iterable[Line]) -> list[Line]:

@@ -90,7 +90,8 @@ def measure_errors(observed: Summary, reference: Summary) -> tuple[float, float]
     norm = reference[NORM]
     if norm == 0:
         return (float("inf"), float("inf")) if differences.any() else (0.0, 0.0)
-    return float(differences[NORM] / norm), float(np.sqrt(np.mean(differences[1:] ** 2)) / norm)
+    of_projections = np.sqrt(np.mean(differences[1:] ** 2))
+    return float(differences[NORM] / norm), float(of_projections / norm)
 
 
 def measure_max_error(observed: Summary, reference: Summary) -> float:
