@@ -22,9 +22,14 @@ from framebench.analysis.blocks import Blocks
 from framebench.analysis.flops import count_step_flops
 from framebench.analysis.needs import compute_needs, find_kept, find_limits
 from framebench.analysis.searches import NO_SEARCHES, Searches
-from framebench.analysis.selection import AnyMeasured, get_measurement_time, select_cases
+from framebench.analysis.selection import AnyMeasured, select_cases
 from framebench.analysis.statistics import Ratio
-from framebench.records.record_base import CalibrationLike, RecordBase, count_work
+from framebench.records.record_base import (
+    CalibrationLike,
+    RecordBase,
+    count_work,
+    get_measurement_time,
+)
 from framebench.strategies.registry import list_strategies
 from framebench.strategies.strategy import FRAMEWORKS, find_purpose
 from framebench.suite.case import Case

@@ -10,11 +10,10 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable
-from datetime import datetime
 from typing import Generic, NamedTuple
 
 from framebench.records.pins import find_pinned_version
-from framebench.records.record_base import AnyRecord, RecordBase
+from framebench.records.record_base import AnyRecord, RecordBase, get_measurement_time
 from framebench.strategies.strategy import FRAMEWORKS
 
 
@@ -42,11 +41,6 @@ def select_current(all_records: Iterable[AnyRecord]) -> list[AnyRecord]:
 def is_unrestricted(record: RecordBase) -> bool:
     """Return whether a record is no search under a limit, and no study of planted slowdowns."""
     return record.provenance.memory_limit is None and not record.provenance.planted
-
-
-def get_measurement_time(record: RecordBase) -> datetime:
-    """Return when a record was made."""
-    return record.provenance.measured_at
 
 
 def select_records(all_records: Iterable[AnyRecord]) -> list[AnyRecord]:

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from framebench.analysis.blocks import Blocks
 from framebench.analysis.results import Results
-from framebench.analysis.selection import get_measurement_time, select_current, select_one_version
+from framebench.analysis.selection import select_current, select_one_version
 from framebench.analysis.statistics import Ratio
 from framebench.claims import plans
 from framebench.claims.needs import Device
@@ -22,7 +22,7 @@ from framebench.claims.plans import Plan
 from framebench.claims.probed_record import Probed
 from framebench.records.pins import find_pinned_version
 from framebench.records.record import Provenance, Record
-from framebench.records.record_base import RecordBase
+from framebench.records.record_base import RecordBase, get_measurement_time
 from framebench.records.store import read_answers
 from framebench.strategies.strategy import FRAMEWORKS
 from framebench.suite.case import Case

@@ -13,8 +13,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from framebench.analysis.results import Results
-from framebench.analysis.selection import get_measurement_time
-from framebench.records.record_base import RecordBase
+from framebench.records.record_base import RecordBase, get_measurement_time
 from framebench.suite.case import Case
 
 COMPARE_GRADIENTS = "compare gradients with float32 before you count on it"

@@ -270,3 +270,8 @@ class RecordBase:
 
 
 AnyRecord = TypeVar("AnyRecord", bound=RecordBase)
+
+
+def get_measurement_time(record: RecordBase) -> datetime:
+    """Return when a record was made."""
+    return record.provenance.measured_at

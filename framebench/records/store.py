@@ -13,7 +13,6 @@ import os
 import secrets
 import warnings
 from collections.abc import Callable, Iterable, Iterator
-from datetime import datetime
 from functools import partial
 from pathlib import Path
 from typing import TypeVar
@@ -31,7 +30,7 @@ from framebench.records.lines import (
     read_lines,
 )
 from framebench.records.record import SCHEMA, Calibration, Record
-from framebench.records.record_base import AnyRecord, RecordBase
+from framebench.records.record_base import AnyRecord, get_measurement_time
 from framebench.suite.counting import format_count
 
 Model = TypeVar("Model", bound=BaseModel)
@@ -411,14 +410,9 @@ def parse_files(
             else:
                 records.append((place, record))
         # a file is in the order of its lines, which `framebench collect` may have added at any time
-        records.sort(key=lambda found: (found[1].case, get_time(found[1])))
+        records.sort(key=lambda found: (found[1].case, get_measurement_time(found[1])))
         yield from records
     skipped.warn_of_rest()
-
-
-def get_time(record: RecordBase) -> datetime:
-    """Return when a record was made."""
-    return record.provenance.measured_at
 
 
 def read_cases(root: Path, machine: str, pattern: str) -> Iterator[Record]:
@@ -435,7 +429,7 @@ def read_cases(root: Path, machine: str, pattern: str) -> Iterator[Record]:
                 if fnmatch.fnmatchcase(read_case(line).replace("/", "."), pattern):
                     lines.append(line)
         found = [record for record in parse_all(lines) if record.provenance.machine == machine]
-        yield from sorted(found, key=lambda record: (record.case, get_time(record)))
+        yield from sorted(found, key=lambda record: (record.case, get_measurement_time(record)))
 
 
 def read_case(line: Line) -> str:
@@ -466,7 +460,7 @@ def read_session(file: Path | str, session: str, case: str = "") -> list[Record]
     for record in parse_all(lines):
         if record.provenance.session == session and case in ("", record.case):
             records.append(record)
-    return sorted(records, key=get_time)
+    return sorted(records, key=get_measurement_time)
 
 
 def find_lines(file: Path | str, texts: Iterable[str]) -> list[Line]:

@@ -24,7 +24,7 @@ from packaging.version import InvalidVersion, Version
 from framebench.analysis.blocks import Blocks, match_blocks
 from framebench.analysis.reports import verdicts
 from framebench.analysis.reports.verdicts import INSTRUCTIONS, SAME_WORK, Verdict
-from framebench.analysis.selection import get_measurement_time, select_current
+from framebench.analysis.selection import select_current
 from framebench.analysis.statistics import (
     CONFIDENCE,
     NO_INTERVAL,
@@ -40,6 +40,7 @@ from framebench.analysis.statistics import (
 )
 from framebench.analysis.statistics import FEW as FEW_BLOCKS
 from framebench.records.record import Record
+from framebench.records.record_base import get_measurement_time
 from framebench.strategies.strategy import FRAMEWORKS
 
 REGRESSION, IMPROVEMENT, FEW = "regression", "improvement", "too few"

@@ -20,8 +20,9 @@ from framebench.analysis.answers import (
 )
 from framebench.analysis.needs import format_whole_needs
 from framebench.analysis.rendering import Table, read_columns
-from framebench.analysis.selection import get_measurement_time, is_unrestricted
+from framebench.analysis.selection import is_unrestricted
 from framebench.records.record import Record
+from framebench.records.record_base import get_measurement_time
 from framebench.strategies.registry import find_baseline
 from framebench.suite.counting import format_count
 

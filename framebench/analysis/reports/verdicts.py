@@ -11,7 +11,6 @@ import pandas as pd
 
 from framebench.analysis.blocks import Blocks, match_blocks
 from framebench.analysis.rendering import Table, read_columns
-from framebench.analysis.selection import get_measurement_time
 from framebench.analysis.statistics import (
     NO_INTERVAL,
     PEAK,
@@ -24,6 +23,7 @@ from framebench.analysis.statistics import (
 )
 from framebench.analysis.tables import READING
 from framebench.records.record import Record
+from framebench.records.record_base import get_measurement_time
 
 INSTRUCTIONS = Quantity("instructions", "", minimum=WORK, more="other work", less="other work")
 SAME_WORK = "same work"
