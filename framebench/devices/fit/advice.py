@@ -376,29 +376,14 @@ def make_table(
         case, planned = assessment.case, assessment.planned
         if case in wrong:
             wrong_strategies.setdefault(wrong[case], []).append(case.strategy)
-        notes += [f"{case.framework}: {missing}" for missing in planned.missing]
-        notes += [f"{case.id}: {note}" for note in planned.notes]
-        if case.framework == "jax":
-            notes.append(FEW_GPUS)
-        if assessment.fits and not assessment.is_exact:
-            notes.append(INCOMPLETE)
-        strategy = case.strategy
-        if case in wrong:
-            strategy += " (found wrong)"
-        if not case.same_mathematics:
-            strategy += " (other mathematics)"
-            if case.plan.same_loss:  # micro-batches are what samples are normalized over
-                notes.append(
-                    f"{case.strategy}: batch norm sees one micro-batch, for another gradient, so "
-                    f"it is not counted: framebench claims 'B9'{options}"
-                )
+        notes += list_notes(assessment, options)
         if assessment.needs is None:
             reasons[f"{case.framework} {case.strategy}"] = assessment.answer
             continue
         rows.append(
             (
                 case.framework,
-                strategy,
+                name_strategy(case, case in wrong),
                 describe_share(assessment, assessments) if batch else describe_batch(assessment),
                 format_mib(planned.parts.get("allocated")),
                 format_mib(assessment.bytes),
@@ -426,6 +411,34 @@ def make_table(
         left=2,
         notes=tuple(dict.fromkeys(notes)),  # each once
     )
+
+
+def name_strategy(case: Case, is_wrong: bool) -> str:
+    """Return the strategy, with a warning where it is not to be taken for its baseline."""
+    name = case.strategy
+    if is_wrong:
+        name += " (found wrong)"
+    if not case.same_mathematics:
+        name += " (other mathematics)"
+    return name
+
+
+def list_notes(assessment: FitAssessment, options: str) -> list[str]:
+    """Return what a reader of the assessment must know; `options` are those of a command."""
+    case, planned = assessment.case, assessment.planned
+    notes = [f"{case.framework}: {missing}" for missing in planned.missing]
+    notes += [f"{case.id}: {note}" for note in planned.notes]
+    if case.framework == "jax":
+        notes.append(FEW_GPUS)
+    if assessment.fits and not assessment.is_exact:
+        notes.append(INCOMPLETE)
+    # micro-batches are what samples are normalized over
+    if case.plan.same_loss and not case.same_mathematics:
+        notes.append(
+            f"{case.strategy}: batch norm sees one micro-batch, for another gradient, so it is not "
+            f"counted: framebench claims 'B9'{options}"
+        )
+    return notes
 
 
 def list_offers(

@@ -22,10 +22,12 @@ from framebench.devices.tables.table import (
 )
 from framebench.strategies.registry import list_strategies
 from framebench.strategies.strategy import FRAMEWORKS
+from framebench.suite.case import Case
 
 FEWEST = 3  # strategies that make a table, and batches of a strategy that make a row
 # the GPUs of the columns with largest batches
 GPUS = {"24 GB": "l4-24gb", "40 GB": "a100-40gb", "80 GB": "h100-80gb"}
+MEMORIES = [find(name).memory_bytes for name in GPUS.values()]
 TWO = (
     "PyTorch: the most in use in a simulated step, and what the allocator has taken from the GPU "
     "by then. JAX: XLA's own plan. They count different things: compare within a column. "
@@ -35,52 +37,61 @@ Peaks = Mapping[tuple[str, str], Planned]  # by framework and strategy
 
 def tabulate_savings(predictions: Sequence[Planned], device: Device) -> Iterator[Table]:
     """Yield a table of each group at its base batch, where enough strategies were predicted."""
-    is_gpu = device.kind == "gpu"  # PyTorch is not simulated for TPUs
-    for (workload, scenario, size), group in group_pinned(predictions, device).items():
-        first, _ = group[0]
-        batch = first.spec.preset(size).base
-        peaks = {}
-        reasons = {}
-        for case, planned in group:
-            if case.batch == batch:
-                peaks[case.framework, case.strategy] = planned
-                if not planned.has_answer and case.support.supported:
-                    reason = planned.reason or planned.outcome
-                    reasons[f"{case.framework} {case.strategy}"] = reason
-        answered = {strategy for (_, strategy), planned in peaks.items() if planned.has_answer}
-        if len(answered.intersection(list_strategies(scenario))) < FEWEST:
-            continue
-        ratio = f"x {first.stage.baseline}"
-        head = ["strategy"]
-        source = "XLA's own plan. "
-        if is_gpu:
-            head += ["PyTorch allocated", ratio, "reserved"]
-            source = TWO
-        head += ["JAX planned", ratio]
-        rows = []
-        for strategy in list_strategies(scenario):
-            if strategy in answered:
-                cells = [strategy]
-                if is_gpu:
-                    simulated = peaks.get(("torch", strategy))
-                    reserved = format_mib(simulated.peak_bytes) if simulated else "-"
-                    cells += make_cells(peaks, "torch", strategy, first.stage.baseline, device)
-                    cells.append(reserved)
-                cells += make_cells(peaks, "jax", strategy, first.stage.baseline, device)
-                rows.append(cells)
-        caption = (
-            f"MiB, of {format_mib(device.memory_bytes)}. Predicted, not measured. "
-            f"{source}{ratio} = over the same column's {first.stage.baseline}. "
-        )
-        if is_gpu:
-            caption += describe_workspaces(peaks.values())
-        title = (
-            f"What strategies save: {workload} {scenario}, batch {batch}, size {size}, on one "
-            f"{device.title}"
-        )
-        notes = group_by_reason(dict(sorted(reasons.items())))
-        caption += describe_code(planned.origin.commit for planned in peaks.values())
-        yield Table.of_text(title, caption, head, rows, left=1, notes=tuple(notes))
+    for group in group_pinned(predictions, device).values():
+        table = make_savings_table(group, device)
+        if table is not None:
+            yield table
+
+
+def make_savings_table(group: Sequence[tuple[Case, Planned]], device: Device) -> Table | None:
+    """Return the table of one workload, scenario and size, or None with too few strategies."""
+    first, _ = group[0]
+    batch = first.spec.preset(first.size).base
+    peaks = {}
+    reasons = {}
+    for case, planned in group:
+        if case.batch == batch:
+            peaks[case.framework, case.strategy] = planned
+            if not planned.has_answer and case.support.supported:
+                reason = planned.reason or planned.outcome
+                reasons[f"{case.framework} {case.strategy}"] = reason
+    answered = {strategy for (_, strategy), planned in peaks.items() if planned.has_answer}
+    baseline = first.stage.baseline
+    rows = []
+    for strategy in list_strategies(first.scenario):
+        if strategy in answered:
+            rows.append(make_row(peaks, strategy, baseline, device))
+    if len(rows) < FEWEST:
+        return None
+    ratio = f"x {baseline}"
+    head: tuple[str, ...] = ("strategy", "JAX planned", ratio)
+    source = "XLA's own plan. "
+    workspaces = ""
+    if device.kind == "gpu":
+        head = ("strategy", "PyTorch allocated", ratio, "reserved", "JAX planned", ratio)
+        source = TWO
+        workspaces = describe_workspaces(peaks.values())
+    code = describe_code(planned.origin.commit for planned in peaks.values())
+    return Table.of_text(
+        f"What strategies save: {first.workload} {first.scenario}, batch {batch}, size "
+        f"{first.size}, on one {device.title}",
+        f"MiB, of {format_mib(device.memory_bytes)}. Predicted, not measured. "
+        f"{source}{ratio} = over the same column's {baseline}. {workspaces}{code}",
+        head,
+        rows,
+        left=1,
+        notes=tuple(group_by_reason(dict(sorted(reasons.items())))),
+    )
+
+
+def make_row(peaks: Peaks, strategy: str, baseline: str, device: Device) -> list[str]:
+    """Return the cells of a strategy. PyTorch is not simulated for TPUs, and has none there."""
+    cells = [strategy]
+    if device.kind == "gpu":
+        simulated = peaks.get(("torch", strategy))
+        reserved = format_mib(simulated.peak_bytes) if simulated else "-"
+        cells += [*make_cells(peaks, "torch", strategy, baseline, device), reserved]
+    return [*cells, *make_cells(peaks, "jax", strategy, baseline, device)]
 
 
 def make_cells(
@@ -107,8 +118,6 @@ def tabulate_batches(predictions: Sequence[Planned], device: Device) -> Iterator
         predictions: Any.
         device: Whose kernels were planned.
     """
-    memories = {name: find(gpu).memory_bytes for name, gpu in GPUS.items()}
-    least, most = find_context_bytes(device)
     for (workload, scenario, size), group in group_pinned(predictions, device).items():
         # by framework and strategy, then by batch
         assessments: defaultdict[tuple[str, str], dict[int, FitAssessment]] = defaultdict(dict)
@@ -122,27 +131,32 @@ def tabulate_batches(predictions: Sequence[Planned], device: Device) -> Iterator
             for strategy in list_strategies(scenario):
                 by_batch = assessments[framework, strategy]
                 if len(by_batch) >= FEWEST:
-                    largest = [find_largest(by_batch, memory) for memory in memories.values()]
+                    largest = [find_largest(by_batch, memory) for memory in MEMORIES]
                     batches = ", ".join(map(str, sorted(by_batch)))
                     rows.append((framework, strategy, batches, *largest))
                     shown += [assessment.planned for assessment in by_batch.values()]
         if rows:
-            caption = (
-                "Predicted, not measured. The largest of the batches planned that fits, at the "
-                "upper end of the error, in the memory that such GPUs leave a program "
-                f"({', '.join(f'{format_mib(memory)} MiB' for memory in memories.values())}), with "
-                f"the kernels of one {device.title}. The answer allows for a CUDA context of up to "
-                f"{format_mib(most)} MiB ({format_mib(least)} at the least), and for the errors "
-                f"that predictions had ({describe_errors(shown)}). '... or more': no larger one "
-                f"was planned. {describe_workspaces(shown)}"
-                f"{describe_code(planned.origin.commit for planned in shown)}"
-            )
             title = (
                 f"Largest batch that fits: {workload} {scenario}, size {size}, as on one "
                 f"{device.title}"
             )
             head = ("framework", "strategy", "batches planned", *GPUS)
-            yield Table.of_text(title, caption, head, rows, left=3)
+            yield Table.of_text(title, explain_batches(shown, device), head, rows, left=3)
+
+
+def explain_batches(shown: Sequence[Planned], device: Device) -> str:
+    """Return the caption of a table of largest batches."""
+    least, most = find_context_bytes(device)
+    memories = ", ".join(f"{format_mib(memory)} MiB" for memory in MEMORIES)
+    return (
+        "Predicted, not measured. The largest of the batches planned that fits, at the "
+        "upper end of the error, in the memory that such GPUs leave a program "
+        f"({memories}), with the kernels of one {device.title}. The answer allows for a CUDA "
+        f"context of up to {format_mib(most)} MiB ({format_mib(least)} at the least), and for the "
+        f"errors that predictions had ({describe_errors(shown)}). '... or more': no larger one "
+        f"was planned. {describe_workspaces(shown)}"
+        f"{describe_code(planned.origin.commit for planned in shown)}"
+    )
 
 
 def find_largest(assessments: Mapping[int, FitAssessment], memory: int) -> str:
