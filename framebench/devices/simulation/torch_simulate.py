@@ -237,26 +237,17 @@ def simulate(
         limit = settings or Settings(limit=device.memory_bytes)
         where, watch = stack.enter_context(simulated_gpu(gpu, limit, ranks > 1))
         stats = watch.allocator.stats
-
-        def mark_gradient(weight: Tensor) -> None:
-            watch.mark([weight.grad], "gradients")
-
         with follow_phases(watch):
             step = make_step(where)
             models, optimizers = find_models_and_optimizers()
+            weights: set[nn.Parameter] = set()
             for model in models:
                 watch.mark([*model.parameters(), *model.buffers()], "weights")
+                weights.update(model.parameters())
             mark_states(watch, optimizers)
             for life in watch.lives:
                 life.kind = life.kind or "inputs"
-            weights: set[nn.Parameter] = set()
-            for model in models:
-                weights.update(model.parameters())
-            for weight in weights:
-                if weight.requires_grad and is_on_gpu(weight):
-                    # called once autograd has accumulated into the weight's gradient
-                    handle = weight.register_post_accumulate_grad_hook(mark_gradient)
-                    stack.callback(handle.remove)
+            stack.enter_context(marked_gradients(watch, weights))
             for _ in range(steps):
                 watch.phase = "forward"
                 first_event = len(watch.allocator.trace)
@@ -282,6 +273,22 @@ def simulate(
             labels=watch.labels,
             ranks=ranks,
         )
+
+
+@contextmanager
+def marked_gradients(watch: Watch, weights: Iterable[nn.Parameter]) -> Iterator[None]:
+    """Mark the gradients of these weights as such in this context."""
+
+    def mark_gradient(weight: Tensor) -> None:
+        watch.mark([weight.grad], "gradients")
+
+    with ExitStack() as stack:
+        for weight in weights:
+            if weight.requires_grad and is_on_gpu(weight):
+                # called once autograd has accumulated into the weight's gradient
+                handle = weight.register_post_accumulate_grad_hook(mark_gradient)
+                stack.callback(handle.remove)
+        yield
 
 
 def find_models_and_optimizers() -> tuple[list[nn.Module], list[torch.optim.Optimizer]]:
