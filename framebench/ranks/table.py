@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
+from typing import Any
 
 import pandas as pd
 
-from framebench.analysis.frames import make_rows
+from framebench.analysis.frames import Row, make_rows
 from framebench.analysis.rendering import DETAIL, ESSENTIAL, MIB, Table, TableColumn
 from framebench.analysis.selection import select_cases, select_current, select_one_version
 from framebench.ranks.sharding import PARTS
-from framebench.records.record import Record
+from framebench.records.record import Rank, Record
 from framebench.strategies.registry import OVER_RANKS
 from framebench.strategies.strategy import FRAMEWORKS
 
@@ -53,23 +54,10 @@ def make_tables(records: Iterable[Record]) -> Iterator[Table]:
     of_ranks = [record for record in current if record.parsed.ranks > 1]
     if not of_ranks:
         return
-    memory_records = {}
+    ranks = {}
     for measured in select_cases(of_ranks):
-        memory_records[measured.newest.provenance.machine, measured.newest.case] = measured.read
-    catalog = [name for _, name in OVER_RANKS]
-    rows = []
-    for row in make_rows(of_ranks):
-        fields = vars(row).copy()
-        ranks = memory_records[row.machine, row.case].ranks
-        for name in PARTS:
-            sizes = [rank.held[name] for rank in ranks if name in rank.held]
-            fields[name] = max(sizes, default=None)  # the most that any rank holds
-        # a combination such as checkpoint+fsdp follows its part over ranks; a strategy that this
-        # catalog does not have comes last
-        places = [catalog.index(part) for part in row.strategy.split("+") if part in catalog]
-        fields["strategy_place"] = max(places, default=len(catalog))
-        fields["framework_place"] = FRAMEWORKS.index(row.framework)
-        rows.append(fields)
+        ranks[measured.newest.provenance.machine, measured.newest.case] = measured.read.ranks
+    rows = [make_fields(row, ranks[row.machine, row.case]) for row in make_rows(of_ranks)]
     every = pd.DataFrame(rows).sort_values(ORDER)
     measured_bytes = every["fullest_rank_bytes"].astype(float)
     every["off"] = every["predicted_bytes"].astype(float) / measured_bytes - 1
@@ -87,3 +75,18 @@ def make_tables(records: Iterable[Record]) -> Iterator[Table]:
             machine=str(machine),
             cases=tuple(table["case"]),
         )
+
+
+def make_fields(row: Row, ranks: Sequence[Rank]) -> dict[str, Any]:
+    """Return the values of a case's row by column, and of the columns that order the rows."""
+    fields = vars(row).copy()
+    for name in PARTS:
+        sizes = [rank.held[name] for rank in ranks if name in rank.held]
+        fields[name] = max(sizes, default=None)  # the most that any rank holds
+    # a combination such as checkpoint+fsdp follows its part over ranks; a strategy that this
+    # catalog does not have comes last
+    catalog = [name for _, name in OVER_RANKS]
+    places = [catalog.index(part) for part in row.strategy.split("+") if part in catalog]
+    fields["strategy_place"] = max(places, default=len(catalog))
+    fields["framework_place"] = FRAMEWORKS.index(row.framework)
+    return fields

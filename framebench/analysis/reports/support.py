@@ -171,29 +171,33 @@ def describe_cases(cases: Iterable[Case]) -> Iterator[Table]:
     every = pd.DataFrame(rows, columns=columns)
     shown = every[every["is_usual"]] if every["is_usual"].any() else every
     for framework in FRAMEWORKS:
-        of_framework = shown[shown["framework"] == framework]
-        caption = ""
-        how = of_framework["kind"] + ": " + of_framework["why"]
-        if len(of_framework) > FEW:
-            how = of_framework["kind"]
-            caption = (
-                f"How one is done: framebench list --strategies '*/{framework}/*/STRATEGY'. "
-                "Words: docs/strategies.md."
+        yield from describe_framework(framework, shown[shown["framework"] == framework])
+
+
+def describe_framework(framework: str, strategies: pd.DataFrame) -> Iterator[Table]:
+    """Yield what a framework has of these strategies, and why it lacks the others."""
+    caption = ""
+    how = strategies["kind"] + ": " + strategies["why"]
+    if len(strategies) > FEW:
+        how = strategies["kind"]
+        caption = (
+            f"How one is done: framebench list --strategies '*/{framework}/*/STRATEGY'. "
+            "Words: docs/strategies.md."
+        )
+    has, lacks = strategies["is_supported"], ~strategies["is_supported"]
+    for title, causes in (("has", how[has]), ("does not have", strategies["why"][lacks])):
+        names = strategies["strategy"][causes.index].groupby(causes, sort=False)
+        lists = names.unique().str.join(", ")  # a strategy may be in several scenarios
+        untried = ""
+        if framework in UNTRIED_ON_GPU and any("(GPU)" in cause for cause in causes):
+            untried = f"(GPU): not tried, as {TITLES[framework]} was not run on CUDA here. "
+        if len(lists):
+            yield Table.of_text(
+                f"{TITLES[framework]} {title}",
+                f"{untried}{caption}".strip(),
+                ("strategies", "how, or why not"),
+                [(text, str(cause)) for cause, text in lists.items()],
             )
-        has, lacks = of_framework["is_supported"], ~of_framework["is_supported"]
-        for title, causes in (("has", how[has]), ("does not have", of_framework["why"][lacks])):
-            names = of_framework["strategy"][causes.index].groupby(causes, sort=False)
-            lists = names.unique().str.join(", ")  # a strategy may be in several scenarios
-            untried = ""
-            if framework in UNTRIED_ON_GPU and any("(GPU)" in cause for cause in causes):
-                untried = f"(GPU): not tried, as {TITLES[framework]} was not run on CUDA here. "
-            if len(lists):
-                yield Table.of_text(
-                    f"{TITLES[framework]} {title}",
-                    f"{untried}{caption}".strip(),
-                    ("strategies", "how, or why not"),
-                    [(text, str(cause)) for cause, text in lists.items()],
-                )
 
 
 def find_support(cases: Sequence[Case]) -> Support:
