@@ -6,7 +6,7 @@ import contextlib
 import dataclasses
 import os
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from datetime import UTC, datetime
 from pathlib import Path
@@ -153,16 +153,7 @@ def plan_all(
     workers = 1 if device.kind == "tpu" else AT_ONCE  # a TPU's compiler takes a lock
     if missing:
         say(describe_plans(missing, len(cases), device, workers))
-    ready: dict[str, Environment | SetupError] = {}  # by framework
-    for case in missing:
-        if case.framework not in ready and not explain_unpredictable_on_device(case, device):
-            release = version or find_pinned_version(case.framework)
-            try:
-                ready[case.framework] = environment or ensure_environment(
-                    case.framework, device, release, say
-                )
-            except SetupError as error:
-                ready[case.framework] = error
+    ready = {} if environment else ensure_environments(missing, device, version, say)
     folder = store.choose_writable_folder(results)
     with (
         interrupt_on_ending_signals(),  # also where no command line has begun it
@@ -171,7 +162,8 @@ def plan_all(
     ):
         waiting = {}
         for case in missing:
-            done = pool.submit(plan_case, case, device, ready.get(case.framework), version, servers)
+            planner = environment or ready.get(case.framework)
+            done = pool.submit(plan_case, case, device, planner, version, servers)
             waiting[done] = case
         try:
             for done in as_completed(waiting):
@@ -185,6 +177,24 @@ def plan_all(
             servers.kill()  # for the threads that wait for them
             raise
     return [planned[case] for case in cases]
+
+
+def ensure_environments(
+    cases: Iterable[Case], device: Device, version: str | None, say: Say
+) -> dict[str, Environment | SetupError]:
+    """Return by framework the environment that predicts these cases, or why there is none.
+
+    A framework is left out if none of its cases can be predicted.
+    """
+    ready: dict[str, Environment | SetupError] = {}
+    for case in cases:
+        if case.framework not in ready and not explain_unpredictable_on_device(case, device):
+            release = version or find_pinned_version(case.framework)
+            try:
+                ready[case.framework] = ensure_environment(case.framework, device, release, say)
+            except SetupError as error:
+                ready[case.framework] = error
+    return ready
 
 
 def describe_plans(missing: Sequence[Case], count: int, device: Device, workers: int) -> str:
