@@ -142,14 +142,14 @@ class PartOptions(dict[str, Any]):
         self.ledger.set(f"{self.name} {key!r}")
         super().__setitem__(key, value)
 
-    def wrap(self, key: str, function: Callable[[Any], Any], default: Any = None) -> None:
-        """Replace an option by what `function` returns for it, or for the default if it is unset.
+    def wrap(self, key: str, function: Callable[[Any], Any]) -> None:
+        """Replace an option by what `function` returns for it, or for None if it is unset.
 
         Raises IncompatibleStrategies.
         """
 
         def apply() -> None:
-            dict.__setitem__(self, key, function(self.get(key, default)))
+            dict.__setitem__(self, key, function(self.get(key)))
 
         self.ledger.wrap(f"{self.name} {key!r}", apply)
 
