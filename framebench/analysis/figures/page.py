@@ -11,6 +11,7 @@ from typing import Any
 
 import matplotlib.pyplot as plt
 import matplotlib.style
+import numpy as np
 import pandas as pd
 import seaborn as sns
 from matplotlib.axes import Axes
@@ -142,7 +143,7 @@ def set_logarithmic(axis: Axis, low: float, high: float) -> None:
 
 def draw_map(
     axes: Axes,
-    shades: pd.DataFrame,
+    shades: pd.DataFrame | np.ndarray,
     ratios: pd.DataFrame,
     texts: pd.DataFrame,
     colours: str | Colormap,
