@@ -34,6 +34,27 @@ def test_ratios_refer_to_the_baseline_of_the_same_framework_and_batch() -> None:
     assert pd.isna(ratio["transformer/torch/train/checkpoint/b8/tiny"])
 
 
+@pytest.mark.parametrize(
+    ("ratio", "size"),
+    [
+        ("peak_ratio", "peak_bytes"),
+        ("shared_ratio", "shared_bytes"),
+        ("relative_peak", "step_bytes"),
+        ("needs_ratio", "needs_bytes"),
+    ],
+)
+def test_a_ratio_divides_the_bytes_of_its_own_column(ratio: str, size: str) -> None:
+    base_peaks = {"allocator.in_use": 200 * MIB, "host.rss": 300 * MIB}
+    peaks = {"allocator.in_use": 50 * MIB, "host.rss": 100 * MIB}
+    table = make_frame(
+        make_measured("fp32", 1, 1.0).model_copy(update={"peaks": base_peaks}),
+        make_measured("checkpoint", 1, 1.0).model_copy(update={"peaks": peaks}),
+    ).set_index("strategy")
+
+    quotient = table.loc["checkpoint", size] / table.loc["fp32", size]
+    assert table.loc["checkpoint", ratio] == pytest.approx(quotient)
+
+
 def test_compiled_strategies_are_compared_with_their_eager_ones() -> None:
     peaks = {
         "fp32": 200,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import shutil
 from functools import cache
+from operator import attrgetter
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -27,13 +28,27 @@ def make_published_tables() -> list[DocumentPart]:
         return make_document_parts(Results(Path(folder) / "results"))
 
 
-@pytest.mark.parametrize(
-    "document",
-    ["README.md", *sorted(str(p.relative_to(ROOT)) for p in (ROOT / "docs").glob("*.md"))],
-)
-def test_tables_in_documents_are_generated(document: str) -> None:
-    text = (ROOT / document).read_text()
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+each_page = pytest.mark.parametrize("page", PAGES, ids=attrgetter("name"))
+
+
+@each_page
+def test_tables_in_documents_are_generated(page: Path) -> None:
+    text = page.read_text()
     assert refresh(text, make_published_tables()) == text
+
+
+@each_page
+def test_links_lead_to_files_and_headings_that_exist(page: Path) -> None:
+    text = re.sub(r"```.*?```", "", page.read_text(), flags=re.S)
+    for target in re.findall(r"\]\(([^)\s]+)\)", text):
+        if re.match(r"[a-z]+://", target):
+            continue
+        name, _, anchor = target.partition("#")
+        file = (page.parent / name) if name else page
+        assert file.exists(), target
+        if anchor:
+            assert anchor in list_anchors(file), target
 
 
 def test_published_tables_are_generated() -> None:
