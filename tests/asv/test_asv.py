@@ -4,14 +4,12 @@ interrupted run resumes.
 
 from __future__ import annotations
 
-import contextlib
 import os
 import signal
 import subprocess
 import time
 from pathlib import Path
 
-import psutil
 import pytest
 
 from framebench.engine.environments import Environment
@@ -108,48 +106,6 @@ def test_an_interrupted_run_resumes(clone: Clone) -> None:
     # nothing is lost, and nothing is measured twice
     assert sorted(record.case for record in list_new()) == sorted(OF_TWO_BLOCKS)
     assert len({record.provenance.session for record in list_new()}) == 1
-
-
-def list_marked(mark: str) -> list[psutil.Process]:
-    """Return the processes that have inherited this variable's value."""
-    marked = []
-    for process in psutil.process_iter():
-        with contextlib.suppress(psutil.Error):
-            if process.environ().get("FRAMEBENCH_TEST_KILLED") == mark:
-                marked.append(process)
-    return marked
-
-
-def is_measuring(process: psutil.Process) -> bool:
-    try:
-        return "framebench.worker.worker" in process.cmdline()
-    except psutil.Error:
-        return False
-
-
-def test_nothing_goes_on_when_asv_is_killed(clone: Clone) -> None:
-    """The results are free then: whoever measures next would be disturbed."""
-    clone.commit("a third")
-    old = clone.records()
-    mark = str(clone.root)
-    process = subprocess.Popen(
-        clone.command("run", "--machine", "test", f"--bench={TWO_BLOCKS}"),
-        cwd=clone.root,
-        env={**clone.variables, "FRAMEBENCH_TEST_KILLED": mark},
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-    )
-    while not any(map(is_measuring, list_marked(mark))):
-        assert process.poll() is None
-        time.sleep(0.1)
-    process.kill()
-    process.wait()
-    started = list_marked(mark)
-    psutil.wait_procs(started, 60)
-    assert list_marked(mark) == []
-    assert clone.run(TWO_BLOCKS).returncode == 0
-    new = [record.case for record in clone.records() if record not in old]
-    assert sorted(new) == sorted(OF_TWO_BLOCKS)
 
 
 def test_show_compare_and_publish(clone: Clone) -> None:
@@ -270,18 +226,6 @@ def test_benchmarks_of_a_users_file_run(clone: Clone) -> None:
         results = clone.results(framework)
         assert results["mine.time_sum"] > 0
         assert results["mine.track_answer"] == 42
-
-
-def test_a_users_benchmark_that_fails_harms_no_case(clone: Clone) -> None:
-    own = clone.root / "benchmarks/mine.py"
-    own.write_text("def track_bad():\n    raise ValueError('mine')\n")
-    try:
-        done = clone.run(rf"mine|{CLASS}\.track_first_step\('fp32'")
-    finally:
-        own.unlink()
-    assert done.returncode == 2, done.stdout + done.stderr
-    assert clone.results("jittor")["mine.track_bad"] is None
-    assert clone.values("jittor", f"{CLASS}.track_first_step")["fp32", 4] > 0
 
 
 def test_a_run_is_refused_while_another_process_measures(clone: Clone) -> None:
