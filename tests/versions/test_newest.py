@@ -285,9 +285,3 @@ def test_an_index_that_does_not_answer_fails_the_run(
     monkeypatch.setattr(releases, "list_releases", refuse)
     done = framebench("versions", "newest", "--results", str(tmp_path))
     assert (done.returncode, "no route" in done.stderr) == (2, True)
-
-
-def test_peaks_can_be_compared_without_times(index: Index, tmp_path: Path) -> None:
-    """The weekly workflow does so."""
-    done = framebench("versions", "newest", "jax", "--rounds", "0", "--results", str(tmp_path))
-    assert done.returncode == 0, done.stderr

@@ -12,9 +12,7 @@ import pytest
 
 from framebench.analysis.statistics import PEAK, TIME
 from framebench.records.record import Record
-from framebench.suite.selectors import parse
-from framebench.versions import bisect, judge
-from framebench.versions.bisection_record import ReleaseResult
+from framebench.versions import judge
 from framebench.versions.measure import BLOCKS
 from tests.version_records import NEW, OLD, change_provenance, make_version_blocks, select_originals
 
@@ -22,8 +20,6 @@ RELEASES = ["0.8.0", "0.8.1", "0.9.0", "0.9.1", "0.9.2", "0.10.0", "0.10.1", "0.
 # standard deviation of a peak's logarithm between equal processes, by the kernel's counter
 PEAK_NOISE = 0.001
 SIMULATED = 200
-each_rise = pytest.mark.parametrize("rise", [1.02, 1.05, 1.3])
-each_release = pytest.mark.parametrize("changed_at", range(1, len(RELEASES)))
 
 
 def set_host_peak(record: Record, factor: float) -> Record:
@@ -32,8 +28,8 @@ def set_host_peak(record: Record, factor: float) -> Record:
     return record.model_copy(update={"peaks": {"host.rss": round(peak * factor)}})
 
 
-@each_rise
-@each_release
+@pytest.mark.parametrize("rise", [1.02, 1.05, 1.3])
+@pytest.mark.parametrize("changed_at", range(1, len(RELEASES)))
 def test_a_rise_of_a_peak_is_found_at_its_release(changed_at: int, rise: float) -> None:
     records = []
     for original in select_originals():
@@ -50,23 +46,6 @@ def test_a_rise_of_a_peak_is_found_at_its_release(changed_at: int, rise: float) 
                 regressions[row.change, row.quantity] += 1
 
     assert regressions == {(f"jax=={RELEASES[changed_at]}", PEAK.name): len(select_originals())}
-
-
-@each_rise
-@each_release
-def test_bisection_names_the_release_of_a_rise(changed_at: int, rise: float) -> None:
-    noise = np.random.default_rng(changed_at)
-
-    def measure(release: str) -> ReleaseResult:
-        is_changed = RELEASES.index(release) >= changed_at
-        mib = 100.0 * rise if is_changed else 100.0
-        values = mib * np.exp(noise.normal(0, PEAK_NOISE, bisect.PROCESSES))
-        return ReleaseResult(release=release, values=tuple(values), instrument="host.rss")
-
-    case = parse("unet3d/jax/train/fp32/b4/cpu")
-    bisection = bisect.bisect_releases(case, PEAK.minimum, RELEASES, measure)
-
-    assert (bisection.outcome, bisection.first) == ("found", RELEASES[changed_at])
 
 
 def test_two_hundred_equal_releases_raise_at_most_one_alarm() -> None:

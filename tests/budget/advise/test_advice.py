@@ -16,17 +16,14 @@ from framebench.analysis.lower_bound import compute_lower_bound
 from framebench.analysis.needs import MARGIN, NOT_IN_BUDGET
 from framebench.analysis.peaks import read_evidence
 from framebench.analysis.rendering import choose_columns
-from framebench.analysis.results import NoRecords
 from framebench.budget.advise import show
 from framebench.budget.advise.advice import BudgetAdvice, Question, advise, find_change
 from framebench.models import spec
 from framebench.records.record import Record
 from framebench.strategies.registry import find_strategy
 from framebench.suite.case import Case
-from framebench.suite.hypothetical import DescribedCase
 from framebench.suite.protocol import VERSION
 from framebench.suite.result import StrategyEffect, Verification
-from framebench.suite.selectors import parse
 from tests.advice_records import (
     ALMOST,
     MIB,
@@ -38,7 +35,6 @@ from tests.advice_records import (
     make_rows,
     several,
 )
-from tests.budget.conftest import Predicted
 from tests.fake_records import make_blocks, provenance, repeat_in_blocks
 from tests.sample_records import MACHINE, RESULTS
 
@@ -119,16 +115,6 @@ def test_unverified_or_unproven_cases_are_not_offered(changes: dict[str, object]
     (note,) = [note for note in show.list_notes(advice, [], True) if note.startswith("no advice")]
     assert note.startswith(f"no advice: {case}: ")
     assert why in note
-
-
-def test_strategies_only_for_claims_are_not_offered() -> None:
-    records = [
-        make_record("torch", name, batch=4, peak=100, step=0.1) for name in ("fp32", "student")
-    ]
-
-    assert list_fitting_strategies(ask_advice(records)) == ["fp32"]
-    with pytest.raises(NoRecords):
-        ask_advice(records[1:])
 
 
 @pytest.mark.parametrize("older", [{"versions": {"torch": "0"}}, {"protocol": VERSION - 1}])
@@ -501,14 +487,6 @@ DESCRIBED = Question(
 )
 
 
-def test_a_number_of_parameters_gives_the_shape_of_a_published_model() -> None:
-    like = DescribedCase("transformer", "torch", "train", "fp32", 8, "124M", shape=DESCRIBED.shape)
-    published = parse("transformer/torch/train/fp32/b8/full")
-    assert spec.load_workload("transformer").parameter_count(DESCRIBED.shape) == 124_475_904
-    assert compute_lower_bound(like) == compute_lower_bound(published)
-    assert replace(like, strategy="width_half").config.width == 384
-
-
 def test_a_described_transformer_is_only_ever_predicted() -> None:
     records, _ = read_evidence(RESULTS, MACHINE, "transformer", "train")
     advice = advise([records], DESCRIBED)
@@ -517,17 +495,3 @@ def test_a_described_transformer_is_only_ever_predicted() -> None:
         least = compute_lower_bound(candidate.case).total
         assert least <= (candidate.peak.low or 0) <= candidate.peak.value <= candidate.peak.needs
     assert advice.different_result == []
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("strategy", ["fp32", "checkpoint"])
-def test_a_described_models_interval_holds_the_count_of_fake_tensors(
-    strategy: str, predicted: Predicted
-) -> None:
-    """An independent prediction of the same model, 18 times as large as any that was measured."""
-    rows, _ = read_evidence(RESULTS, MACHINE, "transformer", "train")
-    fitting = advise([rows], DESCRIBED).fitting
-    (peak,) = [offer.peak for offer in fitting if offer.case.strategy == strategy]
-    case = f"transformer/torch/train/{strategy}/b8/full"
-    counted = predicted(case)[case]["predicted"]
-    assert (peak.low or 0) <= counted <= (peak.high or 0)

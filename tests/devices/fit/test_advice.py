@@ -195,13 +195,6 @@ def test_a_scenario_without_usual_strategies_is_asked_about_all(predict_needs: P
     assert "PyTorch needs least with lora (other mathematics): " in tight.stdout
 
 
-def test_the_largest_batch_of_a_described_size_is_searched(predict_needs: Predict) -> None:
-    planned_cases = predict_needs(need_a_gib_per_sample)
-    offers = list_offers("max-batch", "transformer/torch/train/fp32/*/350M", *GPU)
-    assert offers[0]["case"].startswith("transformer/torch/train/fp32/b3")
-    assert {case.size for case in planned_cases} == {"350M"}
-
-
 def test_strategies_that_save_more_are_suggested_if_nothing_usual_fits(
     predict_needs: Predict,
 ) -> None:
