@@ -15,19 +15,9 @@ import pytest
 from framebench.analysis import frames, tables
 from framebench.engine.environments import Environment
 from framebench.records import store
+from framebench.records.record import Record
 from tests.processes import COMMAND
 from tests.repositories import copy_project
-
-SWITCHES = "framebench/adapters/jittor/checkpoint.py"
-MODEL = "models/transformer/torch_model.py"
-SPEC = "models/transformer/spec.py"
-ATTENTION = "x + self.attention(self.ln1(x))"
-ATTACH = "model.block_runner = recompute_block"
-PLANTED = {  # file, right text, wrong text, case, expected status
-    "wrong gradient": (MODEL, ATTENTION, ATTENTION + ".detach()", "torch/train/fp32", "wrong"),
-    "NaN loss": (SPEC, "lr=3e-4", "lr=1e30", "torch/train/fp32", "wrong"),
-    "strategy did nothing": (SWITCHES, ATTACH, "pass", "jittor/train/checkpoint", "ok"),
-}
 
 
 @pytest.fixture(scope="module")
@@ -35,35 +25,49 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return copy_project(tmp_path_factory.mktemp("faults") / "project")
 
 
-def run_command(project: Path, results: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    command = [*COMMAND, "run", *arguments, "--results", str(results), "--rounds", "3"]
-    # A bug that is as long as the right text, and taken out within the same second, would stay in
+def run_with_bug(
+    project: Path, results: Path, edit: tuple[str, str, str], case: str
+) -> tuple[int, list[Record]]:
+    """Run a case where a file has a wrong text for a right one; return exit code and records."""
+    name, right, wrong = edit
+    file = project / name
+    text = file.read_text()
+    assert text.count(right) == 1, "the planted place has moved"
+    # a bug that is as long as the right text, and taken out within the same second, would stay in
     # Python's byte code
     variables = {**os.environ, "PYTHONPATH": str(project), "PYTHONDONTWRITEBYTECODE": "1"}
-    return subprocess.run(command, cwd=project, env=variables, capture_output=True, text=True)
+    command = [*COMMAND, "run", case, "--results", str(results), "--rounds", "3"]
+    file.write_text(text.replace(right, wrong))
+    try:
+        done = subprocess.run(command, cwd=project, env=variables, capture_output=True, text=True)
+    finally:
+        file.write_text(text)
+    return done.returncode, list(store.read_all(results))
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("fault", PLANTED)
-def test_planted_bugs_never_become_numbers(
-    fault: str, project: Path, results: Path, environment: dict[str, Environment]
+def test_a_wrong_gradient_never_becomes_a_number(
+    project: Path, results: Path, environment: dict[str, Environment]
 ) -> None:
-    file, right, wrong, strategy, status = PLANTED[fault]
-    text = (project / file).read_text()
-    assert text.count(right) >= 1, "the planted place has moved"
-    (project / file).write_text(text.replace(right, wrong))
-    try:
-        done = run_command(project, results, f"transformer/{strategy}/b4/tiny")
-    finally:
-        (project / file).write_text(text)
-    records = list(store.read_all(results))  # of the case, and of its baseline
-    (found,) = [record for record in records if f"/{strategy}/" in record.case]
-    assert found.status == status, done.stderr
-    if status == "wrong":
-        assert done.returncode == 1
-        assert (found.peaks, found.step_s, found.first_step_s) == ({}, [], None)
-    else:
-        assert not found.effect.proven
-        (table,) = tables.make_strategy_tables(frames.make_frame(records))
-        (row,) = [row for row in table.rows if row[1] == found.parsed.strategy]
-        assert "NO" in row, "the strategy's effect was not confirmed"
+    attention = "x + self.attention(self.ln1(x))"
+    detached = ("models/transformer/torch_model.py", attention, f"{attention}.detach()")
+    exit_code, (record,) = run_with_bug(
+        project, results, detached, "transformer/torch/train/fp32/b4/tiny"
+    )
+    assert (exit_code, record.status) == (1, "wrong")
+    assert (record.peaks, record.step_s, record.first_step_s) == ({}, [], None)
+
+
+@pytest.mark.slow
+def test_a_strategy_that_does_nothing_is_not_confirmed(
+    project: Path, results: Path, environment: dict[str, Environment]
+) -> None:
+    file = "framebench/adapters/jittor/checkpoint.py"
+    idle = (file, "model.block_runner = recompute_block", "pass")
+    _, records = run_with_bug(project, results, idle, "transformer/jittor/train/checkpoint/b4/tiny")
+    (record,) = [record for record in records if record.parsed.strategy == "checkpoint"]
+    assert record.status == "ok"
+    assert not record.effect.proven
+    (table,) = tables.make_strategy_tables(frames.make_frame(records))
+    (row,) = [row for row in table.rows if row[1] == "checkpoint"]
+    assert "NO" in row, "the strategy's effect was not confirmed"

@@ -17,35 +17,25 @@ from framebench.analysis.results import Results
 from framebench.analysis.selection import select_records
 from framebench.records import store, table_record
 from framebench.records.lines import Line, RecordWarning
-from framebench.records.provenance import ROOT
 from framebench.records.record import Record
-from framebench.records.table_record import TableRecord
 from tests.fake_records import CASE, make_turns, record
 from tests.processes import framebench
 from tests.records.malformed import ODD, list_places, look_up
-from tests.sample_records import read_sample
+from tests.sample_records import MACHINE, OTHER, RESULTS, read_sample
 
 # one of each kind: what went well, what failed, what several ranks share
 MODELS = {f"{model.status}, {len(model.ranks)} ranks": model for model in read_sample()}
-PUBLISHED = Results(ROOT / "results")
+SAMPLE = Results(RESULTS)
 
 
-@pytest.mark.parametrize("machine", PUBLISHED.machines)
+@pytest.mark.parametrize("machine", [MACHINE, OTHER])
 @pytest.mark.parametrize("versions", ["one", "all"])
 def test_a_table_is_that_of_records_checked_in_full(machine: str, versions: Any) -> None:
-    in_full = PUBLISHED.get_records(machine)
+    in_full = SAMPLE.get_records(machine)
     if versions == "one":
         in_full = select_records(in_full)
-    table = frames.make_frame(in_full, PUBLISHED.searches)
-    pd.testing.assert_frame_equal(PUBLISHED.table(machine, versions), table)
-
-
-def test_no_published_record_needs_the_slow_way() -> None:
-    read = []
-    for machine in PUBLISHED.machines:
-        read += PUBLISHED.read_for_tables(machine)
-    assert {type(found) for found in read} == {TableRecord}
-    assert len(read) == len(PUBLISHED.records)
+    table = frames.make_frame(in_full, SAMPLE.searches)
+    pd.testing.assert_frame_equal(SAMPLE.table(machine, versions), table)
 
 
 @pytest.mark.parametrize("kind", MODELS)

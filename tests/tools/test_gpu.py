@@ -19,7 +19,6 @@ import pytest
 
 from framebench.engine.environments import Environment, describe
 from framebench.records import provenance, store
-from framebench.suite.case import is_declared
 from framebench.suite.selectors import parse
 from tests import fake_records
 from tests.callbacks import ignore
@@ -152,15 +151,6 @@ def test_a_session_is_interrupted_at_its_time_limit() -> None:
     assert time.monotonic() - started < 10
 
 
-def test_uncommitted_code_is_not_packed(tmp_path: Path) -> None:
-    (tmp_path / "tools").mkdir()
-    shutil.copy(ROOT / "tools" / "gpu.sh", tmp_path / "tools")
-    run_git(tmp_path, "init", "-q")
-    done = subprocess.run(["tools/gpu.sh", "--pack"], cwd=tmp_path, capture_output=True, text=True)
-    assert done.returncode == 2
-    assert "commit first" in done.stdout
-
-
 def test_a_pack_asks_for_the_pinned_packages(tmp_path: Path) -> None:
     """Of lines such as `pydantic==2.12.5 \\`, which hashes follow, pip is given the package."""
     (tmp_path / "tools").mkdir()
@@ -189,17 +179,6 @@ def test_a_copy_without_its_repository_knows_the_commit(monkeypatch: pytest.Monk
     assert provenance.find_commit() is None
     monkeypatch.setenv("FRAMEBENCH_COMMIT", "f" * 40)
     assert provenance.find_commit() == provenance.name_code() == "f" * 40
-
-
-def test_listed_cases_are_known_and_stand_once_in_a_block() -> None:
-    blocks = read_list(LIST)
-    assert blocks
-    for name, rows in blocks.items():
-        assert rows, name
-        for listed in rows:
-            assert is_declared(listed.case), listed.case.id
-            assert listed.case.support.supported, listed.case.id
-        assert len({listed.case for listed in rows}) == len(rows), name
 
 
 def test_a_case_of_three_blocks_is_measured_three_times(
