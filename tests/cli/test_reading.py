@@ -24,7 +24,7 @@ from framebench.suite.selectors import select
 from tests.callbacks import refuse_work
 from tests.fake_records import RIGHT, provenance, record
 from tests.processes import framebench, make_fake_environment, plain_user
-from tests.record_files import add_records, append_lines, list_files, load_fields
+from tests.record_files import add_records, append_lines, load_fields
 from tests.sample_records import MACHINE, RESULTS
 
 CASE = "transformer/torch/train/fp32/b4/tiny"
@@ -102,17 +102,6 @@ def test_an_unknown_machine_lists_the_known_ones(
     (there,) = (real / "records").iterdir()
     assert done.returncode == 2
     assert f"no records of machine 'nowhere' under {real}; machines: {there.name}" in done.stderr
-
-
-def test_records_of_one_machine_are_selected(real: Path) -> None:
-    (there,) = (real / "records").iterdir()
-    for file in list_files(real):
-        for other in load_fields(file):
-            other["provenance"]["machine"] = "another"
-            append_lines(store.find_file(real, "another", file.stem), json.dumps(other))
-    for chosen, machines in (("all", {there.name, "another"}), ("another", {"another"})):
-        done = framebench("show", "--json", "--machine", chosen, "--results", str(real))
-        assert {row["machine"] for row in json.loads(done.stdout)} == machines
 
 
 @pytest.fixture

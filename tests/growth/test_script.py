@@ -61,28 +61,6 @@ def test_objects_that_grow_in_a_script_are_named(
 
 
 @pytest.mark.slow
-@pytest.mark.all_cases
-@pytest.mark.parametrize(
-    ("name", "instrument", "bytes_per_step"),
-    [
-        ("shared_results", "host.shared", 4 * 65536),
-        ("caching_workers", "host.children", 8 * 16384),
-    ],
-)
-def test_growth_beside_the_private_memory_of_a_script_is_found(
-    name: str, instrument: str, bytes_per_step: int, tmp_path: Path
-) -> None:
-    options = ("--steps", "104", "--json", "--results", str(tmp_path / "results"))
-    done = framebench("grow", str(PROGRAMS / f"{name}.py"), *options)
-    assert done.stdout, done.stderr
-    growth = json.loads(done.stdout)
-    assert (done.returncode, growth["verdict"]) == (1, "grows")
-    slope = growth["bytes_per_step"][instrument]
-    assert slope["verdict"] == "grows"
-    assert slope["value"] == pytest.approx(bytes_per_step, rel=0.1)
-
-
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("steps", "code", "message"),
     [

@@ -151,29 +151,6 @@ def test_instructions_tell_other_work() -> None:
     assert list_verdicts(make_version_blocks(counted, 2, more))["instructions"] == "other work"
 
 
-def test_the_interval_of_a_case_does_not_depend_on_the_rows_beside_it(results: Path) -> None:
-    """Blocks of other cases say how far blocks differ, whether the cases are shown or not."""
-
-    def disturb(record: Record, number: int) -> Record:
-        return scale_times(record, (0.8, 1.0, 1.3, 0.9, 1.2)[number])
-
-    quiet, noisy = select_originals(2)
-    shown = make_version_blocks(quiet)
-    write_records([*shown, *make_version_blocks(noisy, change=disturb)], results)
-    folder = Results(results)
-    machine_blocks = judge.make_release_blocks(folder.records)
-
-    def find_interval(rows: list[judge.QuantityComparison]) -> tuple[float | None, float | None]:
-        (row,) = (row for row in rows if (row.case, row.quantity) == (quiet.case, TIME.name))
-        return row.low, row.high
-
-    among_all = find_interval(judge.compare_versions(folder.records, OLD, NEW))
-    (alone,) = judge.compare_successive(shown, machine_blocks)
-    assert find_interval(alone) == among_all
-    (without,) = judge.compare_successive(shown)
-    assert find_interval(without) != among_all  # the noisy case does matter
-
-
 def test_peaks_of_two_instruments_are_not_compared() -> None:
     found = list_verdicts(
         make_version_blocks(ORIGINAL, change=set_fields(peaks={"allocator.in_use": 1}))

@@ -21,7 +21,7 @@ from framebench.devices.plans.version import ANSWERED_NOW
 from framebench.engine import environments, releases
 from framebench.engine.environments import Environment, SetupError
 from framebench.records.pins import find_pinned_version
-from framebench.suite.case import Case, UnknownCase
+from framebench.suite.case import Case
 from tests.callbacks import ignore
 from tests.devices.fake_predictions import CASE, MIB, PARTS
 from tests.processes import framebench
@@ -196,16 +196,6 @@ def test_unpredictable_cases_have_a_reason(
     (planned,) = plan_cases(tmp_path, case, device=device, version="0.9.2")
     assert (planned.outcome, planned.peak_bytes) == (outcome, None)
     assert why in planned.reason
-
-
-def test_selectors_name_many_cases_and_any_batch() -> None:
-    cases = planning.select_cases("transformer/jax/train/{fp32,checkpoint}/b12/full")
-    assert [(case.strategy, case.batch) for case in cases] == [("fp32", 12), ("checkpoint", 12)]
-    assert len(planning.select_cases("resnet50/jax/train/fp32/*/tiny")) > 1
-    (case,) = planning.select_cases("transformer/jax/train/fully_sharded/b64x8/full")
-    assert case.ranks == 8
-    with pytest.raises(UnknownCase, match="no strategy 'nothing'"):
-        planning.select_cases("transformer/jax/train/nothing/b8/full")
 
 
 def test_predict_lists_the_other_cases_and_fails_if_one_failed(
