@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import UTC, datetime
 
 from hypothesis import strategies as st
@@ -33,9 +34,9 @@ PASSED = Calibration(measured_at=datetime(2026, 1, 1, tzinfo=UTC), passed=True)
 def make_record(
     framework: str,
     strategy: str,
-    batch: int,
-    peak: int,
-    step: float,
+    batch: int = 4,
+    peak: int = 100,
+    step: float = 1.0,
     machine: str = "m",
     **changes: object,
 ) -> Record:
@@ -67,8 +68,16 @@ ALMOST = 9 * MIB // 10
 QUESTION = Question("transformer", "train", MIB, batch=4, size="tiny")
 
 
-def ask_advice(found: list[Record], question: Question = QUESTION) -> BudgetAdvice:
-    return advise([make_rows(found)], question)
+def ask_advice(found: list[Record], **changes: object) -> BudgetAdvice:
+    """Return what is advised on a budget of 1 MiB at batch 4, or on a changed question."""
+    return advise([make_rows(found)], replace(QUESTION, **changes))
+
+
+def measure_batches(*batches: int, strategy: str = "fp32") -> list[Record]:
+    """Return records of a strategy that has a MiB, and one more for each sample."""
+    return [
+        make_record("torch", strategy, batch=batch, peak=(1 + batch) * MIB) for batch in batches
+    ]
 
 
 def make_rows(found: list[Record]) -> list[Row]:

@@ -33,6 +33,7 @@ from tests.advice_records import (
     ask_advice,
     make_record,
     make_rows,
+    measure_batches,
     several,
 )
 from tests.fake_records import make_blocks, provenance, repeat_in_blocks
@@ -50,7 +51,7 @@ def list_fitting_strategies(advice: BudgetAdvice) -> list[str]:
 def test_offers_fit_and_nothing_faster_is_left_out(
     records: list[Record], budget: int, batch: int | None
 ) -> None:
-    advice = ask_advice(records, replace(QUESTION, budget=budget, batch=batch))
+    advice = ask_advice(records, budget=budget, batch=batch)
 
     for candidate in advice.candidates:
         assert candidate.fits == (candidate.peak.needs <= budget)
@@ -78,8 +79,8 @@ def test_offers_fit_and_nothing_faster_is_left_out(
 def test_a_larger_budget_never_makes_the_best_slower(
     records: list[Record], budget: int, more: int, batch: int | None
 ) -> None:
-    small = ask_advice(records, replace(QUESTION, budget=budget, batch=batch)).fitting
-    large = ask_advice(records, replace(QUESTION, budget=budget + more, batch=batch)).fitting
+    small = ask_advice(records, budget=budget, batch=batch).fitting
+    large = ask_advice(records, budget=budget + more, batch=batch).fitting
 
     batches = {candidate.name: candidate.case.batch for candidate in large}
     for candidate in small:
@@ -105,8 +106,8 @@ OOM = {"status": "oom", "reason": "memory ran out", "peaks": {}, "step_s": []}
 def test_unverified_or_unproven_cases_are_not_offered(changes: dict[str, object], why: str) -> None:
     advice = ask_advice(
         [
-            make_record("torch", "fp32", batch=4, peak=100, step=1.0),
-            make_record("torch", "checkpoint", batch=4, peak=50, step=0.1, **changes),
+            make_record("torch", "fp32"),
+            make_record("torch", "checkpoint", peak=50, step=0.1, **changes),
         ]
     )
 
@@ -123,10 +124,8 @@ def test_numbers_of_two_versions_or_protocols_are_not_ranked_together(
 ) -> None:
     origin = {"versions": {"torch": "1"}, "measured_at": "2025-01-01T00:00:00Z"} | older
     records = [
-        make_record("torch", "fp32", batch=4, peak=100, step=1.0),
-        make_record(
-            "torch", "accumulate", batch=4, peak=50, step=0.1, provenance=provenance(**origin)
-        ),
+        make_record("torch", "fp32"),
+        make_record("torch", "accumulate", peak=50, step=0.1, provenance=provenance(**origin)),
     ]
     assert list_fitting_strategies(ask_advice(records)) == ["fp32"]
 
@@ -134,10 +133,10 @@ def test_numbers_of_two_versions_or_protocols_are_not_ranked_together(
 def make_choice_of_changes() -> list[Record]:
     """Return a case that does not fit a budget of 1 MiB, and three changes of it that do."""
     cases = [
-        make_record("torch", "fp32", batch=4, peak=3 * MIB, step=1.0),
-        make_record("torch", "checkpoint", batch=4, peak=ALMOST, step=1.25),
-        make_record("torch", "accumulate", batch=4, peak=ALMOST, step=2.0),
-        make_record("jax", "fp32", batch=4, peak=MIB // 4, step=0.1),
+        make_record("torch", "fp32", peak=3 * MIB),
+        make_record("torch", "checkpoint", peak=ALMOST, step=1.25),
+        make_record("torch", "accumulate", peak=ALMOST, step=2.0),
+        make_record("jax", "fp32", peak=MIB // 4, step=0.1),
     ]
     return list(repeat_in_blocks(cases))
 
@@ -159,7 +158,7 @@ def test_there_is_no_cheapest_change_without_records_of_the_framework() -> None:
 def test_the_cheapest_change_leaves_a_framework_in_which_nothing_fits() -> None:
     records = make_choice_of_changes()
     budget = MIB // 2
-    advice = ask_advice(records, replace(QUESTION, budget=budget))
+    advice = ask_advice(records, budget=budget)
     change = find_change(advice, "torch", "fp32", Blocks(records))
     assert change.to.case.framework == "jax"
     assert "in its own framework nothing fits" in show.describe_change(change, budget)
@@ -200,11 +199,8 @@ def test_strategies_are_ranked_by_times_of_shared_blocks() -> None:
 def test_where_another_batch_was_timed_the_cell_of_the_speed_says_so(
     batch: int | None, timed_elsewhere: bool
 ) -> None:
-    records = []
-    for measured in (2, 4, 8):
-        peak = (1 + measured) * MIB
-        records.append(make_record("torch", "fp32", batch=measured, peak=peak, step=1.0))
-    advice = ask_advice(records, replace(QUESTION, budget=100 * MIB, batch=batch))
+    records = measure_batches(2, 4, 8)
+    advice = ask_advice(records, budget=100 * MIB, batch=batch)
     (candidate,) = advice.fitting
     assert (candidate.case.batch != candidate.speed.batch) == timed_elsewhere
     (table,) = show.make_tables(advice)
@@ -216,12 +212,10 @@ def test_where_another_batch_was_timed_the_cell_of_the_speed_says_so(
 
 def test_a_peak_of_another_machine_than_the_speeds_says_so_in_its_cell() -> None:
     strategies = ("fp32", "checkpoint", "amp_bf16")
-    here = [make_record("torch", "fp32", batch=4, peak=100, step=1.0, machine="here")]
+    here = [make_record("torch", "fp32", machine="here")]
     elsewhere = []
     for name in strategies:
-        elsewhere.append(
-            make_record("torch", name, batch=4, peak=100, step=1.0, machine="elsewhere")
-        )
+        elsewhere.append(make_record("torch", name, machine="elsewhere"))
     advice = advise([make_rows(here), make_rows(elsewhere)], QUESTION)
     assert advice.machine == "elsewhere"
     (table,) = show.make_tables(advice)
@@ -248,18 +242,15 @@ def test_what_a_limit_leaves_for_a_job_is_noted_on_a_cpu(
     peaks = {"host.rss": 1000} if is_noted else {"allocator.in_use": 1000}
     measured = make_record("torch", "fp32", 4, 1000, 1.0, provenance=origin, peaks=peaks)
     for budget in (MIB, 500):  # what fits, and what does not
-        advice = ask_advice([measured], replace(QUESTION, budget=budget))
+        advice = ask_advice([measured], budget=budget)
         assert (NOT_IN_BUDGET in show.list_notes(advice, [])) == is_noted
 
 
 def test_suggested_searches_repeat_the_options() -> None:
-    records = [
-        make_record("torch", "fp32", batch=batch, peak=(1 + batch) * MIB, step=1.0)
-        for batch in (4, 8)
-    ]
+    records = measure_batches(4, 8)
     options = " --budget 30MiB --results mine"
     for batch in (None, 12):
-        advice = ask_advice(records, replace(QUESTION, budget=30 * MIB, batch=batch))
+        advice = ask_advice(records, budget=30 * MIB, batch=batch)
         answer = show.describe_answer(advice, options)
         assert f"`framebench max-batch 'transformer/torch/train/fp32/tiny'{options}`" in answer
     (note,) = [note for note in show.list_notes(advice, [], False, options) if "never" in note]
@@ -269,9 +260,9 @@ def test_suggested_searches_repeat_the_options() -> None:
 def test_resident_memory_decides_and_not_the_frameworks_count() -> None:
     """Two peaks just below the budget do not fit, because of the margin."""
     records = [
-        make_record("jax", "fp32", batch=4, peak=MIB - 100, step=1.0),
-        make_record("torch", "fp32", batch=4, peak=MIB - 100, step=1.0),
-        make_record("torch", "checkpoint", batch=4, peak=ALMOST, step=2),
+        make_record("jax", "fp32", peak=MIB - 100),
+        make_record("torch", "fp32", peak=MIB - 100),
+        make_record("torch", "checkpoint", peak=ALMOST, step=2),
     ]
     advice = ask_advice(records)
     assert list_fitting_strategies(advice) == ["checkpoint"]
@@ -280,13 +271,12 @@ def test_resident_memory_decides_and_not_the_frameworks_count() -> None:
 
 def test_speeds_without_calibration_are_marked_and_not_ranked_by() -> None:
     slow = [
-        make_record("torch", "fp32", batch=4, peak=1000, step=2.0),
-        make_record("torch", "amp_bf16", batch=4, peak=1000, step=1.0),
+        make_record("torch", "fp32", peak=1000, step=2.0),
+        make_record("torch", "amp_bf16", peak=1000),
     ]
     fast = make_record(
         "torch",
         "checkpoint",
-        batch=4,
         peak=1000,
         step=0.1,
         provenance=provenance(versions={"torch": "1"}),
@@ -309,24 +299,20 @@ def test_speeds_of_the_first_machine_count_if_it_timed_enough(timed_here: int, b
     names = ("fp32", "checkpoint", "amp_bf16", "accumulate")
     here = []
     for name, step_s in zip(names[:timed_here], (2.0, 1.0, 3.0)):
-        here.append(make_record("torch", name, batch=4, peak=100, step=step_s, machine="here"))
+        here.append(make_record("torch", name, step=step_s, machine="here"))
     elsewhere = []
     for name, step_s in zip(names, (1.0, 2.0, 3.0, 4.0)):
-        elsewhere.append(
-            make_record("torch", name, batch=4, peak=100, step=step_s, machine="elsewhere")
-        )
+        elsewhere.append(make_record("torch", name, step=step_s, machine="elsewhere"))
     advice = advise([make_rows(here), make_rows(elsewhere)], QUESTION)
     assert advice.fitting[0].case.strategy == best
 
 
 def test_a_line_goes_through_all_peaks_of_one_machine() -> None:
     """A batch that this machine has measured too is not taken out of the other's line."""
-    here = [make_record("torch", "fp32", batch=4, peak=100, step=1.0, machine="here")]
+    here = [make_record("torch", "fp32", machine="here")]
     elsewhere = []
     for batch, peak in ((4, 400), (8, 800), (16, 1700)):
-        elsewhere.append(
-            make_record("torch", "fp32", batch=batch, peak=peak, step=1.0, machine="elsewhere")
-        )
+        elsewhere.append(make_record("torch", "fp32", batch=batch, peak=peak, machine="elsewhere"))
     question = replace(QUESTION, batch=32)
     alone = advise([make_rows(elsewhere)], question)
     both = advise([make_rows(here), make_rows(elsewhere)], question)
@@ -337,12 +323,12 @@ def test_a_line_goes_through_all_peaks_of_one_machine() -> None:
 
 
 def test_strategies_that_change_the_mathematics_are_listed_apart() -> None:
-    base = make_record("torch", "fp32", batch=4, peak=200, step=1.0)
+    base = make_record("torch", "fp32", peak=200)
     records = [
         base.model_copy(update={"case": f"resnet50/torch/finetune/{strategy}/b4/tiny"})
         for strategy in ("half", "head")
     ]
-    advice = ask_advice(records, Question("resnet50", "finetune", MIB, batch=4, size="tiny"))
+    advice = ask_advice(records, workload="resnet50", scenario="finetune")
     assert list_fitting_strategies(advice) == ["half"]
     _, apart = show.make_tables(advice, every=True)
     assert "another model" in apart.title
@@ -351,10 +337,10 @@ def test_strategies_that_change_the_mathematics_are_listed_apart() -> None:
 
 def test_if_nothing_fits_the_closest_candidate_is_named() -> None:
     records = [
-        make_record("torch", "fp32", batch=4, peak=5 * MIB, step=1.0),
-        make_record("torch", "fp32", batch=8, peak=9 * MIB, step=1.0),
+        make_record("torch", "fp32", batch=4, peak=5 * MIB),
+        make_record("torch", "fp32", batch=8, peak=9 * MIB),
     ]
-    advice = ask_advice(records, replace(QUESTION, budget=int(3.5 * MIB)))
+    advice = ask_advice(records, budget=int(3.5 * MIB))
     answer = show.describe_answer(advice)
     assert answer.startswith("nothing fits. Closest: torch fp32 at batch 4 (needs 5.3 MiB)")
 
@@ -372,11 +358,8 @@ def test_if_nothing_fits_the_closest_candidate_is_named() -> None:
 def test_without_a_batch_the_largest_is_predicted(
     strategy: str, batches: tuple[int, ...], budget: int, largest: int, kind: str
 ) -> None:
-    records = [
-        make_record("torch", strategy, batch=batch, peak=(1 + batch) * MIB, step=1.0)
-        for batch in batches
-    ]
-    (candidate,) = ask_advice(records, replace(QUESTION, budget=budget, batch=None)).fitting
+    records = measure_batches(*batches, strategy=strategy)
+    (candidate,) = ask_advice(records, budget=budget, batch=None).fitting
     assert (candidate.case.batch, candidate.peak.kind) == (largest, kind)
     assert candidate.speed.batch in batches  # speeds are measured, not predicted
 
@@ -389,11 +372,8 @@ def test_without_a_batch_the_largest_is_predicted(
 def test_a_batch_far_beyond_the_measured_ones_is_no_firm_number(
     budget: int, largest: int, is_far: bool
 ) -> None:
-    records = [
-        make_record("torch", "fp32", batch=batch, peak=(1 + batch) * MIB, step=1.0)
-        for batch in (2, 4, 8)
-    ]
-    advice = ask_advice(records, replace(QUESTION, budget=budget, batch=None))
+    records = measure_batches(2, 4, 8)
+    advice = ask_advice(records, budget=budget, batch=None)
     (candidate,) = advice.fitting
     assert (candidate.case.batch, candidate.is_far) == (largest, is_far)
     answer = show.describe_answer(advice)
@@ -410,11 +390,8 @@ def test_a_batch_far_beyond_the_measured_ones_is_no_firm_number(
 
 
 def test_a_named_batch_far_beyond_the_measured_ones_has_a_condition() -> None:
-    records = [
-        make_record("torch", "fp32", batch=batch, peak=(1 + batch) * MIB, step=1.0)
-        for batch in (2, 4, 8)
-    ]
-    advice = ask_advice(records, replace(QUESTION, budget=100 * MIB, batch=32))
+    records = measure_batches(2, 4, 8)
+    advice = ask_advice(records, budget=100 * MIB, batch=32)
     answer = show.describe_answer(advice)
     assert "at batch 32, if memory grows on as measured up to batch 8 (needs" in answer
     (fields,) = show.make_json(advice, [])["fitting"]
@@ -433,39 +410,34 @@ def test_offers_are_sorted_by_the_requested_quantity(
     by: str, batch: int | None, order: list[str]
 ) -> None:
     records = [
-        make_record("torch", "fp32", batch=4, peak=1_600_000, step=1.0),
-        make_record("torch", "fp32", batch=8, peak=3_200_000, step=1.0),
+        make_record("torch", "fp32", batch=4, peak=1_600_000),
+        make_record("torch", "fp32", batch=8, peak=3_200_000),
         make_record("torch", "checkpoint", batch=4, peak=800_000, step=1.5),
         make_record("torch", "checkpoint", batch=8, peak=1_600_000, step=1.5),
     ]
-    question = replace(QUESTION, budget=4 * MIB, batch=batch, by=by)
-    assert list_fitting_strategies(ask_advice(records, question)) == order
+    advice = ask_advice(records, budget=4 * MIB, batch=batch, by=by)
+    assert list_fitting_strategies(advice) == order
 
 
 def test_a_tie_of_largest_batches_is_named_in_the_answer() -> None:
     records = []
     for strategy in ("fp32", "keep_grads"):
         for batch, peak in ((4, 400_000), (8, 800_000)):
-            records.append(make_record("torch", strategy, batch=batch, peak=peak, step=1.0))
-    question = replace(QUESTION, batch=None, by="batch")
-    answer = show.describe_answer(ask_advice(records, question))
+            records.append(make_record("torch", strategy, batch=batch, peak=peak))
+    answer = show.describe_answer(ask_advice(records, batch=None, by="batch"))
     assert "torch fp32 at batch" in answer
     assert "(largest batch first), with as large a batch by torch keep_grads;" in answer
 
 
 def test_only_named_strategies_are_offered() -> None:
-    named = replace(QUESTION, strategies=frozenset({"fp32", "accumulate"}))
-    records = [make_record("torch", name, batch=4, peak=MIB // 2, step=1.0) for name in STRATEGIES]
-    advice = ask_advice(records, named)
+    records = [make_record("torch", name, peak=MIB // 2) for name in STRATEGIES]
+    advice = ask_advice(records, strategies=frozenset({"fp32", "accumulate"}))
     assert sorted(list_fitting_strategies(advice)) == ["accumulate", "fp32"]
 
 
 @pytest.mark.parametrize(("low", "high", "is_tie"), [(1.02, 1.06, False), (0.98, 1.04, True)])
 def test_a_tie_is_not_called_a_victory(low: float, high: float, is_tie: bool) -> None:
-    records = [
-        make_record("torch", name, batch=4, peak=MIB // 2, step=1.0)
-        for name in ("fp32", "checkpoint")
-    ]
+    records = [make_record("torch", name, peak=MIB // 2) for name in ("fp32", "checkpoint")]
     first, second = ask_advice(records).fitting
     assert first.speed
     assert second.speed

@@ -83,10 +83,10 @@ def test_the_line_is_that_of_scipy() -> None:
 def test_lines_do_not_mix_frameworks_and_versions() -> None:
     old = provenance(versions={"torch": "0"}, measured_at="2025-01-01T00:00:00Z")
     records = [
-        make_record("torch", "fp32", batch=4, peak=10**9, step=1.0),
-        make_record("torch", "fp32", batch=8, peak=2 * 10**9, step=1.0),
-        make_record("jax", "fp32", batch=16, peak=9 * 10**10, step=1.0),
-        make_record("torch", "fp32", batch=8, peak=5 * 10**10, step=1.0, provenance=old),
+        make_record("torch", "fp32", batch=4, peak=10**9),
+        make_record("torch", "fp32", batch=8, peak=2 * 10**9),
+        make_record("jax", "fp32", batch=16, peak=9 * 10**10),
+        make_record("torch", "fp32", batch=8, peak=5 * 10**10, provenance=old),
     ]
     case = Case("transformer", "torch", "train", "fp32", 32, "tiny")
     peak, _ = find_peak(make_rows(records), case, Searches())
@@ -115,8 +115,8 @@ def test_a_batch_needs_no_more_than_a_larger_measured_one() -> None:
 def test_two_batches_give_the_range_of_what_each_allows_for() -> None:
     """They are always on their line: that shows nothing of a batch where the program changes."""
     case = Case("transformer", "torch", "train", "fp32", 16, "tiny")
-    at_4 = make_record("torch", "fp32", batch=4, peak=1_000_000_000, step=1.0)
-    at_8 = make_record("torch", "fp32", batch=8, peak=1_100_000_000, step=1.0)
+    at_4 = make_record("torch", "fp32", batch=4, peak=1_000_000_000)
+    at_8 = make_record("torch", "fp32", batch=8, peak=1_100_000_000)
     of_both, _ = find_peak(make_rows([at_4, at_8]), case, Searches())
     of_first, _ = find_peak(make_rows([at_4]), case, Searches())
     of_second, _ = find_peak(make_rows([at_8]), case, Searches())
