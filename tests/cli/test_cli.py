@@ -28,31 +28,6 @@ CASE = "transformer/torch/train/fp32/b4/tiny"
 
 
 @pytest.mark.parametrize(
-    ("arguments", "named"),
-    [
-        (["run", "resnet51"], "resnet50"),
-        (["run", ""], "'' names no case"),
-        (["run", "--results", ""], "after --results comes '', which is no value"),
-        (["run", CASE, "--memory-limit=-1"], "512MiB"),
-        (["run", "--smaples", "3"], "`framebench run --help`"),
-        (["show", "--results", "nowhere"], "framebench run --results nowhere"),
-        (["show", "--results", __file__], "is a file"),
-        (["setup", "tensorflow"], "jittor"),
-        (["advise", "--budget", "256"], "512MiB"),
-        (["explain", CASE, "--to", "/nowhere/step.svg"], "no folder /nowhere"),
-        (["report", "--docs", "nowhere.md"], "no document nowhere.md"),
-    ],
-)
-def test_invalid_arguments_end_with_a_hint_and_no_traceback(
-    arguments: list[str], named: str
-) -> None:
-    done = framebench(*arguments)
-    assert done.returncode != 0
-    assert named in done.stderr
-    assert "Traceback" not in done.stderr
-
-
-@pytest.mark.parametrize(
     "command",
     [
         ["run", CASE],

@@ -48,6 +48,3 @@ def test_devices_are_found_by_a_part_of_their_names() -> None:
     listed = framebench("devices", "40gb", "--json")
     assert [device["name"] for device in json.loads(listed.stdout)] == ["a100-40gb"]
     assert "a100-40gb" in framebench("devices", "A100 SXM 40 GB").stdout
-    none = framebench("devices", "43gb")
-    assert none.returncode == 2
-    assert "no device has '43gb' in its name; devices: h100-80gb" in none.stderr

@@ -317,17 +317,3 @@ def test_two_cases_differ_by_the_sum_of_the_rows(
         by_kind[row["kind"]] += row["difference"]
     assert printed["difference"] == printed["peak"] - printed["against_peak"] == by_kind.total()
     assert by_kind["saved for backward"] < 0 < by_kind["recomputed"]
-
-
-@pytest.mark.parametrize(
-    ("other", "message"),
-    [
-        ("@0.1", "there are: 2.12.1, 2.13.0"),
-        ("transformer/torch/train/compile/b4/tiny", "no operators"),
-        ("resnet50", "as in"),
-    ],
-)
-def test_an_invalid_other_case_is_refused_at_once(other: str, message: str) -> None:
-    done = framebench("explain", "transformer/torch/train/fp32/b4/tiny", "--against", other)
-    assert done.returncode == 2
-    assert message in done.stderr

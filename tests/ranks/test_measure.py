@@ -26,7 +26,6 @@ from framebench.suite.selectors import parse
 from tests.processes import framebench, run_inside
 
 USUAL = ("fsdp", "fully_sharded")  # each framework's usual way; the others in `make test-all`
-RANKED = "transformer/torch/train/fsdp/b4x2/tiny"
 ESTIMATED = Path(__file__).parent / "programs" / "measure_estimated.py"
 
 
@@ -170,12 +169,6 @@ def test_deepspeeds_own_estimates_are_the_formulas() -> None:
     stage_3 = FORMULAS["estimate_zero3_model_states_mem_needs"]
     estimates = run_inside(environments.of_case(case), ESTIMATED, variables=dict(case.support.env))
     assert estimates == [one.at(1_000_000, 8, 30_000) for one in (stage_2, stage_3)]
-
-
-def test_a_command_of_single_processes_refuses_ranks(tmp_path: Path) -> None:
-    done = framebench("compare", RANKED, RANKED, "--results", str(tmp_path))
-    assert done.returncode == 2
-    assert len(done.stderr.splitlines()) == 1
 
 
 def test_a_framework_without_ranks_has_a_record_with_the_reason(tmp_path: Path) -> None:

@@ -45,31 +45,6 @@ def test_advise_prints_whether_a_strategy_fits_already() -> None:
     assert "layers 12" in described.stderr
 
 
-@pytest.mark.parametrize(
-    ("arguments", "named"),
-    [
-        ([], "--device a100-40gb"),
-        (["--budget", "plenty"], "512MiB"),
-        (["resnet51", "--budget", "1GiB"], "resnet50"),
-        (["transformer/*/{train,eval}", "--budget", "1GiB"], "choose from: train"),
-        (["--budget", "1GiB", "--from", "gc_frozen"], "choose from: fp32"),
-        (["--budget", "1GiB", "--from", "tf32"], "framebench run"),
-        (["--budget", "1GiB", "--results", "nowhere"], "framebench run"),
-        (["--budget", "1GiB", "--machine", "nobodys"], "machines: "),
-        (["--budget", "1GiB", "--parameters", "many"], "124M"),
-        (["--budget", "1GiB", "--parameters", "10"], "the closest has"),
-        (["unet3d", "--budget", "1GiB", "--parameters", "1e8"], "transformer"),
-        (["--budget", "1GiB", "--sort", "name"], "memory"),
-        (["--budget", "1GiB", "--ranks", "8"], "leave --from"),
-    ],
-)
-def test_mistakes_are_answered_in_a_sentence(arguments: list[str], named: str) -> None:
-    done = framebench("advise", *IN_HERE, *arguments)  # an option given twice: the last one counts
-    assert done.returncode in (1, 2)
-    assert named in done.stderr
-    assert len(done.stderr.splitlines()) == 1
-
-
 def test_without_records_commands_for_what_was_asked_alone_are_suggested() -> None:
     question = "unet3d/jax/eval/*/b4/full"
     done = framebench("advise", question, "--budget", "4GiB", *IN_HERE)

@@ -315,31 +315,6 @@ def test_evaluate_reports_lost_and_repeated_samples(
     assert "evaluating 600 samples" in done.stderr
 
 
-@pytest.mark.parametrize(
-    ("arguments", "named"),
-    [
-        (["max-batch", "resnet50"], "--device a100-40gb"),
-        (["max-batch", "--budget", "1GiB"], "which workload?"),
-        (["max-batch", "resnet51", "--budget", "1GiB"], "resnet50"),
-        (["max-batch", "resnet50/*/train/magic", "--budget", "1GiB"], "checkpoint"),
-        (["max-batch", "resnet50/*/train/fp32/b8", "--budget", "1GiB"], "leave b8 out"),
-        (["max-batch", "resnet50", "--budget", "plenty"], "512MiB"),
-        (["evaluate", "transformer", "--budget", "1GiB"], "one workload and framework"),
-        (["evaluate", "resnet50/torch/train/fp32", "--budget", "1GiB"], "eval/no_grad alone"),
-        (
-            ["evaluate", "resnet50/torch/eval/amp_bf16/b14", "--budget", "1GiB"],
-            "not eval/amp_bf16: resnet50/torch/eval/no_grad/b14/cpu",
-        ),
-    ],
-)
-def test_mistakes_are_answered_in_a_sentence(arguments: list[str], named: str) -> None:
-    done = framebench(*arguments)
-    assert done.returncode == 2
-    assert named in done.stderr
-    assert done.stderr.startswith(("framebench: ", "Usage: "))  # and says nothing before
-    assert "Traceback" not in done.stderr
-
-
 def save_search(results: Path, case: Case = TRAIN, **changes: Any) -> Fit:
     """Save a search of this machine, as `framebench max-batch` leaves it."""
     version = changes.pop("protocol", protocol.VERSION)

@@ -256,25 +256,6 @@ def test_max_batch_searches_the_baseline_by_default(predict_needs: Predict) -> N
 
 
 @pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (["advise", "transformer/torch/train", "--device", "a100"], "the nearest is a100-"),
-        (["advise", "transformer/torch/train"], "--budget 16GiB, or --device"),
-        (["max-batch", "transformer/torch/train/fp32/b8", *GPU], "leave b8 out"),
-        (["max-batch", "resnet50/torch/train/fp32/*/1B", *GPU], "choose from: transformer"),
-        (["advise", "unet3d", "--parameters", "1B", *GPU], "choose from: transformer"),
-        (["advise", "--parameters", "10", *GPU], "the closest has"),
-        (["advise", "transformer/*/train/*/b4/full", "--parameters", "1B", *GPU], "leave one"),
-        (["advise", "--parameters", "1B", "--ranks", "8", *GPU], "framebench predict"),
-    ],
-)
-def test_invalid_arguments_end_with_a_hint(arguments: list[str], message: str) -> None:
-    done = framebench(*arguments)
-    assert done.returncode == 2
-    assert message in done.stderr
-
-
-@pytest.mark.parametrize(
     ("changes", "is_noted"),
     [
         ({"case": "transformer/torch/train/fp32/b8/full"}, False),

@@ -101,23 +101,3 @@ def test_a_release_without_a_plan_leaves_two_candidates(results: Path) -> None:
     store.write(results, make_unplanned("not planned", framework_version="0.9.1"))
     answer = bisect_plans(results)
     assert (answer.outcome, answer.first, answer.between) == ("one of several", "0.9.2", ("0.9.1",))
-
-
-@pytest.mark.parametrize(
-    ("command", "message"),
-    [
-        (f"versions compare jittor==1 jittor==2 {CASE} --device h100-80gb", "of jax and torch"),
-        ("versions compare jax==0.9.1 jax==0.9.2 --device h100-80gb", "which cases?"),
-        (
-            f"versions compare jax==0.9.1 jax==0.9.2 {CASE} --device a100",
-            "the nearest is a100-80gb",
-        ),
-        ("report --device tpu-v5e", "predict first: framebench predict CASES --device tpu-v5e"),
-    ],
-)
-def test_a_wrong_argument_is_answered_in_one_sentence(
-    tmp_path: Path, command: str, message: str
-) -> None:
-    done = framebench(*command.split(), "--results", str(tmp_path))
-    assert done.returncode in (1, 2)
-    assert message in " ".join(done.stderr.split())

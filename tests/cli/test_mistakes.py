@@ -1,0 +1,27 @@
+"""A mistake on the command line is answered in a sentence that helps: `mistakes.toml` has them."""
+
+from __future__ import annotations
+
+import re
+import shlex
+import tomllib
+from operator import itemgetter
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.processes import framebench
+from tests.sample_records import IN_HERE
+
+MISTAKES = tomllib.loads(Path(__file__).with_name("mistakes.toml").read_text())["mistake"]
+
+
+@pytest.mark.parametrize("mistake", MISTAKES, ids=itemgetter("command"))
+def test_a_mistake_is_answered_with_what_helps(mistake: dict[str, Any], tmp_path: Path) -> None:
+    command = mistake["command"].format(sample=" ".join(IN_HERE), empty=tmp_path)
+    done = framebench(*shlex.split(command))
+    assert done.returncode == mistake.get("code", 2), done.stderr
+    assert mistake["message"] in re.sub(r"[\s│]+", " ", done.stderr)
+    assert done.stderr.startswith(("framebench: ", "Usage: ")), "it says nothing before"
+    assert "Traceback" not in done.stderr
