@@ -48,7 +48,7 @@ def test_needs_are_105_percent_unless_a_search_found_otherwise(
 def test_a_search_decides_whether_a_budget_is_enough(
     peak: int, made: list[tuple[int, int]], batch: int, budget: int
 ) -> None:
-    tried = CaseSearches([make_search(size, fitting, fitting + 1) for size, fitting in made])
+    tried = CaseSearches([make_search(size, fitting) for size, fitting in made])
     limits = EnforcedLimits(tried.find_smallest_holding(batch), tried.find_largest_failing(batch))
 
     verdict = tried.check_fits(batch, budget)

@@ -18,12 +18,12 @@ CASE = Case("transformer", "torch", "train", "fp32", 1, "cpu")
 
 
 def make_search(
-    budget: int, fits: int, fails: int, case: Case = CASE, kept: int = 7, **origin: Any
+    budget: int = 100, fits: int = 4, case: Case = CASE, kept: int = 7, **origin: Any
 ) -> Fit:
-    """Return a search that found `fits` to be the largest batch."""
+    """Return a search that found `fits` to be the largest batch: one more needs too much."""
     probes = [
         Probe(batch=fits, outcome="fits", kept_bytes=kept),
-        Probe(batch=fails, outcome="memory"),
+        Probe(batch=fits + 1, outcome="memory"),
     ]
     return Fit(
         case=case.id,
@@ -52,7 +52,7 @@ def test_a_search_answers_for_smaller_batches_and_larger_budgets(
     batch: int, budget: int, fits: bool | None
 ) -> None:
     """Within a budget of 100 bytes batch 4 fits, and batch 5 does not."""
-    assert CaseSearches([make_search(100, 4, 5)]).check_fits(batch, budget) is fits
+    assert CaseSearches([make_search(budget=100, fits=4)]).check_fits(batch, budget) is fits
 
 
 @pytest.mark.parametrize(
@@ -64,25 +64,25 @@ def test_each_machine_and_version_has_its_newest_search(
 ) -> None:
     searches = Searches(
         [
-            make_search(100, 4, 5),
-            make_search(100, 8, 9, measured_at="2025-01-01T00:00:00Z"),
-            make_search(100, 16, 17, machine="other"),
-            make_search(100, 2, 3, versions={"torch": "2.12.0+cpu"}),
+            make_search(fits=4),
+            make_search(fits=8, measured_at="2025-01-01T00:00:00Z"),
+            make_search(fits=16, machine="other"),
+            make_search(fits=2, versions={"torch": "2.12.0+cpu"}),
         ]
     )
     assert searches.find_searches(CASE, machine, version).find_largest_fitting(100) == largest
 
 
 def test_a_machine_without_searches_has_those_of_its_kind_of_device() -> None:
-    on_gpu = make_search(100, 4, 5, machine="other", hardware={"device": "a GPU"})
-    searches = Searches([on_gpu, make_search(100, 16, 17, machine="third")])
+    on_gpu = make_search(machine="other", hardware={"device": "a GPU"})
+    searches = Searches([on_gpu, make_search(fits=16, machine="third")])
     same_device = searches.find_searches(CASE, "m", "2.13.0", "a GPU")
     assert same_device.fits == [on_gpu]
 
 
 def test_a_model_that_is_only_described_was_never_searched() -> None:
     described = DescribedCase("transformer", "torch", "train", "fp32", 1, "124M")
-    assert Searches([make_search(100, 4, 5)]).find_searches(described, "m", "2.13.0").fits == []
+    assert Searches([make_search()]).find_searches(described, "m", "2.13.0").fits == []
 
 
 def make_case(workload: str, framework: str, strategy: str) -> Case:
@@ -104,16 +104,16 @@ def test_untracked_memory_is_that_of_the_most_similar_search(
 ) -> None:
     searches = Searches(
         [
-            make_search(100, 4, 5, make_case("transformer", "torch", "fp32"), kept=10),
-            make_search(100, 4, 5, make_case("transformer", "torch", "checkpoint"), kept=30),
-            make_search(100, 4, 5, make_case("unet3d", "torch", "fp32"), kept=90),
+            make_search(case=make_case("transformer", "torch", "fp32"), kept=10),
+            make_search(case=make_case("transformer", "torch", "checkpoint"), kept=30),
+            make_search(case=make_case("unet3d", "torch", "fp32"), kept=90),
         ]
     )
     assert searches.find_untracked(case) == untracked
 
 
 def test_searches_that_cannot_be_read_are_named_and_left_out(tmp_path: Path) -> None:
-    store.append(make_search(100, 4, 5), tmp_path / "fits" / "m" / "torch-1.jsonl")
+    store.append(make_search(fits=4), tmp_path / "fits" / "m" / "torch-1.jsonl")
     (tmp_path / "fits" / "m" / "broken.jsonl").write_text("{")
     with pytest.warns(UserWarning, match="broken"):
         (found,) = load_searches(tmp_path)
