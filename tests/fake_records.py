@@ -17,7 +17,7 @@ from framebench.suite.case import Case
 from framebench.suite.protocol import VERSION
 from framebench.suite.result import StrategyEffect, Verification
 
-CASE = Case("transformer", "torch", "train", "fp32", 4, "tiny")
+CASE = Case.from_id("transformer/torch/train/fp32/b4/tiny")
 RIGHT = {
     "verification": Verification(passed=True, relative_error={"loss": 1e-8}),
     "effect": StrategyEffect(proven=True, evidence={}),

@@ -12,7 +12,7 @@ from tests.callbacks import ignore
 
 FLOATS = np.array([[1.5, 2.5], [3.5, 4.5]], np.float32)
 INTEGERS = np.array([[1, 2], [3, 4]])
-CASE = Case("transformer", "torch", "train", "fp32", 4, "tiny")
+CASE = Case.from_id("transformer/torch/train/fp32/b4/tiny")
 
 
 def test_a_row_whose_function_is_missing_says_where_to_add_it(

@@ -19,7 +19,7 @@ from framebench.suite.case import Case
 # a thread that dies without its error would leave the step waiting for ever
 pytestmark = pytest.mark.timeout(300)
 
-CASE = Case("resnet50", "torch", "pipeline", "memmap", 2, "tiny")
+CASE = Case.from_id("resnet50/torch/pipeline/memmap/b2/tiny")
 # whether a mode reads a mapped file and prepares in a thread, and the batches that 3 steps prepare
 MODES = {
     "iterator": (False, False, 3),

@@ -64,7 +64,7 @@ def test_a_case_is_answered_by_this_machine_or_else_by_others(
 
 
 def test_a_failure_here_is_not_hidden_by_another_machine() -> None:
-    case = Case("transformer", "torch", "train", "checkpoint", 4, "tiny")
+    case = Case.from_id("transformer/torch/train/checkpoint/b4/tiny")
     origin = provenance(machine="here")
     failed = record(case, status="wrong", reason="loss is off", provenance=origin)
 

@@ -33,7 +33,7 @@ from framebench.records.record import Record
 from framebench.suite.case import Case
 from tests.fake_records import make_blocks, record
 
-BASE = Case("transformer", "torch", "train", "fp32", 4, "tiny")
+BASE = Case.from_id("transformer/torch/train/fp32/b4/tiny")
 CHECKPOINT = replace(BASE, strategy="checkpoint")
 ACCUMULATE = replace(BASE, strategy="accumulate")
 # standard deviations of log step times between processes and between rounds, as measured
@@ -311,7 +311,7 @@ def test_a_ratio_is_moderated_by_all_pairs_with_baselines_but_itself() -> None:
 
 def test_a_pair_has_one_direction_whatever_the_order_in_each_block() -> None:
     """Baselines of two frameworks are compared with the first of them in a block."""
-    jax = Case("transformer", "jax", "train", "fp32", 4, "tiny")
+    jax = Case.from_id("transformer/jax/train/fp32/b4/tiny")
     records = make_blocks([(BASE, [[1.0]]), (jax, [[2.0]])])
     for reversed_record in make_blocks([(jax, [[2.0]]), (BASE, [[1.0]])]):
         turns = reversed_record.turns_taken.model_copy(update={"block": "reversed"})

@@ -18,7 +18,7 @@ from framebench.suite.case import Case
 from tests.analysis.test_searches import make_search
 
 MIB = 2**20
-CASE = Case("transformer", "torch", "train", "fp32", 4, "cpu")
+CASE = Case.from_id("transformer/torch/train/fp32/b4/cpu")
 sizes = st.integers(1, 2**40)
 
 

@@ -167,7 +167,7 @@ def test_a_folder_without_records_is_named_with_a_hint(below: str, results: Path
 
 
 def test_a_case_without_numbers_has_a_row_with_its_reason(results: Path) -> None:
-    case = Case("transformer", "torch", "train", "accumulate", 4, "tiny")
+    case = Case.from_id("transformer/torch/train/accumulate/b4/tiny")
     failed = record(case, status="oom", reason="memory", provenance=provenance(machine="m"))
     # a process that died before it named its version takes the place of an older record
     for written in (failed, make_measured("checkpoint", 100, 1.0), make_crash("checkpoint")):

@@ -14,7 +14,7 @@ from framebench.suite.case import Case
 from framebench.suite.hypothetical import DescribedCase
 from tests.fake_records import provenance
 
-CASE = Case("transformer", "torch", "train", "fp32", 1, "cpu")
+CASE = Case.from_id("transformer/torch/train/fp32/b1/cpu")
 
 
 def make_search(

@@ -74,8 +74,8 @@ def test_compiled_strategies_are_compared_with_their_eager_ones() -> None:
     }
 
 
-CHECKPOINT = Case("transformer", "torch", "train", "checkpoint", 4, "tiny")
-JAX = Case("transformer", "jax", "train", "fp32", 4, "tiny")
+CHECKPOINT = Case.from_id("transformer/torch/train/checkpoint/b4/tiny")
+JAX = Case.from_id("transformer/jax/train/fp32/b4/tiny")
 TIMES = [
     (CASE, [[1.0, 1.1, 1.2], [1.2, 1.2, 1.2], [1.0, 1.0, 1.0]]),
     (CHECKPOINT, [[1.5, 1.65, 1.8], [1.81, 1.81, 1.81], [1.49, 1.5, 1.51]]),
@@ -142,7 +142,7 @@ def test_strategies_only_for_claims_have_tables_of_their_own() -> None:
 
 
 def test_rows_without_a_number_stay_with_their_reason() -> None:
-    case = Case("transformer", "torch", "train", "rewrite", 4, "tiny")
+    case = Case.from_id("transformer/torch/train/rewrite/b4/tiny")
     lost = record(
         case, status="oom", reason="memory ran out", provenance=provenance(versions={"torch": "1"})
     )
@@ -221,7 +221,7 @@ def test_gpu_peaks_are_of_the_process_and_ratios_of_the_framework() -> None:
 def test_gpu_times_have_no_share_of_the_hosts_matmul(
     hardware: dict[str, str], has_share: bool
 ) -> None:
-    case = Case("resnet50", "torch", "train", "fp32", 8, "tiny")
+    case = Case.from_id("resnet50/torch/train/fp32/b8/tiny")
     (timed,) = make_blocks([(case, [[1.0] * 5])], peaks=[MIB], hardware=hardware)
 
     rows = make_frame(timed)

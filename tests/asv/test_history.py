@@ -29,8 +29,8 @@ from tests.repositories import run_git
 
 MIB = 2**20
 RELEASES = ["0.8.0", "0.8.1", "0.9.0", "0.9.1", "0.9.2", "0.10.0", "0.10.1", "0.10.2"]
-FP32 = Case("transformer", "jax", "train", "fp32", 4)
-CHECKPOINT = Case("transformer", "jax", "train", "checkpoint", 4)
+FP32 = Case.from_id("transformer/jax/train/fp32/b4/cpu")
+CHECKPOINT = Case.from_id("transformer/jax/train/checkpoint/b4/cpu")
 FP32_PEAK = "transformer.TransformerJaxTrain.track_peak_memory('fp32', 4)"
 
 
@@ -159,7 +159,7 @@ def test_builds_of_a_release_are_one_release() -> None:
 
 
 def test_plans_for_a_target_device_are_a_machine_of_their_own(config: Path) -> None:
-    case = Case("transformer", "jax", "train", "fp32", 8, "full")
+    case = Case.from_id("transformer/jax/train/fp32/b8/full")
     plans = [
         history.PlannedPeak("h100-80gb", case, "0.9.1", 100 * MIB),
         history.PlannedPeak("h100-80gb", case, "0.9.2", 100 * MIB),
@@ -174,13 +174,13 @@ def test_plans_for_a_target_device_are_a_machine_of_their_own(config: Path) -> N
 
 def test_published_plans_are_read() -> None:
     plans = history.read_plans(ROOT / "results")
-    case = Case("transformer", "jax", "train", "fp32", 8, "full")
+    case = Case.from_id("transformer/jax/train/fp32/b8/full")
     versions = {plan.version for plan in plans if (plan.device, plan.case) == ("h100-80gb", case)}
     assert {"0.9.2", "0.10.2"} <= versions
 
 
 def test_machines_and_frameworks_with_one_release_have_no_history(config: Path) -> None:
-    torch = Case("transformer", "torch", "train", "fp32", 4)
+    torch = Case.from_id("transformer/torch/train/fp32/b4/cpu")
     records = [
         make_measured(FP32, "0.9.2", 100.0, "old"),
         make_measured(FP32, "0.10.2", 100.0),

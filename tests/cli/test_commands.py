@@ -26,8 +26,8 @@ from tests.sample_records import MACHINE, RESULTS
 ROW = re.compile(r"^\| (\d+) \| .* \| `framebench (.*)` \|$", re.M)
 PAGE = (ROOT / "docs" / "commands.md").read_text()
 EXAMPLES = [(int(code), command) for code, command in ROW.findall(PAGE)]
-TRAIN = Case("unet3d", "torch", "train", "checkpoint", 4)
-B2 = (TRAIN, Case("unet3d", "torch", "train", "fp32", 4))  # cases of a claim
+TRAIN = Case.from_id("unet3d/torch/train/checkpoint/b4/cpu")
+B2 = (TRAIN, Case.from_id("unet3d/torch/train/fp32/b4/cpu"))  # cases of a claim
 
 
 def plant_record(results: Path, machine: str, version: str = "1", **changes: Any) -> None:

@@ -6,7 +6,7 @@ from framebench.cluster.table import make_tables
 from framebench.suite.case import Case
 from tests.fake_records import make_blocks
 
-TORCH = Case("transformer", "torch", "train", "fp32", 4)
+TORCH = Case.from_id("transformer/torch/train/fp32/b4/cpu")
 JAX = [Case("transformer", "jax", "train", strategy, 4) for strategy in ("fp32", "checkpoint")]
 
 

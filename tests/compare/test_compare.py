@@ -19,7 +19,7 @@ from framebench.versions import measure as versions
 from tests.callbacks import InterruptingListener
 from tests.processes import framebench
 
-CASE = Case("transformer", "torch", "train", "fp32", 4, "tiny")
+CASE = Case.from_id("transformer/torch/train/fp32/b4/tiny")
 OTHER = replace(CASE, strategy="checkpoint")
 OPTIONS = Options(rounds=3, peaks_each_block=True)
 

@@ -15,7 +15,7 @@ from framebench.records import store
 from framebench.records.record import Record
 from framebench.suite.case import Case
 
-CASE = Case("transformer", "torch", "train", "fp32", 4, "tiny")
+CASE = Case.from_id("transformer/torch/train/fp32/b4/tiny")
 STRATEGIES = ("fp32", "checkpoint", "accumulate", "amp_bf16")
 CASES = [replace(CASE, strategy=s) for s in STRATEGIES]
 

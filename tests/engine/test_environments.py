@@ -185,7 +185,7 @@ def test_a_crash_in_a_damaged_environment_is_not_recorded(
     fake = make_fake_environment("engine/failing_worker.py", tmp_path)
     fake.python.rename(environment.python)
     monkeypatch.setenv("FAKE_FAILURE", "exception")
-    case = Case("transformer", "torch", "train", "fp32", 4, "tiny")
+    case = Case.from_id("transformer/torch/train/fp32/b4/tiny")
     assert environments.find_damage(environment) is None
     assert measure_alone(case, "s", environment, Options(), results).status == "crashed"
     (record,) = store.read_all(results)

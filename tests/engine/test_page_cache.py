@@ -74,7 +74,7 @@ def test_after_each_block_with_times_the_libraries_are_renewed(
     """The libraries of a worker that acts are an interpreter's."""
     renewed = []
     monkeypatch.setattr(blocks.pages, "renew", renewed.append)
-    case = Case("transformer", "torch", "train", "fp32", 4, "tiny")
+    case = Case.from_id("transformer/torch/train/fp32/b4/tiny")
     group = Group("group", (Variant(case, fake_worker),), ())
 
     with blocks.Run("session", Options(rounds=rounds), tmp_path) as run:

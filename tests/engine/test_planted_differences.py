@@ -16,7 +16,7 @@ from framebench.records.record import Record
 from framebench.suite.case import Case
 
 # so large that the kernel's count of pages is exact enough
-CASE = Case("transformer", "torch", "eval", "no_grad", 4, "cpu")
+CASE = Case.from_id("transformer/torch/eval/no_grad/b4/cpu")
 
 
 @pytest.mark.all_cases

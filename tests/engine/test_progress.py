@@ -17,8 +17,8 @@ from tests.fake_records import RIGHT, record
 from tests.fake_records import provenance as origin
 
 CASES = [
-    Case("transformer", "torch", "train", "fp32", 4, "tiny"),
-    Case("transformer", "torch", "train", "checkpoint_every_2", 4, "tiny"),
+    Case.from_id("transformer/torch/train/fp32/b4/tiny"),
+    Case.from_id("transformer/torch/train/checkpoint_every_2/b4/tiny"),
 ]
 
 

@@ -25,7 +25,7 @@ from tests.callbacks import ignore
 from tests.engine.fake_blocks import read_cores
 from tests.single_case import measure_alone
 
-CASE = Case("transformer", "torch", "train", "fp32", 4, "tiny")
+CASE = Case.from_id("transformer/torch/train/fp32/b4/tiny")
 
 
 BF16 = replace(CASE, strategy="amp_bf16")
@@ -189,7 +189,7 @@ def test_a_measured_case_is_verified_proven_and_complete(
 def test_running_out_of_memory_is_a_result(
     environment: dict[str, Environment], results: Path
 ) -> None:
-    case = Case("resnet50", "torch", "train", "fp32", 16, "cpu")
+    case = Case.from_id("resnet50/torch/train/fp32/b16/cpu")
     record = measure_alone(
         case, "s", environment["torch"], Options(memory_limit=500 * 2**20), results
     )

@@ -223,7 +223,7 @@ def test_an_impossible_value_is_refused_with_its_field(
 
 
 def test_the_records_of_some_cases_are_read_without_the_others(results: Path) -> None:
-    other = Case("transformer", "torch", "eval", "no_grad", 4, "tiny")
+    other = Case.from_id("transformer/torch/eval/no_grad/b4/tiny")
     for case in (CASE, other):
         store.append(record(case), store.find_file(results, "m", "torch-1"))
     append_lines(store.find_file(results, "m", "torch-1"), "{}", "[]", "{", '{"case": 1}')
@@ -236,7 +236,7 @@ def test_a_sessions_records_are_found_by_their_own_field(tmp_path: Path) -> None
     mine = record(provenance=provenance(session="mine"))
     names_it = record(provenance=provenance(session="other", profile="mine"), reason="mine")
     other_case = record(
-        Case("transformer", "torch", "eval", "no_grad", 4, "tiny"),
+        Case.from_id("transformer/torch/eval/no_grad/b4/tiny"),
         provenance=provenance(session="mine"),
         reason=CASE.id,
     )

@@ -113,7 +113,7 @@ def is_special(support: Support) -> bool:
 
 
 def test_a_batch_that_does_not_divide_is_unsupported() -> None:
-    assert not Case("unet3d", "torch", "train", "accumulate", 2, "full").support.supported
+    assert not Case.from_id("unet3d/torch/train/accumulate/b2/full").support.supported
 
 
 @pytest.mark.slow

@@ -71,7 +71,7 @@ def test_two_runs_differ_by_the_largest_difference(
 def test_a_loss_must_move_where_its_precision_shows_it(
     last: float, losses: list[float], must: bool
 ) -> None:
-    case = Case("own", "torch", "train", "amp_bf16", 4, "mine")
+    case = Case.from_id("own/torch/train/amp_bf16/b4/mine")
     reference = Reference("", {"loss_0": 1.0, "loss_1": last}, {})
     assert must_move(case, reference, losses) == must
     assert must_move(replace(case, workload="transformer"), reference, losses)

@@ -77,7 +77,7 @@ def test_a_search_begins_at_the_smallest_batch(
         return SimpleNamespace(answer="")
 
     monkeypatch.setattr(command, "search_largest_batch", search)
-    case = Case("transformer", "torch", "train", "accumulate", 8, "tiny")
+    case = Case.from_id("transformer/torch/train/accumulate/b8/tiny")
     command.search_batches([record(case, **RIGHT)], 1, CONTROL, Options(), tmp_path)
     assert begun == [case.plan.micro_batches]
 

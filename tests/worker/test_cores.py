@@ -13,7 +13,7 @@ from framebench.engine.runner import DEFAULT_OPTIONS, make_worker_variables
 from framebench.engine.supervisor import Worker
 from framebench.suite.case import Case
 
-CASE = Case("transformer", "torch", "eval", "no_grad", 4, "tiny")
+CASE = Case.from_id("transformer/torch/eval/no_grad/b4/tiny")
 
 
 @pytest.fixture

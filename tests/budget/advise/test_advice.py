@@ -172,7 +172,7 @@ def test_the_cheapest_change_says_if_no_block_has_both_cases() -> None:
 
 def test_strategies_are_ranked_by_times_of_shared_blocks() -> None:
     """Throughputs of different hours would rank wrongly: at night all are slower."""
-    base = Case("transformer", "torch", "train", "fp32", 4, "tiny")
+    base = Case.from_id("transformer/torch/train/fp32/b4/tiny")
     accumulate = replace(base, strategy="accumulate")
     checkpoint = replace(base, strategy="checkpoint")
     peaks = [MIB // 2, MIB // 4]

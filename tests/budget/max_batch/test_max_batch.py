@@ -37,8 +37,8 @@ from tests.figure_records import get_panels, read_texts
 from tests.processes import framebench, make_fake_environment, run_inside
 
 MIB = 2**20
-TRAIN = Case("transformer", "torch", "train", "fp32", 1, "tiny")
-EVAL = Case("transformer", "torch", "eval", "no_grad", 32, "tiny")
+TRAIN = Case.from_id("transformer/torch/train/fp32/b1/tiny")
+EVAL = Case.from_id("transformer/torch/eval/no_grad/b32/tiny")
 OPTIONS = Options(time_limit_s=600)
 PROGRAMS = Path(__file__).parent / "programs"
 

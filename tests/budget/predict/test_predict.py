@@ -88,7 +88,7 @@ def test_lines_do_not_mix_frameworks_and_versions() -> None:
         make_record("jax", "fp32", batch=16, peak=9 * 10**10),
         make_record("torch", "fp32", batch=8, peak=5 * 10**10, provenance=old),
     ]
-    case = Case("transformer", "torch", "train", "fp32", 32, "tiny")
+    case = Case.from_id("transformer/torch/train/fp32/b32/tiny")
     peak, _ = find_peak(make_rows(records), case, Searches())
     assert (peak.value, peak.method) == (8e9, "line through batches 4, 8, at 4.0 times the largest")
 
@@ -114,7 +114,7 @@ def test_a_batch_needs_no_more_than_a_larger_measured_one() -> None:
 
 def test_two_batches_give_the_range_of_what_each_allows_for() -> None:
     """They are always on their line: that shows nothing of a batch where the program changes."""
-    case = Case("transformer", "torch", "train", "fp32", 16, "tiny")
+    case = Case.from_id("transformer/torch/train/fp32/b16/tiny")
     at_4 = make_record("torch", "fp32", batch=4, peak=1_000_000_000)
     at_8 = make_record("torch", "fp32", batch=8, peak=1_100_000_000)
     of_both, _ = find_peak(make_rows([at_4, at_8]), case, Searches())
@@ -127,7 +127,7 @@ def test_two_batches_give_the_range_of_what_each_allows_for() -> None:
 
 
 def test_without_records_the_command_that_measures_names_the_folder(tmp_path: Path) -> None:
-    case = Case("unet3d", "jax", "eval", "no_grad", 4, "full")
+    case = Case.from_id("unet3d/jax/eval/no_grad/b4/full")
     prediction = predict_from_rows(case, [], Results(tmp_path))
     selector = "unet3d/jax/eval/no_grad/*/full"
     assert prediction.note.startswith(f"no records of {selector}; measure first")
@@ -137,7 +137,7 @@ def test_without_records_the_command_that_measures_names_the_folder(tmp_path: Pa
 def test_records_that_predict_nothing_are_not_suggested_to_be_measured(tmp_path: Path) -> None:
     wrong = Verification(passed=False, reason="loss is off")
     measured = make_record("torch", "fp32", 4, 10**9, 1.0, verification=wrong)
-    case = Case("transformer", "torch", "train", "fp32", 8, "tiny")
+    case = Case.from_id("transformer/torch/train/fp32/b8/tiny")
     prediction = predict_from_rows(case, make_rows([measured]), Results(tmp_path))
     assert prediction.note.endswith("its result was not verified")
 

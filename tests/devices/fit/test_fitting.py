@@ -16,7 +16,7 @@ from tests.devices import fake_predictions
 
 GPU = find("a100-40gb")
 MEMORY = GPU.memory_bytes
-CASE = Case("transformer", "torch", "train", "fp32", 1, "full")
+CASE = Case.from_id("transformer/torch/train/fp32/b1/full")
 
 
 def predict_bytes(case: Case, size: int | None, **fields: object) -> Planned:

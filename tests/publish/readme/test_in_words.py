@@ -13,7 +13,7 @@ from framebench.publish.readme.in_words import describe_training
 from framebench.suite.case import Case
 from tests.fake_records import make_blocks
 
-FP32 = Case("transformer", "torch", "train", "fp32", 4, "cpu")
+FP32 = Case.from_id("transformer/torch/train/fp32/b4/cpu")
 CHECKPOINT = replace(FP32, strategy="checkpoint")
 ACCUMULATE = replace(FP32, strategy="accumulate")
 BATCHES = {4: 100, 8: 96, 16: 60, 32: 80}  # what `accumulate` needs in MiB, the baseline 200
