@@ -19,7 +19,7 @@ def tabulate_strategies(**strategies: dict[int, tuple[int, float]]) -> list[Tabl
     records = []
     for strategy, batches in strategies.items():
         for batch, (mib, step) in batches.items():
-            records.append(make_measured(strategy, mib * MIB, step, batch=batch))
+            records.append(make_measured(strategy, mib * MIB, step=step, batch=batch))
     return list(make_batch_tables(make_frame(*repeat_in_blocks(records))))
 
 
@@ -75,7 +75,7 @@ def test_without_times_there_is_no_column_of_throughput() -> None:
     without_times = []
     for strategy in ("fp32", "checkpoint"):
         for batch in (4, 8):
-            record = make_measured(strategy, 100 * MIB, 1.0, batch=batch)
+            record = make_measured(strategy, 100 * MIB, batch=batch)
             without_times.append(record.model_copy(update={"step_s": [], "turns": None}))
 
     tables = list(make_batch_tables(make_frame(*without_times)))

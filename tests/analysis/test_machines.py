@@ -17,10 +17,10 @@ def test_cases_times_and_curves_are_counted(tmp_path: Path) -> None:
     """PyTorch has three batches, one without a time; JAX two, one of them in a newer release, which
     alone counts. One more case died.
     """
-    records = [make_measured("fp32", batch * MIB, 1.0, batch=batch) for batch in (4, 8, 16)]
+    records = [make_measured("fp32", batch * MIB, batch=batch) for batch in (4, 8, 16)]
     records[-1] = records[-1].model_copy(update={"step_s": [], "turns": None})
     records += [
-        make_measured("fp32", batch * MIB, 1.0, framework="jax", batch=batch) for batch in (4, 8)
+        make_measured("fp32", batch * MIB, framework="jax", batch=batch) for batch in (4, 8)
     ]
     newer = provenance(versions={"jax": "2"})
     records.append(records[-1].model_copy(update={"provenance": newer}))

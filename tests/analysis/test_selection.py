@@ -42,8 +42,8 @@ def make_three_blocks() -> list[Record]:
 
 
 def test_the_newest_record_counts_but_the_times_of_all_records() -> None:
-    old = make_measured("fp32", 200, 1.0)
-    new = make_later(make_measured("fp32", 300, 1.0))
+    old = make_measured("fp32", 200)
+    new = make_later(make_measured("fp32", 300))
     assert select_cases([new, old]) == [Measured(newest=new, read=new, timed=(old, new))]
 
 
@@ -99,12 +99,12 @@ def test_the_pinned_version_counts_or_else_the_one_measured_last() -> None:
 
 def test_a_crash_without_a_version_is_replaced_by_a_newer_record() -> None:
     crash = make_crash(when="2025-01-01T00:00:00Z")
-    newer = make_measured("checkpoint", 100, 1.0)
+    newer = make_measured("checkpoint", 100)
     assert select_one_version([crash, newer]) == [newer]
 
 
 def test_a_newer_crash_without_a_version_replaces_its_case() -> None:
-    right = make_measured("checkpoint", 100, 1.0)
+    right = make_measured("checkpoint", 100)
     crash = make_crash(when="2027-01-01T00:00:00Z")
     assert [case.newest for case in select_cases([crash, right])] == [crash]
 
@@ -112,7 +112,7 @@ def test_a_newer_crash_without_a_version_replaces_its_case() -> None:
 @pytest.fixture
 def old_cases() -> list[Record]:
     """Return two cases that were measured under the first protocol."""
-    cases = [make_measured("fp32", 200, 1.0), make_measured("checkpoint", 200, 1.0)]
+    cases = [make_measured("fp32", 200), make_measured("checkpoint", 200)]
     return [change_origin(case, protocol=1) for case in cases]
 
 

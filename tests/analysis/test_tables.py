@@ -21,11 +21,11 @@ from tests.fake_records import CASE, make_blocks, make_frame, make_measured, pro
 
 def test_ratios_refer_to_the_baseline_of_the_same_framework_and_batch() -> None:
     table = make_frame(
-        make_measured("fp32", 200, 1.0),
-        make_measured("checkpoint", 100, 1.5),
-        make_measured("fp32", 50, 1.0, "jax"),
-        make_measured("fp32", 400, 9.0, batch=8),
-        make_measured("checkpoint", 100, 1.5, batch=8, instrument="allocator.in_use"),
+        make_measured("fp32", 200),
+        make_measured("checkpoint", 100, step=1.5),
+        make_measured("fp32", 50, framework="jax"),
+        make_measured("fp32", 400, step=9.0, batch=8),
+        make_measured("checkpoint", 100, step=1.5, batch=8, instrument="allocator.in_use"),
     )
     ratio = table.set_index("case")["peak_ratio"]
     assert ratio["transformer/torch/train/checkpoint/b4/tiny"] == 0.5
@@ -47,8 +47,8 @@ def test_a_ratio_divides_the_bytes_of_its_own_column(ratio: str, size: str) -> N
     base_peaks = {"allocator.in_use": 200 * MIB, "host.rss": 300 * MIB}
     peaks = {"allocator.in_use": 50 * MIB, "host.rss": 100 * MIB}
     table = make_frame(
-        make_measured("fp32", 1, 1.0).model_copy(update={"peaks": base_peaks}),
-        make_measured("checkpoint", 1, 1.0).model_copy(update={"peaks": peaks}),
+        make_measured("fp32", 1).model_copy(update={"peaks": base_peaks}),
+        make_measured("checkpoint", 1).model_copy(update={"peaks": peaks}),
     ).set_index("strategy")
 
     quotient = table.loc["checkpoint", size] / table.loc["fp32", size]
@@ -65,7 +65,7 @@ def test_compiled_strategies_are_compared_with_their_eager_ones() -> None:
         "amp_bf16+checkpoint+compile": 90,
         "amp_bf16+compile": 90,
     }
-    table = make_frame(*(make_measured(strategy, peak, 1.0) for strategy, peak in peaks.items()))
+    table = make_frame(*(make_measured(strategy, peak) for strategy, peak in peaks.items()))
     ratios = table.set_index("strategy")["eager_ratio"]
     assert ratios.dropna().to_dict() == {
         "compile": 1.1,
@@ -128,9 +128,9 @@ def test_the_newest_record_without_times_leaves_those_of_earlier_blocks() -> Non
 
 def test_strategies_only_for_claims_have_tables_of_their_own() -> None:
     rows = make_frame(
-        make_measured("fp32", 2**30, 1.0),
-        make_measured("checkpoint", 2**29, 1.0),
-        make_measured("depth_4", 2**28, 1.0),
+        make_measured("fp32", 2**30),
+        make_measured("checkpoint", 2**29),
+        make_measured("depth_4", 2**28),
     )
     (main,) = tables.make_strategy_tables(tables.select_in_use(rows))
     (table,) = tables.make_claim_tables(rows)
@@ -146,7 +146,7 @@ def test_rows_without_a_number_stay_with_their_reason() -> None:
     lost = record(
         case, status="oom", reason="memory ran out", provenance=provenance(versions={"torch": "1"})
     )
-    (comparison,) = tables.make_strategy_tables(make_frame(make_measured("fp32", 2**30, 1.0), lost))
+    (comparison,) = tables.make_strategy_tables(make_frame(make_measured("fp32", 2**30), lost))
     assert comparison.rows[0][2:7] == ("1,024.0", "1.00", "1,075.2", "1.00", "64.0 tokens/s")
     assert comparison.rows[1][:3] == ("torch", "rewrite", "oom")
     assert comparison.notes == ("torch rewrite: oom: memory ran out",)
@@ -167,7 +167,8 @@ def test_recomputation_in_jax_on_a_cpu_has_the_note_on_the_compiler(
     framework: str, strategy: str, count: int
 ) -> None:
     rows = make_frame(
-        make_measured("fp32", 2**30, 1.0, framework), make_measured(strategy, 2**29, 1.0, framework)
+        make_measured("fp32", 2**30, framework=framework),
+        make_measured(strategy, 2**29, framework=framework),
     )
     table, *_ = tables.make_strategy_tables(rows)
     assert table.notes.count(tables.RECOMPUTED_IN_JAX) == count
@@ -192,7 +193,7 @@ def make_on_gpu(framework: str, strategy: str, in_use: int, process: int | None)
     if process is not None:
         peaks["device.process"] = process * MIB
     changes = {"peaks": peaks, "provenance": provenance(hardware=GPU)}
-    return make_measured(strategy, 1, 1.0, framework).model_copy(update=changes)
+    return make_measured(strategy, 1, framework=framework).model_copy(update=changes)
 
 
 def test_gpu_peaks_are_of_the_process_and_ratios_of_the_framework() -> None:

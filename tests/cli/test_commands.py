@@ -33,7 +33,7 @@ B2 = (TRAIN, Case.from_id("unet3d/torch/train/fp32/b4/cpu"))  # cases of a claim
 def plant_record(results: Path, machine: str, version: str = "1", **changes: Any) -> None:
     """Write one record of this machine and version of PyTorch."""
     origin = provenance(machine=machine, versions={"torch": version}, protocol=VERSION)
-    record = make_measured("fp32", 100, 1.0).model_copy(update={"provenance": origin, **changes})
+    record = make_measured("fp32", 100).model_copy(update={"provenance": origin, **changes})
     add_records(results, record)
 
 

@@ -141,7 +141,7 @@ def test_a_resumed_search_measures_no_release_again(
 ) -> None:
     """The first search dies in its third release, the second begins there."""
     measured = []
-    record = make_measured("fp32", peak=100, step=1.0, framework="jax", instrument="compiler.plan")
+    record = make_measured("fp32", peak=100, framework="jax", instrument="compiler.plan")
 
     def fill(self: bisect.ReleaseBench, variant: bisect.Variant, run: bisect.Run) -> None:
         release = variant.environment.version
@@ -176,7 +176,7 @@ def test_a_release_that_cannot_be_installed_has_its_reason(
 
 
 def test_a_failed_process_makes_a_release_without_values() -> None:
-    fine = make_measured("fp32", 100, 1.0)
+    fine = make_measured("fp32", 100)
     failed = fine.model_copy(update={"status": "crashed", "reason": "AttributeError"})
     assert bisect.make_result("1", [fine, fine]).values == (100.0, 100.0)
     assert bisect.make_result("1", [fine, failed]).reason == "crashed: AttributeError"
