@@ -65,10 +65,10 @@ def test_pareto_draws_ratios_and_names_the_front() -> None:
     figure = fronts.draw_pareto(
         make_frame(
             make_record("fp32", 200),
-            make_record("checkpoint", 100, 1.25),
-            make_record("amp_bf16", 160, 0.5),
-            make_record("keep_grads", 300, 2.0),
-            make_record("gc_off", 20, 0.1),  # only for claims
+            make_record("checkpoint", 100, step=1.25),
+            make_record("amp_bf16", 160, step=0.5),
+            make_record("keep_grads", 300, step=2.0),
+            make_record("gc_off", 20, step=0.1),  # only for claims
             make_record("fp32", 300, framework="jax"),
         )
     )
@@ -83,8 +83,8 @@ def test_pareto_draws_ratios_and_names_the_front() -> None:
 def test_memory_against_speed_names_the_fastest_and_the_leanest() -> None:
     table = make_frame(
         make_record("fp32", 200),
-        make_record("checkpoint", 100, 2.0),
-        make_record("amp_bf16", 160, 0.5),
+        make_record("checkpoint", 100, step=2.0),
+        make_record("amp_bf16", 160, step=0.5),
     )
     figure = fronts.draw_memory_and_speed(table)
     (axes,) = get_panels(figure)
@@ -96,11 +96,11 @@ def test_memory_against_speed_names_the_fastest_and_the_leanest() -> None:
 
 def test_labels_do_not_cover_each_other() -> None:
     crowded = [  # peak in MiB, seconds of a step: all on the front, and close to each other
-        make_record("checkpoint", 100, 1.30),
-        make_record("checkpoint_every_2", 103, 1.28),
-        make_record("amp_bf16", 106, 1.26),
-        make_record("accumulate", 109, 1.24),
-        make_record("foreach", 112, 1.22),
+        make_record("checkpoint", 100, step=1.30),
+        make_record("checkpoint_every_2", 103, step=1.28),
+        make_record("amp_bf16", 106, step=1.26),
+        make_record("accumulate", 109, step=1.24),
+        make_record("foreach", 112, step=1.22),
     ]
     figure = fronts.draw_pareto(make_frame(make_record("fp32", 200), *crowded))
     (axes,) = get_panels(figure)
@@ -156,7 +156,7 @@ def test_the_map_has_a_number_or_a_reason_in_every_cell() -> None:
     figure = draw_heat_map(
         make_frame(
             make_record("fp32", 200),
-            make_record("checkpoint", 100, 1.5),
+            make_record("checkpoint", 100, step=1.5),
             make_record("accumulate", 10, effect=StrategyEffect(proven=False, evidence={})),
             make_lost("amp_bf16", "wrong"),
             make_record("fp32", 50, framework="jax"),
@@ -180,9 +180,9 @@ def undecided() -> pd.DataFrame:
     """Return rows of which `checkpoint` has an undecided ratio of times, and `no_donate` none."""
     records = [
         make_record("fp32", 200),
-        make_record("accumulate", 100, 0.9),
-        make_record("amp_bf16", 250, 0.8),
-        make_record("keep_grads", 250, 0.8),
+        make_record("accumulate", 100, step=0.9),
+        make_record("amp_bf16", 250, step=0.8),
+        make_record("keep_grads", 250, step=0.8),
         make_record("checkpoint", 90),
     ]
     timed = list(repeat_in_blocks(records))
