@@ -35,7 +35,9 @@ def make_rows(
     )
     records = []
     for strategy, peak, step in cases:
-        records.append(make_record("torch", strategy, 4, peak, step, machine, provenance=origin))
+        records.append(
+            make_record("torch", strategy, peak=peak, step=step, machine=machine, provenance=origin)
+        )
     return frames.make_rows(records)
 
 

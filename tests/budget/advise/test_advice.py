@@ -240,7 +240,7 @@ def test_what_a_limit_leaves_for_a_job_is_noted_on_a_cpu(
     """On a GPU the need has all that the process holds there."""
     origin = provenance(hardware={"cpu": "x", **hardware}, calibration=PASSED)
     peaks = {"host.rss": 1000} if is_noted else {"allocator.in_use": 1000}
-    measured = make_record("torch", "fp32", 4, 1000, 1.0, provenance=origin, peaks=peaks)
+    measured = make_record("torch", "fp32", batch=4, peak=1000, provenance=origin, peaks=peaks)
     for budget in (MIB, 500):  # what fits, and what does not
         advice = ask_advice([measured], budget=budget)
         assert (NOT_IN_BUDGET in show.list_notes(advice, [])) == is_noted

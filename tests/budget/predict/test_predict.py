@@ -96,9 +96,9 @@ def test_lines_do_not_mix_frameworks_and_versions() -> None:
 def test_a_batch_needs_no_more_than_a_larger_measured_one() -> None:
     """Three peaks that lie off their line give a wide interval, also between them."""
     records = [
-        make_record("torch", "fp32", 4, 1_000_000_000, 1.0),
-        make_record("torch", "fp32", 8, 1_500_000_000, 1.0),
-        make_record("torch", "fp32", 16, 1_600_000_000, 1.0),
+        make_record("torch", "fp32", batch=4, peak=1_000_000_000),
+        make_record("torch", "fp32", batch=8, peak=1_500_000_000),
+        make_record("torch", "fp32", batch=16, peak=1_600_000_000),
     ]
     highest = {}
     for batch in (2, 6, 12, 20):
@@ -136,7 +136,7 @@ def test_without_records_the_command_that_measures_names_the_folder(tmp_path: Pa
 
 def test_records_that_predict_nothing_are_not_suggested_to_be_measured(tmp_path: Path) -> None:
     wrong = Verification(passed=False, reason="loss is off")
-    measured = make_record("torch", "fp32", 4, 10**9, 1.0, verification=wrong)
+    measured = make_record("torch", "fp32", batch=4, peak=10**9, verification=wrong)
     case = Case.from_id("transformer/torch/train/fp32/b8/tiny")
     prediction = predict_from_rows(case, make_rows([measured]), Results(tmp_path))
     assert prediction.note.endswith("its result was not verified")
