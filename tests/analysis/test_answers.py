@@ -35,9 +35,7 @@ def make_rows(
     )
     records = []
     for strategy, peak, step in cases:
-        records.append(
-            make_record("torch", strategy, peak=peak, step=step, machine=machine, provenance=origin)
-        )
+        records.append(make_record("torch", strategy, peak=peak, step=step, provenance=origin))
     return frames.make_rows(records)
 
 

