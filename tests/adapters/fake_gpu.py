@@ -36,47 +36,25 @@ class FakeNvml(SimpleNamespace):
         return refuse
 
 
-class FakeH200(FakeNvml):
-    """NVML with what it says of one H200, by NVIDIA's reference."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.millijoules = iter([1_000_000, 1_350_000])
-
-    def nvmlInit(self) -> None: ...
-    def nvmlShutdown(self) -> None: ...
-    def nvmlDeviceGetCount(self) -> int:
-        return 1
-
-    def nvmlDeviceGetHandleByIndex(self, index: int) -> tuple[str, int]:
-        return "index", index
-
-    def nvmlDeviceGetHandleByUUID(self, uuid: str) -> tuple[str, str]:
-        return "uuid", uuid
-
-    def nvmlDeviceGetName(self, handle: object) -> str:
-        return "NVIDIA H200"
-
-    def nvmlSystemGetDriverVersion(self) -> str:
-        return "580.1"
-
-    def nvmlSystemGetCudaDriverVersion_v2(self) -> int:
-        return 13000
-
-    def nvmlDeviceGetMemoryInfo(self, handle: object) -> SimpleNamespace:
-        return SimpleNamespace(total=139 * GIB, used=GIB, free=138 * GIB)
-
-    def nvmlDeviceGetClockInfo(self, handle: object, clock: int) -> int:
-        return {self.NVML_CLOCK_SM: 1980, self.NVML_CLOCK_MEM: 3201}[clock]
-
-    def nvmlDeviceGetPowerManagementLimit(self, handle: object) -> int:
-        return 700_000
-
-    def nvmlDeviceGetComputeRunningProcesses(self, handle: object) -> list[SimpleNamespace]:
-        return [SimpleNamespace(pid=7, usedGpuMemory=3 * GIB)]
-
-    def nvmlDeviceGetTotalEnergyConsumption(self, handle: object) -> int:
-        return next(self.millijoules)
+def make_h200() -> FakeNvml:
+    """Return NVML with what it says of one H200, by NVIDIA's reference."""
+    answers = {
+        "nvmlInit": None,
+        "nvmlDeviceGetCount": 1,
+        "nvmlDeviceGetName": "NVIDIA H200",
+        "nvmlSystemGetDriverVersion": "580.1",
+        "nvmlSystemGetCudaDriverVersion_v2": 13000,
+        "nvmlDeviceGetMemoryInfo": SimpleNamespace(total=139 * GIB, used=GIB, free=138 * GIB),
+        "nvmlDeviceGetPowerManagementLimit": 700_000,
+        "nvmlDeviceGetComputeRunningProcesses": [SimpleNamespace(pid=7, usedGpuMemory=3 * GIB)],
+    }
+    library = FakeNvml(**{name: Mock(return_value=answer) for name, answer in answers.items()})
+    library.nvmlDeviceGetHandleByIndex = lambda index: ("index", index)
+    library.nvmlDeviceGetHandleByUUID = lambda uuid: ("uuid", uuid)
+    clocks = {library.NVML_CLOCK_SM: 1980, library.NVML_CLOCK_MEM: 3201}
+    library.nvmlDeviceGetClockInfo = lambda handle, clock: clocks[clock]
+    library.nvmlDeviceGetTotalEnergyConsumption = Mock(side_effect=[1_000_000, 1_350_000])
+    return library
 
 
 class FakeGpuAdapter(Adapter):
