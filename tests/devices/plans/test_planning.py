@@ -63,9 +63,7 @@ def plan_cases(
     return planning.plan_all(chosen, find(device), tmp_path, ignore, **options)
 
 
-def test_a_cached_prediction_is_reused(
-    tmp_path: Path, fake_planner: FakePlanner, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_cached_prediction_is_reused(tmp_path: Path, fake_planner: FakePlanner) -> None:
     planner_calls = fake_planner(ANSWER)
     (first,) = plan_cases(tmp_path)
     assert (first.outcome, first.peak_bytes) == ("planned", 12 * MIB)
@@ -74,14 +72,26 @@ def test_a_cached_prediction_is_reused(
     assert planner_calls.read_text() == "x"
     plan_cases(tmp_path, again=True)
     assert planner_calls.read_text() == "xx"
+
+
+def test_only_missing_cases_are_planned(tmp_path: Path, fake_planner: FakePlanner) -> None:
+    planner_calls = fake_planner(ANSWER)
+    plan_cases(tmp_path, CASE)
     assert [one.case for one in plan_cases(tmp_path, OTHER, CASE)] == [OTHER, CASE]
-    assert planner_calls.read_text() == "xxx", "only what is missing is planned"
+    assert planner_calls.read_text() == "xx"
+
+
+def test_a_newer_planner_plans_again_only_if_its_sizes_are_others(
+    tmp_path: Path, fake_planner: FakePlanner, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    planner_calls = fake_planner(ANSWER)
+    plan_cases(tmp_path)
     monkeypatch.setattr(planners, "PLANNER_VERSION", planners.PLANNER_VERSION + 1)
     plan_cases(tmp_path)
-    assert planner_calls.read_text() == "xxx", "the new version has the same sizes"
+    assert planner_calls.read_text() == "x"
     monkeypatch.setattr(planners, "SAME_SIZES_SINCE", planners.PLANNER_VERSION)
     plan_cases(tmp_path)
-    assert planner_calls.read_text() == "xxxx"
+    assert planner_calls.read_text() == "xx"
 
 
 def test_what_is_planned_now_is_said_first(tmp_path: Path, fake_planner: FakePlanner) -> None:
