@@ -178,21 +178,23 @@ def test_an_interrupted_run_is_resumed(
 
 
 def test_a_failed_case_fails_the_command_and_the_others_still_run(
-    environment: dict[str, Environment], results: Path
+    fake_worker: Environment, results: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A time limit that no case can meet."""
-    options = ("--results", str(results), "--time-limit", "0.05")
-    done = framebench("run", "transformer/torch/eval/*grad*/b4/tiny", *options)
+    monkeypatch.setenv("FAKE_FAILURE", "grad: exception, no_grad: work")
+    options = ("--results", str(results), "--rounds", "3", "--env", str(fake_worker.python))
+    done = framebench("run", "transformer/torch/eval/*grad/b4/tiny", *options)
     assert done.returncode == 1
-    assert [record.status for record in store.read_all(results)] == ["timeout", "timeout"]
-    assert "2 of 2 cases failed" in done.stderr
+    statuses = {record.parsed.strategy: record.status for record in store.read_all(results)}
+    assert statuses == {"grad": "crashed", "no_grad": "ok"}
+    assert "1 of 2 cases failed" in done.stderr
 
 
 def test_a_full_disk_is_reported_without_a_traceback(
-    environment: dict[str, Environment], tmp_path: Path
+    fake_worker: Environment, tmp_path: Path
 ) -> None:
     with small_disk(tmp_path / "disk", "size=16k") as disk:
         options = ("--results", str(disk / "results"), "--rounds", "3")
+        options += ("--env", str(fake_worker.python))
         done = framebench("run", "transformer/torch/eval/*/*/tiny", *options)
         written = list(store.read_all(disk / "results"))
         message = "what was measured is kept" if written else "nothing was measured yet"
