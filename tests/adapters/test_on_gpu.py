@@ -20,6 +20,7 @@ from framebench.worker.stepping import Timing
 from framebench.worker.tolerances import ObservedSteps, Tolerances
 from tests.adapters.fake_gpu import FakeGpuAdapter
 from tests.callbacks import ignore
+from tests.marks import needs_gpu
 from tests.single_case import measure_alone
 
 MIB = 2**20
@@ -84,7 +85,7 @@ def test_cold_peaks_are_those_of_the_first_steps_in_the_allocator(
 
 
 @pytest.mark.gpu
-@pytest.mark.skipif(not nvml.list_gpus(), reason="needs a GPU: NVML finds none")
+@needs_gpu
 @pytest.mark.parametrize("framework", ["torch", "jax"])
 def test_a_case_is_measured_on_a_real_gpu(
     framework: str, environment: dict[str, Environment], results: Any

@@ -19,9 +19,9 @@ from framebench.explain import measure
 from framebench.explain.account import Account
 from framebench.explain.measure import Unexplained, explain
 from framebench.explain.record import Explanation
-from framebench.instruments.host import HostPeak
 from framebench.instruments.memory_timeline import Value
 from framebench.suite.selectors import parse
+from tests.marks import needs_host_peak
 from tests.processes import framebench, run_inside
 
 pytestmark = pytest.mark.usefixtures("imported_once")
@@ -114,7 +114,7 @@ def test_phases_of_a_pytorch_step_in_order() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(not HostPeak.is_available(), reason="needs a writable /proc/self/clear_refs")
+@needs_host_peak
 @pytest.mark.parametrize(
     "strategy",
     [

@@ -13,8 +13,8 @@ import pytest
 
 from framebench.growth import meters, table
 from framebench.growth.record import Leftover
-from framebench.instruments.host import HostPeak
 from tests.growth.test_table import FLAT, STEPS, make_growth
+from tests.marks import needs_host_peak
 
 MIB = 2**20
 HOLDS = (
@@ -69,7 +69,7 @@ def test_leaked_objects_must_agree_with_the_readings(
     assert any("do not agree" in note for note in notes) == (verdict == "undecided")
 
 
-@pytest.mark.skipif(not HostPeak.is_available(), reason="the kernel resets no peak here")
+@needs_host_peak
 def test_the_rise_of_a_step_is_read_after_its_memory_was_freed() -> None:
     (read_rise,) = meters.make_rise_meters().values()
     read_rise()

@@ -8,16 +8,11 @@ from pathlib import Path
 import pytest
 
 from framebench.engine.environments import Environment
-from framebench.instruments.host import HostPeak
 from tests.conftest import Steady
+from tests.marks import needs_host_peak
 from tests.processes import run_inside
 
-pytestmark = [
-    pytest.mark.slow,
-    pytest.mark.skipif(
-        not HostPeak.is_available(), reason="needs a writable /proc/self/clear_refs"
-    ),
-]
+pytestmark = [pytest.mark.slow, needs_host_peak]
 
 
 @pytest.mark.parametrize(

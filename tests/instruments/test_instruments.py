@@ -9,13 +9,13 @@ from pathlib import Path
 from types import SimpleNamespace
 from unittest.mock import Mock
 
-import pynvml
 import pytest
 
 from framebench.engine.environments import Environment
 from framebench.instruments import nvml
-from framebench.instruments.host import MALLOC_ENV, HostPeak
+from framebench.instruments.host import MALLOC_ENV
 from framebench.instruments.nvml import ProcessPeak
+from tests.marks import needs_gpu, needs_host_peak
 from tests.processes import run_inside
 
 MIB = 2**20
@@ -25,7 +25,7 @@ PROGRAMS = Path(__file__).parent / "programs"
 HOST = PROGRAMS / "instruments_host.py"
 
 
-@pytest.mark.skipif(not HostPeak.is_available(), reason="needs a writable /proc/self/clear_refs")
+@needs_host_peak
 def test_the_host_peak_counts_freed_memory(environment: dict[str, Environment]) -> None:
     """The program allocates and frees 512 MiB three times, and reads the peak each time."""
     result = run_inside(environment["torch"], HOST, variables=MALLOC_ENV)
@@ -35,7 +35,7 @@ def test_the_host_peak_counts_freed_memory(environment: dict[str, Environment]) 
 SMALL = PROGRAMS / "instruments_small.py"
 
 
-@pytest.mark.skipif(not HostPeak.is_available(), reason="needs a writable /proc/self/clear_refs")
+@needs_host_peak
 def test_small_regions_are_read_as_well_as_the_kernel_counts(
     environment: dict[str, Environment],
 ) -> None:
@@ -74,16 +74,8 @@ def test_jittor_pool_peak_of_two_arrays_and_a_view(environment: dict[str, Enviro
 CUDA = PROGRAMS / "instruments_cuda.py"
 
 
-def has_gpu() -> bool:
-    try:
-        pynvml.nvmlInit()
-        return pynvml.nvmlDeviceGetCount() > 0
-    except pynvml.NVMLError:
-        return False
-
-
 @pytest.mark.gpu
-@pytest.mark.skipif(not has_gpu(), reason="needs a GPU: NVML finds none")
+@needs_gpu
 def test_torchs_allocator_on_a_gpu_reads_a_known_peak(environment: dict[str, Environment]) -> None:
     assert run_inside(environment["torch"], CUDA) == pytest.approx(KNOWN, rel=0.01)
 

@@ -6,15 +6,10 @@ from __future__ import annotations
 
 import pytest
 
-from framebench.instruments.host import HostPeak
 from tests.conftest import Steady
+from tests.marks import needs_host_peak
 
-pytestmark = [
-    pytest.mark.slow,
-    pytest.mark.skipif(
-        not HostPeak.is_available(), reason="needs a writable /proc/self/clear_refs"
-    ),
-]
+pytestmark = [pytest.mark.slow, needs_host_peak]
 
 
 @pytest.mark.parametrize(

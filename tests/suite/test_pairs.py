@@ -17,7 +17,6 @@ from typing import Any
 import pytest
 
 from framebench.engine.environments import Environment
-from framebench.instruments import nvml
 from framebench.records.provenance import ROOT
 from framebench.strategies.registry import SCENARIOS, STRATEGIES, find_strategy
 from framebench.strategies.strategy import (
@@ -29,6 +28,7 @@ from framebench.strategies.strategy import (
     use_everywhere,
 )
 from framebench.suite.case import Case
+from tests.marks import needs_gpu
 from tests.processes import RUN_AND_EXIT, get_compilation_caches
 from tests.suite.chosen_cases import PROGRAM, can_share_a_process, is_compiled
 from tests.suite.pairs import choose_sample, list_pairs, was_broken
@@ -167,12 +167,9 @@ def test_every_pair_is_refused_or_right_and_proven(
     assert_refused_or_right(environment[framework], list_sharing(framework)[part::PARTS])
 
 
-NEEDS_GPU = pytest.mark.skipif(not nvml.list_gpus(), reason="needs a GPU")
-
-
 @pytest.mark.all_cases
 @pytest.mark.slow
-@pytest.mark.parametrize("gpu", [False, pytest.param(True, marks=[pytest.mark.gpu, NEEDS_GPU])])
+@pytest.mark.parametrize("gpu", [False, pytest.param(True, marks=[pytest.mark.gpu, needs_gpu])])
 @pytest.mark.parametrize("framework", FRAMEWORKS)
 def test_pairs_that_need_environment_variables_or_a_gpu(
     framework: str, gpu: bool, environment: dict[str, Environment]

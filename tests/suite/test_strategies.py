@@ -11,7 +11,6 @@ from _pytest.mark import ParameterSet
 
 from framebench.engine import environments
 from framebench.engine.environments import Environment
-from framebench.instruments import nvml
 from framebench.models.spec import list_workloads, load_workload
 from framebench.strategies.registry import (
     STRATEGIES,
@@ -20,6 +19,7 @@ from framebench.strategies.strategy import FRAMEWORKS, Native, Strategy, Support
 from framebench.suite.case import Case
 from framebench.suite.profiles import list_cases
 from framebench.worker.mathematics import QUANTIZED
+from tests.marks import needs_gpu
 from tests.processes import ROOT
 from tests.suite.chosen_cases import (
     can_share_a_process,
@@ -174,7 +174,7 @@ def test_strategies_that_need_environment_variables_are_right_and_confirmed(
 
 @pytest.mark.gpu
 @pytest.mark.slow
-@pytest.mark.skipif(not nvml.list_gpus(), reason="needs a GPU")
+@needs_gpu
 @pytest.mark.parametrize("case", list_for_a_gpu())
 def test_strategies_that_need_a_gpu_are_right_and_confirmed(
     case: Case, environment: dict[str, Environment]

@@ -21,7 +21,6 @@ from framebench.analysis.results import Results
 from framebench.analysis.searches import Searches
 from framebench.budget.predict.command import predict_from_rows
 from framebench.engine.environments import Environment
-from framebench.instruments.host import HostPeak
 from framebench.suite.case import Case, UnknownCase
 from framebench.suite.hypothetical import explain_unpredictable, parse_any_batch
 from framebench.suite.result import Verification
@@ -29,6 +28,7 @@ from tests.advice_records import make_record, make_rows
 from tests.budget.conftest import Predicted
 from tests.conftest import Steady
 from tests.fake_records import provenance
+from tests.marks import needs_host_peak
 from tests.processes import framebench
 from tests.suite.chosen_cases import choose_fewest, list_supported
 
@@ -211,7 +211,7 @@ CASES = [
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(not HostPeak.is_available(), reason="needs a writable /proc/self/clear_refs")
+@needs_host_peak
 @pytest.mark.parametrize(
     "case",
     [CASES[0], *(pytest.param(case, marks=pytest.mark.all_cases) for case in CASES[1:])],
