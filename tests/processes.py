@@ -115,17 +115,23 @@ def run_inside(
 
 def run_served(command: list[str], **options: Any) -> subprocess.CompletedProcess[str]:
     """Run a command; one that wants PyTorch or JAX as all others do is served."""
-    pythons = {
-        str((environment := environments.describe(name)).python): environment for name in FORKS
-    }
-    environment, variables = pythons.get(command[0]), options.get("env") or dict(os.environ)
+    environment = find_environment_of(command[0])
     if environment and command[1] == "-P" and options.get("capture_output"):
+        variables = options.get("env") or dict(os.environ)
         first = select_import_variables(variables, environment)
         if first in ({}, MALLOC_ENV):
-            return run_in_server(
-                environment, command[2:], variables, options.get("cwd") or Path.cwd(), first
-            )
+            folder = options.get("cwd") or Path.cwd()
+            return run_in_server(environment, command[2:], variables, folder, first)
     return RUN(command, **options)
+
+
+def find_environment_of(python: str) -> Environment | None:
+    """Return the environment that has this interpreter, if it is PyTorch's or JAX's."""
+    for name in FORKS:
+        environment = environments.describe(name)
+        if str(environment.python) == python:
+            return environment
+    return None
 
 
 def run_program_served(
@@ -151,16 +157,16 @@ def select_import_variables(variables: dict[str, str], environment: Environment)
 
     These are not what every program has, what is ours, and what is read later.
     """
-    own = (
-        (variables.items() - os.environ.items()) - environment.variables().items() - THREADS.items()
-    )
-    later = (
-        "FRAMEBENCH_",
-        "PYTHONPATH",
-        "CUDA_VISIBLE_DEVICES",
-        *(["JAX_"] if environment.framework != "jax" else []),
-    )
-    return {name: value for name, value in own if not name.startswith(later)}
+    usual = (os.environ, environment.variables(), THREADS)
+    later = ("FRAMEBENCH_", "PYTHONPATH", "CUDA_VISIBLE_DEVICES")
+    if environment.framework != "jax":
+        later += ("JAX_",)
+    first = {}
+    for name, value in variables.items():
+        is_usual = any(known.get(name) == value for known in usual)
+        if not is_usual and not name.startswith(later):
+            first[name] = value
+    return first
 
 
 def run_in_server(
