@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 from functools import cache
+from itertools import product
 from typing import Any
 
 import pytest
@@ -31,7 +32,7 @@ MIB = 2**20
 MACHINE = "zen4-2core"  # that README shows
 RESULTS = Results.committed(ROOT / "results")
 BATCHES = {"transformer": 4, "resnet50": 8, "unet3d": 4}
-JOBS = [(workload, framework) for workload in BATCHES for framework in FRAMEWORKS]
+JOBS = list(product(BATCHES, FRAMEWORKS))
 UNLIMITED = 2**40  # bytes
 
 

@@ -39,10 +39,12 @@ def search_batches(
     """Search with predictions of so many bytes for a batch; None fails."""
     smallest = Case("transformer", framework, "train", "fp32", unit, "full")
     search = PredictedBatchSearch(smallest, GPU)
-    while case := search.next():
+    case = search.next()
+    while case:
         assert case.batch not in search.planned
         parts = {"arguments": arguments}
         search.planned[case.batch] = predict_bytes(case, size(case.batch), parts=parts)
+        case = search.next()
     return search
 
 
