@@ -14,7 +14,6 @@ import os
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import torch
 from torch import nn
@@ -66,17 +65,9 @@ def measure_high_water(file: Path) -> int:
         if step == 2:
             measure_idle_bytes()
         optimizer.zero_grad()
-        compute_loss(mine, model, x, y).backward()
+        mine.loss(model(x), y).backward()
         optimizer.step()
     return host.read_status("VmHWM")
-
-
-def compute_loss(mine: Any, model: nn.Module, x: Any, y: Any) -> torch.Tensor:
-    """Return the loss of a batch: the file's, or the sum of those that a detector returns."""
-    if not hasattr(mine, "loss"):
-        return sum(model(x, y).values())
-    output = model(*x) if isinstance(x, tuple) else model(x)
-    return mine.loss(output, y)
 
 
 def measure_idle_bytes() -> int:
