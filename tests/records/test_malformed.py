@@ -24,8 +24,8 @@ from tests.records.test_strangers_folder import list_content
 from tests.sample_records import read_sample
 from tests.version_records import NEW, OLD, select_originals, set_version
 
-AT_ONCE = 20  # malformed records in a folder
-EXAMPLES = 10
+AT_ONCE = 50  # malformed records in a folder
+EXAMPLES = 4  # folders
 CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\ud800-\udfff]")
 COMMANDS = (
     "answer",
@@ -129,7 +129,7 @@ def test_malformed_records_are_passed_over(malformed: list[Malformed]) -> None:
 
 @pytest.mark.timeout(300)
 @settings(GENERATED, max_examples=1)
-@given(malformed=st.lists(CONTENTS, min_size=10 * AT_ONCE, max_size=10 * AT_ONCE))
+@given(malformed=st.lists(CONTENTS, min_size=4 * AT_ONCE, max_size=4 * AT_ONCE))
 def test_measuring_goes_on_next_to_malformed_records(malformed: list[Malformed]) -> None:
     """A worker of ours plays the framework's part."""
     with tempfile.TemporaryDirectory() as folder:

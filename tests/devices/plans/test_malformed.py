@@ -25,7 +25,7 @@ LINES = st.one_of([draw_malformed(json.loads(line)) for line in GOOD])
 
 @pytest.mark.timeout(300)
 @settings(
-    max_examples=30,
+    max_examples=10,
     deadline=None,
     derandomize=True,
     phases=[Phase.generate],
