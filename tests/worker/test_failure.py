@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
 from typing import Any
 from unittest.mock import Mock
 
@@ -13,22 +14,9 @@ from framebench.suite.user_file import DoesNotApply
 from framebench.worker import worker
 from framebench.worker.stepping import OverBudget
 from framebench.worker.worker import WorkerError, describe_failure
+from tests.callbacks import ignore
 
 TASK = Task("transformer/torch/train/fp32/b4/tiny", "memory")
-
-
-class IdleAdapter:
-    """An adapter of no framework."""
-
-    def build(self) -> None: ...
-
-    def synchronize(self) -> None: ...
-
-    def versions(self) -> dict[str, str]:
-        return {}
-
-    def device(self) -> str:
-        return "cpu"
 
 
 def raise_in_worker(error: Exception, monkeypatch: pytest.MonkeyPatch) -> BaseException:
@@ -37,7 +25,10 @@ def raise_in_worker(error: Exception, monkeypatch: pytest.MonkeyPatch) -> BaseEx
     def measure(*_: object) -> Any:
         raise error
 
-    monkeypatch.setattr(worker.adapters, "load", Mock(return_value=IdleAdapter()))
+    idle = SimpleNamespace(
+        build=ignore, synchronize=ignore, versions=dict, device=Mock(return_value="cpu")
+    )
+    monkeypatch.setattr(worker.adapters, "load", Mock(return_value=idle))
     monkeypatch.setattr(worker, "measure_memory", measure)
     with pytest.raises(Exception) as raised:  # noqa: PT011
         worker.run(TASK, print, ())
