@@ -54,12 +54,8 @@ def test_other_options_start_another_session(
     """What was measured with other threads, or under a limit, is not taken for what is asked for
     now.
     """
-
-    def interrupted(*_: object) -> list[str]:
-        raise KeyboardInterrupt
-
     monkeypatch.setattr(run.installed, "find_environments", Mock(return_value={}))
-    monkeypatch.setattr(run, "measure_all", interrupted)
+    monkeypatch.setattr(run, "measure_all", Mock(side_effect=KeyboardInterrupt))
     for options, unfinished in (([], 1), (["--threads", "2"], 2), (["--threads", "2"], 2)):
         done = framebench("run", CASE, "--results", str(results), *options)
         assert done.returncode == 130

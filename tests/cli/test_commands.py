@@ -10,6 +10,7 @@ import shlex
 import shutil
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 
@@ -53,12 +54,8 @@ def test_documented_examples_have_their_exit_codes(
     """Each command runs as the page prints it, but `run` into a folder of its own, since another
     process may be measuring.
     """
-
-    def interrupt(*_: object) -> None:
-        raise KeyboardInterrupt
-
     # the page's `framebench run` is the example of an interruption
-    monkeypatch.setattr(run.installed, "find_environments", interrupt)
+    monkeypatch.setattr(run.installed, "find_environments", Mock(side_effect=KeyboardInterrupt))
     words = shlex.split(command)
     if words[0] == "run":
         words += ["--results", str(results)]

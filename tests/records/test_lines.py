@@ -12,6 +12,7 @@ import sys
 import threading
 from collections.abc import Callable
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 
@@ -192,11 +193,7 @@ def test_ctrl_c_takes_back_no_line_that_was_written(
 ) -> None:
     """Others may have read it."""
     file = tmp_path / "a.jsonl"
-
-    def interrupt(handle: int) -> None:
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr(lines.os, "fsync", interrupt)
+    monkeypatch.setattr(lines.os, "fsync", Mock(side_effect=KeyboardInterrupt))
     with pytest.raises(KeyboardInterrupt):
         append_line(ONE, file)
     assert read_texts(file) == [ONE]

@@ -167,10 +167,8 @@ def test_a_resumed_search_measures_no_release_again(
 def test_a_release_that_cannot_be_installed_has_its_reason(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def refuse(*_: object) -> None:
-        raise SetupError("pip ended with exit code 1; the end of log:\nERROR: No distribution")
-
-    monkeypatch.setattr(bisect.ReleaseBench, "fill", refuse)
+    refusal = SetupError("pip ended with exit code 1; the end of log:\nERROR: No distribution")
+    monkeypatch.setattr(bisect.ReleaseBench, "fill", Mock(side_effect=refusal))
     reason = make_bench(tmp_path).measure("1.0").reason
     assert reason == "cannot be installed: ERROR: No distribution"
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from types import SimpleNamespace
-from typing import Any
 from unittest.mock import Mock
 
 import pytest
@@ -21,15 +20,11 @@ TASK = Task("transformer/torch/train/fp32/b4/tiny", "memory")
 
 def raise_in_worker(error: Exception, monkeypatch: pytest.MonkeyPatch) -> BaseException:
     """Return what a worker raises whose measurement raises this."""
-
-    def measure(*_: object) -> Any:
-        raise error
-
     idle = SimpleNamespace(
         build=ignore, synchronize=ignore, versions=dict, device=Mock(return_value="cpu")
     )
     monkeypatch.setattr(worker.adapters, "load", Mock(return_value=idle))
-    monkeypatch.setattr(worker, "measure_memory", measure)
+    monkeypatch.setattr(worker, "measure_memory", Mock(side_effect=error))
     with pytest.raises(Exception) as raised:  # noqa: PT011
         worker.run(TASK, print, ())
     return raised.value

@@ -6,6 +6,7 @@ import copy
 import json
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 
@@ -83,11 +84,7 @@ def test_a_full_memory_or_disk_is_not_kept_as_outcome(
     error: Exception, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """An outcome is kept in the cache until the code changes."""
-
-    def load(case: object) -> None:
-        raise error
-
-    monkeypatch.setattr(mathematics, "load_float64_adapter", load)
+    monkeypatch.setattr(mathematics, "load_float64_adapter", Mock(side_effect=error))
     with pytest.raises(type(error)):
         mathematics.check_in_float64(TRAIN)
 
