@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import shlex
 import tomllib
 from operator import itemgetter
@@ -22,5 +21,5 @@ def test_a_mistake_is_answered_with_what_helps(mistake: dict[str, Any], tmp_path
     command = mistake["command"].format(sample=" ".join(IN_HERE), empty=tmp_path)
     done = framebench(*shlex.split(command))
     assert done.returncode == mistake.get("code", 2), done.stderr
-    assert mistake["message"] in re.sub(r"[\s│]+", " ", done.stderr)
-    assert done.stderr.startswith(("framebench: ", "Usage: ")), "it says nothing before"
+    assert done.stderr.startswith("framebench: "), "it says nothing before"
+    assert mistake["message"] in done.stderr
