@@ -45,7 +45,7 @@ def has_target(path: Path, link: str, site: Path, pages: dict[Path, Page]) -> bo
 
 
 @pytest.fixture
-def audited(browser: Any) -> Iterator[Any]:
+def audited(browser) -> Iterator[Any]:
     """Yield a page of its own for axe, which puts its script into what is open."""
     page = browser.new_page()
     yield page

@@ -103,7 +103,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 @pytest.fixture(autouse=True)
-def quiet_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+def quiet_environment(monkeypatch) -> None:
     """Remove what a developer's shell sets, which must not decide a test."""
     for name in (
         "FRAMEBENCH_PROFILE",
@@ -115,7 +115,7 @@ def quiet_environment(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture(scope="session", autouse=True)
-def framework_environments(request: pytest.FixtureRequest) -> Iterator[None]:
+def framework_environments(request) -> Iterator[None]:
     """Skip each test that asks for a framework's environment, where the option says so."""
 
     def skip(*arguments: object, **settings: object) -> Environment:
@@ -128,7 +128,7 @@ def framework_environments(request: pytest.FixtureRequest) -> Iterator[None]:
 
 
 @pytest.fixture
-def imported_once(monkeypatch: pytest.MonkeyPatch) -> None:
+def imported_once(monkeypatch) -> None:
     """Run programs in PyTorch's or JAX's environment with it imported (`tests/processes.py`)."""
     monkeypatch.setattr(subprocess, "run", run_served)
     monkeypatch.setattr(children, "run_program", run_program_served)
@@ -153,12 +153,12 @@ def list_requested(request: pytest.FixtureRequest) -> set[str]:
 
 
 @pytest.fixture
-def results(tmp_path: Path) -> Path:
+def results(tmp_path) -> Path:
     return tmp_path / "results"
 
 
 @pytest.fixture
-def fake_worker(tmp_path: Path) -> Environment:
+def fake_worker(tmp_path) -> Environment:
     """Return an environment whose worker plays a framework's part, and fails as it is told."""
     return make_fake_environment("engine/failing_worker.py", tmp_path)
 
@@ -167,7 +167,7 @@ Steady = Callable[..., list[dict[str, int]]]
 
 
 @pytest.fixture(scope="session")
-def steady(environment: dict[str, Environment], tmp_path_factory: pytest.TempPathFactory) -> Steady:
+def steady(environment, tmp_path_factory) -> Steady:
     """Return a function that measures the peaks of a case's steady step, in bytes by instrument.
     It measures in as many fresh processes as are asked for, once for all tests, also where several
     processes run them.

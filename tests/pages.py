@@ -166,7 +166,7 @@ def browser() -> Iterator[Any]:
 
 
 @pytest.fixture
-def tab(browser: Any) -> Iterator[Any]:
+def tab(browser) -> Iterator[Any]:
     """Return a page as wide as a phone; `tab.errors` has messages, errors and refused requests."""
     page = browser.new_page(viewport={"width": PHONE_WIDTH, "height": PHONE_HEIGHT})
     page.errors = []

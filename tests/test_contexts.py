@@ -59,7 +59,7 @@ def skips_its_end_after_an_error(body: list[ast.stmt]) -> bool:
     return False
 
 
-def test_contexts_take_their_changes_back_after_an_error() -> None:
+def test_contexts_take_their_changes_back_after_an_error():
     skipping = set()
     for file in (ROOT / "framebench").rglob("*.py"):
         for context in list_contexts(file.read_text()):
@@ -68,7 +68,7 @@ def test_contexts_take_their_changes_back_after_an_error() -> None:
     assert skipping == ONLY_AFTER_SUCCESS.keys()
 
 
-def test_a_patch_that_an_error_would_leave_is_found() -> None:
+def test_a_patch_that_an_error_would_leave_is_found():
     source = """
         @contextmanager
         def leave_patched():

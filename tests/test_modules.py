@@ -26,7 +26,7 @@ def is_module(name: str) -> bool:
     return path.is_dir() or path.with_suffix(".py").exists()
 
 
-def test_every_module_named_in_a_string_exists() -> None:
+def test_every_module_named_in_a_string_exists():
     named = set()
     for file in (ROOT / "framebench").rglob("*.py"):
         for literal in list_string_literals(file.read_text()):

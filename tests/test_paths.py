@@ -19,7 +19,7 @@ def find_places(text: str) -> list[str]:
     return PLACE.findall(text)
 
 
-def test_no_file_names_a_place_of_one_machine() -> None:
+def test_no_file_names_a_place_of_one_machine():
     command = ["git", "grep", "-nIE", "/(home|Users|root|work|mnt)/", "--", *TEXT]
     process = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
     if process.returncode > 1:
@@ -31,7 +31,7 @@ def test_no_file_names_a_place_of_one_machine() -> None:
         assert file == "tests/test_paths.py" or not find_places(text), line[:160]
 
 
-def test_the_pattern_finds_places_of_one_machine() -> None:
+def test_the_pattern_finds_places_of_one_machine():
     for top in ("home", "Users", "root", "work", "mnt"):
         assert find_places(f'{{"file": "/{top}/copy/tools/model.py"}}')
     assert not find_places("tests/work/copy/x.py and https://example.org/home/page/")

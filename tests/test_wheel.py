@@ -15,7 +15,6 @@ from pathlib import Path
 import pytest
 from packaging.requirements import Requirement
 
-from framebench.engine.environments import Environment
 from framebench.records.pins import read_pins
 from tests.processes import ROOT
 from tests.record_files import list_files, load_fields
@@ -39,7 +38,7 @@ FRAMEWORKS = {
 
 
 @pytest.fixture(scope="module")
-def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def installed(tmp_path_factory) -> Path:
     """Return a folder with what `pip install` of the wheel puts into an environment.
 
     What the wheel depends on is not in it.
@@ -77,7 +76,7 @@ def run_installed(installed: Path, cwd: Path, *arguments: str) -> subprocess.Com
 
 
 @pytest.mark.slow
-def test_the_wheel_has_one_package_with_its_data(installed: Path) -> None:
+def test_the_wheel_has_one_package_with_its_data(installed):
     names = {path.name for path in installed.iterdir() if path.suffix != ".dist-info"}
     assert names - {"bin"} == {"framebench"}
     data_files = []
@@ -97,7 +96,7 @@ def is_data(path: Path) -> bool:
 
 
 @pytest.mark.slow
-def test_the_wheel_offers_pytest_its_fixture_and_pip_its_extras(installed: Path) -> None:
+def test_the_wheel_offers_pytest_its_fixture_and_pip_its_extras(installed):
     (described,) = distributions(name="framebench", path=[str(installed)])
     fixtures = described.entry_points.select(group="pytest11")
     assert [entry.value for entry in fixtures] == ["framebench.devices.pytest_plugin"]
@@ -105,9 +104,7 @@ def test_the_wheel_offers_pytest_its_fixture_and_pip_its_extras(installed: Path)
 
 
 @pytest.mark.slow
-def test_an_installed_copy_measures_into_the_current_folder(
-    installed: Path, tmp_path: Path, environment: dict[str, Environment]
-) -> None:
+def test_an_installed_copy_measures_into_the_current_folder(installed, tmp_path, environment):
     """In a repository of the user's own, whose commit is not ours."""
     run_git(tmp_path, "init", "-q")
     done = run_installed(installed, tmp_path, "run", CASE, "--rounds", "0")
@@ -137,9 +134,7 @@ def test_an_installed_copy_measures_into_the_current_folder(
     ],
     ids=lambda value: value[0] if isinstance(value, tuple) else "",
 )
-def test_an_installed_copy_answers_from_the_published_results(
-    command: tuple[str, ...], answer: str, installed: Path, tmp_path: Path
-) -> None:
+def test_an_installed_copy_answers_from_the_published_results(command, answer, installed, tmp_path):
     done = run_installed(installed, tmp_path, *command)
     assert answer in done.stdout, done.stderr
     assert "Traceback" not in done.stderr
@@ -167,7 +162,7 @@ def list_imported() -> set[str]:
     return found - sys.stdlib_module_names - FRAMEWORKS - {"framebench"}
 
 
-def test_the_dependencies_are_the_imported_packages() -> None:
+def test_the_dependencies_are_the_imported_packages():
     distributions_of = packages_distributions()
     needed = set()
     for module in list_imported():
@@ -184,7 +179,7 @@ def test_the_dependencies_are_the_imported_packages() -> None:
     assert needed - beside == read_declared().keys()
 
 
-def test_the_pinned_versions_are_in_the_ranges() -> None:
+def test_the_pinned_versions_are_in_the_ranges():
     pinned = {}
     for name, version in read_pins(ROOT / "requirements/control.txt").items():
         pinned[normalize_name(name)] = version

@@ -12,7 +12,7 @@ from tests.adapters.fake_gpu import FakeNvml, make_h200
 
 
 @pytest.fixture
-def fake_nvml(monkeypatch: pytest.MonkeyPatch) -> FakeNvml:
+def fake_nvml(monkeypatch) -> FakeNvml:
     """Have NVML find one H200."""
     library = make_h200()
     monkeypatch.setitem(sys.modules, "pynvml", library)

@@ -2,8 +2,6 @@
 installed; and a flag that exists and breaks it.
 """
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest
@@ -11,7 +9,6 @@ import pytest
 from framebench.claims.ledger import list_names
 from framebench.claims.measure import look_up_names
 from framebench.claims.registry import REGISTRY
-from framebench.engine.environments import Environment
 from tests.processes import run_inside
 
 ABSENT = (
@@ -33,7 +30,7 @@ ABSENT = (
 pytestmark = pytest.mark.slow
 
 
-def test_recommended_names_do_not_exist(environment: dict[str, Environment]) -> None:
+def test_recommended_names_do_not_exist(environment):
     names = (*ABSENT, *list_names(REGISTRY.claims))
     is_there = look_up_names((*names, "jittor.flags.amp_level"), environment["jittor"])
     assert is_there.pop("jittor.flags.amp_level"), "a name that does exist is found"
@@ -44,7 +41,7 @@ PROGRAMS = Path(__file__).parent / "programs"
 WITHOUT_POOL = PROGRAMS / "absent_names_without_pool.py"
 
 
-def test_without_its_pool_jittor_computes_wrong(environment: dict[str, Environment]) -> None:
+def test_without_its_pool_jittor_computes_wrong(environment):
     """When this fails, `pool_off` has become possible."""
     pooled, unpooled = run_inside(environment["jittor"], WITHOUT_POOL)
     assert pooled == [1, 2, 3, 4, 5, 6]

@@ -1,11 +1,8 @@
 """What is read of a GPU, without one: NVML as its API reference and nvidia-ml-py have it."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
 
 import pynvml
 import pytest
@@ -19,12 +16,12 @@ from framebench.instruments.nvml import ProcessPeak
 from framebench.records.provenance import ROOT
 from framebench.suite.result import MemoryResult, Result, TimeResult
 from framebench.suite.selectors import parse
-from tests.adapters.fake_gpu import GIB, RECORDED, FakeNvml
+from tests.adapters.fake_gpu import GIB, RECORDED
 
 CASE = parse("transformer/torch/train/fp32/b4/tiny")
 
 
-def test_pynvml_has_every_function_that_is_called() -> None:
+def test_pynvml_has_every_function_that_is_called():
     names = set()
     for path in (ROOT / "framebench").rglob("*.py"):
         names.update(re.findall(r"\bpynvml\.(\w+)", path.read_text()))
@@ -32,7 +29,7 @@ def test_pynvml_has_every_function_that_is_called() -> None:
     assert [name for name in names if not hasattr(pynvml, name)] == []
 
 
-def test_the_state_has_only_readings_that_nvml_supports(fake_nvml: FakeNvml) -> None:
+def test_the_state_has_only_readings_that_nvml_supports(fake_nvml):
     assert nvml.read_state() == {
         "name": "NVIDIA H200",
         "driver": "580.1",
@@ -50,13 +47,7 @@ def test_the_state_has_only_readings_that_nvml_supports(fake_nvml: FakeNvml) -> 
     ("visible", "handle", "memory"),
     [("3,1", ("index", 3), 4 * GIB), ("GPU-5c8f", ("uuid", "GPU-5c8f"), GIB), ("", None, None)],
 )
-def test_the_workers_gpu_is_the_first_visible_one(
-    visible: str,
-    handle: Any,
-    memory: int | None,
-    fake_nvml: FakeNvml,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_the_workers_gpu_is_the_first_visible_one(visible, handle, memory, fake_nvml, monkeypatch):
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible)
     sizes = {("index", 3): 4 * GIB, ("uuid", "GPU-5c8f"): GIB}
     fake_nvml.nvmlDeviceGetMemoryInfo = lambda h: SimpleNamespace(total=sizes[h])
@@ -65,13 +56,11 @@ def test_the_workers_gpu_is_the_first_visible_one(
 
 
 @pytest.mark.parametrize(("steps", "queues", "synced"), [(8, True, 4), (2, True, 2), (8, False, 0)])
-def test_a_turn_reads_energy_and_makes_synced_steps(
-    steps: int, queues: bool, synced: int, fake_nvml: FakeNvml
-) -> None:
+def test_a_turn_reads_energy_and_makes_synced_steps(steps, queues, synced, fake_nvml):
     answers = {"turn": {"wall_s": 1.0, "device_s": None}, "synced": 1.5}
     orders = []
 
-    def answer(*_: object) -> dict[str, Any]:
+    def answer(*_):
         """Answer the last order, as a worker does."""
         return {name: answers[name] for name in orders[-1]}
 
@@ -106,13 +95,7 @@ def test_a_turn_reads_energy_and_makes_synced_steps(
         ),
     ],
 )
-def test_a_process_that_nvml_does_not_show_has_a_reason(
-    own: int,
-    listed: list[tuple[int, int | None]],
-    peak: int | None,
-    reason: str | None,
-    fake_nvml: FakeNvml,
-) -> None:
+def test_a_process_that_nvml_does_not_show_has_a_reason(own, listed, peak, reason, fake_nvml):
     running = [SimpleNamespace(pid=pid, usedGpuMemory=size) for pid, size in listed]
     fake_nvml.nvmlDeviceGetComputeRunningProcesses = lambda handle: running
     process_peak = ProcessPeak(own)
@@ -132,12 +115,10 @@ def test_a_process_that_nvml_does_not_show_has_a_reason(
         pytest.param(1, 1, 1, None, id="nothing ran there"),
     ],
 )
-def test_the_gpus_memory_stands_for_hidden_processes(
-    fake_nvml: FakeNvml, before: float | None, most: float, after: float, risen: float | None
-) -> None:
+def test_the_gpus_memory_stands_for_hidden_processes(fake_nvml, before, most, after, risen):
     readings = iter([most, after])
 
-    def read_memory(handle: object) -> SimpleNamespace:
+    def read_memory(handle):
         return SimpleNamespace(total=139 * GIB, used=int(next(readings, after) * GIB))
 
     fake_nvml.nvmlDeviceGetComputeRunningProcesses = lambda handle: []
@@ -150,9 +131,7 @@ def test_the_gpus_memory_stands_for_hidden_processes(
 
 
 @pytest.mark.parametrize(("timed_s", "joules_per_step"), [(2.0, 70.0), (0.4, None)])
-def test_a_record_joins_the_two_processes_of_a_gpu_case(
-    timed_s: float, joules_per_step: float | None
-) -> None:
+def test_a_record_joins_the_two_processes_of_a_gpu_case(timed_s, joules_per_step):
     """The energy of too short a time is left out."""
     times = TimeResult(cold_peaks={"allocator.in_use": 30}, timed_steps=20, timed_s=timed_s)
     memory = MemoryResult(

@@ -3,14 +3,11 @@
 The milliseconds of `torch.cuda.Event` are those of its documentation.
 """
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 
 import pytest
 
-from framebench.engine.environments import Environment
 from tests.adapters.fake_gpu import RECORDED
 from tests.processes import run_inside
 
@@ -18,7 +15,7 @@ PROGRAMS = Path(__file__).parent / "programs"
 TORCH = PROGRAMS / "cuda_counters_torch.py"
 
 
-def test_torch_reads_the_counters_of_its_allocator(environment: dict[str, Environment]) -> None:
+def test_torch_reads_the_counters_of_its_allocator(environment):
     ours = json.dumps(RECORDED["torch"]["stats"])
     on_cpu, pooled, unpooled, seconds, oom, overlap = run_inside(environment["torch"], TORCH, ours)
     assert on_cpu == [{}, {}, True]
@@ -41,7 +38,7 @@ def test_torch_reads_the_counters_of_its_allocator(environment: dict[str, Enviro
 JAX = PROGRAMS / "cuda_counters_jax.py"
 
 
-def test_jax_reads_the_counters_of_its_allocator(environment: dict[str, Environment]) -> None:
+def test_jax_reads_the_counters_of_its_allocator(environment):
     recorded = RECORDED["jax"]["stats"]
     on_cpu, after, own, counters = run_inside(environment["jax"], JAX, json.dumps(recorded))
     assert on_cpu == [[], {}, None]

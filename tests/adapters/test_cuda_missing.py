@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 from operator import itemgetter
-from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 from unittest.mock import Mock
@@ -13,7 +12,6 @@ import pytest
 
 from framebench.doctor import cuda_check
 from framebench.engine import environments, supervisor
-from framebench.engine.environments import Environment
 from framebench.engine.supervisor import Outcome
 from framebench.instruments import limits, nvml
 from tests.adapters.fake_gpu import RECORDED, FakeNvml, refuse
@@ -32,7 +30,7 @@ def classify_end(error: dict[str, Any] | None, printed: str = "") -> Outcome:
     return supervisor.classify(child, False)
 
 
-def test_a_framework_without_cuda_makes_gpu_cells_unsupported() -> None:
+def test_a_framework_without_cuda_makes_gpu_cells_unsupported():
     message = "needs a GPU, and this torch (2.13.0+cpu) finds none"
     outcome = classify_end(
         {"type": "NoDevice", "message": message, "oom": False, "no_device": True}
@@ -44,7 +42,7 @@ def test_a_framework_without_cuda_makes_gpu_cells_unsupported() -> None:
     ("printed", "names_compiler"),
     [(RECORDED["jittor_build"]["printed"], True), ("RuntimeError: Compile error", False)],
 )
-def test_a_failed_build_has_the_compilers_reason(printed: str, names_compiler: bool) -> None:
+def test_a_failed_build_has_the_compilers_reason(printed, names_compiler):
     outcome = classify_end(
         {"type": "RuntimeError", "message": "Compile error", "oom": False}, printed
     )
@@ -53,7 +51,7 @@ def test_a_failed_build_has_the_compilers_reason(printed: str, names_compiler: b
 
 
 @pytest.mark.parametrize("entry", RECORDED["out_of_memory"], ids=itemgetter("from"))
-def test_out_of_memory_on_a_gpu_is_recognized(entry: dict[str, str]) -> None:
+def test_out_of_memory_on_a_gpu_is_recognized(entry):
     """The framework may raise, or die with this in its log."""
     assert limits.is_out_of_memory(RuntimeError(entry["message"]), limited=False)
     end = "terminate called after throwing an instance of 'std::runtime_error'"
@@ -61,7 +59,7 @@ def test_out_of_memory_on_a_gpu_is_recognized(entry: dict[str, str]) -> None:
 
 
 @pytest.mark.parametrize("entry", RECORDED["otherwise"], ids=itemgetter("from"))
-def test_other_errors_on_a_gpu_are_crashes(entry: dict[str, str]) -> None:
+def test_other_errors_on_a_gpu_are_crashes(entry):
     assert not limits.is_out_of_memory(RuntimeError(entry["message"]), limited=True)
     assert classify_end(None, entry["message"]).status == "crashed"
 
@@ -73,17 +71,13 @@ def test_other_errors_on_a_gpu_are_crashes(entry: dict[str, str]) -> None:
         pytest.param(("NVIDIA A100",), "", "", id="the user's variable decides"),
     ],
 )
-def test_jittor_is_given_a_cuda_compiler_only_for_a_gpu(
-    gpus: tuple[str, ...], variable: str, expected: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_jittor_is_given_a_cuda_compiler_only_for_a_gpu(gpus, variable, expected, monkeypatch):
     monkeypatch.setattr(nvml, "list_gpus", Mock(return_value=gpus))
     monkeypatch.setenv("nvcc_path", variable)
     assert environments.describe("jittor").variables()["nvcc_path"] == expected
 
 
-def test_jittor_gets_the_compiler_with_cudas_libraries(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_jittor_gets_the_compiler_with_cudas_libraries(monkeypatch, tmp_path):
     """A script on the path that calls the compiler is taken only if there is no other."""
     monkeypatch.delenv("nvcc_path", raising=False)
     monkeypatch.setattr(nvml, "list_gpus", Mock(return_value=("NVIDIA A100",)))
@@ -102,9 +96,7 @@ def test_jittor_gets_the_compiler_with_cudas_libraries(
     assert jittor.variables()["nvcc_path"] == str(compiler)
 
 
-def test_missing_requirements_of_cuda_are_named(
-    environment: dict[str, Environment], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_missing_requirements_of_cuda_are_named(environment, monkeypatch):
     monkeypatch.setitem(sys.modules, "pynvml", FakeNvml(nvmlInit=refuse))
     monkeypatch.setattr(nvml, "list_gpus", Mock(return_value=()))
     monkeypatch.setattr(cuda_check.shutil, "which", ignore)
@@ -126,16 +118,14 @@ def test_missing_requirements_of_cuda_are_named(
         ({}, False, "not installed"),
     ],
 )
-def test_the_build_of_torch_is_named(installed: dict[str, Any], is_met: bool, detail: str) -> None:
+def test_the_build_of_torch_is_named(installed, is_met, detail):
     (requirement,) = cuda_check.check_torch(installed)
     assert requirement.is_met == is_met
     assert detail in requirement.detail
 
 
 @pytest.mark.parametrize(("release", "is_met"), [("12.2", True), ("13.0", False)])
-def test_jittor_builds_with_cuda_12_alone(
-    release: str, is_met: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_jittor_builds_with_cuda_12_alone(release, is_met, monkeypatch):
     monkeypatch.setattr(cuda_check.shutil, "which", Mock(return_value="/opt/nvcc"))
     printed = f"Cuda compilation tools, release {release}, V{release}.9\n"
     answer = SimpleNamespace(stdout=printed)

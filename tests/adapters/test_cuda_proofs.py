@@ -3,20 +3,15 @@
 The GPU is fake: it does what the libraries' sources say. Nothing here was recorded on a GPU.
 """
 
-from __future__ import annotations
-
 from pathlib import Path
 
-from framebench.engine.environments import Environment
 from tests.processes import run_inside
 
 PROGRAMS = Path(__file__).parent / "programs"
 TORCH = PROGRAMS / "cuda_proofs_torch.py"
 
 
-def test_undone_gpu_strategies_of_torch_are_not_proven(
-    environment: dict[str, Environment],
-) -> None:
+def test_undone_gpu_strategies_of_torch_are_not_proven(environment):
     """Each as it is, and then undone in each way."""
     assert run_inside(environment["torch"], TORCH) == {
         "foreach": [True, False],
@@ -32,9 +27,7 @@ def test_undone_gpu_strategies_of_torch_are_not_proven(
 OFFLOADED = PROGRAMS / "cuda_proofs_offloaded.py"
 
 
-def test_offloading_in_torch_computes_the_same_and_is_proven(
-    environment: dict[str, Environment],
-) -> None:
+def test_offloading_in_torch_computes_the_same_and_is_proven(environment):
     """Streams that do everything at once show that the hooks and the update are right.
 
     They do not show that copies run next to the computation.
@@ -53,9 +46,7 @@ def test_offloading_in_torch_computes_the_same_and_is_proven(
 JAX = PROGRAMS / "cuda_proofs_jax.py"
 
 
-def test_undone_gpu_strategies_of_jax_are_not_proven(
-    environment: dict[str, Environment],
-) -> None:
+def test_undone_gpu_strategies_of_jax_are_not_proven(environment):
     flags = {"XLA_FLAGS": "--xla_gpu_autotune_level=0"}
     off = run_inside(environment["jax"], JAX, "0", variables=flags)
     on = run_inside(environment["jax"], JAX, "4")
@@ -73,9 +64,7 @@ def test_undone_gpu_strategies_of_jax_are_not_proven(
 JAX_OFFLOADED = PROGRAMS / "cuda_proofs_jax_offloaded.py"
 
 
-def test_a_state_that_jax_keeps_on_the_host_computes_the_same(
-    environment: dict[str, Environment],
-) -> None:
+def test_a_state_that_jax_keeps_on_the_host_computes_the_same(environment):
     """XLA:CPU has one memory, whatever it is asked for: so it is not proven here."""
     found = run_inside(environment["jax"], JAX_OFFLOADED)
     assert found["same"], "the steps compute the same as plain ones"
@@ -88,9 +77,7 @@ def test_a_state_that_jax_keeps_on_the_host_computes_the_same(
 JITTOR = PROGRAMS / "cuda_proofs_jittor.py"
 
 
-def test_undone_gpu_strategies_of_jittor_are_not_proven(
-    environment: dict[str, Environment],
-) -> None:
+def test_undone_gpu_strategies_of_jittor_are_not_proven(environment):
     """By precision: whether fp32, whether tf32 is proven.
 
     By level: as it was set, and with another one in its place.

@@ -1,12 +1,9 @@
 """The loss scale in JAX reacts to overflows, and Adafactor is given no stacked layers."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest
 
-from framebench.engine.environments import Environment
 from tests.processes import run_inside
 
 pytestmark = pytest.mark.slow
@@ -17,9 +14,7 @@ AMP_FP16 = PROGRAMS / "jax_strategies_amp_fp16.py"
 STACKED = PROGRAMS / "jax_strategies_stacked.py"
 
 
-def test_overflow_halves_the_loss_scale_and_changes_nothing_else(
-    environment: dict[str, Environment],
-) -> None:
+def test_overflow_halves_the_loss_scale_and_changes_nothing_else(environment):
     """The gradient is 8 / scale. Two steps without overflow in a row double the scale."""
     steps = run_inside(environment["jax"], LOSS_SCALE)
 
@@ -39,11 +34,7 @@ def test_overflow_halves_the_loss_scale_and_changes_nothing_else(
         ("transformer", "amp_fp16+multi_steps"),  # the scale lies inside what adds gradients up
     ],
 )
-def test_amp_fp16_trains_on_a_cpu_but_is_not_proven(
-    workload: str,
-    strategy: str,
-    environment: dict[str, Environment],
-) -> None:
+def test_amp_fp16_trains_on_a_cpu_but_is_not_proven(workload, strategy, environment):
     case = f"{workload}/jax/train/{strategy}/b4/tiny"
     found = run_inside(environment["jax"], AMP_FP16, case)
 
@@ -53,7 +44,7 @@ def test_amp_fp16_trains_on_a_cpu_but_is_not_proven(
     assert not found["proven"], "XLA:CPU has begun to multiply float16"
 
 
-def test_adafactor_is_given_no_stacked_layers(environment: dict[str, Environment]) -> None:
+def test_adafactor_is_given_no_stacked_layers(environment):
     """Adafactor clips updates by the size of each weight; of a stack it would take all layers'
     together. AdamW treats each number alone, so its layers may be stacked.
     """

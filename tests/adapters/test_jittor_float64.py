@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 
-from framebench.engine.environments import Environment
 from tests.processes import run_inside
 
 PROGRAMS = Path(__file__).parent / "programs"
@@ -28,11 +27,11 @@ pytestmark = pytest.mark.slow
 
 
 @pytest.fixture(scope="module")
-def parts(environment: dict[str, Environment]) -> Any:
+def parts(environment) -> Any:
     return run_inside(environment["jittor"], PARTS)
 
 
-def test_steps_in_float64_agree_with_references(environment: dict[str, Environment]) -> None:
+def test_steps_in_float64_agree_with_references(environment):
     outcomes = run_inside(environment["jittor"], STEPS, *CASES)
     assert [outcome["case"] for outcome in outcomes] == list(CASES)
     for outcome in outcomes:
@@ -40,7 +39,7 @@ def test_steps_in_float64_agree_with_references(environment: dict[str, Environme
         assert outcome["error"] < CLOSE, outcome
 
 
-def test_numbers_and_derivatives_are_float64(parts: Any) -> None:
+def test_numbers_and_derivatives_are_float64(parts):
     assert parts["float64"]
     for name, error in parts["float64"].items():
         assert error <= 1e-15, name
@@ -56,10 +55,10 @@ def test_numbers_and_derivatives_are_float64(parts: Any) -> None:
         ("before a wait", "unary.cast"),
     ],
 )
-def test_operation_that_stays_in_float32_is_named(parts: Any, operation: str, reason: str) -> None:
+def test_operation_that_stays_in_float32_is_named(parts, operation, reason):
     assert reason in parts["refused"][operation]
 
 
-def test_switching_float64_off_restores_float32(parts: Any) -> None:
+def test_switching_float64_off_restores_float32(parts):
     assert parts["after"] == parts["before"]
     assert parts["before"]["number on the right"] > 1e-10, "a number is float32, as Jittor has it"

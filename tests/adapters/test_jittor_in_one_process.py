@@ -1,12 +1,9 @@
 """Cases of Jittor that are judged one after another: its graph is one for the whole process."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest
 
-from framebench.engine.environments import Environment
 from tests.processes import get_compilation_caches, run_inside
 
 PROGRAM = Path(__file__).parent / "programs/jittor_after_another.py"
@@ -20,8 +17,6 @@ CASES = (
 
 
 @pytest.mark.slow
-def test_a_case_is_judged_without_leftovers_of_the_one_before(
-    environment: dict[str, Environment],
-) -> None:
+def test_a_case_is_judged_without_leftovers_of_the_one_before(environment):
     reasons = run_inside(environment["jittor"], PROGRAM, *CASES, variables=get_compilation_caches())
     assert reasons == {case: None for case in CASES}, "every effect is proven"

@@ -6,7 +6,6 @@ import gc
 import threading
 import time
 import weakref
-from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -36,7 +35,7 @@ def copy_batch(x: np.ndarray, y: np.ndarray) -> Any:
 
 
 @pytest.mark.parametrize("mode", MODES)
-def test_a_loader_is_proven_for_its_own_mode_alone(mode: str) -> None:
+def test_a_loader_is_proven_for_its_own_mode_alone(mode):
     loader = Loader(CASE, mode, copy_batch)
     for _ in range(3):
         loader.next()
@@ -53,7 +52,7 @@ def test_a_loader_is_proven_for_its_own_mode_alone(mode: str) -> None:
             assert expect_loader(other).judge(counted).proven == (other == mode)
 
 
-def test_all_modes_give_the_same_batches() -> None:
+def test_all_modes_give_the_same_batches():
     loaders = [Loader(CASE, mode, copy_batch) for mode in MODES]
     for _ in range(3):
         (images, labels), *others = [loader.next() for loader in loaders]
@@ -62,7 +61,7 @@ def test_all_modes_give_the_same_batches() -> None:
             assert np.array_equal(labels, other_labels)
 
 
-def test_a_thread_that_waits_keeps_no_loader_alive() -> None:
+def test_a_thread_that_waits_keeps_no_loader_alive():
     """Nor what the loader refers to: an adapter with its weights."""
     loader = Loader(CASE, "prefetch", copy_batch)
     loader.next()
@@ -76,10 +75,10 @@ def test_a_thread_that_waits_keeps_no_loader_alive() -> None:
     assert gone() is None
 
 
-def test_an_error_in_the_thread_is_raised_by_the_step() -> None:
+def test_an_error_in_the_thread_is_raised_by_the_step():
     """Otherwise running out of memory would be reported as a timeout."""
 
-    def prepared() -> Iterator[tuple[int]]:
+    def prepared():
         yield (1,)
         raise MemoryError(threading.current_thread().name)
 

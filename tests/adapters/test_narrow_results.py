@@ -1,18 +1,13 @@
 """A user's step in float64 is one where nothing in it rounds to less."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
-from framebench.engine.environments import Environment
 from tests.processes import run_inside
 
 PROGRAM = Path(__file__).parent / "programs" / "narrow_results.py"
 
 
-def test_casts_to_float32_widen_and_casts_to_less_are_named(
-    environment: dict[str, Environment],
-) -> None:
+def test_casts_to_float32_widen_and_casts_to_less_are_named(environment):
     assert run_inside(environment["torch"], PROGRAM) == {
         "float64 throughout": "",
         "float() before a loss": "",

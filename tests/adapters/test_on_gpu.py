@@ -1,14 +1,10 @@
 """Steps on a fake GPU: both clocks, and which instruments are read."""
 
-from __future__ import annotations
-
 from functools import partial
-from typing import Any
 from unittest.mock import Mock
 
 import pytest
 
-from framebench.engine.environments import Environment
 from framebench.engine.runner import Options
 from framebench.instruments import nvml
 from framebench.suite.case import Case
@@ -26,7 +22,7 @@ from tests.single_case import measure_alone
 MIB = 2**20
 
 
-def test_steps_are_timed_by_both_clocks() -> None:
+def test_steps_are_timed_by_both_clocks():
     timing = Timing(FakeGpuAdapter())
     turn = timing.turn(1)
     assert turn["device_s"] == 0.0015
@@ -35,7 +31,7 @@ def test_steps_are_timed_by_both_clocks() -> None:
     assert timing.summarize(TimeResult()).timed_steps == 4
 
 
-def test_a_turn_waits_once_and_synced_steps_one_by_one() -> None:
+def test_a_turn_waits_once_and_synced_steps_one_by_one():
     adapter = FakeGpuAdapter()
     calls = []
     adapter.synchronize = partial(calls.append, "wait")
@@ -48,27 +44,25 @@ def test_a_turn_waits_once_and_synced_steps_one_by_one() -> None:
     assert timing.summarize(TimeResult()).timed_steps == 3
 
 
-def test_host_memory_is_not_read_on_a_gpu() -> None:
+def test_host_memory_is_not_read_on_a_gpu():
     result = worker.measure_memory(FakeGpuAdapter(), Task("", "memory"), ignore)
     assert result.peaks == {"allocator.in_use": 5, "compiler.plan": 4}
     assert result.allocator == {"ooms": 0}
 
 
-def test_cold_peaks_are_those_of_the_first_steps_in_the_allocator(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_cold_peaks_are_those_of_the_first_steps_in_the_allocator(monkeypatch):
     """Every step of this adapter has a higher peak than the one before."""
     first_steps = 2
     steps = []
     adapter = FakeGpuAdapter()
     adapter.one_step = partial(steps.append, "step")
 
-    def read_peaks() -> dict[str, int]:
+    def read_peaks():
         return {"allocator.in_use": len(steps) * MIB, "compiler.plan": MIB}
 
     adapter.read_peaks = read_peaks
 
-    def make_first_steps(*_: object) -> tuple[ObservedSteps, Verification]:
+    def make_first_steps(*_):
         for _step in range(first_steps):
             adapter.one_step()
         verified = ObservedSteps([0.1], Observed({}), Tolerances({}, {}, 0.0))
@@ -87,9 +81,7 @@ def test_cold_peaks_are_those_of_the_first_steps_in_the_allocator(
 @pytest.mark.gpu
 @needs_gpu
 @pytest.mark.parametrize("framework", ["torch", "jax"])
-def test_a_case_is_measured_on_a_real_gpu(
-    framework: str, environment: dict[str, Environment], results: Any
-) -> None:
+def test_a_case_is_measured_on_a_real_gpu(framework, environment, results):
     case = Case("transformer", framework, "train", "fp32", 4, "tiny")
     record = measure_alone(case, "s", environment[framework], Options(), results)
     assert record.status == "ok", record.reason

@@ -1,12 +1,8 @@
 """A proof compares what was counted with what was expected, and says what differs."""
 
-from __future__ import annotations
-
 import pytest
 
 from framebench.adapters.proof import (
-    Evidence,
-    Proof,
     above,
     at_least,
     at_most,
@@ -41,7 +37,7 @@ from framebench.suite.result import StrategyEffect
         (expect(zero=above("four", times=2)), "zero: expected more than 2 * four (8), observed 0"),
     ],
 )
-def test_reasons_are_sentences_with_the_values(proof: Proof, reason: str) -> None:
+def test_reasons_are_sentences_with_the_values(proof, reason):
     evidence = {"n": {"float32": 2}, "platform": "cpu", "block_runs": None, "zero": 0, "four": 4}
     effect = proof.judge(evidence | {"two": 2})
     assert (effect.proven, effect.reason) == (False, reason)
@@ -72,20 +68,20 @@ def test_reasons_are_sentences_with_the_values(proof: Proof, reason: str) -> Non
         (expect(n=above(0)), 1, None),
     ],
 )
-def test_relations_hold_for_right_values_alone(proof: Proof, right: object, wrong: object) -> None:
+def test_relations_hold_for_right_values_alone(proof, right, wrong):
     assert proof.judge({"n": right, "four": 4}).reason is None
     assert not proof.judge({"n": wrong, "four": 4}).proven
 
 
-def test_a_count_that_nobody_made_is_an_error_and_proves_nothing() -> None:
+def test_a_count_that_nobody_made_is_an_error_and_proves_nothing():
     with pytest.raises(KeyError, match="nothing counts kernels; what is counted: calls, steps"):
         expect(kernels=0).judge({"steps": 3, "calls": 1})
 
 
-def test_a_proof_counts_into_a_copy_of_the_evidence() -> None:
+def test_a_proof_counts_into_a_copy_of_the_evidence():
     observed = {"steps": 3}
 
-    def count_twice(evidence: Evidence) -> Evidence:
+    def count_twice(evidence):
         return {"twice": 2 * evidence["steps"]}
 
     effect = expect(twice=6).counting(count_twice).judge(observed)
@@ -93,11 +89,11 @@ def test_a_proof_counts_into_a_copy_of_the_evidence() -> None:
     assert observed == {"steps": 3}
 
 
-def test_each_part_is_judged_and_sees_the_counts_of_earlier_parts() -> None:
-    def count_moved(evidence: Evidence) -> Evidence:
+def test_each_part_is_judged_and_sees_the_counts_of_earlier_parts():
+    def count_moved(evidence):
         return {"moved": 1}
 
-    def have_both_moved(evidence: Evidence) -> bool:
+    def have_both_moved(evidence):
         return evidence["moved"] == 2
 
     first = expect(blocks=2).counting(count_moved)

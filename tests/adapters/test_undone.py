@@ -1,12 +1,9 @@
 """Proofs say no where the strategy is undone, and yes where nobody touches it."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest
 
-from framebench.engine.environments import Environment
 from tests.adapters.undone import judge_undone, judge_untouched, read_sabotages, read_untouched
 from tests.processes import run_inside
 
@@ -19,30 +16,28 @@ UNDONE_BY_XLA = ("transformer/jax/train/amp_bf16/b4/tiny", "transformer/jax/eval
 
 
 @pytest.mark.parametrize("table", TABLES)
-def test_undone_strategies_are_not_proven(table: str, environment: dict[str, Environment]) -> None:
+def test_undone_strategies_are_not_proven(table, environment):
     framework, _, _ = table.partition("_")
     proven, refuted = judge_undone(environment[framework], read_sabotages(table))
     assert proven == {}
     assert refuted
 
 
-def test_strategies_that_xla_undoes_are_not_proven(environment: dict[str, Environment]) -> None:
+def test_strategies_that_xla_undoes_are_not_proven(environment):
     proven, _ = judge_untouched(environment["jax"], UNDONE_BY_XLA)
     assert proven == {}
 
 
 @pytest.mark.all_cases
 @pytest.mark.parametrize("table", TABLES)
-def test_untouched_strategies_are_proven(table: str, environment: dict[str, Environment]) -> None:
+def test_untouched_strategies_are_proven(table, environment):
     framework, _, _ = table.partition("_")
     proven, refuted = judge_untouched(environment[framework], read_untouched(table))
     assert proven
     assert refuted == {}
 
 
-def test_rounding_decides_whether_pytorchs_fp32_and_tf32_are_proven(
-    environment: dict[str, Environment],
-) -> None:
+def test_rounding_decides_whether_pytorchs_fp32_and_tf32_are_proven(environment):
     """For each set of operators that round: whether fp32 is proven, and whether tf32 is."""
     assert run_inside(environment["torch"], PROGRAMS / "undone_rounding.py") == {
         "": [True, False],
@@ -52,9 +47,7 @@ def test_rounding_decides_whether_pytorchs_fp32_and_tf32_are_proven(
     }
 
 
-def test_precision_is_proven_by_the_devices_rounding_and_storage(
-    environment: dict[str, Environment],
-) -> None:
+def test_precision_is_proven_by_the_devices_rounding_and_storage(environment):
     """By what it rounds, whether fp32 and tf32 are proven; by what it stores, amp_bf16."""
     assert run_inside(environment["jax"], PROGRAMS / "undone_rounding_xla.py") == {
         "": [True, False],
@@ -66,9 +59,7 @@ def test_precision_is_proven_by_the_devices_rounding_and_storage(
     }
 
 
-def test_products_of_libraries_are_counted_in_a_program_for_a_gpu(
-    environment: dict[str, Environment],
-) -> None:
+def test_products_of_libraries_are_counted_in_a_program_for_a_gpu(environment):
     """Products by Triton, cuBLAS and cuDNN are counted. Fused attention, which is several products
     in one call, is not.
     """

@@ -48,7 +48,7 @@ def make_decoder() -> list[Part]:
     return [DecoderLayer(make_attention(), make_attention()) for _ in range(3)]
 
 
-def test_layers_of_encoder_and_decoder_are_a_level_together() -> None:
+def test_layers_of_encoder_and_decoder_are_a_level_together():
     encoder, decoder = make_encoder(), make_decoder()
     model = Part(*encoder, *decoder)
     levels = list_levels(model, ACCESS)
@@ -57,7 +57,7 @@ def test_layers_of_encoder_and_decoder_are_a_level_together() -> None:
     assert join_levels(levels, ACCESS) == [*encoder, *decoder]
 
 
-def test_outermost_modules_of_one_class_are_no_further_level() -> None:
+def test_outermost_modules_of_one_class_are_no_further_level():
     levels = list_levels(Part(*make_encoder()), ACCESS)
     assert len(levels) == 2
     assert join_levels(levels, ACCESS) == []

@@ -84,8 +84,8 @@ def collect_arguments(batch: tuple[Any, Any]) -> tuple[tuple[Any, ...], dict[str
     ],
 )
 def test_a_model_gets_the_targets_if_nothing_else_takes_them(
-    model: str, returned: str, lines: list[str], arguments: int, is_apart: bool, tmp_path: Path
-) -> None:
+    model, returned, lines, arguments, is_apart, tmp_path
+):
     file = make_file(tmp_path, f"model = {model}", f"def batch(n): return {returned}", *lines)
     batch = file.make_batch(N, np.ndarray, "array")
     positional, named, targets = collect_arguments(batch)
@@ -97,7 +97,7 @@ def test_a_model_gets_the_targets_if_nothing_else_takes_them(
 
 
 @pytest.mark.parametrize("samples", [2, 3])
-def test_a_list_of_dictionaries_is_a_list_of_samples(samples: int, tmp_path: Path) -> None:
+def test_a_list_of_dictionaries_is_a_list_of_samples(samples, tmp_path):
     """Two of them are no pair of inputs and targets."""
     batch = "def batch(n): return [{'x': rows(5), 'y': rows(7)} for _ in range(n)]"
     file = make_file(tmp_path, "model = Model", batch, LOSS)
@@ -106,7 +106,7 @@ def test_a_list_of_dictionaries_is_a_list_of_samples(samples: int, tmp_path: Pat
     assert [sorted(sample) for sample in inputs] == [["x", "y"]] * samples
 
 
-def test_a_batch_that_nobody_could_take_is_refused(tmp_path: Path) -> None:
+def test_a_batch_that_nobody_could_take_is_refused(tmp_path):
     file = make_file(
         tmp_path, "model = Model", "def batch(n): return rows(n), rows(n), rows(n)", LOSS
     )
@@ -114,7 +114,7 @@ def test_a_batch_that_nobody_could_take_is_refused(tmp_path: Path) -> None:
         file.make_batch(N, np.ndarray, "array")
 
 
-def test_a_training_step_gets_the_whole_batch_as_written(tmp_path: Path) -> None:
+def test_a_training_step_gets_the_whole_batch_as_written(tmp_path):
     for returned in ("rows(n), rows(n)", "{'x': rows(n)}", "Graph(n)", "images(n)", "rows(n)"):
         file = make_file(tmp_path, "model = Model", f"def batch(n): return {returned}")
         file.takes_batch = True
@@ -138,7 +138,7 @@ def test_a_training_step_gets_the_whole_batch_as_written(tmp_path: Path) -> None
         (np.int64(3), None),
     ],
 )
-def test_the_loss_in_a_models_output_is_found(output: Any, loss: float | None) -> None:
+def test_the_loss_in_a_models_output_is_found(output, loss):
     found = find_loss(output)
     assert found is None if loss is None else found == loss
 
@@ -152,7 +152,5 @@ def test_the_loss_in_a_models_output_is_found(output: Any, loss: float | None) -
         ("", False),
     ],
 )
-def test_an_optimizers_argument_called_model_is_the_model(
-    optimizer: str, takes_model: bool, tmp_path: Path
-) -> None:
+def test_an_optimizers_argument_called_model_is_the_model(optimizer, takes_model, tmp_path):
     assert make_file(tmp_path, "model = Model", optimizer).takes_model() == takes_model

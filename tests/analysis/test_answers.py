@@ -57,13 +57,11 @@ ON_GPU = make_rows("here", ("fp32", 400, 0.1), hardware=GPU)
     ],
     ids=["some", "none", "no baseline here", "no baseline anywhere", "another kind of device"],
 )
-def test_a_case_is_answered_by_this_machine_or_else_by_others(
-    here: list[Row], other: list[Row], machines: dict[str, str]
-) -> None:
+def test_a_case_is_answered_by_this_machine_or_else_by_others(here, other, machines):
     assert {row.strategy: row.machine for row in select_rows([here, other])} == machines
 
 
-def test_a_failure_here_is_not_hidden_by_another_machine() -> None:
+def test_a_failure_here_is_not_hidden_by_another_machine():
     case = Case.from_id("transformer/torch/train/checkpoint/b4/tiny")
     origin = provenance(machine="here")
     failed = record(case, status="wrong", reason="loss is off", provenance=origin)
@@ -74,7 +72,7 @@ def test_a_failure_here_is_not_hidden_by_another_machine() -> None:
     assert statuses == {"fp32": "ok", "checkpoint": "wrong", "accumulate": "ok"}
 
 
-def test_speeds_of_a_cpu_rank_nothing_for_a_gpu() -> None:
+def test_speeds_of_a_cpu_rank_nothing_for_a_gpu():
     on_gpu = make_rows("here", ("fp32", MIB // 2, 0.1), ("checkpoint", MIB // 4, 0.1), hardware=GPU)
     untimed_on_gpu = [replace(row, throughput=None) for row in on_gpu]
     timed_on_cpu = OTHER
@@ -95,7 +93,7 @@ def list_strategies(ranked: list[Any]) -> list[str]:
     return [row.strategy for row in ranked]
 
 
-def test_an_unproven_strategy_saves_nothing() -> None:
+def test_an_unproven_strategy_saves_nothing():
     table = frames.make_frame_of_rows(OTHER)
     unproven = table.assign(usable=table["usable"] & (table["strategy"] != "checkpoint"))
     assert list_strategies(rank_strategies(unproven)) == ["accumulate"]
@@ -110,9 +108,7 @@ def test_an_unproven_strategy_saves_nothing() -> None:
     ],
     ids=["the first that was timed has the price", "timed itself", "nothing was timed"],
 )
-def test_the_least_memory_is_of_all_strategies_timed_or_not(
-    ratios: dict[str, float], shown: list[str]
-) -> None:
+def test_the_least_memory_is_of_all_strategies_timed_or_not(ratios, shown):
     timed = [replace(row, time_ratio=ratios.get(row.strategy)) for row in OTHER]
     ranked = rank_strategies(frames.make_frame_of_rows(timed))
     assert list_strategies(ranked) == ["checkpoint", "accumulate"]
@@ -127,9 +123,7 @@ def test_the_least_memory_is_of_all_strategies_timed_or_not(
         (["full", "cpu"], {"transformer cpu", "transformer full"}),
     ],
 )
-def test_the_answer_prefers_sizes_above_tiny_and_names_several(
-    sizes: list[str], workloads: set[str]
-) -> None:
+def test_the_answer_prefers_sizes_above_tiny_and_names_several(sizes, workloads):
     of_sizes = []
     for size in sizes:
         for row in OTHER:

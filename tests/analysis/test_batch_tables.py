@@ -23,7 +23,7 @@ def tabulate_strategies(**strategies: dict[int, tuple[int, float]]) -> list[Tabl
     return list(make_batch_tables(make_frame(*repeat_in_blocks(records))))
 
 
-def test_each_strategy_is_compared_with_the_baseline_of_its_batch() -> None:
+def test_each_strategy_is_compared_with_the_baseline_of_its_batch():
     table, short = tabulate_strategies(
         fp32=FP32,
         checkpoint={4: (50, 1.25), 8: (80, 2.5)},
@@ -55,7 +55,7 @@ def test_each_strategy_is_compared_with_the_baseline_of_its_batch() -> None:
     assert "Throughput in tokens/s." in short.caption
 
 
-def test_a_throughput_ratio_has_the_interval_of_the_times_upside_down() -> None:
+def test_a_throughput_ratio_has_the_interval_of_the_times_upside_down():
     rows = pd.DataFrame(
         {
             "baseline": [True, False, False, False],
@@ -67,11 +67,11 @@ def test_a_throughput_ratio_has_the_interval_of_the_times_upside_down() -> None:
     assert list(format_throughput_ratios(rows)) == ["1.00", "0.80 (0.50 to 0.90)", "~2.00", None]
 
 
-def test_baselines_alone_make_no_table() -> None:
+def test_baselines_alone_make_no_table():
     assert tabulate_strategies(fp32=FP32) == []
 
 
-def test_without_times_there_is_no_column_of_throughput() -> None:
+def test_without_times_there_is_no_column_of_throughput():
     without_times = []
     for strategy in ("fp32", "checkpoint"):
         for batch in (4, 8):

@@ -100,9 +100,7 @@ def contains_truth(ratio: Ratio, truth: float) -> bool:
 
 
 @pytest.mark.parametrize(("blocks_each", "variants"), [(3, 2), (3, 6), (5, 6)])
-def test_the_interval_holds_the_truth_nineteen_times_in_twenty(
-    blocks_each: int, variants: int
-) -> None:
+def test_the_interval_holds_the_truth_nineteen_times_in_twenty(blocks_each, variants):
     rng = np.random.default_rng(blocks_each * 10 + variants)
     pages = 600
     effects = np.linspace(-0.3, 0.3, variants - 1)
@@ -126,7 +124,7 @@ pools = st.builds(Pool, st.floats(0, 1), st.integers(0, 9))
 
 @settings(deadline=None)
 @given(logs_of_blocks, pools)
-def test_swapping_the_sides_inverts_the_ratio(logs: list[float], pool: Pool) -> None:
+def test_swapping_the_sides_inverts_the_ratio(logs, pool):
     ratio = compare_blocks(logs, pool)
     swapped = compare_blocks([-log for log in logs], pool)
 
@@ -143,7 +141,7 @@ def test_swapping_the_sides_inverts_the_ratio(logs: list[float], pool: Pool) -> 
 
 @settings(deadline=None)
 @given(st.lists(st.floats(-1, 1), min_size=FEW, max_size=6))
-def test_without_other_pairs_it_is_students_interval(logs: list[float]) -> None:
+def test_without_other_pairs_it_is_students_interval(logs):
     ratio = compare_blocks(logs)
     error = stats.sem(logs)
     if error > 1e-9:
@@ -153,7 +151,7 @@ def test_without_other_pairs_it_is_students_interval(logs: list[float]) -> None:
 
 
 @pytest.mark.parametrize(("pool_freedom", "prior"), [(10, 4), (1, 1)])
-def test_the_variance_is_moderated_by_other_pairs(pool_freedom: int, prior: int) -> None:
+def test_the_variance_is_moderated_by_other_pairs(pool_freedom, prior):
     logs, variance = [0.10, 0.11, 0.12], 0.0001
 
     ratio = compare_blocks(logs, Pool(0.0004, pool_freedom))
@@ -166,26 +164,26 @@ def test_the_variance_is_moderated_by_other_pairs(pool_freedom: int, prior: int)
 
 
 @pytest.mark.parametrize("logs", [[0.1], [0.10, 0.11]])
-def test_too_few_blocks_have_no_interval_whatever_other_pairs_say(logs: list[float]) -> None:
+def test_too_few_blocks_have_no_interval_whatever_other_pairs_say(logs):
     ratio = compare_blocks(logs, Pool(0.0001, 10))
     assert ratio == Ratio(math.exp(sum(logs) / len(logs)), blocks=len(logs))
     assert not ratio.decided
     assert decide(ratio, TIME) == UNDECIDED
 
 
-def test_a_pair_that_is_noisier_than_others_keeps_its_own_variance() -> None:
+def test_a_pair_that_is_noisier_than_others_keeps_its_own_variance():
     noisy = [0.1, -0.2, 0.3]
     assert compare_blocks(noisy, Pool(0.0001, 20)) == compare_blocks(noisy)
 
 
-def test_the_prior_is_the_median_variance() -> None:
+def test_the_prior_is_the_median_variance():
     logs = np.random.default_rng(0).normal(0, 0.02, (2001, 3))
     assert pool_variances(logs.tolist()).variance == pytest.approx(0.0004, rel=0.06)
     logs[:400] *= 10  # a fifth are far noisier
     assert pool_variances(logs.tolist()).variance == pytest.approx(0.0004, rel=0.5)
 
 
-def test_intervals_of_calm_and_of_noisy_pairs_cover_the_true_ratio() -> None:
+def test_intervals_of_calm_and_of_noisy_pairs_cover_the_true_ratio():
     """About 95 % of the intervals must, if a fifth of the pairs are four times as noisy."""
     rng = np.random.default_rng(5)
     noise = np.full((20, 1), 0.02)  # standard deviation of each pair's log ratios
@@ -202,7 +200,7 @@ def test_intervals_of_calm_and_of_noisy_pairs_cover_the_true_ratio() -> None:
     assert 0.935 < np.mean(calm_covered) < 0.995
 
 
-def test_holm_is_as_in_the_book() -> None:
+def test_holm_is_as_in_the_book():
     assert correct_by_holm([0.01, 0.04, 0.03, 0.005]) == pytest.approx([0.03, 0.06, 0.06, 0.02])
     assert correct_by_holm([0.9, 0.8]) == [1.0, 1.0]
     assert correct_by_holm([]) == []
@@ -220,7 +218,7 @@ def test_holm_is_as_in_the_book() -> None:
         (Ratio(1.10), UNDECIDED),
     ],
 )
-def test_verdicts_on_times(ratio: Ratio, verdict: str) -> None:
+def test_verdicts_on_times(ratio, verdict):
     assert decide(ratio, TIME) == verdict
 
 
@@ -234,9 +232,7 @@ def test_verdicts_on_times(ratio: Ratio, verdict: str) -> None:
         ([300 * 2**10], [316 * 2**10], "host.rss", UNDECIDED),  # four pages of a few dozen
     ],
 )
-def test_verdicts_on_peaks_allow_for_the_instruments_resolution(
-    base: list[float], change: list[float], instrument: str, verdict: str
-) -> None:
+def test_verdicts_on_peaks_allow_for_the_instruments_resolution(base, change, instrument, verdict):
     assert decide(compare_peaks(base, change, instrument), PEAK) == verdict
 
 
@@ -249,7 +245,7 @@ def test_verdicts_on_peaks_allow_for_the_instruments_resolution(
         ([990_000], "other work"),
     ],
 )
-def test_instructions_tell_equal_work(counts: list[int], verdict: str) -> None:
+def test_instructions_tell_equal_work(counts, verdict):
     comparison = compare_instructions(
         [record(instructions=[1_000_000])], [record(instructions=counts)]
     )
@@ -261,7 +257,7 @@ def select_case(records: list[Record], case: Case) -> list[Record]:
     return [record for record in records if record.parsed == case]
 
 
-def test_records_are_paired_by_block_and_round() -> None:
+def test_records_are_paired_by_block_and_round():
     """Each side missed a round: paired by their order, the times would have other ratios."""
     base_times = [[1.0, 2.0, 4.0, 8.0], [MISSED, 1.0, 2.0, 4.0]]
     change_times = [[MISSED, 4.0, 8.0, 16.0], [9.0, 3.0, 6.0, 12.0]]
@@ -272,7 +268,7 @@ def test_records_are_paired_by_block_and_round() -> None:
     assert logs == pytest.approx([math.log(2), math.log(3)])
 
 
-def test_a_block_of_two_rounds_gives_no_ratio() -> None:
+def test_a_block_of_two_rounds_gives_no_ratio():
     """One time in the second block is missing, so two rounds are left: too few to compare."""
     base_times = [[1.0, 1.0, 1.0], [1.0, 1.0, 1.0]]
     change_times = [[2.0, 2.0, 2.0], [4.0, 4.0, MISSED]]
@@ -281,13 +277,13 @@ def test_a_block_of_two_rounds_gives_no_ratio() -> None:
     assert logs == pytest.approx([math.log(2)])
 
 
-def test_each_further_process_of_a_case_is_paired_with_the_first() -> None:
+def test_each_further_process_of_a_case_is_paired_with_the_first():
     records = make_blocks([(BASE, [[1.0]]), (BASE, [[1.5]]), (BASE, [[2.0]])])
     (logs, others) = Blocks(records).pairs.values()
     assert [*logs, *others] == pytest.approx([math.log(1.5), math.log(2.0)])
 
 
-def test_a_ratio_is_moderated_by_all_pairs_with_baselines_but_itself() -> None:
+def test_a_ratio_is_moderated_by_all_pairs_with_baselines_but_itself():
     rng = np.random.default_rng(0)
     variants = []
     for case in (BASE, CHECKPOINT, ACCUMULATE):
@@ -309,7 +305,7 @@ def test_a_ratio_is_moderated_by_all_pairs_with_baselines_but_itself() -> None:
     assert by_blocks.compare(checkpoint, accumulate) == moderated
 
 
-def test_a_pair_has_one_direction_whatever_the_order_in_each_block() -> None:
+def test_a_pair_has_one_direction_whatever_the_order_in_each_block():
     """Baselines of two frameworks are compared with the first of them in a block."""
     jax = Case.from_id("transformer/jax/train/fp32/b4/tiny")
     records = make_blocks([(BASE, [[1.0]]), (jax, [[2.0]])])
@@ -322,7 +318,7 @@ def test_a_pair_has_one_direction_whatever_the_order_in_each_block() -> None:
     assert logs[0] == pytest.approx(logs[1])
 
 
-def test_records_that_share_no_timed_block_have_no_ratio() -> None:
+def test_records_that_share_no_timed_block_have_no_ratio():
     records = make_blocks([(BASE, [[1.0], [1.0]]), (CHECKPOINT, [[1.5], [1.5]])])
     base, change = select_case(records, BASE), select_case(records, CHECKPOINT)
     by_blocks = Blocks(records)

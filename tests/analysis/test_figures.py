@@ -54,14 +54,14 @@ def is_beaten(point: Point, points: list[Point]) -> bool:
 
 
 @given(st.lists(st.tuples(coordinates, coordinates), max_size=12))
-def test_the_front_has_the_points_that_no_other_point_beats(points: list[Point]) -> None:
+def test_the_front_has_the_points_that_no_other_point_beats(points):
     table = pd.DataFrame(points, columns=["relative_peak", "speed"], dtype=float)
     front = fronts.find_front(table)
     expected = {point for point in points if not is_beaten(point, points)}
     assert list(front.itertuples(index=False, name=None)) == sorted(expected)
 
 
-def test_pareto_draws_ratios_and_names_the_front() -> None:
+def test_pareto_draws_ratios_and_names_the_front():
     figure = fronts.draw_pareto(
         make_frame(
             make_record("fp32", 200),
@@ -80,7 +80,7 @@ def test_pareto_draws_ratios_and_names_the_front() -> None:
     assert "checkpoint (0.50x the peak, 1.25 x the time)" in read_texts(figure)[0]
 
 
-def test_memory_against_speed_names_the_fastest_and_the_leanest() -> None:
+def test_memory_against_speed_names_the_fastest_and_the_leanest():
     table = make_frame(
         make_record("fp32", 200),
         make_record("checkpoint", 100, step=2.0),
@@ -94,7 +94,7 @@ def test_memory_against_speed_names_the_fastest_and_the_leanest() -> None:
     assert "least memory of what was timed PyTorch checkpoint (100 MiB" in title
 
 
-def test_labels_do_not_cover_each_other() -> None:
+def test_labels_do_not_cover_each_other():
     crowded = [  # peak in MiB, seconds of a step: all on the front, and close to each other
         make_record("checkpoint", 100, step=1.30),
         make_record("checkpoint_every_2", 103, step=1.28),
@@ -119,7 +119,7 @@ def list_crosses(axes: Axes) -> list[tuple[float, float]]:
     return crosses
 
 
-def test_a_case_out_of_memory_is_a_cross_at_the_edge() -> None:
+def test_a_case_out_of_memory_is_a_cross_at_the_edge():
     table = make_frame(
         make_record("fp32", 256, batch=4),
         make_record("fp32", 512, batch=8),
@@ -134,7 +134,7 @@ def test_a_case_out_of_memory_is_a_cross_at_the_edge() -> None:
     assert memory.get_xscale() == "log"
 
 
-def test_savings_by_batch_name_the_strategy_that_depends_most() -> None:
+def test_savings_by_batch_name_the_strategy_that_depends_most():
     peaks = {("fp32", 4): 100, ("fp32", 8): 200, ("checkpoint", 4): 50, ("checkpoint", 8): 60}
     records = []
     for (name, batch), peak in peaks.items():
@@ -152,7 +152,7 @@ def list_texts(axes: Axes) -> list[str]:
     return [text.get_text() for text in axes.texts]
 
 
-def test_the_map_has_a_number_or_a_reason_in_every_cell() -> None:
+def test_the_map_has_a_number_or_a_reason_in_every_cell():
     figure = draw_heat_map(
         make_frame(
             make_record("fp32", 200),
@@ -190,9 +190,7 @@ def undecided() -> pd.DataFrame:
     return frames.make_frame([*timed[:-1], noisy, make_record("no_donate", 100)])
 
 
-def test_the_map_names_an_undecided_ratio_and_marks_a_missing_one(
-    undecided: pd.DataFrame,
-) -> None:
+def test_the_map_names_an_undecided_ratio_and_marks_a_missing_one(undecided):
     _, times = get_panels(draw_heat_map(undecided))
     assert list_texts(times) == ["1.00", "0.80", "0.90", "0.80", "undecided", "-"]
 
@@ -207,7 +205,7 @@ def find_interval(axes: Axes, peak: float) -> tuple[float, float]:
     return pytest.fail("no interval is drawn there")
 
 
-def test_an_undecided_ratio_is_drawn_with_its_interval(undecided: pd.DataFrame) -> None:
+def test_an_undecided_ratio_is_drawn_with_its_interval(undecided):
     figure = fronts.draw_pareto(undecided)
     (axes,) = get_panels(figure)
     decided = {(0.5, round(1 / 0.9, 6)), (1.25, 1.25)}
@@ -221,12 +219,12 @@ def test_an_undecided_ratio_is_drawn_with_its_interval(undecided: pd.DataFrame) 
 
 
 @pytest.mark.parametrize("records", [[], [make_lost("fp32", "crashed"), make_lost("checkpoint")]])
-def test_rows_without_numbers_give_no_figure(records: list[object]) -> None:
+def test_rows_without_numbers_give_no_figure(records):
     for _, draw, rows in published.list_figures(make_frame(*records)):
         assert draw(rows) is None
 
 
-def test_two_machines_are_refused() -> None:
+def test_two_machines_are_refused():
     both = make_frame(
         make_record("fp32", 1),
         make_record("fp32", 1, provenance=make_provenance("torch", machine="other")),
@@ -235,7 +233,7 @@ def test_two_machines_are_refused() -> None:
         list(published.list_figures(both))
 
 
-def test_text_from_records_is_escaped() -> None:
+def test_text_from_records_is_escaped():
     odd = make_provenance("torch", hardware={"device": "cpu", "cpu": "$x^{ <b> & \x07"})
     table = make_frame(
         make_record("fp32", 100, provenance=odd), make_record("checkpoint", 100, provenance=odd)
@@ -244,7 +242,7 @@ def test_text_from_records_is_escaped() -> None:
     assert "&lt;b&gt;" in figures.render_svg(figure)
 
 
-def test_the_same_rows_give_the_same_bytes(tmp_path: Path) -> None:
+def test_the_same_rows_give_the_same_bytes(tmp_path):
     table = Results(RESULTS).table(MACHINE)
     unet = table[table["workload"] == "unet3d"]
     first = published.save(unet, tmp_path / "first")
@@ -253,7 +251,7 @@ def test_the_same_rows_give_the_same_bytes(tmp_path: Path) -> None:
     assert first
 
 
-def test_drawing_imports_no_framework_and_leaves_no_figure_open() -> None:
+def test_drawing_imports_no_framework_and_leaves_no_figure_open():
     program = Path(__file__).parent / "programs" / "figures_drawn.py"
     env = {**os.environ, "PYTHONPATH": str(ROOT)}
     done = subprocess.run(

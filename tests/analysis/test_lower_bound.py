@@ -11,7 +11,6 @@ import pytest
 
 from framebench.analysis import frames, lower_bound
 from framebench.analysis.breakdown import PARTS, split_peaks
-from framebench.engine.environments import Environment
 from framebench.models import spec
 from framebench.models.layer import Layer
 from framebench.suite.case import Case
@@ -42,7 +41,7 @@ def list_tiny_cases() -> list[Case]:
 
 
 @pytest.mark.parametrize("workload", WITH_LAYERS, ids=attrgetter("name"))
-def test_every_weight_belongs_to_one_layer(workload: spec.Workload) -> None:
+def test_every_weight_belongs_to_one_layer(workload):
     assert workload.layers
     for variant in ("", *workload.variants):
         config = workload.config("tiny", variant)
@@ -52,7 +51,7 @@ def test_every_weight_belongs_to_one_layer(workload: spec.Workload) -> None:
         assert with_weights <= set(layers)
 
 
-def test_plain_attention_saves_the_bytes_of_korthikanti_et_al() -> None:
+def test_plain_attention_saves_the_bytes_of_korthikanti_et_al():
     """A layer saves s b h (34 + 5 a s / h) bytes in 16 bits, here less what dropout adds.
 
     https://arxiv.org/abs/2205.05198, section 4.1; s is the length, b the batch (1 here), h the
@@ -73,7 +72,7 @@ def test_plain_attention_saves_the_bytes_of_korthikanti_et_al() -> None:
     assert bytes_in_16_bits == with_dropout - masks - repeated_scores
 
 
-def test_resnet50_has_the_outputs_that_he_et_al_count() -> None:
+def test_resnet50_has_the_outputs_that_he_et_al_count():
     """The convolutions of ResNet-50 have 11.1 million outputs per image of 224 px."""
     outputs = 0
     for layer in declare_layers("resnet50", "full", {}):
@@ -82,7 +81,7 @@ def test_resnet50_has_the_outputs_that_he_et_al_count() -> None:
     assert outputs == 11_113_984
 
 
-def test_saving_strategies_lower_the_bound() -> None:
+def test_saving_strategies_lower_the_bound():
     in_order = [
         "attention_plain",
         "fp32",
@@ -100,7 +99,7 @@ def test_saving_strategies_lower_the_bound() -> None:
     assert len(set(totals)) == len(totals)
 
 
-def test_an_optimizer_in_the_backward_pass_needs_gradients_of_one_layer() -> None:
+def test_an_optimizer_in_the_backward_pass_needs_gradients_of_one_layer():
     gradients = []
     for strategy in ("checkpoint", "checkpoint+optimizer_in_backward"):
         case = parse(f"transformer/torch/train/{strategy}/b1/cpu")
@@ -109,7 +108,7 @@ def test_an_optimizer_in_the_backward_pass_needs_gradients_of_one_layer() -> Non
     assert 0 < 10 * in_backward < usual
 
 
-def test_adafactor_keeps_a_number_for_each_row_and_column() -> None:
+def test_adafactor_keeps_a_number_for_each_row_and_column():
     """The Transformer has 2 layers of width 16, 16 tokens and a vocabulary of 64."""
     embeddings = (64 + 16) + (16 + 16)
     matrices_of_a_layer = (48 + 16) + (16 + 16) + (64 + 16) + (16 + 64)
@@ -128,7 +127,7 @@ def test_adafactor_keeps_a_number_for_each_row_and_column() -> None:
         ("optimizer_offload", "optimizer"),
     ],
 )
-def test_the_bound_on_a_gpu_leaves_out_offloaded_parts(strategy: str, part: str) -> None:
+def test_the_bound_on_a_gpu_leaves_out_offloaded_parts(strategy, part):
     case = parse("transformer/torch/train/fp32/b4/full")
     base = lower_bound.compute_lower_bound(case)
     offloaded = lower_bound.compute_lower_bound(replace(case, strategy=strategy))
@@ -157,13 +156,13 @@ def list_observed_cases() -> list[Case]:
 
 
 @pytest.fixture(scope="module")
-def states(environment: dict[str, Environment]) -> States:
+def states(environment) -> States:
     """Return the bytes that PyTorch holds in a step of each case, by what they are."""
     ids = [case.id for case in list_observed_cases()]
     return run_inside(environment["torch"], STATE, *ids)
 
 
-def test_bytes_that_live_between_two_steps_are_counted_exactly(states: States) -> None:
+def test_bytes_that_live_between_two_steps_are_counted_exactly(states):
     """Next to it there are only counters of steps and batches, and PyTorch's empty last output."""
     for case in list_observed_cases():
         observed = states[case.id]
@@ -182,7 +181,7 @@ def test_bytes_that_live_between_two_steps_are_counted_exactly(states: States) -
         assert observed["counters"] <= 8 * len(list(case.spec.params(case.config)))
 
 
-def test_pytorch_saves_at_most_a_quarter_more_than_the_bound(states: States) -> None:
+def test_pytorch_saves_at_most_a_quarter_more_than_the_bound(states):
     for case in list_observed_cases():
         if not case.spec.layers or case.strategy in ("no_grad", "bf16"):
             continue
@@ -197,7 +196,7 @@ def test_pytorch_saves_at_most_a_quarter_more_than_the_bound(states: States) -> 
         assert least <= states[case.id]["saved"] <= most, case.id
 
 
-def test_the_breakdown_sums_to_the_peak() -> None:
+def test_the_breakdown_sums_to_the_peak():
     measured = [record for record in read_sample() if record.status == "ok" and record.peaks]
     split = split_peaks(frames.make_frame(measured))
     sums = split[list(PARTS)].sum(axis=1)

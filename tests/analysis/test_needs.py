@@ -1,7 +1,5 @@
 """What a job needs: peak and kept with a margin, or what a search under a limit has shown."""
 
-from __future__ import annotations
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -33,9 +31,7 @@ sizes = st.integers(1, 2**40)
         (0, 90, 150, 150 * MIB + 1),  # if two searches disagree, the larger need counts
     ],
 )
-def test_needs_are_105_percent_unless_a_search_found_otherwise(
-    kept: int, held: int | None, failed: int | None, needs: int
-) -> None:
+def test_needs_are_105_percent_unless_a_search_found_otherwise(kept, held, failed, needs):
     """The peak is 100 MiB, and the process keeps `kept` MiB next to it.
 
     Under an enforced limit of `held` MiB the job ran, under one of `failed` MiB it did not.
@@ -45,9 +41,7 @@ def test_needs_are_105_percent_unless_a_search_found_otherwise(
 
 
 @given(sizes, st.lists(st.tuples(sizes, st.integers(1, 8)), max_size=4), st.integers(1, 12), sizes)
-def test_a_search_decides_whether_a_budget_is_enough(
-    peak: int, made: list[tuple[int, int]], batch: int, budget: int
-) -> None:
+def test_a_search_decides_whether_a_budget_is_enough(peak, made, batch, budget):
     tried = CaseSearches([make_search(size, fitting) for size, fitting in made])
     limits = EnforcedLimits(tried.find_smallest_holding(batch), tried.find_largest_failing(batch))
 
@@ -61,14 +55,12 @@ def test_a_search_decides_whether_a_budget_is_enough(
 
 
 @pytest.mark.parametrize(("process", "kept"), [(130 * MIB, 30 * MIB), (None, None)])
-def test_a_gpu_process_keeps_memory_outside_its_tensors(
-    process: int | None, kept: int | None
-) -> None:
+def test_a_gpu_process_keeps_memory_outside_its_tensors(process, kept):
     assert find_kept(CASE, "allocator.in_use", 100 * MIB, process, NO_SEARCHES) == kept
 
 
 @pytest.mark.parametrize("needs", [1, MIB, 105 * MIB + 1, 105 * MIB - 1, 123_456_789])
-def test_a_printed_need_is_never_too_small(needs: int) -> None:
+def test_a_printed_need_is_never_too_small(needs):
     assert float(format_needs(needs).replace(",", "")) * MIB >= needs
     assert int(format_whole_needs(needs).replace(",", "")) * MIB >= needs
     assert format_needs(None) == "-"

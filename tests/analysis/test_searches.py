@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -48,9 +47,7 @@ def make_search(
         (4, 99, None),
     ],
 )
-def test_a_search_answers_for_smaller_batches_and_larger_budgets(
-    batch: int, budget: int, fits: bool | None
-) -> None:
+def test_a_search_answers_for_smaller_batches_and_larger_budgets(batch, budget, fits):
     """Within a budget of 100 bytes batch 4 fits, and batch 5 does not."""
     assert CaseSearches([make_search(budget=100, fits=4)]).check_fits(batch, budget) is fits
 
@@ -59,9 +56,7 @@ def test_a_search_answers_for_smaller_batches_and_larger_budgets(
     ("machine", "version", "largest"),
     [("m", "2.13.0", 4), ("other", "2.13.0", 16), ("m", "2.12.0", 2)],
 )
-def test_each_machine_and_version_has_its_newest_search(
-    machine: str, version: str, largest: int
-) -> None:
+def test_each_machine_and_version_has_its_newest_search(machine, version, largest):
     searches = Searches(
         [
             make_search(fits=4),
@@ -73,14 +68,14 @@ def test_each_machine_and_version_has_its_newest_search(
     assert searches.find_searches(CASE, machine, version).find_largest_fitting(100) == largest
 
 
-def test_a_machine_without_searches_has_those_of_its_kind_of_device() -> None:
+def test_a_machine_without_searches_has_those_of_its_kind_of_device():
     on_gpu = make_search(machine="other", hardware={"device": "a GPU"})
     searches = Searches([on_gpu, make_search(fits=16, machine="third")])
     same_device = searches.find_searches(CASE, "m", "2.13.0", "a GPU")
     assert same_device.fits == [on_gpu]
 
 
-def test_a_model_that_is_only_described_was_never_searched() -> None:
+def test_a_model_that_is_only_described_was_never_searched():
     described = DescribedCase("transformer", "torch", "train", "fp32", 1, "124M")
     assert Searches([make_search()]).find_searches(described, "m", "2.13.0").fits == []
 
@@ -99,9 +94,7 @@ def make_case(workload: str, framework: str, strategy: str) -> Case:
     ],
     ids=["same strategy", "same workload", "same framework", "other framework"],
 )
-def test_untracked_memory_is_that_of_the_most_similar_search(
-    case: Case, untracked: int | None
-) -> None:
+def test_untracked_memory_is_that_of_the_most_similar_search(case, untracked):
     searches = Searches(
         [
             make_search(case=make_case("transformer", "torch", "fp32"), kept=10),
@@ -112,7 +105,7 @@ def test_untracked_memory_is_that_of_the_most_similar_search(
     assert searches.find_untracked(case) == untracked
 
 
-def test_searches_that_cannot_be_read_are_named_and_left_out(tmp_path: Path) -> None:
+def test_searches_that_cannot_be_read_are_named_and_left_out(tmp_path):
     store.append(make_search(fits=4), tmp_path / "fits" / "m" / "torch-1.jsonl")
     (tmp_path / "fits" / "m" / "broken.jsonl").write_text("{")
     with pytest.warns(UserWarning, match="broken"):

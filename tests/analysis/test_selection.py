@@ -41,27 +41,27 @@ def make_three_blocks() -> list[Record]:
     return make_blocks([(CASE, [[1.0], [2.0], [3.0]])], peaks=[100])
 
 
-def test_the_newest_record_counts_but_the_times_of_all_records() -> None:
+def test_the_newest_record_counts_but_the_times_of_all_records():
     old = make_measured("fp32", 200)
     new = make_later(make_measured("fp32", 300))
     assert select_cases([new, old]) == [Measured(newest=new, read=new, timed=(old, new))]
 
 
-def test_the_peak_is_of_the_newest_record_that_has_one() -> None:
+def test_the_peak_is_of_the_newest_record_that_has_one():
     records = make_three_blocks()
     older = change_origin(records[0], measured_at="2025-01-01T00:00:00Z")
     (case,) = select_cases([*reversed(records), older])
     assert case == Measured(records[2], records[0], (older, *records))
 
 
-def test_blocks_of_an_older_protocol_do_not_count() -> None:
+def test_blocks_of_an_older_protocol_do_not_count():
     records = make_three_blocks()
     old = [change_origin(r, protocol=1) for r in records]
     (case,) = select_cases([*old, *records])
     assert case.timed == tuple(records)
 
 
-def test_a_block_of_two_rounds_has_a_peak_alone() -> None:
+def test_a_block_of_two_rounds_has_a_peak_alone():
     full = make_blocks([(CASE, [[1.0]])])
     two_rounds = [9.0, 9.0, math.nan]  # it missed the third
     short = make_later(make_blocks([(CASE, [two_rounds])], peaks=[100])[0])
@@ -74,22 +74,20 @@ def test_a_block_of_two_rounds_has_a_peak_alone() -> None:
     assert (row.samples, row.blocks) == (0, 0)
 
 
-def test_a_case_that_no_longer_runs_has_no_numbers() -> None:
+def test_a_case_that_no_longer_runs_has_no_numbers():
     records = make_three_blocks()
     crash = make_later(records[1].model_copy(update={"status": "crashed"}))
     assert select_case([*records, crash]) == Measured(crash, crash, ())
 
 
 @pytest.mark.parametrize("changes", [{"memory_limit": 2**20}, {"planted": {"spin": 0.05}}])
-def test_records_under_a_limit_or_with_planted_slowdowns_do_not_count(
-    changes: dict[str, Any],
-) -> None:
+def test_records_under_a_limit_or_with_planted_slowdowns_do_not_count(changes):
     free = record()
     limited = make_later(change_origin(record(status="oom"), **changes))
     assert [case.newest for case in select_cases([free, limited])] == [free]
 
 
-def test_the_pinned_version_counts_or_else_the_one_measured_last() -> None:
+def test_the_pinned_version_counts_or_else_the_one_measured_last():
     old = change_origin(record(), versions={"torch": find_pinned_version("torch")})
     new = make_later(change_origin(record(), versions={"torch": "9.9.9"}))
     newest = change_origin(new, versions={"torch": "1.0"}, measured_at="2028-01-01T00:00:00Z")
@@ -97,13 +95,13 @@ def test_the_pinned_version_counts_or_else_the_one_measured_last() -> None:
     assert select_one_version([newest, new]) == [newest]
 
 
-def test_a_crash_without_a_version_is_replaced_by_a_newer_record() -> None:
+def test_a_crash_without_a_version_is_replaced_by_a_newer_record():
     crash = make_crash(when="2025-01-01T00:00:00Z")
     newer = make_measured("checkpoint", 100)
     assert select_one_version([crash, newer]) == [newer]
 
 
-def test_a_newer_crash_without_a_version_replaces_its_case() -> None:
+def test_a_newer_crash_without_a_version_replaces_its_case():
     right = make_measured("checkpoint", 100)
     crash = make_crash(when="2027-01-01T00:00:00Z")
     assert [case.newest for case in select_cases([crash, right])] == [crash]
@@ -116,14 +114,14 @@ def old_cases() -> list[Record]:
     return [change_origin(case, protocol=1) for case in cases]
 
 
-def test_the_newest_protocol_counts_on_each_machine(old_cases: list[Record]) -> None:
+def test_the_newest_protocol_counts_on_each_machine(old_cases):
     """An older one does not count, not even of another case."""
     newer = change_origin(old_cases[0], protocol=2)
     other_machine = change_origin(old_cases[1], machine="n")
     assert select_current([newer, *old_cases, other_machine]) == [newer, other_machine]
 
 
-def test_a_protocol_without_numbers_hides_none(old_cases: list[Record]) -> None:
+def test_a_protocol_without_numbers_hides_none(old_cases):
     newer = change_origin(old_cases[0], protocol=2)
     unsupported = newer.model_copy(update={"status": "unsupported"})
     assert select_current([unsupported, *old_cases]) == old_cases
@@ -154,9 +152,7 @@ def draw_records(draw: st.DrawFn) -> list[Record]:
 
 
 @given(draw_records(), st.randoms())
-def test_each_version_is_a_case_whatever_the_order_of_files(
-    records: list[Record], random: Any
-) -> None:
+def test_each_version_is_a_case_whatever_the_order_of_files(records, random):
     cases = select_cases(records)
 
     assert cases == select_cases(random.sample(records, len(records)))

@@ -19,7 +19,7 @@ from framebench.suite.case import Case
 from tests.fake_records import CASE, make_blocks, make_frame, make_measured, provenance, record
 
 
-def test_ratios_refer_to_the_baseline_of_the_same_framework_and_batch() -> None:
+def test_ratios_refer_to_the_baseline_of_the_same_framework_and_batch():
     table = make_frame(
         make_measured("fp32", 200),
         make_measured("checkpoint", 100, step=1.5),
@@ -43,7 +43,7 @@ def test_ratios_refer_to_the_baseline_of_the_same_framework_and_batch() -> None:
         ("needs_ratio", "needs_bytes"),
     ],
 )
-def test_a_ratio_divides_the_bytes_of_its_own_column(ratio: str, size: str) -> None:
+def test_a_ratio_divides_the_bytes_of_its_own_column(ratio, size):
     base_peaks = {"allocator.in_use": 200 * MIB, "host.rss": 300 * MIB}
     peaks = {"allocator.in_use": 50 * MIB, "host.rss": 100 * MIB}
     table = make_frame(
@@ -55,7 +55,7 @@ def test_a_ratio_divides_the_bytes_of_its_own_column(ratio: str, size: str) -> N
     assert table.loc["checkpoint", ratio] == pytest.approx(quotient)
 
 
-def test_compiled_strategies_are_compared_with_their_eager_ones() -> None:
+def test_compiled_strategies_are_compared_with_their_eager_ones():
     peaks = {
         "fp32": 200,
         "compile": 220,
@@ -91,7 +91,7 @@ def timed() -> pd.DataFrame:
     )
 
 
-def test_a_row_summarizes_its_blocks(timed: pd.DataFrame) -> None:
+def test_a_row_summarizes_its_blocks(timed):
     row = timed.loc[CHECKPOINT.id]
     assert row["time_ratio_low"] < 1.5 < row["time_ratio_high"]
     assert row["time_ratio_p"] < 0.001
@@ -100,19 +100,19 @@ def test_a_row_summarizes_its_blocks(timed: pd.DataFrame) -> None:
     assert (row["step_time_s"], row["step_low_s"], row["step_high_s"]) == (1.65, 1.5, 1.81)
 
 
-def test_a_baseline_has_a_ratio_to_that_of_pytorch(timed: pd.DataFrame) -> None:
+def test_a_baseline_has_a_ratio_to_that_of_pytorch(timed):
     row = timed.loc[JAX.id]
     assert row["time_ratio"] == 1
     assert row["torch_ratio"] == pytest.approx(2.0, rel=0.01)
 
 
-def test_a_row_has_its_rate_over_that_of_the_reference_matmul(timed: pd.DataFrame) -> None:
+def test_a_row_has_its_rate_over_that_of_the_reference_matmul(timed):
     work = count_step_flops(CASE)
     reference_rate = 1e9 / 0.05
     assert timed.loc[CASE.id]["reference_share"] == pytest.approx(work / 1.1 / reference_rate)
 
 
-def test_the_newest_record_without_times_leaves_those_of_earlier_blocks() -> None:
+def test_the_newest_record_without_times_leaves_those_of_earlier_blocks():
     records = []
     for record_of_block in make_blocks(TIMES[:2]):
         records.append(record_of_block.model_copy(update={"shares": {"wait": 0.25}}))
@@ -126,7 +126,7 @@ def test_the_newest_record_without_times_leaves_those_of_earlier_blocks() -> Non
     assert (row["blocks"], row["wait_share"]) == (3, 0.25)
 
 
-def test_strategies_only_for_claims_have_tables_of_their_own() -> None:
+def test_strategies_only_for_claims_have_tables_of_their_own():
     rows = make_frame(
         make_measured("fp32", 2**30),
         make_measured("checkpoint", 2**29),
@@ -141,7 +141,7 @@ def test_strategies_only_for_claims_have_tables_of_their_own() -> None:
     ]
 
 
-def test_rows_without_a_number_stay_with_their_reason() -> None:
+def test_rows_without_a_number_stay_with_their_reason():
     case = Case.from_id("transformer/torch/train/rewrite/b4/tiny")
     lost = record(
         case, status="oom", reason="memory ran out", provenance=provenance(versions={"torch": "1"})
@@ -163,9 +163,7 @@ def test_rows_without_a_number_stay_with_their_reason() -> None:
     ],
     ids=["unrolled", "scanned", "not JAX"],
 )
-def test_recomputation_in_jax_on_a_cpu_has_the_note_on_the_compiler(
-    framework: str, strategy: str, count: int
-) -> None:
+def test_recomputation_in_jax_on_a_cpu_has_the_note_on_the_compiler(framework, strategy, count):
     rows = make_frame(
         make_measured("fp32", 2**30, framework=framework),
         make_measured(strategy, 2**29, framework=framework),
@@ -175,7 +173,7 @@ def test_recomputation_in_jax_on_a_cpu_has_the_note_on_the_compiler(
 
 
 @given(st.text(alphabet=st.characters(codec="utf-8")))
-def test_markdown_cells_cannot_break_out(text: str) -> None:
+def test_markdown_cells_cannot_break_out(text):
     table = Table.of_text("t", text, ("a", "b"), ((text, "x"),))
     lines = table.markdown().split("\n")
     assert lines[2] == "| a | b |"
@@ -196,7 +194,7 @@ def make_on_gpu(framework: str, strategy: str, in_use: int, process: int | None)
     return make_measured(strategy, 1, framework=framework).model_copy(update=changes)
 
 
-def test_gpu_peaks_are_of_the_process_and_ratios_of_the_framework() -> None:
+def test_gpu_peaks_are_of_the_process_and_ratios_of_the_framework():
     """The pool of a process hides what a step saves; NVML may not see a process."""
     records = (
         make_on_gpu("torch", "fp32", 400, 1000),
@@ -219,9 +217,7 @@ def test_gpu_peaks_are_of_the_process_and_ratios_of_the_framework() -> None:
 @pytest.mark.parametrize(
     ("hardware", "has_share"), [({"cpu": "x", "device": "cpu"}, True), (GPU, False)]
 )
-def test_gpu_times_have_no_share_of_the_hosts_matmul(
-    hardware: dict[str, str], has_share: bool
-) -> None:
+def test_gpu_times_have_no_share_of_the_hosts_matmul(hardware, has_share):
     case = Case.from_id("resnet50/torch/train/fp32/b8/tiny")
     (timed,) = make_blocks([(case, [[1.0] * 5])], peaks=[MIB], hardware=hardware)
 

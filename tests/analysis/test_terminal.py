@@ -38,14 +38,14 @@ def print_table(table: Table, width: int) -> str:
 
 
 @pytest.mark.parametrize("width", [60, 80, 120])
-def test_a_table_fits_the_terminal(width: int, tables: list[Table]) -> None:
+def test_a_table_fits_the_terminal(width, tables):
     assert len(tables) > 10
     for table in tables:
         assert max(map(len, print_table(table, width).splitlines())) <= width, table.title
 
 
 @pytest.mark.parametrize("width", [80, 120])
-def test_ids_of_cases_and_numbers_are_not_broken(width: int) -> None:
+def test_ids_of_cases_and_numbers_are_not_broken(width):
     case = "transformer/torch/train/amp_bf16+checkpoint/b4/cpu"
     rows = ((case, "a reason of some length that needs several lines", "1,024.0", "host.rss"),)
     table = Table.of_text("title", "", ("case", "reason", "peak MiB", "instrument"), rows)
@@ -60,14 +60,14 @@ def test_ids_of_cases_and_numbers_are_not_broken(width: int) -> None:
     ("width", "hidden"),
     [(120, ""), (64, "verified"), (50, "verified, instrument")],
 )
-def test_columns_are_left_out_by_priority_from_the_right(width: int, hidden: str) -> None:
+def test_columns_are_left_out_by_priority_from_the_right(width, hidden):
     table = Table.of_text("title", "", HEAD, (ROW,))
     words = " ".join(print_table(table, width).split())
     named = words.partition(f"No room in {width} columns for: ")[2]
     assert named.partition(" More columns: COLUMNS=200")[0] == hidden
 
 
-def test_the_first_column_always_stays() -> None:
+def test_the_first_column_always_stays():
     head = ("case", TableColumn("verdict", priority=ESSENTIAL))
     printed = print_table(Table.of_text("title", "", head, (("x" * 20, "slower"),)), 25)
     assert "x" * 20 in printed
@@ -75,6 +75,6 @@ def test_the_first_column_always_stays() -> None:
 
 
 @pytest.mark.parametrize("text", ["[red]x", "[/]", "a|b"])
-def test_text_from_records_is_shown_as_it_is(text: str) -> None:
+def test_text_from_records_is_shown_as_it_is(text):
     assert text in print_table(Table.of_text("t", "c", ("a",), ((text,),)), 120)
     assert "x" in print_table(Table.of_text("t", "c", ("a",), (("\x1b[31mx",),)), 120)

@@ -12,9 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from framebench.engine.environments import Environment
 from framebench.engine.session import lock_results
-from framebench.records.record import Record
 from tests.asv.clone import Clone
 from tests.repositories import run_git
 
@@ -42,11 +40,11 @@ def track_answer():
 
 
 @pytest.fixture(scope="module")
-def clone(tmp_path_factory: pytest.TempPathFactory, environment: dict[str, Environment]) -> Clone:
+def clone(tmp_path_factory, environment) -> Clone:
     return Clone(tmp_path_factory.mktemp("asv"))
 
 
-def test_a_run_stores_records_and_shows_their_numbers(clone: Clone) -> None:
+def test_a_run_stores_records_and_shows_their_numbers(clone):
     done = clone.run(FEW)
     assert done.returncode == 0, done.stdout + done.stderr
     records = clone.records()
@@ -70,7 +68,7 @@ def test_a_run_stores_records_and_shows_their_numbers(clone: Clone) -> None:
     assert f"{peak:.1f}MiB" in done.stdout, "in asv's table"
 
 
-def test_skip_existing_with_nothing_to_measure_prints_a_line(clone: Clone) -> None:
+def test_skip_existing_with_nothing_to_measure_prints_a_line(clone):
     before = clone.records()
     done = clone.asv("run", "--machine", "test", "--skip-existing", f"--bench={FEW}")
     assert done.returncode == 0, done.stdout + done.stderr
@@ -79,12 +77,12 @@ def test_skip_existing_with_nothing_to_measure_prints_a_line(clone: Clone) -> No
     assert clone.records() == before
 
 
-def test_an_interrupted_run_resumes(clone: Clone) -> None:
+def test_an_interrupted_run_resumes(clone):
     """The run is at a commit of its own, for which the other tests have measured nothing."""
     clone.commit("another")
     old = clone.records()
 
-    def list_new() -> list[Record]:
+    def list_new():
         return [record for record in clone.records() if record not in old]
 
     process = subprocess.Popen(
@@ -108,7 +106,7 @@ def test_an_interrupted_run_resumes(clone: Clone) -> None:
     assert len({record.provenance.session for record in list_new()}) == 1
 
 
-def test_show_compare_and_publish(clone: Clone) -> None:
+def test_show_compare_and_publish(clone):
     """What is shown are the two runs above, whose commits are the newest two."""
     newest, older = run_git(clone.root, "rev-parse", "HEAD", "HEAD~").split()
 
@@ -128,7 +126,7 @@ def test_show_compare_and_publish(clone: Clone) -> None:
     assert (clone.root / ".asv/html/index.html").exists()
 
 
-def test_one_bad_case_harms_no_other(clone: Clone) -> None:
+def test_one_bad_case_harms_no_other(clone):
     """A planted error in one strategy of one framework."""
     switches = clone.root / "framebench/adapters/jittor/checkpoint.py"
     good = switches.read_text()
@@ -156,7 +154,7 @@ def test_one_bad_case_harms_no_other(clone: Clone) -> None:
     ],
     ids="".join,
 )
-def test_other_commits_are_refused_in_a_line(clone: Clone, arguments: tuple[str, ...]) -> None:
+def test_other_commits_are_refused_in_a_line(clone, arguments):
     """What runs is the working tree: nothing of another commit must be stored under its name."""
     before = clone.stored()
     done = clone.asv(arguments[0], "--machine", "test", *arguments[1:])
@@ -167,7 +165,7 @@ def test_other_commits_are_refused_in_a_line(clone: Clone, arguments: tuple[str,
     assert clone.stored() == before
 
 
-def test_asv_find_is_refused_before_it_measures(clone: Clone) -> None:
+def test_asv_find_is_refused_before_it_measures(clone):
     """asv itself would take a commit that cannot be installed for a slow one, and name it."""
     for _ in range(3):
         clone.commit("one more")
@@ -180,14 +178,14 @@ def test_asv_find_is_refused_before_it_measures(clone: Clone) -> None:
     assert clone.stored() == before
 
 
-def test_another_python_is_refused_with_a_hint(clone: Clone) -> None:
+def test_another_python_is_refused_with_a_hint(clone):
     done = clone.asv("run", "--machine", "test", "--python=same", f"--bench={CHEAPEST}")
     assert done.returncode == 1
     assert "leave out --python and -E existing" in done.stdout + done.stderr
     assert "Traceback" not in done.stdout + done.stderr
 
 
-def test_an_invalid_machine_name_is_refused_in_a_line(clone: Clone) -> None:
+def test_an_invalid_machine_name_is_refused_in_a_line(clone):
     """asv itself would store results outside the results folder."""
     before = list_json_files(clone.home.parent)
     assert clone.asv("machine", "--yes", "--machine", "../../../x").returncode == 0
@@ -201,7 +199,7 @@ def list_json_files(folder: Path) -> set[Path]:
     return {path for path in folder.rglob("*.json") if ".git" not in path.parts}
 
 
-def test_benchmarks_of_a_users_file_run(clone: Clone) -> None:
+def test_benchmarks_of_a_users_file_run(clone):
     """A plain file in benchmarks/, which imports nothing of ours."""
     own = clone.root / "benchmarks/mine.py"
     own.write_text(USER_FILE)
@@ -216,7 +214,7 @@ def test_benchmarks_of_a_users_file_run(clone: Clone) -> None:
         assert results["mine.track_answer"] == 42
 
 
-def test_a_run_is_refused_while_another_process_measures(clone: Clone) -> None:
+def test_a_run_is_refused_while_another_process_measures(clone):
     with lock_results(clone.root / "results"):
         done = clone.run(FEW)
     assert done.returncode != 0

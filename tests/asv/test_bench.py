@@ -94,7 +94,7 @@ class Bench(Clone):
 
 
 @pytest.fixture(scope="module")
-def whole(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bench]:
+def whole(tmp_path_factory) -> Iterator[Bench]:
     where = tmp_path_factory.mktemp("bench")
     with pytest.MonkeyPatch.context() as variables:
         variables.setenv("FRAMEBENCH_CACHE", str(where / "cache"))
@@ -102,19 +102,19 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bench]:
 
 
 @pytest.fixture
-def clone(whole: Bench) -> Bench:
+def clone(whole) -> Bench:
     whole.renew()
     return whole
 
 
-def test_a_bench_without_failures_succeeds(clone: Bench) -> None:
+def test_a_bench_without_failures_succeeds(clone):
     done = clone.bench("STRICT=1")
     assert done.returncode == 0, done.stdout + done.stderr
     assert "The answer" in done.stdout
     assert "has no numbers" not in done.stdout
 
 
-def test_a_bench_with_a_failed_case_succeeds_and_shows_the_cause(clone: Bench) -> None:
+def test_a_bench_with_a_failed_case_succeeds_and_shows_the_cause(clone):
     done = clone.bench(FAKE_FAILURE="checkpoint: kill in turn")
     assert done.returncode == 0, done.stdout + done.stderr
     heading, line = done.stdout.strip().splitlines()[-2:]
@@ -122,21 +122,21 @@ def test_a_bench_with_a_failed_case_succeeds_and_shows_the_cause(clone: Bench) -
     assert line.startswith(f"  {CHECKPOINT}  crashed: ")
 
 
-def test_a_strict_bench_with_a_failed_case_fails(clone: Bench) -> None:
+def test_a_strict_bench_with_a_failed_case_fails(clone):
     done = clone.bench("STRICT=1", FAKE_FAILURE="checkpoint: wrong in the end")
     assert done.returncode != 0
     assert "asv run ended with status 2" in done.stdout
     assert f"  {CHECKPOINT}  wrong: " in done.stdout
 
 
-def test_a_bench_of_which_nothing_came_out_right_fails(clone: Bench) -> None:
+def test_a_bench_of_which_nothing_came_out_right_fails(clone):
     clone.bench()  # an older answer does not make up for it
     done = clone.bench(FAKE_FAILURE="exception")
     assert done.returncode != 0
     assert "none of 2 cases passed verification" in done.stdout + done.stderr
 
 
-def test_a_bench_with_a_failed_setup_resumes_once_repaired(clone: Bench, tmp_path: Path) -> None:
+def test_a_bench_with_a_failed_setup_resumes_once_repaired(clone, tmp_path):
     jittor = environments.find_location("jittor", environments.find_pinned_version("jittor"))
     (jittor / ".complete").unlink()
     tools = tmp_path / "tools"  # all but a compiler
@@ -163,7 +163,7 @@ def test_a_bench_with_a_failed_setup_resumes_once_repaired(clone: Bench, tmp_pat
     assert len([record for record in records if record.case == CHECKPOINT]) == 1
 
 
-def test_an_interrupted_bench_fails(clone: Bench) -> None:
+def test_an_interrupted_bench_fails(clone):
     process = subprocess.Popen(
         clone.command_line(f"BENCH={FEW}"),
         cwd=clone.root,
@@ -179,14 +179,14 @@ def test_an_interrupted_bench_fails(clone: Bench) -> None:
     assert process.wait(600) != 0
 
 
-def test_a_bench_that_cannot_run_fails(clone: Bench) -> None:
+def test_a_bench_that_cannot_run_fails(clone):
     """A usage error of asv has the same status as a failed benchmark has."""
     for wrong in ("MACHINE=a b", "MACHINE=../x", "PROFILE=enormous"):
         done = clone.bench(wrong)
         assert done.returncode != 0, wrong
 
 
-def test_a_benchmark_that_leaves_no_record_fails_the_bench(clone: Bench) -> None:
+def test_a_benchmark_that_leaves_no_record_fails_the_bench(clone):
     common = clone.root / "benchmarks/common.py"
     start = "        self.record = find_or_measure("
     assert start in common.read_text()

@@ -34,7 +34,7 @@ def read_pid(file: Path) -> int:
     return int(file.read_text())
 
 
-def test_forkserver_and_benchmark_end_when_asv_is_killed(tmp_path: Path) -> None:
+def test_forkserver_and_benchmark_end_when_asv_is_killed(tmp_path):
     script = tmp_path / "script.py"
     script.write_text(SERVER)
     command = [sys.executable, str(plugin.CHILD), str(script), str(tmp_path)]
@@ -46,7 +46,7 @@ def test_forkserver_and_benchmark_end_when_asv_is_killed(tmp_path: Path) -> None
     assert alive == []
 
 
-def test_a_script_finds_its_arguments_and_no_module_of_ours(tmp_path: Path) -> None:
+def test_a_script_finds_its_arguments_and_no_module_of_ours(tmp_path):
     script = tmp_path / "script.py"
     script.write_text("import sys; print(__name__, sys.argv[1:], __file__); import patches")
     command = [sys.executable, str(plugin.CHILD), str(script), "one", "other"]

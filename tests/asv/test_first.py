@@ -2,8 +2,6 @@
 come, and the answer.
 """
 
-from __future__ import annotations
-
 import os
 import sys
 import time
@@ -11,10 +9,7 @@ from collections import defaultdict
 from dataclasses import replace
 from datetime import UTC, datetime
 from itertools import product
-from pathlib import Path
 from unittest.mock import Mock
-
-import pytest
 
 from framebench.analysis.reports import answer
 from framebench.asv import building
@@ -28,7 +23,7 @@ from framebench.suite.profiles import list_profile_cases
 from tests.fake_records import CASE, provenance, record
 
 
-def test_the_first_profile_is_a_small_part_of_the_quick_one() -> None:
+def test_the_first_profile_is_a_small_part_of_the_quick_one():
     first, quick = list_profile_cases("first"), list_profile_cases("quick")
     assert {*first} < {*quick}
 
@@ -56,9 +51,7 @@ print("done")
 """
 
 
-def test_frameworks_are_built_in_turn_off_the_timed_core(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_frameworks_are_built_in_turn_off_the_timed_core(tmp_path, monkeypatch):
     """A framework that cannot be built says why, and the next is built nevertheless.
 
     The interpreter is a script that writes its cores into a file instead of building. On a machine
@@ -83,7 +76,7 @@ def test_frameworks_are_built_in_turn_off_the_timed_core(
         assert (tmp_path / "jittor").read_text() == str(sorted(cores - {timed_core}))
 
 
-def test_building_ends_with_the_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_building_ends_with_the_run(tmp_path, monkeypatch):
     interpreter = tmp_path / "python"
     interpreter.write_text("#!/bin/sh\nexec sleep 60\n")
     interpreter.chmod(0o755)
@@ -97,9 +90,7 @@ def test_building_ends_with_the_run(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     assert "jax" not in built.failures, "it was never begun"
 
 
-def test_environments_that_are_not_built_or_not_warm_are_missing(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_environments_that_are_not_built_or_not_warm_are_missing(tmp_path, monkeypatch):
     monkeypatch.setenv("FRAMEBENCH_CACHE", str(tmp_path))
     assert building.list_unbuilt(["torch", "jittor"]) == ["torch", "jittor"]
     for name in ("torch", "jittor"):
@@ -113,10 +104,10 @@ def test_environments_that_are_not_built_or_not_warm_are_missing(
     assert building.list_unbuilt(["jittor"]) == []
 
 
-def test_results_are_shown_as_they_come() -> None:
+def test_results_are_shown_as_they_come():
     lines = []
 
-    def add_to_last_line(text: str) -> None:
+    def add_to_last_line(text):
         lines[-1] += text
 
     count_cases = Mock(return_value=3)
@@ -141,9 +132,7 @@ def test_results_are_shown_as_they_come() -> None:
     assert lines[5].startswith("2 of 3 cases, about ")
 
 
-def test_an_exception_of_several_lines_is_one_event(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_exception_of_several_lines_is_one_event(tmp_path, monkeypatch):
     """JAX raises pages of text with tabs; Jittor colours its text."""
     pipe = tmp_path / "progress"
     os.mkfifo(pipe)
@@ -158,7 +147,7 @@ def test_an_exception_of_several_lines_is_one_event(
     assert lines == ["  a crashed: first line at b\\u001b[31m"]
 
 
-def test_the_answer_lists_failed_cases_of_the_last_run() -> None:
+def test_the_answer_lists_failed_cases_of_the_last_run():
     old = provenance(session="old", measured_at=datetime(2026, 1, 1, tzinfo=UTC))
     new = provenance(session="new", measured_at=datetime(2026, 1, 2, tzinfo=UTC))
     wrong, large = replace(CASE, strategy="checkpoint"), replace(CASE, batch=8)

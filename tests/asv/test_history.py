@@ -35,7 +35,7 @@ FP32_PEAK = "transformer.TransformerJaxTrain.track_peak_memory('fp32', 4)"
 
 
 @pytest.fixture
-def config(tmp_path: Path) -> Path:
+def config(tmp_path) -> Path:
     """Return the project's configuration, in a folder of its own."""
     file = tmp_path / "asv.releases.json"
     file.write_text((ROOT / "asv.releases.json").read_text())
@@ -43,7 +43,7 @@ def config(tmp_path: Path) -> Path:
 
 
 @pytest.fixture(autouse=True)
-def discovered_once(monkeypatch: pytest.MonkeyPatch) -> None:
+def discovered_once(monkeypatch) -> None:
     monkeypatch.setattr(history, "discover", lambda config: json.loads(list_benchmarks("quick")))
 
 
@@ -63,7 +63,7 @@ def run_asv(config: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
 
 
 @pytest.mark.parametrize("rise", [1.02, 1.05, 1.3])
-def test_a_step_between_two_releases_is_a_regression(config: Path, rise: float) -> None:
+def test_a_step_between_two_releases_is_a_regression(config, rise):
     records = []
     risen = RELEASES[RELEASES.index("0.9.2") :]
     for version in RELEASES:
@@ -80,7 +80,7 @@ def test_a_step_between_two_releases_is_a_regression(config: Path, rise: float) 
     assert [regression[0] for regression in page["regressions"]] == [FP32_PEAK]
 
 
-def test_the_command_counts_releases_with_results(config: Path, tmp_path: Path) -> None:
+def test_the_command_counts_releases_with_results(config, tmp_path):
     """0.9.0, 0.9.0.1 and 0.9.1 lie between the two that were measured."""
     for version, mib in (("0.8.3", 100.0), ("0.9.2", 105.0)):
         add_records(tmp_path, make_measured(FP32, version, mib))
@@ -91,9 +91,7 @@ def test_the_command_counts_releases_with_results(config: Path, tmp_path: Path) 
     assert f"jax-0.8.3 to jax-0.9.2, on m: +5.0% {FP32_PEAK}" in lines
 
 
-def test_records_that_cannot_be_read_are_why_nothing_is_published(
-    config: Path, tmp_path: Path
-) -> None:
+def test_records_that_cannot_be_read_are_why_nothing_is_published(config, tmp_path):
     file = store.find_file(tmp_path, "m", "jax-0.9.2")
     file.parent.mkdir(parents=True)
     file.write_text('{"case": 1}\n')
@@ -102,9 +100,7 @@ def test_records_that_cannot_be_read_are_why_nothing_is_published(
     assert f"no record under {tmp_path} can be read" in done.stderr
 
 
-def test_a_hook_of_another_repository_gets_no_commit_of_ours(
-    config: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_hook_of_another_repository_gets_no_commit_of_ours(config, tmp_path, monkeypatch):
     """git tells its hooks, and what they start, which repository is meant."""
     users = tmp_path / "users"
     users.mkdir()
@@ -117,7 +113,7 @@ def test_a_hook_of_another_repository_gets_no_commit_of_ours(
     assert sorted(users.rglob("*")) == before
 
 
-def test_two_hundred_releases_without_a_change_raise_at_most_one_alarm(config: Path) -> None:
+def test_two_hundred_releases_without_a_change_raise_at_most_one_alarm(config):
     """25 machines with eight releases each; peaks repeat to 0.1 % and step times to 2 %."""
     noise = np.random.default_rng(0)
     records = []
@@ -130,7 +126,7 @@ def test_two_hundred_releases_without_a_change_raise_at_most_one_alarm(config: P
     assert len(history.publish(config)) <= 1
 
 
-def test_asv_compares_two_releases_by_their_tags(config: Path) -> None:
+def test_asv_compares_two_releases_by_their_tags(config):
     history.write(
         [make_measured(FP32, "0.9.2", 100.0), make_measured(FP32, "0.10.2", 130.0)], config
     )
@@ -141,7 +137,7 @@ def test_asv_compares_two_releases_by_their_tags(config: Path) -> None:
     assert cells == ["+", "100.0MiB", "130.0MiB", "1.3", FP32_PEAK]
 
 
-def test_every_release_of_a_framework_is_one_environment(config: Path) -> None:
+def test_every_release_of_a_framework_is_one_environment(config):
     """asv draws a graph for each environment: a step between two of them would be in none."""
     history.write([make_measured(FP32, version, 100.0) for version in RELEASES], config)
     run_asv(config, "publish", "--no-pull")
@@ -153,12 +149,12 @@ def test_every_release_of_a_framework_is_one_environment(config: Path) -> None:
     assert every == [["'fp32'"], ["4"]], "no page opens on parameters that nobody measured"
 
 
-def test_builds_of_a_release_are_one_release() -> None:
+def test_builds_of_a_release_are_one_release():
     records = [make_measured(FP32, version, 100.0) for version in ("0.9.2", "0.10.2+cpu", "a b")]
     assert set(history.collect(records)["version"]) == {"0.9.2", "0.10.2"}
 
 
-def test_plans_for_a_target_device_are_a_machine_of_their_own(config: Path) -> None:
+def test_plans_for_a_target_device_are_a_machine_of_their_own(config):
     case = Case.from_id("transformer/jax/train/fp32/b8/full")
     plans = [
         history.PlannedPeak("h100-80gb", case, "0.9.1", 100 * MIB),
@@ -172,14 +168,14 @@ def test_plans_for_a_target_device_are_a_machine_of_their_own(config: Path) -> N
     assert (found.before, found.after) == ("jax-0.9.2", "jax-0.10.0")
 
 
-def test_published_plans_are_read() -> None:
+def test_published_plans_are_read():
     plans = history.read_plans(ROOT / "results")
     case = Case.from_id("transformer/jax/train/fp32/b8/full")
     versions = {plan.version for plan in plans if (plan.device, plan.case) == ("h100-80gb", case)}
     assert {"0.9.2", "0.10.2"} <= versions
 
 
-def test_machines_and_frameworks_with_one_release_have_no_history(config: Path) -> None:
+def test_machines_and_frameworks_with_one_release_have_no_history(config):
     torch = Case.from_id("transformer/torch/train/fp32/b4/cpu")
     records = [
         make_measured(FP32, "0.9.2", 100.0, "old"),
@@ -190,7 +186,7 @@ def test_machines_and_frameworks_with_one_release_have_no_history(config: Path) 
         history.write(records, config)
 
 
-def test_the_same_records_give_the_same_commits(config: Path) -> None:
+def test_the_same_records_give_the_same_commits(config):
     records = [make_measured(FP32, "0.9.2", 100.0), make_measured(FP32, "0.10.2", 130.0)]
     folder = config.parent / ".asv/releases/results/m"
     history.write(records, config)
@@ -199,7 +195,7 @@ def test_the_same_records_give_the_same_commits(config: Path) -> None:
     assert {file.name for file in folder.iterdir()} == first
 
 
-def test_a_release_never_comes_before_an_older_version() -> None:
+def test_a_release_never_comes_before_an_older_version():
     """0.8.3 mends 0.8 and appeared after 0.9.0; the day of 0.9.9 is not known."""
     placed = history.place_in_time("jax", {"0.8.2", "0.9.9"})
     versions = [release.version for release in placed]
@@ -213,26 +209,26 @@ def test_a_release_never_comes_before_an_older_version() -> None:
 @pytest.mark.parametrize(
     "content", [b"\xb2\x00", b"{", b"5", b'{"version": 1}', b'{"version": 1, "repo": 5}']
 )
-def test_a_file_that_is_no_configuration_is_refused(content: bytes, tmp_path: Path) -> None:
+def test_a_file_that_is_no_configuration_is_refused(content, tmp_path):
     file = tmp_path / "asv.conf.json"
     file.write_bytes(content)
     with pytest.raises(history.NoHistoryError, match="is no configuration of asv"):
         history.load_config(file)
 
 
-def test_a_single_measured_release_stands_alone() -> None:
+def test_a_single_measured_release_stands_alone():
     (placed,) = history.place_in_time("jax", {"0.9.2"})
     assert (placed.version, placed.is_measured) == ("0.9.2", True)
 
 
-def test_the_day_of_every_pinned_release_is_known() -> None:
+def test_the_day_of_every_pinned_release_is_known():
     known = history.KNOWN.read_text()
     for framework in FRAMEWORKS:
         for version in find_pinned_versions(framework):
             assert f"\n{framework},{version}," in known
 
 
-def test_regressions_are_sorted_by_release_and_then_by_size() -> None:
+def test_regressions_are_sorted_by_release_and_then_by_size():
     """Sorted as text, 0.10.2 would come before 0.9.0."""
     early = history.Regression(
         "peak", "m", before="jax-0.9.0", after="jax-0.9.1", old=100.0, new=102.0

@@ -24,7 +24,7 @@ BENCHMARK: dict[str, Any] = {
 THROUGHPUT = "transformer.TransformerTorchTrain.track_throughput"
 
 
-def test_a_run_takes_the_options_that_are_checked() -> None:
+def test_a_run_takes_the_options_that_are_checked():
     """`_returns` is where asv puts its selection; it builds its parser before it loads plug-ins."""
     options = {"range_spec", "set_commit_hash", "machine", "env_spec", "bench", "parallel"}
     assert options | {"_returns"} <= set(inspect.signature(asv_run.Run.run).parameters)
@@ -35,7 +35,7 @@ def test_a_run_takes_the_options_that_are_checked() -> None:
     assert inspect.getsource(asv_run).count("run_benchmarks(") == 1
 
 
-def test_a_peak_is_printed_in_mib() -> None:
+def test_a_peak_is_printed_in_mib():
     assert util.human_value(159.136, "MiB") == "159.136", (
         "asv itself leaves out a unit that it does not know"
     )
@@ -45,7 +45,7 @@ def test_a_peak_is_printed_in_mib() -> None:
     assert print_value(0.5, "seconds") == util.human_value(0.5, "seconds")
 
 
-def test_a_table_has_a_title_and_no_empty_rows() -> None:
+def test_a_table_has_a_title_and_no_empty_rows():
     nothing = (math.nan, None)
     values = [(159.136, None), nothing, nothing, nothing]
     title = "Transformer in PyTorch, train: peak memory"
@@ -60,7 +60,7 @@ def test_a_table_has_a_title_and_no_empty_rows() -> None:
     assert "checkpoint" not in "\n".join(lines)
 
 
-def test_a_comparison_has_no_rows_without_numbers() -> None:
+def test_a_comparison_has_no_rows_without_numbers():
     unroll = patches.mark_direction(compare.unroll_result)
     values = [200.0, math.nan, None, math.nan]
     none = [None] * 4

@@ -114,12 +114,12 @@ class Project:
 
 
 @pytest.fixture
-def project(tmp_path: Path) -> Project:
+def project(tmp_path) -> Project:
     return Project(tmp_path)
 
 
 @pytest.fixture(scope="module")
-def listed(tmp_path_factory: pytest.TempPathFactory) -> Any:
+def listed(tmp_path_factory) -> Any:
     """Return the benchmarks that asv finds."""
     return discover_benchmarks(tmp_path_factory.mktemp("listed"))
 
@@ -132,13 +132,7 @@ def listed(tmp_path_factory: pytest.TempPathFactory) -> Any:
     ],
     ids=["gain", "loss"],
 )
-def test_more_throughput_is_better(
-    project: Project,
-    first: dict[str, float],
-    then: dict[str, float],
-    regressions: set[str],
-    mark: str,
-) -> None:
+def test_more_throughput_is_better(project, first, then, regressions, mark):
     """What is published flags a loss once, as step time."""
     project.plant_all(first, then)
     assert project.list_regressions() == regressions
@@ -148,7 +142,7 @@ def test_more_throughput_is_better(
     }
 
 
-def test_asv_marks_only_changes_by_its_factor(project: Project) -> None:
+def test_asv_marks_only_changes_by_its_factor(project):
     """7 % more memory is a regression to us, and has no mark there unless it is asked for."""
     project.plant(0, {"track_peak_memory": 100.0})
     project.plant(1, {"track_peak_memory": 107.0})
@@ -157,14 +151,14 @@ def test_asv_marks_only_changes_by_its_factor(project: Project) -> None:
     assert marks == {f"track_peak_memory({PLACE})": "+"}
 
 
-def test_a_rise_of_a_peak_by_two_per_cent_is_a_regression(project: Project) -> None:
+def test_a_rise_of_a_peak_by_two_per_cent_is_a_regression(project):
     """asv's own threshold is 5 %, and peaks repeat to a fraction of a per cent."""
     project.plant_all({"track_peak_memory": 100.0}, {"track_peak_memory": 102.0})
     benchmark = f"transformer.TransformerTorchTrain.track_peak_memory({PLACE})"
     assert project.list_regressions() == {benchmark}
 
 
-def test_a_history_in_bytes_is_not_mixed_with_one_in_mib(project: Project) -> None:
+def test_a_history_in_bytes_is_not_mixed_with_one_in_mib(project):
     """The benchmark was in bytes, and its version was that of the protocol alone."""
     peak = project.listed["transformer.TransformerTorchTrain.track_peak_memory"]
     project.listed[peak["name"]] = peak | {"version": str(protocol.VERSION)}
@@ -175,9 +169,7 @@ def test_a_history_in_bytes_is_not_mixed_with_one_in_mib(project: Project) -> No
     assert project.compare(0, 1) == {f"track_peak_memory({PLACE})": "x"}
 
 
-def test_a_profile_selects_each_of_its_cases_once_for_each_metric(
-    listed: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_profile_selects_each_of_its_cases_once_for_each_metric(listed, monkeypatch):
     monkeypatch.setenv("FRAMEBENCH_PROFILE", "quick")
     chosen = cases.choose_framework(listed, "jax")
     selected = []
@@ -192,9 +184,7 @@ def test_a_profile_selects_each_of_its_cases_once_for_each_metric(
     assert len(selected) == 5 * len(expected)
 
 
-def test_a_selection_without_a_case_names_the_profile_that_has_it(
-    listed: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_selection_without_a_case_names_the_profile_that_has_it(listed, monkeypatch):
     name = "transformer.TransformerTorchTrainFull.track_peak_memory"
     selection = listed.filter_out(set(listed) - {name})
     monkeypatch.setenv("FRAMEBENCH_PROFILE", "tiny")
@@ -206,7 +196,7 @@ def test_a_selection_without_a_case_names_the_profile_that_has_it(
     run.check_selection(selection)
 
 
-def test_every_case_of_every_profile_has_a_class(listed: Any) -> None:
+def test_every_case_of_every_profile_has_a_class(listed):
     """A new scenario of a workload needs a class in benchmarks/."""
     classes = {name.rpartition(".")[0] for name in listed}
     confirmed = spec.list_confirmed_workloads()
@@ -224,7 +214,7 @@ def test_every_case_of_every_profile_has_a_class(listed: Any) -> None:
         "unet3d.UNet3DJittorTrainTiny",
     ],
 )
-def test_parameters_begin_with_the_baseline_at_the_base_batch(name: str, listed: Any) -> None:
+def test_parameters_begin_with_the_baseline_at_the_base_batch(name, listed):
     """asv's pages open with the first value of each parameter, which must have been measured."""
     of_suite = cases.list_suite_classes()[name]
     base = spec.load_workload(of_suite.workload).preset(of_suite.size).base
@@ -233,13 +223,13 @@ def test_parameters_begin_with_the_baseline_at_the_base_batch(name: str, listed:
     assert batches[0] == repr(base)
 
 
-def test_no_parameter_is_a_strategy_that_the_framework_cannot_have(listed: Any) -> None:
+def test_no_parameter_is_a_strategy_that_the_framework_cannot_have(listed):
     strategies, _ = listed["transformer.TransformerJittorTrain.track_peak_memory"]["params"]
     assert "'checkpoint'" in strategies
     assert "'rewrite'" not in strategies, "there is nothing to rewrite"
 
 
-def test_no_profile_changes_the_benchmarks(tmp_path: Path) -> None:
+def test_no_profile_changes_the_benchmarks(tmp_path):
     """asv adds up a commit's results where the benchmarks have not changed."""
     tiny = discover_benchmarks(tmp_path / "tiny", "tiny")
     assert tiny == discover_benchmarks(tmp_path / "standard", "standard")
@@ -259,7 +249,5 @@ def test_no_profile_changes_the_benchmarks(tmp_path: Path) -> None:
         ("transformer.Mine.time_sum", None),
     ],
 )
-def test_the_case_of_a_benchmark_is_read_from_its_name(
-    name: str, parsed: tuple[str, ...] | None
-) -> None:
+def test_the_case_of_a_benchmark_is_read_from_its_name(name, parsed):
     assert cases.parse(name) == parsed

@@ -32,7 +32,7 @@ def make_environment(framework: str, version: str) -> plugin.FrameworkEnvironmen
 
 
 @pytest.fixture
-def built_except_torch(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+def built_except_torch(monkeypatch) -> list[str]:
     """Return the list of the builds that are asked for; that of torch fails: no network."""
     names = []
 
@@ -45,9 +45,7 @@ def built_except_torch(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return names
 
 
-def test_only_environments_with_a_benchmark_are_built(
-    built_except_torch: list[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_only_environments_with_a_benchmark_are_built(built_except_torch, monkeypatch, tmp_path):
     """`--bench` asks for JAX and torch; what cannot be installed fails its own benchmarks alone."""
     listed = discover_benchmarks(tmp_path, "tiny")
     conf = SimpleNamespace(benchmark_dir="")
@@ -58,10 +56,10 @@ def test_only_environments_with_a_benchmark_are_built(
     ran = []
     skipped = []
 
-    def run_benchmarks(benchmarks: object, env: Any, **options: object) -> None:
+    def run_benchmarks(benchmarks, env, **options):
         ran.append(env.version)
 
-    def skip_benchmarks(benchmarks: object, env: Any, results: object) -> None:
+    def skip_benchmarks(benchmarks, env, results):
         skipped.append(env.version)
 
     monkeypatch.setenv("FRAMEBENCH_PROFILE", "tiny")

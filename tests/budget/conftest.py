@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 
-from framebench.engine.environments import Environment
 from tests.processes import run_inside
 
 PREDICT = Path(__file__).parent / "programs" / "predict.py"
@@ -15,7 +14,7 @@ Predicted = Callable[..., dict[str, dict[str, int]]]
 
 
 @pytest.fixture
-def predicted(environment: dict[str, Environment]) -> Predicted:
+def predicted(environment) -> Predicted:
     def predict(*cases: str) -> dict[str, dict[str, int]]:
         return run_inside(environment["torch"], PREDICT, *cases)
 

@@ -5,8 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 from itertools import product
-from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -17,7 +15,6 @@ from framebench.claims.ledger import make_ledger
 from framebench.claims.lines import add_gpu_lines, make_line
 from framebench.claims.needs import Needs
 from framebench.claims.registry import REGISTRY
-from framebench.claims.rule import Verdict
 from framebench.claims.show import describe_cases
 from framebench.claims.store import MachineResults
 from framebench.claims.wording import NO_ADVICE
@@ -50,9 +47,7 @@ PLANNED = {"kind": "planned"}
 @pytest.mark.parametrize(
     ("peak", "verdict"), [(60, "confirmed"), (65, "smaller than claimed"), (100, "no effect")]
 )
-def test_a_size_is_judged_by_the_records_own_numbers(
-    results: Path, peak: float, verdict: Verdict
-) -> None:
+def test_a_size_is_judged_by_the_records_own_numbers(results, peak, verdict):
     """The claim is that half of the 100 MiB is enough."""
     add_both(results, peak)
     entry = judge_claim(results, make_claim(HALF))
@@ -61,9 +56,7 @@ def test_a_size_is_judged_by_the_records_own_numbers(
     assert f"{peak - 100:+.1f} %" in entry.measured
 
 
-def test_repeats_widen_the_interval_and_newer_code_replaces_them(
-    results: Path,
-) -> None:
+def test_repeats_widen_the_interval_and_newer_code_replaces_them(results):
     add_both(results, 80)
     add_record(results, COMPILED, 85, minute=1)
     entry = judge_claim(results, make_claim())
@@ -73,7 +66,7 @@ def test_repeats_widen_the_interval_and_newer_code_replaces_them(
     assert judge_claim(results, make_claim()).verdict == "opposite"
 
 
-def test_the_resolution_of_resident_memory_widens_the_interval(results: Path) -> None:
+def test_the_resolution_of_resident_memory_widens_the_interval(results):
     add_both(results, 80, instrument="host.rss")
     entry = judge_claim(results, make_claim())
     assert (entry.low, entry.high) == pytest.approx((0.790, 0.810), abs=5e-4)
@@ -83,28 +76,26 @@ def test_the_resolution_of_resident_memory_widens_the_interval(results: Path) ->
     ("instrument", "named"),
     [("host.rss", ""), ("allocator.in_use", "by allocator.in_use"), ("compiler.plan", None)],
 )
-def test_a_number_names_its_instrument_where_tables_have_another(
-    instrument: str, named: str | None, results: Path
-) -> None:
+def test_a_number_names_its_instrument_where_tables_have_another(instrument, named, results):
     add_both(results, 80, instrument=instrument)
     (line,) = judge_claim(results, make_claim()).lines
     assert line.also == (f"by {instrument}" if named is None else named)
     assert line.number == f"{line.measured} {line.also}".strip()
 
 
-def test_two_instruments_give_no_verdict(results: Path) -> None:
+def test_two_instruments_give_no_verdict(results):
     add_record(results, EAGER, instrument="host.rss")
     add_record(results, COMPILED, instrument="allocator.in_use")
     assert judge_claim(results, make_claim()).verdict == "not measured"
 
 
-def test_a_base_below_the_resolution_of_resident_memory_has_no_ratio(results: Path) -> None:
+def test_a_base_below_the_resolution_of_resident_memory_has_no_ratio(results):
     add_record(results, EAGER, 0.05, instrument="host.rss")
     add_record(results, COMPILED, 1, instrument="host.rss")
     assert "may be zero by host.rss" in judge_claim(results, make_claim()).remark
 
 
-def test_both_sides_share_the_pinned_version_and_the_newest_protocol(results: Path) -> None:
+def test_both_sides_share_the_pinned_version_and_the_newest_protocol(results):
     add_both(results, 80)
     add_record(results, COMPILED, 300, minute=1, version="2.9.1")
     assert judge_claim(results, make_claim()).value == 0.8
@@ -122,14 +113,14 @@ def test_both_sides_share_the_pinned_version_and_the_newest_protocol(results: Pa
         ([0.5], "undecided"),  # nothing tells how blocks differ
     ],
 )
-def test_times_are_judged_over_blocks(results: Path, ratios: list[float], verdict: Verdict) -> None:
+def test_times_are_judged_over_blocks(results, ratios, verdict):
     add_blocks(results, ratios)
     entry = judge_claim(results, make_claim(TIME))
     assert entry.verdict == verdict
     assert ("no interval" in entry.measured) == (len(ratios) == 1)
 
 
-def test_times_without_a_common_block_have_no_ratio(results: Path) -> None:
+def test_times_without_a_common_block_have_no_ratio(results):
     add_both(results, 80)
     entry = judge_claim(results, make_claim(TIME))
     assert (entry.verdict, entry.value) == ("not measured", None)
@@ -139,9 +130,7 @@ def test_times_without_a_common_block_have_no_ratio(results: Path) -> None:
 @pytest.mark.parametrize(
     ("power", "verdict"), [(1.0, "no effect"), (1.5, "opposite"), (0.3, "confirmed")]
 )
-def test_the_growth_with_the_batch_is_an_exponent(
-    results: Path, power: float, verdict: Verdict
-) -> None:
+def test_the_growth_with_the_batch_is_an_exponent(results, power, verdict):
     for batch in (4, 8):
         add_record(
             results, f"transformer/torch/train/fp32/b{batch}/tiny", 10 * batch**power, live_bytes=0
@@ -168,12 +157,8 @@ def test_the_growth_with_the_batch_is_an_exponent(
     ],
 )
 def test_the_slope_of_a_peak_is_compared_between_successive_batches(
-    claim: str,
-    peaks: tuple[float, float, float],
-    value: float | None,
-    verdict: Verdict,
-    results: Path,
-) -> None:
+    claim, peaks, value, verdict, results
+):
     for batch, peak in zip((2, 4, 8), peaks, strict=True):
         add_record(results, f"unet3d/jittor/train/fp32/b{batch}/cpu", peak)
     (row,) = REGISTRY.select([claim])
@@ -187,9 +172,7 @@ def test_the_slope_of_a_peak_is_compared_between_successive_batches(
 @pytest.mark.parametrize(
     ("nodes", "verdict"), [(0, "no effect"), (7, "confirmed"), ("<b>", "not measured")]
 )
-def test_counts_of_the_proof_are_judged_if_they_are_numbers(
-    results: Path, nodes: Any, verdict: Verdict, proven: bool
-) -> None:
+def test_counts_of_the_proof_are_judged_if_they_are_numbers(results, nodes, verdict, proven):
     add_record(results, EAGER, effect=StrategyEffect(proven, evidence={"graph_nodes": nodes}))
     counted = {"kind": "value", "case": "train/fp32", "quantity": "evidence: graph_nodes"}
     assert judge_claim(results, make_claim(counted | {"expect": "some"})).verdict == verdict
@@ -214,8 +197,8 @@ def test_counts_of_the_proof_are_judged_if_they_are_numbers(
     ],
 )
 def test_a_count_that_the_proof_demands_may_turn_out_otherwise(
-    results: Path, claim: str, cases: list[str], evidence: dict[str, Any], verdict: Verdict
-) -> None:
+    results, claim, cases, evidence, verdict
+):
     for workload, case in product(spec.list_confirmed_workloads(), cases):
         batch = spec.load_workload(workload).preset("tiny").base
         add_record(
@@ -237,9 +220,7 @@ def test_a_count_that_the_proof_demands_may_turn_out_otherwise(
         (["oom"], "not measured"),
     ],
 )
-def test_the_newest_result_decides_whether_a_strategy_is_usable(
-    results: Path, statuses: list[str], verdict: Verdict
-) -> None:
+def test_the_newest_result_decides_whether_a_strategy_is_usable(results, statuses, verdict):
     """A13: checkpointing can be used in Jittor, in every workload with confirmed references."""
     for workload in spec.list_confirmed_workloads():
         batch = spec.load_workload(workload).preset("tiny").base
@@ -256,7 +237,7 @@ def test_the_newest_result_decides_whether_a_strategy_is_usable(
     assert bool(entry.records) == (verdict != "not measured")
 
 
-def test_fragments_are_free_bytes_between_blocks_in_use(results: Path) -> None:
+def test_fragments_are_free_bytes_between_blocks_in_use(results):
     """By the allocator's counter, of two cases that reserve and use as much."""
     for strategy, free in (("padded", 10), ("raw", 30)):
         add_record(
@@ -270,7 +251,7 @@ def test_fragments_are_free_bytes_between_blocks_in_use(results: Path) -> None:
     assert (entry.verdict, entry.value) == ("confirmed", pytest.approx(0.2))
 
 
-def test_ranks_are_judged_by_the_fullest(results: Path) -> None:
+def test_ranks_are_judged_by_the_fullest(results):
     for strategy, sizes in (("ddp", (200, 200)), ("zero_optimizer", (200, 0))):
         ranks = [
             Rank(rank=i, peaks={}, held={"optimizer states": size}) for i, size in enumerate(sizes)
@@ -292,9 +273,7 @@ def test_ranks_are_judged_by_the_fullest(results: Path) -> None:
         ({"effect": StrategyEffect(proven=False, evidence={})}, "effect is not confirmed"),
     ],
 )
-def test_a_failed_case_has_its_reason_and_no_number(
-    results: Path, changes: dict[str, Any], remark: str
-) -> None:
+def test_a_failed_case_has_its_reason_and_no_number(results, changes, remark):
     add_record(results, EAGER)
     add_record(results, COMPILED, 50, **changes)
     entry = judge_claim(results, make_claim())
@@ -305,9 +284,7 @@ def test_a_failed_case_has_its_reason_and_no_number(
 @pytest.mark.parametrize(
     ("status", "command"), [("wrong", ""), ("", "framebench claims T1 --run --size tiny")]
 )
-def test_a_missing_case_has_a_command_unless_it_failed(
-    results: Path, status: str, command: str
-) -> None:
+def test_a_missing_case_has_a_command_unless_it_failed(results, status, command):
     add_record(results, EAGER)
     if status:
         add_record(results, COMPILED, status=status)
@@ -318,9 +295,7 @@ def test_a_missing_case_has_a_command_unless_it_failed(
 @pytest.mark.parametrize(
     "needs", [Needs(device="gpu"), Needs(size="full"), Needs(cpu_flag="amx_bf16")]
 )
-def test_an_unmet_precondition_shows_the_number_without_a_verdict(
-    results: Path, needs: Needs
-) -> None:
+def test_an_unmet_precondition_shows_the_number_without_a_verdict(results, needs):
     add_both(results, 80)
     entry = judge_claim(results, make_claim(needs=needs))
     assert (entry.verdict, entry.value) == ("not testable here", None)
@@ -328,7 +303,7 @@ def test_an_unmet_precondition_shows_the_number_without_a_verdict(
     assert entry.recommendation == NO_ADVICE
 
 
-def test_a_met_precondition_changes_no_verdict(results: Path) -> None:
+def test_a_met_precondition_changes_no_verdict(results):
     add_both(results, 80)
     assert (
         judge_claim(results, make_claim(needs=Needs(size="tiny", device="cpu"))).verdict
@@ -339,14 +314,12 @@ def test_a_met_precondition_changes_no_verdict(results: Path) -> None:
 @pytest.mark.parametrize(
     ("peak", "verdict"), [(80, "by definition"), (100, "no effect"), (120, "opposite")]
 )
-def test_records_against_a_definition_overrule_it(
-    results: Path, peak: float, verdict: Verdict
-) -> None:
+def test_records_against_a_definition_overrule_it(results, peak, verdict):
     add_both(results, peak)
     assert judge_claim(results, make_claim(definition="it is proven")).verdict == verdict
 
 
-def test_comparisons_that_disagree_are_mixed_and_counted(results: Path) -> None:
+def test_comparisons_that_disagree_are_mixed_and_counted(results):
     for workload, peak in (("transformer", 80), ("resnet50", 120), ("unet3d", 100)):
         add_both(results, peak, workload)
     entry = judge_claim(results, make_claim(EVERYWHERE))
@@ -355,7 +328,7 @@ def test_comparisons_that_disagree_are_mixed_and_counted(results: Path) -> None:
     assert entry.recommendation == NO_ADVICE
 
 
-def test_comparisons_below_a_stated_size_are_counted_with_their_range(results: Path) -> None:
+def test_comparisons_below_a_stated_size_are_counted_with_their_range(results):
     for workload, peak in (("transformer", 50), ("resnet50", 70), ("unet3d", 80)):
         add_both(results, peak, workload)
     entry = judge_claim(results, make_claim(HALF | EVERYWHERE))
@@ -364,21 +337,21 @@ def test_comparisons_below_a_stated_size_are_counted_with_their_range(results: P
     )
 
 
-def test_one_comparison_confirms_that_something_may_be_less(results: Path) -> None:
+def test_one_comparison_confirms_that_something_may_be_less(results):
     for workload, peak in (("transformer", 80), ("resnet50", 120), ("unet3d", 100)):
         add_both(results, peak, workload)
     entry = judge_claim(results, make_claim(EVERYWHERE, may=True))
     assert (entry.verdict, entry.value) == ("confirmed", 0.8)
 
 
-def test_numbers_of_two_metrics_have_a_range_and_no_median(results: Path) -> None:
+def test_numbers_of_two_metrics_have_a_range_and_no_median(results):
     add_record(results, EAGER, live_bytes=50 * MIB)
     add_record(results, COMPILED, 80, live_bytes=50 * MIB)
     entry = judge_claim(results, make_claim({}, {"quantity": "added", "label": "added"}))
     assert entry.measured == "-40.0 to -20.0 %"
 
 
-def test_open_comparisons_count_in_the_advice_but_not_in_the_number(results: Path) -> None:
+def test_open_comparisons_count_in_the_advice_but_not_in_the_number(results):
     add_both(results, 80)
     add_both(results, 60, "resnet50")
     add_both(results, 98.5, "unet3d")
@@ -395,14 +368,12 @@ def test_open_comparisons_count_in_the_advice_but_not_in_the_number(results: Pat
 @pytest.mark.parametrize(
     ("peak", "advice"), [(80, "Compile: -20.0 %."), (120, "Do not: +20.0 %."), (100, NO_ADVICE)]
 )
-def test_advice_follows_the_sign_of_its_comparisons(
-    results: Path, peak: float, advice: str
-) -> None:
+def test_advice_follows_the_sign_of_its_comparisons(results, peak, advice):
     add_both(results, peak)
     assert judge_claim(results, make_claim()).recommendation.startswith(advice)
 
 
-def test_advice_is_withheld_if_a_comparison_is_missing(results: Path) -> None:
+def test_advice_is_withheld_if_a_comparison_is_missing(results):
     add_both(results, 80)
     add_both(results, 80, "unet3d")
     assert judge_claim(results, make_claim(EVERYWHERE)).recommendation == NO_ADVICE
@@ -416,9 +387,7 @@ def test_advice_is_withheld_if_a_comparison_is_missing(results: Path) -> None:
         (None, "confirmed (on a CPU)"),
     ],
 )
-def test_a_gpus_number_decides_in_place_of_a_cpus(
-    results: Path, planned: int | None, judged: str
-) -> None:
+def test_a_gpus_number_decides_in_place_of_a_cpus(results, planned, judged):
     add_both(results, 80)
     plans = make_plans(results, fp32=100, compile=planned) if planned else {}
     comparisons = ({}, PLANNED) if planned else ({},)
@@ -427,9 +396,7 @@ def test_a_gpus_number_decides_in_place_of_a_cpus(
     assert entry.lines[0].value == 0.8, "the CPU's number is shown"
 
 
-def test_a_plan_within_its_error_is_undecided_whatever_a_cpu_measured(
-    results: Path,
-) -> None:
+def test_a_plan_within_its_error_is_undecided_whatever_a_cpu_measured(results):
     add_both(results, 80)
     claim = make_claim({}, PLANNED)
     entry = judge_claim(results, claim, make_plans(results, fp32=100, compile=100))
@@ -440,15 +407,13 @@ def test_a_plan_within_its_error_is_undecided_whatever_a_cpu_measured(
 @pytest.mark.parametrize(
     ("status", "verdict"), [("wrong", "not measured"), ("ok", "confirmed"), ("oom", "confirmed")]
 )
-def test_a_plan_of_a_step_found_wrong_has_no_verdict(
-    results: Path, status: Any, verdict: Verdict
-) -> None:
+def test_a_plan_of_a_step_found_wrong_has_no_verdict(results, status, verdict):
     add_record(results, COMPILED, status=status)
     entry = judge_claim(results, make_claim(PLANNED), make_plans(results, fp32=100, compile=50))
     assert entry.verdict == verdict
 
 
-def test_a_gpu_is_judged_by_reserved_memory(results: Path) -> None:
+def test_a_gpu_is_judged_by_reserved_memory(results):
     for case, reserved, used in ((EAGER, 100, 80), (COMPILED, 70, 20)):
         peaks = {"allocator.in_use": used * MIB, "allocator.reserved": reserved * MIB}
         add_record(results, case, origin={"hardware": GPU}, peaks=peaks)
@@ -456,7 +421,7 @@ def test_a_gpu_is_judged_by_reserved_memory(results: Path) -> None:
     assert line.number == "-30.0 % reserved; allocated: -75.0 %"
 
 
-def test_a_gpus_measurement_replaces_the_plan_of_the_same_two_cases(results: Path) -> None:
+def test_a_gpus_measurement_replaces_the_plan_of_the_same_two_cases(results):
     """At whatever batch; of other cases the plan goes on to decide."""
     planned_checkpoint = PLANNED | {"candidate": "train/checkpoint"}
     at_half_the_batch = {"candidate": "train/compile@-1", "base": "train/fp32@-1"}
@@ -480,7 +445,7 @@ def test_a_gpus_measurement_replaces_the_plan_of_the_same_two_cases(results: Pat
     assert measured.name == "transformer/torch b4/full, m"
 
 
-def test_claims_about_a_gpu_are_not_measured_on_one_without_records(results: Path) -> None:
+def test_claims_about_a_gpu_are_not_measured_on_one_without_records(results):
     add_record(results, EAGER, origin={"hardware": GPU})
     for claim in ("B7", "B14", "C9"):
         assert judge_claim(results, claim).verdict == "not measured"
@@ -494,7 +459,7 @@ def test_claims_about_a_gpu_are_not_measured_on_one_without_records(results: Pat
         ("B9 memory", {"torch", "jittor"}),
     ],
 )
-def test_frameworks_that_a_place_is_not_about_are_only_shown(name: str, about: set[str]) -> None:
+def test_frameworks_that_a_place_is_not_about_are_only_shown(name, about):
     (claim,) = REGISTRY.select([name])
     assert list_frameworks(claim.deciding) == about
     assert list_frameworks(claim.informational) >= set(FRAMEWORKS) - about
@@ -508,7 +473,7 @@ def list_frameworks(measurements: Iterable[Measurement]) -> set[str]:
     return frameworks
 
 
-def test_the_ledger_is_a_data_frame() -> None:
+def test_the_ledger_is_a_data_frame():
     df = framebench.ledger(sample_records.RESULTS, sample_records.MACHINE)
     entries = make_ledger(Results(sample_records.RESULTS), sample_records.MACHINE)
     assert list(df["verdict"]) == [entry.verdict for entry in entries]

@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import re
 from operator import attrgetter
-from pathlib import Path
 
 import pytest
 
@@ -14,7 +13,6 @@ from framebench.claims.measure import LISTINGS, REPORTS, find_framework, run_pro
 from framebench.claims.probed_record import Probed
 from framebench.claims.registry import REGISTRY
 from framebench.claims.store import SNIPPET
-from framebench.engine.environments import Environment
 from framebench.records.store import read_answers
 from tests.processes import ROOT
 
@@ -46,7 +44,7 @@ def list_programs() -> set[str]:
     return programs
 
 
-def test_every_program_belongs_to_a_claim() -> None:
+def test_every_program_belongs_to_a_claim():
     programs_of_claims = set()
     for claim in REGISTRY.claims:
         for measurement in claim.measurements:
@@ -68,9 +66,7 @@ RECORDED = [probed for _, probed in read_answers(Probed, ROOT / "results" / "cla
 
 @pytest.mark.usefixtures("imported_once")
 @pytest.mark.parametrize("snippet", TRIED)
-def test_a_listing_still_behaves_as_recorded(
-    snippet: Path, environment: dict[str, Environment]
-) -> None:
+def test_a_listing_still_behaves_as_recorded(snippet, environment):
     numbers, error = run_program(environment[find_framework(f"{SNIPPET}{snippet.stem}")], snippet)
     assert bool(numbers) != bool(error)
     recorded = [probed for probed in RECORDED if probed.probe == SNIPPET + snippet.stem]
@@ -83,7 +79,7 @@ def test_a_listing_still_behaves_as_recorded(
             assert value == record.found[name][0], name
 
 
-def test_errors_contain_no_local_paths(environment: dict[str, Environment], tmp_path: Path) -> None:
+def test_errors_contain_no_local_paths(environment, tmp_path):
     broken = tmp_path / "torch_broken.py"
     broken.write_text(f"open({str(tmp_path / 'not there')!r})\n")
     numbers, error = run_program(environment["torch"], broken)

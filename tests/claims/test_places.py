@@ -68,7 +68,7 @@ def strip_layout(code: str) -> str:
     return re.sub(r"\s", "", code).replace('"', "'")
 
 
-def test_rows_of_articles_and_places_match() -> None:
+def test_rows_of_articles_and_places_match():
     assert {claim.name for claim in OF_ARTICLES} == set(read_places())
     for claim in OF_ARTICLES:
         assert claim.place.article == claim.source
@@ -77,7 +77,7 @@ def test_rows_of_articles_and_places_match() -> None:
 
 
 @pytest.mark.parametrize("claim", OF_ARTICLES, ids=operator.attrgetter("name"))
-def test_numbers_and_names_of_a_row_are_in_its_place(claim: Claim) -> None:
+def test_numbers_and_names_of_a_row_are_in_its_place(claim):
     assert not find_unsupported(claim)
 
 
@@ -92,16 +92,12 @@ def test_numbers_and_names_of_a_row_are_in_its_place(claim: Claim) -> None:
         ("It fits with nn.VolumeBatchNorm3d, of 512x512x128 voxels.", "it fits", []),
     ],
 )
-def test_unsupported_numbers_and_names_are_found(
-    says: str, claimed: str, unsupported: list[str]
-) -> None:
+def test_unsupported_numbers_and_names_are_found(says, claimed, unsupported):
     assert find_unsupported(replace(B29, says=says, claimed=claimed)) == unsupported
 
 
 @pytest.mark.parametrize(("claim", "listing"), list_printed())
-def test_a_listing_as_printed_has_the_articles_calls_in_their_order(
-    claim: Claim, listing: str
-) -> None:
+def test_a_listing_as_printed_has_the_articles_calls_in_their_order(claim, listing):
     assert claim.place.prints, f"{claim.name}: the article prints no listing there"
     code = strip_layout((LISTINGS / f"{listing}.py").read_text())
     start = 0
@@ -111,7 +107,7 @@ def test_a_listing_as_printed_has_the_articles_calls_in_their_order(
         start = found + 1
 
 
-def test_a_claim_about_torch_cuda_is_decided_on_a_gpu() -> None:
+def test_a_claim_about_torch_cuda_is_decided_on_a_gpu():
     about_cuda = [
         claim
         for claim in OF_ARTICLES

@@ -10,7 +10,6 @@ import operator
 import re
 import tomllib
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -47,7 +46,7 @@ def find_sign_of_words(claim: Claim) -> int | None:
 
 
 @pytest.mark.parametrize("file", sorted(FOLDER.glob("*.toml")), ids=operator.attrgetter("stem"))
-def test_every_row_stands_for_a_case_that_exists(file: Path) -> None:
+def test_every_row_stands_for_a_case_that_exists(file):
     for claim in tomllib.loads(file.read_text())["claim"]:
         for row in (*claim.get("deciding", ()), *claim.get("informational", ())):
             assert make_measurements(**{"expect": claim.get("expect"), **row}), (claim["id"], row)
@@ -65,7 +64,7 @@ def test_every_row_stands_for_a_case_that_exists(file: Path) -> None:
         ("unet3d/torch/eval/no_grad", Ref("unet3d", "torch", "eval", "no_grad")),
     ],
 )
-def test_a_row_names_cases_in_any_size(text: str, ref: Ref) -> None:
+def test_a_row_names_cases_in_any_size(text, ref):
     assert read_ref(text, "resnet50", "jax") == ref
 
 
@@ -78,9 +77,7 @@ def test_a_row_names_cases_in_any_size(text: str, ref: Ref) -> None:
         ({"expect": "lesser"}, "lesser"),
     ],
 )
-def test_a_malformed_row_names_its_claim_and_the_fault(
-    changes: dict[str, Any], message: str
-) -> None:
+def test_a_malformed_row_names_its_claim_and_the_fault(changes, message):
     row = {"candidate": "train/compile", "base": "train/fp32", "expect": "less"} | changes
     texts = dict.fromkeys(("says", "claimed", "metric", "why"), "")
     claim = {"id": "T1", "transfers_to_gpu": True, "deciding": [row], **texts}
@@ -89,7 +86,7 @@ def test_a_malformed_row_names_its_claim_and_the_fault(
 
 
 @pytest.mark.parametrize("claim", REGISTRY.claims, ids=BY_NAME)
-def test_each_comparison_of_a_claim_stands_once(claim: Claim) -> None:
+def test_each_comparison_of_a_claim_stands_once(claim):
     assert claim.deciding or claim.absent or claim.needs.lacking
     places = []
     for measurement in claim.measurements:
@@ -98,7 +95,7 @@ def test_each_comparison_of_a_claim_stands_once(claim: Claim) -> None:
 
 
 @pytest.mark.parametrize("claim", REGISTRY.claims, ids=BY_NAME)
-def test_compared_cases_are_distinct_and_can_run(claim: Claim) -> None:
+def test_compared_cases_are_distinct_and_can_run(claim):
     for measurement in claim.measurements:
         measure = measurement.measure
         cases = measure.list_cases("cpu") or measure.list_planned_cases()
@@ -110,7 +107,7 @@ def test_compared_cases_are_distinct_and_can_run(claim: Claim) -> None:
                 assert case.strategy == case.stage.baseline, "what is always on is the baseline"
 
 
-def test_jax_recomputing_in_a_scan_is_compared_with_a_scan() -> None:
+def test_jax_recomputing_in_a_scan_is_compared_with_a_scan():
     """Without recomputing JAX's Transformer is no scan: the two would differ in more."""
     compared = 0
     for claim in REGISTRY.claims:
@@ -125,27 +122,27 @@ def test_jax_recomputing_in_a_scan_is_compared_with_a_scan() -> None:
     assert compared
 
 
-def test_every_claim_has_a_name_of_its_own() -> None:
+def test_every_claim_has_a_name_of_its_own():
     names = [claim.name for claim in REGISTRY.claims]
     assert len(set(names)) == len(names)
 
 
 @pytest.mark.parametrize("claim", DECIDED, ids=BY_NAME)
-def test_a_row_expects_the_direction_that_it_names(claim: Claim) -> None:
+def test_a_row_expects_the_direction_that_it_names(claim):
     sign = find_sign_of_words(claim)
     for measurement in claim.deciding:
         assert sign in (None, measurement.target.direction), measurement.name
 
 
 @pytest.mark.parametrize("claim", REGISTRY.claims, ids=BY_NAME)
-def test_possibilities_without_a_size_are_confirmed_by_one_comparison(claim: Claim) -> None:
+def test_possibilities_without_a_size_are_confirmed_by_one_comparison(claim):
     has_size = SIZE.match(claim.claimed) is not None
     if claim.place is not None and POSSIBLE.search(claim.says) and not has_size:
         assert claim.may
 
 
 @pytest.mark.parametrize("claim", DECIDED, ids=BY_NAME)
-def test_a_row_expects_the_size_that_it_names(claim: Claim) -> None:
+def test_a_row_expects_the_size_that_it_names(claim):
     size = SIZE.match(claim.claimed)
     for measurement in claim.deciding:
         assert measurement.target.or_more == ("or more" in claim.claimed), claim.name
@@ -154,7 +151,7 @@ def test_a_row_expects_the_size_that_it_names(claim: Claim) -> None:
 
 
 @pytest.mark.parametrize("claim", DECIDED, ids=BY_NAME)
-def test_the_smallest_gain_that_matters_is_a_documented_one(claim: Claim) -> None:
+def test_the_smallest_gain_that_matters_is_a_documented_one(claim):
     for measurement in claim.deciding:
         target, measure = measurement.target, measurement.measure
         if isinstance(measure, OfCases) and measure.quantity is TIME:
@@ -168,7 +165,7 @@ def test_the_smallest_gain_that_matters_is_a_documented_one(claim: Claim) -> Non
         assert target.minimum in allowed, measurement.name
 
 
-def test_a_listing_that_decides_has_a_second_side_or_another_comparison() -> None:
+def test_a_listing_that_decides_has_a_second_side_or_another_comparison():
     """A number of one program alone could not show what it would be otherwise."""
     alone = set()
     for claim in DECIDED:

@@ -1,7 +1,5 @@
 """The rule of the claims' verdicts: from an effect with its interval, and a target, to a word."""
 
-from __future__ import annotations
-
 import math
 
 import pytest
@@ -13,9 +11,7 @@ from framebench.claims.rule import (
     DECIDED,
     FAILED,
     Effect,
-    Sign,
     Target,
-    Verdict,
     decide,
     find_sign,
     list_open_verdicts,
@@ -44,9 +40,7 @@ OURS = Target(-1, 1.0, 0.01, 0.5, ours=True)
 
 
 @given(INTERVALS, TARGETS, st.floats(0, 5))
-def test_a_larger_gain_never_gets_a_lesser_verdict(
-    ends: list[float], target: Target, more: float
-) -> None:
+def test_a_larger_gain_never_gets_a_lesser_verdict(ends, target, more):
     low, value, high = ends
     shift = target.direction * more
     smaller = decide(Effect(value, low, high), target)
@@ -56,15 +50,13 @@ def test_a_larger_gain_never_gets_a_lesser_verdict(
 
 
 @given(st.floats(0, 5), st.floats(0, 5), TARGETS)
-def test_an_interval_with_no_effect_in_it_never_confirms(
-    below: float, above: float, target: Target
-) -> None:
+def test_an_interval_with_no_effect_in_it_never_confirms(below, above, target):
     effect = Effect(target.null, target.null - below, target.null + above)
     assert decide(effect, target) in ("no effect", "smaller or none", "undecided")
 
 
 @given(INTERVALS, TARGETS)
-def test_a_narrower_interval_never_overturns_a_verdict(ends: list[float], target: Target) -> None:
+def test_a_narrower_interval_never_overturns_a_verdict(ends, target):
     """Only an effect too small for its claim may turn out to be none, or the opposite."""
     low, value, high = ends
     wide = decide(Effect(value, low, high), target)
@@ -78,7 +70,7 @@ def test_a_narrower_interval_never_overturns_a_verdict(ends: list[float], target
 
 
 @given(number, TARGETS)
-def test_without_an_interval_nothing_is_decided(value: float, target: Target) -> None:
+def test_without_an_interval_nothing_is_decided(value, target):
     assert decide(Effect(value, -math.inf, math.inf), target) == "undecided"
 
 
@@ -107,14 +99,12 @@ def test_without_an_interval_nothing_is_decided(value: float, target: Target) ->
         (EXPECTED["none"], (1, 1, 1), "opposite"),
     ],
 )
-def test_verdicts_on_effects(
-    target: Target, effect: tuple[float, float, float], verdict: Verdict
-) -> None:
+def test_verdicts_on_effects(target, effect, verdict):
     assert decide(Effect(*effect), target) == verdict
 
 
 @pytest.mark.parametrize("effect", [(1, 2, 1), (math.nan, 0, 1)])
-def test_an_invalid_interval_is_refused(effect: tuple[float, float, float]) -> None:
+def test_an_invalid_interval_is_refused(effect):
     with pytest.raises(ValueError, match="no interval"):
         decide(Effect(*effect), Target(1))
 
@@ -128,9 +118,7 @@ def test_an_invalid_interval_is_refused(effect: tuple[float, float, float]) -> N
         ((0.9, -math.inf, math.inf), FORTY_LESS, []),
     ],
 )
-def test_an_interval_leaves_open_the_verdicts_on_its_numbers(
-    effect: tuple[float, float, float], target: Target, verdicts: list[Verdict]
-) -> None:
+def test_an_interval_leaves_open_the_verdicts_on_its_numbers(effect, target, verdicts):
     assert list(list_open_verdicts(Effect(*effect), target)) == verdicts
 
 
@@ -144,9 +132,7 @@ def test_an_interval_leaves_open_the_verdicts_on_its_numbers(
         ((1.0, 0.9, 1.1), "unclear"),
     ],
 )
-def test_a_sign_is_that_of_the_whole_interval_whatever_is_claimed(
-    effect: tuple[float, float, float], sign: Sign, target: Target
-) -> None:
+def test_a_sign_is_that_of_the_whole_interval_whatever_is_claimed(effect, sign, target):
     assert find_sign(Effect(*effect), target) == sign
 
 
@@ -171,7 +157,7 @@ def test_a_sign_is_that_of_the_whole_interval_whatever_is_claimed(
         ([], "not measured"),
     ],
 )
-def test_the_verdict_on_several_comparisons(verdicts: list[Verdict], verdict: Verdict) -> None:
+def test_the_verdict_on_several_comparisons(verdicts, verdict):
     assert summarize(verdicts) == verdict
 
 
@@ -184,7 +170,5 @@ def test_the_verdict_on_several_comparisons(verdicts: list[Verdict], verdict: Ve
         (["smaller than claimed", "not measured"], "undecided"),
     ],
 )
-def test_one_comparison_confirms_that_something_may_be(
-    verdicts: list[Verdict], verdict: Verdict
-) -> None:
+def test_one_comparison_confirms_that_something_may_be(verdicts, verdict):
     assert summarize(verdicts, may=True) == verdict

@@ -1,7 +1,5 @@
 """The search finds the row that people mean, whatever words they type."""
 
-from __future__ import annotations
-
 import pytest
 
 from framebench.claims.registry import REGISTRY, UnknownClaim
@@ -52,49 +50,49 @@ BEST = [
 
 
 @pytest.mark.parametrize(("typed", "row"), [*ENGLISH, *CHINESE])
-def test_a_query_finds_the_row_that_is_meant(typed: str, row: str) -> None:
+def test_a_query_finds_the_row_that_is_meant(typed, row):
     assert row in [claim.name for claim in REGISTRY.select([typed])]
 
 
 @pytest.mark.parametrize(("typed", "row"), BEST)
-def test_the_best_match_comes_first(typed: str, row: str) -> None:
+def test_the_best_match_comes_first(typed, row):
     assert REGISTRY.select([typed])[0].name == row
 
 
 @pytest.mark.parametrize("words", [("prune", "pruned", "pruning"), ("fuse", "fused", "fusion")])
-def test_endings_of_a_word_do_not_matter(words: tuple[str, ...]) -> None:
+def test_endings_of_a_word_do_not_matter(words):
     assert len(set(map(stem, words))) == 1
 
 
 @pytest.mark.parametrize("typed", ["A100", "量子"])
-def test_words_that_no_claim_has_find_nothing(typed: str) -> None:
+def test_words_that_no_claim_has_find_nothing(typed):
     with pytest.raises(UnknownClaim, match="none with these words; claims: A1 to "):
         REGISTRY.select([typed])
 
 
-def test_adam_finds_no_optimized_attention() -> None:
+def test_adam_finds_no_optimized_attention():
     assert [claim.name for claim in REGISTRY.select(["Adam"])] == ["R15"]
 
 
 @pytest.mark.parametrize(
     "typed", ["optimizer states", "Adam", "the memory of the optimizer", "优化器状态"]
 )
-def test_a_query_about_parts_of_a_peak_names_explain(typed: str) -> None:
+def test_a_query_about_parts_of_a_peak_names_explain(typed):
     (sentence,) = REGISTRY.list_other_commands([typed])
     assert "framebench explain CASE" in sentence
 
 
 @pytest.mark.parametrize("typed", ["gradient accumulation", "fp16", "B4 parameters"])
-def test_a_query_that_claims_answer_names_no_other_command(typed: str) -> None:
+def test_a_query_that_claims_answer_names_no_other_command(typed):
     assert REGISTRY.list_other_commands([typed]) == []
 
 
-def test_words_that_no_claim_has_are_named() -> None:
+def test_words_that_no_claim_has_are_named():
     assert REGISTRY.list_unknown_words(["quantum checkpointing"]) == ["quantum"]
     assert not REGISTRY.list_unknown_words(["fp16 training", "B1"])
 
 
-def test_words_are_one_query_with_quotes_or_without() -> None:
+def test_words_are_one_query_with_quotes_or_without():
     assert REGISTRY.select(["mixed", "precision"]) == REGISTRY.select(["mixed precision"])
 
 
@@ -107,5 +105,5 @@ def test_words_are_one_query_with_quotes_or_without() -> None:
         (["B1"], ["B1 memory", "B1 result"]),
     ],
 )
-def test_ids_and_parts_are_found_as_they_are_typed(typed: list[str], names: list[str]) -> None:
+def test_ids_and_parts_are_found_as_they_are_typed(typed, names):
     assert [claim.name for claim in REGISTRY.select(typed)] == names

@@ -1,7 +1,5 @@
 """The command line as a user meets it: real processes, real exit codes."""
 
-from __future__ import annotations
-
 import json
 import os
 import re
@@ -9,15 +7,13 @@ import signal
 import subprocess
 import time
 from operator import itemgetter
-from pathlib import Path
 from unittest.mock import Mock
 
 import pytest
 import typer
 
 from framebench.cli import run, shared
-from framebench.engine.environments import Environment
-from framebench.engine.session import Session, lock_results
+from framebench.engine.session import lock_results
 from framebench.records import store
 from framebench.records.provenance import read_machine_name
 from framebench.suite.selectors import parse
@@ -36,9 +32,7 @@ CASE = "transformer/torch/train/fp32/b4/tiny"
     ],
     ids=itemgetter(0),
 )
-def test_a_machine_name_with_path_parts_is_refused(
-    command: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_machine_name_with_path_parts_is_refused(command, tmp_path, monkeypatch):
     """`../../../x` once put records outside the results folder."""
     results = tmp_path / "deep" / "er" / "results"
     monkeypatch.setenv("FRAMEBENCH_MACHINE", "../../../x")
@@ -48,9 +42,7 @@ def test_a_machine_name_with_path_parts_is_refused(
     assert not [path for path in tmp_path.rglob("*") if path.is_file()]
 
 
-def test_other_options_start_another_session(
-    results: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_other_options_start_another_session(results, monkeypatch):
     """What was measured with other threads, or under a limit, is not taken for what is asked for
     now.
     """
@@ -76,7 +68,7 @@ def test_other_options_start_another_session(
         ["doctor"],
     ],
 )
-def test_measuring_commands_take_the_lock(arguments: list[str], results: Path) -> None:
+def test_measuring_commands_take_the_lock(arguments, results):
     with lock_results(results):
         done = framebench(*arguments, "--results", str(results))
     assert done.returncode == 2
@@ -84,18 +76,18 @@ def test_measuring_commands_take_the_lock(arguments: list[str], results: Path) -
 
 
 @pytest.mark.parametrize("text", ["256MiB", " 256 mib ", "0.25GiB", "268435456B"])
-def test_sizes_are_parsed_with_common_units(text: str) -> None:
+def test_sizes_are_parsed_with_common_units(text):
     assert shared.parse_bytes(text) == 256 * 2**20
     assert shared.parse_bytes("256MB") == 256 * 10**6
 
 
 @pytest.mark.parametrize("text", ["102KiB", "0.09MiB", "1e999GiB", "1.2.3MiB", "256", "3 apples"])
-def test_an_invalid_size_is_refused(text: str) -> None:
+def test_an_invalid_size_is_refused(text):
     with pytest.raises(typer.BadParameter, match=r"512MiB .* at least 0\.1 MiB"):
         shared.parse_bytes(text)
 
 
-def test_help_and_version_are_printed() -> None:
+def test_help_and_version_are_printed():
     assert framebench("-h").stdout == framebench("--help").stdout
     assert re.fullmatch(
         r"framebench \d+\.\d+\.\d+ \(\w{10}.*\), protocol \d+\n", framebench("--version").stdout
@@ -111,19 +103,14 @@ def test_help_and_version_are_printed() -> None:
     ids=["interrupted", "full"],
 )
 def test_an_interrupted_run_says_whether_records_were_written(
-    end: BaseException,
-    before: bool,
-    code: int,
-    message: str,
-    results: Path,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+    end, before, code, message, results, monkeypatch
+):
     """A record of an older session is there in both cases."""
     case = parse(CASE)
     where = store.find_file(results, read_machine_name(), "torch-1")
     store.append(record(case, provenance=provenance(session="older")), where)
 
-    def measure(found: object, opened: Session, *_: object) -> list[str]:
+    def measure(found, opened, *_):
         origin = provenance(session=opened.id, machine=read_machine_name())
         if before:
             store.append(record(case, provenance=origin), where)
@@ -138,9 +125,7 @@ def test_an_interrupted_run_says_whether_records_were_written(
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_an_interrupted_run_is_resumed(
-    number: signal.Signals, fake_worker: Environment, results: Path
-) -> None:
+def test_an_interrupted_run_is_resumed(number, fake_worker, results):
     """In the second block: its workers die, the first one's record stays, and the next run measures
     only the rest, whatever another command measured in between.
     """
@@ -174,8 +159,8 @@ def test_an_interrupted_run_is_resumed(
 
 
 def test_a_failed_case_fails_the_command_and_the_others_still_run(
-    fake_worker: Environment, results: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+    fake_worker, results, monkeypatch
+):
     monkeypatch.setenv("FAKE_FAILURE", "grad: exception, no_grad: work")
     options = ("--results", str(results), "--rounds", "3", "--env", str(fake_worker.python))
     done = framebench("run", "transformer/torch/eval/*grad/b4/tiny", *options)
@@ -185,9 +170,7 @@ def test_a_failed_case_fails_the_command_and_the_others_still_run(
     assert "1 of 2 cases failed" in done.stderr
 
 
-def test_a_full_disk_is_reported_without_a_traceback(
-    fake_worker: Environment, tmp_path: Path
-) -> None:
+def test_a_full_disk_is_reported_without_a_traceback(fake_worker, tmp_path):
     with small_disk(tmp_path / "disk", "size=16k") as disk:
         options = ("--results", str(disk / "results"), "--rounds", "3")
         options += ("--env", str(fake_worker.python))
@@ -201,9 +184,7 @@ def test_a_full_disk_is_reported_without_a_traceback(
 
 
 @pytest.mark.slow
-def test_calibration_passes_and_is_recorded(
-    environment: dict[str, Environment], results: Path
-) -> None:
+def test_calibration_passes_and_is_recorded(environment, results):
     """Sizes and the clock must be right on a busy machine too; the check of the load may fail."""
     # with three processes for each core, sometimes every wait of 20 ms is interrupted
     for _ in range(3):

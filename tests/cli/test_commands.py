@@ -48,9 +48,7 @@ def copy_published(results: Path, machine: str, cases: tuple[Case, ...] = B2) ->
 
 
 @pytest.mark.parametrize(("code", "command"), EXAMPLES)
-def test_documented_examples_have_their_exit_codes(
-    code: int, command: str, results: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_documented_examples_have_their_exit_codes(code, command, results, monkeypatch):
     """Each command runs as the page prints it, but `run` into a folder of its own, since another
     process may be measuring.
     """
@@ -78,19 +76,17 @@ def test_documented_examples_have_their_exit_codes(
         ),
     ],
 )
-def test_missing_parts_of_a_selector_are_read_as_none(selector: str, parts: Parts) -> None:
+def test_missing_parts_of_a_selector_are_read_as_none(selector, parts):
     assert parse_selector(selector) == parts
 
 
 @pytest.mark.parametrize("selector", ["a/b/c/d/b1/f/g", "transformer/torch/train/fp32/b0"])
-def test_an_invalid_selector_is_refused(selector: str) -> None:
+def test_an_invalid_selector_is_refused(selector):
     with pytest.raises(UnknownCase, match=r"b8|bN"):
         parse_selector(selector)
 
 
-def test_this_machine_answers_before_the_published_one(
-    results: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_this_machine_answers_before_the_published_one(results, monkeypatch):
     monkeypatch.setenv("FRAMEBENCH_MACHINE", "here")
     plant_record(results, "here")
     copy_published(results, "published")
@@ -112,15 +108,13 @@ def test_this_machine_answers_before_the_published_one(
     assert "  published, 2.13.0" in everybody
 
 
-def test_comparing_two_cases_does_not_change_advice(
-    results: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_comparing_two_cases_does_not_change_advice(results, monkeypatch):
     """Two records of this machine are read next to the published ones, and hide none of them."""
     monkeypatch.setenv("FRAMEBENCH_MACHINE", "here")
     shutil.copytree(RESULTS / "records" / MACHINE, results / "records" / MACHINE)
     question = ("advise", "transformer/*/train/*/b4", "--budget", "1GiB", "--json")
 
-    def list_offers() -> list[dict[str, Any]]:
+    def list_offers():
         done = framebench(*question, "--results", str(results))
         return json.loads(done.stdout)["fitting"]
 

@@ -1,12 +1,9 @@
 """A mistake on the command line is answered in a sentence that helps: `mistakes.toml` has them."""
 
-from __future__ import annotations
-
 import shlex
 import tomllib
 from operator import itemgetter
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -17,7 +14,7 @@ MISTAKES = tomllib.loads(Path(__file__).with_name("mistakes.toml").read_text())[
 
 
 @pytest.mark.parametrize("mistake", MISTAKES, ids=itemgetter("command"))
-def test_a_mistake_is_answered_with_what_helps(mistake: dict[str, Any], tmp_path: Path) -> None:
+def test_a_mistake_is_answered_with_what_helps(mistake, tmp_path):
     command = mistake["command"].format(sample=" ".join(IN_HERE), empty=tmp_path)
     done = framebench(*shlex.split(command))
     assert done.returncode == mistake.get("code", 2), done.stderr

@@ -23,7 +23,7 @@ from tests.sample_records import RESULTS
 
 
 @pytest.fixture
-def sent_folder(tmp_path: Path) -> Path:
+def sent_folder(tmp_path) -> Path:
     """Return real records of one block, and what else there is of these cases."""
     cases = [f"transformer/torch/train/{strategy}/b4/cpu" for strategy in ("fp32", "checkpoint")]
     copy_cases(RESULTS, tmp_path, cases)
@@ -67,7 +67,7 @@ def list_problems(root: Path) -> str:
     return "\n".join(check(root).problems)
 
 
-def test_records_of_an_older_protocol_are_noted(sent_folder: Path) -> None:
+def test_records_of_an_older_protocol_are_noted(sent_folder):
     tamper(sent_folder, {"provenance.protocol": VERSION - 1})
     assert any(
         note.startswith("1 of ") and "older protocol" in note for note in check(sent_folder).notes
@@ -124,9 +124,7 @@ TAMPERED: list[tuple[dict[str, Any], str]] = [
 
 
 @pytest.mark.parametrize(("changes", "message"), TAMPERED)
-def test_tampered_records_are_named(
-    changes: dict[str, Any], message: str, sent_folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_tampered_records_are_named(changes, message, sent_folder, monkeypatch):
     # what a stranger's batch would make here may fill the memory
     monkeypatch.delattr(Workload, "draw_lengths")
     tamper(sent_folder, changes)
@@ -140,18 +138,18 @@ def test_tampered_records_are_named(
     [(0.1, "floating-point operations a second"), (1.8, "was not over")],
     ids=["faster than the processor", "into the next turn"],
 )
-def test_impossible_times_are_named(factor: float, message: str, sent_folder: Path) -> None:
-    def scale(record: dict[str, Any]) -> None:
+def test_impossible_times_are_named(factor, message, sent_folder):
+    def scale(record):
         record["step_s"] = [seconds * factor for seconds in record["step_s"]]
 
     change_line(find_block(sent_folder)[1], scale)
     assert message in list_problems(sent_folder)
 
 
-def test_real_records_have_no_problem_also_without_times(sent_folder: Path) -> None:
+def test_real_records_have_no_problem_also_without_times(sent_folder):
     """`framebench run --rounds 0` writes some without."""
 
-    def drop_times(fields: dict[str, Any]) -> None:
+    def drop_times(fields):
         fields.update(step_s=[], instructions=[])
         if fields.get("turns"):
             fields["turns"].update(round=[], at_s=[], reference_s=[], reference_flop=0.0)
@@ -161,7 +159,7 @@ def test_real_records_have_no_problem_also_without_times(sent_folder: Path) -> N
     assert not list_problems(sent_folder)
 
 
-def test_duplicate_measurements_are_named(sent_folder: Path) -> None:
+def test_duplicate_measurements_are_named(sent_folder):
     file = find_file(sent_folder)
     lines = file.read_text().splitlines()
     append_lines(file, lines[0])
@@ -170,7 +168,7 @@ def test_duplicate_measurements_are_named(sent_folder: Path) -> None:
     )
 
 
-def test_links_and_unreadable_folders_are_named(sent_folder: Path, tmp_path: Path) -> None:
+def test_links_and_unreadable_folders_are_named(sent_folder, tmp_path):
     linked = tmp_path / "linked"
     linked.mkdir()
     (linked / "records").symlink_to(sent_folder / "records", target_is_directory=True)
@@ -184,7 +182,7 @@ def test_links_and_unreadable_folders_are_named(sent_folder: Path, tmp_path: Pat
         assert f"{closed}: Permission denied" in list_problems(sent_folder)
 
 
-def test_links_pipes_programs_and_large_files_are_not_opened(sent_folder: Path) -> None:
+def test_links_pipes_programs_and_large_files_are_not_opened(sent_folder):
     folder = find_file(sent_folder).parent
     (folder / "torch-1.jsonl").symlink_to("/etc/passwd")
     (folder / "linked").symlink_to(sent_folder.parent, target_is_directory=True)
@@ -200,9 +198,7 @@ def test_links_pipes_programs_and_large_files_are_not_opened(sent_folder: Path) 
     assert all("not opened" in line and line.isprintable() for line in problems)
 
 
-def test_a_folder_of_too_many_files_is_read_in_part(
-    sent_folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_folder_of_too_many_files_is_read_in_part(sent_folder, monkeypatch):
     monkeypatch.setattr(checks, "MOST_FILES", 3)
     for number in range(9):
         (find_file(sent_folder).parent / f"note-{number}").touch()
@@ -212,14 +208,14 @@ def test_a_folder_of_too_many_files_is_read_in_part(
 
 
 @pytest.mark.parametrize("text", ["[" * 100_000, "\x00", '{"case": "\x1b[2J"}'])
-def test_damaged_files_are_reported_readably(text: str, sent_folder: Path) -> None:
+def test_damaged_files_are_reported_readably(text, sent_folder):
     append_lines(find_file(sent_folder), text)
     (message,) = check(sent_folder).problems
     assert "not a framebench record" in message
     assert message.isprintable()
 
 
-def test_check_results_exits_with_the_verdict(sent_folder: Path) -> None:
+def test_check_results_exits_with_the_verdict(sent_folder):
     done = framebench("check-results", str(sent_folder))
     assert done.returncode == 0, done.stdout
     tamper(sent_folder, {"provenance.commit": None})
@@ -229,7 +225,7 @@ def test_check_results_exits_with_the_verdict(sent_folder: Path) -> None:
     assert framebench("check-results", str(sent_folder / "records")).returncode == 1
 
 
-def test_a_folder_in_the_place_of_a_file_of_records_is_named(sent_folder: Path) -> None:
+def test_a_folder_in_the_place_of_a_file_of_records_is_named(sent_folder):
     folder = find_file(sent_folder).with_name("torch-9.jsonl")
     folder.mkdir()
     assert f"{folder}: no regular file; it was not opened" in check(sent_folder).problems

@@ -1,11 +1,8 @@
 """A run on the GPUs of one machine: a unit at a time on each, with cores of its own."""
 
-from __future__ import annotations
-
 import os
 import threading
 import time
-from pathlib import Path
 from unittest.mock import Mock
 
 import pytest
@@ -13,7 +10,7 @@ import pytest
 from framebench.cluster import gpus
 from framebench.cluster.gpus import AssignedGpu
 from framebench.cluster.units import NODES
-from framebench.engine.environments import Environment, SetupError
+from framebench.engine.environments import SetupError
 from framebench.engine.request import RunRequest
 from framebench.records import store
 from tests.callbacks import ignore
@@ -23,14 +20,12 @@ UNITS = [RunRequest(("transformer/torch/train/fp32/b4/tiny",), block=block) for 
 GPUS = [AssignedGpu("0", frozenset({0})), AssignedGpu("1", frozenset({0}))]
 
 
-def test_each_gpu_measures_one_unit_at_a_time(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_each_gpu_measures_one_unit_at_a_time(monkeypatch, tmp_path):
     measured = []
     busy = set()
     both_are_busy = threading.Barrier(len(GPUS))
 
-    def run_unit(unit: RunRequest, gpu: AssignedGpu, results: Path) -> int:
+    def run_unit(unit, gpu, results):
         assert gpu.name not in busy
         busy.add(gpu.name)
         both_are_busy.wait(60)  # else the barrier breaks, and the test fails
@@ -43,14 +38,12 @@ def test_each_gpu_measures_one_unit_at_a_time(
     assert sorted(measured) == sorted(unit.named for unit in UNITS)
 
 
-def test_after_an_interruption_no_other_unit_begins(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_after_an_interruption_no_other_unit_begins(monkeypatch, tmp_path):
     """The other GPU finishes the unit that it is measuring."""
     begun = []
     both_have_begun = threading.Barrier(len(GPUS))
 
-    def run_unit(unit: RunRequest, gpu: AssignedGpu, results: Path) -> int:
+    def run_unit(unit, gpu, results):
         begun.append(gpu.name)
         both_have_begun.wait(60)
         if gpu.name == "0":
@@ -67,9 +60,7 @@ def test_after_an_interruption_no_other_unit_begins(
 @pytest.mark.parametrize(
     ("variable", "names"), [("2,3", ["2", "3"]), ("GPU-a1", ["GPU-a1"]), (None, ["0", "1", "2"])]
 )
-def test_visible_gpus_share_no_core(
-    variable: str | None, names: list[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_visible_gpus_share_no_core(variable, names, monkeypatch):
     monkeypatch.delenv(gpus.VARIABLE, raising=False)
     if variable is not None:
         monkeypatch.setenv(gpus.VARIABLE, variable)
@@ -83,15 +74,13 @@ def test_visible_gpus_share_no_core(
     assert sorted(cores) == list(range(8))
 
 
-def test_a_machine_without_a_gpu_is_answered(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_machine_without_a_gpu_is_answered(monkeypatch):
     monkeypatch.setenv(gpus.VARIABLE, "")
     with pytest.raises(SetupError, match="framebench doctor"):
         gpus.list_gpus()
 
 
-def test_units_are_measured_and_their_records_collected(
-    fake_worker: Environment, results: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_units_are_measured_and_their_records_collected(fake_worker, results, monkeypatch):
     monkeypatch.setenv(gpus.VARIABLE, "0,1")
     cases = "transformer/torch/{train/fp32,eval/no_grad}/b4/tiny"
     options = ("--env", str(fake_worker.python), "--rounds", "2", "--results", str(results))
@@ -102,7 +91,7 @@ def test_units_are_measured_and_their_records_collected(
     assert len(list(store.read_all(results))) == 2
 
 
-def test_the_log_of_a_unit_is_written_through_no_link(results: Path) -> None:
+def test_the_log_of_a_unit_is_written_through_no_link(results):
     victim = results / "victim"
     folder = results / NODES / GPUS[0].folder
     folder.mkdir(parents=True)
@@ -113,7 +102,7 @@ def test_the_log_of_a_unit_is_written_through_no_link(results: Path) -> None:
     assert victim.read_text() == "precious"
 
 
-def test_a_run_on_gpus_must_name_its_interpreter(results: Path) -> None:
+def test_a_run_on_gpus_must_name_its_interpreter(results):
     """The pinned builds are for the CPU."""
     case = "transformer/torch/train/fp32/b4/tiny"
     done = framebench("run", case, "--on", "gpus", "--results", str(results))

@@ -21,7 +21,7 @@ import pytest
 from framebench.cluster import slurm
 from framebench.cluster.slurm import LOG, Jobs, select_nodes
 from framebench.cluster.units import NODES, RunRequest, select_unfinished
-from framebench.engine.environments import Environment, SetupError
+from framebench.engine.environments import SetupError
 from framebench.engine.runner import Options
 from framebench.records import provenance, store
 from tests.callbacks import ignore
@@ -39,13 +39,13 @@ UNIT = RunRequest((CASES[0],), block=0)
 
 
 @pytest.fixture
-def own(tmp_path: Path) -> Iterator[OwnSlurm]:
+def own(tmp_path) -> Iterator[OwnSlurm]:
     with OwnSlurm(tmp_path / "slurm") as started:
         yield started
 
 
 @pytest.fixture
-def python(fake_worker: Environment) -> str:
+def python(fake_worker) -> str:
     return str(fake_worker.python)
 
 
@@ -85,9 +85,7 @@ def count_began(results: Path) -> int:
 
 
 @pytest.mark.slurm
-def test_nothing_is_lost_when_jobs_nodes_and_the_controller_fail(
-    own: OwnSlurm, python: str, results: Path
-) -> None:
+def test_nothing_is_lost_when_jobs_nodes_and_the_controller_fail(own, python, results):
     process = start_run(results, python)
     wait_until(lambda: count_began(results) == 2)
     assert sorted(own.list_running().values()) == ["n1", "n2"]  # each has a node to itself
@@ -118,7 +116,7 @@ def test_nothing_is_lost_when_jobs_nodes_and_the_controller_fail(
         assert find_overlap(read_log(results, node)) == ""
 
 
-def test_units_that_share_a_node_are_found() -> None:
+def test_units_that_share_a_node_are_found():
     killed = ["1 began: a", "2 began: b", "3 ended with 0: b"]
     assert find_overlap(killed) == ""
     assert find_overlap(["1 began: a", "2 began: b", "3 ended with 0: a"]) == "3 ended with 0: a"
@@ -172,9 +170,7 @@ def wait_for_end(own: OwnSlurm, process: subprocess.Popen[str]) -> None:
 
 
 @pytest.mark.slurm
-def test_units_that_are_done_or_queued_are_not_submitted_again(
-    own: OwnSlurm, python: str, results: Path
-) -> None:
+def test_units_that_are_done_or_queued_are_not_submitted_again(own, python, results):
     first = start_run(results, python, 1)
     wait_until(lambda: count_began(results) == 2)
     first.send_signal(signal.SIGINT)  # the command is gone, the jobs are not
@@ -189,9 +185,7 @@ def test_units_that_are_done_or_queued_are_not_submitted_again(
 
 
 @pytest.mark.slurm
-def test_units_wait_for_the_environments_of_each_kind_of_node(
-    own: OwnSlurm, python: str, results: Path
-) -> None:
+def test_units_wait_for_the_environments_of_each_kind_of_node(own, python, results):
     unit = RunRequest((CASES[0],), None, Options(rounds=2), python, block=0)
     code = provenance.name_code()
     (results / NODES).mkdir(parents=True)
@@ -207,7 +201,7 @@ def test_units_wait_for_the_environments_of_each_kind_of_node(
     assert "nothing" in log.read_text()
 
 
-def test_a_usable_node_of_each_kind_is_prepared() -> None:
+def test_a_usable_node_of_each_kind_is_prepared():
     printed = """\
 n1|2|1000|a,b|(null)|down*
 n2|2|1000|a,b|(null)|idle
@@ -217,7 +211,7 @@ n4|4|1000|c|gpu:1|mix"""
 
 
 @pytest.fixture
-def fake_slurm(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Path]:
+def fake_slurm(tmp_path, monkeypatch) -> Callable[..., Path]:
     """Return a function that puts scripts in the place of Slurm's commands, by name."""
 
     def write_scripts(**scripts: str) -> Path:
@@ -236,7 +230,7 @@ def fake_slurm(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[...,
 
 @pytest.mark.timeout(60)
 @pytest.mark.parametrize("kind", HOSTILE)
-def test_a_strangers_file_of_jobs_is_ignored(kind: str, tmp_path: Path) -> None:
+def test_a_strangers_file_of_jobs_is_ignored(kind, tmp_path):
     jobs = Jobs(tmp_path)
     jobs.file.parent.mkdir()
     HOSTILE[kind](jobs.file)
@@ -244,7 +238,7 @@ def test_a_strangers_file_of_jobs_is_ignored(kind: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("text", ["", "[]", '{"mark": 5}', "[" * 100_000])
-def test_a_damaged_file_of_jobs_is_ignored(text: str, tmp_path: Path) -> None:
+def test_a_damaged_file_of_jobs_is_ignored(text, tmp_path):
     jobs = Jobs(tmp_path)
     jobs.write_ids({"mark": "5"})
     assert jobs.read_ids() == {"mark": "5"}
@@ -252,7 +246,7 @@ def test_a_damaged_file_of_jobs_is_ignored(text: str, tmp_path: Path) -> None:
     assert jobs.read_ids() == {}
 
 
-def test_a_refused_job_is_reported(fake_slurm: Callable[..., Path]) -> None:
+def test_a_refused_job_is_reported(fake_slurm):
     messages = []
     jobs = Jobs(fake_slurm(sbatch="echo 'Invalid account' >&2; exit 1"), say=messages.append)
     with pytest.raises(SetupError, match="Slurm took no job"):
@@ -260,9 +254,7 @@ def test_a_refused_job_is_reported(fake_slurm: Callable[..., Path]) -> None:
     assert any("nothing is prepared on n1" in message for message in messages)
 
 
-def test_a_controller_that_is_away_has_not_lost_its_jobs(
-    fake_slurm: Callable[..., Path], tmp_path: Path
-) -> None:
+def test_a_controller_that_is_away_has_not_lost_its_jobs(fake_slurm, tmp_path):
     messages = []
     mark = UNIT.mark(provenance.name_code())
     squeue = f"""
@@ -281,7 +273,7 @@ esac
     assert "does not answer" in messages[0]
 
 
-def test_missing_slurm_is_reported_with_a_hint(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_slurm_is_reported_with_a_hint(monkeypatch):
     monkeypatch.setenv("PATH", "/nowhere")
     with pytest.raises(SetupError, match="plan --shell"):
         slurm.read_queue()

@@ -1,7 +1,5 @@
 """What a run on many machines takes, by arithmetic that can be done in the head."""
 
-from __future__ import annotations
-
 from framebench.cluster.table import make_tables
 from framebench.suite.case import Case
 from tests.fake_records import make_blocks
@@ -10,7 +8,7 @@ TORCH = Case.from_id("transformer/torch/train/fp32/b4/cpu")
 JAX = [Case("transformer", "jax", "train", strategy, 4) for strategy in ("fp32", "checkpoint")]
 
 
-def test_hours_follow_from_minutes_per_block() -> None:
+def test_hours_follow_from_minutes_per_block():
     timed = []
     untimed = []
     for record in make_blocks([(case, [[1.0], [1.0]]) for case in (TORCH, *JAX)], machine="m"):
@@ -27,5 +25,5 @@ def test_hours_follow_from_minutes_per_block() -> None:
     assert "| torch |" not in table.markdown()
 
 
-def test_no_table_is_made_without_blocks() -> None:
+def test_no_table_is_made_without_blocks():
     assert not list(make_tables([]))

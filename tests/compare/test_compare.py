@@ -1,17 +1,13 @@
 """Two cases, or two versions of a framework, as variants of one block."""
 
-from __future__ import annotations
-
 import json
 from collections import defaultdict
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 
 from framebench.compare import measure as compare
 from framebench.engine.blocks import SILENT
-from framebench.engine.environments import Environment
 from framebench.engine.runner import Options
 from framebench.records import store
 from framebench.suite.case import Case
@@ -24,9 +20,7 @@ OTHER = replace(CASE, strategy="checkpoint")
 OPTIONS = Options(rounds=3, peaks_each_block=True)
 
 
-def test_a_case_without_numbers_ends_the_comparison(
-    fake_worker: Environment, results: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_case_without_numbers_ends_the_comparison(fake_worker, results, monkeypatch):
     monkeypatch.setenv("FAKE_FAILURE", "checkpoint: refusal")
     environments = {"torch": fake_worker}
     unsupported = replace(CASE, strategy="rewrite")
@@ -38,9 +32,7 @@ def test_a_case_without_numbers_ends_the_comparison(
 
 
 @pytest.mark.parametrize(("other", "after"), [(CASE, 1), (CASE, 3), (OTHER, 2)])
-def test_a_comparison_goes_on_with_the_blocks_it_has(
-    other: Case, after: int, fake_worker: Environment, results: Path
-) -> None:
+def test_a_comparison_goes_on_with_the_blocks_it_has(other, after, fake_worker, results):
     """After an interruption only the missing blocks are measured."""
     ready = {"torch": fake_worker}
     with pytest.raises(KeyboardInterrupt):
@@ -59,16 +51,14 @@ def test_a_comparison_goes_on_with_the_blocks_it_has(
         assert change.peaks
 
 
-def test_differences_in_the_work_of_two_cases_are_listed() -> None:
+def test_differences_in_the_work_of_two_cases_are_listed():
     same_work = replace(CASE, framework="jax", strategy="checkpoint")
     other_work = replace(CASE, batch=8, size="cpu")
     assert compare.list_differences(CASE, same_work) == []
     assert compare.list_differences(CASE, other_work) == ["batch: 4 and 8", "size: tiny and cpu"]
 
 
-def test_an_interrupted_run_over_versions_is_resumed_in_the_same_blocks(
-    fake_worker: Environment, results: Path
-) -> None:
+def test_an_interrupted_run_over_versions_is_resumed_in_the_same_blocks(fake_worker, results):
     blocks = 2
     ready = {}
     for version in ("0.1", "0.2", "0.3"):
@@ -91,9 +81,7 @@ def test_an_interrupted_run_over_versions_is_resumed_in_the_same_blocks(
     assert list(variants.values()) == [{0, 1, 2}] * 4
 
 
-def test_compare_prints_verdicts_and_cautions_as_json(
-    fake_worker: Environment, results: Path
-) -> None:
+def test_compare_prints_verdicts_and_cautions_as_json(fake_worker, results):
     other = "transformer/torch/eval/no_grad/b4/tiny"
     options = ["--blocks", "2", "--rounds", "3", "--env", str(fake_worker.python)]
     done = framebench("compare", CASE.id, other, *options, "--results", str(results), "--json")

@@ -1,7 +1,5 @@
 """The catalog of devices: unknown ones name the nearest, and figures are those of one chip."""
 
-from __future__ import annotations
-
 import json
 
 import pytest
@@ -10,7 +8,7 @@ from framebench.devices.catalog import DEVICES, UnknownDevice, find
 from tests.processes import framebench
 
 
-def test_a_device_is_found_by_name() -> None:
+def test_a_device_is_found_by_name():
     assert find("h100-80gb").memory_bytes == 84942979072
     assert find("H100-80GB") is find("h100-80gb")
     assert find("rtx4090") is find("rtx4090-24gb")
@@ -25,7 +23,7 @@ def test_a_device_is_found_by_name() -> None:
         ("tpu-v5", "tpu-v5p"),
     ],
 )
-def test_an_unknown_device_names_the_nearest_and_all(name: str, nearest: str) -> None:
+def test_an_unknown_device_names_the_nearest_and_all(name, nearest):
     with pytest.raises(
         UnknownDevice,
         match=f"no device '{name}'; the nearest is {nearest}; devices: h100-80gb, .*tpu-v6e",
@@ -33,7 +31,7 @@ def test_an_unknown_device_names_the_nearest_and_all(name: str, nearest: str) ->
         find(name)
 
 
-def test_every_device_says_where_its_figures_come_from() -> None:
+def test_every_device_says_where_its_figures_come_from():
     for device in DEVICES:
         assert device.source
         assert device.gib > 7
@@ -44,7 +42,7 @@ def test_every_device_says_where_its_figures_come_from() -> None:
             assert device.topology
 
 
-def test_devices_are_found_by_a_part_of_their_names() -> None:
+def test_devices_are_found_by_a_part_of_their_names():
     listed = framebench("devices", "40gb", "--json")
     assert [device["name"] for device in json.loads(listed.stdout)] == ["a100-40gb"]
     assert "a100-40gb" in framebench("devices", "A100 SXM 40 GB").stdout

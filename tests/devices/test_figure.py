@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 from matplotlib.container import BarContainer
 
@@ -36,7 +34,7 @@ def read_widths(bars: BarContainer) -> list[int]:
     return [round(bar.get_width()) for bar in bars]
 
 
-def test_each_panel_is_a_device_and_each_bar_a_prediction() -> None:
+def test_each_panel_is_a_device_and_each_bar_a_prediction():
     drawn = figure.draw_savings(frame([*predict_all(), *predict_all("a100-40gb")]))
     h100, a100 = drawn.axes
     assert h100.get_title(loc="left").startswith("NVIDIA H100 SXM 80 GB")
@@ -50,7 +48,7 @@ def test_each_panel_is_a_device_and_each_bar_a_prediction() -> None:
         assert read_widths(jax_bars) == [2 * 8192, 2 * 4096, 2 * 2048]
 
 
-def test_a_figure_is_of_training_at_the_base_batch(tmp_path: Path) -> None:
+def test_a_figure_is_of_training_at_the_base_batch(tmp_path):
     for one in [*predict_all(), make_simulated("fp32", 7, batch=64)]:
         store.write(tmp_path, one)
     (name, _, rows), (releases, draw, several) = figure.figures(Results(tmp_path), [])
@@ -60,7 +58,7 @@ def test_a_figure_is_of_training_at_the_base_batch(tmp_path: Path) -> None:
     assert draw(several) is None, "one release is no line"
 
 
-def test_each_case_is_a_line_sorted_by_release() -> None:
+def test_each_case_is_a_line_sorted_by_release():
     sizes = {"0.10.0": 90, "0.9.2": 100, "0.10.1": 95}
     predictions = [make_compiled("checkpoint", size, version) for version, size in sizes.items()]
     of_one_release = make_compiled("fp32", 7, "0.9.2")  # a point, and no line over three releases

@@ -44,20 +44,18 @@ def is_found_wrong(results: Path, case: str) -> bool:
         ("resnet50/torch/train/amp_bf16/b64/full", False),
     ],
 )
-def test_a_wrong_strategy_is_wrong_in_combinations_too(
-    tmp_path: Path, case: str, expected: bool
-) -> None:
+def test_a_wrong_strategy_is_wrong_in_combinations_too(tmp_path, case, expected):
     add_record(tmp_path, WRONG, "wrong")
     assert is_found_wrong(tmp_path, case) == expected
 
 
-def test_a_wrong_baseline_says_nothing_of_other_strategies(tmp_path: Path) -> None:
+def test_a_wrong_baseline_says_nothing_of_other_strategies(tmp_path):
     add_record(tmp_path, "unet3d/torch/train/fp32/b2/full", "wrong")
     assert is_found_wrong(tmp_path, "unet3d/torch/train/fp32/b4/full")
     assert not is_found_wrong(tmp_path, "unet3d/torch/train/checkpoint/b2/full")
 
 
-def test_the_newest_result_counts(tmp_path: Path) -> None:
+def test_the_newest_result_counts(tmp_path):
     add_record(tmp_path, WRONG, "ok", hours=1)
     add_record(tmp_path, WRONG, "wrong")
     assert not is_found_wrong(tmp_path, WRONG)
@@ -65,6 +63,6 @@ def test_the_newest_result_counts(tmp_path: Path) -> None:
     assert is_found_wrong(tmp_path, WRONG)
 
 
-def test_a_result_of_a_cpu_says_nothing_of_gpus(tmp_path: Path) -> None:
+def test_a_result_of_a_cpu_says_nothing_of_gpus(tmp_path):
     add_record(tmp_path, WRONG, "wrong", device="cpu")
     assert not is_found_wrong(tmp_path, WRONG)

@@ -13,7 +13,7 @@ import pytest
 from framebench.devices import GiB, UnknownDevice, devices, find_device, plan, simulate
 from framebench.devices.needs import INTERVALS, estimate_needs
 from framebench.engine import environments
-from framebench.engine.environments import Environment, SetupError
+from framebench.engine.environments import SetupError
 from tests.callbacks import ignore
 from tests.processes import ROOT, run_inside
 
@@ -23,7 +23,7 @@ WEIGHT = 4 * 1024 * 1024  # bytes of a matrix of 1024 x 1024 in float32
 
 
 @pytest.fixture(scope="module")
-def simulated(environment: dict[str, Environment]) -> Steps:
+def simulated(environment) -> Steps:
     """What the library says of the steps of `library_steps.py`, by their name."""
     return run_inside(environment["torch"], PROGRAMS / "library_steps.py")
 
@@ -46,16 +46,12 @@ def planned() -> Steps:
         ("a100-40gb", {"steps": 0}, ValueError, "at least one step"),
     ],
 )
-def test_invalid_questions_are_refused(
-    device: str, options: dict[str, int], error: type[Exception], message: str
-) -> None:
+def test_invalid_questions_are_refused(device, options, error, message):
     with pytest.raises(error, match=message):
         simulate(lambda device: lambda: None, device, **options)
 
 
-def test_without_the_framework_the_command_that_installs_it_is_named(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_without_the_framework_the_command_that_installs_it_is_named(monkeypatch):
     monkeypatch.setattr("framebench.devices.find_spec", ignore)
     with pytest.raises(ImportError, match="pip install torch"):
         simulate(lambda device: lambda: None, devices()[0])
@@ -64,7 +60,7 @@ def test_without_the_framework_the_command_that_installs_it_is_named(
 
 
 @pytest.mark.slow
-def test_holders_sum_to_the_allocated_bytes_and_name_lines(simulated: Steps) -> None:
+def test_holders_sum_to_the_allocated_bytes_and_name_lines(simulated):
     linear = simulated["linear"]
     holders = linear["holders"]
     assert sum(holder["bytes"] for holder in holders) == linear["allocated"]
@@ -76,7 +72,7 @@ def test_holders_sum_to_the_allocated_bytes_and_name_lines(simulated: Steps) -> 
 
 
 @pytest.mark.slow
-def test_the_timeline_ends_at_the_allocated_bytes(simulated: Steps) -> None:
+def test_the_timeline_ends_at_the_allocated_bytes(simulated):
     """The allocator rounds each tensor up to 512 bytes."""
     linear = simulated["linear"]
     tensors = sum(holder["tensors"] for holder in linear["holders"])
@@ -84,9 +80,7 @@ def test_the_timeline_ends_at_the_allocated_bytes(simulated: Steps) -> None:
 
 
 @pytest.mark.slow
-def test_needs_are_reserved_memory_with_context_and_error(
-    simulated: Steps,
-) -> None:
+def test_needs_are_reserved_memory_with_context_and_error(simulated):
     linear, expandable = simulated["linear"], simulated["expandable"]
     needs = estimate_needs(linear["reserved"], INTERVALS["torch"].high, find_device("a100-40gb"))
     assert linear["allocated"] <= linear["reserved"]
@@ -98,27 +92,27 @@ def test_needs_are_reserved_memory_with_context_and_error(
 
 
 @pytest.mark.slow
-def test_a_model_may_be_converted_after_it_was_made(simulated: Steps) -> None:
+def test_a_model_may_be_converted_after_it_was_made(simulated):
     numbers = 64 * 3 * 9 + 64 + 64 * 64 * 9
     rounded = 2 * numbers + 3 * 512  # each of the three tensors is rounded up to 512 bytes
     assert 2 * numbers <= simulated["converted"]["kinds"]["weights"] <= rounded
 
 
 @pytest.mark.slow
-def test_a_scaler_finds_no_gradient_infinite(simulated: Steps) -> None:
+def test_a_scaler_finds_no_gradient_infinite(simulated):
     """Otherwise its optimizer would never step, and have no momentum."""
     assert simulated["scaled"]["kinds"]["optimizer states"] >= WEIGHT
 
 
 @pytest.mark.slow
-def test_made_up_numbers_let_loops_end_and_checks_pass(simulated: Steps) -> None:
+def test_made_up_numbers_let_loops_end_and_checks_pass(simulated):
     """A condition outside loops and checks is read as True."""
     assert simulated["resampled"]["allocated"] >= 2 * 4 * 1024, "weights and their gradient"
     assert simulated["deciding"]["allocated"] >= WEIGHT
 
 
 @pytest.mark.slow
-def test_steps_that_cannot_be_followed_are_refused(simulated: Steps) -> None:
+def test_steps_that_cannot_be_followed_are_refused(simulated):
     assert "bytes do not fit beside" in simulated["too large"]
     assert simulated["decorated"]["allocated"] > 0, "a function that is never called is none"
 
@@ -142,9 +136,7 @@ PYTEST = ("pytest", "_pytest", "py", "pluggy", "iniconfig", "packaging", "pygmen
 
 
 @pytest.mark.slow
-def test_the_fixture_decides_in_a_repository_outside(
-    environment: dict[str, Environment], tmp_path: Path
-) -> None:
+def test_the_fixture_decides_in_a_repository_outside(environment, tmp_path):
     """pytest itself is lent to PyTorch's environment, which has none."""
     for name in PYTEST:
         spec = find_spec(name)
@@ -168,9 +160,7 @@ def test_the_fixture_decides_in_a_repository_outside(
 
 
 @pytest.mark.slow
-def test_a_plan_is_the_sum_of_its_parts_less_donated_memory(
-    planned: Steps,
-) -> None:
+def test_a_plan_is_the_sum_of_its_parts_less_donated_memory(planned):
     kept, donated = planned["kept"], planned["donated"]
     parts = kept["parts"]
     assert kept["peak"] == parts["arguments"] + parts["outputs"] + parts["temporaries"]
@@ -182,9 +172,7 @@ def test_a_plan_is_the_sum_of_its_parts_less_donated_memory(
 
 
 @pytest.mark.slow
-def test_without_a_compiler_for_the_device_the_plug_in_is_named(
-    environment: dict[str, Environment],
-) -> None:
+def test_without_a_compiler_for_the_device_the_plug_in_is_named(environment):
     program = "from framebench.devices import plan\nplan(abs, [1.0], 'h100-80gb')"
     done = subprocess.run(
         [environment["jax"].python, "-c", program],

@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 
-from framebench.engine.environments import Environment
 from tests.processes import run_inside
 
 Steps = dict[str, Any]  # answers by the name of a step
@@ -17,12 +16,12 @@ pytestmark = pytest.mark.slow
 
 
 @pytest.fixture(scope="module")
-def simulated(environment: dict[str, Environment]) -> Steps:
+def simulated(environment) -> Steps:
     """What the library says of the steps of `quantized_steps.py`, by their name."""
     return run_inside(environment["torch"], PROGRAM)
 
 
-def test_a_weight_of_4_bits_takes_half_a_byte_a_number(simulated: Steps) -> None:
+def test_a_weight_of_4_bits_takes_half_a_byte_a_number(simulated):
     """The matrices of low rank are in bfloat16. Double quantization saves three bytes for each
     block of 64 numbers.
     """
@@ -32,13 +31,13 @@ def test_a_weight_of_4_bits_takes_half_a_byte_a_number(simulated: Steps) -> None
     assert saved == pytest.approx(3 * NUMBERS / 64, rel=0.05)
 
 
-def test_a_weight_is_unpacked_for_one_matmul(simulated: Steps) -> None:
+def test_a_weight_is_unpacked_for_one_matmul(simulated):
     kinds = simulated["forward"]["kinds"]
     unpacked = kinds["temporaries"] + kinds["activations"]
     assert unpacked == pytest.approx(2 * NUMBERS, rel=0.02), "with the result"
 
 
-def test_states_of_8_bits_take_a_byte_a_number(simulated: Steps) -> None:
+def test_states_of_8_bits_take_a_byte_a_number(simulated):
     """Paged ones are not in PyTorch's allocator."""
     states = simulated["adam8bit"]["kinds"]["optimizer states"]
     assert states == pytest.approx(2 * NUMBERS, rel=0.05)

@@ -1,7 +1,5 @@
 """What the machine does beside a measurement, as calibration sees it."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from types import SimpleNamespace
 from unittest.mock import Mock
@@ -9,7 +7,6 @@ from unittest.mock import Mock
 import pytest
 
 from framebench.doctor.measure import measure_interference
-from framebench.engine.environments import Environment
 from tests.processes import run_inside
 
 
@@ -22,9 +19,7 @@ from tests.processes import run_inside
         ({"idle": 90.0}, []),
     ],
 )
-def test_calibration_fails_where_other_processes_take_the_cores(
-    shares: dict[str, float], failed: list[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_calibration_fails_where_other_processes_take_the_cores(shares, failed, monkeypatch):
     """Earlier load does not count, and shares that the kernel does not report are not checked."""
     monkeypatch.setattr("psutil.cpu_times_percent", Mock(return_value=SimpleNamespace(**shares)))
     monkeypatch.setattr("psutil.getloadavg", Mock(return_value=(99.0, 99.0, 99.0)))
@@ -33,9 +28,7 @@ def test_calibration_fails_where_other_processes_take_the_cores(
 
 
 @pytest.mark.all_cases
-def test_the_harness_adds_at_most_two_percent_to_a_step(
-    environment: dict[str, Environment],
-) -> None:
+def test_the_harness_adds_at_most_two_percent_to_a_step(environment):
     """Interleaved with a hand-written loop.
 
     Noise widens the interval, whose lower end must stay below 1.02; one in forty lies above the

@@ -8,6 +8,6 @@ import pytest
 
 
 @pytest.fixture
-def event_log(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def event_log(tmp_path, monkeypatch) -> Path:
     monkeypatch.setenv("EVENT_LOG", str(tmp_path / "event_log"))
     return tmp_path / "event_log"

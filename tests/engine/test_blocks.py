@@ -5,14 +5,13 @@ from __future__ import annotations
 import random
 from collections import Counter
 from dataclasses import replace
-from pathlib import Path
 from unittest.mock import Mock
 
 import pytest
 
 from framebench.engine import blocks, runner
 from framebench.engine.blocks import measure, measure_group
-from framebench.engine.environments import Environment, describe
+from framebench.engine.environments import describe
 from framebench.engine.groups import Group, make_groups
 from framebench.engine.runner import DEFAULT_OPTIONS, Options
 from framebench.engine.timed_process import ReferenceMatmul, TimedProcess, Variant
@@ -33,9 +32,7 @@ from tests.engine.fake_blocks import (
 )
 
 
-def test_each_round_times_every_variant_in_the_order_of_the_seed(
-    fake_worker: Environment, results: Path, event_log: Path
-) -> None:
+def test_each_round_times_every_variant_in_the_order_of_the_seed(fake_worker, results, event_log):
     with open_run(results) as opened:
         measure([make_group(fake_worker)], opened)
 
@@ -59,9 +56,7 @@ def test_each_round_times_every_variant_in_the_order_of_the_seed(
     assert expected[:4] * 5 != expected, "not always the same order"
 
 
-def test_reference_matmul_without_an_answer_has_no_time_in_that_round(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_reference_matmul_without_an_answer_has_no_time_in_that_round(monkeypatch):
     with ReferenceMatmul(DEFAULT_OPTIONS) as matmul:
         matmul.turn(0)
         monkeypatch.setattr(matmul.worker, "receive", Mock(return_value={"error": {}}))
@@ -80,13 +75,8 @@ def test_reference_matmul_without_an_answer_has_no_time_in_that_round(
     ],
 )
 def test_failed_variant_leaves_the_others_running(
-    failure: str,
-    status: str,
-    reason: str,
-    fake_worker: Environment,
-    results: Path,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+    failure, status, reason, fake_worker, results, monkeypatch
+):
     monkeypatch.setenv("FAKE_FAILURE", f"checkpoint: {failure}")
     # long enough for the other processes to start on a busy machine
     time_limit_s = 10 if "hang" in failure else 600
@@ -105,9 +95,7 @@ def test_failed_variant_leaves_the_others_running(
 BFLOAT16_INSTRUCTIONS = "framebench.engine.runner.provenance.list_bfloat16_instructions"
 
 
-def test_timeout_names_missing_bfloat16_units(
-    fake_worker: Environment, results: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_timeout_names_missing_bfloat16_units(fake_worker, results, monkeypatch):
     monkeypatch.setattr(BFLOAT16_INSTRUCTIONS, set)
     monkeypatch.setenv("FAKE_FAILURE", "amp_bf16: slow, checkpoint: slow")
     with open_run(results) as opened:
@@ -117,7 +105,7 @@ def test_timeout_names_missing_bfloat16_units(
     assert "bfloat16" not in (records["checkpoint"].reason or "")
 
 
-def test_first_profile_shortens_the_limit_of_slow_bfloat16(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_first_profile_shortens_the_limit_of_slow_bfloat16(monkeypatch):
     bf16 = replace(CASE, strategy="amp_bf16")
     first = Options(profile="first", time_limit_s=300)
     monkeypatch.setattr(BFLOAT16_INSTRUCTIONS, set)
@@ -127,9 +115,7 @@ def test_first_profile_shortens_the_limit_of_slow_bfloat16(monkeypatch: pytest.M
     assert runner.limit_time(bf16, first) == first
 
 
-def test_without_rounds_each_block_verifies_and_one_reads_memory(
-    fake_worker: Environment, results: Path, event_log: Path
-) -> None:
+def test_without_rounds_each_block_verifies_and_one_reads_memory(fake_worker, results, event_log):
     """The second group's baseline is the first one's."""
     groups = [
         make_group(fake_worker),
@@ -148,9 +134,7 @@ def test_without_rounds_each_block_verifies_and_one_reads_memory(
     assert not read_strategies(event_log, "turn")
 
 
-def test_blocks_use_fresh_processes_and_read_memory_once(
-    fake_worker: Environment, results: Path, event_log: Path
-) -> None:
+def test_blocks_use_fresh_processes_and_read_memory_once(fake_worker, results, event_log):
     with open_run(results) as opened:
         measure([make_group(fake_worker, CASES[:2])], opened, blocks=3)
     records = read_in_order(results)
@@ -166,18 +150,14 @@ def test_blocks_use_fresh_processes_and_read_memory_once(
 
 
 @pytest.mark.parametrize("cold_blocks", [1, 3])
-def test_first_steps_are_timed_in_the_blocks_that_compile_anew(
-    cold_blocks: int, fake_worker: Environment, results: Path
-) -> None:
+def test_first_steps_are_timed_in_the_blocks_that_compile_anew(cold_blocks, fake_worker, results):
     with open_run(results, Options(rounds=5, cold_blocks=cold_blocks)) as opened:
         measure([make_group(fake_worker, CASES[:1])], opened, blocks=4)
     first_steps = [record.first_step_s for record in read_in_order(results)]
     assert first_steps == [0.5] * cold_blocks + [None] * (4 - cold_blocks)
 
 
-def test_later_blocks_build_and_verify_on_every_core(
-    fake_worker: Environment, results: Path, event_log: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_later_blocks_build_and_verify_on_every_core(fake_worker, results, event_log, monkeypatch):
     """In the first block each is alone until it is ready, and its turns are always on one core."""
     monkeypatch.setattr("os.sched_getaffinity", Mock(return_value={0, 3, 7}))
     with open_run(results) as opened:
@@ -191,8 +171,8 @@ def test_later_blocks_build_and_verify_on_every_core(
 
 
 def test_variants_are_built_together_where_first_steps_do_not_matter(
-    fake_worker: Environment, results: Path, event_log: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+    fake_worker, results, event_log, monkeypatch
+):
     monkeypatch.setattr("os.sched_getaffinity", Mock(return_value={0, 3, 7}))
     with open_run(results, Options(rounds=5, first_alone=False)) as opened:
         measure([make_group(fake_worker)], opened, blocks=1)
@@ -201,12 +181,8 @@ def test_variants_are_built_together_where_first_steps_do_not_matter(
 
 @pytest.mark.parametrize("parallel_memory_runs", [1, 2])
 def test_the_same_case_may_be_two_variants(
-    parallel_memory_runs: int,
-    fake_worker: Environment,
-    results: Path,
-    event_log: Path,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+    parallel_memory_runs, fake_worker, results, event_log, monkeypatch
+):
     """Each has a memory process of its own, also where the first record is written before the
     second variant's memory process starts (one at a time).
     """
@@ -222,9 +198,7 @@ def test_the_same_case_may_be_two_variants(
     assert len(read_strategies(event_log, "memory")) == 2
 
 
-def test_a_group_has_the_baselines_of_its_framework_and_of_pytorch(
-    fake_worker: Environment,
-) -> None:
+def test_a_group_has_the_baselines_of_its_framework_and_of_pytorch(fake_worker):
     jax = replace(fake_worker, framework="jax")
     case = replace(CASE, strategy="checkpoint")
     jax_case, jax_base = replace(case, framework="jax"), replace(CASE, framework="jax")
@@ -240,9 +214,7 @@ def list_cases(variants: tuple[Variant, ...]) -> list[Case]:
     return [variant.case for variant in variants]
 
 
-def test_a_record_with_a_planted_difference_is_not_usable(
-    fake_worker: Environment, results: Path
-) -> None:
+def test_a_record_with_a_planted_difference_is_not_usable(fake_worker, results):
     plain, planted = Variant(CASE, fake_worker), Variant(CASE, fake_worker, spin=0.05, extra=0.02)
     with open_run(results, Options(rounds=3)) as opened:
         measure_group(Group("planted", (plain, planted)), opened)
@@ -263,9 +235,7 @@ BASE = replace(CASE, size="full", batch=8)  # a size without float64 values
         (CASES[1], False),  # it has float64 values
     ],
 )
-def test_case_waits_for_its_reference_while_that_is_built(
-    case: Case, waits: bool, tmp_path: Path
-) -> None:
+def test_case_waits_for_its_reference_while_that_is_built(case, waits, tmp_path):
     base = TimedProcess(Variant(BASE, describe("torch")), DEFAULT_OPTIONS, tmp_path, print)
     run = open_run(tmp_path)
     assert blocks.waits_for_reference(case, batch=[base], processes=[base], run=run) == waits

@@ -1,9 +1,6 @@
 """As many processes are alive as memory suffices for."""
 
-from __future__ import annotations
-
 from collections import defaultdict
-from pathlib import Path
 from unittest.mock import Mock
 
 import pytest
@@ -11,16 +8,13 @@ import pytest
 from framebench.engine import capacity
 from framebench.engine.blocks import measure
 from framebench.engine.capacity import Capacity
-from framebench.engine.environments import Environment
 from framebench.engine.runner import Options
 from framebench.engine.timed_process import TimedProcess
 from framebench.records import store
 from tests.engine.fake_blocks import CASES, make_group, map_by_strategy, open_run, read_strategies
 
 
-def test_memory_limits_how_many_processes_are_alive(
-    fake_worker: Environment, results: Path, event_log: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_memory_limits_how_many_processes_are_alive(fake_worker, results, event_log, monkeypatch):
     process_bytes = 2**30
     monkeypatch.setattr(TimedProcess, "read_resident_peak", Mock(return_value=process_bytes))
     # three of the four variants may be alive, and the fourth has a block of its own
@@ -38,8 +32,8 @@ def test_memory_limits_how_many_processes_are_alive(
 
 
 def test_baseline_and_one_more_are_measured_whatever_memory_is_free(
-    fake_worker: Environment, results: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+    fake_worker, results, monkeypatch
+):
     monkeypatch.setattr(capacity, "read_free_memory", Mock(return_value=1))
     with open_run(results, Options(rounds=2)) as opened:
         measure([make_group(fake_worker)], opened)
@@ -50,8 +44,8 @@ def test_baseline_and_one_more_are_measured_whatever_memory_is_free(
 
 
 def test_out_of_memory_next_to_others_is_retried_alone(
-    fake_worker: Environment, results: Path, event_log: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+    fake_worker, results, event_log, monkeypatch
+):
     monkeypatch.setenv("FAKE_FAILURE", "checkpoint: refusal at first")
     with open_run(results) as opened:
         measure([make_group(fake_worker, CASES[:3])], opened)
@@ -63,9 +57,7 @@ def test_out_of_memory_next_to_others_is_retried_alone(
 @pytest.mark.parametrize(
     ("limit", "least", "most"), [("1000", 600, 600), ("300", 0, 0), ("max", 601, 2**60)]
 )
-def test_free_memory_is_limited_by_the_control_group(
-    limit: str, least: int, most: int, tmp_path: Path
-) -> None:
+def test_free_memory_is_limited_by_the_control_group(limit, least, most, tmp_path):
     (tmp_path / "memory.max").write_text(f"{limit}\n")
     (tmp_path / "memory.current").write_text("400\n")
     assert least <= capacity.read_free_memory(tmp_path) <= most
@@ -76,9 +68,7 @@ def test_free_memory_is_limited_by_the_control_group(
     [({}, 300), ({7: 250}, 250)],
     ids=["the fall of free memory", "reported by the GPU"],
 )
-def test_gpu_memory_of_a_process_is_reported_or_measured(
-    reported: dict[int, int], taken: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_gpu_memory_of_a_process_is_reported_or_measured(reported, taken, monkeypatch):
     # before the process of id 7, with it, and when a second one is to start
     free_bytes = (1000, 700, 350)
     monkeypatch.setattr(capacity, "read_free_gpu_memory", Mock(side_effect=free_bytes))

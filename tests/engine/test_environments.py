@@ -14,7 +14,6 @@ import subprocess
 import sys
 import time
 import zipfile
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from unittest.mock import Mock
@@ -34,13 +33,13 @@ from tests.single_case import measure_alone
 
 
 @pytest.fixture
-def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def own_cache(tmp_path, monkeypatch) -> Path:
     monkeypatch.setenv("FRAMEBENCH_CACHE", str(tmp_path / "cache"))
     return tmp_path / "cache"
 
 
 @pytest.fixture
-def own_pins(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def own_pins(tmp_path, monkeypatch) -> Path:
     """Return a requirements folder of the test's own, whose torch needs nothing."""
     folder = tmp_path / "requirements"
     folder.mkdir()
@@ -50,7 +49,7 @@ def own_pins(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return folder
 
 
-def test_pins_have_hashes_or_the_file_says_why_not() -> None:
+def test_pins_have_hashes_or_the_file_says_why_not():
     hashed, plain = 0, 0
     for file in pins.REQUIREMENTS.rglob("*.txt"):
         text = file.read_text()
@@ -66,9 +65,7 @@ def test_pins_have_hashes_or_the_file_says_why_not() -> None:
     assert plain > 3
 
 
-def test_changed_pins_are_another_environment_and_changed_hashes_are_not(
-    own_cache: Path, own_pins: Path
-) -> None:
+def test_changed_pins_are_another_environment_and_changed_hashes_are_not(own_cache, own_pins):
     before = environments.find_location("torch", "1.0")
     assert before.is_relative_to(own_cache)
     (own_pins / "torch.txt").write_text("# torch==1.0 \\\n    --hash=sha256:00\n")
@@ -77,16 +74,14 @@ def test_changed_pins_are_another_environment_and_changed_hashes_are_not(
     assert environments.find_location("torch", "1.0") != before
 
 
-def test_unknown_names_are_answered() -> None:
+def test_unknown_names_are_answered():
     with pytest.raises(UnknownName, match="torch, jax, jittor"):
         environments.describe("tensorflow")
     with pytest.raises(SetupError, match=pins.find_pinned_version("jax")):
         environments.describe("jax", "0.0.1")
 
 
-def test_a_missing_compiler_is_named_with_its_package(
-    own_cache: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_missing_compiler_is_named_with_its_package(own_cache, monkeypatch):
     monkeypatch.setattr(environments.shutil, "which", ignore)
     monkeypatch.setattr(
         environments.sysconfig, "get_paths", Mock(return_value={"include": "/nowhere"})
@@ -96,7 +91,7 @@ def test_a_missing_compiler_is_named_with_its_package(
     assert not own_cache.exists(), "before anything is installed"
 
 
-def test_an_environment_is_built_once(own_cache: Path, own_pins: Path) -> None:
+def test_an_environment_is_built_once(own_cache, own_pins):
     messages = []
     first = environments.ensure("torch", say=messages.append)
     assert environments.is_built(first)
@@ -106,16 +101,14 @@ def test_an_environment_is_built_once(own_cache: Path, own_pins: Path) -> None:
     assert messages == []
 
 
-def test_a_failed_build_says_why_and_is_begun_again(
-    own_cache: Path, own_pins: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_failed_build_says_why_and_is_begun_again(own_cache, own_pins, monkeypatch):
     (own_pins / "torch.txt").write_text("./no-such-package\n")
     with pytest.raises(SetupError, match="no-such-package"):
         environments.ensure("torch")
     assert not environments.is_built(environments.describe("torch"))
     begun = []
 
-    def begin(environment: Environment, where: Path, say: object) -> None:
+    def begin(environment, where, say):
         begun.append(environment)
 
     monkeypatch.setattr(environments, "build", begin)
@@ -174,12 +167,8 @@ def spoil_list(package: Path) -> None:
     ],
 )
 def test_a_crash_in_a_damaged_environment_is_not_recorded(
-    damage: Callable[[Path], None],
-    named: str,
-    tmp_path: Path,
-    results: Path,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+    damage, named, tmp_path, results, monkeypatch
+):
     monkeypatch.setenv("FRAMEBENCH_CACHE", str(tmp_path))
     environment = make_installed(tmp_path)
     fake = make_fake_environment("engine/failing_worker.py", tmp_path)
@@ -201,7 +190,7 @@ SET_UP = Path(__file__).parent / "programs" / "environments_set_up.py"
 
 
 @pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGKILL])
-def test_processes_of_a_set_up_end_with_it(how: signal.Signals, tmp_path: Path) -> None:
+def test_processes_of_a_set_up_end_with_it(how, tmp_path):
     """Otherwise pip would write into a folder that the next set-up removes and fills."""
     started = tmp_path / "started"
     command = [sys.executable, str(SET_UP), str(tmp_path / "torch-2.13.0-abc"), str(started)]
@@ -225,9 +214,7 @@ def wait_until_gone(pid: int) -> None:
         psutil.Process(pid).wait(120)
 
 
-def test_pip_refuses_an_archive_with_another_hash(
-    own_cache: Path, own_pins: Path, tmp_path: Path
-) -> None:
+def test_pip_refuses_an_archive_with_another_hash(own_cache, own_pins, tmp_path):
     wheel = tmp_path / "nothing-1.0-py3-none-any.whl"
     with zipfile.ZipFile(wheel, "w") as archive:
         archive.writestr("nothing.py", "")
@@ -243,15 +230,13 @@ def test_pip_refuses_an_archive_with_another_hash(
     assert environments.is_built(environments.ensure("torch"))
 
 
-def test_leftovers_of_a_killed_set_up_end_before_the_next_build(
-    own_cache: Path, own_pins: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_leftovers_of_a_killed_set_up_end_before_the_next_build(own_cache, own_pins, monkeypatch):
     """A leftover, such as a compiler, would go on to write into the new environment."""
     where = environments.describe("torch").folder
     leftover = start_process_of_build(where)
     of_another = start_process_of_build(where.with_name("another"))
 
-    def install_nothing(where: Path, *_: object) -> None:
+    def install_nothing(where, *_):
         leftover.wait(120)  # it ends before anything is installed
         where.mkdir(parents=True, exist_ok=True)
 
@@ -273,7 +258,7 @@ def start_process_of_build(where: Path) -> subprocess.Popen[bytes]:
     return subprocess.Popen(["sleep", "600"], env=variables, start_new_session=True)
 
 
-def test_each_environment_has_a_log_of_its_own(tmp_path: Path) -> None:
+def test_each_environment_has_a_log_of_its_own(tmp_path):
     names = ("torch-2.13.0-abc", "torch-2.13.1-abc", "torch-2.13.0-judge-abc")
     for name in names:
         with pytest.raises(SetupError, match=name) as raised:

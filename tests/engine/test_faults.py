@@ -13,7 +13,6 @@ from pathlib import Path
 import pytest
 
 from framebench.analysis import frames, tables
-from framebench.engine.environments import Environment
 from framebench.records import store
 from framebench.records.record import Record
 from tests.processes import COMMAND
@@ -21,7 +20,7 @@ from tests.repositories import copy_project
 
 
 @pytest.fixture(scope="module")
-def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def project(tmp_path_factory) -> Path:
     return copy_project(tmp_path_factory.mktemp("faults") / "project")
 
 
@@ -46,9 +45,7 @@ def run_with_bug(
 
 
 @pytest.mark.slow
-def test_a_wrong_gradient_never_becomes_a_number(
-    project: Path, results: Path, environment: dict[str, Environment]
-) -> None:
+def test_a_wrong_gradient_never_becomes_a_number(project, results, environment):
     attention = "x + self.attention(self.ln1(x))"
     detached = ("models/transformer/torch_model.py", attention, f"{attention}.detach()")
     exit_code, (record,) = run_with_bug(
@@ -59,9 +56,7 @@ def test_a_wrong_gradient_never_becomes_a_number(
 
 
 @pytest.mark.slow
-def test_a_strategy_that_does_nothing_is_not_confirmed(
-    project: Path, results: Path, environment: dict[str, Environment]
-) -> None:
+def test_a_strategy_that_does_nothing_is_not_confirmed(project, results, environment):
     file = "framebench/adapters/jittor/checkpoint.py"
     idle = (file, "model.block_runner = recompute_block", "pass")
     _, records = run_with_bug(project, results, idle, "transformer/jittor/train/checkpoint/b4/tiny")

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from framebench.engine import installed
-from framebench.engine.environments import Environment, SetupError
+from framebench.engine.environments import SetupError
 from framebench.records import store
 from tests.processes import COMMAND, ROOT
 from tests.record_files import list_files
@@ -27,7 +27,7 @@ def make_pretender(folder: Path, answer: str) -> Path:
     return script
 
 
-def test_an_interpreter_that_lacks_a_package_is_refused_with_the_error(tmp_path: Path) -> None:
+def test_an_interpreter_that_lacks_a_package_is_refused_with_the_error(tmp_path):
     answer = {"versions": {}, "error": "ImportError: libcudart.so.12: cannot open"}
     python = make_pretender(tmp_path, json.dumps(answer))
     lacking = r"what jax needs \(jax, flax, optax, numpy\): ImportError: libcudart"
@@ -40,20 +40,18 @@ def test_an_interpreter_that_lacks_a_package_is_refused_with_the_error(tmp_path:
         installed.describe("torch", no_python)
 
 
-def test_this_interpreter_lacks_the_frameworks() -> None:
+def test_this_interpreter_lacks_the_frameworks():
     """The control environment holds none, and none is installed into it."""
     with pytest.raises(SetupError, match=r"No module named 'torch'.*No module named 'jittor'"):
         installed.find_environments(["torch", "jittor"], installed.INSTALLED)
 
 
-def test_a_missing_interpreter_is_refused_with_a_hint() -> None:
+def test_a_missing_interpreter_is_refused_with_a_hint():
     with pytest.raises(SetupError, match="give 'installed' for this one"):
         installed.find_environments(["torch"], "no-such-python")
 
 
-def test_a_missing_framework_is_left_out_with_a_sentence(
-    environment: dict[str, Environment],
-) -> None:
+def test_a_missing_framework_is_left_out_with_a_sentence(environment):
     messages = []
     found = installed.find_environments(
         iter(["jittor", "torch"]), str(environment["torch"].python), messages.append
@@ -63,7 +61,7 @@ def test_a_missing_framework_is_left_out_with_a_sentence(
     assert "No module named 'jittor'" in messages[0]
 
 
-def test_run_by_an_installed_torch(environment: dict[str, Environment], results: Path) -> None:
+def test_run_by_an_installed_torch(environment, results):
     before = sorted(environment["torch"].python.parent.parent.iterdir())
     python = str(environment["torch"].python)
     options = ["--rounds", "0", "--env", python, "--results", str(results)]

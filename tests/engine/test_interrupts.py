@@ -73,19 +73,19 @@ def run_python(program: str, *arguments: str) -> subprocess.CompletedProcess[str
 
 @pytest.mark.parametrize("place", ["code", "fork", "finalizer", "finalizer at the end"])
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
-def test_a_signal_interrupts_where_python_ignores_exceptions(place: str, number: int) -> None:
+def test_a_signal_interrupts_where_python_ignores_exceptions(place, number):
     done = run_python(INTERRUPTED, place, str(int(number)))
     assert (done.returncode, done.stdout, done.stderr) == (0, "interrupted\n", "")
 
 
-def test_another_ignored_exception_is_reported() -> None:
+def test_another_ignored_exception_is_reported():
     done = run_python(REPORTED)
     assert done.returncode == 0
     assert "ValueError: in a finalizer" in done.stderr
 
 
-def test_the_callers_timer_goes_on() -> None:
-    def ring(number: int, frame: object) -> None:
+def test_the_callers_timer_goes_on():
+    def ring(number, frame):
         """Do nothing: the timer ends long after the test."""
 
     handler = signal.signal(signal.SIGALRM, ring)

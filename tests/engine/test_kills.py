@@ -70,9 +70,7 @@ def read_records(results: Path) -> list[Record]:
 
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::framebench.records.lines.RecordWarning")
-def test_a_kill_between_any_two_writes_costs_no_record(
-    fake_worker: Environment, tmp_path: Path
-) -> None:
+def test_a_kill_between_any_two_writes_costs_no_record(fake_worker, tmp_path):
     """A variant whose times were lost is measured again, next to a baseline, in another block."""
     baseline, variant = CASES[:2]
     for fatal in range(1, 200):
@@ -110,9 +108,7 @@ def test_a_kill_between_any_two_writes_costs_no_record(
 
 
 @pytest.mark.parametrize("ending", ENDINGS)
-def test_each_ending_of_a_worker_leaves_one_record(
-    ending: str, fake_worker: Environment, results: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_each_ending_of_a_worker_leaves_one_record(ending, fake_worker, results, monkeypatch):
     monkeypatch.setenv("FAKE_FAILURE", f"fp32: work, checkpoint: {ending}")
     measure_all(results, fake_worker, blocks=1)
     first = read_records(results)

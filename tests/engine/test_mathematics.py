@@ -56,7 +56,7 @@ class FakeWorker:
 
 
 @pytest.fixture
-def fake_worker(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> type[FakeWorker]:
+def fake_worker(tmp_path, monkeypatch) -> type[FakeWorker]:
     monkeypatch.setenv("FRAMEBENCH_CACHE", str(tmp_path / "cache"))
     monkeypatch.setattr(mathematics, "Worker", FakeWorker)
     monkeypatch.setattr(Options, "list_cores", Mock(return_value=(0, 1)))
@@ -79,25 +79,23 @@ def ignore_phase(case: Case, phase: str) -> None:
     """Take no notice of progress."""
 
 
-def test_each_core_has_a_process_that_checks_a_part(fake_worker: type[FakeWorker]) -> None:
+def test_each_core_has_a_process_that_checks_a_part(fake_worker):
     check_cases()
     assert fake_worker.started == [[FP32.id, CHECKPOINT.id], [ACCUMULATE.id]]
 
 
-def test_cached_outcomes_are_not_computed_again(fake_worker: type[FakeWorker]) -> None:
+def test_cached_outcomes_are_not_computed_again(fake_worker):
     first = check_cases()
     assert check_cases() == first
     assert len(fake_worker.started) == 2
 
 
-def test_no_process_has_more_cases_than_the_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_process_has_more_cases_than_the_limit(monkeypatch):
     monkeypatch.setattr(mathematics, "CASES_OF_A_PROCESS", 2)
     assert mathematics.split(CASES, 1) == [CASES[:2]], "the third follows in another process"
 
 
-def test_a_strategy_is_checked_once_at_its_smallest_batch_and_size(
-    fake_worker: type[FakeWorker],
-) -> None:
+def test_a_strategy_is_checked_once_at_its_smallest_batch_and_size(fake_worker):
     larger = [
         parse("transformer/torch/train/checkpoint/b8/cpu"),
         parse("transformer/torch/train/checkpoint/b16/full"),
@@ -107,11 +105,11 @@ def test_a_strategy_is_checked_once_at_its_smallest_batch_and_size(
     assert fake_worker.started == [[CHECKPOINT.id]]
 
 
-def test_progress_names_the_requested_case(fake_worker: type[FakeWorker]) -> None:
+def test_progress_names_the_requested_case(fake_worker):
     larger = parse("transformer/torch/train/checkpoint/b8/cpu")
     named = set()
 
-    def on_phase(case: Case, phase: str) -> None:
+    def on_phase(case, phase):
         named.add(case)
 
     mathematics.check(make_variants([larger]), Options(), on_phase)
@@ -119,9 +117,7 @@ def test_progress_names_the_requested_case(fake_worker: type[FakeWorker]) -> Non
 
 
 @pytest.mark.parametrize("changed", ["code", "instructions"])
-def test_changed_code_or_instructions_are_checked_again(
-    changed: str, fake_worker: type[FakeWorker], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_changed_code_or_instructions_are_checked_again(changed, fake_worker, monkeypatch):
     check_cases([FP32])
     if changed == "code":
         monkeypatch.setattr(mathematics, "digest_sources", Mock(return_value="other"))
@@ -131,9 +127,7 @@ def test_changed_code_or_instructions_are_checked_again(
     assert len(fake_worker.started) == 2
 
 
-def test_case_whose_process_dies_is_not_computed_and_the_others_are(
-    fake_worker: type[FakeWorker],
-) -> None:
+def test_case_whose_process_dies_is_not_computed_and_the_others_are(fake_worker):
     fake_worker.deadly = {CHECKPOINT.id}
     outcomes = check_cases()
     assert outcomes[FP32].computed
@@ -145,7 +139,7 @@ def test_case_whose_process_dies_is_not_computed_and_the_others_are(
     assert check_cases()[CHECKPOINT].computed, "it is tried again in the next run"
 
 
-def test_line_behind_one_that_was_cut_off_is_left_out(tmp_path: Path) -> None:
+def test_line_behind_one_that_was_cut_off_is_left_out(tmp_path):
     """The next process appends to the same line."""
     file = tmp_path / "lines"
     file.write_text(make_line("a") + '{"b": {"case"' + make_line("c") + make_line("d"))
@@ -156,7 +150,7 @@ def make_line(case: str) -> str:
     return json.dumps({case: to_json(RIGHT)}) + "\n"
 
 
-def test_wrong_mathematics_is_a_record_without_measurements(tmp_path: Path) -> None:
+def test_wrong_mathematics_is_a_record_without_measurements(tmp_path):
     """Measuring the case again writes no second record.
 
     No process measures it: the interpreter of `make_variants` does not exist.
@@ -165,7 +159,7 @@ def test_wrong_mathematics_is_a_record_without_measurements(tmp_path: Path) -> N
     reason = "loss_0 is off by 2.0e-03 in float64"
     wrong = replace(RIGHT, passed=False, reason=reason, error=2e-3)
 
-    def call_all_wrong(variants: list[Variant], *_: object) -> dict[Variant, Mathematics]:
+    def call_all_wrong(variants, *_):
         return dict.fromkeys(variants, wrong)
 
     with Run("s", Options(rounds=0), tmp_path, check_mathematics=call_all_wrong) as run:
@@ -176,19 +170,19 @@ def test_wrong_mathematics_is_a_record_without_measurements(tmp_path: Path) -> N
     assert record.verification.mathematics.error == 2e-3
 
 
-def test_record_of_a_right_case_has_its_outcome_in_float64() -> None:
+def test_record_of_a_right_case_has_its_outcome_in_float64():
     outcome = CaseOutcome(result=Result(verification=Verification(passed=True)))
     verdict = judge(outcome, RIGHT, "time", CASES[0])
     assert verdict.status == "ok"
     assert verdict.verification == Verification(passed=True, mathematics=RIGHT)
 
 
-def test_case_without_references_is_represented_by_a_smaller_one() -> None:
+def test_case_without_references_is_represented_by_a_smaller_one():
     full = parse("resnet50/jax/train/fp32/b64/full")
     assert mathematics.find_representative(full) == parse("resnet50/jax/train/fp32/b4/tiny")
 
 
-def test_time_limit_is_for_each_case(tmp_path: Path) -> None:
+def test_time_limit_is_for_each_case(tmp_path):
     """The third case hangs."""
     script = tmp_path / "python"
     case = """sleep 1.5\necho '{"checked": "a case"}'\n"""

@@ -11,7 +11,6 @@ import pytest
 
 from framebench.engine import blocks
 from framebench.engine import page_cache as pages
-from framebench.engine.environments import Environment
 from framebench.engine.groups import Group
 from framebench.engine.runner import Options
 from framebench.engine.timed_process import Variant
@@ -23,7 +22,7 @@ pytestmark = pytest.mark.skipif(
 
 
 @pytest.fixture
-def library(tmp_path: Path) -> Path:
+def library(tmp_path) -> Path:
     """Return a file on disk that was read once."""
     path = tmp_path / "libmade up.so.1"
     with path.open("wb") as file:
@@ -46,14 +45,14 @@ def is_cached(path: Path) -> bool:
             return False
 
 
-def test_dropped_pages_are_read_from_disk_again(library: Path, tmp_path: Path) -> None:
+def test_dropped_pages_are_read_from_disk_again(library, tmp_path):
     pages.drop([tmp_path / "gone", library])
     assert not is_cached(library)
     pages.renew([tmp_path / "gone", library])
     assert is_cached(library), "so the next process's first step does not wait for the disk"
 
 
-def test_files_that_a_process_maps_are_listed_and_stay_cached(library: Path) -> None:
+def test_files_that_a_process_maps_are_listed_and_stay_cached(library):
     with library.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as held:
         assert held[:1]
         assert library in pages.list_mapped_files(os.getpid())
@@ -65,12 +64,8 @@ def test_files_that_a_process_maps_are_listed_and_stay_cached(library: Path) -> 
 
 @pytest.mark.parametrize(("rounds", "times"), [(3, 2), (0, 0)])
 def test_after_each_block_with_times_the_libraries_are_renewed(
-    rounds: int,
-    times: int,
-    fake_worker: Environment,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+    rounds, times, fake_worker, tmp_path, monkeypatch
+):
     """The libraries of a worker that acts are an interpreter's."""
     renewed = []
     monkeypatch.setattr(blocks.pages, "renew", renewed.append)

@@ -40,7 +40,7 @@ def find_reference(root: Path, case: str) -> Reference | None:
     return references.find_in_records(parse(case), "s", root, "m")
 
 
-def test_the_baseline_of_the_session_is_the_reference(tmp_path: Path) -> None:
+def test_the_baseline_of_the_session_is_the_reference(tmp_path):
     append_record(tmp_path, parse("resnet50/torch/train/checkpoint/b64/full"))
     append_record(tmp_path, BASE)
     for case in ("resnet50/jax/train/fp32/b64/full", "resnet50/torch/train/tf32/b64/full"):
@@ -61,14 +61,12 @@ def test_the_baseline_of_the_session_is_the_reference(tmp_path: Path) -> None:
         ("transformer/torch/train/fp32/b64/full", "ok", "s"),  # its values have the same name
     ],
 )
-def test_records_of_other_work_are_not_used_as_reference(
-    case: str, status: str, session: str, tmp_path: Path
-) -> None:
+def test_records_of_other_work_are_not_used_as_reference(case, status, session, tmp_path):
     append_record(tmp_path, Case.from_id(case), status, session)
     assert find_reference(tmp_path, "resnet50/jax/train/checkpoint/b64/full") is None
 
 
-def test_sizes_with_golden_values_need_none(tmp_path: Path) -> None:
+def test_sizes_with_golden_values_need_none(tmp_path):
     append_record(tmp_path, parse("resnet50/torch/train/fp32/b8/cpu"))
     assert find_reference(tmp_path, "resnet50/jax/train/fp32/b8/cpu") is None
 
@@ -81,7 +79,7 @@ ALLOWED = 1e-3
 TOLERANCES = derive_tolerances(Observed(SEEN, GRADIENT), [Observed(SEEN, GRADIENT)], ALLOWED)
 
 
-def test_a_case_is_verified_against_a_float32_record_of_the_session() -> None:
+def test_a_case_is_verified_against_a_float32_record_of_the_session():
     adapter = make_adapter(parse("resnet50/jax/train/fp32/b64/full"))
     reference = Reference(BASE.id, SEEN, GRADIENT)
     near = make_observed(loss_0=SEEN["loss_0"] * (1 + 0.9 * ALLOWED))
@@ -91,7 +89,7 @@ def test_a_case_is_verified_against_a_float32_record_of_the_session() -> None:
     assert not verify(adapter, far, TOLERANCES, reference).passed
 
 
-def test_the_first_of_its_kind_must_be_finite_and_float32() -> None:
+def test_the_first_of_its_kind_must_be_finite_and_float32():
     first = verify(make_adapter(BASE), make_observed(), TOLERANCES)
     assert first.passed
     assert "no float64 values" in (first.reason or "")
@@ -105,7 +103,7 @@ def make_observed(**values: float) -> Observed:
     return Observed(SEEN | values, GRADIENT)
 
 
-def test_baselines_are_measured_first_and_small_sizes_keep_their_order() -> None:
+def test_baselines_are_measured_first_and_small_sizes_keep_their_order():
     requested = [
         "resnet50/jax/eval/tf32/b64/full",
         "resnet50/jax/eval/no_grad/b64/full",
@@ -125,7 +123,7 @@ def test_baselines_are_measured_first_and_small_sizes_keep_their_order() -> None
     ]
 
 
-def test_a_task_survives_its_command_line() -> None:
+def test_a_task_survives_its_command_line():
     for reference in (None, Reference(BASE.id, SEEN, GRADIENT)):
         task = Task(BASE.id, "time", reference=reference)
         assert Task.from_dict(task.as_dict()) == task

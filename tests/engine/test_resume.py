@@ -1,16 +1,12 @@
 """What a session has measured already is not measured again."""
 
-from __future__ import annotations
-
 from collections import Counter
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 
 from framebench.engine import unfinished
 from framebench.engine.blocks import measure, measure_group
-from framebench.engine.environments import Environment
 from framebench.engine.groups import Group
 from framebench.engine.timed_process import Variant
 from framebench.engine.unfinished import UnfinishedRecord
@@ -25,9 +21,7 @@ from tests.fake_records import record
     [{"records": 1}, {"records": 2}, {"phases": 6}],
     ids=["after a record", "after two records", "in the rounds"],
 )
-def test_resumed_session_repeats_nothing_that_is_done(
-    moment: dict[str, int], fake_worker: Environment, results: Path, event_log: Path
-) -> None:
+def test_resumed_session_repeats_nothing_that_is_done(moment, fake_worker, results, event_log):
     """Interrupted in the rounds a block begins again; after them memory and records are missing."""
     listener = InterruptingListener(**moment)
     with pytest.raises(KeyboardInterrupt), open_run(results, listener=listener) as opened:
@@ -46,9 +40,7 @@ def test_resumed_session_repeats_nothing_that_is_done(
     assert not (results / ".unfinished").exists()
 
 
-def test_added_case_is_measured_with_its_baseline(
-    fake_worker: Environment, results: Path, event_log: Path
-) -> None:
+def test_added_case_is_measured_with_its_baseline(fake_worker, results, event_log):
     for cases in (CASES[:2], CASES[:3]):
         with open_run(results) as opened:
             measure([make_group(fake_worker, cases)], opened)
@@ -56,9 +48,7 @@ def test_added_case_is_measured_with_its_baseline(
     assert counts == {"fp32": 2, "checkpoint": 1, "accumulate": 1}
 
 
-def test_baseline_that_joins_later_is_measured_once(
-    fake_worker: Environment, results: Path, event_log: Path
-) -> None:
+def test_baseline_that_joins_later_is_measured_once(fake_worker, results, event_log):
     """PyTorch's baseline may be added to a block when its other cases have been measured."""
     base = Variant(CASES[0], fake_worker)
     change = Variant(CASES[1], fake_worker)
@@ -71,7 +61,7 @@ def test_baseline_that_joins_later_is_measured_once(
     assert blocks == {"s/g/0.0", "s/g/0.1"}
 
 
-def test_each_release_of_a_framework_has_blocks_of_its_own(fake_worker: Environment) -> None:
+def test_each_release_of_a_framework_has_blocks_of_its_own(fake_worker):
     older = make_group(fake_worker, CASES[:1])
     newer = make_group(replace(fake_worker, version="1"), CASES[:1])
     assert older.name != newer.name
@@ -82,8 +72,8 @@ CUT_OFF = "cut off"  # what was written without its last bytes
 
 @pytest.mark.parametrize("content", ["", "{", '{"environment": "torch-0"}\n', CUT_OFF])
 def test_block_whose_unfinished_records_are_damaged_is_measured_again(
-    content: str, fake_worker: Environment, results: Path
-) -> None:
+    content, fake_worker, results
+):
     cases = CASES[:2]
     with (
         pytest.raises(KeyboardInterrupt),
@@ -108,7 +98,7 @@ def test_block_whose_unfinished_records_are_damaged_is_measured_again(
     assert sorted(in_block) == sorted(cases), "both are measured again, in one block"
 
 
-def test_each_block_keeps_its_unfinished_records_apart(results: Path) -> None:
+def test_each_block_keeps_its_unfinished_records_apart(results):
     kept = {}
     for block, case in zip(("session/1", "session/2"), CASES):
         kept[block] = [UnfinishedRecord(environment="torch-0", record=record(case))]
@@ -118,7 +108,7 @@ def test_each_block_keeps_its_unfinished_records_apart(results: Path) -> None:
 
 
 @pytest.mark.parametrize("damaged", [0, 1])
-def test_a_block_with_a_damaged_record_is_not_used(damaged: int, results: Path) -> None:
+def test_a_block_with_a_damaged_record_is_not_used(damaged, results):
     """The times of a block are compared with each other: alone the other records say nothing."""
     file = unfinished.find_file(results, "session/1")
     block = [UnfinishedRecord(environment="torch-0", record=record(case)) for case in CASES[:2]]

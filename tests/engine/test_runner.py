@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import replace
 from itertools import count
-from pathlib import Path
 from types import SimpleNamespace
 from unittest.mock import Mock
 
@@ -13,7 +12,6 @@ import pytest
 
 from framebench.engine import blocks, runner, supervisor
 from framebench.engine.blocks import Listener
-from framebench.engine.environments import Environment
 from framebench.engine.runner import Options
 from framebench.engine.supervisor import Outcome
 from framebench.instruments import nvml
@@ -42,12 +40,8 @@ BF16 = replace(CASE, strategy="amp_bf16")
     ids=["slow", "not slow", "not a timeout", "has the units"],
 )
 def test_timeout_of_bfloat16_without_units_is_expected(
-    case: Case,
-    status: str,
-    instructions: set[str],
-    is_expected: bool,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+    case, status, instructions, is_expected, monkeypatch
+):
     monkeypatch.setattr(
         runner.provenance, "list_bfloat16_instructions", Mock(return_value=instructions)
     )
@@ -55,7 +49,7 @@ def test_timeout_of_bfloat16_without_units_is_expected(
     assert runner.is_expected_failure(record) == is_expected
 
 
-def test_wrong_result_is_expected_of_a_known_fault() -> None:
+def test_wrong_result_is_expected_of_a_known_fault():
     for is_known in (True, False):
         verification = Verification(passed=False, reason="a kernel", known_fault=is_known)
         record = fake_records.record(BF16, status="wrong", verification=verification)
@@ -78,14 +72,7 @@ def test_wrong_result_is_expected_of_a_known_fault() -> None:
         ("babble", "crashed", "this is not JSON"),
     ],
 )
-def test_failures_are_classified(
-    failure: str,
-    status: str,
-    named: str,
-    fake_worker: Environment,
-    results: Path,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_failures_are_classified(failure, status, named, fake_worker, results, monkeypatch):
     monkeypatch.setenv("FAKE_FAILURE", failure)
     monkeypatch.setenv("FAKE_WORKER_RESULTS", str(results))
     options = Options(time_limit_s=8 if "hang" in failure else 600)
@@ -114,8 +101,8 @@ def was_started_here(process: psutil.Process, results: str) -> bool:
     ],
 )
 def test_measurement_survives_a_process_that_dies_in_its_proof(
-    failure: str, why: str, fake_worker: Environment, results: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+    failure, why, fake_worker, results, monkeypatch
+):
     monkeypatch.setenv("FAKE_FAILURE", failure)
     record = measure_alone(CASE, "s", fake_worker, Options(rounds=2), results)
     assert (record.status, len(record.step_s), record.peak_bytes) == ("ok", 2, 2**20)
@@ -125,8 +112,8 @@ def test_measurement_survives_a_process_that_dies_in_its_proof(
 
 
 def test_only_workers_that_may_use_a_gpu_are_not_pinned(
-    fake_worker: Environment, results: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+    fake_worker, results, tmp_path, monkeypatch
+):
     event_log = tmp_path / "event_log"
     monkeypatch.setenv("EVENT_LOG", str(event_log))
     monkeypatch.setattr(nvml, "list_gpus", Mock(return_value=("a GPU",)))
@@ -139,9 +126,7 @@ def test_only_workers_that_may_use_a_gpu_are_not_pinned(
     assert (pinned.provenance.core, free.provenance.core) == (core, None)
 
 
-def test_kill_by_the_kernel_is_out_of_memory(
-    fake_worker: Environment, results: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_kill_by_the_kernel_is_out_of_memory(fake_worker, results, tmp_path, monkeypatch):
     counter = tmp_path / "vmstat"
     counter.write_text("pgfault 7\noom_kill 2\n")
     monkeypatch.setattr(supervisor, "OOM_COUNTERS", (tmp_path / "missing", counter))
@@ -155,7 +140,7 @@ def test_kill_by_the_kernel_is_out_of_memory(
     assert "memory ran out" in (record.reason or "")
 
 
-def test_an_invalid_result_is_a_crash() -> None:
+def test_an_invalid_result_is_a_crash():
     worker = SimpleNamespace(phase="timing", measured={})
     found = runner.read_case_outcome(worker, Outcome(answer={"peaks": {"host.rss": 1}}))
     assert found.status == "crashed"
@@ -170,9 +155,7 @@ class Phases(Listener):
         self.found.add(what)
 
 
-def test_a_measured_case_is_verified_proven_and_complete(
-    environment: dict[str, Environment], results: Path
-) -> None:
+def test_a_measured_case_is_verified_proven_and_complete(environment, results):
     phases = Phases()
     record = measure_alone(CASE, "s", environment["torch"], Options(rounds=5), results, phases)
     assert record.status == "ok", record.reason
@@ -186,9 +169,7 @@ def test_a_measured_case_is_verified_proven_and_complete(
     assert named | {"round 1 of 5, 1 in turn"} <= phases.found
 
 
-def test_running_out_of_memory_is_a_result(
-    environment: dict[str, Environment], results: Path
-) -> None:
+def test_running_out_of_memory_is_a_result(environment, results):
     case = Case.from_id("resnet50/torch/train/fp32/b16/cpu")
     record = measure_alone(
         case, "s", environment["torch"], Options(memory_limit=500 * 2**20), results
@@ -198,9 +179,7 @@ def test_running_out_of_memory_is_a_result(
     assert record.provenance.memory_limit == 500 * 2**20
 
 
-def test_a_limit_below_the_imports_is_called_too_small(
-    environment: dict[str, Environment], results: Path
-) -> None:
+def test_a_limit_below_the_imports_is_called_too_small(environment, results):
     record = measure_alone(
         CASE, "s", environment["torch"], Options(memory_limit=10 * 2**20), results
     )

@@ -43,7 +43,7 @@ NEW = make_explanation(
 )
 
 
-def test_the_rows_sum_to_the_difference_of_the_measured_peaks() -> None:
+def test_the_rows_sum_to_the_difference_of_the_measured_peaks():
     printed = against.as_json(OLD, NEW)
     assert [tuple(row.values()) for row in printed["rows"]] == [
         ("up.*", "saved", 80, 160, 80),
@@ -54,7 +54,7 @@ def test_the_rows_sum_to_the_difference_of_the_measured_peaks() -> None:
     assert printed["difference"] == 215 - 120
 
 
-def test_the_table_sums_too_when_small_rows_are_folded() -> None:
+def test_the_table_sums_too_when_small_rows_are_folded():
     layers = [(letter, "saved", size) for size, letter in enumerate("abcdefghijklmnopqrst", 1)]
     base = make_explanation({"compiler.plan": 1}, ("a", "saved", 1))
     change = make_explanation({"compiler.plan": 300}, *layers)
@@ -70,11 +70,11 @@ def test_the_table_sums_too_when_small_rows_are_folded() -> None:
     assert rows[-2][1] == "unexplained"
 
 
-def test_peaks_are_compared_by_an_instrument_that_measured_both() -> None:
+def test_peaks_are_compared_by_an_instrument_that_measured_both():
     change = make_explanation({"host.rss": 9}, ("a", "saved", 5))
     assert against.choose_peaks(OLD, change) == ("host.rss", 500, 9)
 
 
-def test_without_a_shared_instrument_the_sums_over_holders_are_compared() -> None:
+def test_without_a_shared_instrument_the_sums_over_holders_are_compared():
     change = make_explanation({"allocator.in_use": 9}, ("a", "saved", 5))
     assert against.choose_peaks(OLD, change) == ("the account", OLD.peak.bytes, 5)

@@ -34,7 +34,7 @@ def explain_case(case_id: str) -> Explanation:
     return explain(case, environments.ensure(case.framework))
 
 
-def test_the_timeline_and_the_peak_follow_from_births_and_deaths() -> None:
+def test_the_timeline_and_the_peak_follow_from_births_and_deaths():
     values = [
         Value("x", "a", "forward", "mul", size=10, born=0, died=3),
         Value("x", "b", "forward", "mul", size=5, born=1, died=8),
@@ -71,7 +71,7 @@ FIELDS = {
 HOLDER = {"kind": "parameter", "layer": "blocks.0", "phase": "before", "tensors": 1}
 
 
-def test_an_account_that_does_not_add_up_is_refused() -> None:
+def test_an_account_that_does_not_add_up_is_refused():
     assert Explanation(**FIELDS, holders=[HOLDER | {"bytes": 5}]).kinds == {"parameter": 5}
     with pytest.raises(ValidationError, match="sum to 4 bytes"):
         Explanation(**FIELDS, holders=[HOLDER | {"bytes": 4}])
@@ -86,12 +86,12 @@ def test_an_account_that_does_not_add_up_is_refused() -> None:
         ("transformer/jittor/train/amp_bf16/b4/tiny", "bfloat16"),
     ],
 )
-def test_unsupported_cases_have_a_reason(case: str, message: str) -> None:
+def test_unsupported_cases_have_a_reason(case, message):
     with pytest.raises(Unexplained, match=message):
         explain(parse(case), environments.describe("torch"))
 
 
-def test_a_dead_worker_is_reported() -> None:
+def test_a_dead_worker_is_reported():
     with pytest.raises(Unexplained, match=r"tiny in torch-0: .*explain.worker failed"):
         explain(
             parse("transformer/torch/train/fp32/b4/tiny"),
@@ -108,7 +108,7 @@ def list_phases(explanation: Explanation) -> list[str]:
     return phases
 
 
-def test_phases_of_a_pytorch_step_in_order() -> None:
+def test_phases_of_a_pytorch_step_in_order():
     explanation = explain_case("transformer/torch/train/accumulate_2/b4/tiny")
     assert list_phases(explanation) == ["forward", "backward"] * 2 + ["optimizer"]
 
@@ -123,7 +123,7 @@ def test_phases_of_a_pytorch_step_in_order() -> None:
         pytest.param("eval/no_grad", marks=pytest.mark.all_cases),
     ],
 )
-def test_pytorchs_account_agrees_with_the_measured_peak(strategy: str) -> None:
+def test_pytorchs_account_agrees_with_the_measured_peak(strategy):
     explanation = explain_case(f"transformer/torch/{strategy}/b4/cpu")
     assert explanation.peak.bytes == pytest.approx(explanation.measured["host.rss"], rel=0.05)
 
@@ -132,9 +132,7 @@ PROGRAMS = Path(__file__).parent / "programs"
 
 
 @pytest.mark.slow
-def test_the_account_finds_the_saved_bytes_of_the_record(
-    environment: dict[str, Environment],
-) -> None:
+def test_the_account_finds_the_saved_bytes_of_the_record(environment):
     strategies = ("fp32", "checkpoint", "accumulate", "amp_bf16")
     cases = [f"transformer/torch/train/{strategy}/b4/tiny" for strategy in strategies]
     sizes = run_inside(environment["torch"], PROGRAMS / "explain_counted.py", *cases)
@@ -147,7 +145,7 @@ def test_the_account_finds_the_saved_bytes_of_the_record(
 
 
 @pytest.mark.slow
-def test_checkpointing_saves_block_inputs_only() -> None:
+def test_checkpointing_saves_block_inputs_only():
     """The activations of one block are there again: those of the last one, whose turn it is."""
     plain = explain_case("transformer/torch/train/fp32/b4/cpu")
     checkpointed = explain_case("transformer/torch/train/checkpoint/b4/cpu")
@@ -166,7 +164,7 @@ def list_saved_layers(explanation: Explanation) -> set[str]:
     return {holder.layer for holder in explanation.holders if holder.kind == "saved for backward"}
 
 
-def test_a_backward_operator_is_assigned_to_its_layer() -> None:
+def test_a_backward_operator_is_assigned_to_its_layer():
     explanation = explain_case("transformer/torch/train/fp32/b4/tiny")
     made_by = {}
     for holder in explanation.holders:
@@ -210,9 +208,7 @@ allocation 3: size 4, thread-local:
 """
 
 
-def test_a_program_of_xlas_is_followed_through_its_loop(
-    environment: dict[str, Environment],
-) -> None:
+def test_a_program_of_xlas_is_followed_through_its_loop(environment):
     """`a` is used only inside the loop, which carries it to its end; the loop results in `x` if it
     never turns.
     """
@@ -236,7 +232,7 @@ def test_a_program_of_xlas_is_followed_through_its_loop(
         pytest.param("eval/no_grad", marks=pytest.mark.all_cases),
     ],
 )
-def test_xlas_plan_agrees_with_its_buffers(strategy: str) -> None:
+def test_xlas_plan_agrees_with_its_buffers(strategy):
     """What is alive fills the plan, but for results that are reserved and not yet written.
 
     The names of modules in the program have changed nothing.
@@ -248,14 +244,14 @@ def test_xlas_plan_agrees_with_its_buffers(strategy: str) -> None:
     assert peak > 0.85 * plan["in all"]
 
 
-def test_layers_and_kinds_of_a_jax_step() -> None:
+def test_layers_and_kinds_of_a_jax_step():
     explanation = explain_case("transformer/jax/train/fp32/b4/tiny")
     assert list_saved_layers(explanation) >= {"blocks.0.fc1", "blocks.1.fc1", "wte"}
     assert set(list_phases(explanation)) == {"forward", "backward", "optimizer"}
 
 
 @pytest.mark.all_cases
-def test_states_of_a_jax_optimizer() -> None:
+def test_states_of_a_jax_optimizer():
     """What is donated may be overwritten before the peak; the count of steps has no layer."""
     donated = explain_case("transformer/jax/train/fp32/b4/tiny")
     kept = explain_case("transformer/jax/train/no_donate/b4/tiny")
@@ -272,19 +268,19 @@ def test_states_of_a_jax_optimizer() -> None:
         pytest.param("resnet50/jittor/train/fp32/b8/cpu", marks=pytest.mark.all_cases),
     ],
 )
-def test_jittors_account_is_the_measured_peak(case: str) -> None:
+def test_jittors_account_is_the_measured_peak(case):
     explanation = explain_case(case)
     assert explanation.peak.bytes == explanation.measured["allocator.in_use"]
 
 
-def test_layers_and_kinds_of_a_jittor_step() -> None:
+def test_layers_and_kinds_of_a_jittor_step():
     explanation = explain_case("transformer/jittor/train/fp32/b4/tiny")
     assert list_saved_layers(explanation) >= {"blocks.0.fc1", "blocks.1.fc1", "ln_f"}
     assert explanation.kinds["optimizer state"] == 2 * explanation.kinds["parameter"]
 
 
 @pytest.mark.all_cases
-def test_strategies_of_a_jittor_step() -> None:
+def test_strategies_of_a_jittor_step():
     plain = explain_case("transformer/jittor/train/fp32/b4/tiny").kinds
     checkpointed = explain_case("transformer/jittor/train/checkpoint/b4/tiny").kinds
     tenth = 0.1 * plain["saved for backward"]
@@ -293,7 +289,7 @@ def test_strategies_of_a_jittor_step() -> None:
     assert evaluation["saved for backward"] > 100_000
 
 
-def test_explain_writes_json_and_a_figure(tmp_path: Path) -> None:
+def test_explain_writes_json_and_a_figure(tmp_path):
     figure = tmp_path / "step.svg"
     options = ("--json", "--to", str(figure), "--results", str(tmp_path))
     done = framebench("explain", "transformer/torch/train/fp32/b4/tiny", *options)
@@ -303,9 +299,7 @@ def test_explain_writes_json_and_a_figure(tmp_path: Path) -> None:
     assert Explanation.model_validate_json(done.stdout).peak.bytes > 0
 
 
-def test_two_cases_differ_by_the_sum_of_the_rows(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_two_cases_differ_by_the_sum_of_the_rows(tmp_path, monkeypatch):
     """The command compares accounts from `explain_case` instead of measuring again."""
     monkeypatch.setattr(measure, "explain", lambda case, environment: explain_case(case.id))
     plain = "transformer/torch/train/fp32/b4/tiny"

@@ -1,9 +1,6 @@
 """The figure of a step in several frameworks: one for each question, under a name of its own."""
 
-from __future__ import annotations
-
 from itertools import product
-from pathlib import Path
 
 from framebench.analysis.results import Results
 from framebench.explain.figure import figures
@@ -13,7 +10,7 @@ EXPLAINED = ROOT / "results" / "explained"
 CASE = "transformer.{}.train.fp32.b4.cpu"
 
 
-def test_each_strategy_and_batch_has_a_figure_of_its_own_name(tmp_path: Path) -> None:
+def test_each_strategy_and_batch_has_a_figure_of_its_own_name(tmp_path):
     (tmp_path / "explained").mkdir()
     for framework in ("torch", "jax"):
         name = CASE.format(framework)

@@ -94,13 +94,8 @@ def read_growth(framework: str, results: Path, code: str = "") -> tuple[int, dic
     ],
 )
 def test_a_leak_is_found_with_its_bytes_and_line(
-    framework: str,
-    code: str,
-    instrument: str,
-    bytes_per_step: int,
-    kept: dict[str, Any],
-    results: Path,
-) -> None:
+    framework, code, instrument, bytes_per_step, kept, results
+):
     exit_code, growth = read_growth(framework, results, code)
     assert (exit_code, growth["verdict"]) == (1, "grows")
     slope = growth["bytes_per_step"][instrument]
@@ -113,7 +108,7 @@ def test_a_leak_is_found_with_its_bytes_and_line(
 
 @pytest.mark.all_cases
 @pytest.mark.slow
-def test_a_list_of_losses_is_named_with_its_graph(results: Path) -> None:
+def test_a_list_of_losses_is_named_with_its_graph(results):
     """Each loss keeps its forward pass. C++ holds what that saved, so it is seen as storages."""
     code, growth = read_growth("torch", results, LOSSES)
     assert (code, growth["verdict"]) == (1, "grows")
@@ -130,7 +125,7 @@ def test_a_list_of_losses_is_named_with_its_graph(results: Path) -> None:
 @pytest.mark.slow
 @pytest.mark.all_cases
 @pytest.mark.parametrize("waits", [False, True])
-def test_gradients_of_jittor_grow_until_they_are_waited_for(waits: bool, results: Path) -> None:
+def test_gradients_of_jittor_grow_until_they_are_waited_for(waits, results):
     """Gradients that are accumulated wait, unlike the loss that is read, and each keeps its forward
     pass. https://github.com/Jittor/jittor/issues/602
     """
@@ -159,7 +154,7 @@ def test_gradients_of_jittor_grow_until_they_are_waited_for(waits: bool, results
         pytest.param("unet3d", "jittor", marks=RARE),
     ],
 )
-def test_clean_workloads_are_not_accused(workload: str, framework: str, results: Path) -> None:
+def test_clean_workloads_are_not_accused(workload, framework, results):
     """Under load XLA's threads may leave the process's memory undecided, but not the arrays that
     JAX has alive.
     """
@@ -184,12 +179,12 @@ def test_clean_workloads_are_not_accused(workload: str, framework: str, results:
         ),
     ],
 )
-def test_errors_in_a_step_name_their_line(code: str, message: str, results: Path) -> None:
+def test_errors_in_a_step_name_their_line(code, message, results):
     done = run_grow(TORCH, results, code)
     assert done.returncode == 2
     assert message in done.stderr
 
 
-def test_a_dead_worker_is_reported() -> None:
+def test_a_dead_worker_is_reported():
     with pytest.raises(NoReadings, match=r"tiny in torch-0: .*growth.worker failed"):
         read_case(parse(TORCH), Environment("torch", "0", Path("/bin/false")), 65)

@@ -2,8 +2,6 @@
 it.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess
@@ -19,9 +17,7 @@ PROGRAM = Path(__file__).parent / "programs" / "leak_report_kept.py"
 
 
 @pytest.mark.parametrize("is_linked", [False, True], ids=["as it is", "by a link"])
-def test_leaked_objects_are_named_with_size_line_and_holder(
-    is_linked: bool, tmp_path: Path
-) -> None:
+def test_leaked_objects_are_named_with_size_line_and_holder(is_linked, tmp_path):
     """Also where the environment is reached by a link, and numpy's files with it."""
     environment = Path(sys.prefix)
     if is_linked:
@@ -52,7 +48,7 @@ def test_leaked_objects_are_named_with_size_line_and_holder(
     assert result["nothing"] == []
 
 
-def test_the_line_of_a_leak_is_the_innermost_of_the_user() -> None:
+def test_the_line_of_a_leak_is_the_innermost_of_the_user():
     library = (json.__file__, 1)
     suite = (str(ROOT / "framebench/worker/worker.py"), 2)
     user = (str(ROOT / "step.py"), 3)

@@ -2,8 +2,6 @@
 processes.
 """
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from multiprocessing import shared_memory
@@ -23,7 +21,7 @@ HOLDS = (
 )
 
 
-def test_shared_memory_is_counted() -> None:
+def test_shared_memory_is_counted():
     shared_before = meters.read_shared()
     private_before = meters.read_private()
     block = shared_memory.SharedMemory(create=True, size=8 * MIB)
@@ -36,7 +34,7 @@ def test_shared_memory_is_counted() -> None:
         block.unlink()
 
 
-def test_memory_of_child_processes_is_counted() -> None:
+def test_memory_of_child_processes_is_counted():
     before = meters.read_children()
     command = [sys.executable, "-c", HOLDS, str(32 * MIB)]
     with subprocess.Popen(
@@ -57,9 +55,7 @@ def test_memory_of_child_processes_is_counted() -> None:
         (None, FLAT, "does not grow"),
     ],
 )
-def test_leaked_objects_must_agree_with_the_readings(
-    kept: int | None, shared: object, verdict: str
-) -> None:
+def test_leaked_objects_must_agree_with_the_readings(kept, shared, verdict):
     row = Leftover(
         kind="storage", what="zeros", made_at="step.py:7", per_step=1.0, bytes_per_step=kept
     )
@@ -70,7 +66,7 @@ def test_leaked_objects_must_agree_with_the_readings(
 
 
 @needs_host_peak
-def test_the_rise_of_a_step_is_read_after_its_memory_was_freed() -> None:
+def test_the_rise_of_a_step_is_read_after_its_memory_was_freed():
     (read_rise,) = meters.make_rise_meters().values()
     read_rise()
     block = np.ones(2**26, np.uint8)

@@ -2,8 +2,6 @@
 optimizer's do.
 """
 
-from __future__ import annotations
-
 import json
 import re
 from pathlib import Path
@@ -38,13 +36,8 @@ PROGRAMS = Path(__file__).parent / "programs"
     ],
 )
 def test_objects_that_grow_in_a_script_are_named(
-    name: str,
-    arguments: tuple[str, ...],
-    note: str,
-    line: str,
-    bytes_per_step: int,
-    tmp_path: Path,
-) -> None:
+    name, arguments, note, line, bytes_per_step, tmp_path
+):
     options = ("--steps", "52", "--json", "--results", str(tmp_path / "results"))
     done = framebench("grow", str(PROGRAMS / f"{name}.py"), *options, "--", *arguments)
     assert done.stdout, done.stderr
@@ -68,9 +61,7 @@ def test_objects_that_grow_in_a_script_are_named(
         ("30", 2, "ended after 30 steps of its optimizer, and 96 are needed"),
     ],
 )
-def test_a_script_is_followed_with_its_arguments(
-    steps: str, code: int, message: str, tmp_path: Path
-) -> None:
+def test_a_script_is_followed_with_its_arguments(steps, code, message, tmp_path):
     """The script has two optimizers; the steps of the first are counted."""
     options = ("--steps", "52", "--results", str(tmp_path / "results"))
     done = framebench("grow", str(PROGRAMS / "train.py"), *options, "--", "--steps", steps)
@@ -79,7 +70,7 @@ def test_a_script_is_followed_with_its_arguments(
 
 
 @pytest.mark.slow
-def test_a_slow_script_says_how_far_it_is(tmp_path: Path) -> None:
+def test_a_slow_script_says_how_far_it_is(tmp_path):
     options = ("--steps", "52", "--results", str(tmp_path / "results"))
     script = str(PROGRAMS / "train.py")
     done = framebench("grow", script, *options, "--", "--pause", "0.1")
@@ -92,9 +83,7 @@ def test_a_slow_script_says_how_far_it_is(tmp_path: Path) -> None:
     ("code", "message"),
     [("import math", "imports none of torch"), ("def (", "SyntaxError"), (None, "does not exist")],
 )
-def test_scripts_that_cannot_be_followed_are_refused(
-    code: str | None, message: str, tmp_path: Path
-) -> None:
+def test_scripts_that_cannot_be_followed_are_refused(code, message, tmp_path):
     file = tmp_path / "train.py"
     if code:
         file.write_text(code)

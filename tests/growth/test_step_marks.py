@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import textwrap
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -44,9 +43,7 @@ def write_script(folder: Path, code: str) -> str:
         ),
     ],
 )
-def test_a_step_is_found_in_the_source(
-    framework: str, code: str, functions: set[str], what: str, tmp_path: Path
-) -> None:
+def test_a_step_is_found_in_the_source(framework, code, functions, what, tmp_path):
     assert choose_functions(write_script(tmp_path, code), framework, "") == (functions, what)
 
 
@@ -58,9 +55,7 @@ def test_a_step_is_found_in_the_source(
         ("torch", "def f(x): ...", "g", "no function `g` for --step-at; it defines: f"),
     ],
 )
-def test_a_step_that_is_not_found_is_asked_for(
-    framework: str, code: str, step_at: str, message: str, tmp_path: Path
-) -> None:
+def test_a_step_that_is_not_found_is_asked_for(framework, code, step_at, message, tmp_path):
     with pytest.raises(Fault, match=message):
         choose_functions(write_script(tmp_path, code), framework, step_at)
 
@@ -84,10 +79,10 @@ SCRIPT = """
 
 
 @pytest.mark.parametrize(("name", "result"), [("fit_step", 2), ("step", 4), ("made", 12)])
-def test_calls_of_a_marked_function_end_steps(name: str, result: int, tmp_path: Path) -> None:
+def test_calls_of_a_marked_function_end_steps(name, result, tmp_path):
     ended = []
 
-    def mark(function: Any) -> MarkedStep:
+    def mark(function):
         return MarkedStep(function, ended.append)
 
     run_as_main(write_script(tmp_path, SCRIPT), {name}, mark)
@@ -95,8 +90,8 @@ def test_calls_of_a_marked_function_end_steps(name: str, result: int, tmp_path: 
     assert len(ended) == {"fit_step": 1, "step": 2, "made": 1}[name]
 
 
-def test_a_marked_function_keeps_its_attributes() -> None:
-    def step(x: int) -> int:
+def test_a_marked_function_keeps_its_attributes():
+    def step(x):
         return x
 
     step.cache = 3

@@ -57,7 +57,7 @@ def list_growth_notes(readings: Any, rises: Any = ()) -> str:
         (FLAT + 2**20 * (NUMBERS // 40), True),
     ],
 )
-def test_an_undecided_verdict_names_what_decides_it(readings: Any, is_undecided: bool) -> None:
+def test_an_undecided_verdict_names_what_decides_it(readings, is_undecided):
     assert (judge_readings(readings) == "undecided") == is_undecided
     notes = list_growth_notes(readings)
     assert ("undecided by host.malloc" in notes) == is_undecided
@@ -72,9 +72,7 @@ def test_an_undecided_verdict_names_what_decides_it(readings: Any, is_undecided:
         (FLAT + 2**13 * NUMBERS, 2**26, False),  # what grows is the answer
     ],
 )
-def test_the_largest_step_is_named_where_steps_differ(
-    readings: Any, rise: int, is_named: bool
-) -> None:
+def test_the_largest_step_is_named_where_steps_differ(readings, rise, is_named):
     rises = np.full(STEPS, 10 * 2**20)
     rises[136] += rise
     notes = list_growth_notes(readings, rises)
@@ -83,11 +81,11 @@ def test_the_largest_step_is_named_where_steps_differ(
 
 
 @pytest.mark.parametrize("steps", [LEAST_STEPS, 200, 777])
-def test_a_steady_leak_is_found_to_the_byte(steps: int) -> None:
+def test_a_steady_leak_is_found_to_the_byte(steps):
     assert estimate_slope(10**9 + 1234 * np.arange(steps)) == (1234, 1234, 1234)
 
 
-def test_too_few_readings_are_refused() -> None:
+def test_too_few_readings_are_refused():
     with pytest.raises(ValueError, match="too few"):
         estimate_slope([0] * (LEAST_STEPS - 1))
 
@@ -103,21 +101,21 @@ def test_too_few_readings_are_refused() -> None:
         (2**13 * np.minimum(NUMBERS, 160), "grows"),
     ],
 )
-def test_growth_is_told_from_jumps_and_from_leaks_that_stop(rise: Any, verdict: str) -> None:
+def test_growth_is_told_from_jumps_and_from_leaks_that_stop(rise, verdict):
     assert judge_readings(FLAT + rise) == verdict
 
 
 @pytest.mark.parametrize(
     ("period", "verdict"), [(15, "grows"), (30, "undecided"), (100, "does not grow")]
 )
-def test_a_leak_at_some_steps_is_found_if_every_segment_has_one(period: int, verdict: str) -> None:
+def test_a_leak_at_some_steps_is_found_if_every_segment_has_one(period, verdict):
     for phase in range(period):
         leaks = (NUMBERS + phase) // period  # so many until each step
         assert judge_readings(FLAT + 2**11 * period * leaks) == verdict
 
 
 @pytest.mark.parametrize(("periods", "grows"), [(4, False), (2, True)])
-def test_a_sawtooth_is_no_growth_from_four_periods_on(periods: int, grows: bool) -> None:
+def test_a_sawtooth_is_no_growth_from_four_periods_on(periods, grows):
     period = STEPS // periods
     verdicts = set()
     for phase in range(period):
@@ -127,7 +125,7 @@ def test_a_sawtooth_is_no_growth_from_four_periods_on(periods: int, grows: bool)
 
 
 @pytest.mark.parametrize("instrument", SENSITIVITY)
-def test_the_stated_sensitivity_holds_under_the_noise_of_clean_workloads(instrument: str) -> None:
+def test_the_stated_sensitivity_holds_under_the_noise_of_clean_workloads(instrument):
     """Twice the least leak is always found; half of it, and none, are called clean."""
     least, noise = SENSITIVITY[instrument], NOISE.get(instrument, 0)
     for _ in range(100):
@@ -137,7 +135,7 @@ def test_the_stated_sensitivity_holds_under_the_noise_of_clean_workloads(instrum
         assert estimate_slope(clean + 2 * least * NUMBERS).judge(least) == "grows"
 
 
-def test_the_slope_interval_has_its_stated_coverage() -> None:
+def test_the_slope_interval_has_its_stated_coverage():
     """The readings are random walks, with segments that differ from each other: 94 % of intervals
     hold 0. Those that do not grow on average are rarely reported as growing.
     """
@@ -161,5 +159,5 @@ def test_the_slope_interval_has_its_stated_coverage() -> None:
         (FLAT + 2**20 * (NUMBERS // 40), "undecided"),
     ],
 )
-def test_memory_grows_by_any_instrument_and_is_clean_by_all(other: Any, verdict: str) -> None:
+def test_memory_grows_by_any_instrument_and_is_clean_by_all(other, verdict):
     assert table.judge(make_growth(host_malloc=FLAT, host_private=other)) == verdict

@@ -26,9 +26,9 @@ def read_cores(*allowed: int) -> Any:
     return json.loads(done.stdout)
 
 
-def test_a_loader_thread_leaves_the_core_of_the_step() -> None:
+def test_a_loader_thread_leaves_the_core_of_the_step():
     assert read_cores(0, 1) == [[[0], [0, 1]], [[1], [0, 1]]]
 
 
-def test_a_loader_thread_stays_on_the_cores_of_a_taskset() -> None:
+def test_a_loader_thread_stays_on_the_cores_of_a_taskset():
     assert read_cores(1) == [[[1], [1]], [[1], [1]]]

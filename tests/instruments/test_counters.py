@@ -15,7 +15,7 @@ def run_loop(turns: int) -> None:
         pass
 
 
-def test_twice_the_loop_is_twice_the_instructions() -> None:
+def test_twice_the_loop_is_twice_the_instructions():
     counter = Counter.open()
     if counter is None:
         pytest.skip("this processor, or the machine it is shown by, counts no instructions")
@@ -28,7 +28,7 @@ def test_twice_the_loop_is_twice_the_instructions() -> None:
     assert 1.9 < found[1] / found[0] < 2.1
 
 
-def test_later_threads_are_counted() -> None:
+def test_later_threads_are_counted():
     """By page faults, which the kernel counts on every machine: each page is touched for the first
     time by the thread.
     """
@@ -41,7 +41,7 @@ def test_later_threads_are_counted() -> None:
         memory.madvise(mmap.MADV_NOHUGEPAGE)
     before = counter.read()
 
-    def touch() -> None:
+    def touch():
         for page in range(pages):
             memory[page * mmap.PAGESIZE] = 1
 
@@ -51,6 +51,6 @@ def test_later_threads_are_counted() -> None:
     assert pages <= counter.read() - before < 2 * pages
 
 
-def test_a_counter_that_the_kernel_refuses_is_absent(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_counter_that_the_kernel_refuses_is_absent(monkeypatch):
     monkeypatch.setattr("framebench.instruments.counters.SYSCALL", {})
     assert Counter.open() is None

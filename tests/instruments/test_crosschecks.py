@@ -1,14 +1,10 @@
 """Independent instruments of the same step agree within the tolerance that tests state."""
 
-from __future__ import annotations
-
 import sysconfig
 from pathlib import Path
 
 import pytest
 
-from framebench.engine.environments import Environment
-from tests.conftest import Steady
 from tests.marks import needs_host_peak
 from tests.processes import run_inside
 
@@ -22,12 +18,12 @@ pytestmark = [pytest.mark.slow, needs_host_peak]
         pytest.param("transformer/jax/train/checkpoint/b4/cpu", marks=pytest.mark.all_cases),
     ],
 )
-def test_xlas_plan_agrees_with_resident_memory(case: str, steady: Steady) -> None:
+def test_xlas_plan_agrees_with_resident_memory(case, steady):
     (found,) = steady(case)
     assert found["host.rss"] == pytest.approx(found["compiler.plan"], rel=0.1), found
 
 
-def test_jittors_variables_agree_with_resident_memory(steady: Steady) -> None:
+def test_jittors_variables_agree_with_resident_memory(steady):
     """The pool's blocks are larger than the variables in them, and oneDNN has buffers of its own:
     resident memory is more.
     """
@@ -40,9 +36,7 @@ PROGRAMS = Path(__file__).parent / "programs"
 MEMRAY = PROGRAMS / "crosschecks_memray.py"
 
 
-def test_resident_memory_agrees_with_memray(
-    environment: dict[str, Environment], steady: Steady
-) -> None:
+def test_resident_memory_agrees_with_memray(environment, steady):
     """memray counts what malloc is asked for, without the kernel."""
     case = "transformer/torch/train/fp32/b4/cpu"
     counted = run_inside(environment["torch"], MEMRAY, case, sysconfig.get_path("platlib"))

@@ -11,7 +11,6 @@ from unittest.mock import Mock
 
 import pytest
 
-from framebench.engine.environments import Environment
 from framebench.instruments import nvml
 from framebench.instruments.host import MALLOC_ENV
 from framebench.instruments.nvml import ProcessPeak
@@ -26,7 +25,7 @@ HOST = PROGRAMS / "instruments_host.py"
 
 
 @needs_host_peak
-def test_the_host_peak_counts_freed_memory(environment: dict[str, Environment]) -> None:
+def test_the_host_peak_counts_freed_memory(environment):
     """The program allocates and frees 512 MiB three times, and reads the peak each time."""
     result = run_inside(environment["torch"], HOST, variables=MALLOC_ENV)
     assert result == pytest.approx([KNOWN] * 3, rel=0.01)
@@ -36,9 +35,7 @@ SMALL = PROGRAMS / "instruments_small.py"
 
 
 @needs_host_peak
-def test_small_regions_are_read_as_well_as_the_kernel_counts(
-    environment: dict[str, Environment],
-) -> None:
+def test_small_regions_are_read_as_well_as_the_kernel_counts(environment):
     """The kernel counts pages in batches for each core, whatever the region's size
     (`include/linux/percpu_counter.h`).
     """
@@ -53,14 +50,14 @@ def test_small_regions_are_read_as_well_as_the_kernel_counts(
 PLAN = PROGRAMS / "instruments_plan.py"
 
 
-def test_xlas_plan_has_the_bytes_of_a_known_program(environment: dict[str, Environment]) -> None:
+def test_xlas_plan_has_the_bytes_of_a_known_program(environment):
     assert run_inside(environment["jax"], PLAN) == pytest.approx(KNOWN, rel=0.01)
 
 
 JITTOR = PROGRAMS / "instruments_jittor.py"
 
 
-def test_jittor_pool_peak_of_two_arrays_and_a_view(environment: dict[str, Environment]) -> None:
+def test_jittor_pool_peak_of_two_arrays_and_a_view(environment):
     """The program makes two arrays of half of KNOWN, then keeps a view of one, then nothing."""
     found = run_inside(environment["jittor"], JITTOR)
     assert found["peak"] == pytest.approx(KNOWN, rel=0.01)
@@ -76,7 +73,7 @@ CUDA = PROGRAMS / "instruments_cuda.py"
 
 @pytest.mark.gpu
 @needs_gpu
-def test_torchs_allocator_on_a_gpu_reads_a_known_peak(environment: dict[str, Environment]) -> None:
+def test_torchs_allocator_on_a_gpu_reads_a_known_peak(environment):
     assert run_inside(environment["torch"], CUDA) == pytest.approx(KNOWN, rel=0.01)
 
 
@@ -104,9 +101,7 @@ class PolledNvml:
 
 
 @pytest.mark.parametrize(("used", "peak"), [([100, 700, None, 300], 700), ([None], None)])
-def test_nvml_keeps_the_peak_of_one_process(
-    used: list[int | None], peak: int | None, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_nvml_keeps_the_peak_of_one_process(used, peak, monkeypatch):
     monkeypatch.setattr(nvml, "list_gpus", Mock(return_value=("a GPU",)))
     monkeypatch.setitem(sys.modules, "pynvml", PolledNvml(used))
     with ProcessPeak(42, interval_s=0.001) as process_peak:

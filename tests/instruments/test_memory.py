@@ -2,11 +2,8 @@
 measurement agree.
 """
 
-from __future__ import annotations
-
 import pytest
 
-from tests.conftest import Steady
 from tests.marks import needs_host_peak
 
 pytestmark = [pytest.mark.slow, needs_host_peak]
@@ -20,9 +17,7 @@ pytestmark = [pytest.mark.slow, needs_host_peak]
         pytest.param("eval/no_grad", "eval/grad", 0.67, marks=pytest.mark.all_cases),
     ],
 )
-def test_strategies_move_the_peak_of_a_transformer(
-    strategy: str, base: str, at_most: float, steady: Steady
-) -> None:
+def test_strategies_move_the_peak_of_a_transformer(strategy, base, at_most, steady):
     (changed,) = steady(f"transformer/torch/{strategy}/b4/cpu")
     (baseline,) = steady(f"transformer/torch/{base}/b4/cpu")
     assert changed["host.rss"] < at_most * baseline["host.rss"]
@@ -36,6 +31,6 @@ def test_strategies_move_the_peak_of_a_transformer(
         pytest.param("jittor", "allocator.in_use", marks=pytest.mark.all_cases),
     ],
 )
-def test_the_peaks_of_two_processes_agree(framework: str, instrument: str, steady: Steady) -> None:
+def test_the_peaks_of_two_processes_agree(framework, instrument, steady):
     one, other = steady(f"transformer/{framework}/train/fp32/b4/cpu", processes=2)
     assert one[instrument] == pytest.approx(other[instrument], rel=0.01)

@@ -1,13 +1,8 @@
 """The mathematics: sizes, determinism, and the float64 references of two frameworks."""
 
-from __future__ import annotations
-
-from collections.abc import Collection
-
 import numpy as np
 import pytest
 
-from framebench.engine.environments import Environment
 from framebench.models.spec import Param, list_workloads, load_workload
 from framebench.references import golden
 
@@ -15,12 +10,12 @@ PARAMETERS = {"resnet50": 25_557_032, "unet3d": 31_190_243, "transformer": 124_4
 
 
 @pytest.mark.parametrize("name", PARAMETERS)
-def test_full_size_has_the_published_number_of_parameters(name: str) -> None:
+def test_full_size_has_the_published_number_of_parameters(name):
     workload = load_workload(name)
     assert workload.parameter_count(workload.config("full")) == PARAMETERS[name]
 
 
-def test_variants_are_smaller_than_the_model() -> None:
+def test_variants_are_smaller_than_the_model():
     resnet = load_workload("resnet50")
     counts = [
         resnet.parameter_count(resnet.config("full", variant))
@@ -29,7 +24,7 @@ def test_variants_are_smaller_than_the_model() -> None:
     assert counts == sorted(counts)
 
 
-def test_a_stream_holds_the_same_tokens_however_it_is_batched() -> None:
+def test_a_stream_holds_the_same_tokens_however_it_is_batched():
     transformer = load_workload("transformer")
     sequences = []  # of all tokens that are no padding, with their targets
     sizes = []
@@ -47,7 +42,7 @@ def test_a_stream_holds_the_same_tokens_however_it_is_batched() -> None:
     assert padded > raw
 
 
-def test_weights_depend_on_the_name_alone() -> None:
+def test_weights_depend_on_the_name_alone():
     one, two = Param("a", (4, 3), std=1.0), Param("b", (4, 3), std=1.0)
     assert np.array_equal(one.make(), Param("a", (4, 3), std=1.0).make())
     assert not np.array_equal(one.make(), two.make())
@@ -55,7 +50,7 @@ def test_weights_depend_on_the_name_alone() -> None:
 
 
 @pytest.mark.parametrize("name", list_workloads())
-def test_no_canonical_tensor_hides_anything(name: str) -> None:
+def test_no_canonical_tensor_hides_anything(name):
     """No tensor is constant or equals another, so that one left out or misplaced is seen."""
     workload = load_workload(name)
     for variant in ("", *workload.variants):
@@ -70,7 +65,7 @@ def test_no_canonical_tensor_hides_anything(name: str) -> None:
                 first_of_shape[array.shape] = array
 
 
-def test_unknown_names_are_answered_by_the_valid_ones() -> None:
+def test_unknown_names_are_answered_by_the_valid_ones():
     unet, transformer = load_workload("unet3d"), load_workload("transformer")
     with pytest.raises(ValueError, match="unet3d"):
         load_workload("unet2d")
@@ -94,9 +89,7 @@ BASELINES = {"tiny/train/b4", "tiny/eval/b4"}
         *(pytest.param(name, "jax", (), marks=pytest.mark.all_cases) for name in list_workloads()),
     ],
 )
-def test_golden_values_hold_in_float64(
-    name: str, framework: str, keys: Collection[str], environment: dict[str, Environment]
-) -> None:
+def test_golden_values_hold_in_float64(name, framework, keys, environment):
     """PyTorch made the values, and JAX, an independent implementation, confirms them.
 
     JAX takes minutes to compile deep models, so `make test` checks only the values of `keys` there.

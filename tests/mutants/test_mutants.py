@@ -5,11 +5,9 @@ from __future__ import annotations
 import ast
 import math
 from itertools import product
-from pathlib import Path
 
 import pytest
 
-from framebench.engine.environments import Environment
 from framebench.engine.recording import CaseVerdict
 from framebench.records.provenance import ROOT
 from framebench.strategies.strategy import FRAMEWORKS
@@ -44,7 +42,7 @@ def is_python(text: str) -> bool:
 
 
 @pytest.mark.parametrize("framework", FRAMEWORKS)
-def test_planted_bugs_change_the_source_and_their_cases_exist(framework: str) -> None:
+def test_planted_bugs_change_the_source_and_their_cases_exist(framework):
     bugs = [bug for bug in BUGS if bug.parsed.framework == framework]
     assert len(bugs) > 30
     for bug in bugs:
@@ -55,12 +53,12 @@ def test_planted_bugs_change_the_source_and_their_cases_exist(framework: str) ->
         assert not bug.parsed.support.gpu, bug.name
 
 
-def test_no_bug_stands_twice() -> None:
+def test_no_bug_stands_twice():
     names = {(bug.name, bug.case) for bug in BUGS}
     assert len(names) == len(BUGS)
 
 
-def test_bugs_cover_every_framework_scenario_and_precision() -> None:
+def test_bugs_cover_every_framework_scenario_and_precision():
     scenarios = ("train", "eval", "finetune", "varlen", "pair", "pipeline", "custom_op", "generate")
     covered = set()
     precisions = set()
@@ -73,14 +71,14 @@ def test_bugs_cover_every_framework_scenario_and_precision() -> None:
 
 
 @pytest.mark.parametrize(("text", "count"), [("y", 0), ("x = 1", 2)])
-def test_text_that_is_gone_or_there_twice_is_named(text: str, count: int, tmp_path: Path) -> None:
+def test_text_that_is_gone_or_there_twice_is_named(text, count, tmp_path):
     (tmp_path / "a.py").write_text("x = 1\nx = 1\n")
     bug = Bug(name="lost", case="", edits=(Edit(file="a.py", text=text, replacement="z"),))
     with pytest.raises(TextIsGone, match=rf"'lost'.*a\.py has {count} places.*'{text}'"):
         bug.edit(tmp_path)
 
 
-def test_each_case_is_tried_without_a_bug_first() -> None:
+def test_each_case_is_tried_without_a_bug_first():
     first, second = BUGS[0], BUGS[-1]
     control_of_first, control_of_second = (
         run.make_control(first.case),
@@ -123,13 +121,11 @@ CONTROL = run.make_control(EVALUATION)
     ids=["bug", "equivalent", "beyond", "control"],
 )
 @pytest.mark.parametrize("status", ["ok", "not proven", "wrong", "crashed"])
-def test_run_fails_on_survivor_crash_or_wrong_control(
-    bug: Bug, statuses: set[str], status: str
-) -> None:
+def test_run_fails_on_survivor_crash_or_wrong_control(bug, statuses, status):
     assert run.summarize([make_row(bug, status)], untried=0) == int(status not in statuses)
 
 
-def test_rows_of_the_same_sources_are_reused(tmp_path: Path) -> None:
+def test_rows_of_the_same_sources_are_reused(tmp_path):
     first, second = make_row(BUGS[0]), make_row(BUGS[1])
     outdated = first.model_copy(update={"key": "other sources"})
     crashed = make_row(BUGS[2], "crashed")
@@ -159,17 +155,13 @@ MISSING = Mathematics("a case", True, False, "no gradient of 3 tensors")
     ],
     ids=["float64", "missing", "measured", "after the timed steps", "not a number", "no error"],
 )
-def test_the_largest_error_is_given_in_tolerances(
-    verification: Verification | None,
-    mathematics: Mathematics | None,
-    expected: tuple[str, float | None],
-) -> None:
+def test_the_largest_error_is_given_in_tolerances(verification, mathematics, expected):
     error = find_largest_error(CaseVerdict("wrong", "reason", verification), mathematics)
     assert error == pytest.approx(expected)
 
 
 @pytest.mark.slow
-def test_planted_bugs_are_wrong_and_nothing_else_is(environment: dict[str, Environment]) -> None:
+def test_planted_bugs_are_wrong_and_nothing_else_is(environment):
     bugs = [bug for bug in BUGS if bug.name in TRIED and bug.parsed.framework == "torch"]
     assert {bug.name for bug in bugs} == set(TRIED)
 
@@ -185,9 +177,7 @@ def test_planted_bugs_are_wrong_and_nothing_else_is(environment: dict[str, Envir
 
 
 @pytest.mark.slow
-def test_a_bug_that_ends_the_worker_does_not_pass_for_wrong(
-    environment: dict[str, Environment],
-) -> None:
+def test_a_bug_that_ends_the_worker_does_not_pass_for_wrong(environment):
     file = "models/transformer/torch_model.py"
     end = Edit(
         file=file, text="import torch\n", replacement="import torch\nimport os\nos._exit(7)\n"
@@ -203,5 +193,5 @@ def test_a_bug_that_ends_the_worker_does_not_pass_for_wrong(
 
 
 @pytest.mark.slow
-def test_no_bug_is_begun_after_the_time_limit(environment: dict[str, Environment]) -> None:
+def test_no_bug_is_begun_after_the_time_limit(environment):
     assert len(list(run.try_bugs([CONTROL] * 20, 1, minutes=0))) == 1

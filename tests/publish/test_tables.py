@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -22,7 +21,7 @@ NOISE = {("torch", "checkpoint"): 0.01, ("torch", "accumulate"): 0.03, ("jax", "
 
 
 @pytest.fixture
-def folder(tmp_path: Path) -> Results:
+def folder(tmp_path) -> Results:
     """Return a results folder with three blocks of two frameworks."""
     rng = np.random.default_rng(0)
     variants = []
@@ -45,7 +44,7 @@ def find_interval(records: list[Record], folder: Results) -> tuple[float, float]
 
 
 @pytest.mark.parametrize("shown", ["torch/train/(fp32|checkpoint)/", "train/(fp32|checkpoint)/"])
-def test_a_case_has_one_interval_whatever_rows_stand_beside_it(shown: str, folder: Results) -> None:
+def test_a_case_has_one_interval_whatever_rows_stand_beside_it(shown, folder):
     selected = [record for record in folder.records if re.search(shown, record.case)]
     assert len(selected) < len(folder.records)
     of_all = find_interval(folder.records, folder)

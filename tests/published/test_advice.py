@@ -45,7 +45,7 @@ def find_offer(fit: Fit, searches: Searches, batch: int | None = None) -> Candid
 
 
 @pytest.mark.parametrize("fit", EVERY, ids=lambda fit: f"{fit.case} {fit.budget_bytes // MIB} MiB")
-def test_advice_agrees_with_the_committed_search(fit: Fit) -> None:
+def test_advice_agrees_with_the_committed_search(fit):
     """At the largest batch, and at every batch that was tried; without the search no prediction
     goes beyond it.
     """

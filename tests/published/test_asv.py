@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 
 from asv.results import Results
 
@@ -12,7 +11,7 @@ from tests.discovery import discover_benchmarks
 from tests.processes import ROOT
 
 
-def test_committed_asv_results_match_the_benchmarks(tmp_path: Path) -> None:
+def test_committed_asv_results_match_the_benchmarks(tmp_path):
     """The results have the names and versions of now, and no value that asv would leave out."""
     listed = {}
     for name, benchmark in discover_benchmarks(tmp_path).items():

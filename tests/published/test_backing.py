@@ -33,13 +33,13 @@ def whole_history() -> None:
 
 
 @pytest.mark.usefixtures("whole_history")
-def test_the_list_of_lost_commits_is_exact() -> None:
+def test_the_list_of_lost_commits_is_exact():
     known = run_git(ROOT, "rev-list", "HEAD").split()
     assert read_lost_commits(ROOT / "results") == list_named_commits() - set(known)
 
 
 @pytest.mark.usefixtures("whole_history")
-def test_no_line_of_a_measurement_was_ever_changed_or_deleted() -> None:
+def test_no_line_of_a_measurement_was_ever_changed_or_deleted():
     """An edited number would change verdicts, and nothing in its record tells it."""
     files = ("results/records/*.jsonl", "results/claims/*.jsonl")
     committed = run_git(ROOT, "log", "--format=", "--numstat", "HEAD", "--", *files)

@@ -45,12 +45,12 @@ def parse_command(arguments: list[str]) -> str:
 
 
 @pytest.mark.parametrize("document", DOCUMENTS)
-def test_every_command_of_a_document_is_one(document: str) -> None:
+def test_every_command_of_a_document_is_one(document):
     for arguments in find_commands((ROOT / document).read_text()):
         assert parse_command(arguments) == "", arguments
 
 
-def test_a_wrong_command_would_be_found() -> None:
+def test_a_wrong_command_would_be_found():
     assert "NoSuchOption" in parse_command(["advise", "--nonsense"])
     assert "no command" in parse_command(["advice"])
     (arguments,) = find_commands("```\nframebench try 'a b.py' --rounds 0 > out  # why\n```\n")

@@ -33,13 +33,13 @@ each_page = pytest.mark.parametrize("page", PAGES, ids=attrgetter("name"))
 
 
 @each_page
-def test_tables_in_documents_are_generated(page: Path) -> None:
+def test_tables_in_documents_are_generated(page):
     text = page.read_text()
     assert refresh(text, make_published_tables()) == text
 
 
 @each_page
-def test_links_lead_to_files_and_headings_that_exist(page: Path) -> None:
+def test_links_lead_to_files_and_headings_that_exist(page):
     text = re.sub(r"```.*?```", "", page.read_text(), flags=re.S)
     for target in re.findall(r"\]\(([^)\s]+)\)", text):
         if re.match(r"[a-z]+://", target):
@@ -51,7 +51,7 @@ def test_links_lead_to_files_and_headings_that_exist(page: Path) -> None:
             assert anchor in list_anchors(file), target
 
 
-def test_published_tables_are_generated() -> None:
+def test_published_tables_are_generated():
     tables = make_tables(read_records(), Results.committed(ROOT / "results"))
     files = list_tracked("results/tables")
     assert files
@@ -60,13 +60,13 @@ def test_published_tables_are_generated() -> None:
         assert "\n".join(of_machine) == (ROOT / file).read_text(), file
 
 
-def test_published_records_have_no_problem_but_notes() -> None:
+def test_published_records_have_no_problem_but_notes():
     report = check(ROOT / "results")
     assert report.records
     assert not report.problems
 
 
-def test_links_to_documents_in_the_code_lead_to_a_heading() -> None:
+def test_links_to_documents_in_the_code_lead_to_a_heading():
     """An example is docs/reading.md#what-a-job-needs."""
     links = set()
     for path in (ROOT / "framebench").rglob("*.py"):

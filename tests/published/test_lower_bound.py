@@ -1,12 +1,10 @@
 """Lower bounds are below every published peak."""
 
-from __future__ import annotations
-
 from framebench.analysis import lower_bound
 from tests.published.committed_files import read_records
 
 
-def test_lower_bounds_are_below_every_measured_peak() -> None:
+def test_lower_bounds_are_below_every_measured_peak():
     """Only cases of a single process are compared, since ranks divide its memory."""
     checked = 0
     for record in read_records():

@@ -88,7 +88,7 @@ def format_mib(needs: float) -> float:
 
 
 @pytest.mark.parametrize(("workload", "framework"), JOBS)
-def test_the_need_of_the_baseline_is_one_number_everywhere(workload: str, framework: str) -> None:
+def test_the_need_of_the_baseline_is_one_number_everywhere(workload, framework):
     case = Case(workload, framework, "train", "fp32", BATCHES[workload], "cpu")
     needs = load_table().set_index("case").loc[case.id, "needs_bytes"]
 
@@ -104,7 +104,7 @@ def test_the_need_of_the_baseline_is_one_number_everywhere(workload: str, framew
 
 
 @pytest.mark.parametrize(("workload", "framework"), JOBS)
-def test_the_strategy_that_needs_least_is_one_everywhere(workload: str, framework: str) -> None:
+def test_the_strategy_that_needs_least_is_one_everywhere(workload, framework):
     leanest = ask_advise(workload, framework).fitting[0]
     strategy = leanest.case.strategy
     needs = leanest.peak.needs

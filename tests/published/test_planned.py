@@ -2,8 +2,6 @@
 recomputed. A refusal that the planners have an answer for now is the exception.
 """
 
-from __future__ import annotations
-
 from framebench.devices.catalog import find
 from framebench.devices.plans import store
 from framebench.devices.plans.planning import find_cached
@@ -14,7 +12,7 @@ from tests.processes import ROOT
 RESULTS = ROOT / "results"
 
 
-def test_every_published_prediction_is_reused() -> None:
+def test_every_published_prediction_is_reused():
     reused = 0
     for file in sorted((RESULTS / store.FOLDER).glob("*/*.jsonl")):
         predictions = store.read(file)

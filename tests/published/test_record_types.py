@@ -39,7 +39,7 @@ def list_texts(place: str) -> Iterator[str]:
 
 
 @pytest.mark.parametrize("place", KINDS)
-def test_every_committed_record_can_be_parsed(place: str) -> None:
+def test_every_committed_record_can_be_parsed(place):
     texts = list(list_texts(place))
     assert texts
     for text in texts:

@@ -1,9 +1,5 @@
 """The site of the published records is small enough to be served, and its links lead somewhere."""
 
-from __future__ import annotations
-
-from pathlib import Path
-
 import pytest
 
 from framebench.analysis.results import Results
@@ -19,7 +15,7 @@ LARGEST_PAGE, LARGEST_FILE, WHOLE = 2_000_000, 4_000_000, 120_000_000
 @needs_sphinx
 @pytest.mark.all_cases
 @pytest.mark.slow
-def test_the_published_site_is_small_without_dead_links(tmp_path: Path) -> None:
+def test_the_published_site_is_small_without_dead_links(tmp_path):
     site = tmp_path / "site"
     build(Results(ROOT / "results"), site)
     assert not list_dead_links(site)

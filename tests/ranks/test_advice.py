@@ -5,7 +5,6 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 
 import pytest
 
@@ -39,7 +38,7 @@ def make_prediction(case: Case, environment: object) -> Prediction:
 
 
 @pytest.fixture(autouse=True)
-def made_up(monkeypatch: pytest.MonkeyPatch) -> None:
+def made_up(monkeypatch) -> None:
     """Replace predictions by those of this file."""
     monkeypatch.setattr(predicted, "predict_rank_peak", make_prediction)
     monkeypatch.setattr(environments, "ensure", ignore)
@@ -48,9 +47,7 @@ def made_up(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize(
     ("budget", "fitting"), [("151MiB", ["fsdp", "fsdp_keep"]), ("150MiB", ["fsdp"])]
 )
-def test_strategies_that_fit_with_a_margin_are_listed_leanest_first(
-    budget: str, fitting: list[str], tmp_path: Path
-) -> None:
+def test_strategies_that_fit_with_a_margin_are_listed_leanest_first(budget, fitting, tmp_path):
     """The answer is for every strategy of each framework."""
     needed_by_fsdp_keep = PEAKS["fsdp_keep"] * MARGIN
     assert 150 < needed_by_fsdp_keep < 151, "it lies between the two budgets"
@@ -78,9 +75,7 @@ def test_strategies_that_fit_with_a_margin_are_listed_leanest_first(
         ("50MiB", 1, "0 of 5 strategies fit into 50.0 MiB of each rank, as predicted; torch fsdp"),
     ],
 )
-def test_the_answer_names_the_leanest_strategy(
-    budget: str, code: int, answer: str, tmp_path: Path
-) -> None:
+def test_the_answer_names_the_leanest_strategy(budget, code, answer, tmp_path):
     options = ("--budget", budget, "--ranks", "4", "--results", str(tmp_path))
     done = framebench("advise", "transformer/torch/train/*/b8", *options)
     assert done.returncode == code

@@ -1,7 +1,5 @@
 """Cases over ranks: their ids, how a batch is divided, and what a wrong one is answered with."""
 
-from __future__ import annotations
-
 from fnmatch import fnmatch
 
 import pytest
@@ -16,7 +14,7 @@ from framebench.suite.selectors import asks_for_ranks, select
 FSDP = "transformer/torch/train/fsdp"
 
 
-def test_the_id_tells_the_ranks_and_parses_back() -> None:
+def test_the_id_tells_the_ranks_and_parses_back():
     case = Case("transformer", "torch", "train", "fsdp", 4, "tiny", ranks=2)
     assert case.id == f"{FSDP}/b4x2/tiny"
     assert Case.from_id(case.id) == case == over_ranks(case.id) == over_ranks(f"{FSDP}/b4/tiny", 2)
@@ -27,9 +25,7 @@ def test_the_id_tells_the_ranks_and_parses_back() -> None:
     ("batch", "ranks", "samples"),
     [(4, 2, 4), (4, 3, 6), (4, 64, 64), (1, 2, 2), (1024, 1024, 1024)],
 )
-def test_every_rank_has_as_many_samples_and_at_least_one(
-    batch: int, ranks: int, samples: int
-) -> None:
+def test_every_rank_has_as_many_samples_and_at_least_one(batch, ranks, samples):
     assert over_ranks(f"{FSDP}/b{batch}", ranks).id == f"{FSDP}/b{samples}x{ranks}/cpu"
     combined = over_ranks(f"{FSDP}+checkpoint/b{batch}", ranks)
     assert (combined.strategy, combined.batch) == ("checkpoint+fsdp", samples)
@@ -51,9 +47,7 @@ def test_every_rank_has_as_many_samples_and_at_least_one(
         ("transformer/torch/train/ddp+fsdp/b4", 2, "alternatives"),
     ],
 )
-def test_invalid_rank_cases_are_refused_with_a_hint(
-    case: str, ranks: int | None, message: str
-) -> None:
+def test_invalid_rank_cases_are_refused_with_a_hint(case, ranks, message):
     with pytest.raises(UnknownCase) as caught:
         over_ranks(case, ranks)
     assert message in str(caught.value)
@@ -69,11 +63,11 @@ def test_invalid_rank_cases_are_refused_with_a_hint(
         ("transformer", False),
     ],
 )
-def test_rank_cases_are_recognized_by_strategy_or_batch(selector: str, has_ranks: bool) -> None:
+def test_rank_cases_are_recognized_by_strategy_or_batch(selector, has_ranks):
     assert asks_for_ranks(selector) == has_ranks
 
 
-def test_selectors_of_ranks_select_strategies_and_batches() -> None:
+def test_selectors_of_ranks_select_strategies_and_batches():
     cases = select("transformer/torch/train/{ddp,fsdp_k*}/b4x2/tiny", ranks=True)
     assert [case.id for case in cases] == [
         "transformer/torch/train/ddp/b4x2/tiny",
@@ -82,7 +76,7 @@ def test_selectors_of_ranks_select_strategies_and_batches() -> None:
     assert {case.ranks for case in select("transformer/torch/train")} == {1}
 
 
-def test_single_process_profiles_have_no_rank_strategies() -> None:
+def test_single_process_profiles_have_no_rank_strategies():
     assert not OVER_RANKS.keys() & STRATEGIES.keys()
     for case in list_cases():
         assert case.ranks == 1
@@ -91,12 +85,12 @@ def test_single_process_profiles_have_no_rank_strategies() -> None:
         parse_any_batch(f"{FSDP}/b4/cpu")
 
 
-def test_micro_batches_are_of_the_part_of_a_rank() -> None:
+def test_micro_batches_are_of_the_part_of_a_rank():
     assert "batch 2 of each rank" in over_ranks(f"{FSDP}+accumulate/b4x2").support.why
     assert over_ranks(f"{FSDP}+accumulate/b8x2").support.supported
 
 
-def test_a_pattern_names_every_strategy_over_ranks_that_matches() -> None:
+def test_a_pattern_names_every_strategy_over_ranks_that_matches():
     cases = match_cases("transformer/torch/train/fsdp*/b8x8/full")
     ids = [case.id for case in cases]
     assert "transformer/torch/train/fsdp/b8x8/full" in ids
@@ -114,6 +108,6 @@ def test_a_pattern_names_every_strategy_over_ranks_that_matches() -> None:
         ("transformer/torch/train/fsdp/b8/full", "needs a number of ranks"),
     ],
 )
-def test_a_pattern_that_names_nothing_is_refused(selector: str, message: str) -> None:
+def test_a_pattern_that_names_nothing_is_refused(selector, message):
     with pytest.raises(UnknownCase, match=message):
         match_cases(selector)

@@ -58,13 +58,13 @@ def measure_case(case: Case, folder: Path) -> Record:
 
 
 @pytest.fixture(scope="session")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def folder(tmp_path_factory) -> Path:
     return tmp_path_factory.mktemp("ranks")
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("case", list_cases_over_two())
-def test_cases_over_two_ranks_are_verified_and_proven(case: Case, folder: Path) -> None:
+def test_cases_over_two_ranks_are_verified_and_proven(case, folder):
     record = measure_case(case, folder)
     assert (record.status, record.reason) == ("ok", None), record.log_tail
     assert record.usable, record.effect
@@ -81,9 +81,7 @@ def test_cases_over_two_ranks_are_verified_and_proven(case: Case, folder: Path) 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("case", list_cases_over_two())
-def test_the_largest_share_of_each_part_is_as_the_strategy_computes(
-    case: Case, folder: Path
-) -> None:
+def test_the_largest_share_of_each_part_is_as_the_strategy_computes(case, folder):
     states = len(case.spec.optimizer.states)
     expected = STRATEGIES[case.strategy].bytes(list_shapes(case), case.ranks, states)
     if not case.stage.trains:
@@ -97,7 +95,7 @@ def test_the_largest_share_of_each_part_is_as_the_strategy_computes(
 
 @pytest.mark.slow
 @pytest.mark.all_cases
-def test_micro_batches_reduce_each_or_together(folder: Path) -> None:
+def test_micro_batches_reduce_each_or_together(folder):
     each = measure_case(parse("transformer/torch/train/accumulate+fsdp/b8x2/tiny"), folder)
     together = measure_case(
         parse("transformer/torch/train/accumulate+fsdp_no_sync/b8x2/tiny"), folder
@@ -112,12 +110,12 @@ def test_micro_batches_reduce_each_or_together(folder: Path) -> None:
     assert [rank.held for rank in each.ranks] == [rank.held for rank in together.ranks]
 
 
-def test_a_process_that_fails_ends_the_others() -> None:
+def test_a_process_that_fails_ends_the_others():
     fails = "import os, sys, time; sys.exit(3) if os.environ['RANK'] == '1' else time.sleep(600)"
     assert run_processes(2, ["-c", fails]) == 3
 
 
-def test_processes_are_given_a_coordinator_address() -> None:
+def test_processes_are_given_a_coordinator_address():
     reads = "import os; assert os.environ['JAX_COORDINATOR_ADDRESS'].startswith('localhost:')"
     assert run_processes(2, ["-c", reads]) == 0
 
@@ -134,7 +132,7 @@ def test_processes_are_given_a_coordinator_address() -> None:
         pytest.param("torch/eval/fsdp", marks=pytest.mark.all_cases),
     ],
 )
-def test_an_undone_sharding_is_not_proven(name: str, tmp_path: Path) -> None:
+def test_an_undone_sharding_is_not_proven(name, tmp_path):
     """The step stays right without the sharding, so only the proof can tell."""
     case = parse(f"transformer/{name}/b4x2/tiny")
     environment = environments.of_case(case)
@@ -163,7 +161,7 @@ def test_an_undone_sharding_is_not_proven(name: str, tmp_path: Path) -> None:
 
 @pytest.mark.slow
 @pytest.mark.all_cases
-def test_deepspeeds_own_estimates_are_the_formulas() -> None:
+def test_deepspeeds_own_estimates_are_the_formulas():
     case = parse("transformer/torch/train/deepspeed_zero3/b4x2/tiny")
     stage_2 = FORMULAS["estimate_zero2_model_states_mem_needs"]
     stage_3 = FORMULAS["estimate_zero3_model_states_mem_needs"]
@@ -171,7 +169,7 @@ def test_deepspeeds_own_estimates_are_the_formulas() -> None:
     assert estimates == [one.at(1_000_000, 8, 30_000) for one in (stage_2, stage_3)]
 
 
-def test_a_framework_without_ranks_has_a_record_with_the_reason(tmp_path: Path) -> None:
+def test_a_framework_without_ranks_has_a_record_with_the_reason(tmp_path):
     done = framebench("run", "transformer/jittor/train/fsdp/b4x2/tiny", "--results", str(tmp_path))
     assert done.returncode == 0
     assert "unsupported: Jittor's MPI operators" in done.stdout + done.stderr

@@ -23,7 +23,6 @@ from framebench.ranks.sharding import (
     count_longest_axis,
     count_whole_tensors,
 )
-from framebench.suite.case import Case
 from tests.processes import framebench, run_inside
 
 pytestmark = pytest.mark.usefixtures("imported_once")
@@ -74,20 +73,18 @@ COUNT = 4  # JAX's optimizer counts the steps once
         pytest.param("jax", "fully_sharded", "b1024x1024", WHOLE, 2 * WHOLE + COUNT, marks=SLOW),
     ],
 )
-def test_a_rank_holds_its_share_of_weights_and_states(
-    framework: str, strategy: str, batch: str, weights: int, states: int
-) -> None:
+def test_a_rank_holds_its_share_of_weights_and_states(framework, strategy, batch, weights, states):
     parts = predict_case(framework, strategy, batch).parts
     assert (parts["parameters"], parts["optimizer states"]) == (weights, states)
 
 
-def test_without_sharding_each_rank_holds_the_buckets() -> None:
+def test_without_sharding_each_rank_holds_the_buckets():
     buckets = predict_case("torch", "ddp", "b4x2").parts["gradient buckets"]
     assert WHOLE <= buckets <= 1.05 * WHOLE
 
 
 @pytest.mark.all_cases
-def test_the_peak_falls_with_more_ranks_and_rises_if_gathered_weights_are_kept() -> None:
+def test_the_peak_falls_with_more_ranks_and_rises_if_gathered_weights_are_kept():
     two_ranks = predict_case("torch", "fsdp", "b64x2")
     many_ranks = predict_case("torch", "fsdp", "b64x64")
     weights_kept = predict_case("torch", "fsdp_keep", "b64x2")
@@ -96,7 +93,7 @@ def test_the_peak_falls_with_more_ranks_and_rises_if_gathered_weights_are_kept()
 
 
 @pytest.mark.all_cases
-def test_gathering_takes_more_than_the_weights_with_more_ranks_than_rows() -> None:
+def test_gathering_takes_more_than_the_weights_with_more_ranks_than_rows():
     """PyTorch gathers a row from each rank, also from one that has none of a tensor's rows."""
     parts = predict_case("torch", "fsdp", "b1024x1024").parts
     assert parts["parameters"] == count_chunk_bytes(1024)
@@ -104,7 +101,7 @@ def test_gathering_takes_more_than_the_weights_with_more_ranks_than_rows() -> No
 
 
 @pytest.mark.all_cases
-def test_zero_redundancy_hands_out_whole_tensors() -> None:
+def test_zero_redundancy_hands_out_whole_tensors():
     parts = predict_case("torch", "zero_optimizer", "b4x4").parts
     assert parts["parameters"] == WHOLE
     # nobody is fuller than this rank
@@ -121,9 +118,7 @@ def test_zero_redundancy_hands_out_whole_tensors() -> None:
         ("jax", "fully_sharded", "b4x4", count_even_bytes(4)),
     ],
 )
-def test_an_evaluation_has_parameters_alone(
-    framework: str, strategy: str, batch: str, weights: int
-) -> None:
+def test_an_evaluation_has_parameters_alone(framework, strategy, batch, weights):
     parts = predict_case(framework, strategy, batch, "eval").parts
     assert parts["parameters"] == weights
     assert not {"optimizer states", "gradients", "gradient buckets"} & parts.keys()
@@ -132,7 +127,7 @@ def test_an_evaluation_has_parameters_alone(
 GONE = Path(__file__).parent / "programs" / "predicted_gone.py"
 
 
-def test_a_missing_memory_tracker_is_reported() -> None:
+def test_a_missing_memory_tracker_is_reported():
     message = run_inside(
         environments.ensure("torch"), GONE, "transformer/torch/train/fsdp/b4x2/tiny"
     )
@@ -152,12 +147,12 @@ def test_a_missing_memory_tracker_is_reported() -> None:
         ("transformer/torch/train/tf32+fsdp/b4x2", "allow_tf32"),
     ],
 )
-def test_unpredictable_rank_cases_have_a_reason(case: str, why: str) -> None:
+def test_unpredictable_rank_cases_have_a_reason(case, why):
     with pytest.raises(Unpredicted, match=why):
         predict_rank_peak(over_ranks(case), environments.describe("torch"))
 
 
-def test_parts_that_do_not_add_up_are_refused() -> None:
+def test_parts_that_do_not_add_up_are_refused():
     fields = {
         "case": "transformer/torch/train/fsdp/b4x2/tiny",
         "ranks": 2,
@@ -171,10 +166,10 @@ def test_parts_that_do_not_add_up_are_refused() -> None:
         Prediction.model_validate(fields | {"parts": {"a": 2}})
 
 
-def test_predict_prints_ranks_as_json_and_text(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_predict_prints_ranks_as_json_and_text(monkeypatch):
     """The prediction is the one from above, which is made once."""
 
-    def predict_again(case: Case, environment: object) -> Prediction:
+    def predict_again(case, environment):
         return predict_case("torch", "fsdp", f"b{case.batch}x{case.ranks}")
 
     monkeypatch.setattr(predicted, "predict_rank_peak", predict_again)

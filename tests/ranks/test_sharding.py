@@ -1,7 +1,5 @@
 """Formulas of what a rank holds, and the rules by which implementations divide."""
 
-from __future__ import annotations
-
 import pytest
 
 from framebench.ranks import sharding
@@ -9,7 +7,7 @@ from framebench.ranks import sharding
 SHAPES = [(10, 4), (3,), (1, 5)]  # 48 numbers
 
 
-def test_formulas_give_the_gigabytes_of_the_zero_paper() -> None:
+def test_formulas_give_the_gigabytes_of_the_zero_paper():
     """Figure 1 of Rajbhandari et al. 2020 has 7.5 B parameters over 64 ranks."""
     for name, gigabytes in (
         ("nothing divided", 120),
@@ -21,7 +19,7 @@ def test_formulas_give_the_gigabytes_of_the_zero_paper() -> None:
         assert size / 1e9 == pytest.approx(gigabytes, abs=0.06)
 
 
-def test_each_rule_counts_the_numbers_of_the_fullest_rank() -> None:
+def test_each_rule_counts_the_numbers_of_the_fullest_rank():
     assert sharding.count_all(SHAPES, 4) == 48
     assert sharding.count_first_chunks(SHAPES, 4) == 3 * 4 + 1 + 5
     assert sharding.count_whole_tensors(SHAPES, 2) == 40, "the largest tensor is one rank's"
@@ -37,13 +35,13 @@ def test_each_rule_counts_the_numbers_of_the_fullest_rank() -> None:
 @pytest.mark.parametrize(
     "rule", [rule for name, rule in sharding.RULES.items() if name != "sixteenth"]
 )
-def test_the_fullest_rank_has_at_least_its_share(rule: sharding.Rule) -> None:
+def test_the_fullest_rank_has_at_least_its_share(rule):
     assert rule(SHAPES, 1) == 48
     for ranks in (2, 3, 4, 64):
         assert rule(SHAPES, ranks) * ranks >= 48
 
 
-def test_a_strategy_holds_its_parts_by_their_rules() -> None:
+def test_a_strategy_holds_its_parts_by_their_rules():
     """In float32, with Adam's two moments."""
     sizes = sharding.STRATEGIES["zero_optimizer"].bytes(SHAPES, 2)
     assert sizes == {

@@ -37,7 +37,7 @@ def make_archived_folder(tmp_path: Path, gone: str) -> Path:
 
 
 @pytest.mark.parametrize("gone", GONE)
-def test_load_keeps_the_name_and_numbers_of_a_gone_case(gone: str, tmp_path: Path) -> None:
+def test_load_keeps_the_name_and_numbers_of_a_gone_case(gone, tmp_path):
     table = framebench.load(make_archived_folder(tmp_path, gone)).set_index("case")
     row = table.loc[gone]
     assert not parse_case(gone).is_known
@@ -49,21 +49,21 @@ def test_load_keeps_the_name_and_numbers_of_a_gone_case(gone: str, tmp_path: Pat
     assert pd.isna(row["throughput"])
 
 
-def test_a_strategy_that_is_gone_is_still_compared_with_its_baseline(tmp_path: Path) -> None:
+def test_a_strategy_that_is_gone_is_still_compared_with_its_baseline(tmp_path):
     table = framebench.load(make_archived_folder(tmp_path, GONE[0])).set_index("case")
     assert 0 < table.loc[GONE[0], "peak_ratio"] < 1
     assert table.loc[GONE[0], "time_ratio"] > 1
 
 
 @pytest.mark.parametrize("gone", GONE)
-def test_check_results_notes_a_gone_case_without_a_fault(gone: str, tmp_path: Path) -> None:
+def test_check_results_notes_a_gone_case_without_a_fault(gone, tmp_path):
     found = check(make_archived_folder(tmp_path, gone))
     assert not found.problems
     assert any("that this framebench does not have" in note for note in found.notes)
 
 
 @pytest.mark.parametrize("gone", GONE)
-def test_tables_and_figures_have_a_gone_case(gone: str, tmp_path: Path) -> None:
+def test_tables_and_figures_have_a_gone_case(gone, tmp_path):
     results = Results(make_archived_folder(tmp_path / "results", gone))
     tables = tmp_path / "tables"
     printed = command("report", "--results", str(results.root), "--to", str(tables))
@@ -76,13 +76,13 @@ def test_tables_and_figures_have_a_gone_case(gone: str, tmp_path: Path) -> None:
 
 @needs_sphinx
 @pytest.mark.parametrize("gone", GONE)
-def test_a_site_has_a_gone_case(gone: str, tmp_path: Path) -> None:
+def test_a_site_has_a_gone_case(gone, tmp_path):
     results = Results(make_archived_folder(tmp_path / "results", gone))
 
     assert build(results, tmp_path / "site", guides=False)
 
 
-def test_a_described_size_is_a_name() -> None:
+def test_a_described_size_is_a_name():
     assert parse_case("transformer/torch/train/fp32/b1/1.3B").is_known
 
 
@@ -98,6 +98,6 @@ def test_a_described_size_is_a_name() -> None:
         "a/torch/b/<c>/b4/d",
     ],
 )
-def test_a_malformed_case_id_is_refused(text: str) -> None:
+def test_a_malformed_case_id_is_refused(text):
     with pytest.raises(ValueError, match="is no case"):
         parse_case(text)

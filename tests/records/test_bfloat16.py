@@ -1,9 +1,5 @@
 """Which instructions for bfloat16 a processor has, as /proc/cpuinfo tells it."""
 
-from __future__ import annotations
-
-from pathlib import Path
-
 import pytest
 
 from framebench.records.provenance import describe_hardware, list_bfloat16_instructions
@@ -21,17 +17,15 @@ from framebench.records.provenance import describe_hardware, list_bfloat16_instr
         ("processor\t: 0\n", None),
     ],
 )
-def test_bfloat16_instructions_are_read_from_the_flags(
-    content: str, found: set[str] | None, tmp_path: Path
-) -> None:
+def test_bfloat16_instructions_are_read_from_the_flags(content, found, tmp_path):
     (tmp_path / "cpuinfo").write_text(content)
     assert list_bfloat16_instructions(tmp_path / "cpuinfo") == found
 
 
-def test_instructions_are_unknown_without_a_cpuinfo(tmp_path: Path) -> None:
+def test_instructions_are_unknown_without_a_cpuinfo(tmp_path):
     assert list_bfloat16_instructions(tmp_path / "none") is None
 
 
-def test_provenance_names_the_bfloat16_instructions() -> None:
+def test_provenance_names_the_bfloat16_instructions():
     here = list_bfloat16_instructions()
     assert describe_hardware().get("bfloat16") == (None if here is None else sorted(here))

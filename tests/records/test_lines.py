@@ -10,7 +10,6 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Callable
 from pathlib import Path
 from unittest.mock import Mock
 
@@ -85,7 +84,7 @@ def leave_nothing(file: Path) -> None:
 
 @pytest.mark.parametrize("leave", [leave_nothing, leave_whole, leave_torn, leave_without_end])
 @pytest.mark.filterwarnings("ignore::framebench.records.lines.RecordWarning")
-def test_a_kill_at_any_call_loses_no_line(leave: Callable[[Path], None], tmp_path: Path) -> None:
+def test_a_kill_at_any_call_loses_no_line(leave, tmp_path):
     for fatal in range(1, 100):
         file = tmp_path / str(fatal) / "records" / "m" / "torch-1.jsonl"
         leave(file)
@@ -104,7 +103,7 @@ def test_a_kill_at_any_call_loses_no_line(leave: Callable[[Path], None], tmp_pat
     pytest.fail("it never came to an end")
 
 
-def test_the_next_append_removes_a_torn_last_line(tmp_path: Path) -> None:
+def test_the_next_append_removes_a_torn_last_line(tmp_path):
     file = tmp_path / "torn.jsonl"
     leave_torn(file)
     *_, last = read_lines(file)
@@ -116,7 +115,7 @@ def test_the_next_append_removes_a_torn_last_line(tmp_path: Path) -> None:
     assert read_texts(file) == [ONE, TWO, THREE]
 
 
-def test_a_line_that_lacks_only_its_end_is_a_line(tmp_path: Path) -> None:
+def test_a_line_that_lacks_only_its_end_is_a_line(tmp_path):
     file = tmp_path / "a.jsonl"
     leave_without_end(file)
     assert read_texts(file) == [ONE, TWO]
@@ -124,20 +123,18 @@ def test_a_line_that_lacks_only_its_end_is_a_line(tmp_path: Path) -> None:
     assert read_texts(file) == [ONE, TWO, THREE]
 
 
-def test_a_line_may_have_other_characters_that_end_lines(tmp_path: Path) -> None:
+def test_a_line_may_have_other_characters_that_end_lines(tmp_path):
     text = json.dumps("a\u2028b\u2029c\x85d\x0ce", ensure_ascii=False)
     for _ in range(2):
         append_line(text, tmp_path / "a.jsonl")
     assert read_texts(tmp_path / "a.jsonl") == [text, text]
 
 
-def test_appended_lines_and_new_file_names_are_synced(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_appended_lines_and_new_file_names_are_synced(tmp_path, monkeypatch):
     file = tmp_path / "a.jsonl"
     synced = []
 
-    def sync(handle: int) -> None:
+    def sync(handle):
         name = os.readlink(f"/proc/self/fd/{handle}")
         synced.append((name, os.fstat(handle).st_size if name == str(file) else 0))
 
@@ -148,7 +145,7 @@ def test_appended_lines_and_new_file_names_are_synced(
     assert synced == [(str(file), whole), (str(tmp_path), 0), (str(file), 2 * whole)]
 
 
-def test_a_writer_waits_until_another_has_ended_its_line(tmp_path: Path) -> None:
+def test_a_writer_waits_until_another_has_ended_its_line(tmp_path):
     file = tmp_path / "a.jsonl"
     append_line(ONE, file)
     with file.open("ab", buffering=0) as other:
@@ -163,7 +160,7 @@ def test_a_writer_waits_until_another_has_ended_its_line(tmp_path: Path) -> None
     assert read_texts(file) == [ONE, TWO, THREE]
 
 
-def test_a_full_disk_leaves_the_lines_that_were_there(tmp_path: Path) -> None:
+def test_a_full_disk_leaves_the_lines_that_were_there(tmp_path):
     text = json.dumps("x" * 5000)
     with small_disk(tmp_path / "disk", "size=64k") as disk:
         file = disk / "m" / "torch-1.jsonl"
@@ -188,9 +185,7 @@ def fill_disk(file: Path, text: str) -> int:
     return pytest.fail("the disk has no end")
 
 
-def test_ctrl_c_takes_back_no_line_that_was_written(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_ctrl_c_takes_back_no_line_that_was_written(tmp_path, monkeypatch):
     """Others may have read it."""
     file = tmp_path / "a.jsonl"
     monkeypatch.setattr(lines.os, "fsync", Mock(side_effect=KeyboardInterrupt))
@@ -200,15 +195,13 @@ def test_ctrl_c_takes_back_no_line_that_was_written(
 
 
 @pytest.mark.parametrize("call", ["write", "fsync"])
-def test_a_call_that_fails_leaves_the_file_as_it_was(
-    call: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_call_that_fails_leaves_the_file_as_it_was(call, tmp_path, monkeypatch):
     file = tmp_path / "a.jsonl"
     leave_whole(file)
     before = file.read_bytes()
     write = os.write
 
-    def fail(handle: int, *text: memoryview) -> int:
+    def fail(handle, *text):
         if text:
             write(handle, text[0][:10])
         raise OSError(errno.EIO, "broken")
@@ -219,7 +212,7 @@ def test_a_call_that_fails_leaves_the_file_as_it_was(
     assert file.read_bytes() == before
 
 
-def test_nothing_is_written_through_a_link_or_into_a_pipe(tmp_path: Path) -> None:
+def test_nothing_is_written_through_a_link_or_into_a_pipe(tmp_path):
     victim = tmp_path / "victim"
     victim.write_text("precious")
     link, pipe = tmp_path / "link.jsonl", tmp_path / "pipe.jsonl"
@@ -231,13 +224,13 @@ def test_nothing_is_written_through_a_link_or_into_a_pipe(tmp_path: Path) -> Non
     assert victim.read_text() == "precious"
 
 
-def test_a_line_that_nobody_would_read_is_not_written(tmp_path: Path) -> None:
+def test_a_line_that_nobody_would_read_is_not_written(tmp_path):
     with pytest.raises(OSError, match="1,048,577 bytes, where at most 1,048,576 are read"):
         append_line("x" * lines.MOST_BYTES, tmp_path / "a.jsonl")
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_line_that_is_too_long_is_skipped(tmp_path: Path) -> None:
+def test_a_line_that_is_too_long_is_skipped(tmp_path):
     file = tmp_path / "a.jsonl"
     file.write_text(ONE + "\n" + "x" * (3 * lines.MOST_BYTES) + "\n" + TWO + "\n")
     first, long, last = read_lines(file)

@@ -19,7 +19,7 @@ import framebench as library
 from framebench.records import store
 from framebench.records.record import Record
 from tests.processes import framebench, make_fake_environment
-from tests.records.malformed import Malformed, draw_malformed
+from tests.records.malformed import draw_malformed
 from tests.records.test_strangers_folder import list_content
 from tests.sample_records import read_sample
 from tests.version_records import NEW, OLD, select_originals, set_version
@@ -116,7 +116,7 @@ GENERATED = settings(
 @pytest.mark.timeout(300)
 @GENERATED
 @given(malformed=st.lists(CONTENTS, min_size=AT_ONCE, max_size=AT_ONCE))
-def test_malformed_records_are_passed_over(malformed: list[Malformed]) -> None:
+def test_malformed_records_are_passed_over(malformed):
     with tempfile.TemporaryDirectory() as folder:
         results = Path(folder, "results")
         write_with_malformed(results, [each.content for each in malformed])
@@ -130,7 +130,7 @@ def test_malformed_records_are_passed_over(malformed: list[Malformed]) -> None:
 @pytest.mark.timeout(300)
 @settings(GENERATED, max_examples=1)
 @given(malformed=st.lists(CONTENTS, min_size=4 * AT_ONCE, max_size=4 * AT_ONCE))
-def test_measuring_goes_on_next_to_malformed_records(malformed: list[Malformed]) -> None:
+def test_measuring_goes_on_next_to_malformed_records(malformed):
     """A worker of ours plays the framework's part."""
     with tempfile.TemporaryDirectory() as folder:
         results = Path(folder, "results")

@@ -69,9 +69,7 @@ def copy_good(folder: str, root: Path) -> Path:
 
 @pytest.mark.parametrize("kind", HOSTILE)
 @pytest.mark.parametrize("folder", TABLES)
-def test_a_hostile_file_is_named_and_the_others_are_shown(
-    folder: str, kind: str, tmp_path: Path
-) -> None:
+def test_a_hostile_file_is_named_and_the_others_are_shown(folder, kind, tmp_path):
     target = copy_good(folder, tmp_path)
     alone = [str(table.data) for table in TABLES[folder](tmp_path)]
     HOSTILE[kind](target / "hostile.json")
@@ -96,7 +94,7 @@ def draw_files() -> st.SearchStrategy[dict[str, Malformed]]:
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.large_base_example],
 )
 @given(malformed=draw_files())
-def test_a_malformed_file_causes_no_traceback(malformed: dict[str, Malformed]) -> None:
+def test_a_malformed_file_causes_no_traceback(malformed):
     for folder, file in malformed.items():
         with tempfile.TemporaryDirectory() as name, warnings.catch_warnings():
             warnings.simplefilter("ignore")

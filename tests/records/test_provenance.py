@@ -18,7 +18,7 @@ from tests.repositories import run_git
 
 
 @pytest.fixture
-def repository(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def repository(tmp_path, monkeypatch) -> Path:
     """A commit with one module in each package."""
     for package in (*provenance.MEASURING, "results", "studies/noise/data"):
         (tmp_path / package).mkdir(parents=True)
@@ -31,7 +31,7 @@ def repository(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def test_an_unchanged_checkout_is_named_by_its_commit(repository: Path) -> None:
+def test_an_unchanged_checkout_is_named_by_its_commit(repository):
     assert provenance.is_dirty() is False
     assert provenance.name_code() == provenance.find_commit()
 
@@ -39,7 +39,7 @@ def test_an_unchanged_checkout_is_named_by_its_commit(repository: Path) -> None:
 @pytest.mark.parametrize(
     "name", ["framebench/known.py", "models/new.py", "benchmarks/deeper/new.py"]
 )
-def test_changed_and_new_modules_are_other_code(name: str, repository: Path) -> None:
+def test_changed_and_new_modules_are_other_code(name, repository):
     module, codes = repository / name, {provenance.name_code()}
     module.parent.mkdir(exist_ok=True)
     for text in ("x = 1\n", "x = 2\n"):
@@ -60,9 +60,7 @@ def test_changed_and_new_modules_are_other_code(name: str, repository: Path) -> 
         "models/ignored.py",
     ],
 )
-def test_the_code_hash_leaves_out_files_that_no_measurement_imports(
-    name: str, repository: Path
-) -> None:
+def test_the_code_hash_leaves_out_files_that_no_measurement_imports(name, repository):
     (repository / name).write_text("x = 1\n")
     assert provenance.is_dirty() is False
     assert provenance.name_code() == provenance.find_commit()
@@ -77,9 +75,7 @@ def copy_code(folder: Path) -> list[Path]:
     return folders
 
 
-def test_without_git_the_files_own_hash_names_the_code(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_without_git_the_files_own_hash_names_the_code(tmp_path, monkeypatch):
     monkeypatch.setattr(provenance, "query_git", ignore)
     monkeypatch.delenv("FRAMEBENCH_COMMIT", raising=False)
     assert provenance.is_dirty() is None
@@ -87,9 +83,7 @@ def test_without_git_the_files_own_hash_names_the_code(
 
 
 @pytest.mark.parametrize("of", ["nobody", "another user"])
-def test_a_repository_that_git_refuses_counts_as_missing(
-    of: str, repository: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_repository_that_git_refuses_counts_as_missing(of, repository, monkeypatch):
     """Without .git, or where git calls the owner of the folder dubious."""
     if of == "nobody":
         shutil.rmtree(repository / ".git")
@@ -108,9 +102,7 @@ def make_other_repository(folder: Path) -> Path:
     return folder / ".git"
 
 
-def test_a_repository_around_the_checkout_does_not_name_its_code(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_repository_around_the_checkout_does_not_name_its_code(tmp_path, monkeypatch):
     """Such as an archive that was unpacked in a folder that git tracks."""
     make_other_repository(tmp_path)
     (tmp_path / "unpacked").mkdir()
@@ -121,9 +113,7 @@ def test_a_repository_around_the_checkout_does_not_name_its_code(
 
 
 @pytest.mark.parametrize("name", ["GIT_DIR", "GIT_COMMON_DIR", "GIT_INDEX_FILE"])
-def test_variables_that_git_sets_for_hooks_are_ignored(
-    name: str, repository: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_variables_that_git_sets_for_hooks_are_ignored(name, repository, tmp_path, monkeypatch):
     """A hook of another repository may start framebench, with variables that name that one."""
     before = provenance.find_commit(), provenance.is_dirty(), provenance.name_code()
     other = make_other_repository(tmp_path / "other")
@@ -147,9 +137,7 @@ KNOWN = "framebench/deeper/known.py"
     ],
     ids=["package", "model", "new module", "references", "renamed", "removed"],
 )
-def test_any_change_of_the_code_is_another_hash(
-    contents: dict[str, str | None], tmp_path: Path
-) -> None:
+def test_any_change_of_the_code_is_another_hash(contents, tmp_path):
     """Each file gets this content; None removes it."""
     before = provenance.hash_files(copy_code(tmp_path / "one"))
     copy = tmp_path / "two"
@@ -168,9 +156,7 @@ def test_any_change_of_the_code_is_another_hash(
     assert provenance.hash_files(folders) != before
 
 
-def test_without_git_a_changed_program_begins_another_session(
-    results: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_without_git_a_changed_program_begins_another_session(results, monkeypatch):
     results.mkdir()
     monkeypatch.setattr(provenance, "query_git", ignore)
     monkeypatch.delenv("FRAMEBENCH_COMMIT", raising=False)
@@ -180,7 +166,7 @@ def test_without_git_a_changed_program_begins_another_session(
     assert Session.open(results, provenance.name_code(), "selector") != first
 
 
-def test_a_recorded_command_keeps_the_first_cases(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_recorded_command_keeps_the_first_cases(monkeypatch):
     monkeypatch.delenv("FRAMEBENCH_COMMAND", raising=False)
     monkeypatch.setattr(
         provenance.sys, "argv", ["/bin/framebench", "run", *[f"case{i}" for i in range(200)]]

@@ -7,11 +7,10 @@ import json
 import os
 import sys
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -69,7 +68,7 @@ made = st.builds(
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=30)
 @given(made)
-def test_file_round_trip(tmp_path: Path, one: Record) -> None:
+def test_file_round_trip(tmp_path, one):
     file = tmp_path / "m" / "torch-1.jsonl"
     file.unlink(missing_ok=True)
     store.append(one, file)
@@ -110,9 +109,7 @@ def read_records_for_tables(root: Path) -> None:
 
 
 @pytest.mark.parametrize("act", [write_record, read_records, read_records_for_tables])
-def test_ctrl_c_at_any_moment_is_an_interruption(
-    act: Callable[[Path], None], tmp_path: Path
-) -> None:
+def test_ctrl_c_at_any_moment_is_an_interruption(act, tmp_path):
     for fatal in range(1, 10_000):
         root = tmp_path / str(fatal)
         store.append(MEASURED, store.find_file(root, "m", "torch-1"))
@@ -127,7 +124,7 @@ def test_ctrl_c_at_any_moment_is_an_interruption(
     pytest.fail("it never came to an end")
 
 
-def test_a_second_measurement_does_not_overwrite_the_first(tmp_path: Path) -> None:
+def test_a_second_measurement_does_not_overwrite_the_first(tmp_path):
     file = store.find_file(tmp_path, "m", "torch-1")
     later = record(provenance=provenance(measured_at=datetime(2026, 1, 3, tzinfo=UTC)))
     for one in (later, record()):
@@ -135,13 +132,13 @@ def test_a_second_measurement_does_not_overwrite_the_first(tmp_path: Path) -> No
     assert list(store.read_all(tmp_path)) == [record(), later], "the oldest first"
 
 
-def test_the_peak_is_the_frameworks_own_counter_before_the_kernels_view() -> None:
+def test_the_peak_is_the_frameworks_own_counter_before_the_kernels_view():
     assert record(peaks={"host.rss": 3, "allocator.in_use": 2}).peak_bytes == 2
     assert record(peaks={"host.rss": 3, "compiler.plan": 2}).peak_instrument == "compiler.plan"
     assert record(peaks={"device.process": 3}).peak_bytes is None
 
 
-def test_throughput_counts_tokens() -> None:
+def test_throughput_counts_tokens():
     assert record(step_s=[0.5, 2.0, 0.5]).throughput == pytest.approx(4 * 16 / 0.5)
 
 
@@ -159,7 +156,7 @@ BAD = {
 
 
 @pytest.mark.parametrize("name", BAD)
-def test_a_bad_line_is_named_skipped_and_kept(name: str, results: Path) -> None:
+def test_a_bad_line_is_named_skipped_and_kept(name, results):
     file = store.find_file(results, "m", "torch-1")
     store.append(record(), file)
     append_lines(file, BAD[name])
@@ -207,9 +204,7 @@ NO_NAMES = (
         *((MACHINE, name, "no name of a machine") for name in NO_NAMES),
     ],
 )
-def test_an_impossible_value_is_refused_with_its_field(
-    field: str, value: Any, message: str, tmp_path: Path
-) -> None:
+def test_an_impossible_value_is_refused_with_its_field(field, value, message, tmp_path):
     whole = json.loads(record(step_s=[0.1]).model_dump_json())
     *parents, last = field.split(".")
     fields = whole
@@ -222,7 +217,7 @@ def test_an_impossible_value_is_refused_with_its_field(
         store.read(tmp_path / "damaged.json")
 
 
-def test_the_records_of_some_cases_are_read_without_the_others(results: Path) -> None:
+def test_the_records_of_some_cases_are_read_without_the_others(results):
     other = Case.from_id("transformer/torch/eval/no_grad/b4/tiny")
     for case in (CASE, other):
         store.append(record(case), store.find_file(results, "m", "torch-1"))
@@ -231,7 +226,7 @@ def test_the_records_of_some_cases_are_read_without_the_others(results: Path) ->
     assert list(store.read_cases(results, "m", "resnet50.*.train.*")) == []
 
 
-def test_a_sessions_records_are_found_by_their_own_field(tmp_path: Path) -> None:
+def test_a_sessions_records_are_found_by_their_own_field(tmp_path):
     file = store.find_file(tmp_path, "m", "torch-1")
     mine = record(provenance=provenance(session="mine"))
     names_it = record(provenance=provenance(session="other", profile="mine"), reason="mine")
@@ -248,7 +243,7 @@ def test_a_sessions_records_are_found_by_their_own_field(tmp_path: Path) -> None
     assert store.read_session(file, "none") == []
 
 
-def test_reading_warns_of_nothing_when_all_is_well(results: Path) -> None:
+def test_reading_warns_of_nothing_when_all_is_well(results):
     store.append(record(), store.find_file(results, "m", "torch-1"))
     with warnings.catch_warnings():
         warnings.simplefilter("error")
@@ -259,9 +254,7 @@ def fail_as_on_a_full_disk(handle: int) -> None:
     raise OSError(errno.ENOSPC, "No space left on device")
 
 
-def test_a_file_of_the_users_stays_where_the_new_one_cannot_be_written(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_file_of_the_users_stays_where_the_new_one_cannot_be_written(tmp_path, monkeypatch):
     document = tmp_path / "README.md"
     document.write_text("precious")
     monkeypatch.setattr(os, "fsync", fail_as_on_a_full_disk)
@@ -271,7 +264,7 @@ def test_a_file_of_the_users_stays_where_the_new_one_cannot_be_written(
     assert list(tmp_path.iterdir()) == [document]
 
 
-def test_a_users_file_keeps_its_rights_and_its_link(tmp_path: Path) -> None:
+def test_a_users_file_keeps_its_rights_and_its_link(tmp_path):
     document, link = tmp_path / "README.md", tmp_path / "link"
     document.write_text("old")
     document.chmod(0o640)
@@ -282,7 +275,7 @@ def test_a_users_file_keeps_its_rights_and_its_link(tmp_path: Path) -> None:
     assert link.is_symlink()
 
 
-def test_what_is_no_file_is_written_to_and_not_replaced(tmp_path: Path) -> None:
+def test_what_is_no_file_is_written_to_and_not_replaced(tmp_path):
     pipe = tmp_path / "pipe"
     os.mkfifo(pipe)
     reader = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
@@ -292,9 +285,7 @@ def test_what_is_no_file_is_written_to_and_not_replaced(tmp_path: Path) -> None:
     assert pipe.is_fifo()
 
 
-def test_a_file_of_too_many_bad_lines_is_not_read_to_its_end(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_file_of_too_many_bad_lines_is_not_read_to_its_end(tmp_path, monkeypatch):
     monkeypatch.setattr(store, "MOST_BAD", 3)
     file = tmp_path / "torch-1.jsonl"
     file.write_text("{}\n" * 100)

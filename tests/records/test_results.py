@@ -1,7 +1,5 @@
 """What a worker prints as its result is what the parent reads."""
 
-from __future__ import annotations
-
 import json
 import math
 
@@ -42,12 +40,12 @@ RESULT = Result(
 )
 
 
-def test_a_result_survives_the_pipe() -> None:
+def test_a_result_survives_the_pipe():
     line = json.dumps(to_json(RESULT))
     assert read_result(json.loads(line)) == RESULT
 
 
-def test_a_number_that_is_not_finite_crosses_the_pipe_as_none() -> None:
+def test_a_number_that_is_not_finite_crosses_the_pipe_as_none():
     result = Result(
         verification=Verification(
             passed=False, relative_error={"loss_0": math.nan}, margin=math.inf
@@ -63,6 +61,6 @@ def test_a_number_that_is_not_finite_crosses_the_pipe_as_none() -> None:
     "answer",
     [{"memory": {"peaks": {"host.rss": "many"}}}, {"times": {"first_step": 1.0}}, {"peaks": {}}],
 )
-def test_an_answer_that_is_not_a_result_is_refused(answer: dict[str, object]) -> None:
+def test_an_answer_that_is_not_a_result_is_refused(answer):
     with pytest.raises(ValidationError):
         read_result(answer)

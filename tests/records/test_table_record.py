@@ -1,11 +1,7 @@
 """What tables are made of is read quickly, and says what records say that are checked in full."""
 
-from __future__ import annotations
-
 import copy
 import json
-from pathlib import Path
-from typing import Any
 
 import msgspec
 import pandas as pd
@@ -30,7 +26,7 @@ SAMPLE = Results(RESULTS)
 
 @pytest.mark.parametrize("machine", [MACHINE, OTHER])
 @pytest.mark.parametrize("versions", ["one", "all"])
-def test_a_table_is_that_of_records_checked_in_full(machine: str, versions: Any) -> None:
+def test_a_table_is_that_of_records_checked_in_full(machine, versions):
     in_full = SAMPLE.get_records(machine)
     if versions == "one":
         in_full = select_records(in_full)
@@ -39,7 +35,7 @@ def test_a_table_is_that_of_records_checked_in_full(machine: str, versions: Any)
 
 
 @pytest.mark.parametrize("kind", MODELS)
-def test_quick_and_full_checks_refuse_the_same_fields(kind: str) -> None:
+def test_quick_and_full_checks_refuse_the_same_fields(kind):
     good = json.loads(MODELS[kind].model_dump_json())
     read = msgspec.to_builtins(table_record.DECODER.decode(json.dumps(good)))
     compared = 0
@@ -78,7 +74,7 @@ def test_quick_and_full_checks_refuse_the_same_fields(kind: str) -> None:
         b"",
     ],
 )
-def test_a_bad_line_has_the_reason_of_the_full_check(text: bytes) -> None:
+def test_a_bad_line_has_the_reason_of_the_full_check(text):
     line = Line("file:1", text)
     with pytest.raises(store.BadRecord) as expected:
         store.parse_record(line)
@@ -88,7 +84,7 @@ def test_a_bad_line_has_the_reason_of_the_full_check(text: bytes) -> None:
 
 
 @pytest.mark.parametrize("moment", ["1969-12-31T23:59:59Z", "9999-01-01T00:00:00Z"])
-def test_a_moment_that_no_clock_shows_is_refused(moment: str) -> None:
+def test_a_moment_that_no_clock_shows_is_refused(moment):
     content = json.loads(record().model_dump_json())
     content["provenance"]["measured_at"] = moment
     with pytest.raises(msgspec.ValidationError, match="measured at"):
@@ -97,7 +93,7 @@ def test_a_moment_that_no_clock_shows_is_refused(moment: str) -> None:
         table_record.parse_for_tables(Line("file:1", json.dumps(content).encode()))
 
 
-def test_a_record_in_another_machines_folder_is_named_and_skipped(tmp_path: Path) -> None:
+def test_a_record_in_another_machines_folder_is_named_and_skipped(tmp_path):
     file = store.find_file(tmp_path, "another", "torch-2.13.0")
     store.append(record(), file)
     for read in (Results(tmp_path).read_machine, Results(tmp_path).read_for_tables):
@@ -105,13 +101,13 @@ def test_a_record_in_another_machines_folder_is_named_and_skipped(tmp_path: Path
             assert read("another") == []
 
 
-def test_times_do_not_count_if_a_step_has_no_round() -> None:
+def test_times_do_not_count_if_a_step_has_no_round():
     four_rounds = make_turns("block", CASE, rounds=4)
     assert record(step_s=[0.1] * 4, turns=four_rounds).timed
     assert not record(step_s=[0.1] * 5, turns=four_rounds).timed
 
 
-def test_a_damaged_line_is_named_once(tmp_path: Path) -> None:
+def test_a_damaged_line_is_named_once(tmp_path):
     file = store.find_file(tmp_path, "m", "torch-2.13.0")
     store.append(record(), file)
     with file.open("a") as lines:

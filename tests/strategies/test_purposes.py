@@ -1,7 +1,5 @@
 """What each strategy is for."""
 
-from __future__ import annotations
-
 import pytest
 
 from framebench.strategies.registry import BASELINES, find_strategy
@@ -24,5 +22,5 @@ from framebench.strategies.strategy import find_purpose
         ("eval", "inference_mode", "memory"),
     ],
 )
-def test_a_strategy_has_one_purpose(scenario: str, name: str, purpose: str) -> None:
+def test_a_strategy_has_one_purpose(scenario, name, purpose):
     assert find_purpose(find_strategy(scenario, name), BASELINES[scenario]) == purpose

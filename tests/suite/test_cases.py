@@ -13,7 +13,7 @@ from framebench.suite import profiles, selectors
 from framebench.suite.case import Case, UnknownCase
 
 
-def test_every_id_is_unique_and_parses_back() -> None:
+def test_every_id_is_unique_and_parses_back():
     cases = profiles.list_cases()
     ids = {case.id for case in cases}
     assert len(ids) == len(cases)
@@ -22,7 +22,7 @@ def test_every_id_is_unique_and_parses_back() -> None:
     assert "resnet50/torch/train/checkpoint/b8/cpu" in ids
 
 
-def test_missing_parts_mean_all_and_the_default_size() -> None:
+def test_missing_parts_mean_all_and_the_default_size():
     cases = selectors.select("unet3d/jax")
     assert {c.size for c in cases} == {"cpu"}
     assert {c.scenario for c in cases} == {"train", "eval", "finetune"}
@@ -41,13 +41,13 @@ def test_missing_parts_mean_all_and_the_default_size() -> None:
         ("a/b/c/d/e/f/g", ["7 parts"]),
     ],
 )
-def test_wrong_names_are_answered_by_the_valid_ones(selector: str, named: list[str]) -> None:
+def test_wrong_names_are_answered_by_the_valid_ones(selector, named):
     with pytest.raises(UnknownCase) as caught:
         selectors.select(selector)
     assert all(name in str(caught.value) for name in named)
 
 
-def test_the_quick_profile_has_the_transformers_training_baseline_at_two_batches() -> None:
+def test_the_quick_profile_has_the_transformers_training_baseline_at_two_batches():
     assert list_batches("quick", "transformer/torch/train/fp32/") == [4, 8]
     assert list_batches("quick", "transformer/torch/eval/no_grad/") == [4]
 
@@ -58,7 +58,7 @@ def list_batches(profile: str, start: str) -> list[int]:
     return [case.batch for case in cases if case.id.startswith(start)]
 
 
-def test_standard_has_every_strategy_and_the_baselines_at_every_batch() -> None:
+def test_standard_has_every_strategy_and_the_baselines_at_every_batch():
     strategies = defaultdict(set)
     for case in profiles.list_profile_cases("standard"):
         assert case.size == "cpu"
@@ -67,7 +67,7 @@ def test_standard_has_every_strategy_and_the_baselines_at_every_batch() -> None:
     assert list_batches("standard", "transformer/jax/train/fp32/") == [1, 2, 4, 8, 16]
 
 
-def test_the_matrix_has_each_strategy_at_three_doubled_batches() -> None:
+def test_the_matrix_has_each_strategy_at_three_doubled_batches():
     batches = defaultdict(list)
     for case in profiles.list_profile_cases("matrix"):
         if case.support.supported:
@@ -77,13 +77,13 @@ def test_the_matrix_has_each_strategy_at_three_doubled_batches() -> None:
     assert batches["transformer", "torch", "amp_bf16+checkpoint"] == [4, 8, 16]
 
 
-def test_micro_batches_exist_at_every_batch_that_they_divide() -> None:
+def test_micro_batches_exist_at_every_batch_that_they_divide():
     """Each number of micro-batches of batch norm has other references."""
     batches = [c.batch for c in selectors.select("resnet50/torch/train/accumulate_8")]
     assert batches == [8, 16, 32]
 
 
-def test_a_selector_selects_within_a_profile() -> None:
+def test_a_selector_selects_within_a_profile():
     candidates = profiles.list_profile_cases("standard")
     selected = selectors.select("transformer/*/train/*", candidates=candidates)
     expected = set()
@@ -94,7 +94,7 @@ def test_a_selector_selects_within_a_profile() -> None:
     assert len(selected) == len(expected) > 0
 
 
-def test_combinations_may_be_written_in_any_order() -> None:
+def test_combinations_may_be_written_in_any_order():
     one = selectors.parse("transformer/torch/train/keep_grads+checkpoint/b4/tiny")
     other = selectors.parse("transformer/torch/train/checkpoint+keep_grads/b4/tiny")
     assert one == other
@@ -114,7 +114,7 @@ def test_combinations_may_be_written_in_any_order() -> None:
         ("checkpoint+magic", "no strategy 'magic' in train; choose from: fp32"),
     ],
 )
-def test_invalid_combinations_are_refused_with_the_reason(name: str, reason: str) -> None:
+def test_invalid_combinations_are_refused_with_the_reason(name, reason):
     with pytest.raises(UnknownCase, match=re.escape(reason)):
         selectors.select(f"transformer/torch/train/{name}/b4/tiny")
 
@@ -129,22 +129,20 @@ def test_invalid_combinations_are_refused_with_the_reason(name: str, reason: str
         ("torch/train", "*/torch/train"),
     ],
 )
-def test_a_selector_with_a_part_left_out_is_answered_with_the_form_that_works(
-    selector: str, works: str
-) -> None:
+def test_a_selector_with_a_part_left_out_is_answered_with_the_form_that_works(selector, works):
     with pytest.raises(UnknownCase, match=re.escape(f"did you mean {works!r}?")):
         selectors.select(selector)
     assert selectors.select(works)
 
 
 @pytest.mark.parametrize("selector", ["resnet50/torch/trian", "resnet50/torch/train/*/*/fulll"])
-def test_a_part_that_no_case_has_suggests_no_other_form(selector: str) -> None:
+def test_a_part_that_no_case_has_suggests_no_other_form(selector):
     with pytest.raises(UnknownCase) as error:
         selectors.select(selector)
     assert "did you mean" not in str(error.value)
 
 
-def test_every_measurable_small_case_has_golden_values() -> None:
+def test_every_measurable_small_case_has_golden_values():
     checked = 0
     for case in profiles.list_cases():
         if case.support.supported and case.size not in case.spec.without_golden:
@@ -153,7 +151,7 @@ def test_every_measurable_small_case_has_golden_values() -> None:
     assert checked
 
 
-def test_scan_is_unsupported_for_a_single_layer() -> None:
+def test_scan_is_unsupported_for_a_single_layer():
     student = Case("transformer", "jax", "train", "scan+distill", 4, "tiny")
     assert student.spec.identical_layers(student.config) == 1
     assert "one layer" in str(student.support.why)
@@ -174,5 +172,5 @@ def test_scan_is_unsupported_for_a_single_layer() -> None:
         ("resnet50/jax/train/replicated/b8x2/cpu", True),
     ],
 )
-def test_strategies_with_the_baselines_mathematics_are_marked(case: str, same: bool) -> None:
+def test_strategies_with_the_baselines_mathematics_are_marked(case, same):
     assert selectors.parse(case).same_mathematics is same

@@ -11,7 +11,6 @@ from __future__ import annotations
 import pytest
 from _pytest.mark import ParameterSet
 
-from framebench.engine.environments import Environment
 from framebench.suite.case import Case, find_first_batch
 from framebench.suite.profiles import list_cases
 from tests.processes import CHEAP_XLA
@@ -81,9 +80,7 @@ def list_rare_limits() -> list[ParameterSet]:
 @pytest.mark.parametrize(
     ("size", "framework", "limit"), [*(("tiny", *often) for often in OFTEN), *list_rare_limits()]
 )
-def test_right_steps_pass_with_other_instruction_sets(
-    size: str, framework: str, limit: str, environment: dict[str, Environment]
-) -> None:
+def test_right_steps_pass_with_other_instruction_sets(size, framework, limit, environment):
     """Nothing is wrong but what a trial of the library itself shows to be wrong."""
     cases = choose_cases(framework, size)
     assert cases

@@ -57,12 +57,12 @@ def copy_mixer(place: Path) -> Path:
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def folder(tmp_path_factory) -> Path:
     return copy_mixer(tmp_path_factory.mktemp("workloads"))
 
 
 @pytest.fixture(scope="module")
-def results(folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def results(folder, tmp_path_factory) -> Path:
     """Return the results of two strategies in three frameworks, of which only PyTorch has a model.
 
     References are made before the measurement.
@@ -77,7 +77,7 @@ def results(folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return where
 
 
-def test_a_framework_without_a_model_is_not_written(folder: Path) -> None:
+def test_a_framework_without_a_model_is_not_written(folder):
     listed = run_framebench(folder, "list", CASES)
     assert "mixer/torch/train/fp32/b4/tiny mixer/jax" in listed, "supported where it is written"
     here = f"{folder.name}/mixer"
@@ -88,13 +88,13 @@ def test_a_framework_without_a_model_is_not_written(folder: Path) -> None:
         assert f"{case} unsupported: {missing}" in listed
 
 
-def test_a_workload_has_only_the_scenarios_that_it_declares(folder: Path) -> None:
+def test_a_workload_has_only_the_scenarios_that_it_declares(folder):
     """No fine-tuning without `trained`, no input pipeline without `raw_images`."""
     listed = json.loads(run_python(folder, *COMMAND[1:], "list", "mixer", "--json").stdout)
     assert {case["case"].split("/")[2] for case in listed} == {"train", "eval"}
 
 
-def test_values_that_nobody_confirms_are_taken_only_if_asked_for(tmp_path: Path) -> None:
+def test_values_that_nobody_confirms_are_taken_only_if_asked_for(tmp_path):
     folder = copy_mixer(tmp_path)
     printed = run_framebench(folder, "dev", "golden", "mixer", code=1)
     assert "written for PyTorch alone: write" in printed
@@ -105,7 +105,7 @@ def test_values_that_nobody_confirms_are_taken_only_if_asked_for(tmp_path: Path)
     assert "references are made by PyTorch or JAX" in printed
 
 
-def test_a_weight_without_effect_on_the_loss_is_refused() -> None:
+def test_a_weight_without_effect_on_the_loss_is_refused():
     """Any tolerance would be measured from rounding beside rounding."""
     gradients = {"head.weight": [2.0, 1.0], "fc2.bias": [1e-17, 1e-18], "frozen": [0.0, 0.0]}
     with pytest.raises(ValueError, match=r"does not depend on fc2\.bias: its gradient is rounding"):
@@ -115,9 +115,7 @@ def test_a_weight_without_effect_on_the_loss_is_refused() -> None:
 
 
 @pytest.mark.slow
-def test_records_of_a_new_workload_say_that_nobody_confirmed_it(
-    folder: Path, results: Path
-) -> None:
+def test_records_of_a_new_workload_say_that_nobody_confirmed_it(folder, results):
     records = {}
     for file in list_files(results):
         records |= {record["case"]: record for record in load_fields(file)}
@@ -153,7 +151,7 @@ def load_rows(folder: Path, results: Path) -> list[tuple[Any, ...]]:
 
 
 @pytest.mark.slow
-def test_a_new_workload_is_in_the_table_and_the_reports(folder: Path, results: Path) -> None:
+def test_a_new_workload_is_in_the_table_and_the_reports(folder, results):
     base, checkpoint = load_rows(folder, results)
     assert base[:3] == ("fp32", True, 1.0)
     assert checkpoint[:2] == ("checkpoint", True)
@@ -165,9 +163,7 @@ def test_a_new_workload_is_in_the_table_and_the_reports(folder: Path, results: P
 
 
 @pytest.fixture
-def declared(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> Iterator[Callable[..., tuple[str, ...]]]:
+def declared(tmp_path, monkeypatch) -> Iterator[Callable[..., tuple[str, ...]]]:
     """Looks for workloads anew, in a folder with one of these contents."""
 
     def declare(name: str, content: str) -> tuple[str, ...]:
@@ -199,8 +195,6 @@ def forget_workloads() -> None:
         ("unet3d", "", "'unet3d' cannot be the name of a workload; taken are own, .*unet3d"),
     ],
 )
-def test_a_folder_that_declares_no_workload_is_named(
-    declared: Callable[..., tuple[str, ...]], name: str, content: str, why: str
-) -> None:
+def test_a_folder_that_declares_no_workload_is_named(declared, name, content, why):
     with pytest.raises(spec.BadWorkload, match=why):
         declared(name, content)

@@ -101,7 +101,7 @@ def list_sharing(framework: str) -> list[Case]:
     return [case for case in list_pairs(framework) if can_share_a_process(case)]
 
 
-def test_a_refusal_of_the_registry_names_both_and_says_why() -> None:
+def test_a_refusal_of_the_registry_names_both_and_says_why():
     for scenario in SCENARIOS:
         names = [name for where, name in STRATEGIES if where == scenario]
         for pair in combinations(names, 2):
@@ -113,7 +113,7 @@ def test_a_refusal_of_the_registry_names_both_and_says_why() -> None:
                 assert len(why) > 20, (pair, why)
 
 
-def test_the_registry_takes_most_pairs() -> None:
+def test_the_registry_takes_most_pairs():
     """A rule that refuses more than it should would leave nothing to build."""
     assert sum(len(list_pairs(framework)) for framework in FRAMEWORKS) > 2000
 
@@ -130,9 +130,7 @@ def test_the_registry_takes_most_pairs() -> None:
         ({"env": {"POOL": "1"}}, {"env": {"POOL": "1", "SIZE": "2"}}, ""),
     ],
 )
-def test_cells_that_exclude_each_other_name_both(
-    one: dict[str, Any], other: dict[str, Any], why: str
-) -> None:
+def test_cells_that_exclude_each_other_name_both(one, other, why):
     strategies = []
     for name, options in (("one", one), ("other", other)):
         support = use_everywhere(Native("", **options))
@@ -144,9 +142,7 @@ def test_cells_that_exclude_each_other_name_both(
 
 @pytest.mark.slow
 @pytest.mark.parametrize("framework", FRAMEWORKS)
-def test_some_pairs_are_refused_or_right_and_proven(
-    framework: str, environment: dict[str, Environment]
-) -> None:
+def test_some_pairs_are_refused_or_right_and_proven(framework, environment):
     small = [
         case for case in list_sharing(framework) if case.size == "tiny" and not is_compiled(case)
     ]
@@ -161,9 +157,7 @@ def test_some_pairs_are_refused_or_right_and_proven(
 @pytest.mark.slow
 @pytest.mark.parametrize("part", range(PARTS))
 @pytest.mark.parametrize("framework", FRAMEWORKS)
-def test_every_pair_is_refused_or_right_and_proven(
-    framework: str, part: int, environment: dict[str, Environment]
-) -> None:
+def test_every_pair_is_refused_or_right_and_proven(framework, part, environment):
     assert_refused_or_right(environment[framework], list_sharing(framework)[part::PARTS])
 
 
@@ -171,9 +165,7 @@ def test_every_pair_is_refused_or_right_and_proven(
 @pytest.mark.slow
 @pytest.mark.parametrize("gpu", [False, pytest.param(True, marks=[pytest.mark.gpu, needs_gpu])])
 @pytest.mark.parametrize("framework", FRAMEWORKS)
-def test_pairs_that_need_environment_variables_or_a_gpu(
-    framework: str, gpu: bool, environment: dict[str, Environment]
-) -> None:
+def test_pairs_that_need_environment_variables_or_a_gpu(framework, gpu, environment):
     """Pairs that need the same variables share a process."""
     groups = defaultdict(list)
     for case in list_pairs(framework):

@@ -55,7 +55,7 @@ def assert_right_and_confirmed(
     assert faults == {}
 
 
-def test_a_missing_cell_stops_the_import() -> None:
+def test_a_missing_cell_stops_the_import():
     with pytest.raises(ValueError, match="no support for jax, jittor"):
         Strategy(
             "new",
@@ -67,7 +67,7 @@ def test_a_missing_cell_stops_the_import() -> None:
         )
 
 
-def test_every_variant_of_a_strategy_is_declared() -> None:
+def test_every_variant_of_a_strategy_is_declared():
     variants = {""}  # of a strategy that has the workload as it is
     for name in list_workloads():
         variants |= set(load_workload(name).variants)
@@ -76,7 +76,7 @@ def test_every_variant_of_a_strategy_is_declared() -> None:
 
 
 @pytest.mark.parametrize("framework", FRAMEWORKS)
-def test_no_supported_strategy_is_without_a_test(framework: str) -> None:
+def test_no_supported_strategy_is_without_a_test(framework):
     """Tests verify the small cases of `list_supported`; what needs a GPU is left to a GPU."""
     covered = {(case.scenario, case.strategy) for case in list_supported(framework)}
     for case in list_cases():
@@ -90,7 +90,7 @@ def test_no_supported_strategy_is_without_a_test(framework: str) -> None:
 
 
 @pytest.mark.parametrize("framework", FRAMEWORKS)
-def test_no_switch_of_a_framework_is_left_out(framework: str) -> None:
+def test_no_switch_of_a_framework_is_left_out(framework):
     """Whatever its adapter enters as a switch is run, or needs a GPU or a process of its own."""
     switches = set()
     for file in (ROOT / "framebench/adapters" / framework).glob("*.py"):
@@ -112,16 +112,14 @@ def is_special(support: Support) -> bool:
     return support.supported and (support.gpu or bool(support.env))
 
 
-def test_a_batch_that_does_not_divide_is_unsupported() -> None:
+def test_a_batch_that_does_not_divide_is_unsupported():
     assert not Case.from_id("unet3d/torch/train/accumulate/b2/full").support.supported
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("whole", [False, pytest.param(True, marks=pytest.mark.all_cases)])
 @pytest.mark.parametrize(("name", "framework"), WRITTEN)
-def test_every_strategy_is_right_and_confirmed(
-    name: str, framework: str, whole: bool, environment: dict[str, Environment]
-) -> None:
+def test_every_strategy_is_right_and_confirmed(name, framework, whole, environment):
     """The cases that cover every strategy, or if `whole` all others that a process can build."""
     often = choose_often(framework)
     cases = often
@@ -166,9 +164,7 @@ def list_for_a_gpu() -> list[ParameterSet]:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("case", list_with_variables())
-def test_strategies_that_need_environment_variables_are_right_and_confirmed(
-    case: Case, environment: dict[str, Environment]
-) -> None:
+def test_strategies_that_need_environment_variables_are_right_and_confirmed(case, environment):
     assert_right_and_confirmed(environment[case.framework], [case], dict(case.support.env))
 
 
@@ -176,7 +172,5 @@ def test_strategies_that_need_environment_variables_are_right_and_confirmed(
 @pytest.mark.slow
 @needs_gpu
 @pytest.mark.parametrize("case", list_for_a_gpu())
-def test_strategies_that_need_a_gpu_are_right_and_confirmed(
-    case: Case, environment: dict[str, Environment]
-) -> None:
+def test_strategies_that_need_a_gpu_are_right_and_confirmed(case, environment):
     assert_right_and_confirmed(environment[case.framework], [case], dict(case.support.env))

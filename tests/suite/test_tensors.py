@@ -1,7 +1,5 @@
 """Summaries of tensors: what they see of an error."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 
@@ -21,12 +19,12 @@ PLAIN = RNG.standard_normal((300, 40)).astype(np.float32)
     ],
     ids=["sign", "order", "scaled", "nothing"],
 )
-def test_summaries_see_wrong_tensors(wrong: np.ndarray) -> None:
+def test_summaries_see_wrong_tensors(wrong):
     assert max(measure_errors(summarize("w", wrong), summarize("w", PLAIN))) > 0.005
 
 
 @pytest.mark.parametrize("size", [1e-6, 0.1])
-def test_projections_keep_the_size_of_an_error(size: float) -> None:
+def test_projections_keep_the_size_of_an_error(size):
     noise = RNG.standard_normal(PLAIN.shape)
     noise *= np.linalg.norm(PLAIN) / np.linalg.norm(noise)
     off = PLAIN + size * noise
@@ -34,7 +32,7 @@ def test_projections_keep_the_size_of_an_error(size: float) -> None:
     assert size / 5 < projections < 3 * size
 
 
-def test_random_vectors_have_variance_one_and_belong_to_the_name() -> None:
+def test_random_vectors_have_variance_one_and_belong_to_the_name():
     projections = []
     for name in range(200):
         _, *numbers = summarize(f"w{name}", PLAIN)
@@ -45,13 +43,13 @@ def test_random_vectors_have_variance_one_and_belong_to_the_name() -> None:
     assert summarize("w", PLAIN) == summarize("w", PLAIN.astype(np.float64))
 
 
-def test_any_error_of_a_zero_tensor_is_infinite() -> None:
+def test_any_error_of_a_zero_tensor_is_infinite():
     zero = summarize("w", np.zeros(3))
     assert measure_errors(zero, zero) == (0, 0)
     assert measure_errors(summarize("w", np.array([0, 1e-30, 0])), zero) == (np.inf, np.inf)
 
 
-def test_errors_are_visible_despite_a_large_common_mean() -> None:
+def test_errors_are_visible_despite_a_large_common_mean():
     logits = 1000 + RNG.standard_normal((8, 5))
     expected = summarize_logits(logits)
     observed = summarize_logits(logits + 1e-3 * RNG.standard_normal((8, 5)))

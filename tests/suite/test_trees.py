@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import UserDict
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import pytest
@@ -63,7 +63,7 @@ def add_one(array: np.ndarray) -> np.ndarray:
     ],
     ids=lambda tree: type(tree).__name__,
 )
-def test_containers_keep_their_class_and_their_original_keeps_its_arrays(tree: Any) -> None:
+def test_containers_keep_their_class_and_their_original_keeps_its_arrays(tree):
     mapped = map_tree(add_one, tree)
     assert type(mapped) is type(tree)
     arrays, mapped_arrays = list_arrays(tree), list_arrays(mapped)
@@ -74,7 +74,7 @@ def test_containers_keep_their_class_and_their_original_keeps_its_arrays(tree: A
         assert (mapped_array == 1).all()
 
 
-def test_an_object_of_a_package_is_copied_with_its_arrays_mapped() -> None:
+def test_an_object_of_a_package_is_copied_with_its_arrays_mapped():
     graph = GraphObject()
     mapped = map_tree(add_one, graph)
     assert (mapped.x == 2).all()
@@ -84,8 +84,8 @@ def test_an_object_of_a_package_is_copied_with_its_arrays_mapped() -> None:
     assert len(list_arrays(graph)) == 2
 
 
-def test_a_named_tuple_is_one_argument_and_a_tuple_several() -> None:
-    def count_arguments(*arguments: object) -> int:
+def test_a_named_tuple_is_one_argument_and_a_tuple_several():
+    def count_arguments(*arguments):
         return len(arguments)
 
     assert call_with(count_arguments, Graph(np.zeros(3), np.zeros(2), 4)) == 1
@@ -102,11 +102,11 @@ def test_a_named_tuple_is_one_argument_and_a_tuple_several() -> None:
         ((np.zeros(N), np.zeros((N, 2))), False),
     ],
 )
-def test_a_list_of_samples_is_told_from_a_list_of_batches(node: Any, expected: bool) -> None:
+def test_a_list_of_samples_is_told_from_a_list_of_batches(node, expected):
     assert is_list_of_samples(node, N) == expected
 
 
-def test_a_detection_batch_is_cut_between_images() -> None:
+def test_a_detection_batch_is_cut_between_images():
     images = np.arange(N)[:, None] * np.ones(3)
     targets = [{"boxes": np.full((k, 4), k)} for k in range(N)]  # image k has k boxes
     parts = split((images, targets), 4, N)
@@ -118,7 +118,7 @@ def test_a_detection_batch_is_cut_between_images() -> None:
     assert boxes_of_images == list(range(N))
 
 
-def test_arrays_without_an_axis_of_samples_go_with_each_part() -> None:
+def test_arrays_without_an_axis_of_samples_go_with_each_part():
     mask = np.ones((7, 7))
     table = np.ones((4 * N, 2))
     batch = {"x": np.zeros((N, 2)), "mask": mask, "table": table}
@@ -139,5 +139,5 @@ def test_arrays_without_an_axis_of_samples_go_with_each_part() -> None:
         (Sample(np.zeros((N, 3))), True),
     ],
 )
-def test_a_batch_can_be_cut_along_its_samples(inputs: Any, expected: bool) -> None:
+def test_a_batch_can_be_cut_along_its_samples(inputs, expected):
     assert can_split(inputs, N) == expected

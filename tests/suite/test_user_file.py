@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -22,9 +21,7 @@ def link_to_device(file: Path) -> None:
     file.symlink_to("/dev/zero")
 
 
-def test_packages_are_imported_but_not_modules_beside_the_file(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_packages_are_imported_but_not_modules_beside_the_file(tmp_path, monkeypatch):
     """What a package takes for itself is none of the file's; what a module beside it holds is."""
     (tmp_path / "a_package.py").write_text("")
     folder = tmp_path / "mine"
@@ -44,7 +41,7 @@ def test_packages_are_imported_but_not_modules_beside_the_file(
     monkeypatch.delitem(sys.modules, "a_package")
 
 
-def test_an_error_in_a_file_names_its_line_and_calls_a_fake_tensor_a_tensor() -> None:
+def test_an_error_in_a_file_names_its_line_and_calls_a_fake_tensor_a_tensor():
     error = TypeError("unsupported operand: 'FakeTensor' and 'str'")
     with pytest.raises(TypeError) as raised:
         exec("raise error", {}, {"error": error})
@@ -55,13 +52,13 @@ def test_an_error_in_a_file_names_its_line_and_calls_a_fake_tensor_a_tensor() ->
 @pytest.mark.parametrize(
     "name", ["DataDependentOutputException", "DynamicOutputShapeException", "RuntimeError"]
 )
-def test_reading_values_of_a_fake_tensor_is_explained(name: str) -> None:
+def test_reading_values_of_a_fake_tensor_is_explained(name):
     message = ".numpy() is not supported for tensor subclasses" if name == "RuntimeError" else ""
     error = type(name, (RuntimeError,), {})(message)
     assert describe_error(error).startswith("the values of a tensor are read here")
 
 
-def test_tensors_on_two_devices_are_explained_with_a_hint() -> None:
+def test_tensors_on_two_devices_are_explained_with_a_hint():
     error = RuntimeError("Expected all tensors ... found at least two devices, gpu:0 and cpu!")
     assert "Make all of them with device=x.device" in describe_error(error)
 
@@ -69,9 +66,7 @@ def test_tensors_on_two_devices_are_explained_with_a_hint() -> None:
 @pytest.mark.timeout(60)
 @pytest.mark.parametrize("command", ["try", "explain", "grow", "max-batch", "evaluate"])
 @pytest.mark.parametrize("make", [os.mkfifo, Path.mkdir, link_to_device], ids=lambda m: m.__name__)
-def test_what_is_no_regular_file_is_refused_and_not_waited_for(
-    command: str, make: Callable[[Path], None], tmp_path: Path
-) -> None:
+def test_what_is_no_regular_file_is_refused_and_not_waited_for(command, make, tmp_path):
     file = tmp_path / "model.py"
     make(file)
     words = [command, str(file)]

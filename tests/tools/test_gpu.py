@@ -12,12 +12,11 @@ import sys
 import tarfile
 import time
 from pathlib import Path
-from typing import Any
 from unittest.mock import Mock
 
 import pytest
 
-from framebench.engine.environments import Environment, describe
+from framebench.engine.environments import describe
 from framebench.records import provenance, store
 from framebench.suite.selectors import parse
 from tests import fake_records
@@ -40,9 +39,7 @@ too large for any GPU,8,resnet50/torch/train/fp32/b64/full,30,500
 
 
 @pytest.fixture(scope="module")
-def rehearsed(
-    environment: dict[str, Environment], tmp_path_factory: pytest.TempPathFactory
-) -> Path:
+def rehearsed(environment, tmp_path_factory) -> Path:
     """Return the results of a rehearsal."""
     pytest.importorskip("sphinx", reason="Sphinx is not installed: `make test-site` installs it")
     folder = tmp_path_factory.mktemp("gpu-session")
@@ -56,7 +53,7 @@ def rehearsed(
 
 
 @pytest.mark.all_cases
-def test_every_rehearsed_case_has_a_record_of_the_made_up_gpu(rehearsed: Path) -> None:
+def test_every_rehearsed_case_has_a_record_of_the_made_up_gpu(rehearsed):
     records = {}
     for record in store.read_all(rehearsed):
         case = record.parsed
@@ -76,9 +73,7 @@ def test_every_rehearsed_case_has_a_record_of_the_made_up_gpu(rehearsed: Path) -
 
 
 @pytest.mark.all_cases
-def test_a_packed_session_resumes_elsewhere(
-    rehearsed: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_packed_session_resumes_elsewhere(rehearsed, tmp_path, monkeypatch):
     """Nothing that has an answer is measured again; what crashed is, once the code is another."""
     with tarfile.open(rehearsed.with_suffix(".tgz")) as archive:
         archive.extractall(tmp_path, filter="data")
@@ -86,12 +81,12 @@ def test_a_packed_session_resumes_elsewhere(
     blocks = shrink_for_rehearsal(read_list(rehearsed.parent / "list.csv"))
     measured = []
 
-    def measure(name: str, rows: list[ListedCase], *_: Any) -> list[str]:
+    def measure(name, rows, *_):
         for row in rows:
             measured.append(row.case.id)
         return []
 
-    def resume() -> list[str]:
+    def resume():
         environments = {name: describe(name) for name in ("torch", "jax")}
         gpu.measure_blocks(blocks, environments, results, time.monotonic() + 3600)
         return measured
@@ -123,9 +118,7 @@ def make_listed(case: str, gib: float, seconds: float = 10.0) -> ListedCase:
     return ListedCase("a block", 8, parse(case), seconds, gib)
 
 
-def test_a_block_without_enough_time_is_skipped(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_block_without_enough_time_is_skipped(tmp_path, monkeypatch):
     case = "transformer/torch/train/fp32/b8/full"
     blocks = {
         "slow": [make_listed(case, 1, seconds=500.0)],
@@ -134,7 +127,7 @@ def test_a_block_without_enough_time_is_skipped(
     }
     began = []
 
-    def measure(name: str, *_: object) -> list[str]:
+    def measure(name, *_):
         began.append(name)
         return []
 
@@ -144,14 +137,14 @@ def test_a_block_without_enough_time_is_skipped(
     assert began == ["small"]
 
 
-def test_a_session_is_interrupted_at_its_time_limit() -> None:
+def test_a_session_is_interrupted_at_its_time_limit():
     started = time.monotonic()
     with pytest.raises(KeyboardInterrupt), gpu.interrupt_at(started + 0.2):
         time.sleep(60)
     assert time.monotonic() - started < 10
 
 
-def test_a_pack_asks_for_the_pinned_packages(tmp_path: Path) -> None:
+def test_a_pack_asks_for_the_pinned_packages(tmp_path):
     """Of lines such as `pydantic==2.12.5 \\`, which hashes follow, pip is given the package."""
     (tmp_path / "tools").mkdir()
     shutil.copy(ROOT / "tools" / "gpu.sh", tmp_path / "tools")
@@ -174,16 +167,14 @@ def test_a_pack_asks_for_the_pinned_packages(tmp_path: Path) -> None:
         assert re.fullmatch(r"[\w-]+==[\d.]+", package), package
 
 
-def test_a_copy_without_its_repository_knows_the_commit(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_copy_without_its_repository_knows_the_commit(monkeypatch):
     monkeypatch.setattr(provenance, "query_git", ignore)
     assert provenance.find_commit() is None
     monkeypatch.setenv("FRAMEBENCH_COMMIT", "f" * 40)
     assert provenance.find_commit() == provenance.name_code() == "f" * 40
 
 
-def test_a_case_of_three_blocks_is_measured_three_times(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_case_of_three_blocks_is_measured_three_times(tmp_path, monkeypatch):
     """What failed in its first block is not tried in the others."""
     monkeypatch.setenv("FRAMEBENCH_MACHINE", "m")
     line = "5,transformer/torch/train/{}/b4/tiny,30,1\n"
@@ -195,7 +186,7 @@ def test_a_case_of_three_blocks_is_measured_three_times(
     environments = {"torch": describe("torch")}
     results = tmp_path / "results"
 
-    def list_left() -> list[str]:
+    def list_left():
         left = []
         for name, rows in blocks.items():
             for listed in gpu.select_left(rows, results, environments):
@@ -217,7 +208,7 @@ def test_a_case_of_three_blocks_is_measured_three_times(
     assert list_left() == ["block 3: fp32"]
 
 
-def test_cases_alive_at_once_fit_the_gpu() -> None:
+def test_cases_alive_at_once_fit_the_gpu():
     large = []
     for strategy in ("fp32", "amp_bf16", "checkpoint"):
         large.append(make_listed(f"transformer/torch/train/{strategy}/b8/full", 30))
@@ -233,16 +224,14 @@ def test_cases_alive_at_once_fit_the_gpu() -> None:
     assert gpu.split_by_memory(large, None) == [large], "where the GPU does not tell"
 
 
-def test_parts_of_a_large_block_have_their_own_sessions(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_parts_of_a_large_block_have_their_own_sessions(monkeypatch, tmp_path):
     """Without times a session's blocks are counted among the cases of a call: two parts would give
     two blocks one name.
     """
     rows = read_list(LIST)["claims about what a GPU holds"]
     sessions = []
 
-    def measure_all(cases: list[Any], session: Any, *_: Any) -> list[str]:
+    def measure_all(cases, session, *_):
         sessions.append(session.id)
         return ["ok"] * len(cases)
 

@@ -37,9 +37,7 @@ def play_uv(folder: Path, monkeypatch: pytest.MonkeyPatch, answer: str, code: in
     monkeypatch.setenv("PATH", f"{folder}:/usr/bin:/bin")
 
 
-def test_each_pin_gets_its_hashes_and_keeps_its_name(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_each_pin_gets_its_hashes_and_keeps_its_name(tmp_path, monkeypatch):
     play_uv(tmp_path, monkeypatch, ANSWER)
     file = tmp_path / "develop.txt"
     file.write_text(PLAIN)
@@ -50,9 +48,7 @@ def test_each_pin_gets_its_hashes_and_keeps_its_name(
     assert read_pins(file)["jinja2"] == "3.1.6"
 
 
-def test_a_package_without_hashes_is_named_and_the_file_left_alone(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_package_without_hashes_is_named_and_the_file_left_alone(tmp_path, monkeypatch):
     play_uv(tmp_path, monkeypatch, ANSWER.partition("typing")[0])
     file = tmp_path / "develop.txt"
     file.write_text(PLAIN)
@@ -61,7 +57,7 @@ def test_a_package_without_hashes_is_named_and_the_file_left_alone(
     assert file.read_text() == PLAIN
 
 
-def test_an_error_of_the_index_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_error_of_the_index_is_reported(tmp_path, monkeypatch):
     play_uv(tmp_path, monkeypatch, "no such version", code=1)
     with pytest.raises(hash_pins.NoHashes, match="uv: no such version"):
         hash_pins.ask_index(["Jinja2==0.0.0"])
@@ -70,7 +66,7 @@ def test_an_error_of_the_index_is_reported(tmp_path: Path, monkeypatch: pytest.M
         hash_pins.ask_index(["Jinja2==0.0.0"])
 
 
-def test_a_file_with_an_unhashable_package_says_why(tmp_path: Path) -> None:
+def test_a_file_with_an_unhashable_package_says_why(tmp_path):
     file = tmp_path / "torch.txt"
     plain = "# PyTorch\nnumpy==2.4.6\ntorch==2.13.0\n"
     file.write_text(plain)

@@ -63,7 +63,7 @@ def run_report(
     return [json.loads(line) for line in log.read_text().splitlines()] if log.exists() else []
 
 
-def test_a_new_regression_opens_an_issue(tmp_path: Path) -> None:
+def test_a_new_regression_opens_an_issue(tmp_path):
     *_, create = run_report(tmp_path, [ROW], [])
     assert create[:4] == ["issue", "create", "--title", TITLE]
     body = create[create.index("--body") + 1]
@@ -71,17 +71,17 @@ def test_a_new_regression_opens_an_issue(tmp_path: Path) -> None:
         assert part in body
 
 
-def test_a_regression_with_an_open_issue_is_a_comment_there(tmp_path: Path) -> None:
+def test_a_regression_with_an_open_issue_is_a_comment_there(tmp_path):
     open_issues = [{"number": 7, "title": TITLE}, {"number": 8, "title": "another"}]
     *_, last = run_report(tmp_path, [ROW], open_issues)
     assert last[:3] == ["issue", "comment", "7"]
 
 
-def test_no_regression_needs_no_issue(tmp_path: Path) -> None:
+def test_no_regression_needs_no_issue(tmp_path):
     assert run_report(tmp_path, [], []) == []
 
 
-def test_the_branch_with_the_records_keeps_those_of_every_week(tmp_path: Path) -> None:
+def test_the_branch_with_the_records_keeps_those_of_every_week(tmp_path):
     remote, clone = tmp_path / "remote.git", tmp_path / "clone"
     run_git(tmp_path, "init", "--quiet", "--bare", str(remote))
     run_git(tmp_path, "clone", "--quiet", str(remote), str(clone))

@@ -1,7 +1,5 @@
 """Names that the package no longer has are found without running the tests that use them."""
 
-from __future__ import annotations
-
 import ast
 
 import pytest
@@ -29,7 +27,7 @@ from tools.stale_names import find_stale_names
         ),
     ],
 )
-def test_a_name_that_is_gone_is_found(source: str, fault: str) -> None:
+def test_a_name_that_is_gone_is_found(source, fault):
     assert [message for _, message in find_stale_names(ast.parse(source))] == [fault]
 
 
@@ -42,5 +40,5 @@ def test_a_name_that_is_gone_is_found(source: str, fault: str) -> None:
         "from framebench import load",
     ],
 )
-def test_names_that_exist_or_are_not_ours_pass(source: str) -> None:
+def test_names_that_exist_or_are_not_ours_pass(source):
     assert list(find_stale_names(ast.parse(source))) == []

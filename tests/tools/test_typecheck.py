@@ -13,7 +13,7 @@ from tests.processes import ROOT
 from tools.typecheck import FILES
 
 
-def test_every_file_is_checked_once() -> None:
+def test_every_file_is_checked_once():
     settings = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["mypy"]
     excluded = set()
     for file in list_files(settings["packages"]):

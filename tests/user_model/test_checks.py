@@ -50,9 +50,7 @@ def observe_gradients(loss: float = 1.0, **gradients: float) -> Observed:
         (observe_gradients(math.nan, head=1.0), observe_gradients(head=1.0), "loss", math.inf),
     ],
 )
-def test_two_runs_differ_by_the_largest_difference(
-    one: Observed, other: Observed, quantity: str, difference: float
-) -> None:
+def test_two_runs_differ_by_the_largest_difference(one, other, quantity, difference):
     found = checks.find_largest_difference(one, other)
     assert found == (quantity, pytest.approx(difference, rel=0.5))
 
@@ -68,9 +66,7 @@ def test_two_runs_differ_by_the_largest_difference(
         (1.0 - 2.0**-10, [1.0009765625, 1.0], False),  # in float16
     ],
 )
-def test_a_loss_must_move_where_its_precision_shows_it(
-    last: float, losses: list[float], must: bool
-) -> None:
+def test_a_loss_must_move_where_its_precision_shows_it(last, losses, must):
     case = Case.from_id("own/torch/train/amp_bf16/b4/mine")
     reference = Reference("", {"loss_0": 1.0, "loss_1": last}, {})
     assert must_move(case, reference, losses) == must
@@ -84,9 +80,7 @@ def test_a_loss_must_move_where_its_precision_shows_it(
         ({"head": 1.0}, ["body"], "1 of 2 weights get no gradient, or one of zeros, such as body"),
     ],
 )
-def test_weights_without_a_gradient_are_counted(
-    moments: dict[str, float], never: list[str], remark: str
-) -> None:
+def test_weights_without_a_gradient_are_counted(moments, never, remark):
     params = [("head", [8], True), ("body", [8], True), ("frozen", [8], False)]
     observed = observe_gradients(head=1.0)
     # decay moves a weight without a gradient, too
@@ -106,9 +100,7 @@ def test_weights_without_a_gradient_are_counted(
         (["fp32", "accumulate"], 16, 4),
     ],
 )
-def test_float64_is_computed_at_the_smallest_part_of_the_batch(
-    strategies: list[str], batch: int, small: int
-) -> None:
+def test_float64_is_computed_at_the_smallest_part_of_the_batch(strategies, batch, small):
     cases = [Case("transformer", "torch", "train", name, batch) for name in strategies]
     assert choose_small_batch(cases) == small
 
@@ -123,8 +115,6 @@ def test_float64_is_computed_at_the_smallest_part_of_the_batch(
         (3e-5, GROWN, {"bias"}),
     ],
 )
-def test_a_gradient_that_is_nothing_but_rounding_is_found(
-    bias: float, limit: float, moved: set[str]
-) -> None:
+def test_a_gradient_that_is_nothing_but_rounding_is_found(bias, limit, moved):
     baseline = observe_gradients(bias=1e-9, weight=1.0)
     assert find_moved(observe_gradients(bias=bias, weight=1.001), baseline, limit) == moved

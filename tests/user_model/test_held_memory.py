@@ -13,7 +13,6 @@ from typing import Any
 import pytest
 
 from framebench.adapters.base import UNSEEN
-from framebench.engine.environments import Environment
 from framebench.instruments.host import MALLOC_ENV
 from tests.conftest import list_requested
 from tests.processes import run_inside
@@ -33,11 +32,7 @@ REPORTED = {
 
 
 @pytest.fixture(scope="module")
-def measured_files(
-    request: pytest.FixtureRequest,
-    tmp_path_factory: pytest.TempPathFactory,
-    environment: dict[str, Environment],
-) -> dict[str, Any]:
+def measured_files(request, tmp_path_factory, environment) -> dict[str, Any]:
     """Return both peaks of each file that is asked for, and what is named."""
     folder, packages = tmp_path_factory.mktemp("held"), tmp_path_factory.mktemp("packages")
     (packages / "tiny_kernels.py").write_text(CONTENT["library"])
@@ -72,9 +67,7 @@ CASES = [
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_memory_held_outside_the_model_is_part_of_the_peak(
-    name: str, measured_files: dict[str, Any]
-) -> None:
+def test_memory_held_outside_the_model_is_part_of_the_peak(name, measured_files):
     reported = measured_files[name]["reported"]
     plain_peak = subtract_overhead(name, measured_files)
     assert reported["peak"] == pytest.approx(plain_peak, abs=4 * MIB), reported
@@ -84,9 +77,7 @@ def test_memory_held_outside_the_model_is_part_of_the_peak(
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_the_holder_of_memory_outside_the_model_is_named(
-    name: str, measured_files: dict[str, Any]
-) -> None:
+def test_the_holder_of_memory_outside_the_model_is_named(name, measured_files):
     holders = measured_files[name]["reported"]["holders"]
     holder = HELD[name].get("holder")
     if not holder:
@@ -99,17 +90,13 @@ def test_the_holder_of_memory_outside_the_model_is_named(
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", REPORTED)
-def test_peaks_of_reported_models_agree_with_a_plain_loop(
-    name: str, measured_files: dict[str, Any]
-) -> None:
+def test_peaks_of_reported_models_agree_with_a_plain_loop(name, measured_files):
     peak = subtract_overhead(name, measured_files)
     assert measured_files[name]["reported"]["peak"] == pytest.approx(peak, rel=0.03, abs=4 * MIB)
 
 
 @pytest.mark.parametrize("size", BUFFERS)
-def test_library_buffers_are_reported_apart_from_the_peak(
-    size: int, measured_files: dict[str, Any]
-) -> None:
+def test_library_buffers_are_reported_apart_from_the_peak(size, measured_files):
     without = measured_files["nothing"]["reported"]
     buffered = measured_files[f"a library with {size} MiB of buffers"]["reported"]
     assert buffered["peak"] == pytest.approx(without["peak"], abs=MIB)
@@ -145,9 +132,7 @@ def optimizer():
         ("linen", "linen.Sequential([linen.Dense(WIDTH) for _ in range(3)])"),
     ],
 )
-def test_a_flax_model_is_held_once(
-    api: str, model: str, tmp_path: Path, environment: dict[str, Environment]
-) -> None:
+def test_a_flax_model_is_held_once(api, model, tmp_path, environment):
     """Weights and Adam's two moments: what the file's model began as is not kept beside them."""
     file = tmp_path / "mine.py"
     file.write_text(FLAX.format(api=api, model=model))
@@ -156,12 +141,10 @@ def test_a_flax_model_is_held_once(
 
 
 @pytest.mark.slow
-def test_a_graph_of_jittor_is_part_of_the_peak(
-    tmp_path: Path, environment: dict[str, Environment]
-) -> None:
+def test_a_graph_of_jittor_is_part_of_the_peak(tmp_path, environment):
     """Some hundred bytes an operation, whatever the batch."""
 
-    def count_graph(layers: int, batch: int) -> Any:
+    def count_graph(layers, batch):
         """Return the operations of a graph, and the bytes beyond its arrays."""
         program = HERE / "programs/try_graphs.py"
         arguments = (str(tmp_path), str(layers), str(batch))

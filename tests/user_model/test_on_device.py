@@ -94,7 +94,7 @@ def read_offers(done: subprocess.CompletedProcess[str]) -> dict[str, dict[str, A
 
 
 @pytest.mark.slow
-def test_a_model_is_predicted_with_its_dropout_and_its_optimizer(tmp_path: Path) -> None:
+def test_a_model_is_predicted_with_its_dropout_and_its_optimizer(tmp_path):
     done = run_on_file("try", TORCH, tmp_path, "--strategies", "offload,compile", "--json")
     offers = read_offers(done)
     assert "4,198,400 parameters, 4 blocks" in done.stderr
@@ -109,7 +109,7 @@ def test_a_model_is_predicted_with_its_dropout_and_its_optimizer(tmp_path: Path)
 
 @pytest.mark.all_cases
 @pytest.mark.slow
-def test_a_model_in_flax_is_planned_with_its_optimizer(tmp_path: Path) -> None:
+def test_a_model_in_flax_is_planned_with_its_optimizer(tmp_path):
     offers = read_offers(run_on_file("try", FLAX, tmp_path, "--strategies", "no_donate", "--json"))
     # weights and two moments are 48 MiB, gradients 16 more at the most; without donation all but
     # these are there twice
@@ -121,9 +121,7 @@ def test_a_model_in_flax_is_planned_with_its_optimizer(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("command", [("max-batch",), ("try", "--max-batch")])
-def test_the_largest_batch_of_a_file_is_searched_on_the_device(
-    tmp_path: Path, command: tuple[str, ...]
-) -> None:
+def test_the_largest_batch_of_a_file_is_searched_on_the_device(tmp_path, command):
     name, *flags = command
     options = (*flags, "--strategies", "fp32", "--budget", "2GiB", "--json")
     offer = read_offers(run_on_file(name, TORCH, tmp_path, *options))["fp32"]
@@ -137,9 +135,7 @@ def test_the_largest_batch_of_a_file_is_searched_on_the_device(
 
 
 @pytest.mark.slow
-def test_predict_names_unknown_workspaces_of_convolutions(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_predict_names_unknown_workspaces_of_convolutions(tmp_path, monkeypatch):
     """Here no cuDNN can be asked. The model is converted after it was made."""
     monkeypatch.setenv("FRAMEBENCH_CUDNN", str(tmp_path))
     done = run_on_file("predict", CONVERTED, tmp_path, "--batch", "64", device="a100-40gb")
@@ -157,9 +153,7 @@ def test_predict_names_unknown_workspaces_of_convolutions(
         (COMPILED, "fp32", "not planned", "compiles its model"),
     ],
 )
-def test_predict_plans_combinations_but_no_compiled_file(
-    code: str, strategy: str, outcome: str, reason: str, tmp_path: Path
-) -> None:
+def test_predict_plans_combinations_but_no_compiled_file(code, strategy, outcome, reason, tmp_path):
     done = run_on_file("predict", code, tmp_path, "--strategies", strategy, "--json")
     (planned,) = json.loads(done.stdout)
     assert planned["case"].split("/")[3] == strategy
@@ -192,8 +186,8 @@ def test_predict_plans_combinations_but_no_compiled_file(
     ],
 )
 def test_invalid_files_strategies_and_devices_end_with_a_hint(
-    code: str, options: tuple[str, ...], device: str, message: str, tmp_path: Path
-) -> None:
+    code, options, device, message, tmp_path
+):
     done = run_on_file("try", code, tmp_path, *options, device=device)
     assert done.returncode == 2, done.stderr
     assert message in done.stderr

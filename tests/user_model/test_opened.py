@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 from unittest.mock import Mock
@@ -38,7 +37,7 @@ def run_json(tmp_path: Path, *command: str) -> Any:
 
 
 @pytest.mark.parametrize("read", [select, parse, parse_any_batch, parse_selector])
-def test_a_file_is_refused_where_only_cases_are_taken(read: Callable[[str], Any]) -> None:
+def test_a_file_is_refused_where_only_cases_are_taken(read):
     message = "mine.py is a file, and this takes the suite's cases alone"
     with pytest.raises(UnknownCase, match=message):
         read("folder/mine.py")
@@ -46,7 +45,7 @@ def test_a_file_is_refused_where_only_cases_are_taken(read: Callable[[str], Any]
 
 @pytest.mark.all_cases
 @pytest.mark.slow
-def test_a_file_is_explained(tmp_path: Path) -> None:
+def test_a_file_is_explained(tmp_path):
     explanation = run_json(tmp_path, "explain", str(write_variant(tmp_path)))
     assert explanation["case"] == CASE
     sizes = Counter()
@@ -65,7 +64,7 @@ TEACHER = (
 
 
 @pytest.mark.slow
-def test_a_file_is_predicted_and_tried_within_a_budget(tmp_path: Path) -> None:
+def test_a_file_is_predicted_and_tried_within_a_budget(tmp_path):
     """The prediction is exact for what lasts: weights, gradients, momentum, batch and teacher."""
     file = str(write_variant(tmp_path, *TEACHER))
     options = ("--strategies", "fp32,checkpoint", "--budget", "8MiB", "--json")
@@ -94,9 +93,7 @@ def test_a_file_is_predicted_and_tried_within_a_budget(tmp_path: Path) -> None:
         (("torch.randn(n, 3)", "object()"), "mine.py:13: TypeError: unsupported operand"),
     ],
 )
-def test_unpredictable_files_are_refused_with_a_reason(
-    change: tuple[str, str], message: str, tmp_path: Path
-) -> None:
+def test_unpredictable_files_are_refused_with_a_reason(change, message, tmp_path):
     done = framebench("predict", str(write_variant(tmp_path, change)))
     assert done.returncode == 2
     assert message in " ".join(done.stderr.split())
@@ -104,7 +101,7 @@ def test_unpredictable_files_are_refused_with_a_reason(
 
 @pytest.mark.slow
 @pytest.mark.all_cases
-def test_a_file_is_compared_between_releases(tmp_path: Path) -> None:
+def test_a_file_is_compared_between_releases(tmp_path):
     """Two releases are compared by the peak of the file's baseline."""
     versions = [f"torch=={version}" for version in find_pinned_versions("torch")[:2]]
     options = ("--rounds", "0", "--blocks", "1")
@@ -116,13 +113,11 @@ def test_a_file_is_compared_between_releases(tmp_path: Path) -> None:
     assert peak["base_value"] > 0
 
 
-def test_a_file_is_searched_for_the_release_that_changed_it(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_file_is_searched_for_the_release_that_changed_it(tmp_path, monkeypatch):
     """The baseline of the file is measured in each release, by records of its own."""
     measured = set()
 
-    def measure(bench: bisect.ReleaseBench, release: str) -> ReleaseResult:
+    def measure(bench, release):
         measured.add((bench.case.id, bench.results.name))
         peak = 100.0 if release < "2.13.0" else 150.0
         return ReleaseResult(
@@ -141,7 +136,7 @@ def test_a_file_is_searched_for_the_release_that_changed_it(
 
 @pytest.mark.slow
 @pytest.mark.all_cases
-def test_the_largest_batch_of_a_file_is_found(tmp_path: Path) -> None:
+def test_the_largest_batch_of_a_file_is_found(tmp_path):
     options = ("--budget", "1GiB", "--max-batch", "16")
     (fit,) = run_json(tmp_path, "max-batch", str(write_variant(tmp_path)), *options)
     assert fit["case"] == "own/torch/train/fp32/b1/mine"

@@ -2,14 +2,11 @@
 not end is named.
 """
 
-from __future__ import annotations
-
 from pathlib import Path
 from unittest.mock import Mock
 
 import pytest
 
-from framebench.engine.environments import Environment
 from framebench.user_file import trial
 from framebench.user_file.trial import UserModel
 from tests.user_model.small_file import TORCH, try_file
@@ -36,13 +33,7 @@ BUDGET = ("--budget", "2MiB")
         ),
     ],
 )
-def test_a_file_that_takes_too_much_is_stopped(
-    code: str,
-    options: tuple[str, ...],
-    message: str,
-    tmp_path: Path,
-    environment: dict[str, Environment],
-) -> None:
+def test_a_file_that_takes_too_much_is_stopped(code, options, message, tmp_path, environment):
     file = tmp_path / "mine.py"
     file.write_text(f"{TORCH}\n{code}\n")
     done = try_file(file, tmp_path / "results", *options)
@@ -50,9 +41,7 @@ def test_a_file_that_takes_too_much_is_stopped(
     assert message in done.stderr
 
 
-def test_a_file_that_exceeds_free_memory_is_stopped(
-    tmp_path: Path, environment: dict[str, Environment], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_file_that_exceeds_free_memory_is_stopped(tmp_path, environment, monkeypatch):
     """By a share of the memory that is free, here said to be 1 GiB."""
     monkeypatch.setattr(trial, "read_free_memory", Mock(return_value=2**30))
     file = tmp_path / "mine.py"
@@ -62,7 +51,7 @@ def test_a_file_that_exceeds_free_memory_is_stopped(
     assert "does not fit: memory ran out during model()" in done.stderr
 
 
-def test_two_files_of_one_name_share_no_results() -> None:
+def test_two_files_of_one_name_share_no_results():
     one = UserModel(Path("/a/mine.py"), "torch", 8, ())
     other = UserModel(Path("/b/mine.py"), "torch", 8, ())
     assert one.name == other.name == "mine"

@@ -38,7 +38,7 @@ def try_in_folder(
 
 @pytest.mark.slow
 @pytest.mark.parametrize("on_path", [pytest.param(False, marks=pytest.mark.all_cases), True])
-def test_modules_of_the_user_shadow_those_of_framebench(on_path: bool, tmp_path: Path) -> None:
+def test_modules_of_the_user_shadow_those_of_framebench(on_path, tmp_path):
     where = tmp_path if on_path else REPOSITORY
     done = try_in_folder(
         str(REPOSITORY / "train.py"),
@@ -50,7 +50,7 @@ def test_modules_of_the_user_shadow_those_of_framebench(on_path: bool, tmp_path:
     assert "checkpoint" in done.stdout
 
 
-def test_import_errors_name_the_file_of_the_user(tmp_path: Path) -> None:
+def test_import_errors_name_the_file_of_the_user(tmp_path):
     done = try_in_folder("missing.py", tmp_path, REPOSITORY)
     message = " ".join(done.stderr.split())
     assert done.returncode == 2, message

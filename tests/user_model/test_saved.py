@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -62,17 +61,13 @@ def make_saved(
         (10, 11, "grew"),
     ],
 )
-def test_growth_beyond_the_threshold_and_noise_fails(
-    before: float, after: float, verdict: str
-) -> None:
+def test_growth_beyond_the_threshold_and_noise_fails(before, after, verdict):
     old, new = make_saved({"fp32": before}), make_saved({"fp32": after})
     assert list(saved.compare_peaks(old, new, 0.02)["verdict"]) == [verdict]
     assert saved.report_growth(old, new, 0.02) == (verdict == "grew")
 
 
-def test_a_grown_peak_is_reported_with_the_layer_that_grew(
-    capsys: pytest.CaptureFixture[str],
-) -> None:
+def test_a_grown_peak_is_reported_with_the_layer_that_grew(capsys):
     layers = {"head": 10 * MIB, "body.0": 90 * MIB}
     before = make_saved({"fp32": 100, "checkpoint": 50}, layers)
     after = make_saved({"fp32": 150, "checkpoint": 50}, {"body.1": 50 * MIB, **layers})
@@ -82,9 +77,7 @@ def test_a_grown_peak_is_reported_with_the_layer_that_grew(
     assert printed.endswith("more at the baseline's peak: saved of body.1 (+50.00 MiB)")
 
 
-def test_layers_beyond_those_that_are_named_are_added_up(
-    capsys: pytest.CaptureFixture[str],
-) -> None:
+def test_layers_beyond_those_that_are_named_are_added_up(capsys):
     grown = {f"body.{place}": (place + 1) * MIB for place in range(5)}
     before = make_saved({"fp32": 100}, {"head": MIB})
     saved.report_growth(before, make_saved({"fp32": 150}, grown | {"head": MIB}), 0.02)
@@ -92,13 +85,13 @@ def test_layers_beyond_those_that_are_named_are_added_up(
     assert printed.endswith("saved of body.2 (+3.00 MiB), 2 others (+3.00 MiB together)")
 
 
-def test_a_strategy_that_is_gone_fails(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_strategy_that_is_gone_fails(capsys):
     before = make_saved({"fp32": 100, "checkpoint": 50})
     assert saved.report_growth(before, make_saved({"fp32": 100}), 0.02)
     assert "without a peak to compare now: checkpoint" in capsys.readouterr().err
 
 
-def test_a_named_strategy_that_does_not_apply_fails(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_named_strategy_that_does_not_apply_fails(capsys):
     left_out = {"checkpoint": "there are no blocks", "tf32": "needs a GPU"}
     assert saved.report_missing(["fp32", "checkpoint"], left_out)
     printed = " ".join(capsys.readouterr().err.split())
@@ -108,7 +101,7 @@ def test_a_named_strategy_that_does_not_apply_fails(capsys: pytest.CaptureFixtur
     assert not saved.report_missing([], left_out)  # nothing was named: what applies is measured
 
 
-def test_a_changed_batch_is_refused_and_a_changed_release_reported() -> None:
+def test_a_changed_batch_is_refused_and_a_changed_release_reported():
     before = make_saved({"fp32": 100})
     with pytest.raises(Fault, match="batch was 8 and is 16"):
         saved.check_comparable(before, make_saved({"fp32": 100}, batch=16))
@@ -116,7 +109,7 @@ def test_a_changed_batch_is_refused_and_a_changed_release_reported() -> None:
     assert saved.check_comparable(before, other) == ["torch was 2.13.0 and is 2.14.0"]
 
 
-def test_a_changed_processor_is_reported_where_both_are_known() -> None:
+def test_a_changed_processor_is_reported_where_both_are_known():
     unknown = make_saved({"fp32": 100})
     here = unknown.model_copy(update={"processor": "x"})
     there = unknown.model_copy(update={"processor": "y"})
@@ -127,7 +120,7 @@ def test_a_changed_processor_is_reported_where_both_are_known() -> None:
 @pytest.mark.parametrize(
     ("text", "share"), [("2%", 0.02), ("0.5 %", 0.005), ("2", None), ("-1%", None), ("2%%", None)]
 )
-def test_a_threshold_is_a_percentage(text: str, share: float | None) -> None:
+def test_a_threshold_is_a_percentage(text, share):
     if share is None:
         with pytest.raises(Fault, match="is no percentage; write for instance 2%"):
             saved.parse_threshold(text)
@@ -136,14 +129,14 @@ def test_a_threshold_is_a_percentage(text: str, share: float | None) -> None:
 
 
 @pytest.mark.parametrize("content", ["", '{"format": 2}'])
-def test_a_file_that_is_not_saved_peaks_is_refused(content: str, tmp_path: Path) -> None:
+def test_a_file_that_is_not_saved_peaks_is_refused(content, tmp_path):
     file = tmp_path / "base.json"
     file.write_text(content)
     with pytest.raises(Fault, match="write it again with --save"):
         saved.read_saved(file)
 
 
-def test_peaks_are_drawn_without_times() -> None:
+def test_peaks_are_drawn_without_times():
     rows = make_frame(make_record("fp32", 200), make_record("checkpoint", 120)).assign(
         needs_bytes=220 * MIB
     )
@@ -155,7 +148,7 @@ def test_peaks_are_drawn_without_times() -> None:
 
 
 @pytest.mark.slow
-def test_a_change_that_costs_memory_fails_and_names_its_layer(tmp_path: Path) -> None:
+def test_a_change_that_costs_memory_fails_and_names_its_layer(tmp_path):
     wide = (
         "torch.randn(n, 6), torch.randn(n, 3)",
         "torch.randn(n, 4096, 6), torch.randn(n, 4096, 3)",

@@ -7,11 +7,9 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
 
 import pytest
 
-from framebench.engine.environments import Environment
 from framebench.engine.runner import Options
 from framebench.engine.timed_process import CONTROL, Variant
 from framebench.models.spec import load_workload
@@ -31,9 +29,7 @@ HERE = Path(__file__).parent
 PROGRAMS = HERE / "programs"
 
 
-def test_strategies_are_verified_timed_and_proven(
-    tmp_path: Path, environment: dict[str, Environment]
-) -> None:
+def test_strategies_are_verified_timed_and_proven(tmp_path, environment):
     """The convolutional example at 8 px under a few strategies."""
     file = tmp_path / "cnn.py"
     code = (ROOT / "examples/cnn.py").read_text()
@@ -67,12 +63,10 @@ def test_strategies_are_verified_timed_and_proven(
             assert evidence["block_runs"] == 2 * evidence["blocks"] == 8
 
 
-def test_a_search_begins_at_the_smallest_batch(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_a_search_begins_at_the_smallest_batch(monkeypatch, tmp_path):
     begun = []
 
-    def search(case: Case, *arguments: Any, **options: Any) -> SimpleNamespace:
+    def search(case, *arguments, **options):
         begun.append(case.batch)
         return SimpleNamespace(answer="")
 
@@ -89,9 +83,7 @@ def test_a_search_begins_at_the_smallest_batch(
         ("--rounds", ("2",), "--rounds 2: times of fewer than 3 rounds do not count"),
     ],
 )
-def test_options_that_give_no_answer_are_refused(
-    option: str, value: tuple[str, ...], message: str, tmp_path: Path
-) -> None:
+def test_options_that_give_no_answer_are_refused(option, value, message, tmp_path):
     done = framebench("try", str(write_variant(tmp_path)), option, *value)
     assert done.returncode == 2
     assert message in done.stderr
@@ -107,13 +99,7 @@ def test_options_that_give_no_answer_are_refused(
         (1e9, 5, {"compile", "fp32"}, 1),  # without its baseline nothing is compared
     ],
 )
-def test_blocks_follow_while_ratios_are_undecided(
-    seconds: float | None,
-    needed: int,
-    wrong: set[str],
-    measured: int,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_blocks_follow_while_ratios_are_undecided(seconds, needed, wrong, measured, monkeypatch):
     """What is slow or not right is in the first block alone, and what takes a compiler is last."""
     blocks = []
     strategies = ("fp32", "compile", "amp_bf16", "checkpoint")
@@ -121,17 +107,17 @@ def test_blocks_follow_while_ratios_are_undecided(
     for name in strategies:
         variants.append(Variant(Case("transformer", "torch", "train", name, 4), CONTROL))
 
-    def list_records(variant: Variant) -> list[SimpleNamespace]:
+    def list_records(variant):
         usable = variant.case.strategy not in wrong
         return [SimpleNamespace(usable=usable, status="ok")] if blocks else []
 
-    def measure_group(group: Any, run: Any, number: int) -> None:
+    def measure_group(group, run, number):
         blocks.append([variant.case.strategy for variant in (*group.always, *group.others)])
 
-    def explain_slowness(case: Case) -> str | None:
+    def explain_slowness(case):
         return "no units" if case.plan.precision == "bf16" else None
 
-    def are_decided(left: list[Variant]) -> bool:
+    def are_decided(left):
         return len(blocks) >= needed
 
     run = SimpleNamespace(get_records=list_records, listener=SimpleNamespace(skipped=ignore))
@@ -181,13 +167,8 @@ TRIED = [
 
 @pytest.mark.parametrize(("file", "strategies", "unproven", "message"), TRIED)
 def test_files_in_each_framework_are_measured(
-    file: Path,
-    strategies: str,
-    unproven: str,
-    message: str,
-    tmp_path: Path,
-    environment: dict[str, Environment],
-) -> None:
+    file, strategies, unproven, message, tmp_path, environment
+):
     done = try_file(file, tmp_path / "results", "--strategies", strategies, "--json")
     assert done.returncode == 0, done.stderr
     assert message in done.stderr
@@ -201,7 +182,7 @@ def test_files_in_each_framework_are_measured(
 
 
 @pytest.mark.all_cases
-def test_evaluation_is_measured(tmp_path: Path, environment: dict[str, Environment]) -> None:
+def test_evaluation_is_measured(tmp_path, environment):
     """The model has dropout, which is off in evaluation."""
     file = write_variant(tmp_path, ("nn.Linear(8, 3)", "nn.Dropout(0.5), nn.Linear(8, 3)"))
     options = ("--strategies", "amp_bf16", "--scenario", "eval", "--json")
@@ -221,9 +202,7 @@ def model"""
 
 @pytest.mark.all_cases
 @pytest.mark.parametrize("framework", ["torch", "jax"])
-def test_a_strategy_that_computes_something_else_is_wrong(
-    framework: str, tmp_path: Path, environment: dict[str, Environment]
-) -> None:
+def test_a_strategy_that_computes_something_else_is_wrong(framework, tmp_path, environment):
     """A layer that is off in bfloat16 alone; and a loss that micro-batches would divide twice."""
     file = PROGRAMS / "flax_model.py"
     if framework == "torch":
@@ -266,9 +245,7 @@ def test_a_strategy_that_computes_something_else_is_wrong(
         ),
     ],
 )
-def test_known_faults_of_pytorch_are_named(
-    case: str, right: str, wrong: str, reason: str, tmp_path: Path
-) -> None:
+def test_known_faults_of_pytorch_are_named(case, right, wrong, reason, tmp_path):
     """docs/try.md lists them. Once a release repairs one, that page has to be changed."""
     options = ("--strategies", f"fp32,{right},{wrong}", "--batch", "8")
     done = try_file(HERE / "cases" / f"{case}.py", tmp_path, *options)
@@ -279,7 +256,7 @@ def test_known_faults_of_pytorch_are_named(
 
 
 @pytest.fixture
-def model(tmp_path: Path) -> Iterator[trial.UserModel]:
+def model(tmp_path) -> Iterator[trial.UserModel]:
     inspected = trial.inspect_file(write_variant(tmp_path), 4)
     with trial.use_model(inspected):
         yield inspected
@@ -296,9 +273,7 @@ def model(tmp_path: Path) -> Iterator[trial.UserModel]:
         ({"attention": False}, "checkpoint_dots", ""),
     ],
 )
-def test_inapplicable_strategies_have_a_reason(
-    facts: dict[str, Any], strategy: str, reason: str, model: trial.UserModel
-) -> None:
+def test_inapplicable_strategies_have_a_reason(facts, strategy, reason, model):
     workload = load_workload("own")
     workload.facts.update(facts)
     refusal = workload.explain_refusal(find_strategy("train", strategy))
@@ -306,9 +281,7 @@ def test_inapplicable_strategies_have_a_reason(
     assert bool(refusal) == bool(reason)
 
 
-def test_inapplicable_strategies_are_left_out_and_unknown_ones_refused(
-    model: trial.UserModel,
-) -> None:
+def test_inapplicable_strategies_are_left_out_and_unknown_ones_refused(model):
     workload = load_workload("own")
     workload.facts["blocks"] = []
     cases, reasons = trial.list_cases(model, ["checkpoint", "amp_bf16"])

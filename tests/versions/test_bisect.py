@@ -41,9 +41,7 @@ def bisect_values(values: list[Values]) -> Bisection:
 
 @pytest.mark.parametrize("where", range(1, 12))
 @pytest.mark.parametrize("after", [129.0, 70.0])
-def test_the_first_release_that_changed_is_named_in_few_measurements(
-    where: int, after: float
-) -> None:
+def test_the_first_release_that_changed_is_named_in_few_measurements(where, after):
     bisection = bisect_values([OLD] * where + [(after, after)] * (12 - where))
 
     assert bisection.outcome == "found"
@@ -57,14 +55,14 @@ def test_the_first_release_that_changed_is_named_in_few_measurements(
     assert len(tried) <= 6  # both ends, then log2 of the 12 releases, rounded up
 
 
-def test_a_change_below_the_threshold_is_not_reported() -> None:
+def test_a_change_below_the_threshold_is_not_reported():
     bisection = bisect_values([(100.0 + release / 100,) for release in range(12)])
     assert (bisection.outcome, bisection.first) == ("no change", None)
     assert [result.release for result in bisection.tried] == ["1.0", "1.11"]
     assert "+0.11%" in bisection.answer
 
 
-def test_a_change_within_the_noise_of_a_release_names_none() -> None:
+def test_a_change_within_the_noise_of_a_release_names_none():
     bisection = bisect_values([OLD] * 11 + [(100.0, 110.0)])
     assert (bisection.outcome, bisection.first) == ("undecided", None)
     assert "differ by 10.00%" in bisection.answer
@@ -78,9 +76,7 @@ def test_a_change_within_the_noise_of_a_release_names_none() -> None:
     ],
     ids=["not measured", "too noisy"],
 )
-def test_releases_stepped_over_before_the_change_are_named_with_it(
-    values: list[Values], first: str, between: tuple[str, ...]
-) -> None:
+def test_releases_stepped_over_before_the_change_are_named_with_it(values, first, between):
     bisection = bisect_values(values)
     assert (bisection.outcome, bisection.first, bisection.between) == (
         "one of several",
@@ -90,7 +86,7 @@ def test_releases_stepped_over_before_the_change_are_named_with_it(
     assert f"{', '.join(between)} or {first}" in bisection.answer
 
 
-def test_releases_that_fail_away_from_the_change_are_skipped() -> None:
+def test_releases_that_fail_away_from_the_change_are_skipped():
     before = [FAILED, FAILED, OLD, OLD, OLD, FAILED, OLD, OLD]
     bisection = bisect_values([*before, NEW, NEW, NEW, FAILED])
     assert (bisection.outcome, bisection.first, bisection.last_unchanged) == ("found", "1.8", "1.7")
@@ -99,7 +95,7 @@ def test_releases_that_fail_away_from_the_change_are_skipped() -> None:
     assert "+30.0%" in text
 
 
-def test_bisection_ignores_a_change_in_the_other_direction() -> None:
+def test_bisection_ignores_a_change_in_the_other_direction():
     """A small drop before the rise is not taken for it.
 
     So it is with JAX for a small U-Net: 0.10.1 needs less than 0.9.2, and 0.10.2 more than both.
@@ -117,14 +113,14 @@ def test_bisection_ignores_a_change_in_the_other_direction() -> None:
     ],
     ids=["none", "one"],
 )
-def test_too_few_releases_that_run_give_no_answer(values: list[Values], message: str) -> None:
+def test_too_few_releases_that_run_give_no_answer(values, message):
     bisection = bisect_values(values)
     assert bisection.outcome == "not measured"
     assert message in bisection.answer
     assert len(bisection.tried) == 12
 
 
-def test_noise_has_a_floor_and_instruments_are_not_mixed() -> None:
+def test_noise_has_a_floor_and_instruments_are_not_mixed():
     one = ReleaseResult(release="1", values=(1000.0,), instrument="a")
     near = ReleaseResult(release="2", values=(1000.9,), instrument="a")
     other = ReleaseResult(release="3", values=(2000.0,), instrument="b")
@@ -136,14 +132,12 @@ def make_bench(folder: Path) -> bisect.ReleaseBench:
     return bisect.ReleaseBench(parse(CASE), "s", folder, ignore)
 
 
-def test_a_resumed_search_measures_no_release_again(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_resumed_search_measures_no_release_again(tmp_path, monkeypatch):
     """The first search dies in its third release, the second begins there."""
     measured = []
     record = make_measured("fp32", peak=100, framework="jax", instrument="compiler.plan")
 
-    def fill(self: bisect.ReleaseBench, variant: bisect.Variant, run: bisect.Run) -> None:
+    def fill(self, variant, run):
         release = variant.environment.version
         measured.append(release)
         if len(measured) == 3:
@@ -164,16 +158,14 @@ def test_a_resumed_search_measures_no_release_again(
     assert measured == ["1.0", "1.4", "1.2", "1.2", "1.3"]
 
 
-def test_a_release_that_cannot_be_installed_has_its_reason(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_release_that_cannot_be_installed_has_its_reason(tmp_path, monkeypatch):
     refusal = SetupError("pip ended with exit code 1; the end of log:\nERROR: No distribution")
     monkeypatch.setattr(bisect.ReleaseBench, "fill", Mock(side_effect=refusal))
     reason = make_bench(tmp_path).measure("1.0").reason
     assert reason == "cannot be installed: ERROR: No distribution"
 
 
-def test_a_failed_process_makes_a_release_without_values() -> None:
+def test_a_failed_process_makes_a_release_without_values():
     fine = make_measured("fp32", 100)
     failed = fine.model_copy(update={"status": "crashed", "reason": "AttributeError"})
     assert bisect.make_result("1", [fine, fine]).values == (100.0, 100.0)
@@ -192,9 +184,7 @@ def test_a_failed_process_makes_a_release_without_values() -> None:
         (["torch", "0.9.0", "0.9.2", "transformer/torch/train/ddp/b4x2/tiny"], "a single process"),
     ],
 )
-def test_mistakes_are_answered_in_a_sentence(
-    arguments: list[str], message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_mistakes_are_answered_in_a_sentence(arguments, message, tmp_path, monkeypatch):
     monkeypatch.setattr(releases, "list_releases", Mock(return_value=JAX))
     where = "--results", str(tmp_path)
     done = framebench("versions", "bisect", "--framework", *arguments, *where)
@@ -204,10 +194,8 @@ def test_mistakes_are_answered_in_a_sentence(
 
 
 @pytest.mark.parametrize(("newest", "code"), [(130.0, 0), (100.0, 1)])
-def test_the_command_answers_by_json_and_exit_code(
-    newest: float, code: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def measure(self: bisect.ReleaseBench, release: str) -> ReleaseResult:
+def test_the_command_answers_by_json_and_exit_code(newest, code, tmp_path, monkeypatch):
+    def measure(self, release):
         value = newest if release == "0.10.2" else 100.0
         return ReleaseResult(release=release, values=(value, value), instrument="host.rss")
 
@@ -222,10 +210,8 @@ def test_the_command_answers_by_json_and_exit_code(
 
 @pytest.mark.parametrize("keep", [False, True])
 @pytest.mark.parametrize("is_interrupted", [False, True])
-def test_an_environment_is_removed_unless_it_is_kept(
-    keep: bool, is_interrupted: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def build(made: object, where: Path, say: object, also: object) -> None:
+def test_an_environment_is_removed_unless_it_is_kept(keep, is_interrupted, tmp_path, monkeypatch):
+    def build(made, where, say, also):
         where.mkdir(parents=True)
         if is_interrupted:
             raise KeyboardInterrupt
@@ -243,7 +229,7 @@ def test_an_environment_is_removed_unless_it_is_kept(
     assert bool(folders) == (keep and not is_interrupted)
 
 
-def test_the_list_of_pip_is_read_oldest_first(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_list_of_pip_is_read_oldest_first(monkeypatch):
     class Done:
         stdout = "jax (0.10.2)\nAvailable versions: 0.10.2, 0.9.2, 0.9.0.1, 0.9.0\n"
         stderr = ""

@@ -7,7 +7,6 @@ import re
 import shutil
 import subprocess
 from pathlib import Path
-from typing import Any
 from unittest.mock import Mock
 
 import pytest
@@ -24,7 +23,7 @@ from tests.processes import ROOT, framebench
 
 
 @pytest.fixture
-def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def project(tmp_path, monkeypatch) -> Path:
     """Copy the pinned files and asv's matrix; the index lists 0.9.1 next to the pinned releases."""
     shutil.copytree(ROOT / "requirements", tmp_path / "requirements")
     shutil.copy(ROOT / "asv.versions.json", tmp_path)
@@ -43,9 +42,7 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         (["0.10.2", "0.9.0"], ["0.9.0", "0.10.2"]),  # any release that the index lists
     ],
 )
-def test_versions_are_chosen_oldest_first(
-    named: list[str] | None, chosen: list[str], project: Path
-) -> None:
+def test_versions_are_chosen_oldest_first(named, chosen, project):
     assert measure.choose_versions("jax", named) == chosen
 
 
@@ -56,15 +53,13 @@ def test_versions_are_chosen_oldest_first(
         (["0.1", "0.9.2"], r"no release '0\.1' of jax; the nearest: 0\.9\.0"),
     ],
 )
-def test_a_matrix_that_cannot_be_measured_is_refused(
-    named: list[str], reason: str, project: Path
-) -> None:
+def test_a_matrix_that_cannot_be_measured_is_refused(named, reason, project):
     with pytest.raises(SetupError, match=reason):
         measure.choose_versions("jax", named)
 
 
 @pytest.mark.parametrize("framework", FRAMEWORKS)
-def test_the_standing_selection_has_each_workload(framework: str) -> None:
+def test_the_standing_selection_has_each_workload(framework):
     cases = measure.select_cases(framework)
     assert f"unet3d/{framework}/train/amp_bf16/b4/cpu" in [case.id for case in cases]
     assert {case.workload for case in cases} == {"resnet50", "unet3d", "transformer"}
@@ -73,7 +68,7 @@ def test_the_standing_selection_has_each_workload(framework: str) -> None:
     assert len(quick) > 3 * len(cases)
 
 
-def test_cases_of_another_framework_are_refused() -> None:
+def test_cases_of_another_framework_are_refused():
     with pytest.raises(UnknownCase, match=r"none of the .* cases named is one of jax"):
         measure.select_cases("jax", ["resnet50/torch"])
 
@@ -82,9 +77,7 @@ def test_cases_of_another_framework_are_refused() -> None:
     ("statuses", "code"),
     [(["ok", "unsupported", "oom"], 0), (["ok", "timeout"], 1), (["crashed", "wrong"], 1)],
 )
-def test_the_command_fails_if_a_measurement_broke(
-    statuses: list[str], code: int, monkeypatch: pytest.MonkeyPatch, results: Path
-) -> None:
+def test_the_command_fails_if_a_measurement_broke(statuses, code, monkeypatch, results):
     """This is as in `framebench run`. The session is closed nevertheless."""
     monkeypatch.setattr(command.environments, "ensure", ignore)
     monkeypatch.setattr(command.environments, "warm", ignore)
@@ -96,9 +89,7 @@ def test_the_command_fails_if_a_measurement_broke(
     assert not list(results.glob(".session*"))
 
 
-def test_adding_a_release_writes_its_pins_and_matrix(
-    project: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_adding_a_release_writes_its_pins_and_matrix(project, monkeypatch):
     packages = {"jax": "0.9.1", "jaxlib": "0.9.1", "Flax": "0.12.6", "numpy": "2.4.6"}
     monkeypatch.setattr(pin, "ask_pip", Mock(return_value=packages))
     done = framebench("versions", "add", "jax==0.9.1")
@@ -114,7 +105,7 @@ def test_adding_a_release_writes_its_pins_and_matrix(
     ]
 
 
-def test_the_committed_matrix_is_up_to_date(project: Path) -> None:
+def test_the_committed_matrix_is_up_to_date(project):
     pin.write_matrix()
     assert (project / "asv.versions.json").read_text() == (ROOT / "asv.versions.json").read_text()
 
@@ -127,19 +118,17 @@ def test_the_committed_matrix_is_up_to_date(project: Path) -> None:
         ("jax==0.9.3", "no release '0.9.3' of jax; the nearest: 0.9.2, 0.10.2"),
     ],
 )
-def test_an_invalid_release_is_refused(project: Path, release: str, reason: str) -> None:
+def test_an_invalid_release_is_refused(project, release, reason):
     done = framebench("versions", "add", release)
     assert done.returncode == 2
     assert reason in " ".join(done.stderr.split())
     assert not (project / "requirements/versions/jax-0.9.3.txt").exists()
 
 
-def test_a_release_that_conflicts_with_pins_keeps_numpy(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_release_that_conflicts_with_pins_keeps_numpy(monkeypatch):
     """Jittor's arrays are silently wrong with NumPy 2."""
 
-    def ask_pip(requested: list[str], constraints: dict[str, str]) -> dict[str, str]:
+    def ask_pip(requested, constraints):
         if "pillow" in constraints:
             raise SetupError("ResolutionImpossible")
         assert requested[0] == "jittor==1.3.9.0"
@@ -150,10 +139,10 @@ def test_a_release_that_conflicts_with_pins_keeps_numpy(
     assert pin.resolve("jittor", "1.3.9.0") == {"numpy": "1.26.4"}
 
 
-def test_pip_resolves_without_installing(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_pip_resolves_without_installing(monkeypatch):
     report = {"install": [{"metadata": {"name": "jax", "version": "0.9.1"}}]}
 
-    def run(arguments: list[str], input: str, **_: Any) -> subprocess.CompletedProcess[str]:
+    def run(arguments, input, **_):
         assert {"--dry-run", "--ignore-installed"} <= {*arguments}
         assert input == "numpy==2.4.6\n"
         return subprocess.CompletedProcess(arguments, 0, json.dumps(report), "")

@@ -7,7 +7,6 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from pathlib import Path
 from typing import Any
 from unittest.mock import Mock
 
@@ -60,9 +59,7 @@ def enlarge_by(factor: float) -> Change:
         (["2.14.0+cpu", "2.14.0+cu130"], "2.14.0"),
     ],
 )
-def test_the_newest_release_is_named_without_its_build(
-    listed: list[str], found: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_newest_release_is_named_without_its_build(listed, found, monkeypatch):
     monkeypatch.setattr(releases, "list_releases", Mock(return_value=listed))
     assert releases.list_newest_first("torch")[0] == found
 
@@ -75,9 +72,7 @@ def test_the_newest_release_is_named_without_its_build(
         ("1.3.11.0", "1.3.9.14", True),
     ],
 )
-def test_releases_are_ordered_by_version_and_not_by_letter(
-    pinned: str, index: str, is_current: bool
-) -> None:
+def test_releases_are_ordered_by_version_and_not_by_letter(pinned, index, is_current):
     assert ReleasePair("jax", pinned, index).is_current is is_current
 
 
@@ -105,15 +100,13 @@ def die_early(record: Record, number: int) -> Record:
         (die_early, "broken", 1),
     ],
 )
-def test_a_newest_release_has_a_verdict_and_an_exit_code(
-    change: Change, outcome: str, code: int
-) -> None:
+def test_a_newest_release_has_a_verdict_and_an_exit_code(change, outcome, code):
     judgement = judge_newest(PAIR, *make_sides(change=change))
     assert (judgement.outcome, judgement.exit_code) == (outcome, code), judgement.answer
     assert judgement.answer.startswith("jax 0.10.2 against 0.9.2: ")
 
 
-def test_cases_that_failed_before_are_no_regression() -> None:
+def test_cases_that_failed_before_are_no_regression():
     pinned, fails_now = make_sides(change=break_record)
     _, works_now = make_sides()
     failed_before = [break_record(record) for record in pinned]
@@ -121,14 +114,14 @@ def test_cases_that_failed_before_are_no_regression() -> None:
     assert judge_newest(PAIR, failed_before, works_now).exit_code == 0
 
 
-def test_too_little_to_judge_is_undecided_and_does_not_pass() -> None:
+def test_too_little_to_judge_is_undecided_and_does_not_pass():
     pinned, now = make_sides(2)
     without_peaks = [drop_peaks(record) for record in now]
     assert judge_newest(PAIR, pinned, without_peaks).exit_code == 3
     assert judge_newest(PAIR, [], []).outcome == "undecided"
 
 
-def test_a_small_or_accepted_regression_is_not_reported() -> None:
+def test_a_small_or_accepted_regression_is_not_reported():
     found = make_sides(change=enlarge_by(1.05))
     assert judge_newest(PAIR, *found, 0.3).outcome == "same"
     entry = AcceptedRegression(
@@ -145,7 +138,7 @@ Index = dict[str, list[str]]
 
 
 @pytest.fixture
-def index(monkeypatch: pytest.MonkeyPatch) -> Index:
+def index(monkeypatch) -> Index:
     """Return the releases that the index lists of each framework: at first the pinned one."""
     listed = {framework: [find_pinned_version(framework)] for framework in FRAMEWORKS}
     monkeypatch.setattr(releases, "list_releases", lambda framework: ["0.0.1", *listed[framework]])
@@ -153,7 +146,7 @@ def index(monkeypatch: pytest.MonkeyPatch) -> Index:
 
 
 @pytest.fixture
-def installed(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[str]:
+def installed(monkeypatch, tmp_path) -> list[str]:
     """Return what is made and removed; nothing is built, and 99.0.2 cannot be installed."""
     log = []
 
@@ -197,9 +190,7 @@ def plant_records(change: Change) -> Callable[..., list[str]]:
     return measure
 
 
-def test_nothing_is_measured_where_the_pinned_release_is_the_newest(
-    index: Index, tmp_path: Path
-) -> None:
+def test_nothing_is_measured_where_the_pinned_release_is_the_newest(index, tmp_path):
     done = framebench("versions", "newest", "--results", str(tmp_path))
     assert done.returncode == 0
     assert done.stderr.count("the index has no newer release") == len(FRAMEWORKS)
@@ -208,13 +199,8 @@ def test_nothing_is_measured_where_the_pinned_release_is_the_newest(
 
 @pytest.mark.parametrize(("change", "code"), [(keep_record, 0), (enlarge_by(1.05), 1)])
 def test_a_newer_release_is_measured_and_judged_by_its_own_session(
-    change: Change,
-    code: int,
-    index: Index,
-    installed: list[str],
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+    change, code, index, installed, tmp_path, monkeypatch
+):
     index["jax"].append("99.0.1")
     monkeypatch.setattr(newest.measure, "measure", plant_records(change))
     done = framebench("versions", "newest", "jax", "--results", str(tmp_path))
@@ -227,8 +213,8 @@ def test_a_newer_release_is_measured_and_judged_by_its_own_session(
 
 
 def test_an_uninstallable_release_fails_and_others_are_judged(
-    index: Index, installed: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+    index, installed, tmp_path, monkeypatch
+):
     index["jax"].append("99.0.1")
     index["jittor"].append("99.0.2")
     monkeypatch.setattr(newest.measure, "measure", plant_records(keep_record))
@@ -240,9 +226,7 @@ def test_an_uninstallable_release_fails_and_others_are_judged(
     assert "99.0.2 cannot be installed: pip ended with exit code 1" in done.stderr
 
 
-def test_the_newest_installable_release_is_measured(
-    index: Index, installed: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_newest_installable_release_is_measured(index, installed, tmp_path, monkeypatch):
     index["jax"] += ["99.0.1", "99.0.2"]
     monkeypatch.setattr(newest.measure, "measure", plant_records(keep_record))
     done = framebench("versions", "newest", "jax", "--json", "--results", str(tmp_path))
@@ -251,17 +235,15 @@ def test_the_newest_installable_release_is_measured(
     assert "99.0.2 cannot be installed" in answer["answer"]
 
 
-def test_plans_are_compared_with_the_newest_installable_release(
-    index: Index, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_plans_are_compared_with_the_newest_installable_release(index, tmp_path, monkeypatch):
     index["jax"] += ["99.0.1", "99.0.2"]
     compared = []
 
-    def ensure_environment(framework: str, device: object, version: str, say: object) -> None:
+    def ensure_environment(framework, device, version, say):
         if version == "99.0.2":
             raise SetupError("pip ended with exit code 1")
 
-    def compare(base: str, change: str, cases: list[str], device: str, *_: object) -> int:
+    def compare(base, change, cases, device, *_):
         compared.append((base, change, device, {case.split("/")[1] for case in cases}))
         return 1
 
@@ -276,10 +258,8 @@ def test_plans_are_compared_with_the_newest_installable_release(
     assert "jittor has no plans" in done.stderr
 
 
-def test_an_index_that_does_not_answer_fails_the_run(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def refuse(framework: str) -> list[str]:
+def test_an_index_that_does_not_answer_fails_the_run(tmp_path, monkeypatch):
+    def refuse(framework):
         raise SetupError(f"pip cannot list the releases of {framework}: no route")
 
     monkeypatch.setattr(releases, "list_releases", refuse)

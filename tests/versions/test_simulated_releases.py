@@ -30,7 +30,7 @@ def set_host_peak(record: Record, factor: float) -> Record:
 
 @pytest.mark.parametrize("rise", [1.02, 1.05, 1.3])
 @pytest.mark.parametrize("changed_at", range(1, len(RELEASES)))
-def test_a_rise_of_a_peak_is_found_at_its_release(changed_at: int, rise: float) -> None:
+def test_a_rise_of_a_peak_is_found_at_its_release(changed_at, rise):
     records = []
     for original in select_originals():
         noise = np.random.default_rng(changed_at)
@@ -48,7 +48,7 @@ def test_a_rise_of_a_peak_is_found_at_its_release(changed_at: int, rise: float) 
     assert regressions == {(f"jax=={RELEASES[changed_at]}", PEAK.name): len(select_originals())}
 
 
-def test_two_hundred_equal_releases_raise_at_most_one_alarm() -> None:
+def test_two_hundred_equal_releases_raise_at_most_one_alarm():
     """Each release is a page of several cases, whose processes differ by noise alone; peaks are
     read in the first block.
     """

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -72,7 +71,7 @@ def double_times(record: Record, number: int) -> Record:
     return scale_times(record, 2)
 
 
-def test_exactly_the_planted_changes_are_found() -> None:
+def test_exactly_the_planted_changes_are_found():
     rows = judge.compare_versions(PLANTED, OLD, NEW)
     swapped = judge.compare_versions(PLANTED, NEW, OLD)
     assert find_verdicts(rows, REGRESSION) == find_verdicts(swapped, IMPROVEMENT) == REGRESSIONS
@@ -90,15 +89,13 @@ def split_blocks(record: Record, number: int) -> Record:
     ("blocks", "change", "verdict"),
     [(5, double_times, REGRESSION), (1, double_times, FEW), (5, split_blocks, FEW)],
 )
-def test_times_need_three_blocks_that_both_were_in(
-    blocks: int, change: Change, verdict: str
-) -> None:
+def test_times_need_three_blocks_that_both_were_in(blocks, change, verdict):
     found = list_verdicts(make_version_blocks(ORIGINAL, blocks, change))
     assert found[TIME.name] == verdict
     assert found[PEAK.name] == NONE  # peaks repeat
 
 
-def test_p_is_corrected_for_the_number_of_tests_on_a_page() -> None:
+def test_p_is_corrected_for_the_number_of_tests_on_a_page():
     """A p of 3 % is worth telling of one case, and not of the most striking of twenty."""
     compared = judge.compare_versions(make_equal_blocks(), OLD, NEW)
     tested = [row for row in compared if row.p is not None]
@@ -133,8 +130,8 @@ def break_third(record: Record, number: int) -> Record:
     ],
 )
 def test_a_status_that_changed_is_judged_by_its_blocks(
-    blocks: int, change: Change, base: str, compared: str, verdict: str, other_quantities: int
-) -> None:
+    blocks, change, base, compared, verdict, other_quantities
+):
     """The new version is the one whose records are broken."""
     records = make_version_blocks(ORIGINAL, blocks, change)
     first, *others = judge.compare_versions(records, base, compared)
@@ -143,7 +140,7 @@ def test_a_status_that_changed_is_judged_by_its_blocks(
     assert len(others) == other_quantities
 
 
-def test_instructions_tell_other_work() -> None:
+def test_instructions_tell_other_work():
     count = len(ORIGINAL.step_s)
     counted = ORIGINAL.model_copy(update={"instructions": [10**9] * count})
     more = set_fields(instructions=[11 * 10**8] * count)
@@ -151,7 +148,7 @@ def test_instructions_tell_other_work() -> None:
     assert list_verdicts(make_version_blocks(counted, 2, more))["instructions"] == "other work"
 
 
-def test_peaks_of_two_instruments_are_not_compared() -> None:
+def test_peaks_of_two_instruments_are_not_compared():
     found = list_verdicts(
         make_version_blocks(ORIGINAL, change=set_fields(peaks={"allocator.in_use": 1}))
     )
@@ -167,7 +164,7 @@ def test_peaks_of_two_instruments_are_not_compared() -> None:
         ({"first_step_s": None}, judge.FIRST.name),
     ],
 )
-def test_a_quantity_that_records_lack_is_not_judged(lacking: dict[str, Any], quantity: str) -> None:
+def test_a_quantity_that_records_lack_is_not_judged(lacking, quantity):
     found = list_verdicts(make_version_blocks(ORIGINAL, change=set_fields(**lacking)))
     assert found[quantity] == FEW
     assert set(found.values()) > {FEW}
@@ -176,9 +173,7 @@ def test_a_quantity_that_records_lack_is_not_judged(lacking: dict[str, Any], qua
 @pytest.mark.parametrize(
     ("cold", "verdict", "reason"), [(3, REGRESSION, None), (2, FEW, judge.FEW_FIRST_STEPS)]
 )
-def test_first_steps_are_judged_where_three_blocks_compile_anew(
-    cold: int, verdict: str, reason: str | None
-) -> None:
+def test_first_steps_are_judged_where_three_blocks_compile_anew(cold, verdict, reason):
     """Later blocks find everything compiled, and say nothing of a first step."""
     blocks = make_version_blocks(ORIGINAL)
     records = []
@@ -206,13 +201,13 @@ def test_first_steps_are_judged_where_three_blocks_compile_anew(
         (OLD, OLD, "not two versions"),
     ],
 )
-def test_unknown_versions_are_answered(base: str, change: str, named: str) -> None:
+def test_unknown_versions_are_answered(base, change, named):
     with pytest.raises(judge.UnknownVersion) as raised:
         judge.compare_versions(make_version_blocks(ORIGINAL), base, change)
     assert named in str(raised.value)
 
 
-def test_the_command_compares_named_cases_alone(results: Path) -> None:
+def test_the_command_compares_named_cases_alone(results):
     """The interval of a named case is the one that it has among all cases."""
     write_records(PLANTED, results)
     question = ("versions", "compare", OLD, NEW, SLOW, "--results", str(results), "--json")
@@ -223,7 +218,7 @@ def test_the_command_compares_named_cases_alone(results: Path) -> None:
     assert tuple(rows.loc[TIME.name, ["low", "high"]]) == (expected["low"], expected["high"])
 
 
-def test_compare_lists_regressions_and_suggests_bisection(results: Path) -> None:
+def test_compare_lists_regressions_and_suggests_bisection(results):
     write_records(PLANTED, results)
     arguments = "versions", "compare", OLD, NEW, "--results", str(results)
     printed = command(*arguments, "--json")
@@ -239,7 +234,7 @@ def test_compare_lists_regressions_and_suggests_bisection(results: Path) -> None
     assert f"{bisection} --threshold 2% --results {results}\n" in strict.stderr
 
 
-def test_compare_takes_a_threshold_in_per_cent(results: Path) -> None:
+def test_compare_takes_a_threshold_in_per_cent(results):
     write_records(PLANTED, results)
     arguments = "versions", "compare", OLD, NEW, "--results", str(results), "--threshold"
     assert command(*arguments, "4%").returncode == 1  # 5 % more memory is planted
@@ -249,7 +244,7 @@ def test_compare_takes_a_threshold_in_per_cent(results: Path) -> None:
     assert "write for instance 5%" in wrong.stderr
 
 
-def test_the_command_passes_nothing_that_could_not_be_judged(results: Path) -> None:
+def test_the_command_passes_nothing_that_could_not_be_judged(results):
     write_records(make_version_blocks(ORIGINAL, 1, set_fields(peaks={})), results)
     done = command("versions", "compare", OLD, NEW, "--results", str(results))
     assert done.returncode == 3
@@ -257,7 +252,7 @@ def test_the_command_passes_nothing_that_could_not_be_judged(results: Path) -> N
     assert f"{run} --results {results}\n" in done.stderr
 
 
-def test_the_table_names_other_packages_that_differ() -> None:
+def test_the_table_names_other_packages_that_differ():
     records = []
     for record in make_equal_blocks():
         if record.framework_version == "0.10.2":
@@ -268,7 +263,7 @@ def test_the_table_names_other_packages_that_differ() -> None:
         assert part in caption
 
 
-def test_regressions_come_first_and_undecided_rows_are_counted() -> None:
+def test_regressions_come_first_and_undecided_rows_are_counted():
     rows = judge.compare_versions(PLANTED, OLD, NEW)
     decided = [row for row in rows if row.verdict not in table.FOLDED]
     shown = table.make_table(rows)
@@ -301,10 +296,10 @@ def explain_in(version: str, **kinds: int) -> Explanation:
     )
 
 
-def test_a_larger_peak_has_its_cause_where_both_versions_are_explained(results: Path) -> None:
+def test_a_larger_peak_has_its_cause_where_both_versions_are_explained(results):
     (results / "explained").mkdir(parents=True)
 
-    def list_causes() -> list[str]:
+    def list_causes():
         (machine,) = list_machines(PLANTED, Results(results))
         write_versions(SourceFolder(results / "source"), machine)
         html = "".join(file.read_text() for file in (results / "source").rglob("*.html"))
@@ -321,7 +316,7 @@ def test_a_larger_peak_has_its_cause_where_both_versions_are_explained(results: 
     assert list_causes() == [f"{LARGE}, peak memory, by framebench explain: {cause}"]
 
 
-def test_the_figure_colours_decided_cells_only() -> None:
+def test_the_figure_colours_decided_cells_only():
     rows = judge.compare_versions(PLANTED, OLD, NEW)
     drawn = draw_changes(pd.DataFrame(rows))
     axes = drawn.axes[0]
@@ -335,22 +330,20 @@ def test_the_figure_colours_decided_cells_only() -> None:
     assert "worse peak memory in 1 of 6 cases, by at most 5%" in finding
 
 
-def test_too_few_blocks_make_no_picture() -> None:
+def test_too_few_blocks_make_no_picture():
     rows = judge.compare_versions(PLANTED, OLD, NEW)
     few = pd.DataFrame([row._replace(verdict=FEW) for row in rows])
     assert draw_changes(few) is None
 
 
-def test_verdicts_on_releases_are_a_data_frame(results: Path) -> None:
+def test_verdicts_on_releases_are_a_data_frame(results):
     df = framebench.releases(write_records(PLANTED, results))
     worse = df[df["verdict"] == REGRESSION]
     assert set(zip(worse["case"], worse["quantity"])) == REGRESSIONS
     assert set(zip(df["base"], df["change"])) == {(OLD, NEW)}
 
 
-def test_by_default_releases_are_those_of_a_machine_that_has_two(
-    results: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_by_default_releases_are_those_of_a_machine_that_has_two(results, monkeypatch, capsys):
     monkeypatch.delenv("FRAMEBENCH_MACHINE", raising=False)
     alone = [change_provenance(record, machine="alone") for record in PLANTED]
     one_release = [record for record in alone if record.framework_version == NEW.split("==")[1]]
@@ -366,9 +359,7 @@ def test_by_default_releases_are_those_of_a_machine_that_has_two(
     assert framebench.releases(folder).empty, "a machine that is named is not replaced"
 
 
-def test_releases_of_two_machines_are_refused_with_their_names(
-    results: Path,
-) -> None:
+def test_releases_of_two_machines_are_refused_with_their_names(results):
     both = make_version_blocks(ORIGINAL)
     old, new = both[::2], both[1::2]
     records = [change_provenance(record, machine="here") for record in old]
@@ -396,9 +387,7 @@ ENTRY = AcceptedRegression(
         ({"at_most": 1.04}, False),
     ],
 )
-def test_an_accepted_regression_is_known_and_another_is_new(
-    difference: dict[str, object], is_known: bool
-) -> None:
+def test_an_accepted_regression_is_known_and_another_is_new(difference, is_known):
     records = make_version_blocks(ORIGINAL, change=enlarge_peaks)
     rows = judge.compare_versions(records, OLD, NEW)
     new, known = split_regressions(rows, [ENTRY.model_copy(update=difference)])
@@ -423,7 +412,7 @@ reason = "reported upstream"
 """
 
 
-def test_accepted_regressions_are_read(tmp_path: Path) -> None:
+def test_accepted_regressions_are_read(tmp_path):
     assert isinstance(read_accepted(ACCEPTED), list)
     file = tmp_path / "accepted.toml"
     assert read_accepted(file) == []

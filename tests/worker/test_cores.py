@@ -48,7 +48,7 @@ class AffinityLog:
 
 @pytest.mark.usefixtures("two_cores")
 @pytest.mark.slow
-def test_each_stage_of_a_worker_runs_on_its_core() -> None:
+def test_each_stage_of_a_worker_runs_on_its_core():
     """The third is the first one again where there are two."""
     environment = ensure("torch")
     timed, other = DEFAULT_OPTIONS.list_cores()[:2]

@@ -34,9 +34,7 @@ def raise_in_worker(error: Exception, monkeypatch: pytest.MonkeyPatch) -> BaseEx
     ("message", "oom"),
     [("CUDA out of memory. Tried to allocate 2 MiB", True), ("shapes differ", False)],
 )
-def test_message_of_the_framework_decides_whether_memory_ran_out(
-    message: str, oom: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_message_of_the_framework_decides_whether_memory_ran_out(message, oom, monkeypatch):
     error = raise_in_worker(RuntimeError(message), monkeypatch)
     assert isinstance(error, WorkerError)
     failure = describe_failure(error)
@@ -54,9 +52,7 @@ def test_message_of_the_framework_decides_whether_memory_ran_out(
         (DoesNotApply("no blocks"), "no_device"),
     ],
 )
-def test_a_case_with_an_obstacle_does_not_count_as_crashed(
-    error: Exception, flag: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_case_with_an_obstacle_does_not_count_as_crashed(error, flag, monkeypatch):
     failure = describe_failure(raise_in_worker(error, monkeypatch))
     flags = [name for name in ("oom", "no_device", "over_budget") if failure[name]]
     assert flags == [flag]

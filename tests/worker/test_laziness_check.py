@@ -53,7 +53,7 @@ def sleep_unless_zero(seconds: float) -> None:
         time.sleep(seconds)
 
 
-def test_loss_that_takes_longer_than_the_step_is_late() -> None:
+def test_loss_that_takes_longer_than_the_step_is_late():
     adapter = SlowAdapter(TRAIN, step_s=0, loss_s=[LATE_S] * TRIES)
     assert "after the clock of a step of" in describe_late_result(adapter)
 
@@ -67,13 +67,13 @@ def test_loss_that_takes_longer_than_the_step_is_late() -> None:
     ],
     ids=["shorter than the step", "late only by chance", "too short to tell"],
 )
-def test_loss_is_not_late(step_s: float, loss_s: list[float]) -> None:
+def test_loss_is_not_late(step_s, loss_s):
     adapter = SlowAdapter(TRAIN, step_s, loss_s)
     assert describe_late_result(adapter) == ""
 
 
 @pytest.mark.parametrize(("logits_s", "is_late"), [(0, False), (LATE_S, True)])
-def test_a_users_evaluation_must_have_its_logits(logits_s: float, is_late: bool) -> None:
+def test_a_users_evaluation_must_have_its_logits(logits_s, is_late):
     """A loss of all pairs may take longer than the forward pass."""
     adapter = SlowAdapter(EVAL, step_s=0, loss_s=[LATE_S] * TRIES, logits_s=logits_s)
     adapter.case = replace(EVAL, workload=USER_MODEL)
@@ -88,9 +88,7 @@ def test_a_users_evaluation_must_have_its_logits(logits_s: float, is_late: bool)
         ([3.0, 2.0, float("nan")], 1e-3, "repeated, a step gave the loss nan instead of 1.0"),
     ],
 )
-def test_repeated_steps_must_give_the_same_losses(
-    repeated: list[float], allowed: float, reason: str
-) -> None:
+def test_repeated_steps_must_give_the_same_losses(repeated, allowed, reason):
     adapter = ScriptedAdapter(TRAIN, repeated)
     assert describe_other_losses(adapter, [3.0, 2.0, 1.0, 0.5], allowed) == reason
 
@@ -122,9 +120,7 @@ class CachingAdapter(ScriptedAdapter):
     "case_id", ["resnet50/torch/eval/no_grad/b4/tiny", "transformer/torch/varlen/raw/b4/tiny"]
 )
 @pytest.mark.parametrize(("every", "reason"), [(1, ""), (2, "other inputs gave the same loss")])
-def test_step_that_does_not_read_its_inputs_is_noticed(
-    case_id: str, every: int, reason: str
-) -> None:
+def test_step_that_does_not_read_its_inputs_is_noticed(case_id, every, reason):
     adapter = CachingAdapter(parse(case_id), every)
     inputs, stream = adapter.inputs, adapter.stream
     adapter.step()

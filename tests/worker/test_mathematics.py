@@ -10,7 +10,6 @@ from unittest.mock import Mock
 
 import pytest
 
-from framebench.engine.environments import Environment
 from framebench.models.spec import list_workloads, load_workload
 from framebench.suite.selectors import parse
 from framebench.worker import mathematics
@@ -35,7 +34,7 @@ def compare_with_reference(observed: Observed) -> Any:
     return compare(TRAIN, observed, reference)
 
 
-def test_reference_itself_passes() -> None:
+def test_reference_itself_passes():
     observed = observe_right()
     outcome = compare_with_reference(observed)
     tensors = sum(map(len, observed.tensors.values()))
@@ -44,7 +43,7 @@ def test_reference_itself_passes() -> None:
 
 
 @pytest.mark.parametrize("times", [0.5, 2.0])
-def test_tensor_beyond_the_tolerance_is_wrong(times: float) -> None:
+def test_tensor_beyond_the_tolerance_is_wrong(times):
     observed = observe_right()
     norm, *rest = observed.tensors["second moment"]["ln_f.bias"]
     observed.tensors["second moment"]["ln_f.bias"] = (norm * (1 + times * TOLERANCE), *rest)
@@ -54,7 +53,7 @@ def test_tensor_beyond_the_tolerance_is_wrong(times: float) -> None:
     assert ("ln_f.bias is off by" in (outcome.reason or "")) == (times > 1)
 
 
-def test_missing_tensors_and_values_that_are_not_finite_are_wrong() -> None:
+def test_missing_tensors_and_values_that_are_not_finite_are_wrong():
     observed = observe_right()
     del observed.tensors["gradient"]["ln_f.bias"]
     reason = compare_with_reference(observed).reason
@@ -65,7 +64,7 @@ def test_missing_tensors_and_values_that_are_not_finite_are_wrong() -> None:
     assert (outcome.passed, outcome.worst, outcome.error) == (False, "loss_1", None)
 
 
-def test_tensor_that_rounding_moves_by_its_own_size_is_not_compared() -> None:
+def test_tensor_that_rounding_moves_by_its_own_size_is_not_compared():
     """A gradient that is zero but for rounding has no digits, as that of a bias before a norm has
     none.
     """
@@ -80,9 +79,7 @@ def test_tensor_that_rounding_moves_by_its_own_size_is_not_compared() -> None:
 
 
 @pytest.mark.parametrize("error", [MemoryError("no room"), OSError(28, "no disk")])
-def test_a_full_memory_or_disk_is_not_kept_as_outcome(
-    error: Exception, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_full_memory_or_disk_is_not_kept_as_outcome(error, monkeypatch):
     """An outcome is kept in the cache until the code changes."""
     monkeypatch.setattr(mathematics, "load_float64_adapter", Mock(side_effect=error))
     with pytest.raises(type(error)):
@@ -100,7 +97,7 @@ def test_a_full_memory_or_disk_is_not_kept_as_outcome(
         ("transformer/torch/train/amp_bf16/b4/tiny", ""),
     ],
 )
-def test_case_that_cannot_run_in_float64_says_why(case: str, why: str) -> None:
+def test_case_that_cannot_run_in_float64_says_why(case, why):
     reason = explain_uncheckable(parse(case))
     assert reason.endswith(why)
     assert bool(reason) == bool(why)
@@ -134,7 +131,7 @@ PLANTED_BUGS = [
 
 
 @pytest.mark.slow
-def test_small_bugs_that_float32_hides_are_found(environment: dict[str, Environment]) -> None:
+def test_small_bugs_that_float32_hides_are_found(environment):
     outcomes = run_inside(environment["torch"], PROGRAM, json.dumps(PLANTED_BUGS))
     found = {}
     for name, outcome in outcomes.items():
@@ -148,9 +145,7 @@ def test_small_bugs_that_float32_hides_are_found(environment: dict[str, Environm
 
 
 @pytest.mark.slow
-def test_models_of_earlier_cases_are_freed_before_the_next(
-    environment: dict[str, Environment],
-) -> None:
+def test_models_of_earlier_cases_are_freed_before_the_next(environment):
     cases = [
         TRAIN.id.replace("fp32", name)
         for name in ("fp32", "checkpoint", "accumulate", "keep_grads")
@@ -162,9 +157,7 @@ def test_models_of_earlier_cases_are_freed_before_the_next(
 @pytest.mark.slow
 @pytest.mark.all_cases
 @pytest.mark.parametrize("framework", ["torch", "jax"])
-def test_baselines_of_the_measured_size_are_right_too(
-    framework: str, environment: dict[str, Environment]
-) -> None:
+def test_baselines_of_the_measured_size_are_right_too(framework, environment):
     """The smallest size has fewer layers: what is wrong in a deeper one alone is seen here."""
     untouched = []  # name, case, and nothing that is done to it
     for name in list_workloads():

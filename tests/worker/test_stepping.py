@@ -38,7 +38,7 @@ class Waiting:
         return "cpu"
 
 
-def test_shares_of_time_ignore_steps_after_the_turns() -> None:
+def test_shares_of_time_ignore_steps_after_the_turns():
     adapter = Waiting()
     adapter.step()  # a warm-up
     timing = Timing(adapter)

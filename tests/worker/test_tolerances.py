@@ -34,7 +34,7 @@ def observe_gradients(values: dict[str, float], **norms: float) -> Observed:
     return Observed(values, {"gradient": gradient})
 
 
-def test_a_tolerance_is_a_multiple_of_the_largest_response() -> None:
+def test_a_tolerance_is_a_multiple_of_the_largest_response():
     plain = observe_gradients({"loss_0": 2.0}, weight=1.0)
     moved = [
         observe_gradients({"loss_0": 2.0}, weight=1.01),
@@ -45,7 +45,7 @@ def test_a_tolerance_is_a_multiple_of_the_largest_response() -> None:
     assert derived.of_value("loss_0") == LEAST
 
 
-def test_the_same_weight_of_each_block_shares_its_tolerance() -> None:
+def test_the_same_weight_of_each_block_shares_its_tolerance():
     plain = observe_gradients({}, **{"blocks.0.bias": 1.0, "blocks.1.bias": 1.0, "head": 1.0})
     moved = observe_gradients({}, **{"blocks.0.bias": 1.0, "blocks.1.bias": 1.01, "head": 1.0})
     derived = derive_tolerances(plain, [moved], LEAST)
@@ -55,7 +55,7 @@ def test_the_same_weight_of_each_block_shares_its_tolerance() -> None:
     assert own.of_tensor("gradient", "blocks.1.bias") == pytest.approx(FACTOR * 0.01)
 
 
-def test_an_unmoved_tensor_has_the_tolerance_of_its_kind() -> None:
+def test_an_unmoved_tensor_has_the_tolerance_of_its_kind():
     plain = observe_gradients({}, first=1.0, second=1.0, lucky=1.0)
     moved = observe_gradients({}, first=1.03, second=1.02, lucky=1.0)
     derived = derive_tolerances(plain, [moved], LEAST)
@@ -63,7 +63,7 @@ def test_an_unmoved_tensor_has_the_tolerance_of_its_kind() -> None:
 
 
 @pytest.mark.parametrize("by", ["name", "size"])
-def test_rounding_of_a_negligible_gradient_widens_no_tolerance(by: str) -> None:
+def test_rounding_of_a_negligible_gradient_widens_no_tolerance(by):
     """The bias of a convolution before a batch norm is of the same family as every bias of an
     nn.Sequential.
     """
@@ -101,9 +101,7 @@ class PerturbedSteps:
 @pytest.mark.parametrize(
     ("step_s", "repetitions"), [(0.1, 2), (9.0, 1)], ids=["fast steps", "slow steps"]
 )
-def test_more_repetitions_widen_the_tolerances(
-    step_s: float, repetitions: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_more_repetitions_widen_the_tolerances(step_s, repetitions, monkeypatch):
     """In the first runs of the step the perturbation moves nothing, by chance.
 
     On a loaded machine a step may take long, which must not narrow the tolerances.
@@ -119,7 +117,7 @@ def test_more_repetitions_widen_the_tolerances(
     assert more.tolerances.of_tensor("gradient", "weight") == pytest.approx(FACTOR * 0.05)
 
 
-def test_losses_share_their_tolerance_and_a_norm_has_its_own() -> None:
+def test_losses_share_their_tolerance_and_a_norm_has_its_own():
     plain = observe_gradients({"loss_0": 1.0, "loss_1": 1.0, "grad_norm": 1.0})
     moved = observe_gradients({"loss_0": 1.0, "loss_1": 1.001, "grad_norm": 1.01})
     derived = derive_tolerances(plain, [moved], LEAST)
@@ -127,7 +125,7 @@ def test_losses_share_their_tolerance_and_a_norm_has_its_own() -> None:
     assert derived.of_value("grad_norm") == pytest.approx(FACTOR * 0.01)
 
 
-def test_infinite_responses_explain_nothing() -> None:
+def test_infinite_responses_explain_nothing():
     plain = observe_gradients({"loss_0": 1.0}, weight=1.0)
     broken = observe_gradients({"loss_0": float("nan")}, weight=float("inf"))
     derived = derive_tolerances(plain, [broken], LEAST)
@@ -135,7 +133,7 @@ def test_infinite_responses_explain_nothing() -> None:
 
 
 @pytest.mark.parametrize("perturbation", [PERTURBATION["fp32"], 2.0**-36])
-def test_each_weight_is_off_by_a_share_of_the_perturbation(perturbation: float) -> None:
+def test_each_weight_is_off_by_a_share_of_the_perturbation(perturbation):
     plain = CASE.weights
     perturbed = PerturbedCase.of_case(CASE, 0, perturbation).weights
     assert plain.keys() == perturbed.keys()
@@ -150,9 +148,9 @@ def test_each_weight_is_off_by_a_share_of_the_perturbation(perturbation: float) 
     assert np.std(off) == pytest.approx(perturbation / 3**0.5, rel=0.05)
 
 
-def test_another_seed_perturbs_differently() -> None:
+def test_another_seed_perturbs_differently():
 
-    def perturb(seed: int) -> np.ndarray:
+    def perturb(seed):
         return PerturbedCase.of_case(CASE, seed, 2.0**-14).weights["wte.weight"]
 
     one, same, other = perturb(0), perturb(0), perturb(1)
@@ -165,8 +163,8 @@ def test_another_seed_perturbs_differently() -> None:
     [(True, "fp32", "bf16"), (True, "amp_fp16", "fp16"), (False, "fp32", "fp32")],
 )
 def test_file_that_casts_by_itself_has_the_tolerances_of_bfloat16(
-    narrow: bool, strategy: str, precision: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+    narrow, strategy, precision, monkeypatch
+):
     facts = SimpleNamespace(facts={"narrow": narrow})
     monkeypatch.setattr(Case, "spec", property(lambda case: facts))
     assert find_precision(Case("own", "torch", "train", strategy, 4, "mine")) == precision

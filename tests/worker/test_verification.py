@@ -66,7 +66,7 @@ def observe_norms(kind: str, norms: dict[str, float]) -> Observed:
     return Observed({}, {kind: summaries})
 
 
-def test_known_fault_of_the_framework_fails_a_right_result() -> None:
+def test_known_fault_of_the_framework_fails_a_right_result():
     adapter = make_adapter(TRAIN)
     observed = observe_right(TRAIN)
     assert verify(adapter, observed, make_tolerances(TRAIN)).passed
@@ -78,7 +78,7 @@ def test_known_fault_of_the_framework_fails_a_right_result() -> None:
 
 
 @pytest.mark.parametrize("case", [TRAIN, EVAL, FROZEN], ids=str)
-def test_reference_itself_passes_with_all_of_its_tensors(case: Case) -> None:
+def test_reference_itself_passes_with_all_of_its_tensors(case):
     observed = observe_right(case)
     found = verify_observed(case, observed)
     assert (found.passed, found.margin, found.reason) == (True, 0, None)
@@ -89,7 +89,7 @@ def test_reference_itself_passes_with_all_of_its_tensors(case: Case) -> None:
 
 
 @pytest.mark.parametrize(("times", "passes"), [(2, False), (0.5, True)])
-def test_every_tensor_must_be_within_its_tolerance(times: float, passes: bool) -> None:
+def test_every_tensor_must_be_within_its_tolerance(times, passes):
     right = observe_right(TRAIN).tensors
     assert right
     for kind, summaries in right.items():
@@ -104,7 +104,7 @@ def test_every_tensor_must_be_within_its_tolerance(times: float, passes: bool) -
             assert found.tensors[kind].failed == (not passes)
 
 
-def test_missing_and_extra_states_are_wrong() -> None:
+def test_missing_and_extra_states_are_wrong():
     observed = observe_right(TRAIN)
     observed.tensors["max_exp_avg_sq"] = dict(observed.tensors["second moment"])
     del observed.tensors["second moment"]["ln_f.bias"]
@@ -113,14 +113,14 @@ def test_missing_and_extra_states_are_wrong() -> None:
     assert "no second moment of 1 tensors, such as ln_f.bias" in reason
 
 
-def test_states_of_half_the_bytes_are_wrong() -> None:
+def test_states_of_half_the_bytes_are_wrong():
     observed = observe_right(TRAIN)
     assert observed.state_bytes == 2 * 4 * TRAIN.spec.parameter_count(TRAIN.config)
     observed.state_bytes //= 2
     assert "bytes instead of" in str(verify_observed(TRAIN, observed).reason)
 
 
-def test_frozen_weight_that_moved_is_wrong() -> None:
+def test_frozen_weight_that_moved_is_wrong():
     observed = observe_right(FROZEN)
     assert observed.tensors["weight"]["conv1.weight"][0] == 0
     observed.tensors["weight"]["conv1.weight"] = (1e-12, 0.0, 0.0, 0.0)
@@ -130,7 +130,7 @@ def test_frozen_weight_that_moved_is_wrong() -> None:
 
 
 @pytest.mark.parametrize("number", [math.nan, math.inf])
-def test_values_that_are_not_finite_fail_verification(number: float) -> None:
+def test_values_that_are_not_finite_fail_verification(number):
     for_loss, for_tensor = observe_right(TRAIN), observe_right(TRAIN)
     for_loss.values["loss_1"] = number
     for_tensor.tensors["weight"]["ln_f.bias"] = (number, 0.0, 0.0, 0.0)
@@ -141,7 +141,7 @@ def test_values_that_are_not_finite_fail_verification(number: float) -> None:
 
 
 @pytest.fixture
-def without_steps(monkeypatch: pytest.MonkeyPatch) -> None:
+def without_steps(monkeypatch) -> None:
     """Steps take no time and are never late."""
     monkeypatch.setattr(verification, "describe_late_result", Mock(return_value=""))
     for module in (verification, laziness_check):
@@ -158,7 +158,7 @@ def make_timed_adapter(observed: Observed, monkeypatch: pytest.MonkeyPatch) -> A
 
 
 @pytest.mark.usefixtures("without_steps")
-def test_timed_step_is_verified_again(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_timed_step_is_verified_again(monkeypatch):
     adapter = make_timed_adapter(observe_right(TRAIN), monkeypatch)
     assert verify_again(adapter, LOSSES, make_tolerances(TRAIN)).passed
     assert adapter.is_restored
@@ -166,9 +166,7 @@ def test_timed_step_is_verified_again(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.usefixtures("without_steps")
 @pytest.mark.parametrize("kind", ["gradient", "weight", "second moment"])
-def test_second_verification_compares_every_tensor(
-    kind: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_second_verification_compares_every_tensor(kind, monkeypatch):
     """A program may halve the learning rate after the first verification, for example."""
     observed = observe_right(TRAIN)
     for name, summary in observed.tensors[kind].items():
@@ -180,7 +178,7 @@ def test_second_verification_compares_every_tensor(
 
 
 @pytest.mark.usefixtures("without_steps")
-def test_steps_that_leave_the_loss_are_wrong(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_steps_that_leave_the_loss_are_wrong(monkeypatch):
     adapter = make_timed_adapter(observe_right(TRAIN), monkeypatch)
     found = verify_again(adapter, [3.0, 2.0, 2.0, 1.0, 1.0], make_tolerances(TRAIN))
     assert (found.passed, found.unmoved_steps) == (False, 2)
@@ -198,7 +196,7 @@ class IrregularAdapter(ScriptedAdapter):
 
 
 @pytest.mark.parametrize("later", [0, 1, 3])
-def test_timed_steps_with_more_or_fewer_outputs_than_the_first_are_counted(later: int) -> None:
+def test_timed_steps_with_more_or_fewer_outputs_than_the_first_are_counted(later):
     adapter = IrregularAdapter(later)
     make_timed_step(adapter)
     assert describe_other_outputs(adapter) == ""
@@ -239,8 +237,8 @@ def measure_margin(change: float, expected_change: float, has_gradient: bool) ->
     ],
 )
 def test_only_a_weight_with_a_gradient_may_round_away(
-    change: float, expected_change: float, has_gradient: bool, passes: bool
-) -> None:
+    change, expected_change, has_gradient, passes
+):
     assert (measure_margin(change, expected_change, has_gradient) < 1) == passes
 
 
@@ -254,7 +252,7 @@ class BiasedAdapter(ScriptedAdapter):
         return {"bn1.running_var": 16}
 
 
-def test_biased_variances_are_compared_as_unbiased_ones() -> None:
+def test_biased_variances_are_compared_as_unbiased_ones():
     adapter = BiasedAdapter(parse("resnet50/jax/train/fp32/b4/tiny"))
     adapter.workload = adapter
     samples = np.random.default_rng(0).standard_normal((2, 16, 5))  # passes, values, channels
@@ -277,9 +275,7 @@ def test_biased_variances_are_compared_as_unbiased_ones() -> None:
     [(1, 0, True), (1 + 2 * ALLOWED, 1, True), (2, 1, False), (math.inf, 0, False)],
     ids=["right", "beyond", "far beyond", "infinite"],
 )
-def test_tensor_beyond_its_tolerance_is_compared_again(
-    factor: float, retries: int, passes: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_tensor_beyond_its_tolerance_is_compared_again(factor, retries, passes, monkeypatch):
     observed = observe_right(TRAIN)
     name, (norm, *projections) = next(iter(observed.tensors["gradient"].items()))
     observed.tensors["gradient"][name] = (norm * factor, *projections)
@@ -329,9 +325,7 @@ def compare_norms(
 
 
 @pytest.mark.parametrize(("norm", "passes"), [(1e-8, True), (1e-5, True), (1e-3, False)])
-def test_remainder_of_cancelled_terms_is_compared_by_the_usual_size(
-    norm: float, passes: bool
-) -> None:
+def test_remainder_of_cancelled_terms_is_compared_by_the_usual_size(norm, passes):
     """An example is the running mean behind a convolution of inputs with mean zero, which would be
     zero without rounding errors.
     """
@@ -346,7 +340,7 @@ def test_remainder_of_cancelled_terms_is_compared_by_the_usual_size(
     assert (margin <= 1) is passes
 
 
-def test_small_tensor_that_has_a_size_is_compared_by_its_own() -> None:
+def test_small_tensor_that_has_a_size_is_compared_by_its_own():
     expected = {"a": 1.0, "b": 1.0, "small": 1e-4}
     observed = {"a": 1.0, "b": 1.0, "small": 2e-4}
     assert compare_norms("gradient", expected, observed, perturbed=expected) > 1
@@ -362,16 +356,14 @@ def test_small_tensor_that_has_a_size_is_compared_by_its_own() -> None:
         (0.0, 1e-40, False),  # a frozen weight's
     ],
 )
-def test_numbers_below_float32s_normal_ones_may_become_zero(
-    expected_norm: float, norm: float, passes: bool
-) -> None:
+def test_numbers_below_float32s_normal_ones_may_become_zero(expected_norm, norm, passes):
     expected = {"other": 1.0, "small": expected_norm}
     observed = {"other": 1.0, "small": norm}
     margin = compare_norms("second moment", expected, observed, perturbed=expected)
     assert (margin <= 1) is passes
 
 
-def test_a_tensor_of_rounding_errors_alone_must_only_not_be_zero() -> None:
+def test_a_tensor_of_rounding_errors_alone_must_only_not_be_zero():
     """With a tolerance above 100 %, projections are not compared, and the norm may not be 0.
 
     Such a tolerance is derived where rounding errors alone double a tensor's norm.
@@ -404,7 +396,5 @@ def test_a_tensor_of_rounding_errors_alone_must_only_not_be_zero() -> None:
         ([3.0, 2.0, 1.0, 1.0 - 2**-24, 1.0 - 2**-24, 1.0 - 2**-23, 1.0 - 2**-23], 0),
     ],
 )
-def test_losses_that_repeat_count_where_their_neighbours_move(
-    losses: list[float], unmoved: int
-) -> None:
+def test_losses_that_repeat_count_where_their_neighbours_move(losses, unmoved):
     assert verification.count_unmoved(losses) == unmoved

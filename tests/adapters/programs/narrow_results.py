@@ -11,7 +11,7 @@ from framebench.adapters.torch.modes import NarrowResults, WidenedCasts
 x = torch.randn(4, 4, dtype=torch.float64)
 
 
-def under_autocast() -> torch.Tensor:
+def under_autocast():
     with torch.autocast("cpu", torch.bfloat16):
         return x @ x
 

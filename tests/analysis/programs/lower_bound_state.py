@@ -11,7 +11,7 @@ from framebench.adapters.torch.observe import StepCounter, count_unique_bytes
 from framebench.suite.selectors import parse
 
 
-def read_states(case_id: str) -> dict[str, int]:
+def read_states(case_id):
     """Return the bytes after two steps of a case, and what the second saved."""
     run = adapters.load(parse(case_id))
     run.build()

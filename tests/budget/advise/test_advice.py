@@ -48,9 +48,7 @@ def list_fitting_strategies(advice: BudgetAdvice) -> list[str]:
 
 @settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(several, BUDGETS, st.sampled_from([None, 4, 8, 12]))
-def test_offers_fit_and_nothing_faster_is_left_out(
-    records: list[Record], budget: int, batch: int | None
-) -> None:
+def test_offers_fit_and_nothing_faster_is_left_out(records, budget, batch):
     advice = ask_advice(records, budget=budget, batch=batch)
 
     for candidate in advice.candidates:
@@ -76,9 +74,7 @@ def test_offers_fit_and_nothing_faster_is_left_out(
 
 @settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(several, BUDGETS, BUDGETS, st.sampled_from([None, 4, 8, 16]))
-def test_a_larger_budget_never_makes_the_best_slower(
-    records: list[Record], budget: int, more: int, batch: int | None
-) -> None:
+def test_a_larger_budget_never_makes_the_best_slower(records, budget, more, batch):
     small = ask_advice(records, budget=budget, batch=batch).fitting
     large = ask_advice(records, budget=budget + more, batch=batch).fitting
 
@@ -103,7 +99,7 @@ OOM = {"status": "oom", "reason": "memory ran out", "peaks": {}, "step_s": []}
         ({"peaks": {}}, "no peak"),
     ],
 )
-def test_unverified_or_unproven_cases_are_not_offered(changes: dict[str, object], why: str) -> None:
+def test_unverified_or_unproven_cases_are_not_offered(changes, why):
     advice = ask_advice(
         [
             make_record("torch", "fp32"),
@@ -119,9 +115,7 @@ def test_unverified_or_unproven_cases_are_not_offered(changes: dict[str, object]
 
 
 @pytest.mark.parametrize("older", [{"versions": {"torch": "0"}}, {"protocol": VERSION - 1}])
-def test_numbers_of_two_versions_or_protocols_are_not_ranked_together(
-    older: dict[str, object],
-) -> None:
+def test_numbers_of_two_versions_or_protocols_are_not_ranked_together(older):
     origin = {"versions": {"torch": "1"}, "measured_at": "2025-01-01T00:00:00Z"} | older
     records = [
         make_record("torch", "fp32"),
@@ -141,7 +135,7 @@ def make_choice_of_changes() -> list[Record]:
     return list(repeat_in_blocks(cases))
 
 
-def test_the_cheapest_change_is_the_one_that_costs_least_speed() -> None:
+def test_the_cheapest_change_is_the_one_that_costs_least_speed():
     records = make_choice_of_changes()
     change = find_change(ask_advice(records), "torch", "fp32", Blocks(records))
     assert change
@@ -150,12 +144,12 @@ def test_the_cheapest_change_is_the_one_that_costs_least_speed() -> None:
     assert "1.25 (1.25 to 1.25) x its step time (in the same blocks)" in text
 
 
-def test_there_is_no_cheapest_change_without_records_of_the_framework() -> None:
+def test_there_is_no_cheapest_change_without_records_of_the_framework():
     records = make_choice_of_changes()
     assert find_change(ask_advice(records), "jittor", "fp32", Blocks(records)) is None
 
 
-def test_the_cheapest_change_leaves_a_framework_in_which_nothing_fits() -> None:
+def test_the_cheapest_change_leaves_a_framework_in_which_nothing_fits():
     records = make_choice_of_changes()
     budget = MIB // 2
     advice = ask_advice(records, budget=budget)
@@ -164,13 +158,13 @@ def test_the_cheapest_change_leaves_a_framework_in_which_nothing_fits() -> None:
     assert "in its own framework nothing fits" in show.describe_change(change, budget)
 
 
-def test_the_cheapest_change_says_if_no_block_has_both_cases() -> None:
+def test_the_cheapest_change_says_if_no_block_has_both_cases():
     change = find_change(ask_advice(make_choice_of_changes()), "torch", "fp32", Blocks([]))
     assert change
     assert "at a speed that shares no block with it" in show.describe_change(change, MIB)
 
 
-def test_strategies_are_ranked_by_times_of_shared_blocks() -> None:
+def test_strategies_are_ranked_by_times_of_shared_blocks():
     """Throughputs of different hours would rank wrongly: at night all are slower."""
     base = Case.from_id("transformer/torch/train/fp32/b4/tiny")
     accumulate = replace(base, strategy="accumulate")
@@ -196,9 +190,7 @@ def test_strategies_are_ranked_by_times_of_shared_blocks() -> None:
 
 
 @pytest.mark.parametrize(("batch", "timed_elsewhere"), [(4, False), (None, True)])
-def test_where_another_batch_was_timed_the_cell_of_the_speed_says_so(
-    batch: int | None, timed_elsewhere: bool
-) -> None:
+def test_where_another_batch_was_timed_the_cell_of_the_speed_says_so(batch, timed_elsewhere):
     records = measure_batches(2, 4, 8)
     advice = ask_advice(records, budget=100 * MIB, batch=batch)
     (candidate,) = advice.fitting
@@ -210,7 +202,7 @@ def test_where_another_batch_was_timed_the_cell_of_the_speed_says_so(
     assert {"rate", "torch_ratio"} <= set(choose_columns(table, 100))
 
 
-def test_a_peak_of_another_machine_than_the_speeds_says_so_in_its_cell() -> None:
+def test_a_peak_of_another_machine_than_the_speeds_says_so_in_its_cell():
     strategies = ("fp32", "checkpoint", "amp_bf16")
     here = [make_record("torch", "fp32", machine="here")]
     elsewhere = []
@@ -234,9 +226,7 @@ GPU = {"device": "NVIDIA H100"}
 
 
 @pytest.mark.parametrize(("hardware", "is_noted"), [({"device": "cpu"}, True), (GPU, False)])
-def test_what_a_limit_leaves_for_a_job_is_noted_on_a_cpu(
-    hardware: dict[str, str], is_noted: bool
-) -> None:
+def test_what_a_limit_leaves_for_a_job_is_noted_on_a_cpu(hardware, is_noted):
     """On a GPU the need has all that the process holds there."""
     origin = provenance(hardware={"cpu": "x", **hardware}, calibration=PASSED)
     peaks = {"host.rss": 1000} if is_noted else {"allocator.in_use": 1000}
@@ -246,7 +236,7 @@ def test_what_a_limit_leaves_for_a_job_is_noted_on_a_cpu(
         assert (NOT_IN_BUDGET in show.list_notes(advice, [])) == is_noted
 
 
-def test_suggested_searches_repeat_the_options() -> None:
+def test_suggested_searches_repeat_the_options():
     records = measure_batches(4, 8)
     options = " --budget 30MiB --results mine"
     for batch in (None, 12):
@@ -257,7 +247,7 @@ def test_suggested_searches_repeat_the_options() -> None:
     assert f"`framebench max-batch 'transformer/torch/train/*/*/tiny'{options}`" in note
 
 
-def test_resident_memory_decides_and_not_the_frameworks_count() -> None:
+def test_resident_memory_decides_and_not_the_frameworks_count():
     """Two peaks just below the budget do not fit, because of the margin."""
     records = [
         make_record("jax", "fp32", peak=MIB - 100),
@@ -269,7 +259,7 @@ def test_resident_memory_decides_and_not_the_frameworks_count() -> None:
     assert [candidate.peak.value for candidate in advice.beyond] == [MIB - 100, MIB + 900]
 
 
-def test_speeds_without_calibration_are_marked_and_not_ranked_by() -> None:
+def test_speeds_without_calibration_are_marked_and_not_ranked_by():
     slow = [
         make_record("torch", "fp32", peak=1000, step=2.0),
         make_record("torch", "amp_bf16", peak=1000),
@@ -294,7 +284,7 @@ def test_speeds_without_calibration_are_marked_and_not_ranked_by() -> None:
 
 
 @pytest.mark.parametrize(("timed_here", "best"), [(3, "checkpoint"), (2, "fp32")])
-def test_speeds_of_the_first_machine_count_if_it_timed_enough(timed_here: int, best: str) -> None:
+def test_speeds_of_the_first_machine_count_if_it_timed_enough(timed_here, best):
     """Another processor ranks the strategies otherwise."""
     names = ("fp32", "checkpoint", "amp_bf16", "accumulate")
     here = []
@@ -307,7 +297,7 @@ def test_speeds_of_the_first_machine_count_if_it_timed_enough(timed_here: int, b
     assert advice.fitting[0].case.strategy == best
 
 
-def test_a_line_goes_through_all_peaks_of_one_machine() -> None:
+def test_a_line_goes_through_all_peaks_of_one_machine():
     """A batch that this machine has measured too is not taken out of the other's line."""
     here = [make_record("torch", "fp32", machine="here")]
     elsewhere = []
@@ -322,7 +312,7 @@ def test_a_line_goes_through_all_peaks_of_one_machine() -> None:
     assert found.peak.method == "line through batches 4, 8, 16"
 
 
-def test_strategies_that_change_the_mathematics_are_listed_apart() -> None:
+def test_strategies_that_change_the_mathematics_are_listed_apart():
     base = make_record("torch", "fp32", peak=200)
     records = [
         base.model_copy(update={"case": f"resnet50/torch/finetune/{strategy}/b4/tiny"})
@@ -335,7 +325,7 @@ def test_strategies_that_change_the_mathematics_are_listed_apart() -> None:
     assert "the last layer alone trained" in apart.markdown()
 
 
-def test_if_nothing_fits_the_closest_candidate_is_named() -> None:
+def test_if_nothing_fits_the_closest_candidate_is_named():
     records = [
         make_record("torch", "fp32", batch=4, peak=5 * MIB),
         make_record("torch", "fp32", batch=8, peak=9 * MIB),
@@ -355,9 +345,7 @@ def test_if_nothing_fits_the_closest_candidate_is_named() -> None:
         ("accumulate", (4, 8, 16), 100 * MIB, 92, "predicted"),
     ],
 )
-def test_without_a_batch_the_largest_is_predicted(
-    strategy: str, batches: tuple[int, ...], budget: int, largest: int, kind: str
-) -> None:
+def test_without_a_batch_the_largest_is_predicted(strategy, batches, budget, largest, kind):
     records = measure_batches(*batches, strategy=strategy)
     (candidate,) = ask_advice(records, budget=budget, batch=None).fitting
     assert (candidate.case.batch, candidate.peak.kind) == (largest, kind)
@@ -369,9 +357,7 @@ def test_without_a_batch_the_largest_is_predicted(
     # twice the measured batch 8 needs 17 MiB and a twentieth
     [(18 * MIB, 16, False), (100 * MIB, 94, True)],
 )
-def test_a_batch_far_beyond_the_measured_ones_is_no_firm_number(
-    budget: int, largest: int, is_far: bool
-) -> None:
+def test_a_batch_far_beyond_the_measured_ones_is_no_firm_number(budget, largest, is_far):
     records = measure_batches(2, 4, 8)
     advice = ask_advice(records, budget=budget, batch=None)
     (candidate,) = advice.fitting
@@ -389,7 +375,7 @@ def test_a_batch_far_beyond_the_measured_ones_is_no_firm_number(
         assert not any(show.NOT_STUDIED in note for note in table.notes)
 
 
-def test_a_named_batch_far_beyond_the_measured_ones_has_a_condition() -> None:
+def test_a_named_batch_far_beyond_the_measured_ones_has_a_condition():
     records = measure_batches(2, 4, 8)
     advice = ask_advice(records, budget=100 * MIB, batch=32)
     answer = show.describe_answer(advice)
@@ -406,9 +392,7 @@ def test_a_named_batch_far_beyond_the_measured_ones_has_a_condition() -> None:
         ("batch", None, ["checkpoint", "fp32"]),
     ],
 )
-def test_offers_are_sorted_by_the_requested_quantity(
-    by: str, batch: int | None, order: list[str]
-) -> None:
+def test_offers_are_sorted_by_the_requested_quantity(by, batch, order):
     records = [
         make_record("torch", "fp32", batch=4, peak=1_600_000),
         make_record("torch", "fp32", batch=8, peak=3_200_000),
@@ -419,7 +403,7 @@ def test_offers_are_sorted_by_the_requested_quantity(
     assert list_fitting_strategies(advice) == order
 
 
-def test_a_tie_of_largest_batches_is_named_in_the_answer() -> None:
+def test_a_tie_of_largest_batches_is_named_in_the_answer():
     records = []
     for strategy in ("fp32", "keep_grads"):
         for batch, peak in ((4, 400_000), (8, 800_000)):
@@ -429,14 +413,14 @@ def test_a_tie_of_largest_batches_is_named_in_the_answer() -> None:
     assert "(largest batch first), with as large a batch by torch keep_grads;" in answer
 
 
-def test_only_named_strategies_are_offered() -> None:
+def test_only_named_strategies_are_offered():
     records = [make_record("torch", name, peak=MIB // 2) for name in STRATEGIES]
     advice = ask_advice(records, strategies=frozenset({"fp32", "accumulate"}))
     assert sorted(list_fitting_strategies(advice)) == ["accumulate", "fp32"]
 
 
 @pytest.mark.parametrize(("low", "high", "is_tie"), [(1.02, 1.06, False), (0.98, 1.04, True)])
-def test_a_tie_is_not_called_a_victory(low: float, high: float, is_tie: bool) -> None:
+def test_a_tie_is_not_called_a_victory(low, high, is_tie):
     records = [make_record("torch", name, peak=MIB // 2) for name in ("fp32", "checkpoint")]
     first, second = ask_advice(records).fitting
     assert first.speed
@@ -459,7 +443,7 @@ DESCRIBED = Question(
 )
 
 
-def test_a_described_transformer_is_only_ever_predicted() -> None:
+def test_a_described_transformer_is_only_ever_predicted():
     records, _ = read_evidence(RESULTS, MACHINE, "transformer", "train")
     advice = advise([records], DESCRIBED)
     assert {candidate.peak.kind for candidate in advice.candidates} == {"predicted"}

@@ -12,14 +12,12 @@ from framebench.analysis.peaks import read_evidence
 from framebench.budget.advise import show
 from framebench.budget.advise.advice import Question, advise
 from framebench.budget.max_batch.measure import probe_once
-from framebench.engine.environments import Environment
 from framebench.records.provenance import read_machine_name
-from framebench.suite.case import Case
 from tests.processes import framebench
 from tests.sample_records import IN_HERE, RESULTS
 
 
-def test_the_command_answers_in_a_sentence_and_five_rows() -> None:
+def test_the_command_answers_in_a_sentence_and_five_rows():
     arguments = "advise", "transformer/*/train", "--budget", "512MiB", *IN_HERE
     short = framebench(*arguments).stdout
     long = framebench(*arguments, "--all").stdout
@@ -34,7 +32,7 @@ def test_the_command_answers_in_a_sentence_and_five_rows() -> None:
     assert "--all also shows" not in long
 
 
-def test_advise_prints_whether_a_strategy_fits_already() -> None:
+def test_advise_prints_whether_a_strategy_fits_already():
     question = "advise", "transformer////b4", *IN_HERE
     done = framebench(*question, "--budget", "8GiB", "--from", "fp32")
     assert "fits already" in done.stdout, done.stderr
@@ -45,7 +43,7 @@ def test_advise_prints_whether_a_strategy_fits_already() -> None:
     assert "layers 12" in described.stderr
 
 
-def test_without_records_commands_for_what_was_asked_alone_are_suggested() -> None:
+def test_without_records_commands_for_what_was_asked_alone_are_suggested():
     question = "unet3d/jax/eval/*/b4/full"
     done = framebench("advise", question, "--budget", "4GiB", *IN_HERE)
 
@@ -59,7 +57,7 @@ def test_without_records_commands_for_what_was_asked_alone_are_suggested() -> No
     assert "lower bound" in framebench(*shlex.split(predict)).stdout
 
 
-def test_an_unmeasured_strategy_of_the_user_is_suggested_to_be_measured() -> None:
+def test_an_unmeasured_strategy_of_the_user_is_suggested_to_be_measured():
     done = framebench(
         "advise", "transformer/torch/train", "--budget", "1GiB", "--from", "tf32", *IN_HERE
     )
@@ -68,9 +66,7 @@ def test_an_unmeasured_strategy_of_the_user_is_suggested_to_be_measured() -> Non
 
 
 @pytest.fixture(scope="module")
-def measured(
-    environment: dict[str, Environment], tmp_path_factory: pytest.TempPathFactory
-) -> list[Row]:
+def measured(environment, tmp_path_factory) -> list[Row]:
     """Return the rows of two strategies, measured on this machine now."""
     results = tmp_path_factory.mktemp("advice") / "results"
     cases = "transformer/torch/train/{fp32,checkpoint}/b4/cpu"
@@ -84,9 +80,7 @@ def measured(
 @pytest.mark.parametrize(
     ("batch", "allows"), [(4, "the smaller of two peaks"), (None, "both peaks together")]
 )
-def test_advice_holds_under_an_enforced_limit(
-    batch: int | None, allows: str, measured: list[Row], environment: dict[str, Environment]
-) -> None:
+def test_advice_holds_under_an_enforced_limit(batch, allows, measured, environment):
     """With the budget as an enforced limit, in fresh processes: the best offer runs, and what was
     said not to fit does not.
     """
@@ -95,7 +89,7 @@ def test_advice_holds_under_an_enforced_limit(
     if allows == "both peaks together":
         budget = sum_of_peaks
 
-    def try_case(case: Case) -> str:
+    def try_case(case):
         probe = probe_once(case, budget, environment[case.framework])
         assert probe.limited, "the kernel enforced the limit"
         return probe.outcome

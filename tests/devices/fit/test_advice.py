@@ -8,7 +8,6 @@ import json
 import re
 import shlex
 from collections.abc import Callable, Sequence
-from pathlib import Path
 from typing import Any
 from unittest.mock import Mock
 
@@ -33,7 +32,7 @@ Predict = Callable[[Callable[[Case], int]], list[Case]]
 
 
 @pytest.fixture
-def predict_needs(monkeypatch: pytest.MonkeyPatch) -> Predict:
+def predict_needs(monkeypatch) -> Predict:
     """Have each case need what a function says, within eight percent; return the cases that are
     asked for.
     """
@@ -90,10 +89,10 @@ def get_strategy(offer: dict[str, Any]) -> str:
     return offer["case"].split("/")[3]
 
 
-def test_advise_without_a_batch_sorts_by_largest_batch(predict_needs: Predict) -> None:
+def test_advise_without_a_batch_sorts_by_largest_batch(predict_needs):
     per_sample = {"fp32": 2 * GIB, "checkpoint": GIB // 2}
 
-    def need_by_batch(case: Case) -> int:
+    def need_by_batch(case):
         return GIB + per_sample.get(case.strategy, GIB) * case.batch
 
     planned_cases = predict_needs(need_by_batch)
@@ -105,7 +104,7 @@ def test_advise_without_a_batch_sorts_by_largest_batch(predict_needs: Predict) -
     assert "tf32" not in strategies, "unless it is named"
 
 
-def test_a_tie_of_largest_batches_is_named_in_the_answer(predict_needs: Predict) -> None:
+def test_a_tie_of_largest_batches_is_named_in_the_answer(predict_needs):
     predict_needs(lambda case: GIB + GIB * case.batch)
     cases = "transformer/torch/train/{fp32,optimizer_in_backward}/*/full-350m"
     done = framebench("advise", cases, *GPU)
@@ -114,23 +113,21 @@ def test_a_tie_of_largest_batches_is_named_in_the_answer(predict_needs: Predict)
     )
 
 
-def test_a_described_size_without_a_batch_is_asked_at_its_usual_batch(
-    predict_needs: Predict,
-) -> None:
+def test_a_described_size_without_a_batch_is_asked_at_its_usual_batch(predict_needs):
     planned_cases = predict_needs(lambda case: GIB)
     done = framebench("advise", "transformer/torch/train/fp32", "--parameters", "350M", *GPU)
     (case,) = planned_cases
     assert f"At batch {case.batch}, the usual one of this size. The largest batch:" in done.stderr
 
 
-def test_advise_defaults_to_the_full_size_at_its_usual_batch(predict_needs: Predict) -> None:
+def test_advise_defaults_to_the_full_size_at_its_usual_batch(predict_needs):
     planned_cases = predict_needs(need_a_gib)
     assert framebench("advise", "resnet50/*/train", *GPU).returncode == 0
     assert {(case.batch, case.size) for case in planned_cases} == {(64, "full")}
     assert {case.framework for case in planned_cases} == {"torch", "jax"}
 
 
-def test_memory_in_use_is_a_share_of_the_baselines(predict_needs: Predict) -> None:
+def test_memory_in_use_is_a_share_of_the_baselines(predict_needs):
     sizes = {"fp32": 8 * GIB, "checkpoint": 3 * GIB}
     predict_needs(need_by_strategy(sizes))
     table = framebench("advise", "transformer/torch/train/{fp32,checkpoint}/b8/full", *GPU).stdout
@@ -140,15 +137,13 @@ def test_memory_in_use_is_a_share_of_the_baselines(predict_needs: Predict) -> No
     assert re.search(r"checkpoint +│ +- ", alone), "without its baseline"
 
 
-def test_accumulation_over_batch_norm_is_not_counted_as_a_saving(predict_needs: Predict) -> None:
+def test_accumulation_over_batch_norm_is_not_counted_as_a_saving(predict_needs):
     predict_needs(need_by_strategy({"fp32": 2 * GIB, "accumulate": GIB}))
     offers = list_offers("advise", "resnet50/torch/train/{fp32,accumulate}/b64/full", *GPU)
     assert [get_strategy(offer) for offer in offers] == ["fp32", "accumulate"]
 
 
-def test_a_strategy_found_wrong_on_a_gpu_is_not_the_best(
-    predict_needs: Predict, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_strategy_found_wrong_on_a_gpu_is_not_the_best(predict_needs, monkeypatch):
     wrong = WrongResult("a-gpu", parse("unet3d/torch/train/amp_bf16/b2/full"))
     monkeypatch.setattr(advice, "find_wrong_on_gpus", Mock(return_value=[wrong]))
     sizes = {"fp32": 3 * GIB, "checkpoint": 2 * GIB, "amp_bf16": GIB}
@@ -168,7 +163,7 @@ def test_a_strategy_found_wrong_on_a_gpu_is_not_the_best(
     assert "needs least" not in framebench("advise", selector, *GPU).stdout
 
 
-def test_a_described_size_is_asked_like_a_declared_one(predict_needs: Predict) -> None:
+def test_a_described_size_is_asked_like_a_declared_one(predict_needs):
     planned_cases = predict_needs(need_a_gib)
     by_option = framebench("advise", "transformer/torch/train", "--parameters", "1.3B", *GPU)
     by_name = framebench("advise", "transformer/torch/train/*/b1/1.3B", *GPU)
@@ -184,7 +179,7 @@ def test_a_described_size_is_asked_like_a_declared_one(predict_needs: Predict) -
     assert [(case.size, case.config.length) for case in planned_cases] == [("350M-s2048-l24", 2048)]
 
 
-def test_a_scenario_without_usual_strategies_is_asked_about_all(predict_needs: Predict) -> None:
+def test_a_scenario_without_usual_strategies_is_asked_about_all(predict_needs):
     planned_cases = predict_needs(need_a_gib)
     done = framebench("advise", "transformer/torch/finetune/*/b1/7B", *GPU)
     assert done.returncode == 0, done.stderr
@@ -195,11 +190,9 @@ def test_a_scenario_without_usual_strategies_is_asked_about_all(predict_needs: P
     assert "PyTorch needs least with lora (other mathematics): " in tight.stdout
 
 
-def test_strategies_that_save_more_are_suggested_if_nothing_usual_fits(
-    predict_needs: Predict,
-) -> None:
+def test_strategies_that_save_more_are_suggested_if_nothing_usual_fits(predict_needs):
 
-    def need_less_in_8_bits(case: Case) -> int:
+    def need_less_in_8_bits(case):
         return 20 * GIB if "adamw_8bit" in case.strategy else 90 * GIB
 
     predict_needs(need_less_in_8_bits)
@@ -219,9 +212,7 @@ def test_strategies_that_save_more_are_suggested_if_nothing_usual_fits(
         "transformer/torch/train/*/b8/full",  # which suggests strategies, as nothing fits
     ],
 )
-def test_a_suggested_command_has_the_options_that_were_given(
-    predict_needs: Predict, question: str, tmp_path: Path
-) -> None:
+def test_a_suggested_command_has_the_options_that_were_given(predict_needs, question, tmp_path):
     predict_needs(lambda case: 90 * GIB)
     options = ("--budget", "30GiB", "--results", str(tmp_path))
     done = framebench("advise", question, *GPU, *options)
@@ -231,14 +222,14 @@ def test_a_suggested_command_has_the_options_that_were_given(
         assert suggestion.endswith(f"{' '.join(GPU)} --budget 30720MiB --results {tmp_path}")
 
 
-def test_the_leanest_strategy_is_named_if_nothing_fits(predict_needs: Predict) -> None:
+def test_the_leanest_strategy_is_named_if_nothing_fits(predict_needs):
     predict_needs(need_by_strategy({"checkpoint": 90 * GIB}, otherwise=100 * GIB))
     done = framebench("advise", "transformer/torch/train/*/b8/full", *GPU)
     assert done.returncode == 1
     assert "PyTorch needs least with checkpoint: 100,875.9 MiB" in done.stdout
 
 
-def test_strategies_over_ranks_are_judged_on_one_of_the_devices(predict_needs: Predict) -> None:
+def test_strategies_over_ranks_are_judged_on_one_of_the_devices(predict_needs):
     planned_cases = predict_needs(need_a_gib_per_sample)
     done = framebench("advise", "transformer/torch/train/fsdp*/b8x8/full", *GPU)
     assert done.returncode == 0, done.stderr
@@ -248,7 +239,7 @@ def test_strategies_over_ranks_are_judged_on_one_of_the_devices(predict_needs: P
     assert by_option.stdout == done.stdout
 
 
-def test_max_batch_searches_the_baseline_by_default(predict_needs: Predict) -> None:
+def test_max_batch_searches_the_baseline_by_default(predict_needs):
     planned_cases = predict_needs(need_a_gib_per_sample)
     offers = list_offers("max-batch", "transformer/torch/train", *GPU, "--budget", "16GiB")
     assert offers[0]["case"].endswith("/fp32/b13/full")
@@ -265,9 +256,7 @@ def test_max_batch_searches_the_baseline_by_default(predict_needs: Predict) -> N
         ({"flags": {"attention": "_scaled_dot_product_cudnn_attention"}}, True),
     ],
 )
-def test_what_cudnn_chooses_is_noted_only_where_cudnn_computes(
-    changes: dict[str, Any], is_noted: bool
-) -> None:
+def test_what_cudnn_chooses_is_noted_only_where_cudnn_computes(changes, is_noted):
     notes = "workspaces of convolutions are what cuDNN answers", "handles of libraries"
     prediction = make_simulated("fp32", 1000).model_copy(update={"not_held": notes, **changes})
     assessment = FitAssessment(parse(prediction.case), prediction, find(GPU[1]))

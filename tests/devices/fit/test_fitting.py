@@ -49,7 +49,7 @@ def search_batches(
 
 
 @pytest.fixture(autouse=True)
-def exact(monkeypatch: pytest.MonkeyPatch) -> None:
+def exact(monkeypatch) -> None:
     """Let predictions have no error, unless a test allows for one."""
     fake_predictions.allow_error(monkeypatch, 0.0)
 
@@ -66,15 +66,13 @@ def exact(monkeypatch: pytest.MonkeyPatch) -> None:
         ((MEMORY - CONTEXT[0]) / 0.9 + 1, False, "does not fit"),
     ],
 )
-def test_the_context_and_the_error_decide(
-    size: float, fits: bool | None, answer: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_context_and_the_error_decide(size, fits, answer, monkeypatch):
     fake_predictions.allow_error(monkeypatch, 0.1)
     assessment = assess_bytes(int(size))
     assert (assessment.fits, assessment.answer) == (fits, answer)
 
 
-def test_each_kind_of_prediction_has_its_own_error(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_each_kind_of_prediction_has_its_own_error(monkeypatch):
     """A step with convolutions whose workspaces are not known may take more than other steps."""
     interval = ErrorInterval(low=0.0, high=0.3, median=0.0, rows=1, families=1)
     monkeypatch.setitem(INTERVALS, "torch, convolutions without workspaces", interval)
@@ -85,27 +83,27 @@ def test_each_kind_of_prediction_has_its_own_error(monkeypatch: pytest.MonkeyPat
     assert with_convolutions.fits is None, "undecided: up to 30 % may be missing"
 
 
-def test_a_budget_replaces_the_memory_of_the_device() -> None:
+def test_a_budget_replaces_the_memory_of_the_device():
     assert assess_bytes(2**30, budget=2**30 + CONTEXT[1]).fits
     assert not assess_bytes(2**30, budget=2**30).fits
     assert assess_bytes(2**30, budget=2**50).memory == MEMORY
 
 
-def test_a_refusal_does_not_fit_and_a_failure_is_unknown() -> None:
+def test_a_refusal_does_not_fit_and_a_failure_is_unknown():
     assert assess_bytes(None, outcome="refused", needs_bytes=2**40).fits is False
     assert (assess_bytes(None).fits, assess_bytes(None).answer) == (None, "too slow")
 
 
 @pytest.mark.parametrize("unit", [1, 4])
 @pytest.mark.parametrize(("fixed", "slope"), [(2**33, 7 * 2**27), (0, 2**26)])
-def test_the_largest_batch_on_a_line_is_found(fixed: int, slope: int, unit: int) -> None:
+def test_the_largest_batch_on_a_line_is_found(fixed, slope, unit):
     search = search_batches(lambda batch: fixed + slope * batch, unit)
     right = (MEMORY - CONTEXT[1] - fixed) // slope // unit * unit
     assert (search.result.batch, search.result.is_exact, search.result.fits) == (right, True, True)
     assert len(search.planned) <= 6
 
 
-def test_a_search_over_plateaus_ends() -> None:
+def test_a_search_over_plateaus_ends():
     """Segments make steps, and the first two batches may need the same."""
     step = 20 * 2**20
     search = search_batches(lambda batch: -(-batch * 2**22 // step) * step)
@@ -115,13 +113,13 @@ def test_a_search_over_plateaus_ends() -> None:
 
 
 @pytest.mark.parametrize("end", [420, 650, 1250])
-def test_a_search_over_a_compilers_plateau_ends_with_a_narrow_gap(end: int) -> None:
+def test_a_search_over_a_compilers_plateau_ends_with_a_narrow_gap(end):
     """XLA recomputes values to stay within its pool, up to a batch at which that helps no more.
 
     Lines through the sizes on such a plateau meet the limit at too small a batch.
     """
 
-    def predict_bytes(batch: int) -> int:
+    def predict_bytes(batch):
         without_recomputation = 2**27 * batch
         return (
             min(without_recomputation, MEMORY * 7 // 10) if batch <= end else without_recomputation
@@ -132,27 +130,27 @@ def test_a_search_over_a_compilers_plateau_ends_with_a_narrow_gap(end: int) -> N
     assert result.batch <= end < result.smallest_not_fitting <= 1.2 * result.batch
 
 
-def test_a_truncated_search_is_marked_incomplete() -> None:
+def test_a_truncated_search_is_marked_incomplete():
     # each line ends too low
     search = search_batches(lambda batch: round(2**28 * batch**0.5), framework="jax")
     assert len(search.planned) == RULES["jax"].most_plans
     assert not search.result.is_exact
 
 
-def test_where_the_smallest_batch_does_not_fit_nothing_more_is_planned() -> None:
+def test_where_the_smallest_batch_does_not_fit_nothing_more_is_planned():
     search = search_batches(lambda batch: 2**40 * batch)
     assert list(search.planned) == [1]
     assert search.result.fits is False
 
 
-def test_a_failure_for_one_sample_alone_is_stepped_over() -> None:
+def test_a_failure_for_one_sample_alone_is_stepped_over():
     """Batch norm refuses a single sample where nothing else is left to normalize over."""
     search = search_batches(lambda batch: None if batch == 1 else 2**30 * batch)
     assert search.result.batch == (MEMORY - CONTEXT[1]) // 2**30
     assert search.result.is_exact
 
 
-def test_a_compiler_is_asked_until_the_next_batch_does_not_fit() -> None:
+def test_a_compiler_is_asked_until_the_next_batch_does_not_fit():
     """Arguments, which no batch changes, are a point of the line."""
     search = search_batches(lambda batch: 2**32 + 2**30 * batch, 1, "jax", arguments=2**32)
     largest = (MEMORY - CONTEXT[1] - 2**32) // 2**30
@@ -161,7 +159,7 @@ def test_a_compiler_is_asked_until_the_next_batch_does_not_fit() -> None:
     assert search.result.is_exact
 
 
-def test_search_falls_back_to_the_smallest_batch() -> None:
+def test_search_falls_back_to_the_smallest_batch():
     # 16 GiB per sample on 40 GB: 2 samples fit. JAX's search starts at 4.
     search = search_batches(lambda batch: 2**34 * batch, framework="jax")
     assert list(search.planned) == [4, 1, 2, 3]
@@ -169,11 +167,11 @@ def test_search_falls_back_to_the_smallest_batch() -> None:
     assert search.result.is_exact
 
 
-def test_search_stays_below_a_batch_whose_prediction_failed() -> None:
+def test_search_stays_below_a_batch_whose_prediction_failed():
     """A failed prediction has no size, so that lines through the others lead beyond its batch."""
     predicted = []
 
-    def predict_bytes(batch: int) -> int | None:
+    def predict_bytes(batch):
         failed = [earlier for earlier in predicted if earlier >= 100]
         assert not failed or batch < min(failed)
         predicted.append(batch)

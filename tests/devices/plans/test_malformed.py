@@ -1,7 +1,5 @@
 """Predictions that nobody should have written, next to good ones: they take down no command."""
 
-from __future__ import annotations
-
 import json
 import tempfile
 import warnings
@@ -14,7 +12,7 @@ from hypothesis import strategies as st
 import framebench as library
 from framebench.records.provenance import ROOT
 from tests.processes import framebench
-from tests.records.malformed import Malformed, draw_malformed
+from tests.records.malformed import draw_malformed
 
 GPU = "h100-80gb"
 FILE = Path("planned", GPU, "torch-2.13.0.jsonl")
@@ -32,7 +30,7 @@ LINES = st.one_of([draw_malformed(json.loads(line)) for line in GOOD])
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.large_base_example],
 )
 @given(malformed=st.lists(LINES, min_size=60, max_size=60))
-def test_malformed_predictions_are_passed_over(malformed: list[Malformed]) -> None:
+def test_malformed_predictions_are_passed_over(malformed):
     with tempfile.TemporaryDirectory() as folder, warnings.catch_warnings():
         warnings.simplefilter("ignore")
         file = Path(folder) / FILE

@@ -33,7 +33,7 @@ FakePlanner = Callable[[str | dict[str, Any]], Path]
 
 
 @pytest.fixture
-def fake_planner(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> FakePlanner:
+def fake_planner(tmp_path, monkeypatch) -> FakePlanner:
     """Put a planner in the place of every framework's: a program, or what it answers. Return the
     file to which it adds a letter for each case.
     """
@@ -63,7 +63,7 @@ def plan_cases(
     return planning.plan_all(chosen, find(device), tmp_path, ignore, **options)
 
 
-def test_a_cached_prediction_is_reused(tmp_path: Path, fake_planner: FakePlanner) -> None:
+def test_a_cached_prediction_is_reused(tmp_path, fake_planner):
     planner_calls = fake_planner(ANSWER)
     (first,) = plan_cases(tmp_path)
     assert (first.outcome, first.peak_bytes) == ("planned", 12 * MIB)
@@ -74,7 +74,7 @@ def test_a_cached_prediction_is_reused(tmp_path: Path, fake_planner: FakePlanner
     assert planner_calls.read_text() == "xx"
 
 
-def test_only_missing_cases_are_planned(tmp_path: Path, fake_planner: FakePlanner) -> None:
+def test_only_missing_cases_are_planned(tmp_path, fake_planner):
     planner_calls = fake_planner(ANSWER)
     plan_cases(tmp_path, CASE)
     assert [one.case for one in plan_cases(tmp_path, OTHER, CASE)] == [OTHER, CASE]
@@ -82,8 +82,8 @@ def test_only_missing_cases_are_planned(tmp_path: Path, fake_planner: FakePlanne
 
 
 def test_a_newer_planner_plans_again_only_if_its_sizes_are_others(
-    tmp_path: Path, fake_planner: FakePlanner, monkeypatch: pytest.MonkeyPatch
-) -> None:
+    tmp_path, fake_planner, monkeypatch
+):
     planner_calls = fake_planner(ANSWER)
     plan_cases(tmp_path)
     monkeypatch.setattr(planners, "PLANNER_VERSION", planners.PLANNER_VERSION + 1)
@@ -94,9 +94,9 @@ def test_a_newer_planner_plans_again_only_if_its_sizes_are_others(
     assert planner_calls.read_text() == "xx"
 
 
-def test_what_is_planned_now_is_said_first(tmp_path: Path, fake_planner: FakePlanner) -> None:
+def test_what_is_planned_now_is_said_first(tmp_path, fake_planner):
     fake_planner(ANSWER)
-    said: list[str] = []
+    said = []
     third = CASE.replace("fp32", "no_donate")
     for cases in ([CASE], [CASE], [CASE, OTHER, third]):
         planning.plan_all(list(map(Case.from_id, cases)), H100, tmp_path, said.append)
@@ -119,8 +119,8 @@ def test_what_is_planned_now_is_said_first(tmp_path: Path, fake_planner: FakePla
     ids=["too large", "refused now too", "refused by an earlier version alone"],
 )
 def test_a_refusal_is_reused_unless_this_version_has_an_answer(
-    refusal: dict[str, Any], calls: int, tmp_path: Path, fake_planner: FakePlanner
-) -> None:
+    refusal, calls, tmp_path, fake_planner
+):
     planner_calls = fake_planner(refusal)
     (first,) = plan_cases(tmp_path)
     (second,) = plan_cases(tmp_path)
@@ -131,8 +131,8 @@ def test_a_refusal_is_reused_unless_this_version_has_an_answer(
 
 
 def test_published_predictions_are_reused_and_never_overwritten(
-    tmp_path: Path, fake_planner: FakePlanner, monkeypatch: pytest.MonkeyPatch
-) -> None:
+    tmp_path, fake_planner, monkeypatch
+):
     planner_calls = fake_planner(ANSWER)
     plan_cases(tmp_path)
     (published,) = (tmp_path / "planned").glob("*/*.jsonl")
@@ -164,12 +164,8 @@ def test_published_predictions_are_reused_and_never_overwritten(
     ],
 )
 def test_a_failed_prediction_is_recorded_and_retried(
-    tmp_path: Path,
-    fake_planner: FakePlanner,
-    monkeypatch: pytest.MonkeyPatch,
-    body: str | dict[str, Any],
-    reason: str,
-) -> None:
+    tmp_path, fake_planner, monkeypatch, body, reason
+):
     monkeypatch.setitem(process.BUDGET_S, "gpu", 1.5)
     planner_calls = fake_planner(body)
     (failed,) = plan_cases(tmp_path)
@@ -180,9 +176,7 @@ def test_a_failed_prediction_is_recorded_and_retried(
     assert planner_calls.read_text() == "xx"
 
 
-def test_flags_of_the_user_do_not_reach_the_planner(
-    tmp_path: Path, fake_planner: FakePlanner, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_flags_of_the_user_do_not_reach_the_planner(tmp_path, fake_planner, monkeypatch):
     monkeypatch.setenv("XLA_FLAGS", "--xla_gpu_enable_triton_gemm=false")
     fake_planner(
         "import json, os; flags = os.environ.get('XLA_FLAGS', 'none')\n"
@@ -200,17 +194,13 @@ def test_flags_of_the_user_do_not_reach_the_planner(
         (CASE, "tpu-v5e", "failed", "releases are planned for GPUs alone: not jax 0.9.2"),
     ],
 )
-def test_unpredictable_cases_have_a_reason(
-    tmp_path: Path, case: str, device: str, outcome: str, why: str
-) -> None:
+def test_unpredictable_cases_have_a_reason(tmp_path, case, device, outcome, why):
     (planned,) = plan_cases(tmp_path, case, device=device, version="0.9.2")
     assert (planned.outcome, planned.peak_bytes) == (outcome, None)
     assert why in planned.reason
 
 
-def test_predict_lists_the_other_cases_and_fails_if_one_failed(
-    tmp_path: Path, fake_planner: FakePlanner
-) -> None:
+def test_predict_lists_the_other_cases_and_fails_if_one_failed(tmp_path, fake_planner):
     fake_planner(f"sys.exit(1) if {OTHER!r} in sys.argv else print(json.dumps({ANSWER}))")
     options = ("--device", "h100-80gb", "--results", str(tmp_path))
     assert framebench("predict", CASE, *options).returncode == 0
@@ -224,9 +214,7 @@ def test_predict_lists_the_other_cases_and_fails_if_one_failed(
     assert [prediction["outcome"] for prediction in predictions] == ["planned", "failed"]
 
 
-def test_predict_says_no_if_nothing_could_be_predicted(
-    tmp_path: Path, fake_planner: FakePlanner
-) -> None:
+def test_predict_says_no_if_nothing_could_be_predicted(tmp_path, fake_planner):
     fake_planner({"outcome": "not planned", "reason": "it needs a kernel's choice"})
     options = ("--device", "h100-80gb", "--results", str(tmp_path))
     result = framebench("predict", CASE, *options)
@@ -234,7 +222,7 @@ def test_predict_says_no_if_nothing_could_be_predicted(
     assert result.stderr.endswith(f"not predicted: {CASE}: it needs a kernel's choice\n")
 
 
-def test_one_peak_is_explained(tmp_path: Path, fake_planner: FakePlanner) -> None:
+def test_one_peak_is_explained(tmp_path, fake_planner):
     buffers = {"bytes": 7 * MIB, "line": "flax_model.py:64", "shape": "f32[8,12]", "count": 2}
     fake_planner(ANSWER | {"largest": [buffers]})
     options = ("--device", "h100-80gb", "--results", str(tmp_path))
@@ -249,7 +237,7 @@ def test_one_peak_is_explained(tmp_path: Path, fake_planner: FakePlanner) -> Non
     assert "explain is about one" in many.stderr
 
 
-def test_two_releases_are_compared_to_the_byte(tmp_path: Path, fake_planner: FakePlanner) -> None:
+def test_two_releases_are_compared_to_the_byte(tmp_path, fake_planner):
     fake_planner(ANSWER)
     plan_cases(tmp_path)
     fake_planner(ANSWER | {"peak_bytes": 11 * MIB})
@@ -267,8 +255,8 @@ def test_two_releases_are_compared_to_the_byte(tmp_path: Path, fake_planner: Fak
     [({}, "no difference"), ({"cudnn": "9.20.0"}, "no plan")],
 )
 def test_a_release_with_cudnn_is_not_compared_with_one_without(
-    tmp_path: Path, fake_planner: FakePlanner, versions: dict[str, str], verdict: str
-) -> None:
+    tmp_path, fake_planner, versions, verdict
+):
     plain = {"outcome": "planned", "peak_bytes": MIB, "parts": {"allocated": MIB}}
     fake_planner(plain)
     pinned = find_pinned_version("torch")
@@ -283,10 +271,10 @@ def test_a_release_with_cudnn_is_not_compared_with_one_without(
     assert row["verdict"] == verdict
 
 
-def test_pytorch_is_predicted_without_cudnn(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_pytorch_is_predicted_without_cudnn(monkeypatch):
     messages = []
 
-    def ensure(framework: str, say: object, package: str = "") -> Environment:
+    def ensure(framework, say, package=""):
         if package:
             raise SetupError("pip found no such release")
         return environments.describe(framework)

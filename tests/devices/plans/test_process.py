@@ -4,13 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import closing
-from pathlib import Path
 
 import pytest
 
 from framebench.devices.catalog import find
 from framebench.devices.plans.process import Servers
-from framebench.engine.environments import Environment
 from framebench.suite.case import Case
 from framebench.user_file import trial
 
@@ -40,9 +38,7 @@ def servers() -> Iterator[Servers]:
         yield servers
 
 
-def test_one_server_plans_case_after_case(
-    servers: Servers, environment: dict[str, Environment]
-) -> None:
+def test_one_server_plans_case_after_case(servers, environment):
     answers = [servers.plan(environment["torch"], case, H100) for case in (CASE, TF32, CASE)]
     assert {answer.outcome for answer in answers} == {"planned"}
     assert answers[0] == answers[2], "nothing is left of the case between them"
@@ -51,9 +47,7 @@ def test_one_server_plans_case_after_case(
     assert server.process.returncode == 0
 
 
-def test_a_case_that_ends_its_process_does_not_end_the_server(
-    servers: Servers, environment: dict[str, Environment], tmp_path: Path
-) -> None:
+def test_a_case_that_ends_its_process_does_not_end_the_server(servers, environment, tmp_path):
     file = tmp_path / "mine.py"
     file.write_text(ABORTS)
     model = trial.inspect_file(file, 2)
@@ -66,9 +60,7 @@ def test_a_case_that_ends_its_process_does_not_end_the_server(
     assert len(servers.started) == 1
 
 
-def test_a_killed_server_is_reported_and_replaced(
-    servers: Servers, environment: dict[str, Environment]
-) -> None:
+def test_a_killed_server_is_reported_and_replaced(servers, environment):
     servers.plan(environment["torch"], CASE, H100)
     servers.kill()
     killed = servers.plan(environment["torch"], CASE, H100)

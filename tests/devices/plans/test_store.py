@@ -1,18 +1,13 @@
 """Predictions as lines of a file: what was written is read as it was, and no line is lost."""
 
-from __future__ import annotations
-
 import warnings
-from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 
 import pytest
 from pydantic import ValidationError
 
 from framebench.devices.plans import store, version
 from framebench.devices.plans.answer import LineBuffers
-from framebench.devices.plans.planned import Planned
 from framebench.devices.plans.store import PlannedWarning
 from framebench.devices.plans.version import is_current
 from tests.devices.fake_predictions import CASE, MIB, make_origin, make_planned, make_unplanned
@@ -21,7 +16,7 @@ from tests.processes import framebench
 OTHERS = [CASE.replace("b1", f"b{batch}") for batch in range(2, 10)]
 
 
-def test_a_newer_prediction_replaces_the_older(tmp_path: Path) -> None:
+def test_a_newer_prediction_replaces_the_older(tmp_path):
     store.write(tmp_path, make_unplanned("refused", needs_bytes=90))
     newer = make_planned(largest=(LineBuffers(MIB, "flax_model.py:12", "f32[8]", 1),))
     path = store.write(tmp_path, newer)
@@ -30,9 +25,7 @@ def test_a_newer_prediction_replaces_the_older(tmp_path: Path) -> None:
     assert list(store.read_every(tmp_path)) == [newer]
 
 
-def test_own_predictions_are_published_on_request(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_own_predictions_are_published_on_request(tmp_path, monkeypatch):
     assert store.choose_writable_folder(tmp_path) == tmp_path, "a named folder is written to"
     assert store.publish(tmp_path, lambda _: True) == []
     monkeypatch.setattr(store, "PUBLISHED", tmp_path)
@@ -51,11 +44,11 @@ def test_own_predictions_are_published_on_request(
     assert list(store.read_every(own)) == [of_another_case]
 
 
-def test_only_answers_of_the_suites_cases_are_published(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_only_answers_of_the_suites_cases_are_published(monkeypatch):
     """Neither of what the framework lacks, nor what failed or older code has made."""
     rules = []
 
-    def publish(folder: Path, is_chosen: Callable[[Planned], bool]) -> list[Planned]:
+    def publish(folder, is_chosen):
         rules.append(is_chosen)
         return []
 
@@ -68,14 +61,14 @@ def test_only_answers_of_the_suites_cases_are_published(monkeypatch: pytest.Monk
     assert not is_chosen(make_planned(origin=make_origin(code="old")))
 
 
-def test_concurrent_writers_lose_nothing(tmp_path: Path) -> None:
+def test_concurrent_writers_lose_nothing(tmp_path):
     predictions = [make_planned(case=case) for case in (CASE, *OTHERS)]
     with ThreadPoolExecutor(8) as pool:
         list(pool.map(lambda one: store.write(tmp_path, one), predictions))
     assert {one.case for one in store.read_every(tmp_path)} == {CASE, *OTHERS}
 
 
-def test_a_damaged_line_is_named_and_preserved(tmp_path: Path) -> None:
+def test_a_damaged_line_is_named_and_preserved(tmp_path):
     path = store.write(tmp_path, make_planned())
     damaged = ['{"case": "a"}', "not JSON"]
     path.write_text("\n".join([path.read_text().strip(), *damaged]))
@@ -90,7 +83,7 @@ def test_a_damaged_line_is_named_and_preserved(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("separator", ["\u2028", "\x85", "\x1c"])
-def test_a_separator_of_lines_in_a_text_ends_no_line(separator: str, tmp_path: Path) -> None:
+def test_a_separator_of_lines_in_a_text_ends_no_line(separator, tmp_path):
     odd = make_unplanned("refused", needs_bytes=90, reason=f"one{separator}two")
     path = store.write(tmp_path, odd)
     assert store.read(path) == {CASE: odd}
@@ -98,7 +91,7 @@ def test_a_separator_of_lines_in_a_text_ends_no_line(separator: str, tmp_path: P
     assert store.read(path)[CASE] == odd
 
 
-def test_an_unplanned_case_has_a_reason_and_no_peak() -> None:
+def test_an_unplanned_case_has_a_reason_and_no_peak():
     with pytest.raises(ValidationError, match="not planned, and no reason"):
         make_unplanned("not planned", reason=None)
     with pytest.raises(ValidationError, match="refused, with the peak"):
@@ -114,7 +107,7 @@ def test_an_unplanned_case_has_a_reason_and_no_peak() -> None:
         ("unet3d/torch/train/fp32/b4/full", "torch, convolutions without workspaces"),
     ],
 )
-def test_the_error_is_that_of_the_kind_of_prediction(case: str, kind: str) -> None:
+def test_the_error_is_that_of_the_kind_of_prediction(case, kind):
     assert make_planned(case=case, framework=case.split("/")[1]).kind == kind
 
 
@@ -122,9 +115,7 @@ def test_the_error_is_that_of_the_kind_of_prediction(case: str, kind: str) -> No
     ("same_sizes_since", "current"),
     [(1, {"1", "2", "12", "4dbafa85deb35cd4"}), (2, {"2", "12"}), (12, {"12"})],
 )
-def test_a_hash_of_sources_counts_as_version_1(
-    monkeypatch: pytest.MonkeyPatch, same_sizes_since: int, current: set[str]
-) -> None:
+def test_a_hash_of_sources_counts_as_version_1(monkeypatch, same_sizes_since, current):
     monkeypatch.setattr(version, "PLANNER_VERSION", 12)
     monkeypatch.setattr(version, "SAME_SIZES_SINCE", same_sizes_since)
     codes = ("1", "2", "12", "4dbafa85deb35cd4")

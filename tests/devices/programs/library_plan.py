@@ -1,10 +1,7 @@
 """A function of JAX's, planned by the public library. Printed as JSON."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import asdict
-from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -12,16 +9,16 @@ import jax.numpy as jnp
 from framebench.devices import DoesNotFit, plan
 
 
-def update(weights: jax.Array, batch: jax.Array) -> jax.Array:
+def update(weights, batch):
     """One step of gradient descent on a linear layer."""
 
-    def loss(weights: jax.Array) -> jax.Array:
+    def loss(weights):
         return jnp.mean((batch @ weights) ** 2)
 
     return weights - 0.1 * jax.grad(loss)(weights)
 
 
-def describe(width: int, **options: Any) -> dict[str, Any] | str:
+def describe(width, **options):
     """Return the plan for an H100, or why there is none; the arguments are shapes alone."""
     shapes = [jax.ShapeDtypeStruct((width, width), jnp.float32)] * 2
     try:

@@ -3,11 +3,7 @@
 Printed as JSON, by name.
 """
 
-from __future__ import annotations
-
 import json
-from collections.abc import Callable
-from typing import Any
 
 import torch
 from torch import nn
@@ -16,17 +12,16 @@ from framebench.devices import DoesNotFit, simulate
 
 WIDTH = 1024
 ROWS = 64
-Step = Callable[[], object]
 
 
-def make_linear_step(device: torch.device) -> Step:
+def make_linear_step(device):
     """One linear layer without a bias; the loss is read as a logger does."""
     model = nn.Linear(WIDTH, WIDTH, bias=False).to(device)
     optimizer = torch.optim.AdamW(model.parameters())
     batch = torch.randn(ROWS, WIDTH, device=device)
     losses = []
 
-    def step() -> None:
+    def step():
         optimizer.zero_grad()
         loss = model(batch).square().mean()
         loss.backward()
@@ -36,7 +31,7 @@ def make_linear_step(device: torch.device) -> Step:
     return step
 
 
-def make_converted_step(device: torch.device) -> Step:
+def make_converted_step(device):
     """A convolution whose weights are converted after they were made, as `model()` of many does."""
     model = nn.Sequential(nn.Conv2d(3, 64, 3), nn.ReLU(), nn.Conv2d(64, 64, 3, bias=False))
     model = model.to(device).to(torch.bfloat16).to(memory_format=torch.channels_last)
@@ -44,14 +39,14 @@ def make_converted_step(device: torch.device) -> Step:
     return lambda: model(batch).float().mean().backward()
 
 
-def make_scaled_step(device: torch.device) -> Step:
+def make_scaled_step(device):
     """Mixed precision by hand: autocast, a scaler, clipping."""
     model = nn.Linear(WIDTH, WIDTH).to(device)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
     scaler = torch.amp.GradScaler("cuda")
     batch = torch.randn(ROWS, WIDTH, device=device)
 
-    def step() -> None:
+    def step():
         optimizer.zero_grad()
         with torch.autocast("cuda", torch.float16):
             loss = model(batch).float().square().mean()
@@ -64,7 +59,7 @@ def make_scaled_step(device: torch.device) -> Step:
     return step
 
 
-def make_resampled_step(device: torch.device) -> Step:
+def make_resampled_step(device):
     """Weights that are drawn until all are within bounds, as a truncated normal distribution is."""
     weights = torch.randn(WIDTH, device=device)
     while (weights.abs() > 2).any():
@@ -73,12 +68,12 @@ def make_resampled_step(device: torch.device) -> Step:
     return lambda: weights.square().sum().backward()
 
 
-def make_deciding_step(device: torch.device) -> Step:
+def make_deciding_step(device):
     """A step that checks its batch by numbers, and makes a matrix if one of them is positive."""
     batch = torch.randn(ROWS, device=device)
     matrices = []
 
-    def step() -> None:
+    def step():
         matrices.clear()
         if batch.max() > 100:
             raise ValueError("too large")
@@ -91,18 +86,18 @@ def make_deciding_step(device: torch.device) -> Step:
     return step
 
 
-def make_decorated_step(device: torch.device) -> Step:
+def make_decorated_step(device):
     """A function that is compiled and never called, as packages have some."""
 
     @torch.compile(dynamic=False)
-    def never_called(values: torch.Tensor) -> torch.Tensor:
+    def never_called(values):
         return values + 1
 
     batch = torch.randn(ROWS, WIDTH, device=device, requires_grad=True)
     return lambda: (batch * 2).sum().backward()
 
 
-def describe(make_step: Callable[[torch.device], Step], **options: Any) -> dict[str, Any] | str:
+def describe(make_step, **options):
     """Return what a test looks at, or why the step is not simulated."""
     try:
         simulation = simulate(make_step, "a100-40gb", **options)

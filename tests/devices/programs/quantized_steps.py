@@ -1,9 +1,6 @@
 """Steps with weights and states of few bits, simulated by the public library. Printed as JSON."""
 
-from __future__ import annotations
-
 import json
-from collections.abc import Callable
 from functools import partial
 
 import bitsandbytes
@@ -16,7 +13,7 @@ WIDTH = 4096
 ROWS = 2048
 
 
-def make_linear(device: torch.device, double: bool) -> nn.Module:
+def make_linear(device, double):
     """Return a layer with weights of 4 bits."""
     layer = bitsandbytes.nn.Linear4bit(
         WIDTH,
@@ -29,7 +26,7 @@ def make_linear(device: torch.device, double: bool) -> nn.Module:
     return layer.to(device)
 
 
-def make_qlora_step(device: torch.device, double: bool = True) -> Callable[[], None]:
+def make_qlora_step(device, double=True):
     """Weights of 4 bits that stay as they are, and a trained matrix of low rank next to them."""
     base = make_linear(device, double)
     down = nn.Linear(WIDTH, 16, bias=False).to(device, torch.bfloat16)
@@ -37,7 +34,7 @@ def make_qlora_step(device: torch.device, double: bool = True) -> Callable[[], N
     optimizer = torch.optim.AdamW([*down.parameters(), *up.parameters()])
     batch = torch.zeros(ROWS, WIDTH, dtype=torch.bfloat16, device=device, requires_grad=True)
 
-    def step() -> None:
+    def step():
         optimizer.zero_grad()
         (base(batch) + up(down(batch))).float().mean().backward()
         batch.grad = None
@@ -46,20 +43,20 @@ def make_qlora_step(device: torch.device, double: bool = True) -> Callable[[], N
     return step
 
 
-def make_forward_pass(device: torch.device) -> Callable[[], None]:
+def make_forward_pass(device):
     """A single matmul by a weight of 4 bits, whose operands are small."""
     base = make_linear(device, double=True)
     batch = torch.zeros(16, WIDTH, dtype=torch.bfloat16, device=device)
     return torch.no_grad()(lambda: base(batch))
 
 
-def make_step_of(optimizer_class: type, device: torch.device) -> Callable[[], None]:
+def make_step_of(optimizer_class, device):
     """A linear layer with an optimizer of bitsandbytes."""
     model = nn.Linear(WIDTH, WIDTH, bias=False).to(device)
     optimizer = optimizer_class(model.parameters())
     batch = torch.zeros(16, WIDTH, device=device)
 
-    def step() -> None:
+    def step():
         optimizer.zero_grad()
         model(batch).mean().backward()
         optimizer.step()

@@ -27,7 +27,7 @@ SIZES = {"0.9.0": 12, "0.9.1": 12, "0.9.2": 36, "0.10.0": 36}  # MiB
 
 
 @pytest.fixture
-def results(tmp_path: Path) -> Path:
+def results(tmp_path) -> Path:
     """Return a results folder with predictions of four releases."""
     for version, mib in SIZES.items():
         store.write(tmp_path, make_planned(framework_version=version, peak_bytes=mib * MIB))
@@ -40,7 +40,7 @@ def bisect_plans(results: Path) -> Bisection:
     return bisect.bisect_releases(case, 0.01, list(SIZES), measure, H100.name)
 
 
-def test_releases_stand_side_by_side_in_their_order() -> None:
+def test_releases_stand_side_by_side_in_their_order():
     newer = make_planned(framework_version="0.10.0")
     older = make_planned(framework_version="0.9.2", peak_bytes=24 * MIB)
     alone = make_planned(case=CASE.replace("fp32", "scan"))
@@ -49,7 +49,7 @@ def test_releases_stand_side_by_side_in_their_order() -> None:
     assert table.rows == ((CASE, "24.0", "12.0", "-50.00%"),)
 
 
-def test_the_report_of_a_device_compares_releases(results: Path) -> None:
+def test_the_report_of_a_device_compares_releases(results):
     report = framebench("report", "--device", "h100-80gb", "--results", str(results))
     assert report.returncode == 0, report.stderr
     table = report.stdout.partition("Releases of JAX by what they plan")[2]
@@ -66,13 +66,8 @@ def test_the_report_of_a_device_compares_releases(results: Path) -> None:
     ],
 )
 def test_an_accepted_growth_of_a_plan_is_known(
-    device: str | None,
-    at_most: float,
-    code: int,
-    verdict: str,
-    results: Path,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+    device, at_most, code, verdict, results, monkeypatch
+):
     entry = AcceptedRegression(
         release="jax==0.9.2",
         cases=CASE,
@@ -88,7 +83,7 @@ def test_an_accepted_growth_of_a_plan_is_known(
     assert (row["verdict"], done.returncode) == (verdict, code)
 
 
-def test_bisection_finds_the_release_from_plans_alone(results: Path) -> None:
+def test_bisection_finds_the_release_from_plans_alone(results):
     answer = bisect_plans(results)
     assert (answer.outcome, answer.first, answer.last_unchanged) == ("found", "0.9.2", "0.9.1")
     assert {one.instrument for one in answer.tried} == {"compiler.plan"}
@@ -97,7 +92,7 @@ def test_bisection_finds_the_release_from_plans_alone(results: Path) -> None:
     assert "peak by compiler.plan: planned, not measured" in table.caption
 
 
-def test_a_release_without_a_plan_leaves_two_candidates(results: Path) -> None:
+def test_a_release_without_a_plan_leaves_two_candidates(results):
     store.write(results, make_unplanned("not planned", framework_version="0.9.1"))
     answer = bisect_plans(results)
     assert (answer.outcome, answer.first, answer.between) == ("one of several", "0.9.2", ("0.9.1",))

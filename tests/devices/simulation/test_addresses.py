@@ -1,7 +1,5 @@
 """Where segments lie: chunks from the top down, what is left of them from the bottom up."""
 
-from __future__ import annotations
-
 import random
 
 from framebench.devices.simulation.addresses import CHUNK, TOP, Addresses
@@ -9,7 +7,7 @@ from framebench.devices.simulation.addresses import CHUNK, TOP, Addresses
 MIB = 2**20
 
 
-def test_a_later_segment_lies_lower_unless_a_chunk_has_room() -> None:
+def test_a_later_segment_lies_lower_unless_a_chunk_has_room():
     """As an H200 put two of 98 MiB, then two of 26 and one of 2: each of 26 where one of 98 left
     30, the lower first.
     """
@@ -25,7 +23,7 @@ def test_a_later_segment_lies_lower_unless_a_chunk_has_room() -> None:
     ]
 
 
-def test_freed_ranges_join_their_neighbours() -> None:
+def test_freed_ranges_join_their_neighbours():
     addresses = Addresses()
     first = addresses.take(64 * MIB)
     second = addresses.take(32 * MIB)
@@ -37,7 +35,7 @@ def test_freed_ranges_join_their_neighbours() -> None:
     assert addresses.take(160 * MIB) == third
 
 
-def test_no_two_ranges_overlap() -> None:
+def test_no_two_ranges_overlap():
     addresses, chance, taken = Addresses(), random.Random(0), {}
     for _ in range(2000):
         if taken and chance.random() < 0.4:

@@ -1,12 +1,9 @@
 """With a CPU's choices the simulation counts what `predict` counts in another way, to the byte."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest
 
-from framebench.engine.environments import Environment
 from tests.processes import run_inside
 
 PROGRAM = Path(__file__).parent / "programs" / "as_on_a_cpu.py"
@@ -25,9 +22,7 @@ EVERY = tuple(HOST_BYTES_PER_WEIGHT)
 @pytest.mark.parametrize(
     "cases", [EVERY[:2], pytest.param(EVERY, marks=pytest.mark.all_cases)], ids=["some", "all"]
 )
-def test_the_simulation_agrees_with_predict_to_the_byte(
-    cases: tuple[str, ...], environment: dict[str, Environment]
-) -> None:
+def test_the_simulation_agrees_with_predict_to_the_byte(cases, environment):
     peaks = run_inside(environment["torch"], PROGRAM, *cases)
     for case in cases:
         # `predict` counts Adam's counters, which lie on the host of a simulated GPU

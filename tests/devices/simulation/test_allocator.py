@@ -38,7 +38,7 @@ KIB, MIB = 2**10, 2**20
         (9000, 4, 10240),
     ],
 )
-def test_a_request_is_rounded_up(requested: int, divisions: int, block: int) -> None:
+def test_a_request_is_rounded_up(requested, divisions, block):
     assert round_size(requested, divisions) == block
 
 
@@ -54,11 +54,11 @@ def test_a_request_is_rounded_up(requested: int, divisions: int, block: int) -> 
         (25 * MIB, 26 * MIB),
     ],
 )
-def test_segment_sizes_follow_the_allocator(block: int, segment: int) -> None:
+def test_segment_sizes_follow_the_allocator(block, segment):
     assert compute_segment_size(block) == segment
 
 
-def test_small_requests_share_a_segment() -> None:
+def test_small_requests_share_a_segment():
     pool = Allocator()
     blocks = [pool.malloc(1000) for _ in range(2048)]
     assert pool.stats.reserved == pool.stats.allocated == 2 * MIB
@@ -68,7 +68,7 @@ def test_small_requests_share_a_segment() -> None:
     assert [b.address - blocks[0].address for b in blocks[:3]] == [0, 1024, 2048]
 
 
-def test_a_remainder_of_512_bytes_is_split_off() -> None:
+def test_a_remainder_of_512_bytes_is_split_off():
     pool = Allocator()
     first, _ = pool.malloc(1024), pool.malloc(512)
     pool.free(first)
@@ -76,7 +76,7 @@ def test_a_remainder_of_512_bytes_is_split_off() -> None:
     assert [half.address for half in halves] == [first.address, first.address + 512]
 
 
-def test_streams_share_no_cached_memory() -> None:
+def test_streams_share_no_cached_memory():
     pool = Allocator()
     pool.free(pool.malloc(512))
     pool.stream += 1
@@ -84,7 +84,7 @@ def test_streams_share_no_cached_memory() -> None:
     assert pool.stats.reserved == 4 * MIB
 
 
-def test_a_remainder_of_a_mebibyte_is_not_split_off() -> None:
+def test_a_remainder_of_a_mebibyte_is_not_split_off():
     """25 MiB + 1 take a segment of 26 MiB; what remains is less than a MiB, so the block is the
     whole segment.
     """
@@ -96,7 +96,7 @@ def test_a_remainder_of_a_mebibyte_is_not_split_off() -> None:
     assert (again.size, pool.stats.reserved) == (25 * MIB - 512, 26 * MIB)
 
 
-def test_the_smallest_block_that_is_large_enough_is_taken() -> None:
+def test_the_smallest_block_that_is_large_enough_is_taken():
     pool = Allocator()
     large = pool.malloc(40 * MIB)
     small = pool.malloc(30 * MIB)
@@ -109,7 +109,7 @@ def test_the_smallest_block_that_is_large_enough_is_taken() -> None:
     assert pool.stats.reserved == 90 * MIB
 
 
-def test_the_cache_is_released_before_out_of_memory() -> None:
+def test_the_cache_is_released_before_out_of_memory():
     pool = Allocator(Settings(limit=100 * MIB))
     kept, cached = pool.malloc(40 * MIB), pool.malloc(50 * MIB)
     pool.free(cached)
@@ -123,7 +123,7 @@ def test_the_cache_is_released_before_out_of_memory() -> None:
     assert pool.malloc(20 * MIB).address == kept.address
 
 
-def test_large_blocks_are_not_split_beyond_the_limit_of_the_setting() -> None:
+def test_large_blocks_are_not_split_beyond_the_limit_of_the_setting():
     pool = Allocator(Settings(max_split_size=100 * MIB))
     pool.free(pool.malloc(200 * MIB))
     assert pool.malloc(50 * MIB).size == 50 * MIB  # not out of the block of 200 MiB
@@ -134,7 +134,7 @@ def test_large_blocks_are_not_split_beyond_the_limit_of_the_setting() -> None:
     assert pool.stats.reserved == 520 * MIB
 
 
-def test_oversize_blocks_go_back_before_the_cache() -> None:
+def test_oversize_blocks_go_back_before_the_cache():
     """The smallest that is enough; the free block of 10 MiB stays."""
     pool = Allocator(Settings(limit=300 * MIB, max_split_size=100 * MIB))
     blocks = [pool.malloc(size * MIB) for size in (160, 120, 10)]
@@ -144,7 +144,7 @@ def test_oversize_blocks_go_back_before_the_cache() -> None:
     assert (pool.stats.retries, pool.stats.reserved) == (0, (160 + 10 + 60) * MIB)
 
 
-def test_the_collector_releases_old_blocks() -> None:
+def test_the_collector_releases_old_blocks():
     pool = Allocator(Settings(limit=100 * MIB, garbage_collection_threshold=0.5))
     old = pool.malloc(30 * MIB)
     pool.free(old)
@@ -156,7 +156,7 @@ def test_the_collector_releases_old_blocks() -> None:
     assert pool.stats.reserved == 44 * MIB + 40 * MIB
 
 
-def test_a_growing_segment_takes_pages() -> None:
+def test_a_growing_segment_takes_pages():
     """The segment of large blocks grows by pages of 20 MiB, that of small blocks by 2 MiB.
 
     The three pages of the large one after two requests, five MiB a character:
@@ -196,9 +196,7 @@ CONFIGURATIONS = st.builds(
 
 @hypothesis_settings(deadline=None)
 @given(ACTIONS, CONFIGURATIONS)
-def test_nothing_is_lost_and_nothing_overlaps(
-    actions: list[tuple[int, float, bool]], configuration: Settings
-) -> None:
+def test_nothing_is_lost_and_nothing_overlaps(actions, configuration):
     pool = Allocator(configuration)
     used = []  # with the bytes that were requested
     for size, place, frees in actions:

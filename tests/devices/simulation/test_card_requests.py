@@ -12,8 +12,7 @@ from typing import Any
 import pytest
 
 from framebench.devices.simulation.blocks import SMALL, round_up
-from framebench.engine.environments import Environment
-from studies.gpu_allocator.replay import History, histories
+from studies.gpu_allocator.replay import histories
 from tests.processes import run_inside
 
 PROGRAM = Path(__file__).parent / "programs" / "card_requests.py"
@@ -21,7 +20,7 @@ EVERY = list(histories())
 
 
 @pytest.fixture(scope="module")
-def simulated(environment: dict[str, Environment]) -> Any:
+def simulated(environment) -> Any:
     return run_inside(environment["torch"], PROGRAM, *(history.case for history in EVERY))
 
 
@@ -49,7 +48,7 @@ def list_large(
 
 
 @pytest.mark.parametrize("history", EVERY, ids=attrgetter("case"))
-def test_simulated_requests_equal_those_of_a_gpu(simulated: Any, history: History) -> None:
+def test_simulated_requests_equal_those_of_a_gpu(simulated, history):
     """Thousands, over four steps: each activation, gradient, copy and temporary of the large pool,
     none too many. Of a model with convolutions those alone that are kept: which workspaces cuDNN
     takes is another question.
@@ -59,7 +58,7 @@ def test_simulated_requests_equal_those_of_a_gpu(simulated: Any, history: Histor
     assert ours == list_large(history.events, has_convolutions)
 
 
-def test_a_softmax_copies_a_permuted_gradient(environment: dict[str, Environment]) -> None:
+def test_a_softmax_copies_a_permuted_gradient(environment):
     """Channels last, as the labels of U-Net 3D are: the product of gradient and probabilities is
     made contiguous.
     """

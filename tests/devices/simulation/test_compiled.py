@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 
-from framebench.engine.environments import Environment
 from tests.processes import run_inside
 
 PROGRAM = Path(__file__).parent / "programs" / "compiled_steps.py"
@@ -17,12 +16,12 @@ Steps = dict[str, Any]
 
 
 @pytest.fixture(scope="module")
-def steps(environment: dict[str, Environment]) -> Steps:
+def steps(environment) -> Steps:
     return run_inside(environment["torch"], PROGRAM)
 
 
 @pytest.mark.slow
-def test_fused_operators_save_their_input_alone(steps: Steps) -> None:
+def test_fused_operators_save_their_input_alone(steps):
     """The eager step saves what each of four operators needs, the compiled one the weight."""
     assert steps["eager"]["allocated"] >= 5 * WEIGHT
     weight_and_gradient = 2 * WEIGHT
@@ -30,24 +29,24 @@ def test_fused_operators_save_their_input_alone(steps: Steps) -> None:
 
 
 @pytest.mark.slow
-def test_tracing_by_the_compiler_takes_no_memory(steps: Steps) -> None:
+def test_tracing_by_the_compiler_takes_no_memory(steps):
     first, *others = steps["compiled"]["by_step"]
     assert others == [first, first]
 
 
 @pytest.mark.slow
-def test_eager_operators_between_two_graphs_are_counted(steps: Steps) -> None:
+def test_eager_operators_between_two_graphs_are_counted(steps):
     """The tensor that is made there, and what the second graph takes from the first."""
     assert steps["with a break"]["allocated"] >= steps["compiled"]["allocated"] + 2 * WEIGHT
 
 
 @pytest.mark.slow
-def test_the_graph_is_compiled_for_the_gpu_of_the_simulation(steps: Steps) -> None:
+def test_the_graph_is_compiled_for_the_gpu_of_the_simulation(steps):
     assert (steps["compiled"]["cores"], steps["on another GPU"]["cores"]) == (108, 40)
 
 
 @pytest.mark.slow
-def test_states_that_a_compiled_update_makes_are_counted(steps: Steps) -> None:
+def test_states_that_a_compiled_update_makes_are_counted(steps):
     """Two moments, and the count of steps, which the allocator rounds up to 512 bytes."""
     update = steps["update"]
     assert 2 * WEIGHT <= update["kinds"]["optimizer states"] <= 2 * WEIGHT + 512
@@ -56,7 +55,7 @@ def test_states_that_a_compiled_update_makes_are_counted(steps: Steps) -> None:
 
 
 @pytest.mark.slow
-def test_networks_are_compiled_with_all_that_they_have(steps: Steps) -> None:
+def test_networks_are_compiled_with_all_that_they_have(steps):
     """Convolutions, running statistics, random numbers, autocast and an optimizer."""
     network, evaluation = steps["network"], steps["evaluation"]
     assert network["kind"] == evaluation["kind"] == "torch, convolutions without workspaces"
@@ -76,6 +75,6 @@ def test_networks_are_compiled_with_all_that_they_have(steps: Steps) -> None:
         ("another Inductor", "differs from that of 2.13"),
     ],
 )
-def test_unsupported_compiled_steps_are_refused(step: str, why: str, steps: Steps) -> None:
+def test_unsupported_compiled_steps_are_refused(step, why, steps):
     assert why in steps[step]
     assert "Leave torch.compile out" in steps[step]

@@ -2,24 +2,19 @@
 depend on the answer.
 """
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest
 
 from framebench.analysis.results import Results
 from framebench.engine import environments
-from framebench.engine.environments import Environment
 from tests.processes import ROOT, run_inside
 
 PROGRAMS = Path(__file__).parent / "programs"
 WITH_CUDNN = environments.describe("torch", "2.12.1")  # a build for GPUs
 
 
-def test_each_gradient_has_its_workspace_before_the_next_is_there(
-    environment: dict[str, Environment],
-) -> None:
+def test_each_gradient_has_its_workspace_before_the_next_is_there(environment):
     """The copy of the weight, 2304 bytes, is for the gradient of the input alone."""
     result = run_inside(environment["torch"], PROGRAMS / "convolutions.py")
     data, weight = ["input", "+2304", "+7000", "-7000", "-2304"], ["weight", "+9000", "-9000"]
@@ -39,7 +34,7 @@ def test_each_gradient_has_its_workspace_before_the_next_is_there(
         "resnet50/torch/train/checkpoint/b64/full",
     ],
 )
-def test_reserved_peaks_agree_with_a_gpu(case: str) -> None:
+def test_reserved_peaks_agree_with_a_gpu(case):
     """An H200's, whose release of cuDNN is one older.
 
     Without the workspaces the first two are 13 % and more too low.

@@ -2,21 +2,19 @@
 studies/gpu_allocator/data/histories.
 """
 
-from __future__ import annotations
-
 from itertools import count
 from operator import attrgetter
 
 import pytest
 
 from framebench.devices.simulation.addresses import Addresses
-from studies.gpu_allocator.replay import History, histories, replay
+from studies.gpu_allocator.replay import histories, replay
 
 EVERY = pytest.mark.parametrize("history", list(histories()), ids=attrgetter("case"))
 
 
 @EVERY
-def test_replayed_histories_reserve_the_same_bytes(history: History) -> None:
+def test_replayed_histories_reserve_the_same_bytes(history):
     """To the byte, and segment by segment."""
     allocator = replay(history)
     assert allocator.stats.reserved_peak == history.reserved
@@ -26,7 +24,7 @@ def test_replayed_histories_reserve_the_same_bytes(history: History) -> None:
 
 
 @EVERY
-def test_a_history_with_missing_requests_reserves_another_peak(history: History) -> None:
+def test_a_history_with_missing_requests_reserves_another_peak(history):
     """One that keeps nothing in its cache needs less: a tenth of the requests left out is enough to
     see it.
     """
@@ -35,7 +33,7 @@ def test_a_history_with_missing_requests_reserves_another_peak(history: History)
 
 
 @EVERY
-def test_segment_addresses_are_ordered_as_by_the_driver(history: History) -> None:
+def test_segment_addresses_are_ordered_as_by_the_driver(history):
     """Two segments of one size are nearly always in the same order as by the driver. They would
     seldom be if each lay above the one before it, as in a heap.
     """

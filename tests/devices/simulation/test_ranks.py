@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 
 from framebench.devices import simulate
-from framebench.engine.environments import Environment
 from tests.processes import run_inside
 
 Steps = dict[str, Any]  # answers by the name of a step
@@ -20,13 +19,13 @@ SMALL = 2**20  # of the batch, and of what else is not counted here
 
 
 @pytest.fixture(scope="module")
-def simulated(environment: dict[str, Environment]) -> Steps:
+def simulated(environment) -> Steps:
     """What the library says of the steps of `ranks.py`, by their name."""
     return run_inside(environment["torch"], PROGRAM)
 
 
 @pytest.mark.slow
-def test_fsdp_divides_weights_gradients_and_states_by_the_ranks(simulated: Steps) -> None:
+def test_fsdp_divides_weights_gradients_and_states_by_the_ranks(simulated):
     sharded = simulated["sharded"]
     assert simulated["plain"]["kinds"]["weights"] == WEIGHTS
     assert sharded["kinds"]["weights"] == WEIGHTS // RANKS
@@ -36,7 +35,7 @@ def test_fsdp_divides_weights_gradients_and_states_by_the_ranks(simulated: Steps
 
 
 @pytest.mark.slow
-def test_gathered_layers_are_at_the_peak(simulated: Steps) -> None:
+def test_gathered_layers_are_at_the_peak(simulated):
     """At least one layer whole, with its whole gradient; at most all of them. Layers that stay
     gathered take more.
     """
@@ -47,7 +46,7 @@ def test_gathered_layers_are_at_the_peak(simulated: Steps) -> None:
 
 
 @pytest.mark.slow
-def test_layers_gathered_in_bfloat16_take_half(simulated: Steps) -> None:
+def test_layers_gathered_in_bfloat16_take_half(simulated):
     """Shares and states stay in float32."""
     narrow, sharded = simulated["narrow"], simulated["sharded"]
     for kind in ("weights", "optimizer states"):
@@ -57,13 +56,13 @@ def test_layers_gathered_in_bfloat16_take_half(simulated: Steps) -> None:
 
 
 @pytest.mark.slow
-def test_a_replica_has_buckets_next_to_whole_weights(simulated: Steps) -> None:
+def test_a_replica_has_buckets_next_to_whole_weights(simulated):
     replicated, plain = simulated["replicated"], simulated["plain"]
     assert replicated["kinds"]["weights"] == WEIGHTS
     more = replicated["between_steps"] - plain["between_steps"]
     assert more == pytest.approx(WEIGHTS, rel=0.05)
 
 
-def test_zero_ranks_are_refused() -> None:
+def test_zero_ranks_are_refused():
     with pytest.raises(ValueError, match="ranks is 0"):
         simulate(lambda device: lambda: None, "a100-40gb", ranks=0)

@@ -10,7 +10,6 @@ from typing import Any
 
 import pytest
 
-from framebench.engine.environments import Environment
 from tests.processes import run_inside
 
 Steps = dict[str, Any]  # answers by the name of a step
@@ -33,11 +32,11 @@ LAYER, HIDDEN = 4 * 512 * 512, 4 * 256 * 512
 
 
 @pytest.fixture(scope="module")
-def steps(environment: dict[str, Environment]) -> Steps:
+def steps(environment) -> Steps:
     return run_inside(environment["torch"], PROGRAMS / "small_steps.py")
 
 
-def test_adam_agrees_with_the_calculation_by_hand(steps: Steps) -> None:
+def test_adam_agrees_with_the_calculation_by_hand(steps):
     """Weights, gradients and two moments stay, and the update makes one more copy: the roots of all
     second moments at once. Forward and backward pass have a handle of cuBLAS each.
     """
@@ -60,7 +59,7 @@ def test_adam_agrees_with_the_calculation_by_hand(steps: Steps) -> None:
     assert without["allocated"] == found["allocated"] - 2 * AMPERE
 
 
-def test_the_efficient_kernel_saves_a_logsumexp_per_query(steps: Steps) -> None:
+def test_the_efficient_kernel_saves_a_logsumexp_per_query(steps):
     """At the peak: queries, keys and values, their gradients, the output and its gradient, a
     logsumexp per query, and dropout's seeds; and of the kernel a sum per query and, for each block
     of 64 queries, a tile of 64 x 64 with its lock.
@@ -73,7 +72,7 @@ def test_the_efficient_kernel_saves_a_logsumexp_per_query(steps: Steps) -> None:
     assert set(found["kernels"]) == {"efficient_attention", "efficient_attention_backward"}
 
 
-def test_flash_attention_sums_in_single_precision(steps: Steps) -> None:
+def test_flash_attention_sums_in_single_precision(steps):
     """Eight tensors in half precision; outputs and gradients are copied into the kernel's order;
     two numbers per query, and the gradient of the queries once more in float32.
     """
@@ -83,7 +82,7 @@ def test_flash_attention_sums_in_single_precision(steps: Steps) -> None:
     assert steps["attention in inference"]["kernels"] == {"flash_attention": 3}
 
 
-def test_attention_on_hopper_takes_cudnn(steps: Steps) -> None:
+def test_attention_on_hopper_takes_cudnn(steps):
     """In half precision there are eight tensors. In float32 there are a logarithm per query, and a
     workspace with the queries' gradient and a sum per query. Dropout's seeds come on top.
     """
@@ -94,13 +93,13 @@ def test_attention_on_hopper_takes_cudnn(steps: Steps) -> None:
     assert found["allocated"] == half * 8 * TENSOR + logarithms + workspace + SEEDS
 
 
-def test_each_call_of_attention_has_its_kernel(steps: Steps) -> None:
+def test_each_call_of_attention_has_its_kernel(steps):
     calls = json.loads((PROGRAMS / "attention_calls.json").read_text())
     chosen = [call | {"kernel": kernel} for call, kernel in zip(calls, steps["choose_kernels"])]
     assert chosen == calls
 
 
-def test_autocast_casts_a_weight_once(steps: Steps) -> None:
+def test_autocast_casts_a_weight_once(steps):
     """Input, hidden values and the weight in half precision, the weight once though it is used
     twice. Nothing stays.
     """
@@ -109,12 +108,12 @@ def test_autocast_casts_a_weight_once(steps: Steps) -> None:
     assert found["between_steps"] == steps["layer"]["between_steps"]
 
 
-def test_autocast_caches_converted_weights_but_no_other_values(steps: Steps) -> None:
+def test_autocast_caches_converted_weights_but_no_other_values(steps):
     """Until autocast ends, a weight of 512 x 512 has a copy in half precision, unless the program
     turns the cache off.
     """
 
-    def kept_by_cache(product: str) -> int:
+    def kept_by_cache(product):
         cached, uncached = steps[product], steps[f"{product}, uncached"]
         return int(cached["allocated"] - uncached["allocated"])
 
@@ -122,14 +121,14 @@ def test_autocast_caches_converted_weights_but_no_other_values(steps: Steps) -> 
     assert kept_by_cache("product of values") == 0
 
 
-def test_dropout_saves_a_byte_per_number(steps: Steps) -> None:
+def test_dropout_saves_a_byte_per_number(steps):
     """Numbers in float32, what is left of them, and the mask; of a CPU the mask has as many bytes
     as the numbers.
     """
     assert steps["dropout"]["allocated"] == (4 + 4 + 1) * MIB + 2 * 512
 
 
-def test_a_sum_of_gradients_takes_the_place_of_the_first(steps: Steps) -> None:
+def test_a_sum_of_gradients_takes_the_place_of_the_first(steps):
     """Weight, hidden values and two gradients, each of 4 MiB; were the sum made apart it would be a
     fifth. What the program itself adds up is made apart, also where it is recomputed: weight, two
     products and their sum.
@@ -138,7 +137,7 @@ def test_a_sum_of_gradients_takes_the_place_of_the_first(steps: Steps) -> None:
     assert steps["sum of the program"]["allocated"] // MIB == 4 * 4
 
 
-def test_requests_come_in_order(steps: Steps) -> None:
+def test_requests_come_in_order(steps):
     """The inner layer's weight and bias, then the outer module's own and its buffer; input, product
     with its workspace, ReLU, mask, result. An optimizer that was made before the move has the
     weights that moved.
@@ -150,14 +149,14 @@ def test_requests_come_in_order(steps: Steps) -> None:
     assert found["followed"] == [True, True]
 
 
-def test_host_memory_is_not_counted_on_the_device(steps: Steps) -> None:
+def test_host_memory_is_not_counted_on_the_device(steps):
     """One weight and its gradient; three saved tensors come back one at a time."""
     tensor = 4 * MIB
     assert steps["saved on the host"]["between_steps"] == 2 * tensor
     assert steps["saved on the host"]["allocated"] == 4 * tensor + 2 * 512
 
 
-def test_a_simulated_step_reads_made_up_values_and_real_layouts(steps: Steps) -> None:
+def test_a_simulated_step_reads_made_up_values_and_real_layouts(steps):
     assert steps["read_in_step"] == {
         "number of its own": 5.0,
         # made up
@@ -172,13 +171,13 @@ def test_a_simulated_step_reads_made_up_values_and_real_layouts(steps: Steps) ->
     }
 
 
-def test_pytorchs_viewer_reads_the_snapshot(steps: Steps) -> None:
+def test_pytorchs_viewer_reads_the_snapshot(steps):
     viewed = steps["view_snapshot"]
     assert viewed["total"] == viewed["reserved"]
     assert "alloc" in viewed["text"]
     assert "<" in viewed["page"]
 
 
-def test_older_releases_take_the_workspace_of_a_bias_anew(steps: Steps) -> None:
+def test_older_releases_take_the_workspace_of_a_bias_anew(steps):
     older, newer = steps["bias, PyTorch 2.6"]["between_steps"], steps["bias"]["between_steps"]
     assert (older, newer - older) == (AMPERE + 2 * 4 * 64 * 64 + 512, MIB)

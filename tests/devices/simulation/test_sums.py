@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from math import prod
-from typing import Any
 
 import pytest
 
@@ -59,7 +58,7 @@ class Shaped:
         (Shaped(8192, 768, item=1, is_real=False), 96 * MIB),
     ],
 )
-def test_a_bias_s_gradient_has_the_workspace_of_a_gpu(values: Shaped, size: int) -> None:
+def test_a_bias_s_gradient_has_the_workspace_of_a_gpu(values, size):
     assert sum_columns((values, [0]), GPU) == [size, -size]
 
 
@@ -74,16 +73,16 @@ def test_a_bias_s_gradient_has_the_workspace_of_a_gpu(values: Shaped, size: int)
         (Shaped(), []),  # of a single number
     ],
 )
-def test_other_sums_have_no_workspace(args: tuple[Any, ...]) -> None:
+def test_other_sums_have_no_workspace(args):
     assert sum_columns(args, GPU) == []
 
 
-def test_embedding_gradients_take_the_workspace_of_a_gpu() -> None:
+def test_embedding_gradients_take_the_workspace_of_a_gpu():
     """27,681,792 bytes for 8,192 tokens of 50,304 words, 72,088 for the offsets; all are given
     back. Few indices are not sorted, unless there is a padding index.
     """
 
-    def request(batch: int, padding: int) -> list[Any]:
+    def request(batch, padding):
         arguments = (Shaped(batch, 1024, 768), Shaped(batch, 1024, item=8), 50304, padding, False)
         return list(embedding_backward(["gradient"], arguments, GPU))
 

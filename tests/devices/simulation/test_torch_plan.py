@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 
-from framebench.engine.environments import Environment
 from tests.conftest import list_requested
 from tests.devices.fake_predictions import make_planned
 from tests.processes import run_inside
@@ -47,7 +46,7 @@ Answers = dict[str, dict[str, Any]]
 
 
 @pytest.fixture(scope="module")
-def answers(request: pytest.FixtureRequest, environment: dict[str, Environment]) -> Answers:
+def answers(request, environment) -> Answers:
     places = [name_place(strategy) for strategy in sorted({*USUAL, *list_requested(request)})]
     places += [*UNPLANNED, TOO_LARGE, OLDER, NEWER]
     return run_inside(environment["torch"], PROGRAM, *places)
@@ -61,7 +60,7 @@ def name_place(strategy: str) -> str:
 @pytest.mark.parametrize(
     "name", [*USUAL, *(pytest.param(name, marks=pytest.mark.all_cases) for name in OTHERS)]
 )
-def test_every_strategy_is_planned(name: str, answers: Answers) -> None:
+def test_every_strategy_is_planned(name, answers):
     answer = answers[name_place(name)]
     assert answer["outcome"] == "planned"
     parts = answer["parts"]
@@ -74,7 +73,7 @@ def test_every_strategy_is_planned(name: str, answers: Answers) -> None:
 
 
 @pytest.mark.slow
-def test_padding_by_inductor_is_listed_as_not_predicted(answers: Answers) -> None:
+def test_padding_by_inductor_is_listed_as_not_predicted(answers):
     # `not_held` lists what the predicted peak does not contain
     of_compiled = "\n".join(answers[name_place("compile")]["not_held"])
     of_eager = "\n".join(answers[name_place("fp32")]["not_held"])
@@ -84,14 +83,14 @@ def test_padding_by_inductor_is_listed_as_not_predicted(answers: Answers) -> Non
 
 
 @pytest.mark.slow
-def test_strategies_change_their_parts_of_the_peak(answers: Answers) -> None:
+def test_strategies_change_their_parts_of_the_peak(answers):
     """By kind, each compared with the baseline."""
     base = answers[name_place("fp32")]["parts"]
     weights = base["weights"]
     states = base["optimizer_states"]
     activations = base["activations"]
 
-    def read_part(strategy: str, part: str) -> int:
+    def read_part(strategy, part):
         return answers[name_place(strategy)]["parts"][part]
 
     assert states == pytest.approx(2 * weights, rel=0.02), "two moments"
@@ -105,13 +104,13 @@ def test_strategies_change_their_parts_of_the_peak(answers: Answers) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("place", UNPLANNED)
-def test_unpredicted_cases_have_a_reason(place: str, answers: Answers) -> None:
+def test_unpredicted_cases_have_a_reason(place, answers):
     assert answers[place]["outcome"] == "not planned"
     assert UNPLANNED[place] in answers[place]["reason"]
 
 
 @pytest.mark.slow
-def test_a_refused_case_says_how_much_it_needs(answers: Answers) -> None:
+def test_a_refused_case_says_how_much_it_needs(answers):
     refused = answers[TOO_LARGE]
     assert refused["outcome"] == "refused"
     assert refused["needs_bytes"] > 11 * 2**30
@@ -119,7 +118,7 @@ def test_a_refused_case_says_how_much_it_needs(answers: Answers) -> None:
 
 
 @pytest.mark.slow
-def test_attention_kernels_follow_the_release(answers: Answers) -> None:
+def test_attention_kernels_follow_the_release(answers):
     kernels = [answers[place]["flags"]["attention"] for place in (OLDER, NEWER)]
     assert kernels == ["flash_attention", "cudnn_attention"]
     (note,) = answers[OLDER]["notes"]

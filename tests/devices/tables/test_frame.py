@@ -2,10 +2,6 @@
 function returns it.
 """
 
-from __future__ import annotations
-
-from pathlib import Path
-
 import pandas as pd
 
 import framebench
@@ -14,7 +10,7 @@ from framebench.devices.tables.frame import COLUMNS, frame
 from tests.devices.fake_predictions import MIB, make_compiled, make_simulated, make_unplanned
 
 
-def test_a_ratio_is_to_the_same_release_and_batch() -> None:
+def test_a_ratio_is_to_the_same_release_and_batch():
     df = frame(
         [
             make_compiled("checkpoint", 500),
@@ -39,7 +35,7 @@ def test_a_ratio_is_to_the_same_release_and_batch() -> None:
     assert list(jax["strategy"]) == ["fp32", "checkpoint", "fp32", "checkpoint"]
 
 
-def test_a_simulation_has_two_sizes_and_a_plan_one() -> None:
+def test_a_simulation_has_two_sizes_and_a_plan_one():
     df = frame(
         [make_simulated("fp32", 100), make_compiled("fp32", 300), make_unplanned("not planned")]
     )
@@ -50,7 +46,7 @@ def test_a_simulation_has_two_sizes_and_a_plan_one() -> None:
     assert pd.isna(nothing).all()
 
 
-def test_planned_returns_the_cached_predictions(tmp_path: Path) -> None:
+def test_planned_returns_the_cached_predictions(tmp_path):
     store.write(tmp_path, make_simulated("fp32", 100))
     df = framebench.planned(tmp_path)
     assert list(df.columns) == [column.name for column in COLUMNS]

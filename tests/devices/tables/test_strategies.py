@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import pytest
-
 from framebench.devices.catalog import find
 from framebench.devices.needs import find_context_bytes
 from framebench.devices.plans.planned import Planned
@@ -36,7 +34,7 @@ def predict_batches(batches: tuple[int, ...], strategy: str, *, gib_each: float)
     return [make_simulated(strategy, 1024 * gib_each * batch, batch) for batch in batches]
 
 
-def test_each_framework_is_compared_with_its_own_baseline() -> None:
+def test_each_framework_is_compared_with_its_own_baseline():
     every = [
         make_simulated("fp32", 1000),
         make_simulated("checkpoint", 500),
@@ -59,7 +57,7 @@ def test_each_framework_is_compared_with_its_own_baseline() -> None:
     assert "batch 8, size full, on one NVIDIA H100" in table.title
 
 
-def test_a_plan_beyond_the_devices_memory_does_not_fit() -> None:
+def test_a_plan_beyond_the_devices_memory_does_not_fit():
     """XLA plans it all the same; a simulation refuses it."""
     refused = predict_none("torch", "long", "refused", needs_bytes=90_000 * MIB)
     plans = [
@@ -73,7 +71,7 @@ def test_a_plan_beyond_the_devices_memory_does_not_fit() -> None:
     assert row[4:] == ("does not fit: would take 100,000.0 MiB", "2.00")
 
 
-def test_the_largest_batch_that_fits_in_each_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_largest_batch_that_fits_in_each_memory(monkeypatch):
     allow_error(monkeypatch, 0.1)
     predictions = predict_batches((8, 16, 32, 64), "fp32", gib_each=2)
     predictions += predict_batches((4, 8, 16), "checkpoint", gib_each=8)
@@ -86,7 +84,7 @@ def test_the_largest_batch_that_fits_in_each_memory(monkeypatch: pytest.MonkeyPa
     )
 
 
-def test_a_certain_batch_includes_error_and_context(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_certain_batch_includes_error_and_context(monkeypatch):
     allow_error(monkeypatch, 0.1)
     memory = find(GPUS["24 GB"]).memory_bytes
     # of which `simulated` reserves 100 MiB next to what is in use

@@ -1,11 +1,8 @@
 """Tables of predictions: what fits, what does not, and how many are cached."""
 
-from __future__ import annotations
-
 import pytest
 
 from framebench.devices.catalog import find
-from framebench.devices.plans.planned import Planned
 from framebench.devices.tables.table import (
     describe_share,
     list_cached,
@@ -34,11 +31,11 @@ from tests.devices.fake_predictions import (
         (make_unplanned("failed"), "-"),
     ],
 )
-def test_a_peak_above_the_memory_does_not_fit(prediction: Planned, share: str) -> None:
+def test_a_peak_above_the_memory_does_not_fit(prediction, share):
     assert describe_share(prediction, find("h100-80gb")) == share
 
 
-def test_predictions_of_an_older_version_are_counted() -> None:
+def test_predictions_of_an_older_version_are_counted():
     older = make_planned(case=CASE.replace("fp32", "checkpoint"), origin=make_origin(code="0"))
     gone = make_planned(case="transformer/jax/train/once_there/b1/tiny")
     table = list_cached([make_planned(), older, gone, make_planned(device="a100-40gb")])
@@ -85,9 +82,7 @@ def test_predictions_of_an_older_version_are_counted() -> None:
         ),
     ],
 )
-def test_parts_have_shares_of_their_sum_and_sums_stand_apart(
-    prediction: Planned, shares: dict[str, str], apart: list[str]
-) -> None:
+def test_parts_have_shares_of_their_sum_and_sums_stand_apart(prediction, shares, apart):
     table = tabulate_parts(prediction, find("h100-80gb"))
     assert {row[0]: row[-1] for row in table.rows} == shares
     assert [note.partition(":")[0] for note in table.notes] == apart

@@ -32,7 +32,7 @@ def plan_places(compiler: Environment, *places: str) -> list[dict[str, Any]]:
 
 
 @pytest.mark.slow
-def test_the_largest_buffers_of_a_plan_have_their_lines(compiler: Environment) -> None:
+def test_the_largest_buffers_of_a_plan_have_their_lines(compiler):
     (plan,) = plan_places(compiler, f"{TRAIN.format('fp32')}@{H100}")
     lines = {buffer["line"] for buffer in plan["largest"]}
     assert {"argument params", "argument state"} <= lines
@@ -44,7 +44,7 @@ def test_the_largest_buffers_of_a_plan_have_their_lines(compiler: Environment) -
 
 @pytest.mark.all_cases
 @pytest.mark.slow
-def test_the_device_decides_the_plan(compiler: Environment) -> None:
+def test_the_device_decides_the_plan(compiler):
     """XLA computes values again where memory is short; and a V100 has no matmuls in bfloat16."""
     case = TRAIN.format("fp32")
     half = "transformer/jax/eval/amp_bf16/b4/tiny@v100-16gb"
@@ -57,7 +57,7 @@ def test_the_device_decides_the_plan(compiler: Environment) -> None:
 
 
 @pytest.mark.slow
-def test_jax_cases_that_cannot_be_planned_have_a_reason(compiler: Environment) -> None:
+def test_jax_cases_that_cannot_be_planned_have_a_reason(compiler):
     cases = [TRAIN.format(name) for name in ("no_jit", "pool_off", "sdpa_cudnn")]
     cases.append("transformer/jax/generate/static_cache/b4/tiny")
     answers = plan_places(compiler, *(f"{case}@{H100}" for case in cases))
@@ -88,7 +88,7 @@ ERRORS = {
 }
 
 
-def test_xla_errors_are_classified() -> None:
+def test_xla_errors_are_classified():
     answers = run_inside(environments.ensure("jax"), PROGRAMS / "refusals.py", *ERRORS)
     for answer, (outcome, needs_bytes, reason) in zip(answers, ERRORS.values(), strict=True):
         assert (answer["outcome"], answer["needs_bytes"]) == (outcome, needs_bytes)
@@ -96,7 +96,7 @@ def test_xla_errors_are_classified() -> None:
 
 
 @pytest.mark.slow
-def test_shapes_alone_give_the_plan_of_real_arrays() -> None:
+def test_shapes_alone_give_the_plan_of_real_arrays():
     """On the CPU, where both can be had."""
     cases = [TRAIN.format(name) for name in ("checkpoint", "multi_steps")]
     plans = run_inside(environments.ensure("jax"), PROGRAMS / "shaped_plans.py", *cases)

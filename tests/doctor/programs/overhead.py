@@ -4,20 +4,16 @@ Both run the same model on the same data, alternately, in one process; the resul
 their medians with a bootstrap 95 % interval (percentile method, Efron 1979).
 """
 
-from __future__ import annotations
-
 import json
 import os
 import sys
 import time
-from collections.abc import Callable
 
 import numpy as np
 import torch
 from torch import nn
 
 from framebench import adapters
-from framebench.adapters.base import Adapter
 from framebench.models.spec import load_workload
 from framebench.suite.selectors import parse
 from framebench.worker.stepping import make_timed_step
@@ -26,7 +22,7 @@ CASE = "transformer/torch/train/fp32/b4/cpu"
 WARM_UP = 3  # rounds that do not count
 
 
-def make_bare_step(adapter: Adapter) -> Callable[[], float]:
+def make_bare_step(adapter):
     """Return a training step as anyone writes it, which returns its seconds."""
     case, spec = adapter.case, load_workload(adapter.case.workload)
     model = spec.import_model("torch").build(adapter.config)
@@ -38,7 +34,7 @@ def make_bare_step(adapter: Adapter) -> Callable[[], float]:
     inputs, targets = map(torch.from_numpy, spec.make_batch(case.config, case.batch))
     model.train()
 
-    def step() -> float:
+    def step():
         start = time.perf_counter()
         optimizer.zero_grad()
         loss = nn.functional.cross_entropy(model(inputs).flatten(0, 1), targets.flatten())
@@ -49,7 +45,7 @@ def make_bare_step(adapter: Adapter) -> Callable[[], float]:
     return step
 
 
-def compare(rounds: int) -> dict[str, float]:
+def compare(rounds):
     """Return the ratio of the median step times, harness / bare loop, with its 95 % interval.
 
     The interval comes from resampling pairs of steps.

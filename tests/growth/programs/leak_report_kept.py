@@ -1,38 +1,36 @@
 """Print what is reported of steps that keep an array each, a tensor each, and nothing."""
 
 import json
-from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 
 from framebench.growth.leak_report import LeakWatch, StorageTracker
 from framebench.growth.progress import HALF
 
-arrays: list[object] = []
-tensors: list[object] = []
+arrays = []
+tensors = []
 
 
 class Tensor:
     """To the report what has a storage, as PyTorch's tensors do."""
 
-    def untyped_storage(self) -> None: ...
+    def untyped_storage(self): ...
 
 
-def keep_array() -> None:
+def keep_array():
     np.full(99, 0.5)  # nobody keeps it
     arrays.append(np.full(1250, 0.5))
 
 
-def keep_tensor() -> None:
+def keep_tensor():
     tensors.append(Tensor())
 
 
-def keep_nothing() -> None:
+def keep_nothing():
     np.full(1250, 0.5)
 
 
-def watch(step: Callable[[], None]) -> list[dict[str, Any]]:
+def watch(step):
     """Return what is reported of these steps."""
     watch = LeakWatch(StorageTracker(), [])
     for _ in range(HALF):

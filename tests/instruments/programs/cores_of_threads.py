@@ -7,18 +7,17 @@ step's thread and of the loader's, before and after the second pin.
 import json
 import os
 import sys
-from collections.abc import Iterator
 
 from framebench.adapters.loading import prefetch
 from framebench.instruments import cores
 
 
-def prepare() -> Iterator[tuple[list[int]]]:
+def prepare():
     while True:
         yield (sorted(os.sched_getaffinity(0)),)  # the calling thread's
 
 
-def main(allowed: list[int]) -> None:
+def main(allowed):
     os.sched_setaffinity(0, allowed)
     cores.pin(min(allowed))
     batches = prefetch(prepare(), lambda batch: batch)

@@ -8,7 +8,7 @@ from framebench.instruments.host import HostPeak
 MIB = 2**20
 
 
-def misread(size: int) -> int:
+def misread(size):
     host = HostPeak()
     host.start()
     with mmap.mmap(-1, size) as region:

@@ -64,11 +64,7 @@ def describe_transformer(table: pd.DataFrame, others: dict[str, pd.DataFrame] | 
     ],
     ids=["timed", "not timed", "another was timed"],
 )
-def test_the_least_memory_has_its_cost_in_time(
-    checkpoint: tuple[list[list[float]], int],
-    accumulate: tuple[list[list[float]], int],
-    words: str,
-) -> None:
+def test_the_least_memory_has_its_cost_in_time(checkpoint, accumulate, words):
     base = (FP32, make_steady(1.0), 200)
     assert (
         describe_transformer(make_rows(base, (CHECKPOINT, *checkpoint), (ACCUMULATE, *accumulate)))
@@ -76,13 +72,13 @@ def test_the_least_memory_has_its_cost_in_time(
     )
 
 
-def test_an_undecided_cost_is_a_range() -> None:
+def test_an_undecided_cost_is_a_range():
     table = make_rows((FP32, make_steady(1.0), 200), (CHECKPOINT, WILD, 100))
     assert pytest.approx(1, abs=0.5) == table["time_ratio_low"].iloc[1]
     assert " to " in describe_transformer(table)
 
 
-def test_missing_times_come_from_another_machine_of_the_same_kind() -> None:
+def test_missing_times_come_from_another_machine_of_the_same_kind():
     base = (FP32, make_steady(1.0), 200)
     mine = make_rows(base, (ACCUMULATE, NEVER, 100))
     other = make_rows(base, (ACCUMULATE, make_steady(1.2), 100))
@@ -91,7 +87,7 @@ def test_missing_times_come_from_another_machine_of_the_same_kind() -> None:
     assert describe_transformer(mine, {"n": other.assign(device="gpu")}) == f"{start}not timed)."
 
 
-def test_the_batch_with_the_most_different_share_is_named() -> None:
+def test_the_batch_with_the_most_different_share_is_named():
     """By the records of this machine, or else of another of the same kind."""
     mine = make_rows((FP32, make_steady(1.0), 200), (ACCUMULATE, make_steady(1.1), 100))
     of_batches = []

@@ -15,7 +15,7 @@ __all__ = ["browser", "tab"]
 
 
 @pytest.fixture(scope="session")
-def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def site(tmp_path_factory) -> Path:
     """Return a site with everything: hostile records, guides, reference and notebooks."""
     folder = tmp_path_factory.mktemp("site")
     write_records(folder / "results", repeat_in_blocks(make_all_records()))

@@ -1,10 +1,5 @@
 """What axe, a checker of the Web Content Accessibility Guidelines, finds on a page of each kind."""
 
-from __future__ import annotations
-
-from pathlib import Path
-from typing import Any
-
 import pytest
 
 from tests.accessibility import audited, list_violations, select_one_of_each_kind
@@ -38,9 +33,7 @@ VIEWS = [
 @needs_sphinx
 @in_a_browser
 @pytest.mark.parametrize(("width", "scheme"), VIEWS)
-def test_pages_have_no_accessibility_violations(
-    site: Path, audited: Any, width: int, scheme: str
-) -> None:
+def test_pages_have_no_accessibility_violations(site, audited, width, scheme):
     audited.set_viewport_size({"width": width, "height": 900})
     audited.emulate_media(color_scheme=scheme)
     pages = select_one_of_each_kind(site)
@@ -56,9 +49,7 @@ def test_pages_have_no_accessibility_violations(
 @needs_sphinx
 @in_a_browser
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_the_accessibility_check_finds_planted_violations(
-    site: Path, audited: Any, scheme: str
-) -> None:
+def test_the_accessibility_check_finds_planted_violations(site, audited, scheme):
     audited.emulate_media(color_scheme=scheme)
     audited.goto((site / "machines" / "lab" / "cases.html").as_uri())
     audited.evaluate(

@@ -35,7 +35,7 @@ H100 = "h100-80gb"
 
 
 @pytest.fixture(scope="module")
-def first(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def first(tmp_path_factory) -> Path:
     """Return the first page of a site with a few records and the published predictions."""
     folder = tmp_path_factory.mktemp("front")
     timed = [
@@ -53,7 +53,7 @@ def first(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def lab(first: Path, tab: Any) -> Any:
+def lab(first, tab) -> Any:
     """Return the page as it is when the reader has chosen the machine."""
     tab.goto("about:blank")
     tab.goto(f"{first.as_uri()}#place=lab")
@@ -73,7 +73,7 @@ def choose_answers(tab: Any, budget: int | None = None, **answers_by_list: str) 
 
 @needs_sphinx
 @in_a_browser
-def test_the_answer_follows_the_budget(lab: Any) -> None:
+def test_the_answer_follows_the_budget(lab):
     """A case needs 1.05 times its peak: amp_bf16 420 MiB, fp32 210, checkpoint 105, and
     checkpoint+accumulate, which was not timed, 84.
     """
@@ -97,7 +97,7 @@ def test_the_answer_follows_the_budget(lab: Any) -> None:
 
 @needs_sphinx
 @in_a_browser
-def test_a_question_is_kept_in_the_url(lab: Any) -> None:
+def test_a_question_is_kept_in_the_url(lab):
     batch = lab.locator("select[name=batch]")
     assert batch.locator("option").all_inner_texts() == ["4", "8"], "the most strategies first"
     choose_answers(lab, 320, batch="8")
@@ -111,7 +111,7 @@ def test_a_question_is_kept_in_the_url(lab: Any) -> None:
 @needs_sphinx
 @in_a_browser
 @pytest.mark.parametrize("width", [1280, PHONE_WIDTH])
-def test_a_mark_shows_its_numbers_and_links_to_its_case(lab: Any, width: int) -> None:
+def test_a_mark_shows_its_numbers_and_links_to_its_case(lab, width):
     lab.set_viewport_size({"width": width, "height": PHONE_HEIGHT})
     box = lab.locator("#said").bounding_box()
     assert box["y"] + box["height"] <= PHONE_HEIGHT, "the answer is seen without scrolling"
@@ -128,7 +128,7 @@ def test_a_mark_shows_its_numbers_and_links_to_its_case(lab: Any, width: int) ->
 
 @needs_sphinx
 @in_a_browser
-def test_a_keyboard_reaches_every_case(lab: Any) -> None:
+def test_a_keyboard_reaches_every_case(lab):
     summary = lab.locator("#words summary")
     assert summary.inner_text() == "All 4 strategies in words"
     summary.focus()
@@ -140,7 +140,7 @@ def test_a_keyboard_reaches_every_case(lab: Any) -> None:
 
 @needs_sphinx
 @in_a_browser
-def test_a_device_answers_with_predictions_alone(first: Path, tab: Any) -> None:
+def test_a_device_answers_with_predictions_alone(first, tab):
     tab.goto(first.as_uri())
     assert tab.locator("select[name=place]").input_value() == H100
     choose_answers(
@@ -158,7 +158,7 @@ def test_a_device_answers_with_predictions_alone(first: Path, tab: Any) -> None:
 
 @needs_sphinx
 @in_a_browser
-def test_a_question_without_a_prediction_gets_the_command(first: Path, tab: Any) -> None:
+def test_a_question_without_a_prediction_gets_the_command(first, tab):
     tab.goto(first.as_uri())
     choose_answers(
         tab, place="b200", workload="Transformer", size="full-1b", scenario="Training", batch="4"
@@ -174,7 +174,7 @@ def test_a_question_without_a_prediction_gets_the_command(first: Path, tab: Any)
 
 @needs_sphinx
 @in_a_browser
-def test_a_typed_size_is_answered_or_gets_the_command(first: Path, tab: Any) -> None:
+def test_a_typed_size_is_answered_or_gets_the_command(first, tab):
     own = tab.locator("input[name=own]")
     tab.goto(first.as_uri())
     choose_answers(
@@ -201,7 +201,7 @@ def test_a_typed_size_is_answered_or_gets_the_command(first: Path, tab: Any) -> 
 
 @needs_sphinx
 @in_a_browser
-def test_without_scripts_the_answer_is_there(first: Path, browser: Any) -> None:
+def test_without_scripts_the_answer_is_there(first, browser):
     page = browser.new_page(java_script_enabled=False)
     page.goto(first.as_uri())
     assert "checkpoint" in page.locator("#still").inner_text()
@@ -209,7 +209,7 @@ def test_without_scripts_the_answer_is_there(first: Path, browser: Any) -> None:
     page.close()
 
 
-def test_every_published_prediction_of_a_pinned_release_is_behind_the_form() -> None:
+def test_every_published_prediction_of_a_pinned_release_is_behind_the_form():
     table = planned_frame.load(ROOT / "results")
     is_answered = table["pinned"] & (table["ranks"] == 1) & table["needs_bytes"].notna()
 
@@ -236,7 +236,7 @@ def read_data(results: Path) -> dict[str, Any]:
     return data
 
 
-def test_a_group_never_mixes_measurements_and_predictions() -> None:
+def test_a_group_never_mixes_measurements_and_predictions():
     data = read_data(RESULTS)
     kinds = {place["name"]: place["kind"] for place in data["PLACES"]}
 
@@ -249,7 +249,7 @@ def test_a_group_never_mixes_measurements_and_predictions() -> None:
             assert ("source" in row) == (group["kind"] == "predicted")
 
 
-def test_text_of_records_is_escaped_in_scripts(tmp_path: Path) -> None:
+def test_text_of_records_is_escaped_in_scripts(tmp_path):
     evil = make_record("fp32", MIB, [1.0], where={"versions": {"torch": EVIL}, "command": EVIL})
     write_records(tmp_path / "results", iter([evil]))
 

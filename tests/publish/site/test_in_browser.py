@@ -28,7 +28,7 @@ def find_faults(path: Path, tab: Any) -> list[str]:
     return faults
 
 
-def test_every_kind_of_page_opens_from_a_file(site: Path, tab: Any) -> None:
+def test_every_kind_of_page_opens_from_a_file(site, tab):
     for path in select_one_of_each_kind(site):
         assert find_faults(path, tab) == [], path
 
@@ -44,9 +44,7 @@ def test_every_kind_of_page_opens_from_a_file(site: Path, tab: Any) -> None:
         ("<p>x</p>", None),
     ],
 )
-def test_the_page_check_detects_each_kind_of_fault(
-    content: str, fault: str | None, tmp_path: Path, tab: Any
-) -> None:
+def test_the_page_check_detects_each_kind_of_fault(content, fault, tmp_path, tab):
     page = tmp_path / "page.html"
     head = "<!doctype html><meta name=viewport content='width=device-width'>"
     page.write_text(f"{head}{content}")
@@ -64,7 +62,7 @@ def read_column(tab: Any, number: int) -> list[str]:
     )
 
 
-def test_a_table_is_sorted_by_mouse_and_keyboard(site: Path, tab: Any) -> None:
+def test_a_table_is_sorted_by_mouse_and_keyboard(site, tab):
     tab.goto((site / CASES).as_uri())
     tab.wait_for_selector("table.dataTable")  # made sortable after the page was loaded
     heads = tab.locator("table.sortable thead th")
@@ -82,7 +80,7 @@ def test_a_table_is_sorted_by_mouse_and_keyboard(site: Path, tab: Any) -> None:
     assert read_column(tab, place + 1)[-4:] == smallest_first[::-1]
 
 
-def test_a_table_is_searched_by_words(site: Path, tab: Any) -> None:
+def test_a_table_is_searched_by_words(site, tab):
     tab.goto((site / CASES).as_uri())
     box = tab.get_by_role("searchbox")
     assert len(read_column(tab, 2)) == 6
@@ -90,7 +88,7 @@ def test_a_table_is_searched_by_words(site: Path, tab: Any) -> None:
     assert read_column(tab, 2) == ["fp32", "fp32"]
 
 
-def test_a_search_finds_a_guide_and_a_case(site: Path, tab: Any) -> None:
+def test_a_search_finds_a_guide_and_a_case(site, tab):
     for words, page in (
         ("needs more than the peak", "docs/reading.html"),
         ("transformer/torch/train/checkpoint/b4/tiny", "machines/lab/cases/"),

@@ -1,7 +1,5 @@
 """Text of records is shown as it is, in Markdown as in HTML."""
 
-from __future__ import annotations
-
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -56,7 +54,7 @@ TEXTS = st.text(max_size=40) | st.lists(st.sampled_from(MARKS), max_size=12).map
 
 @settings(deadline=None)  # other programs may take the processor
 @given(TEXTS)
-def test_a_paragraph_begins_no_block(text: str) -> None:
+def test_a_paragraph_begins_no_block(text):
     tokens = MarkdownIt("commonmark").parse(f"{escape_markdown(text)}\n")
 
     kinds = {token.type for token in tokens}
@@ -64,7 +62,7 @@ def test_a_paragraph_begins_no_block(text: str) -> None:
 
 
 @pytest.mark.parametrize("place", ["title", "caption", "head", "cell", "note"])
-def test_a_table_escapes_every_part(place: str) -> None:
+def test_a_table_escapes_every_part(place):
     parts = {name: "plain" for name in ("title", "caption", "head", "cell", "note")} | {place: EVIL}
     table = Table.of_text(
         parts["title"],
@@ -92,14 +90,14 @@ def test_a_table_escapes_every_part(place: str) -> None:
         ("oom", 1e308),  # what has no number comes last
     ],
 )
-def test_a_column_is_sorted_by_the_first_number_of_a_cell(text: str, number: float) -> None:
+def test_a_column_is_sorted_by_the_first_number_of_a_cell(text, number):
     assert float(find_order(text)) == number
 
 
 @needs_sphinx
 @settings(deadline=None)  # other programs may take the processor
 @given(TEXTS)
-def test_a_heading_means_nothing_to_the_parser_of_the_site(text: str) -> None:
+def test_a_heading_means_nothing_to_the_parser_of_the_site(text):
     """MyST adds roles, targets, comments and footnotes to CommonMark."""
     from markdown_it.renderer import RendererHTML
     from myst_parser.config.main import MdParserConfig

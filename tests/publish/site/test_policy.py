@@ -22,7 +22,7 @@ def read_policy(page: str) -> str:
     return str(policy)
 
 
-def test_scripts_of_the_theme_and_of_the_pages_name_are_allowed() -> None:
+def test_scripts_of_the_theme_and_of_the_pages_name_are_allowed():
     policy = read_policy(add_policy(make_page(""), {THEME}))
 
     assert hash_script(THEME) in policy
@@ -32,7 +32,7 @@ def test_scripts_of_the_theme_and_of_the_pages_name_are_allowed() -> None:
 @pytest.mark.parametrize(
     "script", ["evil()", f"{PAGE_NAME_SCRIPT}evil()", "DOCUMENTATION_OPTIONS.pagename = '';x='';"]
 )
-def test_other_scripts_are_not_allowed(script: str) -> None:
+def test_other_scripts_are_not_allowed(script):
     page = make_page(f"<script>{script}</script>")
 
     policy = read_policy(add_policy(page, {THEME}))

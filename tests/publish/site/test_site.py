@@ -64,7 +64,7 @@ def strip_tags(html: str) -> str:
 
 
 @needs_sphinx
-def test_every_link_leads_somewhere_inside_and_no_page_is_too_large(site: Path) -> None:
+def test_every_link_leads_somewhere_inside_and_no_page_is_too_large(site):
     pages = list(site.rglob("*.html"))
     assert len(pages) >= 40
     assert not list_dead_links(site)
@@ -75,7 +75,7 @@ def test_every_link_leads_somewhere_inside_and_no_page_is_too_large(site: Path) 
     "link",
     ["gone.html", "second.html#gone", "../elsewhere.html", "//elsewhere.invalid/x.js"],
 )
-def test_a_dead_link_is_found(link: str, tmp_path: Path) -> None:
+def test_a_dead_link_is_found(link, tmp_path):
     (tmp_path / "outside.html").write_text("<p>")
     (tmp_path / "site").mkdir()
     (tmp_path / "site" / "second.html").write_text("<p id=here>")
@@ -86,14 +86,14 @@ def test_a_dead_link_is_found(link: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["form.js", "start.js", "site.css", "user_page.css"])
-def test_style_and_script_load_nothing_external(name: str) -> None:
+def test_style_and_script_load_nothing_external(name):
     text = (ROOT / "framebench/publish/site/static" / name).read_text()
 
     assert not re.search(r"url\(|@import|https?:|fetch\(|\bimport\b.*from|innerHTML", text)
 
 
 @needs_sphinx
-def test_every_case_has_a_section_with_its_record(site: Path) -> None:
+def test_every_case_has_a_section_with_its_record(site):
     for record in make_all_records():
         section = strip_tags(read_case(site, record.provenance.machine, record.case))
         assert f"framebench run {record.case}" in section
@@ -110,7 +110,7 @@ def test_every_case_has_a_section_with_its_record(site: Path) -> None:
 
 
 @needs_sphinx
-def test_every_figure_is_shown_with_its_finding(site: Path) -> None:
+def test_every_figure_is_shown_with_its_finding(site):
     path = site / "machines" / "lab" / "figures.html"
     shown = {Path(link).name for link in Page(path).links if "/figures/lab/" in link}
     drawn = {file.name for file in (site / "_static" / "figures" / "lab").glob("*.svg")}
@@ -122,7 +122,7 @@ def test_every_figure_is_shown_with_its_finding(site: Path) -> None:
 
 
 @needs_sphinx
-def test_every_claim_is_linked_to_its_section_with_its_recommendation(site: Path) -> None:
+def test_every_claim_is_linked_to_its_section_with_its_recommendation(site):
     folder = site / "claims" / "lab"
     main = read_main(folder / "index.html")
     links = re.findall(r'href="(source-[^"#]+)\.html#([^"]+)"', main)
@@ -152,7 +152,7 @@ def make_line(name: str, low: float | None, metric: str = "peak", decides: bool 
     )
 
 
-def test_a_chart_has_one_metric_and_marks_the_claim() -> None:
+def test_a_chart_has_one_metric_and_marks_the_claim():
     lines = [
         make_line("other", 0.7, "time", decides=False),
         make_line("a", 0.6),
@@ -171,7 +171,7 @@ def test_a_chart_has_one_metric_and_marks_the_claim() -> None:
 
 
 @needs_sphinx
-def test_the_reference_has_commands_functions_columns_and_devices(site: Path) -> None:
+def test_the_reference_has_commands_functions_columns_and_devices(site):
     pages = {path.stem: path.read_text() for path in (site / "reference").glob("*.html")}
 
     for name in COMMANDS:
@@ -184,14 +184,14 @@ def test_the_reference_has_commands_functions_columns_and_devices(site: Path) ->
 
 
 @needs_sphinx
-def test_notebooks_are_pages(site: Path) -> None:
+def test_notebooks_are_pages(site):
     pages = {path.stem for path in (site / "notebooks").glob("*.html")}
     notebooks = {path.stem for path in (ROOT / "analysis/notebooks/executed").glob("*.ipynb")}
     assert pages == notebooks | {"index"}
 
 
 @needs_sphinx
-def test_hostile_records_are_escaped(site: Path) -> None:
+def test_hostile_records_are_escaped(site):
     """The hostile text is shown, on at least three pages, and nothing of it has become HTML."""
     theme = Page(site / OF_THE_THEME)
     hostile = 0
@@ -212,7 +212,7 @@ def test_hostile_records_are_escaped(site: Path) -> None:
 
 
 @needs_sphinx
-def test_a_case_id_with_path_parts_writes_no_page(tmp_path: Path) -> None:
+def test_a_case_id_with_path_parts_writes_no_page(tmp_path):
     results = tmp_path / "results"
     site = tmp_path / "a" / "site"
     write_records(results, iter([make_record("fp32", 2**20, [1.0, 1.0])]))
@@ -233,21 +233,21 @@ NAMES = st.text(max_size=300) | st.text(alphabet="./aA-_ \\", max_size=12)
 
 
 @given(NAMES, NAMES)
-def test_slugs_are_safe_and_distinct(one: str, other: str) -> None:
+def test_slugs_are_safe_and_distinct(one, other):
     assert re.fullmatch(r"[a-z0-9_-][a-z0-9._-]{0,120}", make_slug(one))
     assert ".." not in make_slug(one)
     assert (make_slug(one) == make_slug(other)) == (one == other)
 
 
 @pytest.fixture
-def lab(tmp_path: Path) -> Results:
+def lab(tmp_path) -> Results:
     """Return the results of a machine with one record."""
     write_records(tmp_path / "results", iter([make_record("fp32", 2**20, [1.0, 1.0])]))
     return Results(tmp_path / "results")
 
 
 @needs_sphinx
-def test_a_site_replaces_the_last_one_and_nothing_else(lab: Results, tmp_path: Path) -> None:
+def test_a_site_replaces_the_last_one_and_nothing_else(lab, tmp_path):
     target, precious = tmp_path / "site", tmp_path / "precious"
     build(lab, target, guides=False)
     (target / "old.html").touch()
@@ -263,14 +263,12 @@ def test_a_site_replaces_the_last_one_and_nothing_else(lab: Results, tmp_path: P
     assert (precious / "file").exists()
 
 
-def test_without_records_there_is_no_site(tmp_path: Path) -> None:
+def test_without_records_there_is_no_site(tmp_path):
     with pytest.raises(Unbuildable, match="measure first"):
         build(Results(tmp_path / "nothing"), tmp_path / "site")
 
 
-def test_missing_sphinx_is_reported_with_a_hint(
-    lab: Results, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_missing_sphinx_is_reported_with_a_hint(lab, tmp_path, monkeypatch):
     monkeypatch.setattr(building, "PACKAGES", ("sphinx_of_nobody",))
 
     with pytest.raises(Unbuildable, match=r"sphinx_of_nobody.*pip install 'framebench\[site\]'"):
@@ -280,7 +278,7 @@ def test_missing_sphinx_is_reported_with_a_hint(
 
 
 @needs_sphinx
-def test_a_warning_of_sphinx_ends_the_build_with_its_text(tmp_path: Path) -> None:
+def test_a_warning_of_sphinx_ends_the_build_with_its_text(tmp_path):
     (tmp_path / "source" / "assets").mkdir(parents=True)
     (tmp_path / "source" / "index.md").write_text("# Title\n\n[nowhere](gone.md)\n")
 
@@ -288,9 +286,7 @@ def test_a_warning_of_sphinx_ends_the_build_with_its_text(tmp_path: Path) -> Non
         building.run_sphinx(tmp_path / "source", tmp_path / "site")
 
 
-def test_a_record_without_a_section_is_named_without_a_link(
-    tmp_path: Path,
-) -> None:
+def test_a_record_without_a_section_is_named_without_a_link(tmp_path):
     """A case over ranks is in no table, so that it has no section."""
     single, over_ranks = (
         "transformer/torch/train/fp32/b4/cpu",

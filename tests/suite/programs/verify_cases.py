@@ -19,7 +19,7 @@ from framebench.suite.selectors import parse
 from framebench.worker import mathematics, stepping, worker
 
 
-def verify(case_id: str) -> dict[str, object]:
+def verify(case_id):
     adapter = adapters.load(parse(case_id))
     try:
         adapter.build()

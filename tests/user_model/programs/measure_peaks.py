@@ -12,7 +12,6 @@ import importlib.util
 import json
 import os
 import sys
-from collections.abc import Callable
 from pathlib import Path
 
 import torch
@@ -26,7 +25,7 @@ from tests.user_model.user_files import use_file
 BATCH = 64
 
 
-def warm_up() -> None:
+def warm_up():
     """Make two steps of another model, so that PyTorch's libraries have what they keep."""
     layers = nn.Sequential(nn.Linear(512, 512), nn.ReLU(), nn.Linear(512, 512))
     optimizer = torch.optim.SGD(layers.parameters(), 0.01, 0.9)
@@ -36,7 +35,7 @@ def warm_up() -> None:
         optimizer.step()
 
 
-def measure_plain_peak(file: Path) -> int:
+def measure_plain_peak(file):
     """Return the bytes by which a third step rises over the process before the file was imported.
 
     The same is run once before, so that the process has what libraries keep.
@@ -49,7 +48,7 @@ def measure_plain_peak(file: Path) -> int:
     return measure_high_water(file) - before
 
 
-def measure_high_water(file: Path) -> int:
+def measure_high_water(file):
     """Return the most bytes that the process has in a third step of the file's model."""
     spec = importlib.util.spec_from_file_location("plainly_imported", file)
     mine = importlib.util.module_from_spec(spec)
@@ -70,7 +69,7 @@ def measure_high_water(file: Path) -> int:
     return host.read_status("VmHWM")
 
 
-def measure_idle_bytes() -> int:
+def measure_idle_bytes():
     """Free what can be freed, reset the high-water mark, and return the process's bytes."""
     gc.collect()
     ctypes.CDLL(None).malloc_trim(0)
@@ -78,7 +77,7 @@ def measure_idle_bytes() -> int:
     return host.read_status("VmRSS")
 
 
-def report(file: Path) -> dict[str, object]:
+def report(file):
     """Return what framebench reads of the file."""
     adapter = adapters.load(use_file(file, BATCH))
     adapter.build()
@@ -91,7 +90,7 @@ def report(file: Path) -> dict[str, object]:
     }
 
 
-def run_in_a_child(work: Callable[[Path], object], file: Path) -> object:
+def run_in_a_child(work, file):
     """Return what a function gives in a child process."""
     read_end, write_end = os.pipe()
     child = os.fork()

@@ -10,10 +10,8 @@ import json
 import sys
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 from framebench import adapters
-from framebench.suite.case import Case
 from framebench.suite.user_file import DoesNotApply
 from framebench.user_file.reference import survey
 from framebench.worker.mathematics import Baseline, check_in_float64
@@ -26,7 +24,7 @@ BATCH = 4
 gc.unfreeze = lambda: None  # which each adapter calls
 
 
-def verify(case: Case, baseline: Baseline) -> dict[str, Any]:
+def verify(case, baseline):
     """Return what came of a strategy in float64, in its own precision, and after timed steps."""
     if not case.support.supported:
         return {"left_out": case.support.why}
@@ -51,7 +49,7 @@ def verify(case: Case, baseline: Baseline) -> dict[str, Any]:
     }
 
 
-def try_file(file: Path, framework: str, scenario: str, strategies: list[str]) -> dict[str, Any]:
+def try_file(file, framework, scenario, strategies):
     """Return the facts of a file and a row for each strategy, or its fault."""
     try:
         case = use_file(file, BATCH, framework, scenario)

@@ -5,7 +5,6 @@ how many operations a step of it has.
 import json
 import sys
 from pathlib import Path
-from typing import Any
 
 import jittor as jt
 
@@ -34,7 +33,7 @@ folder, layers, batch = sys.argv[1:]
 # Python takes a file of the same second and size for the one it has compiled
 file = Path(folder) / f"of_{layers}.py"
 file.write_text(FILE.format(layers=layers))
-adapter: Any = adapters.load(use_file(file, int(batch), "jittor"))
+adapter = adapters.load(use_file(file, int(batch), "jittor"))
 adapter.build()
 for _ in range(2):
     peak = measure_peaks(adapter)["allocator.in_use"]

@@ -4,7 +4,6 @@ outcomes by name.
 
 import json
 import sys
-from typing import Any
 
 from framebench.suite.result import to_json
 from framebench.suite.selectors import parse
@@ -13,7 +12,7 @@ from framebench.worker.mathematics import check_in_float64
 outcomes = {}
 for name, case_id, code in json.loads(sys.argv[1]):
 
-    def plant(adapter: Any, code: str = code) -> None:
+    def plant(adapter, code=code):
         exec(code, {"adapter": adapter})
 
     outcomes[name] = to_json(check_in_float64(parse(case_id), prepare=plant))

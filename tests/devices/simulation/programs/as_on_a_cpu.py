@@ -2,16 +2,12 @@
 the CPU. Printed as JSON.
 """
 
-from __future__ import annotations
-
 import json
 import sys
 from contextlib import ExitStack
-from typing import Any
 
 import torch
 import torch.optim.optimizer as optimizers
-from torch import Tensor
 
 from framebench.budget.predict.worker import predict_step_bytes
 from framebench.devices.catalog import find
@@ -24,7 +20,7 @@ from framebench.devices.simulation.torch_watch import Watch
 from framebench.suite.hypothetical import parse_any_batch
 
 
-def attend(_: Any, query: Tensor, key: Tensor, value: Tensor, *others: Any, **__: Any) -> Tensor:
+def attend(_, query, key, value, *others, **__):
     """Attend by a CPU's kernel, whose cases have no mask."""
     _mask, dropout, is_causal = others
     attend_on_cpu = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu

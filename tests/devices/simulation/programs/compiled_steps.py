@@ -2,10 +2,9 @@
 
 import json
 from collections.abc import Callable
-from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 from torch._inductor import scheduler
 
 from framebench.devices import simulate
@@ -14,15 +13,14 @@ from framebench.devices.simulation.torch_compiled import UnsupportedCompilation
 
 ROWS = WIDTH = 1024
 Step = Callable[[], object]
-MakeStep = Callable[[torch.device], Step]
 
 
-def chain(values: Tensor) -> Tensor:
+def chain(values):
     """Each of these operators saves what it takes, or what it gives."""
     return values.sin().cos().exp().tanh().sum()
 
 
-def chain_with_break(values: Tensor) -> Tensor:
+def chain_with_break(values):
     """Between its two graphs a tensor is made by an eager operator, and lives to the end."""
     values = values.sin().cos()
     torch._dynamo.graph_break()
@@ -31,12 +29,12 @@ def chain_with_break(values: Tensor) -> Tensor:
     return (values.exp().tanh() * between).sum()
 
 
-def make_weight_step(function: Callable[[Tensor], Tensor]) -> MakeStep:
-    def make_step(device: torch.device) -> Step:
+def make_weight_step(function):
+    def make_step(device):
         weight = nn.Parameter(torch.randn(ROWS, WIDTH, device=device))
         called = function if function is chain else torch.compile(function)
 
-        def step() -> None:
+        def step():
             weight.grad = None
             called(weight).backward()
 
@@ -45,25 +43,25 @@ def make_weight_step(function: Callable[[Tensor], Tensor]) -> MakeStep:
     return make_step
 
 
-def make_compiled_chain(device: torch.device) -> Step:
+def make_compiled_chain(device):
     return make_weight_step(lambda values: chain(values))(device)
 
 
-def make_layers(device: torch.device) -> nn.Module:
+def make_layers(device):
     layers = nn.Sequential(
         nn.Conv2d(3, 16, 3), nn.BatchNorm2d(16), nn.ReLU(), nn.Dropout(), nn.Flatten()
     )
     return layers.to(device)
 
 
-def make_network_step(device: torch.device) -> Step:
+def make_network_step(device):
     """A network with random numbers, buffers that change and autocast, that compiles itself."""
     model = make_layers(device)
     model.compile()
     optimizer = torch.optim.AdamW(model.parameters())
     batch = torch.randn(8, 3, 32, 32, device=device)
 
-    def step() -> None:
+    def step():
         optimizer.zero_grad()
         with torch.autocast("cuda", dtype=torch.bfloat16):
             loss = model(batch).float().square().mean()
@@ -73,13 +71,13 @@ def make_network_step(device: torch.device) -> Step:
     return step
 
 
-def make_compiled_update(device: torch.device) -> Step:
+def make_compiled_update(device):
     """An update that is compiled: Dynamo makes the optimizer's states while it traces."""
     weight = nn.Parameter(torch.randn(ROWS, WIDTH, device=device))
     optimizer = torch.optim.AdamW([weight])
     update = torch.compile(optimizer.step)
 
-    def step() -> None:
+    def step():
         optimizer.zero_grad()
         chain(weight).backward()
         update()
@@ -87,19 +85,19 @@ def make_compiled_update(device: torch.device) -> Step:
     return step
 
 
-def make_evaluation(device: torch.device) -> Step:
+def make_evaluation(device):
     model = torch.compile(make_layers(device).eval())
     batch = torch.randn(8, 3, 32, 32, device=device)
 
-    def step() -> None:
+    def step():
         with torch.no_grad():
             model(batch)
 
     return step
 
 
-def make_step_with(**options: Any) -> MakeStep:
-    def make_step(device: torch.device) -> Step:
+def make_step_with(**options):
+    def make_step(device):
         weight = nn.Parameter(torch.randn(ROWS, WIDTH, device=device))
         compiled = torch.compile(chain, **options)
         return lambda: compiled(weight).backward()
@@ -107,7 +105,7 @@ def make_step_with(**options: Any) -> MakeStep:
     return make_step
 
 
-def describe(make_step: MakeStep, device: str = "a100-40gb", **options: Any) -> Any:
+def describe(make_step, device="a100-40gb", **options):
     """Return sizes, or why the step is not simulated."""
     try:
         simulation = simulate(make_step, device, **options)
@@ -123,7 +121,7 @@ def describe(make_step: MakeStep, device: str = "a100-40gb", **options: Any) -> 
     }
 
 
-def describe_with_another_inductor() -> Any:
+def describe_with_another_inductor():
     """Return what is answered where a release has not what is replaced. It is gone from then on."""
     del scheduler._is_gpu_triton_backend
     return describe(make_compiled_chain)

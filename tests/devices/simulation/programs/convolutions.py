@@ -2,8 +2,6 @@
 sign. The weight lies in another order than cuDNN's. Printed as JSON.
 """
 
-from __future__ import annotations
-
 import json
 
 import torch
@@ -18,7 +16,7 @@ weight = torch.empty(8, 3, 3, 8, device="meta").movedim(-1, 1).expand(8, 8, 3, 3
 results = {"input": values, "weight": weight, "bias": torch.empty(8, device="meta")}
 
 
-def order_requests(*output_mask: bool) -> list[str]:
+def order_requests(*output_mask):
     """Return what is requested in order, if `output_mask` asks for these gradients.
 
     They are those of input, weight and bias, as in `torch.ops.aten.convolution_backward`.

@@ -1,9 +1,6 @@
 """Steps of one rank among several, simulated by the public library. Printed as JSON, by name."""
 
-from __future__ import annotations
-
 import json
-from collections.abc import Callable
 from functools import partial
 
 import torch
@@ -19,18 +16,18 @@ WIDTH = 2048
 RANKS = 8
 
 
-def make_layers(device: torch.device) -> nn.Sequential:
+def make_layers(device):
     """Return equal layers without biases, whose weights have 16 MiB each."""
     layers = [nn.Linear(WIDTH, WIDTH, bias=False) for _ in range(LAYERS)]
     return nn.Sequential(*layers).to(device)
 
 
-def finish_step(model: nn.Module, device: torch.device) -> Callable[[], None]:
+def finish_step(model, device):
     """Return a step of Adam over a small batch."""
     optimizer = torch.optim.Adam(model.parameters(), foreach=True)
     batch = torch.zeros(16, WIDTH, device=device)
 
-    def step() -> None:
+    def step():
         optimizer.zero_grad()
         model(batch).sum().backward()
         optimizer.step()
@@ -38,9 +35,7 @@ def finish_step(model: nn.Module, device: torch.device) -> Callable[[], None]:
     return step
 
 
-def make_sharded_step(
-    device: torch.device, reshard: bool = True, narrow: bool = False
-) -> Callable[[], None]:
+def make_sharded_step(device, reshard=True, narrow=False):
     """Divide each layer among the ranks, as FSDP2 does."""
     torch.distributed.init_process_group("nccl")  # as the program does where it runs
     mesh = init_device_mesh("cuda", (RANKS,))
@@ -52,14 +47,14 @@ def make_sharded_step(
     return finish_step(model, device)
 
 
-def make_replicated_step(device: torch.device) -> Callable[[], None]:
+def make_replicated_step(device):
     """Have every rank hold all weights."""
     torch.distributed.init_process_group("nccl")
     model = DistributedDataParallel(make_layers(device))
     return finish_step(model, device)
 
 
-def make_plain_step(device: torch.device) -> Callable[[], None]:
+def make_plain_step(device):
     """Have one GPU alone."""
     return finish_step(make_layers(device), device)
 

@@ -1,18 +1,14 @@
 """Small steps on simulated GPUs: figures by the name of the step. Printed as JSON."""
 
-from __future__ import annotations
-
 import json
 import pickle
 import tempfile
-from collections.abc import Callable
 from contextlib import nullcontext
 from pathlib import Path
-from typing import Any
 
 import torch
 import torch.nn.functional as F
-from torch import Tensor, nn
+from torch import nn
 from torch.cuda import _memory_viz
 from torch.utils.checkpoint import checkpoint
 
@@ -23,17 +19,16 @@ from framebench.devices.simulation.torch_simulate import simulate
 
 MIB = 1 << 20
 A100, H100 = find("a100-40gb"), find("h100-80gb")
-Step = Callable[[], object]
 
 
-def make_mlp(device: torch.device) -> Step:
+def make_mlp(device):
     """Three layers without biases: 1024 x 2048, 2048 x 512, 512 x 512."""
     widths = ((1024, 2048), (2048, 512), (512, 512))
     model = nn.Sequential(*(nn.Linear(i, o, bias=False) for i, o in widths)).to(device)
     optimizer = torch.optim.Adam(model.parameters())
     x = torch.empty(8, 1024).to(device)
 
-    def step() -> None:
+    def step():
         optimizer.zero_grad()
         model(x).sum().backward()
         optimizer.step()
@@ -41,20 +36,20 @@ def make_mlp(device: torch.device) -> Step:
     return step
 
 
-def make_attention(dtype: torch.dtype, trains: bool = True) -> Callable[[torch.device], Step]:
+def make_attention(dtype, trains=True):
     """Queries, keys and values are leaves."""
 
-    def make(device: torch.device) -> Step:
+    def make(device):
         tensors = [torch.empty(2, 4, 256, 64, dtype=dtype, device=device) for _ in range(3)]
 
-        def train() -> None:
+        def train():
             for tensor in tensors:
                 tensor.requires_grad_().grad = None
             out = F.scaled_dot_product_attention(*tensors, is_causal=True)
             out.backward(torch.empty_like(out))
 
         @torch.inference_mode()
-        def infer() -> None:
+        def infer():
             F.scaled_dot_product_attention(*tensors, is_causal=True)
 
         return train if trains else infer
@@ -62,14 +57,14 @@ def make_attention(dtype: torch.dtype, trains: bool = True) -> Callable[[torch.d
     return make
 
 
-def make_layer(in_autocast: bool) -> Callable[[torch.device], Step]:
+def make_layer(in_autocast):
     """A layer of 512 x 512 that is used twice, on 256 rows."""
 
-    def make(device: torch.device) -> Step:
+    def make(device):
         layer = nn.Linear(512, 512, bias=False).to(device)
         x = torch.empty(256, 512, device=device)
 
-        def step() -> None:
+        def step():
             layer.weight.grad = None
             with torch.autocast("cuda", torch.bfloat16) if in_autocast else nullcontext():
                 loss = layer(layer(x)).sum()
@@ -80,14 +75,14 @@ def make_layer(in_autocast: bool) -> Callable[[torch.device], Step]:
     return make
 
 
-def make_product(of_weight: bool, caches: bool) -> Callable[[torch.device], Step]:
+def make_product(of_weight, caches):
     """A product with a weight of 1 MiB, or with what is computed of it, and then a large tensor."""
 
-    def make(device: torch.device) -> Step:
+    def make(device):
         weight = nn.Parameter(torch.empty(512, 512, device=device))
         x = torch.empty(256, 512, device=device)
 
-        def step() -> None:
+        def step():
             weight.grad = None
             with torch.autocast("cuda", torch.bfloat16, cache_enabled=caches):
                 loss = (x @ (weight if of_weight else weight * 2)).sum()
@@ -99,13 +94,13 @@ def make_product(of_weight: bool, caches: bool) -> Callable[[torch.device], Step
     return make
 
 
-def make_elementwise(run: Callable[[Tensor], Tensor]) -> Callable[[torch.device], Step]:
+def make_elementwise(run):
     """A weight of 4 MiB, and the gradient of what is computed of it."""
 
-    def make(device: torch.device) -> Step:
+    def make(device):
         weight = nn.Parameter(torch.empty(MIB, device=device))
 
-        def step() -> None:
+        def step():
             weight.grad = None
             run(weight).backward()
 
@@ -114,34 +109,34 @@ def make_elementwise(run: Callable[[Tensor], Tensor]) -> Callable[[torch.device]
     return make
 
 
-def drop(weight: Tensor) -> Tensor:
+def drop(weight):
     return F.dropout(weight, 0.5).sum()
 
 
-def branch(weight: Tensor) -> Tensor:
+def branch(weight):
     """Two gradients meet in the backward pass."""
     hidden = weight.exp()
     return (hidden * 2).sum() + (hidden * 3).sum()
 
 
-def recompute(weight: Tensor) -> Tensor:
+def recompute(weight):
     """Two products are added up in what the backward pass computes again."""
     return checkpoint(lambda w: (w.mul(2) + w.mul(3)).exp(), weight, use_reentrant=False).sum()
 
 
-def save_on_host(weight: Tensor) -> Tensor:
+def save_on_host(weight):
     with torch.autograd.graph.save_on_cpu():
         return weight.exp().exp().exp().sum()
 
 
-def make_biased(device: torch.device) -> Step:
+def make_biased(device):
     layer = nn.Linear(64, 64).to(device).requires_grad_(False)
     x = torch.empty(64, 64, device=device)
     return lambda: layer(x)
 
 
 # by name: the step, the GPU, options of the simulation
-STEPS: dict[str, tuple[Callable[[torch.device], Step], Any, dict[str, Any]]] = {
+STEPS = {
     "adam": (make_mlp, A100, {}),
     "adam without workspaces": (make_mlp, A100, {"blas_takes": False}),
     "attention in float32": (make_attention(torch.float32), A100, {}),
@@ -163,20 +158,20 @@ STEPS: dict[str, tuple[Callable[[torch.device], Step], Any, dict[str, Any]]] = {
 }
 
 
-def run_step(name: str) -> dict[str, Any]:
+def run_step(name):
     make, device, options = STEPS[name]
     simulation = simulate(make, device, **options)
     fields = ("allocated", "reserved", "between_steps", "by_step", "kinds", "kernels")
     return {name: getattr(simulation, name) for name in fields}
 
 
-def request_in_order() -> dict[str, Any]:
+def request_in_order():
     """Bytes that are asked for: of a model that moves, children's weights first and a shared one
     once; of dropout, the mask.
     """
 
     class Outer(nn.Module):
-        def __init__(self) -> None:
+        def __init__(self):
             super().__init__()
             self.own = nn.Parameter(torch.empty(100))
             self.inner, self.head = nn.Linear(64, 64), nn.Linear(64, 64, bias=False)
@@ -185,7 +180,7 @@ def request_in_order() -> dict[str, Any]:
 
     followed = []
 
-    def make(device: torch.device) -> Step:
+    def make(device):
         model = Outer()
         optimizer = torch.optim.SGD(model.parameters())
         model.to(device)
@@ -199,18 +194,18 @@ def request_in_order() -> dict[str, Any]:
     return {"sizes": sizes, "followed": followed}
 
 
-def read_in_step() -> dict[str, Any]:
+def read_in_step():
     """Return what a step reads: numbers, made up unless it wrote them itself; orders; types."""
     read = {}
 
-    def make(device: torch.device) -> Step:
+    def make(device):
         x, w = torch.empty(2, 16, 8, 8, device=device), torch.empty(32, 16, 3, 3, device=device)
         last = x.to(memory_format=torch.channels_last)
 
-        def is_channels_last(values: torch.Tensor) -> bool:
+        def is_channels_last(values):
             return F.conv2d(values, w).is_contiguous(memory_format=torch.channels_last)
 
-        def step() -> None:
+        def step():
             given = torch.tensor([2.0, 3.0], device=device)
             read["number of its own"] = torch.tensor(5.0).item()
             read["sum"] = given.sum().item()
@@ -227,7 +222,7 @@ def read_in_step() -> dict[str, Any]:
     return read
 
 
-def view_snapshot() -> dict[str, Any]:
+def view_snapshot():
     """What PyTorch's own tools read of the snapshot."""
     simulation = simulate(make_mlp, A100, steps=2)
     with tempfile.TemporaryDirectory() as folder:
@@ -242,7 +237,7 @@ def view_snapshot() -> dict[str, Any]:
     }
 
 
-def choose_kernels() -> list[str]:
+def choose_kernels():
     """Return the kernel of attention for each call in `attention_calls.json`."""
     kernels = []
     for fields in json.loads(Path(__file__).with_name("attention_calls.json").read_text()):
@@ -251,7 +246,7 @@ def choose_kernels() -> list[str]:
     return kernels
 
 
-def make_attention_call(fields: dict[str, Any]) -> torch_attention.AttentionCall:
+def make_attention_call(fields):
     """Return a call of attention with these fields, on tensors without numbers."""
     options = {"dtype": getattr(torch, fields["dtype"]), "device": "meta"}
     width = fields.get("width", 64)
@@ -268,7 +263,7 @@ def make_attention_call(fields: dict[str, Any]) -> torch_attention.AttentionCall
     )
 
 
-found: dict[str, Any] = {name: run_step(name) for name in STEPS}
+found = {name: run_step(name) for name in STEPS}
 for function in (
     request_in_order,
     read_in_step,

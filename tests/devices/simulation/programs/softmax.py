@@ -3,7 +3,6 @@ the gradient's numbers. Printed as JSON.
 """
 
 import json
-from collections.abc import Callable
 
 import torch
 
@@ -14,15 +13,15 @@ SHAPE = (2, 3, 64, 64, 64)
 SIZE = 4 * 2 * 3 * 64**3
 
 
-def count_requests(is_contiguous: bool) -> int:
-    def make(device: torch.device) -> Callable[[], None]:
+def count_requests(is_contiguous):
+    def make(device):
         values = torch.empty(SHAPE, device=device, requires_grad=True)
         if is_contiguous:
             weights = torch.empty(SHAPE, device=device)
         else:
             weights = torch.empty(2, 64, 64, 64, 3, device=device).movedim(-1, 1)
 
-        def step() -> None:
+        def step():
             values.grad = None
             (values.softmax(1) * weights).sum().backward()
 
