@@ -17,7 +17,7 @@ SHOWN  := zen4-2core
 # the one with the most strategies, which the ledger, figures and notebooks show
 WIDEST := xeon-2core
 # the one whose strategies were measured at three batches each
-BATCHED := zen5-2core
+BATCHED := zen4-2core
 # and the one where releases were measured last
 UPGRADED := zen4-2core
 
