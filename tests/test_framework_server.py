@@ -35,9 +35,7 @@ print(json.dumps(found))
 
 
 @pytest.mark.parametrize("value", ["one", "another"])
-def test_a_served_program_has_its_own_arguments_folder_and_variables(
-    value: str, tmp_path: Path
-) -> None:
+def test_a_served_program_has_its_own_arguments_folder_and_variables(value, tmp_path):
     (tmp_path / "program.py").write_text(ABOUT_ITSELF)
     command = [str(tmp_path / "program.py"), "a b"]
     done = run_in_server(HERE, command, {**os.environ, "TOLD": value}, tmp_path, {})
@@ -51,7 +49,7 @@ def test_a_served_program_has_its_own_arguments_folder_and_variables(
     }
 
 
-def test_a_module_comes_from_its_own_path(tmp_path: Path) -> None:
+def test_a_module_comes_from_its_own_path(tmp_path):
     for name in ("one", "other"):
         (tmp_path / name).mkdir()
         (tmp_path / name / "same.py").write_text(f"print({name!r})")
@@ -69,9 +67,7 @@ def test_a_module_comes_from_its_own_path(tmp_path: Path) -> None:
         ("import os, signal; os.kill(os.getpid(), signal.SIGKILL)", -9, ""),
     ],
 )
-def test_a_program_runs_after_one_that_failed(
-    code: str, end: int, message: str, tmp_path: Path
-) -> None:
+def test_a_program_runs_after_one_that_failed(code, end, message, tmp_path):
     def run(code: str) -> subprocess.CompletedProcess[str]:
         program = tmp_path / "program.py"
         program.write_text(code)
@@ -83,7 +79,7 @@ def test_a_program_runs_after_one_that_failed(
     assert run("print('there')").stdout == "there\n"
 
 
-def test_variables_that_an_import_reads_need_a_server_of_their_own() -> None:
+def test_variables_that_an_import_reads_need_a_server_of_their_own():
     jax = environments.describe("jax")
     usual = {**os.environ, **jax.variables(), **THREADS, "PYTHONPATH": "/any"}
     assert select_import_variables(usual, jax) == {}
@@ -122,7 +118,7 @@ def is_alive(process: psutil.Process) -> bool:
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="the server waits for a process by its handle")
-def test_a_server_and_its_program_end_with_a_test_run_that_is_killed(tmp_path: Path) -> None:
+def test_a_server_and_its_program_end_with_a_test_run_that_is_killed(tmp_path):
     program = tmp_path / "program.py"
     program.write_text(f"import sys\nsys.stdout = open({str(tmp_path / 'said')!r}, 'w')\n{SLEEP}")
     run = subprocess.Popen([sys.executable, "-c", TEST_RUN, str(program)], cwd=ROOT)

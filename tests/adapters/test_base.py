@@ -15,9 +15,7 @@ INTEGERS = np.array([[1, 2], [3, 4]])
 CASE = Case.from_id("transformer/torch/train/fp32/b4/tiny")
 
 
-def test_a_row_whose_function_is_missing_says_where_to_add_it(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_row_whose_function_is_missing_says_where_to_add_it(monkeypatch):
     monkeypatch.setattr(Workload, "import_model", ignore)
 
     class Bare(Adapter):
@@ -52,13 +50,13 @@ def is_inexact(array: np.ndarray) -> bool:
 
 
 @pytest.mark.parametrize("kind", OUTPUTS)
-def test_every_output_of_a_model_can_be_compared(kind: str) -> None:
+def test_every_output_of_a_model_can_be_compared(kind):
     output, expected = OUTPUTS[kind]
     joined = join_output(output, is_inexact, np.asarray)
     assert joined.dtype == np.float64
     assert np.array_equal(joined, expected)
 
 
-def test_an_output_without_an_array_is_named() -> None:
+def test_an_output_without_an_array_is_named():
     with pytest.raises(TypeError, match="the output, str, has no array"):
         join_output("text", is_inexact, np.asarray)

@@ -45,20 +45,20 @@ HOLDERS = {
 
 
 @pytest.mark.parametrize("kind", HOLDERS)
-def test_arrays_are_found_in_what_holds_them(kind: str) -> None:
+def test_arrays_are_found_in_what_holds_them(kind):
     found = find_holders([("the buffer", HOLDERS[kind])], find_array_storage, ())
     overhead = HOLDERS[kind].nbytes if kind == "array of objects" else 0
     assert found == {"the buffer": SAMPLES * SAMPLE_BYTES + overhead}
 
 
-def test_numbers_and_texts_do_not_count_as_searched(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_numbers_and_texts_do_not_count_as_searched(monkeypatch):
     """The list, its samples, their arrays, and what these refer to."""
     monkeypatch.setattr(holders, "MOST", 3 * SAMPLES)
     found = find_holders([("the buffer", make_samples())], find_array_storage, ())
     assert found == {"the buffer": SAMPLES * SAMPLE_BYTES}
 
 
-def test_a_holder_that_was_searched_in_part_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_holder_that_was_searched_in_part_says_so(monkeypatch):
     monkeypatch.setattr(holders, "MOST", SAMPLES // 2)
     found = find_holders([("the buffer", make_samples())], find_array_storage, ())
     ((name, size),) = found.items()

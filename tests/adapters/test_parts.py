@@ -50,7 +50,7 @@ def change_optimizer(step: Step, how: str) -> None:
         ("wrap", "claim"),
     ],
 )
-def test_two_strategies_that_change_one_part_are_refused_and_named(first: str, then: str) -> None:
+def test_two_strategies_that_change_one_part_are_refused_and_named(first, then):
     ledger = Ledger()
     step = Step(ledger)
     with ledger.acting_as("one"):
@@ -67,7 +67,7 @@ def test_two_strategies_that_change_one_part_are_refused_and_named(first: str, t
     ("first", "then", "result"),
     [("set", "wrap", "wrapped 8-bit"), ("wrap", "set", "wrapped 8-bit"), ("set", "set", "8-bit")],
 )
-def test_a_wrapper_is_kept_in_any_order(first: str, then: str, result: str) -> None:
+def test_a_wrapper_is_kept_in_any_order(first, then, result):
     """The same setting twice is no conflict either."""
     ledger = Ledger()
     step = Step(ledger)
@@ -79,7 +79,7 @@ def test_a_wrapper_is_kept_in_any_order(first: str, then: str, result: str) -> N
     assert step.optimizer() == result
 
 
-def test_a_hook_acts_in_its_strategys_name() -> None:
+def test_a_hook_acts_in_its_strategys_name():
     ledger = Ledger()
     step = Step(ledger)
     hooks = Hooks(ledger)
@@ -92,7 +92,7 @@ def test_a_hook_acts_in_its_strategys_name() -> None:
         hooks()
 
 
-def test_options_conflict_by_their_key() -> None:
+def test_options_conflict_by_their_key():
     ledger = Ledger()
     options = PartOptions(ledger, "model option")
     message = "one and other do not combine: both change the model option 'attend'"
@@ -108,7 +108,7 @@ def test_options_conflict_by_their_key() -> None:
     assert options == {"attend": 11, "gelu": 2, "remat": [None]}
 
 
-def test_every_part_may_be_set_while_no_strategy_acts() -> None:
+def test_every_part_may_be_set_while_no_strategy_acts():
     ledger = Ledger()
     step = Step(ledger)
     with ledger.acting_as("one"):
@@ -117,6 +117,6 @@ def test_every_part_may_be_set_while_no_strategy_acts() -> None:
     assert step.loss_scale == 3.0
 
 
-def test_a_part_that_does_not_exist_cannot_be_wrapped() -> None:
+def test_a_part_that_does_not_exist_cannot_be_wrapped():
     with pytest.raises(AttributeError, match="optimiser"):
         Step(Ledger()).wrap("optimiser", wrap_optimizer)

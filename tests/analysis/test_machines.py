@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 from framebench.analysis.frames import make_rows
 from framebench.analysis.reports.machines import compare_machines, make_table
 from framebench.analysis.results import Results
@@ -13,7 +11,7 @@ from tests.record_files import add_records
 MIB = 2**20
 
 
-def test_cases_times_and_curves_are_counted(tmp_path: Path) -> None:
+def test_cases_times_and_curves_are_counted(tmp_path):
     """PyTorch has three batches, one without a time; JAX two, one of them in a newer release, which
     alone counts. One more case died.
     """
@@ -42,7 +40,7 @@ def test_cases_times_and_curves_are_counted(tmp_path: Path) -> None:
     }
 
 
-def test_machines_stand_side_by_side_by_instrument_and_release() -> None:
+def test_machines_stand_side_by_side_by_instrument_and_release():
     """A GPU's peak is no CPU's, and another release is another row; a crash has no number."""
     records = [make_measured("fp32", 10 * MIB, 0.1, batch=batch) for batch in (4, 16)]
     for machine, version, device, instrument in (

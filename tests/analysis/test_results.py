@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 from collections import Counter
 from pathlib import Path
-from typing import Literal
 from unittest.mock import Mock
 
 import pandas as pd
@@ -35,9 +34,7 @@ def write_cases(results: Path, machine: str, count: int) -> None:
 
 
 @pytest.mark.parametrize("versions", ["one", "all"])
-def test_the_table_has_the_columns_and_dtypes_that_are_documented(
-    versions: Literal["one", "all"],
-) -> None:
+def test_the_table_has_the_columns_and_dtypes_that_are_documented(versions):
     table = framebench.load(RESULTS, versions=versions)
     assert list(table.columns) == [column.name for column in frames.COLUMNS]
     for column in frames.COLUMNS:
@@ -46,13 +43,13 @@ def test_the_table_has_the_columns_and_dtypes_that_are_documented(
     assert table["machine"].nunique() == 1
 
 
-def test_each_column_has_a_field_of_its_name() -> None:
+def test_each_column_has_a_field_of_its_name():
     """pandas would fill a column without a field with missing values."""
     names = [column.name for column in frames.COLUMNS]
     assert [field.name for field in dataclasses.fields(frames.Row)] == names
 
 
-def test_releases_are_in_the_order_of_releases(tmp_path: Path) -> None:
+def test_releases_are_in_the_order_of_releases(tmp_path):
     """Sorted as text, 0.10.2 would come before 0.9.2, and a plot would show a rise as a fall."""
     for version in ("0.10.2", "0.9.2"):
         origin = provenance(machine="m", versions={"torch": version})
@@ -65,7 +62,7 @@ def test_releases_are_in_the_order_of_releases(tmp_path: Path) -> None:
     assert versions.max() == "0.10.2"
 
 
-def test_by_default_a_case_has_one_row_of_one_version() -> None:
+def test_by_default_a_case_has_one_row_of_one_version():
     machines = Results(RESULTS).machines
     assert machines
     for machine in machines:
@@ -76,7 +73,7 @@ def test_by_default_a_case_has_one_row_of_one_version() -> None:
         assert len(framebench.load(RESULTS, machine, versions="all")) >= len(table)
 
 
-def test_the_rows_of_all_machines_are_those_of_each() -> None:
+def test_the_rows_of_all_machines_are_those_of_each():
     every = framebench.load(RESULTS, "all")
 
     machines = framebench.machines(RESULTS)
@@ -90,7 +87,7 @@ def test_the_rows_of_all_machines_are_those_of_each() -> None:
         assert every[column.name].dtype == column.dtype
 
 
-def test_usable_rows_are_verified_and_proven() -> None:
+def test_usable_rows_are_verified_and_proven():
     table = pd.concat(framebench.load(RESULTS, machine) for machine in (MACHINE, OTHER))
     usable = table[table["usable"]]
     assert 0 < len(usable) < len(table)
@@ -99,9 +96,7 @@ def test_usable_rows_are_verified_and_proven() -> None:
     assert usable["peak_bytes"].notna().all()
 
 
-def test_this_machine_comes_first_then_the_one_with_most_records(
-    results: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_this_machine_comes_first_then_the_one_with_most_records(results, monkeypatch, capsys):
     """A machine that is chosen by default is printed if another one has more records."""
     monkeypatch.delenv("FRAMEBENCH_MACHINE", raising=False)
     monkeypatch.setattr(origin, "read_machine_name", Mock(return_value="here"))
@@ -122,8 +117,8 @@ def test_this_machine_comes_first_then_the_one_with_most_records(
     ids=["git", "no git"],
 )
 def test_documents_are_of_the_machines_whose_records_are_committed(
-    tracked: str | None, machines: list[str], results: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+    tracked, machines, results, monkeypatch
+):
     """What was measured here since changes no tracked file."""
     write_cases(results, "published", 1)
     write_cases(results, "here", 2)
@@ -135,7 +130,7 @@ def test_documents_are_of_the_machines_whose_records_are_committed(
     assert {record.provenance.machine for record in committed.records} == set(machines)
 
 
-def test_a_record_is_named_by_its_line(results: Path) -> None:
+def test_a_record_is_named_by_its_line(results):
     write_cases(results, "m", 2)
     assert Results(results).cases_by_place == {
         "records/m/torch-1.jsonl:1": "transformer/torch/train/fp32/b1/tiny",
@@ -143,7 +138,7 @@ def test_a_record_is_named_by_its_line(results: Path) -> None:
     }
 
 
-def test_the_records_of_one_machine_are_read_without_those_of_others(results: Path) -> None:
+def test_the_records_of_one_machine_are_read_without_those_of_others(results):
     write_cases(results, "m", 1)
     append_lines(store.find_file(results, "other", "torch-1"), "{")
     assert len(Results(results).get_records("m")) == 1
@@ -151,7 +146,7 @@ def test_the_records_of_one_machine_are_read_without_those_of_others(results: Pa
         assert len(Results(results).records) == 1
 
 
-def test_a_missing_folder_is_named_with_a_hint(results: Path) -> None:
+def test_a_missing_folder_is_named_with_a_hint(results):
     hint = "is no folder; name the folder that has records/ in it, or measure first"
     for folder in (results, Path(__file__)):
         with pytest.raises(NoRecords, match=hint):
@@ -159,14 +154,14 @@ def test_a_missing_folder_is_named_with_a_hint(results: Path) -> None:
 
 
 @pytest.mark.parametrize("below", ["", "records", "records/here"])
-def test_a_folder_without_records_is_named_with_a_hint(below: str, results: Path) -> None:
+def test_a_folder_without_records_is_named_with_a_hint(below, results):
     (results / below).mkdir(parents=True)
     command = r"measure first: framebench run --results .*results$"
     with pytest.raises(NoRecords, match=rf"no records under .*results; .*{command}"):
         framebench.load(results)
 
 
-def test_a_case_without_numbers_has_a_row_with_its_reason(results: Path) -> None:
+def test_a_case_without_numbers_has_a_row_with_its_reason(results):
     case = Case.from_id("transformer/torch/train/accumulate/b4/tiny")
     failed = record(case, status="oom", reason="memory", provenance=provenance(machine="m"))
     # a process that died before it named its version takes the place of an older record
@@ -193,9 +188,7 @@ def test_a_case_without_numbers_has_a_row_with_its_reason(results: Path) -> None
     ],
     ids=lambda command: " ".join(command[:4]),
 )
-def test_a_command_parses_each_record_at_most_once(
-    command: list[str], results: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_command_parses_each_record_at_most_once(command, results, tmp_path, monkeypatch):
     """The steps of `make report`, and what else reads records."""
     write_cases(results, "one", 2)
     write_cases(results, "two", 3)

@@ -23,7 +23,7 @@ from tests.callbacks import ignore
 from tests.claims.claim_records import EAGER, add_blocks, add_both, add_record
 
 
-def test_missing_cases_and_programs_are_collected_once(results: Path) -> None:
+def test_missing_cases_and_programs_are_collected_once(results):
     """Times are taken with the baseline, which every block has; or as a pair of their own."""
     add_record(results, EAGER)
     machine = MachineResults(Results(results), "m")
@@ -40,7 +40,7 @@ def test_missing_cases_and_programs_are_collected_once(results: Path) -> None:
     assert not missing.pairs
 
 
-def test_times_that_share_a_block_are_not_missing(results: Path) -> None:
+def test_times_that_share_a_block_are_not_missing(results):
     add_blocks(results, [0.5] * 3)
     machine = MachineResults(Results(results), "m")
     missing = find_missing(REGISTRY.select(["B19"]), machine, "tiny")
@@ -51,7 +51,7 @@ def run_claims(*arguments: str, results: Path) -> Any:
     return CliRunner().invoke(app, ["claims", *arguments, "--results", str(results)])
 
 
-def test_the_command_prints_json(results: Path) -> None:
+def test_the_command_prints_json(results):
     add_both(results, 80)  # of 100 MiB that the eager case takes
     arguments = ("B19 fusion", "--json", "--size", "tiny", "--machine", "m")
     (entry,) = json.loads(run_claims(*arguments, results=results).stdout)
@@ -72,9 +72,7 @@ def test_the_command_prints_json(results: Path) -> None:
         (["--size", "huge"], "sizes: cpu, full, tiny"),
     ],
 )
-def test_invalid_arguments_list_the_valid_ones(
-    results: Path, arguments: list[str], message: str
-) -> None:
+def test_invalid_arguments_list_the_valid_ones(results, arguments, message):
     add_both(results, 80)
     found = run_claims(*arguments, results=results)
     assert found.exit_code == 2
@@ -82,9 +80,7 @@ def test_invalid_arguments_list_the_valid_ones(
 
 
 @pytest.mark.parametrize(("name", "command"), [("Z9", "claims"), ("b1-speed", "claims B1")])
-def test_the_command_that_an_unknown_claim_suggests_has_the_folder(
-    results: Path, name: str, command: str
-) -> None:
+def test_the_command_that_an_unknown_claim_suggests_has_the_folder(results, name, command):
     found = run_claims(name, results=results)
     assert found.output.endswith(f": framebench {command} --results {results}\n")
 
@@ -97,9 +93,7 @@ def test_the_command_that_an_unknown_claim_suggests_has_the_folder(
         (["Z9"], "claims"),
     ],
 )
-def test_a_suggested_command_repeats_what_the_reader_chose(
-    results: Path, claims: list[str], command: str
-) -> None:
+def test_a_suggested_command_repeats_what_the_reader_chose(results, claims, command):
     add_both(results, 80)
     choices = ("--size", "tiny", "--machine", "m", "--device", "a100")
     found = run_claims(*claims, *choices, results=results)
@@ -109,7 +103,7 @@ def test_a_suggested_command_repeats_what_the_reader_chose(
     assert suggested.replace(" ", "") in printed
 
 
-def test_run_measures_missing_cases_only(results: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_run_measures_missing_cases_only(results, monkeypatch):
     """What is asked of the harness; the harness itself has tests of its own."""
     monkeypatch.setenv("FRAMEBENCH_MACHINE", "m")
     add_record(results, "transformer/torch/finetune/half/b4/tiny")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 
@@ -14,7 +13,7 @@ from tests.claims.claim_records import add_both, judge_claim, make_claim
 
 
 @pytest.fixture
-def entry(results: Path) -> Entry:
+def entry(results) -> Entry:
     """A claim that was measured on a GPU, planned for another, and set aside on a CPU."""
     add_both(results, 60)
     found = judge_claim(results, make_claim(transfers_to_gpu=False))
@@ -33,37 +32,37 @@ def entry(results: Path) -> Entry:
         ("a100", "On a100: not known. Measured on nvidia-h200: confirmed, -40.0 %. Planned for"),
     ],
 )
-def test_the_answer_is_that_of_the_readers_device(entry: Entry, device: str, answer: str) -> None:
+def test_the_answer_is_that_of_the_readers_device(entry, device, answer):
     assert describe_for_device(entry, device).startswith(answer)
 
 
 @pytest.mark.parametrize("device", ["t4-16gb", "tpu"])
-def test_a_gpu_without_a_name_answers_for_no_other(entry: Entry, device: str) -> None:
+def test_a_gpu_without_a_name_answers_for_no_other(entry, device):
     """Its words in an answer, "measured on this GPU", begin like the names of some devices."""
     unnamed = replace(entry, lines=(replace(entry.lines[0], other_machine=""),))
     answer = describe_for_device(unnamed, device)
     assert answer == f"On {device}: not known. Measured on this GPU: confirmed, -40.0 %."
 
 
-def test_a_result_that_holds_everywhere_answers_for_every_device(entry: Entry) -> None:
+def test_a_result_that_holds_everywhere_answers_for_every_device(entry):
     answer = describe_for_device(replace(entry, transfers_to_gpu=True), "a100")
     assert "should hold on every device" in answer
 
 
-def test_an_untested_claim_is_known_on_no_device(entry: Entry) -> None:
+def test_an_untested_claim_is_known_on_no_device(entry):
     untested = replace(entry, lines=(), verdict="not testable here", qualifier="needs Julia")
     assert describe_for_device(untested, "a100") == (
         "On a100: not known: not testable here (needs Julia)."
     )
 
 
-def test_devices_are_found_by_their_beginning() -> None:
+def test_devices_are_found_by_their_beginning():
     assert find_device("A100") == "a100"
     with pytest.raises(UnknownDevice, match=r"no device 'a1000'; devices: cpu, h100-80gb, "):
         find_device("a1000")
 
 
-def test_a_device_without_an_answer_gets_the_command_that_predicts_it(entry: Entry) -> None:
+def test_a_device_without_an_answer_gets_the_command_that_predicts_it(entry):
     case = "transformer/torch/train/{fp32,compile}/b4/tiny"
     command = f"Predict it for a100: framebench predict '{case}' --device a100-40gb"
     assert make_answer(entry, "a100").title.splitlines()[-1] == command
@@ -79,14 +78,14 @@ def test_a_device_without_an_answer_gets_the_command_that_predicts_it(entry: Ent
         assert "Predict it" not in answer.title
 
 
-def test_an_answer_stands_under_the_gpu_whose_number_it_is(entry: Entry) -> None:
+def test_an_answer_stands_under_the_gpu_whose_number_it_is(entry):
     answer = make_answer(entry, "a100")
     assert answer.machine == "m, nvidia-h200"
     assert "Claimed: less (peak, compiled / eager)." in answer.title.splitlines()[0]
     assert make_answer(replace(entry, lines=entry.lines[1:])).machine == "m"
 
 
-def test_an_answer_is_the_verdict_and_at_most_six_lines(entry: Entry) -> None:
+def test_an_answer_is_the_verdict_and_at_most_six_lines(entry):
     answer = make_answer(replace(entry, lines=entry.lines[:1] * 9))
     assert answer.title.startswith("Confirmed")
     assert len(answer.rows) == FEW_LINES

@@ -18,7 +18,7 @@ from framebench.claims.measures import OfProgram, PlannedReport
 from framebench.claims.plans import Plan, bound_bytes, divide_plans, find_report
 from framebench.claims.probes.names import look_up
 from framebench.claims.registry import REGISTRY
-from framebench.claims.rule import NoNumber, Verdict
+from framebench.claims.rule import NoNumber
 from framebench.claims.run import find_missing
 from framebench.claims.store import MachineResults
 from framebench.devices.releases.reported import Reported
@@ -29,7 +29,7 @@ from tests.processes import run_inside
 
 
 @pytest.mark.parametrize("claim", ["B13", "B16", "B20", "B29"])
-def test_a_name_that_does_not_exist_is_reported(results: Path, claim: str) -> None:
+def test_a_name_that_does_not_exist_is_reported(results, claim):
     names = list_names(REGISTRY.claims)
     assert judge_claim(results, claim).verdict == "not measured"
     put_numbers(results, "names", names=dict.fromkeys(names, False))
@@ -41,9 +41,7 @@ def test_a_name_that_does_not_exist_is_reported(results: Path, claim: str) -> No
 @pytest.mark.parametrize(
     ("whole", "verdict"), [(99.0, "confirmed"), (20.0, "opposite"), (None, "not measured")]
 )
-def test_reports_are_judged_by_their_programs(
-    results: Path, whole: float | None, verdict: Verdict
-) -> None:
+def test_reports_are_judged_by_their_programs(results, whole, verdict):
     found = {"plain": [100.0] * 5}
     if whole is not None:  # else an older program's
         found["whole"] = [whole] * 5
@@ -58,9 +56,7 @@ def test_reports_are_judged_by_their_programs(
         ({}, "AttributeError: no attribute 'backward'", "listing does not run"),
     ],
 )
-def test_a_listing_is_judged_by_running_it_on_whatever_machine(
-    results: Path, found: dict[str, list[float]], error: str, verdict: Verdict
-) -> None:
+def test_a_listing_is_judged_by_running_it_on_whatever_machine(results, found, error, verdict):
     put_numbers(results, "snippet-jittor_accumulate", machine="another", found=found, error=error)
     entry = judge_claim(results, "B22")
     assert entry.verdict == verdict
@@ -68,7 +64,7 @@ def test_a_listing_is_judged_by_running_it_on_whatever_machine(
     assert "Programs ran on another." in entry.remark
 
 
-def test_this_machines_result_counts_first_unless_an_older_program_gave_it(results: Path) -> None:
+def test_this_machines_result_counts_first_unless_an_older_program_gave_it(results):
     found = {"cleared": [10.0] * 5, "cleared_same": [5.0] * 5}
     newer = found | {"cleared": [7.0] * 5}
     put_numbers(results, "report-jax-19429", minute=1, machine="another", found=newer)
@@ -82,7 +78,7 @@ def test_this_machines_result_counts_first_unless_an_older_program_gave_it(resul
     assert judge_claim(results, "R4").value != 5
 
 
-def test_a_bad_result_is_named_and_skipped(results: Path) -> None:
+def test_a_bad_result_is_named_and_skipped(results):
     file = claim_programs.find_file(results, "m")
     file.parent.mkdir(parents=True)
     file.write_text('{"probe": 1}\n')
@@ -90,7 +86,7 @@ def test_a_bad_result_is_named_and_skipped(results: Path) -> None:
         assert judge_claim(results, "B16").verdict == "not measured"
 
 
-def test_amounts_have_students_interval_and_counts_their_range() -> None:
+def test_amounts_have_students_interval_and_counts_their_range():
     values = [3.0, 8.5, 9.6, 7.0, 8.0]
     half = 2.776 * stdev(values) / 5**0.5
     amount = OfProgram("value", "p", ("a",), exact=False)
@@ -105,18 +101,18 @@ def test_amounts_have_students_interval_and_counts_their_range() -> None:
 @pytest.mark.parametrize(
     ("read", "number"), [("difference", -50), ("ratio", 0.5), ("share saved", 0.5)]
 )
-def test_two_numbers_of_a_process_are_compared(read: str, number: float) -> None:
+def test_two_numbers_of_a_process_are_compared(read, number):
     measure = OfProgram(read, "p", ("a", "b"))
     assert measure.compute([50.0] * 5, [100.0] * 5) == pytest.approx((number,) * 3)
 
 
-def test_a_ratio_to_zero_is_refused() -> None:
+def test_a_ratio_to_zero_is_refused():
     with pytest.raises(NoNumber, match="b is nothing"):
         OfProgram("ratio", "p", ("a", "b"), exact=True).compute([1.0], [0.0])
 
 
 @pytest.mark.parametrize("error", [0.05, 0.1])
-def test_a_ratio_of_plans_covers_the_errors_of_both(error: float) -> None:
+def test_a_ratio_of_plans_covers_the_errors_of_both(error):
     small = Plan(Path(), error, peak=60, in_use=60)
     large = Plan(Path(), error, peak=100, in_use=100)
     ratio = divide_plans(small, large, "peak")
@@ -127,14 +123,14 @@ def test_a_ratio_of_plans_covers_the_errors_of_both(error: float) -> None:
     assert (ratio.low, ratio.high) == pytest.approx((min(ends), max(ends)))
 
 
-def test_planned_added_memory_has_the_errors_of_both_its_parts() -> None:
+def test_planned_added_memory_has_the_errors_of_both_its_parts():
     least, value, most = bound_bytes(
         Plan(Path(), error=0.1, peak=100, standing=40, in_use=100), "added"
     )
     assert (least, value, most) == pytest.approx((100 / 1.1 - 40 / 0.9, 60, 100 / 0.9 - 40 / 1.1))
 
 
-def test_a_planned_report_is_exact(results: Path) -> None:
+def test_a_planned_report_is_exact(results):
     plain = {"arguments": 10, "outputs": 5, "temporaries": 85, "aliased": None}
     report = {
         "device": "h100-80gb",
@@ -154,22 +150,20 @@ def test_a_planned_report_is_exact(results: Path) -> None:
         PlannedReport("0.4", "jax 1", "recomputed", "plain").compute_effect(machine, "")
 
 
-def test_names_and_words_are_found_in_imported_modules() -> None:
+def test_names_and_words_are_found_in_imported_modules():
     names = ["concurrent.futures", "json.no_such_name.loads", "json.**decode**", "json.**remat**"]
     found = look_up(["json.loads", *names])
     assert [found[name] for name in ("json.loads", *names)] == [True, True, False, True, False]
     assert "json.decoder.JSONDecoder" in found, "what was found is said"
 
 
-def test_the_profiler_counts_bytes_that_a_step_holds(environment: dict[str, Environment]) -> None:
+def test_the_profiler_counts_bytes_that_a_step_holds(environment):
     """Two megabytes held at once, of three that are made."""
     program = Path(__file__).parent / "programs" / "measure_allocated.py"
     assert run_inside(environment["torch"], program) == 2 * 2**20
 
 
-def test_a_loop_over_steps_needs_a_fraction_of_the_bytes(
-    environment: dict[str, Environment], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_loop_over_steps_needs_a_fraction_of_the_bytes(environment, monkeypatch):
     monkeypatch.setattr(claim_programs, "ROUNDS", 1)
     found = claim_programs.try_report(environment["jax"], "27748")
     steps, bytes_per_step = 1000, 4 * 300 * 100  # where the state of every step is kept
@@ -178,9 +172,7 @@ def test_a_loop_over_steps_needs_a_fraction_of_the_bytes(
 
 
 @pytest.mark.timeout(100)
-def test_a_program_without_an_end_is_killed_and_named(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_program_without_an_end_is_killed_and_named(tmp_path, monkeypatch):
     monkeypatch.setattr(claim_programs, "TIME_LIMIT_S", 2.5)
     program = tmp_path / "endless.py"
     program.write_text("import os, time\nos.fork()\ntime.sleep(600)\n")

@@ -35,7 +35,7 @@ def show_within(limit_mib: int) -> subprocess.CompletedProcess[str]:
 
 
 @pytest.mark.parametrize("limit_mib", [90, 120, 150, 200, 300, 400])
-def test_a_small_address_space_ends_a_command_in_a_sentence(limit_mib: int) -> None:
+def test_a_small_address_space_ends_a_command_in_a_sentence(limit_mib):
     done = show_within(limit_mib)
     if done.returncode:
         assert done.returncode == 1
@@ -44,7 +44,7 @@ def test_a_small_address_space_ends_a_command_in_a_sentence(limit_mib: int) -> N
         assert "ulimit -v" in line
 
 
-def test_a_large_address_space_is_enough() -> None:
+def test_a_large_address_space_is_enough():
     done = show_within(8 * 2**10)
     assert done.returncode == 0, done.stderr
     assert "checkpoint" in done.stdout
@@ -58,18 +58,14 @@ def test_a_large_address_space_is_enough() -> None:
         (RuntimeError("can't start new thread"), cli.OUT_OF_THREADS),
     ],
 )
-def test_what_ran_out_is_said_in_a_sentence(
-    error: Exception, message: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_ran_out_is_said_in_a_sentence(error, message, monkeypatch):
     monkeypatch.setattr(cli, "load_commands", Mock(side_effect=error))
     done = framebench("list")
     assert (done.returncode, done.stderr) == (1, f"framebench: {message}\n")
 
 
 @pytest.mark.parametrize("error", [ImportError("no module"), RuntimeError("wrong")])
-def test_a_fault_of_the_code_is_no_shortage(
-    error: Exception, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_fault_of_the_code_is_no_shortage(error, monkeypatch):
     monkeypatch.setattr(cli, "load_commands", Mock(side_effect=error))
     with pytest.raises(type(error), match=str(error)):
         framebench("list")

@@ -14,7 +14,7 @@ from framebench.cli.shared import app
 from tests.processes import ROOT
 
 
-def test_each_command_is_added_by_the_module_that_the_table_names() -> None:
+def test_each_command_is_added_by_the_module_that_the_table_names():
     commands = get_command(app).commands
     assert commands.keys() == COMMANDS.keys()
     for name, command in commands.items():
@@ -22,7 +22,7 @@ def test_each_command_is_added_by_the_module_that_the_table_names() -> None:
             assert command.callback.__module__ == COMMANDS[name][0]
 
 
-def test_the_lines_of_a_helps_paragraph_are_joined() -> None:
+def test_the_lines_of_a_helps_paragraph_are_joined():
     app = typer.Typer()
 
     @app.callback()
@@ -91,7 +91,7 @@ IMPORT_JUDGE = "import framebench.versions.judge"
         pytest.param(ADVISE, {"seaborn", "matplotlib", "scipy.stats"}, id="advise"),
     ],
 )
-def test_a_program_waits_for_no_heavy_import(program: str, heavy: set[str]) -> None:
+def test_a_program_waits_for_no_heavy_import(program, heavy):
     """Libraries that draw or test take longer to import than these answers take."""
     code = f"{program}\nimport sys\nprint(*sys.modules, file=sys.stderr)"
     done = subprocess.run(

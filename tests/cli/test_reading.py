@@ -31,7 +31,7 @@ CASE = "transformer/torch/train/fp32/b4/tiny"
 
 
 @pytest.fixture(scope="module")
-def measured(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def measured(tmp_path_factory) -> Path:
     """Return the results of one measured and one unsupported case, by a worker that acts."""
     folder = tmp_path_factory.mktemp("cli")
     results = folder / "results"
@@ -42,7 +42,7 @@ def measured(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return results
 
 
-def test_show_prints_flat_rows(measured: Path) -> None:
+def test_show_prints_flat_rows(measured):
     rows = json.loads(framebench("show", "--json", "--results", str(measured)).stdout)
     ok, unsupported = rows
     assert (ok["case"], ok["status"]) == (CASE, "ok")
@@ -56,7 +56,7 @@ def test_show_prints_flat_rows(measured: Path) -> None:
     assert unsupported["verified"] is None
 
 
-def test_show_has_ratios_without_selecting_the_baseline(results: Path) -> None:
+def test_show_has_ratios_without_selecting_the_baseline(results):
     for strategy, peak in (("fp32", 200), ("checkpoint", 100)):
         case = Case("transformer", "torch", "train", strategy, 4, "tiny")
         add_records(results, record(case, peaks={"host.rss": peak}, step_s=[1.0], **RIGHT))
@@ -64,7 +64,7 @@ def test_show_has_ratios_without_selecting_the_baseline(results: Path) -> None:
     assert (row["strategy"], row["peak_ratio"]) == ("checkpoint", 0.5)
 
 
-def test_show_and_report_print_tables(measured: Path, tmp_path: Path) -> None:
+def test_show_and_report_print_tables(measured, tmp_path):
     assert CASE in framebench("show", "--results", str(measured)).stdout
     options = ("--machine", read_machine_name(), "--results", str(measured), "--to", str(tmp_path))
     done = framebench("report", *options)
@@ -77,7 +77,7 @@ def test_show_and_report_print_tables(measured: Path, tmp_path: Path) -> None:
 
 
 @pytest.fixture
-def real(tmp_path: Path) -> Path:
+def real(tmp_path) -> Path:
     """Return a results folder with one real record, as if it were of CASE."""
     file = store.find_file(RESULTS, MACHINE, "torch-2.13.0")
     one = next(fields for fields in load_fields(file) if fields["case"].startswith("transformer/"))
@@ -89,9 +89,7 @@ def real(tmp_path: Path) -> Path:
     "command",
     [["show"], ["report", "--html"], ["predict", CASE]],
 )
-def test_an_unknown_machine_lists_the_known_ones(
-    command: list[str], real: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_unknown_machine_lists_the_known_ones(command, real, monkeypatch):
     """One way to say whose records are meant, wherever there is a choice."""
     monkeypatch.setattr(
         command_of_predict.hypothetical,
@@ -112,7 +110,7 @@ def shared_folder() -> Iterator[Path]:
         yield Path(folder)
 
 
-def test_unreadable_results_are_reported(real: Path, shared_folder: Path) -> None:
+def test_unreadable_results_are_reported(real, shared_folder):
     results = Path(shutil.copytree(real, shared_folder / "results"))
     results.chmod(0o755)  # pytest's own is closed
     (machine,) = (results / "records").iterdir()
@@ -127,7 +125,7 @@ def test_unreadable_results_are_reported(real: Path, shared_folder: Path) -> Non
     assert "measure first" not in done.stderr
 
 
-def test_an_unreadable_machine_is_named_and_skipped(real: Path, shared_folder: Path) -> None:
+def test_an_unreadable_machine_is_named_and_skipped(real, shared_folder):
     results = Path(shutil.copytree(real, shared_folder / "results"))
     results.chmod(0o755)
     closed = results / "records" / "closed"
@@ -141,9 +139,7 @@ def test_an_unreadable_machine_is_named_and_skipped(real: Path, shared_folder: P
         assert done.stderr.count(f"skipped {closed}: Permission denied") == 1, command
 
 
-def test_nothing_is_measured_if_results_cannot_be_written(
-    shared_folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_nothing_is_measured_if_results_cannot_be_written(shared_folder, monkeypatch):
     monkeypatch.setattr(run.installed, "find_environments", refuse_work)
     closed = shared_folder / "results" / "records"
     closed.mkdir(parents=True)
@@ -164,7 +160,7 @@ UNREADABLE = {
 }
 
 
-def test_the_machine_that_answers_most_of_a_question_is_read(tmp_path: Path) -> None:
+def test_the_machine_that_answers_most_of_a_question_is_read(tmp_path):
     fp32 = Case.from_id(CASE)
     checkpoint = replace(fp32, strategy="checkpoint")
     others = [replace(fp32, batch=8), Case.from_id("transformer/torch/eval/no_grad/b4/tiny")]
@@ -184,9 +180,7 @@ def test_the_machine_that_answers_most_of_a_question_is_read(tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize("command", ["show", "report", "predict"])
-def test_every_command_asks_the_machine_with_this_processor_first(
-    command: str, results: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_every_command_asks_the_machine_with_this_processor_first(command, results, monkeypatch):
     """Another that measured more of the cases is named where the answer is of one machine."""
     monkeypatch.delenv("FRAMEBENCH_MACHINE", raising=False)
     monkeypatch.setattr(command_of_predict, "predict_by_fake_tensors", predict_nothing)
@@ -202,9 +196,7 @@ def test_every_command_asks_the_machine_with_this_processor_first(
         assert "alike has 1 of the cases, largest has 2" in done.stderr
 
 
-def test_predict_and_advise_say_the_same_of_a_case(
-    results: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_predict_and_advise_say_the_same_of_a_case(results, monkeypatch):
     """Both draw the line through the batches of the machine that measured most of them."""
     monkeypatch.delenv("FRAMEBENCH_MACHINE", raising=False)
     monkeypatch.setattr(command_of_predict, "predict_by_fake_tensors", predict_nothing)
@@ -222,9 +214,7 @@ def test_predict_and_advise_say_the_same_of_a_case(
 
 
 @pytest.mark.parametrize(("framework", "is_undone"), [("jax", True), ("torch", False)])
-def test_a_bound_that_a_cpu_does_not_come_near_says_so(
-    framework: str, is_undone: bool, results: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_bound_that_a_cpu_does_not_come_near_says_so(framework, is_undone, results, monkeypatch):
     """XLA:CPU computes in float32 what the bound has in bfloat16."""
     monkeypatch.setattr(command_of_predict, "predict_by_fake_tensors", predict_nothing)
     write_batches(results, "here", "any", (4,))
@@ -262,9 +252,7 @@ def plant_machine(results: Path, content: str, name: str = "other") -> None:
         ("claims", "cut off"),
     ],
 )
-def test_a_machine_without_a_readable_record_takes_no_other_down(
-    command: str, content: str, real: Path, tmp_path: Path
-) -> None:
+def test_a_machine_without_a_readable_record_takes_no_other_down(command, content, real, tmp_path):
     words = command.replace("TO", str(tmp_path / "to")).split()
     alone = framebench(*words, "--results", str(real))
     plant_machine(real, UNREADABLE[content])
@@ -274,7 +262,7 @@ def test_a_machine_without_a_readable_record_takes_no_other_down(
     assert "--machine" not in done.stderr, "there is nothing to choose"
 
 
-def test_records_of_a_newer_framebench_are_named(results: Path) -> None:
+def test_records_of_a_newer_framebench_are_named(results):
     plant_machine(results, UNREADABLE["newer"])
     done = framebench("show", "--results", str(results))
     assert done.returncode == 1
@@ -296,9 +284,7 @@ def test_records_of_a_newer_framebench_are_named(results: Path) -> None:
         ),
     ],
 )
-def test_a_strategy_is_listed_with_its_support_or_the_reason(
-    selector: str, heading: str, support: str
-) -> None:
+def test_a_strategy_is_listed_with_its_support_or_the_reason(selector, heading, support):
     printed = CliRunner().invoke(app, ["list", "--strategies", selector]).stdout
     text = re.sub(r"[\s│]+", " ", printed)
     assert heading in text
@@ -309,13 +295,13 @@ def test_a_strategy_is_listed_with_its_support_or_the_reason(
     ("selector", "is_said"),
     [("*/jittor/eval", True), ("*/jittor/eval/fp16", True), ("*/torch/eval", False)],
 )
-def test_strategies_never_tried_on_a_gpu_are_marked_so(selector: str, is_said: bool) -> None:
+def test_strategies_never_tried_on_a_gpu_are_marked_so(selector, is_said):
     printed = CliRunner().invoke(app, ["list", "--strategies", selector]).stdout
     assert "(GPU)" in printed
     assert ("was not run on CUDA" in " ".join(printed.split())) is is_said
 
 
-def test_each_line_of_the_list_is_a_selector() -> None:
+def test_each_line_of_the_list_is_a_selector():
     cases = select("resnet50/*/train/{fp32,rewrite}")
     lines = list(reading.fold_batches(cases, 60))
     assert max(map(len, lines)) <= 60
@@ -328,7 +314,7 @@ def test_each_line_of_the_list_is_a_selector() -> None:
     assert " ".join(lines).count("unsupported: ") == 3
 
 
-def test_a_document_that_is_no_text_is_refused_and_stays(tmp_path: Path) -> None:
+def test_a_document_that_is_no_text_is_refused_and_stays(tmp_path):
     document = tmp_path / "binary"
     document.write_bytes(b"\xaf\x00")
     done = framebench("report", "--docs", str(document))
@@ -337,7 +323,7 @@ def test_a_document_that_is_no_text_is_refused_and_stays(tmp_path: Path) -> None
     assert document.read_bytes() == b"\xaf\x00"
 
 
-def test_show_puts_machines_side_by_side(results: Path) -> None:
+def test_show_puts_machines_side_by_side(results):
     for machine, peak in (("fast", 2**20), ("slow", 2**21)):
         origin = provenance(machine=machine)
         add_records(results, record(provenance=origin, peaks={"host.rss": peak}, **RIGHT))

@@ -44,18 +44,18 @@ def run_in_shell(redirection: str) -> subprocess.CompletedProcess[str]:
 
 
 @pytest.mark.parametrize("redirection", [">&-", "2>&-", ">&- 2>&- <&-"])
-def test_closed_streams_cause_no_error(redirection: str) -> None:
+def test_closed_streams_cause_no_error(redirection):
     done = run_in_shell(redirection)
     assert (done.returncode, done.stderr) == (0, "")
 
 
-def test_a_full_disk_is_reported_in_a_sentence() -> None:
+def test_a_full_disk_is_reported_in_a_sentence():
     done = run_in_shell("> /dev/full")
     assert done.returncode == 1
     assert done.stderr == "framebench: No space left on device\n"
 
 
-def test_a_closed_pipe_causes_no_traceback() -> None:
+def test_a_closed_pipe_causes_no_traceback():
     done = run_in_shell("| true")
     assert "Traceback" not in done.stderr
     assert "Exception" not in done.stderr
@@ -72,9 +72,7 @@ def has_begun(process: subprocess.Popen[str]) -> bool:
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 @pytest.mark.parametrize("delay_s", [0.1, 0.3, 0.6, 1.0])
-def test_a_signal_at_any_moment_ends_a_command_without_a_traceback(
-    delay_s: float, number: signal.Signals
-) -> None:
+def test_a_signal_at_any_moment_ends_a_command_without_a_traceback(delay_s, number):
     """An interrupt while a library of C's is imported makes Python end by SIGINT itself.
 
     A command that has done its work is Python alone again, and the signal ends it.
@@ -102,9 +100,7 @@ def test_a_signal_at_any_moment_ends_a_command_without_a_traceback(
         (["run", "a", "--env", "b"], None),
     ],
 )
-def test_an_empty_value_is_found_but_not_behind_two_dashes(
-    arguments: list[str], option: str | None
-) -> None:
+def test_an_empty_value_is_found_but_not_behind_two_dashes(arguments, option):
     assert find_empty_option(arguments) == option
 
 
@@ -116,8 +112,8 @@ def test_an_empty_value_is_found_but_not_behind_two_dashes(
     ],
 )
 def test_a_program_that_answers_nothing_is_not_waited_for(
-    script: str, message: str, tmp_path: Path, results: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+    script, message, tmp_path, results, monkeypatch
+):
     monkeypatch.setattr(installed, "LIMIT_S", 5.0)
     program = tmp_path / "program"
     program.write_text(f"#!/bin/sh\n{script}\n")
@@ -128,7 +124,7 @@ def test_a_program_that_answers_nothing_is_not_waited_for(
 
 
 @pytest.fixture
-def hostile(results: Path) -> Path:
+def hostile(results) -> Path:
     """Return a results folder whose texts hold everything that moves a terminal."""
     payload = "".join(ESCAPES.values()).replace(ESCAPES["surrogate"], "")
     harmless = record(CASE, peaks={"host.rss": 2**20}, step_s=[0.1], **RIGHT)
@@ -164,9 +160,7 @@ def hostile(results: Path) -> Path:
         "predict transformer/torch/train/fp32/b4/tiny",
     ],
 )
-def test_no_control_character_of_a_stranger_reaches_the_terminal(
-    command: str, hostile: Path, tmp_path: Path
-) -> None:
+def test_no_control_character_of_a_stranger_reaches_the_terminal(command, hostile, tmp_path):
     words = [str(hostile) if word == "RESULTS" else word for word in command.split()]
     into = tmp_path / "into"
     if "collect" in words:
@@ -181,9 +175,7 @@ def test_no_control_character_of_a_stranger_reaches_the_terminal(
 
 
 @pytest.mark.parametrize("name", ESCAPES)
-def test_control_characters_are_printed_as_json_writes_them(
-    name: str, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_control_characters_are_printed_as_json_writes_them(name, capsys):
     control = ESCAPES[name]
     escaped = shared.escape_control(control)
     assert json.loads(f'"{escaped}"') == control
@@ -195,21 +187,17 @@ def test_control_characters_are_printed_as_json_writes_them(
     assert printed.out == printed.err == f"before {escaped} after é\n"
 
 
-def test_line_feeds_and_tabs_are_printed_as_they_are() -> None:
+def test_line_feeds_and_tabs_are_printed_as_they_are():
     assert shared.escape_control("lines\n and\ttabs") == "lines\n and\ttabs"
 
 
-def test_work_is_named_at_its_beginning_where_there_is_no_terminal(
-    capsys: pytest.CaptureFixture[str],
-) -> None:
+def test_work_is_named_at_its_beginning_where_there_is_no_terminal(capsys):
     with shared.show_work("mine.py: what holds the peak"):
         assert capsys.readouterr().err == "mine.py: what holds the peak\n"
     assert capsys.readouterr().err == ""
 
 
-def test_progress_is_printed_once_where_there_is_no_terminal(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_progress_is_printed_once_where_there_is_no_terminal(monkeypatch, capsys):
     """A phase may last for minutes, and is begun before anything is printed."""
     monkeypatch.setattr(shared, "TELL_S", 0.05)
     with shared.show_progress("mine.py") as show:

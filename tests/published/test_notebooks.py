@@ -25,7 +25,7 @@ EVERY = pytest.mark.parametrize("source", notebook.list_sources(), ids=attrgette
 
 
 @EVERY
-def test_the_executed_notebook_has_the_cells_of_its_source(source: Path) -> None:
+def test_the_executed_notebook_has_the_cells_of_its_source(source):
     committed = nbformat.read(notebook.EXECUTED / f"{source.stem}.ipynb", as_version=4)
     executed_cells = [cell.source for cell in committed.cells]
     source_cells = [cell.source for cell in jupytext.read(source).cells]
@@ -33,7 +33,7 @@ def test_the_executed_notebook_has_the_cells_of_its_source(source: Path) -> None
 
 
 @EVERY
-def test_a_notebook_uses_the_public_interface_alone(source: Path) -> None:
+def test_a_notebook_uses_the_public_interface_alone(source):
     assert not re.search(r"(from|import) framebench\.", source.read_text())
 
 
@@ -45,7 +45,7 @@ def mark_rare(source: Path) -> ParameterSet:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("source", [mark_rare(source) for source in notebook.list_sources()])
-def test_notebooks_run_on_committed_results_without_a_framework(source: Path) -> None:
+def test_notebooks_run_on_committed_results_without_a_framework(source):
     machine = OTHER_MACHINES.get(source.stem, MACHINE)
     executed = notebook.execute(source, ROOT / "results", machine, NO_FRAMEWORK)
     assert executed.cells[-1].outputs[0].text == "set()\n"

@@ -90,7 +90,7 @@ def list_content(folder: Path) -> list[tuple[str, int, int]]:
 
 
 @pytest.fixture
-def strange(tmp_path: Path) -> Path:
+def strange(tmp_path) -> Path:
     """A results folder with one good record."""
     results = tmp_path / "strange"
     good = record(CASE, peaks={"host.rss": 2**20}, step_s=[0.1], **RIGHT)
@@ -103,7 +103,7 @@ def find_hostile_place(results: Path) -> Path:
 
 
 @pytest.mark.parametrize("kind", HOSTILE)
-def test_only_regular_files_of_limited_size_are_read(kind: str, tmp_path: Path) -> None:
+def test_only_regular_files_of_limited_size_are_read(kind, tmp_path):
     file = tmp_path / NAME
     HOSTILE[kind](file)
     with pytest.raises(BadRecord, match=re.escape(str(file))):
@@ -115,9 +115,7 @@ def test_only_regular_files_of_limited_size_are_read(kind: str, tmp_path: Path) 
 @pytest.mark.timeout(60)
 @pytest.mark.parametrize("kind", HOSTILE)
 @pytest.mark.parametrize("command", READING)
-def test_commands_that_read_pass_over_hostile_files(
-    command: str, kind: str, strange: Path, tmp_path: Path
-) -> None:
+def test_commands_that_read_pass_over_hostile_files(command, kind, strange, tmp_path):
     HOSTILE[kind](find_hostile_place(strange))
     before = list_content(strange)
     into = tmp_path / "into"
@@ -144,9 +142,7 @@ def nest_folders(folder: Path) -> None:
 
 
 @pytest.mark.parametrize("command", READING)
-def test_folders_that_are_nested_without_end_are_passed_over(
-    command: str, strange: Path, tmp_path: Path
-) -> None:
+def test_folders_that_are_nested_without_end_are_passed_over(command, strange, tmp_path):
     for name in ("records", "records/m", "fits", "claims", "nodes", "nodes/n/fits", "planned"):
         nest_folders(strange / name)
     words = [word.format(strange=strange, into=tmp_path / "into") for word in command.split()]
@@ -162,9 +158,7 @@ def test_folders_that_are_nested_without_end_are_passed_over(
 
 
 @pytest.mark.parametrize("command", READING)
-def test_a_file_in_the_place_of_a_folder_is_passed_over(
-    command: str, strange: Path, tmp_path: Path
-) -> None:
+def test_a_file_in_the_place_of_a_folder_is_passed_over(command, strange, tmp_path):
     victim = tmp_path / "victim"
     victim.write_text("precious")
     for name in ("bisected", "calibration", "claims", "explained", "fits", "planned", "predicted"):
@@ -176,7 +170,7 @@ def test_a_file_in_the_place_of_a_folder_is_passed_over(
     assert victim.read_text() == "precious"
 
 
-def test_a_report_writes_through_no_link(strange: Path, tmp_path: Path) -> None:
+def test_a_report_writes_through_no_link(strange, tmp_path):
     victim = tmp_path / "victim"
     victim.write_text("precious")
     to = tmp_path / "to"
@@ -193,9 +187,7 @@ def test_a_report_writes_through_no_link(strange: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("what", ["--figures", "--notebooks"])
-def test_published_figures_are_not_replaced_by_those_of_other_results(
-    what: str, strange: Path
-) -> None:
+def test_published_figures_are_not_replaced_by_those_of_other_results(what, strange):
     published = [ROOT / "docs" / "figures", ROOT / "analysis"]
     before = [list_content(folder) for folder in published]
     done = framebench("report", what, "all", "--results", str(strange))
@@ -204,7 +196,7 @@ def test_published_figures_are_not_replaced_by_those_of_other_results(
     assert [list_content(folder) for folder in published] == before
 
 
-def test_a_link_in_place_of_a_session_is_not_followed(tmp_path: Path) -> None:
+def test_a_link_in_place_of_a_session_is_not_followed(tmp_path):
     victim = tmp_path / "victim"
     victim.write_text("precious")
     results = tmp_path / "results"
@@ -216,7 +208,7 @@ def test_a_link_in_place_of_a_session_is_not_followed(tmp_path: Path) -> None:
     assert Session.open(results, "code", "selector") == session
 
 
-def test_every_file_of_a_results_folder_is_opened_by_one_function() -> None:
+def test_every_file_of_a_results_folder_is_opened_by_one_function():
     """What is parsed against a model is read by `store.read_model`, wherever it lies."""
     unchecked = re.compile(r"model_validate_json\(\s*[\w.()]*\.read_(bytes|text)\(")
     sources = list((ROOT / "framebench").rglob("*.py"))
@@ -225,7 +217,7 @@ def test_every_file_of_a_results_folder_is_opened_by_one_function() -> None:
 
 
 @pytest.mark.parametrize("umask", [0o022, 0o077, 0o007])
-def test_records_have_the_rights_that_the_user_gives_files(umask: int, tmp_path: Path) -> None:
+def test_records_have_the_rights_that_the_user_gives_files(umask, tmp_path):
     before = os.umask(umask)
     try:
         store.append(record(list_cases()[0]), tmp_path / NAME)
@@ -234,7 +226,7 @@ def test_records_have_the_rights_that_the_user_gives_files(umask: int, tmp_path:
     assert (tmp_path / NAME).stat().st_mode & 0o777 == 0o666 & ~umask
 
 
-def test_data_is_never_code() -> None:
+def test_data_is_never_code():
     """No pickle is read, no eval, no shell: what comes from files is parsed as JSON."""
     allowed = {
         # runs the script that the user names, as Python does

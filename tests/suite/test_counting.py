@@ -5,7 +5,7 @@ from __future__ import annotations
 from framebench.suite.counting import format_count
 
 
-def test_one_thing_is_named_in_the_singular() -> None:
+def test_one_thing_is_named_in_the_singular():
     assert format_count(0, "case") == "0 cases"
     assert format_count(1, "case") == "1 case"
     assert format_count(2345, "case") == "2,345 cases"

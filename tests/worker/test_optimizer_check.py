@@ -90,7 +90,7 @@ def compute_errors(case: Case, **settings: float) -> dict[str, float]:
 
 
 @pytest.mark.parametrize("case", [ADAM, SGD], ids=str)
-def test_textbook_update_passes(case: Case) -> None:
+def test_textbook_update_passes(case):
     errors = compute_errors(case)
     assert errors.keys() == {NAMES[case.spec.optimizer.name]}
     assert max(errors.values()) < 1e-3  # not zero: weights in float32 round
@@ -106,20 +106,20 @@ def test_textbook_update_passes(case: Case) -> None:
     ],
     ids=["half the rate of SGD", "no weight decay of Adam", "another eps of Adam"],
 )
-def test_update_with_another_setting_is_wrong(case: Case, settings: dict[str, float]) -> None:
+def test_update_with_another_setting_is_wrong(case, settings):
     comparison = compare_updates(compute_errors(case, **settings), NO_TOLERANCE_BUT_UPDATES)
     assert comparison.margin > 1
     assert comparison.failed
 
 
 @pytest.mark.parametrize("case", [ADAM, SGD], ids=str)
-def test_errors_do_not_depend_on_the_chunks(case: Case, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_errors_do_not_depend_on_the_chunks(case, monkeypatch):
     whole = compute_errors(case)
     monkeypatch.setattr(optimizer_check, "CHUNK", 7)
     assert compute_errors(case) == whole
 
 
-def test_narrow_weights_are_left_out() -> None:
+def test_narrow_weights_are_left_out():
     """float16 rounds the change away."""
     adapter = make_adapter(ADAM)
     adapter.step()
@@ -129,7 +129,7 @@ def test_narrow_weights_are_left_out() -> None:
 
 
 @pytest.mark.parametrize("case", [ADAM, SGD], ids=["adam", "sgd"])
-def test_skipped_update_is_wrong(case: Case) -> None:
+def test_skipped_update_is_wrong(case):
     """The states stay with the weight: it is missed all the same."""
     adapter = make_adapter(case)
     adapter.step()
@@ -178,7 +178,7 @@ def make_two_weights(case: Case, skipped: list[str]) -> tuple[Any, OptimizerChec
 
 
 @pytest.mark.parametrize("case", [ADAM, SGD], ids=["adam", "sgd"])
-def test_a_layer_that_a_users_step_drops_stays(case: Case) -> None:
+def test_a_layer_that_a_users_step_drops_stays(case):
     adapter, check = make_two_weights(case, skipped=[NAMES[case.spec.optimizer.name]])
     assert max(check.compute_errors(adapter).values()) < UPDATE
     # it must not move in such a step
@@ -188,7 +188,7 @@ def test_a_layer_that_a_users_step_drops_stays(case: Case) -> None:
 
 @pytest.mark.parametrize("case", [ADAM, SGD], ids=["adam", "sgd"])
 @pytest.mark.parametrize("skipped", [[], ["other layer"]], ids=["no weight", "another weight"])
-def test_a_weight_that_only_the_strategy_skips_is_wrong(case: Case, skipped: list[str]) -> None:
+def test_a_weight_that_only_the_strategy_skips_is_wrong(case, skipped):
     """Nothing but its own update shows it where a low precision leaves its moments no digit."""
     adapter, check = make_two_weights(case, skipped)
     assert check.skipped == {adapter.name}
@@ -199,9 +199,7 @@ def test_a_weight_that_only_the_strategy_skips_is_wrong(case: Case, skipped: lis
 
 @pytest.mark.parametrize("case", [ADAM, SGD], ids=["adam", "sgd"])
 @pytest.mark.parametrize("skips_all", [False, True])
-def test_a_users_step_without_update_is_wrong_unless_the_baseline_has_none(
-    case: Case, skips_all: bool
-) -> None:
+def test_a_users_step_without_update_is_wrong_unless_the_baseline_has_none(case, skips_all):
     name = NAMES[case.spec.optimizer.name]
     adapter, check = make_two_weights(case, [name, "other layer"] if skips_all else [name])
     check.record_update(adapter)
@@ -238,7 +236,7 @@ class ComplexWeight:
 
 @pytest.mark.filterwarnings("error")  # NumPy warns where it drops an imaginary part
 @pytest.mark.parametrize(("wrong", "is_wrong"), [(0, False), (0.5, True), (0.5j, True)])
-def test_both_parts_of_a_complex_weight_are_compared(wrong: complex, is_wrong: bool) -> None:
+def test_both_parts_of_a_complex_weight_are_compared(wrong, is_wrong):
     adapter: Any = ComplexWeight(complex(wrong))
     before = dict(adapter.weights())
     adapter.step()

@@ -54,7 +54,7 @@ def probe_up_to(largest: int) -> Callable[[int], Probe]:
 
 
 @given(st.integers(0, 5000), st.integers(1, 8), st.integers(1, 4096))
-def test_the_search_finds_any_threshold(threshold: int, unit: int, most: int) -> None:
+def test_the_search_finds_any_threshold(threshold, unit, most):
     search = BatchSearch(probe_up_to(threshold), unit, most).run()
 
     largest = most // unit * unit  # batches are multiples of `unit`
@@ -76,7 +76,7 @@ def test_the_search_finds_any_threshold(threshold: int, unit: int, most: int) ->
     st.dictionaries(st.integers(1, 256), st.sampled_from(["fits", "memory", "failed"])),
     st.sampled_from([1, 2, 4]),
 )
-def test_the_search_ends_whatever_the_probes_say(outcomes: dict[int, str], unit: int) -> None:
+def test_the_search_ends_whatever_the_probes_say(outcomes, unit):
     """Memory may fail at 8 and suffice at 12: what is answered was seen, and what is no question of
     memory ends the search.
     """
@@ -97,9 +97,7 @@ def test_the_search_ends_whatever_the_probes_say(outcomes: dict[int, str], unit:
 
 
 @pytest.mark.parametrize(("threshold", "is_left_open"), [(64, True), (0, False)])
-def test_a_search_that_takes_too_long_says_how_far_it_came(
-    threshold: int, is_left_open: bool
-) -> None:
+def test_a_search_that_takes_too_long_says_how_far_it_came(threshold, is_left_open):
     """One batch is tried in any case; where it decides, nothing was left for want of time."""
     search = BatchSearch(probe_up_to(threshold), minutes=0).run()
     assert [probe.batch for probe in search.probes] == [1]
@@ -109,9 +107,7 @@ def test_a_search_that_takes_too_long_says_how_far_it_came(
 
 
 @pytest.mark.parametrize("library", ["numpy", "torch"])
-def test_an_allocation_above_the_limit_raises(
-    library: str, environment: dict[str, Environment]
-) -> None:
+def test_an_allocation_above_the_limit_raises(library, environment):
     # with fixed thresholds malloc gives a large array back to the kernel as soon as it is freed
     malloc = {"MALLOC_MMAP_THRESHOLD_": "65536", "MALLOC_TRIM_THRESHOLD_": "131072"}
     program = PROGRAMS / "max_batch_limit.py"
@@ -125,9 +121,7 @@ def test_an_allocation_above_the_limit_raises(
     }
 
 
-def test_a_failing_kernel_is_out_of_memory_only_under_a_limit(
-    environment: dict[str, Environment],
-) -> None:
+def test_a_failing_kernel_is_out_of_memory_only_under_a_limit(environment):
     """A library gives the same error for shapes that it has no kernel for."""
     free, limited = [False, False, False, True, False], [True, True, True, True, False]
     program = PROGRAMS / "max_batch_refused.py"
@@ -135,7 +129,7 @@ def test_a_failing_kernel_is_out_of_memory_only_under_a_limit(
 
 
 @pytest.fixture
-def unchecked(tmp_path: Path) -> Environment:
+def unchecked(tmp_path) -> Environment:
     return make_fake_environment("engine/unchecked.py", tmp_path)
 
 
@@ -149,13 +143,13 @@ def unchecked(tmp_path: Path) -> Environment:
     ],
 )
 def test_a_failing_probe_is_an_answer_or_stops_the_search(
-    beyond: str,
-    status: str,
-    named: str,
-    unchecked: Environment,
-    results: Path,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+    beyond,
+    status,
+    named,
+    unchecked,
+    results,
+    monkeypatch,
+):
     monkeypatch.setenv("BEYOND", beyond)
     fit = search_largest_batch(TRAIN, int(11.5 * MIB), unchecked, results=results)
     assert fit.status == status
@@ -178,15 +172,15 @@ def test_a_failing_probe_is_an_answer_or_stops_the_search(
     ],
 )
 def test_a_search_without_a_threshold_says_why(
-    strategy: str,
-    budget: int,
-    most: int,
-    status: str,
-    largest: int | None,
-    unchecked: Environment,
-    results: Path,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+    strategy,
+    budget,
+    most,
+    status,
+    largest,
+    unchecked,
+    results,
+    monkeypatch,
+):
     monkeypatch.setenv("BEYOND", "die")
     case = replace(TRAIN, strategy=strategy)
     smallest = replace(case, batch=case.plan.micro_batches)
@@ -195,9 +189,7 @@ def test_a_search_without_a_threshold_says_why(
 
 
 @pytest.mark.parametrize("beyond", ["die", "die while writing"])
-def test_evaluation_continues_where_a_process_died(
-    beyond: str, unchecked: Environment, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_evaluation_continues_where_a_process_died(beyond, unchecked, monkeypatch):
     monkeypatch.setenv("BEYOND", beyond)
     report = evaluate_in(unchecked, EVAL, 50, 9 * MIB, OPTIONS)
     assert (report.lost, report.twice, report.failure) == (0, 0, "")
@@ -211,16 +203,14 @@ def test_evaluation_continues_where_a_process_died(
     ("beyond", "named"),
     [("die", "batch 1 does not fit"), ("raise", "ValueError"), ("be killed", "SIGKILL")],
 )
-def test_evaluation_ends_with_a_reason(
-    beyond: str, named: str, unchecked: Environment, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_evaluation_ends_with_a_reason(beyond, named, unchecked, monkeypatch):
     monkeypatch.setenv("BEYOND", beyond)
     report = evaluate_in(unchecked, replace(EVAL, batch=2), 4, MIB // 2, OPTIONS)
     assert named in report.failure
     assert report.lost == 4
 
 
-def test_samples_that_arrive_twice_are_counted() -> None:
+def test_samples_that_arrive_twice_are_counted():
     found = EvaluationReport(3)
     for first in (0, 1):
         found.add({"first": first, "batch": 2, "losses": [1.0, 2.0], "peaks": {"host.rss": 1}})
@@ -240,9 +230,7 @@ ONE, SOME = 140 * MIB, 220 * MIB
         *(pytest.param(f, SOME, id=f, marks=pytest.mark.all_cases) for f in FRAMEWORKS),
     ],
 )
-def test_a_real_search_finds_the_largest_batch(
-    framework: str, budget: int, environment: dict[str, Environment], results: Path
-) -> None:
+def test_a_real_search_finds_the_largest_batch(framework, budget, environment, results):
     """The bracket holds: one fits by its measured peak, the next does not, and without a limit it
     needs more than before.
     """
@@ -266,7 +254,7 @@ def test_a_real_search_finds_the_largest_batch(
     "framework",
     ["jittor", *(pytest.param(name, marks=pytest.mark.all_cases) for name in ("torch", "jax"))],
 )
-def test_no_sample_is_lost(framework: str, environment: dict[str, Environment]) -> None:
+def test_no_sample_is_lost(framework, environment):
     """Within a budget that the whole batch does not fit, the same losses as without one."""
     case = replace(EVAL, framework=framework, batch=512)
     free = evaluate_in(environment[framework], case, 600, None, OPTIONS)
@@ -282,15 +270,13 @@ def test_no_sample_is_lost(framework: str, environment: dict[str, Environment]) 
     assert losses == pytest.approx(losses_without_limit, rel=1e-4)
 
 
-def test_mean_of_per_sample_losses_equals_batch_loss(environment: dict[str, Environment]) -> None:
+def test_mean_of_per_sample_losses_equals_batch_loss(environment):
     losses, batch_loss = run_inside(environment["torch"], PROGRAMS / "max_batch_samples.py")
     assert len(losses) == 5
     assert sum(losses) / 5 == pytest.approx(batch_loss, rel=1e-6)
 
 
-def test_max_batch_prints_text_or_json(
-    unchecked: Environment, results: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_max_batch_prints_text_or_json(unchecked, results, monkeypatch):
     monkeypatch.setenv("BEYOND", "die")
     where = "--env", str(unchecked.python), "--results", str(results)
     arguments = "max-batch", "transformer/torch////tiny", *where, "--max-batch", "2"
@@ -304,9 +290,7 @@ def test_max_batch_prints_text_or_json(
     assert "none: batch 1 fails" in tight.stdout
 
 
-def test_evaluate_reports_lost_and_repeated_samples(
-    environment: dict[str, Environment], results: Path
-) -> None:
+def test_evaluate_reports_lost_and_repeated_samples(environment, results):
     arguments = "evaluate", "transformer/torch///b512/tiny", "--results", str(results)
     done = framebench(*arguments, "--samples", "600", "--budget", "4MiB")
     assert done.returncode == 0, done.stderr
@@ -329,7 +313,7 @@ def save_search(results: Path, case: Case = TRAIN, **changes: Any) -> Fit:
     return fit
 
 
-def test_max_batch_reuses_a_saved_answer(results: Path) -> None:
+def test_max_batch_reuses_a_saved_answer(results):
     save_search(results)
     arguments = "max-batch", "transformer/torch////tiny", "--budget", "8MiB"
     with lock_results(results):  # it disturbs no measurement
@@ -352,22 +336,20 @@ def test_max_batch_reuses_a_saved_answer(results: Path) -> None:
         ({"budget_bytes": 9 * MIB}, False),
     ],
 )
-def test_a_saved_answer_is_reused_if_complete_and_current(
-    changes: dict[str, Any], is_answer: bool, results: Path
-) -> None:
+def test_a_saved_answer_is_reused_if_complete_and_current(changes, is_answer, results):
     fit = save_search(results, **changes)
     found = find_saved(TRAIN, budget=8 * MIB, most=100, results=results)
     assert found == (fit if is_answer else None)
 
 
-def test_a_damaged_file_of_saved_answers_is_ignored(results: Path) -> None:
+def test_a_damaged_file_of_saved_answers_is_ignored(results):
     save_search(results)
     (path,) = results.rglob("*.jsonl")
     path.write_text("{}")
     assert find_saved(TRAIN, budget=8 * MIB, most=100, results=results) is None
 
 
-def test_the_figure_shows_the_newest_searches(results: Path) -> None:
+def test_the_figure_shows_the_newest_searches(results):
     machine = read_machine_name()
     earlier = provenance(machine=machine, measured_at="2025-01-01T00:00:00Z")
     save_search(results, TRAIN, largest=4, status="found", provenance=earlier)

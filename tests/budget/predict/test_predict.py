@@ -5,8 +5,6 @@ is then measured.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -20,13 +18,10 @@ from framebench.analysis.predict import TooFew, fit_line
 from framebench.analysis.results import Results
 from framebench.analysis.searches import Searches
 from framebench.budget.predict.command import predict_from_rows
-from framebench.engine.environments import Environment
 from framebench.suite.case import Case, UnknownCase
 from framebench.suite.hypothetical import explain_unpredictable, parse_any_batch
 from framebench.suite.result import Verification
 from tests.advice_records import make_record, make_rows
-from tests.budget.conftest import Predicted
-from tests.conftest import Steady
 from tests.fake_records import provenance
 from tests.marks import needs_host_peak
 from tests.processes import framebench
@@ -43,7 +38,7 @@ BATCHES = (1, 2, 4, 8, 16)
     st.integers(1, 2**30),
     st.lists(st.integers(1, 512), min_size=3, max_size=6, unique=True),
 )
-def test_a_line_is_found_exactly(fixed: int, per_sample: int, batches: list[int]) -> None:
+def test_a_line_is_found_exactly(fixed, per_sample, batches):
     peaks = [fixed + per_sample * batch for batch in batches]
     line = fit_line(batches, peaks)
     expected = fixed + per_sample * 1024
@@ -51,7 +46,7 @@ def test_a_line_is_found_exactly(fixed: int, per_sample: int, batches: list[int]
     assert line.fixed == pytest.approx(fixed, abs=1e-6 * expected)
 
 
-def test_two_batches_have_no_interval_and_one_no_line() -> None:
+def test_two_batches_have_no_interval_and_one_no_line():
     line = fit_line([4, 8], [100.0, 180.0])
     assert (line.fixed, line.per_sample) == (20, 20)
     assert line.predict(16) == (340, None, None)
@@ -59,7 +54,7 @@ def test_two_batches_have_no_interval_and_one_no_line() -> None:
         fit_line([4, 4], [100.0, 101.0])
 
 
-def test_the_interval_covers_as_often_as_it_says() -> None:
+def test_the_interval_covers_as_often_as_it_says():
     noise = np.random.default_rng(0)
     covered = 0
     for _ in range(1000):
@@ -69,7 +64,7 @@ def test_the_interval_covers_as_often_as_it_says() -> None:
     assert 930 <= covered <= 970
 
 
-def test_the_line_is_that_of_scipy() -> None:
+def test_the_line_is_that_of_scipy():
     """Worked with scipy's own regression: an independent implementation."""
     peaks = [11.0, 19.0, 43.0, 78.0, 166.0]
     line, other = fit_line(BATCHES, peaks), stats.linregress(BATCHES, peaks)
@@ -80,7 +75,7 @@ def test_the_line_is_that_of_scipy() -> None:
     assert (low, high) == pytest.approx((value - half, value + half))
 
 
-def test_lines_do_not_mix_frameworks_and_versions() -> None:
+def test_lines_do_not_mix_frameworks_and_versions():
     old = provenance(versions={"torch": "0"}, measured_at="2025-01-01T00:00:00Z")
     records = [
         make_record("torch", "fp32", batch=4, peak=10**9),
@@ -93,7 +88,7 @@ def test_lines_do_not_mix_frameworks_and_versions() -> None:
     assert (peak.value, peak.method) == (8e9, "line through batches 4, 8, at 4.0 times the largest")
 
 
-def test_a_batch_needs_no_more_than_a_larger_measured_one() -> None:
+def test_a_batch_needs_no_more_than_a_larger_measured_one():
     """Three peaks that lie off their line give a wide interval, also between them."""
     records = [
         make_record("torch", "fp32", batch=4, peak=1_000_000_000),
@@ -112,7 +107,7 @@ def test_a_batch_needs_no_more_than_a_larger_measured_one() -> None:
     assert highest[20] > 1_600_000_000  # no larger batch was measured
 
 
-def test_two_batches_give_the_range_of_what_each_allows_for() -> None:
+def test_two_batches_give_the_range_of_what_each_allows_for():
     """They are always on their line: that shows nothing of a batch where the program changes."""
     case = Case.from_id("transformer/torch/train/fp32/b16/tiny")
     at_4 = make_record("torch", "fp32", batch=4, peak=1_000_000_000)
@@ -126,7 +121,7 @@ def test_two_batches_give_the_range_of_what_each_allows_for() -> None:
     assert of_both.needs >= of_both.high > of_both.value, "a budget must have the upper end"
 
 
-def test_without_records_the_command_that_measures_names_the_folder(tmp_path: Path) -> None:
+def test_without_records_the_command_that_measures_names_the_folder(tmp_path):
     case = Case.from_id("unet3d/jax/eval/no_grad/b4/full")
     prediction = predict_from_rows(case, [], Results(tmp_path))
     selector = "unet3d/jax/eval/no_grad/*/full"
@@ -134,7 +129,7 @@ def test_without_records_the_command_that_measures_names_the_folder(tmp_path: Pa
     assert prediction.note.endswith(f"framebench run '{selector}' --results {tmp_path}")
 
 
-def test_records_that_predict_nothing_are_not_suggested_to_be_measured(tmp_path: Path) -> None:
+def test_records_that_predict_nothing_are_not_suggested_to_be_measured(tmp_path):
     wrong = Verification(passed=False, reason="loss is off")
     measured = make_record("torch", "fp32", batch=4, peak=10**9, verification=wrong)
     case = Case.from_id("transformer/torch/train/fp32/b8/tiny")
@@ -142,7 +137,7 @@ def test_records_that_predict_nothing_are_not_suggested_to_be_measured(tmp_path:
     assert prediction.note.endswith("its result was not verified")
 
 
-def test_any_batch_can_be_parsed() -> None:
+def test_any_batch_can_be_parsed():
     assert parse_any_batch("resnet50/torch/train/fp32/b24/full").batch == 24
     assert parse_any_batch("unet3d/torch/train/checkpoint/b11").size == "cpu"
     assert parse_any_batch("transformer/jax/train/long/b3/cpu").config.length == 1024
@@ -159,7 +154,7 @@ def test_any_batch_can_be_parsed() -> None:
         "resnet50/torch/train/fp32/b65537/cpu",
     ],
 )
-def test_unknown_cases_are_refused(case: str) -> None:
+def test_unknown_cases_are_refused(case):
     with pytest.raises(UnknownCase):
         parse_any_batch(case)
 
@@ -177,9 +172,7 @@ def select_one_of_each(framework: str) -> list[Case]:
 @pytest.mark.parametrize(
     "choose", [select_one_of_each, pytest.param(list_supported, marks=pytest.mark.all_cases)]
 )
-def test_fake_tensors_take_every_case_that_has_no_obstacle(
-    choose: Callable[[str], list[Case]], predicted: Predicted
-) -> None:
+def test_fake_tensors_take_every_case_that_has_no_obstacle(choose, predicted):
     cases = [case for case in choose("torch") if not explain_unpredictable(case)]
     scenarios = {case.scenario for case in cases}
     assert scenarios >= {"train", "eval", "finetune", "varlen", "pair", "custom_op"}
@@ -190,7 +183,7 @@ def test_fake_tensors_take_every_case_that_has_no_obstacle(
         assert prediction["predicted"] >= compute_lower_bound(case).total, case.id
 
 
-def test_predictions_of_fake_tensors_are_linear_in_the_batch(predicted: Predicted) -> None:
+def test_predictions_of_fake_tensors_are_linear_in_the_batch(predicted):
     """Batches that this machine could not run; a line through two of them meets the third."""
     cases = [f"resnet50/torch/train/fp32/b{batch}/full" for batch in (64, 128, 256)]
     predictions = predicted(*cases)
@@ -216,17 +209,13 @@ CASES = [
     "case",
     [CASES[0], *(pytest.param(case, marks=pytest.mark.all_cases) for case in CASES[1:])],
 )
-def test_fake_tensors_predict_measured_peaks(
-    case: str, predicted: Predicted, steady: Steady
-) -> None:
+def test_fake_tensors_predict_measured_peaks(case, predicted, steady):
     measured = steady(case)[0]["host.rss"]
     assert predicted(case)[case]["predicted"] == pytest.approx(measured, rel=0.05)
 
 
 @pytest.mark.slow
-def test_predict_prints_the_lower_bound_and_the_fake_tensors(
-    environment: dict[str, Environment],
-) -> None:
+def test_predict_prints_the_lower_bound_and_the_fake_tensors(environment):
     done = framebench("predict", "transformer/torch/train/fp32/b24/cpu", "--json")
     least, fake, *_ = json.loads(done.stdout)["predictions"]
     assert (least["method"], fake["method"]) == ("lower bound", "fake tensors")

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 from framebench.publish.readme.backing import LOST_COMMITS, describe_backing
 from framebench.records.record import Record
 from framebench.records.reference import find_reference
@@ -27,12 +25,12 @@ FINITE = make_measured({})
 BY_ONE_FRAMEWORK = make_measured({"loss": 1e-8}, against="torch alone")
 
 
-def test_the_kind_of_reference_is_read_from_the_verification() -> None:
+def test_the_kind_of_reference_is_read_from_the_verification():
     found = [find_reference(one) for one in (IN_FLOAT64, IN_FLOAT32, FINITE, BY_ONE_FRAMEWORK)]
     assert found == ["float64", "float32", "none", "float64"]
 
 
-def test_measurements_without_a_float64_reference_are_counted_apart(tmp_path: Path) -> None:
+def test_measurements_without_a_float64_reference_are_counted_apart(tmp_path):
     wrong = record(status="wrong", reason="off")
     verified, _ = describe_backing([IN_FLOAT64, IN_FLOAT64, IN_FLOAT32, FINITE, wrong], tmp_path)
     assert verified == (
@@ -43,7 +41,7 @@ def test_measurements_without_a_float64_reference_are_counted_apart(tmp_path: Pa
     )
 
 
-def test_records_whose_code_cannot_be_checked_out_are_counted_apart(tmp_path: Path) -> None:
+def test_records_whose_code_cannot_be_checked_out_are_counted_apart(tmp_path):
     (tmp_path / LOST_COMMITS).write_text(f"# why\n{GONE}\n")
     lost = make_measured({"loss": 1e-8}, commit=GONE, machine="old")
     changed = make_measured({"loss": 1e-8}, dirty=True, machine="a")
