@@ -55,7 +55,7 @@ def describe_for_device(entry: Entry, device: str) -> str:
         return f"On {device}: not known: {unknown}."
     if entry.transfers_to_gpu:
         return (
-            f"On {device}: {entry.judged}, {entry.measured} (not measured there; it should hold "
+            f"On {device}: {entry.judged}; {entry.numbers} (not measured there; it should hold "
             f"on every device: {entry.why})."
         )
     return f"On {device}: not known. {' '.join(map(describe_verdict_of_origin, groups))}"

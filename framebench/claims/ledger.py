@@ -36,7 +36,7 @@ class Entry:
     qualifier: str  # what restricts the verdict
     claimed: str
     metric: str
-    value: float | None
+    value: float | None  # of what was measured
     low: float | None
     high: float | None
     form: str
@@ -72,8 +72,25 @@ class Entry:
 
     @property
     def measured(self) -> str:
-        """Return the number of the verdict with its interval, or `-` without a number."""
-        return wording.describe_numbers(self.verdict, wording.with_numbers(self.lines))
+        """Return what was measured, with its interval, or `-` if nothing behind the verdict was."""
+        return wording.sum_up(self.verdict, self.list_alike(planned=False))
+
+    @property
+    def planned(self) -> str:
+        """Return what was planned, with its error, or `-` if nothing behind the verdict was."""
+        return wording.sum_up(self.verdict, self.list_alike(planned=True))
+
+    @property
+    def numbers(self) -> str:
+        """Return both in words: `measured: -60.8 %; planned: -72.2 % (-78.0 to -65.2)`."""
+        texts = {"measured": self.measured, "planned": self.planned}
+        found = [f"{origin}: {text}" for origin, text in texts.items() if text != "-"]
+        return "; ".join(found) or "measured: -"
+
+    def list_alike(self, planned: bool) -> list[Line]:
+        """Return the planned lines whose numbers are behind the verdict, or the measured ones."""
+        alike = wording.select_alike(self.verdict, wording.with_numbers(self.lines))
+        return [line for line in alike if line.planned == planned]
 
 
 def make_ledger(
@@ -121,7 +138,8 @@ def make_entry(
     lines = let_gpus_decide(add_gpu_lines(claim, own_lines, gpus))
     verdict = judge_claim(claim, machine, lines)
     numbers = wording.with_numbers(lines)
-    value, low, high = wording.span(wording.select_alike(verdict, numbers))
+    alike = wording.select_alike(verdict, numbers)
+    value, low, high = wording.span([line for line in alike if not line.planned])
     files = [file for line in lines for file in line.records]
     names_machine = ""
     if claim.absent:
@@ -211,10 +229,11 @@ def list_names(claims: Iterable[Claim]) -> tuple[str, ...]:
 def as_json(entry: Entry) -> dict[str, Any]:
     """Return the entry for programs.
 
-    `measured`, `low` and `high` are numbers; `lines` has the measurements.
+    `measured`, `low` and `high` are numbers of what was measured; `lines` has each comparison, and
+    whether it was measured or planned.
     """
     fields = asdict(entry)
-    texts = {"measured": entry.value, "text": entry.measured, "remark": entry.remark}
+    texts = {"measured": entry.value, "text": entry.numbers, "remark": entry.remark}
     lines = []
     for line in entry.lines:
         lines.append(asdict(line) | {"measured": line.value, "text": line.measured})

@@ -15,20 +15,21 @@ from framebench.claims.ledger import Entry, make_ledger
 from framebench.claims.lines import Line
 from framebench.claims.rule import MEASURED, NOT_MEASURED
 from framebench.claims.store import get_device
-from framebench.claims.wording import select_alike, with_numbers
 from framebench.devices.catalog import BY_NAME
 from framebench.records import store
 from framebench.suite.case import FULL_SIZE, Case
 from framebench.suite.counting import format_count
 
 MEASURED_COLUMN = TableColumn("measured", priority=ESSENTIAL)
+PLANNED_COLUMN = TableColumn("planned", priority=ESSENTIAL)
 VERDICT_COLUMN = TableColumn("verdict", priority=ESSENTIAL)
-HEAD = ("id", "claim", "claimed", MEASURED_COLUMN, VERDICT_COLUMN, "what to do")
-HEAD_OF_LIST = ("id", "claim", MEASURED_COLUMN, VERDICT_COLUMN)
+HEAD = ("id", "claim", "claimed", MEASURED_COLUMN, PLANNED_COLUMN, VERDICT_COLUMN, "what to do")
+HEAD_OF_LIST = ("id", "claim", MEASURED_COLUMN, PLANNED_COLUMN, VERDICT_COLUMN)
 HEAD_OF_LINES = (
     "comparison",
     "decides",
     MEASURED_COLUMN,
+    PLANNED_COLUMN,
     VERDICT_COLUMN,
     TableColumn("records", priority=DETAIL),
 )
@@ -37,11 +38,11 @@ CLAIMS = "Claims"  # the title of the table of articles' claims
 REPORTS = "What users report"  # the title of the table of reports in issue trackers
 SAYS = 72  # characters of a claim's sentence in a list: some three lines at 80 columns
 CAPTION = (
-    "Measured is the median of the comparisons that decide; brackets hold the lowest and the "
-    "highest end of their intervals. Where comparisons disagree, the lowest and the highest of "
-    "them are given. A change is against the base of its comparison. What is planned is predicted "
-    "for an H100 at full size, with the published error. Brackets behind an advice count the "
-    "comparisons that it rests on. Rule: docs/claims.md."
+    "Measured and planned are medians of the comparisons that decide; brackets hold the lowest "
+    "and the highest end of their intervals. Where comparisons disagree, the lowest and the "
+    "highest of them are given. A change is against the base of its comparison. What is planned is "
+    "predicted for an H100 at full size, with the published error. Brackets behind an advice count "
+    "the comparisons that it rests on. Rule: docs/claims.md."
 )
 
 
@@ -68,15 +69,14 @@ def make_table(entries: Sequence[Entry]) -> Table:
     """Return a table with one row for each claim; remarks below."""
     rows = []
     for entry in entries:
-        measured, place = entry.measured, describe_cases(entry)
-        if place and entry.value is not None:
-            measured += f"; {place}"
+        measured = describe_with_cases(entry.measured, entry.list_alike(planned=False))
+        planned = describe_with_cases(entry.planned, entry.list_alike(planned=True))
         verdict = entry.judged
         if entry.verdict == NOT_MEASURED and entry.command:
             verdict += f": {entry.command}"
         says = f"{entry.says} ({entry.place})" if entry.place else entry.says
         claimed = f"{entry.claimed} ({entry.metric})"
-        rows.append((entry.name, says, claimed, measured, verdict, entry.recommendation))
+        rows.append((entry.name, says, claimed, measured, planned, verdict, entry.recommendation))
     return Table.of_text(
         choose_title(entries),
         f"{CAPTION} {describe_machines(entries)}",
@@ -106,20 +106,32 @@ def list_machines(entries: Sequence[Entry]) -> list[str]:
     return [entries[0].machine, *sorted(gpus)]
 
 
-def describe_cases(entry: Entry) -> str:
+def drop_empty_plans(
+    head: Sequence[str | TableColumn], rows: Sequence[tuple[str, ...]]
+) -> tuple[Sequence[str | TableColumn], Sequence[tuple[str, ...]]]:
+    """Return a table's head and rows without the column `planned` if nothing was planned."""
+    place = head.index(PLANNED_COLUMN)
+    if any(row[place] != "-" for row in rows):
+        return head, rows
+    shorter = [(*row[:place], *row[place + 1 :]) for row in rows]
+    return (*head[:place], *head[place + 1 :]), shorter
+
+
+def describe_with_cases(number: str, lines: Sequence[Line]) -> str:
+    """Return a number, followed by the cases behind it if there are any."""
+    cases = describe_cases(lines)
+    return f"{number}; {cases}" if cases else number
+
+
+def describe_cases(lines: Sequence[Line]) -> str:
     """Return the cases behind a number: `jittor: resnet50 b8, b16/cpu; torch: unet3d b4/full`.
 
-    A case that was planned ends in ` planned`, one of another machine's GPU in ` on MACHINE`.
-    Comparisons that are left out of the number, such as undecided ones, are not listed.
+    A case of another machine's GPU ends in ` on MACHINE`.
     """
     # (framework, workload, size and origin) -> batches
     batches: dict[tuple[str, str, str], set[int]] = {}
-    for line in select_alike(entry.verdict, with_numbers(entry.lines)):
-        origin = ""
-        if line.on_other_gpu:
-            origin = f" on {line.other_machine}"
-        elif line.planned:
-            origin = " planned"
+    for line in lines:
+        origin = f" on {line.other_machine}" if line.on_other_gpu else ""
         for case_id in line.cases:
             case = Case.from_id(case_id)
             key = (case.framework, case.workload, f"/{case.size}{origin}")
@@ -141,18 +153,19 @@ def make_list(entries: Sequence[Entry], options: str = "") -> Table:
     rows = []
     for entry in entries:
         says = shorten(entry.says, SAYS, placeholder=" ...")
-        rows.append((entry.name, says, entry.measured, entry.judged))
+        rows.append((entry.name, says, entry.measured, entry.planned, entry.judged))
     caption = (
-        "Measured is the median of the comparisons that decide, or the lowest and the highest "
-        "where they disagree (mixed). One claim with its comparisons and what to do: "
+        "Measured and planned are medians of the comparisons that decide, or the lowest and the "
+        "highest where they disagree (mixed). One claim with its comparisons and what to do: "
         f"`framebench claims '{entries[0].name}'{options}`."
     )
+    head, shown = drop_empty_plans(HEAD_OF_LIST, rows)
     return Table.of_text(
         choose_title(entries),
         caption,
-        HEAD_OF_LIST,
-        rows,
-        left=len(HEAD_OF_LIST),
+        head,
+        shown,
+        left=len(head),
         machine=", ".join(list_machines(entries)),
     )
 
@@ -171,11 +184,12 @@ def make_answer(entry: Entry, device: str = "", options: str = "", choices: str 
     more = "The remarks"
     if hidden:
         more = f"{format_count(hidden, 'more line')} and the remarks"
+    head, shown = drop_empty_plans(HEAD_OF_LINES[:-1], rows)
     return Table.of_text(
         describe_answer(entry, device, options),
         f"{more}: `framebench claims '{entry.name}' --all{choices}{options}`.",
-        HEAD_OF_LINES[:-1],
-        rows,
+        head,
+        shown,
         machine=", ".join(list_machines([entry])),
     )
 
@@ -191,11 +205,12 @@ def make_detail(entry: Entry, device: str = "", options: str = "") -> Table:
     deciding_first = sorted(entry.lines, key=lambda line: not line.decides)
     rows = [make_line_row(line) for line in deciding_first]
     remarks = [f"{line.name}: {line.remark}" for line in entry.lines if line.remark]
+    head, shown = drop_empty_plans(HEAD_OF_LINES, rows)
     return Table.of_text(
         describe_answer(entry, device, options),
         f"{caption} {reasons}",
-        HEAD_OF_LINES,
-        rows,
+        head,
+        shown,
         notes=tuple(remarks),
         machine=", ".join(list_machines([entry])),
     )
@@ -206,7 +221,8 @@ def describe_answer(entry: Entry, device: str, options: str = "") -> str:
 
     With a device the verdict is the one for it, and a last line may say how to predict it.
     """
-    verdict = f"{entry.judged[0].upper()}{entry.judged[1:]}. Measured: {entry.measured}."
+    numbers = entry.numbers
+    verdict = f"{entry.judged[0].upper()}{entry.judged[1:]}. {numbers[0].upper()}{numbers[1:]}."
     if device:
         verdict = describe_for_device(entry, device)
     place = f" Stands in {entry.place}." if entry.place else ""
@@ -260,7 +276,8 @@ def make_line_row(line: Line) -> tuple[str, ...]:
             verdict = "-"
     origins = sorted({name_record_origin(record) for record in line.records})
     records = f"{len(line.records)}: {', '.join(origins)}" if origins else "-"
-    return line.name, use, line.number, verdict, records
+    measured, planned = ("-", line.number) if line.planned else (line.number, "-")
+    return line.name, use, measured, planned, verdict, records
 
 
 def name_record_origin(record: str) -> str:
@@ -291,7 +308,7 @@ def make_gpu_table(entries: Sequence[Entry]) -> Table:
         for line in entry.lines:
             if line.cases and not line.planned and line.value is not None:
                 rows.append((entry.name, entry.says, *make_line_row(line)))
-    head = ("claim", "says", *HEAD_OF_LINES)
+    head, shown = drop_empty_plans(("claim", "says", *HEAD_OF_LINES), rows)
     return Table.of_text(
         "Claims on a GPU, comparison by comparison",
         "At full size; the table of claims has their verdicts together. A record is one process. "
@@ -299,7 +316,7 @@ def make_gpu_table(entries: Sequence[Entry]) -> Table:
         "blocks there is no interval, and the comparison stays undecided. Added and saved bytes "
         "are of allocated ones. Rule: docs/claims.md.",
         head,
-        rows,
+        shown,
         left=len(head),
         machine=entries[0].machine,
     )

@@ -78,7 +78,11 @@ def describe_numbers(verdict: Verdict, lines: Sequence[Line]) -> str:
     Where the lines disagree, have no interval or are of several metrics, a median would mean
     nothing: the smallest and the largest number are returned instead.
     """
-    alike = select_alike(verdict, lines)
+    return sum_up(verdict, select_alike(verdict, lines))
+
+
+def sum_up(verdict: Verdict, alike: Sequence[Line]) -> str:
+    """Return the median of lines of one form with its interval, as `describe_numbers` does."""
     if not alike:
         return "-"
     form = alike[0].form

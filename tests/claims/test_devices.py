@@ -8,7 +8,7 @@ import pytest
 
 from framebench.claims.devices import UnknownDevice, describe_for_device, find_device
 from framebench.claims.ledger import Entry
-from framebench.claims.show import FEW_LINES, make_answer
+from framebench.claims.show import FEW_LINES, make_answer, make_detail, make_list
 from tests.claims.claim_records import add_both, judge_claim, make_claim
 
 
@@ -42,6 +42,21 @@ def test_a_gpu_without_a_name_answers_for_no_other(entry, device):
     unnamed = replace(entry, lines=(replace(entry.lines[0], other_machine=""),))
     answer = describe_for_device(unnamed, device)
     assert answer == f"On {device}: not known. Measured on this GPU: confirmed, -40.0 %."
+
+
+def test_measured_and_planned_numbers_never_share_a_cell(entry):
+    assert entry.measured == "-40.0 %"
+    assert entry.planned == "-30.0 % (-35.0 to -25.0)"
+    for table in (make_list([entry]), make_answer(entry), make_detail(entry)):
+        assert {"measured", "planned"} <= set(table.head)
+        for measured, planned in zip(table.texts["measured"], table.texts["planned"]):
+            assert "-30.0" not in measured
+            assert "-40.0" not in planned
+
+
+def test_a_table_without_plans_has_no_column_of_plans(entry):
+    measured = replace(entry, lines=(entry.lines[0],))
+    assert "planned" not in make_answer(measured).head
 
 
 def test_a_result_that_holds_everywhere_answers_for_every_device(entry):
