@@ -26,6 +26,7 @@ ONCE_BROKEN = (
     "train/accumulate+chunked_loss",
     "train/accumulate+distill",
     "train/accumulate_2+scan",
+    "train/amp_bf16+adafactor",
     "train/checkpoint+jit_script",
     "train/checkpoint_dots+distill",
     "train/chunked_loss+distill",

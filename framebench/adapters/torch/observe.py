@@ -9,6 +9,10 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.optim.optimizer import (
+    register_optimizer_step_post_hook,
+    register_optimizer_step_pre_hook,
+)
 from torch.utils._python_dispatch import TorchDispatchMode, is_traceable_wrapper_subclass
 
 from framebench.adapters.base import Evidence
@@ -157,13 +161,18 @@ class StepCounter(DecomposingMode):
         self.matmuls: Counter[str] = Counter()  # by type
         self.convolutions = {"channels_last": 0, "channels_first": 0}
         self.operators: Counter[str] = Counter()
+        self.updates: list[int] = []  # backward passes in which running updates began
 
     def run_operator(self, func: Any, args: Any, kwargs: Any) -> Any:
-        """Run an operator and count it."""
+        """Run an operator and count it.
+
+        The matmuls of an optimizer's update, as Adafactor has, are not the model's: strategies that
+        change the model's precision leave theirs.
+        """
         out = func(*args, **kwargs)
         name = func._schema.name.removeprefix("aten::")
         self.operators[name] += 1
-        if name.startswith(MATMULS):
+        if name.startswith(MATMULS) and not self.is_in_update():
             operand = next(a for a in args if isinstance(a, Tensor))
             self.matmuls[name_dtype(operand.dtype)] += 1
         if name == "convolution":
@@ -179,6 +188,8 @@ class StepCounter(DecomposingMode):
             handles.append(model.register_forward_hook(self.after_pass, with_kwargs=True))
         # before the forward pass, since a recomputation may stop before it ends
         handles += [block.register_forward_pre_hook(self.before_block) for block in self.blocks]
+        handles.append(register_optimizer_step_pre_hook(self.before_update))
+        handles.append(register_optimizer_step_post_hook(self.after_update))
         for handle in handles:
             self.stack.callback(handle.remove)
         hooks = torch.autograd.graph.saved_tensors_hooks(self.on_save, lambda tensor: tensor)
@@ -203,6 +214,24 @@ class StepCounter(DecomposingMode):
     def before_block(self, module: nn.Module, args: Any) -> None:
         """Count an execution of a block."""
         self.counts["block_runs"] += 1
+
+    def before_update(self, optimizer: Any, args: Any, kwargs: Any) -> None:
+        """Note that an optimizer's update begins, and in which backward pass."""
+        self.updates.append(torch._C._current_graph_task_id())
+
+    def after_update(self, optimizer: Any, args: Any, kwargs: Any) -> None:
+        """Note that an optimizer's update has ended."""
+        self.updates.pop()
+
+    def is_in_update(self) -> bool:
+        """Return whether an optimizer itself computes now, and not a closure that it calls.
+
+        A closure's forward pass asks for gradients, and its backward pass is one that began after
+        the update did.
+        """
+        if not self.updates or torch.is_grad_enabled():
+            return False
+        return torch._C._current_graph_task_id() == self.updates[-1]
 
     def on_save(self, tensor: Tensor) -> Tensor:
         """Count a tensor that is saved for the backward pass."""

@@ -127,6 +127,8 @@ class Profiled:
     def count_matmuls(self) -> Evidence:
         """Count matmuls and convolutions by their type, place and memory format."""
         matmuls = [event for event in self.events if shorten_name(event).startswith(MATMULS)]
+        if self.model is not None:  # else forward passes in a closure look like the update's own
+            matmuls = [event for event in matmuls if not is_of_update(event)]
         # autocast calls an operator again inside of itself, with cast arguments: both count once
         outer: set[int] = set()
         for event in matmuls:
@@ -181,6 +183,16 @@ def is_within(event: Any, name: str) -> bool:
 def count_within(events: list[Any], name: str) -> int:
     """Return how many events lie in another one whose name begins with this text."""
     return sum(is_within(event, name) for event in events)
+
+
+def is_of_update(event: Any) -> bool:
+    """Return whether an event is an optimizer's own, and not of a closure that it calls."""
+    for parent in iterate_parents(event):
+        if parent.name.startswith((MODEL, BACKWARD)):
+            return False
+        if parent.name.startswith(UPDATE):
+            return True
+    return False
 
 
 def read_order(convolution: Any) -> str:
