@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import re
+from pathlib import Path
+from subprocess import CompletedProcess
 from typing import Any
 
 import numpy as np
@@ -57,6 +59,16 @@ def list_verdicts(records: list[Record], base: str = OLD, change: str = NEW) -> 
     """Return the verdicts on records of one case by quantity."""
     rows = judge.compare_versions(records, base, change)
     return {row.quantity: row.verdict for row in rows}
+
+
+def read_intervals(rows: list[dict[str, Any]]) -> dict[str, tuple[float, float]]:
+    """Return the interval of each quantity, of rows of one case."""
+    return {row["quantity"]: (row["low"], row["high"]) for row in rows}
+
+
+def compare(results: Path, *arguments: str) -> CompletedProcess[str]:
+    """Run `framebench versions compare` on the two versions of a results folder."""
+    return command("versions", "compare", OLD, NEW, "--results", str(results), *arguments)
 
 
 def find_verdicts(rows: list[judge.QuantityComparison], verdict: str) -> set[tuple[str, str]]:
@@ -175,18 +187,16 @@ def test_a_quantity_that_records_lack_is_not_judged(lacking, quantity):
 )
 def test_first_steps_are_judged_where_three_blocks_compile_anew(cold, verdict, reason):
     """Later blocks find everything compiled, and say nothing of a first step."""
-    blocks = make_version_blocks(ORIGINAL)
     records = []
-    for number, (old, new) in enumerate(zip(blocks[::2], blocks[1::2], strict=True)):
-        if number < cold:
-            seconds = 10 + number
-            old = old.model_copy(update={"first_step_s": seconds})
-            new = new.model_copy(update={"first_step_s": 2 * seconds})
-        else:
-            old = old.model_copy(update={"first_step_s": None})
-            new = new.model_copy(update={"first_step_s": None})
-        records += [old, new]
+    for place, record in enumerate(make_version_blocks(ORIGINAL)):
+        block, variant = divmod(place, 2)
+        seconds = None
+        if block < cold:
+            seconds = (10 + block) * (1 + variant)  # the newer version takes twice as long
+        records.append(record.model_copy(update={"first_step_s": seconds}))
+
     rows = {row.quantity: row for row in judge.compare_versions(records, OLD, NEW)}
+
     row = rows[judge.FIRST.name]
     assert (row.verdict, row.reason, row.blocks) == (verdict, reason, cold)
 
@@ -210,43 +220,46 @@ def test_unknown_versions_are_answered(base, change, named):
 def test_the_command_compares_named_cases_alone(results):
     """The interval of a named case is the one that it has among all cases."""
     write_records(PLANTED, results)
-    question = ("versions", "compare", OLD, NEW, SLOW, "--results", str(results), "--json")
-    rows = pd.DataFrame(json.loads(command(*question).stdout)).set_index("quantity")
-    among_all = pd.DataFrame(judge.compare_versions(PLANTED, OLD, NEW)).set_index("quantity")
-    expected = among_all[among_all["case"] == SLOW].loc[TIME.name]
-    assert set(rows["case"]) == {SLOW}
-    assert tuple(rows.loc[TIME.name, ["low", "high"]]) == (expected["low"], expected["high"])
+    all_rows = json.loads(compare(results, "--json").stdout)
+    named_rows = json.loads(compare(results, SLOW, "--json").stdout)
+    assert named_rows
+    rows_of_the_case = [row for row in all_rows if row["case"] == SLOW]
+    assert read_intervals(named_rows) == read_intervals(rows_of_the_case)
 
 
 def test_compare_lists_regressions_and_suggests_bisection(results):
     write_records(PLANTED, results)
-    arguments = "versions", "compare", OLD, NEW, "--results", str(results)
-    printed = command(*arguments, "--json")
+    printed = compare(results, "--json")
     assert printed.returncode == 1
     rows = json.loads(printed.stdout)
     found = {(row["case"], row["quantity"]) for row in rows if row["verdict"] == REGRESSION}
     assert found == REGRESSIONS
     assert f"regression: {LARGE}, peak memory +5.0%" in printed.stderr
-    shown = command(*arguments)
-    bisection = f"versions bisect --framework jax 0.9.2 0.10.2 {LARGE}"
-    assert f"{bisection} --results {results}\n" in shown.stderr
-    strict = command(*arguments, "--threshold", "2%")
-    assert f"{bisection} --threshold 2% --results {results}\n" in strict.stderr
 
 
-def test_compare_takes_a_threshold_in_per_cent(results):
+@pytest.mark.parametrize("options", ["", " --threshold 2%"])
+def test_a_suggested_bisection_repeats_the_options(options, results):
     write_records(PLANTED, results)
-    arguments = "versions", "compare", OLD, NEW, "--results", str(results), "--threshold"
-    assert command(*arguments, "4%").returncode == 1  # 5 % more memory is planted
-    assert command(*arguments, "30%").returncode == 0
-    wrong = command(*arguments, "many")
-    assert wrong.returncode == 2
-    assert "write for instance 5%" in wrong.stderr
+    printed = compare(results, *options.split())
+    bisection = f"versions bisect --framework jax 0.9.2 0.10.2 {LARGE}{options}"
+    assert f"{bisection} --results {results}\n" in printed.stderr
+
+
+@pytest.mark.parametrize(
+    ("threshold", "code", "message"),
+    [("4%", 1, LARGE), ("30%", 0, ""), ("many", 2, "write for instance 5%")],
+)
+def test_compare_takes_a_threshold_in_per_cent(threshold, code, message, results):
+    """The planted changes are of 20 % and of 5 %."""
+    write_records(PLANTED, results)
+    done = compare(results, "--threshold", threshold)
+    assert done.returncode == code
+    assert message in done.stderr
 
 
 def test_the_command_passes_nothing_that_could_not_be_judged(results):
     write_records(make_version_blocks(ORIGINAL, 1, set_fields(peaks={})), results)
-    done = command("versions", "compare", OLD, NEW, "--results", str(results))
+    done = compare(results)
     assert done.returncode == 3
     run = "framebench versions run --framework jax --version 0.9.2 --version 0.10.2"
     assert f"{run} --results {results}\n" in done.stderr
@@ -265,13 +278,16 @@ def test_the_table_names_other_packages_that_differ():
 
 def test_regressions_come_first_and_undecided_rows_are_counted():
     rows = judge.compare_versions(PLANTED, OLD, NEW)
-    decided = [row for row in rows if row.verdict not in table.FOLDED]
+    folded = [row for row in rows if row.verdict in table.FOLDED]
+
     shown = table.make_table(rows)
-    cases_and_quantities = [row[:2] for row in shown.rows]
-    last_cells = [row[-1] for row in shown.rows]
-    assert cases_and_quantities[:2] == [(SLOW, "step ms"), (LARGE, "peak MiB")]
-    assert last_cells[2] == NONE, "what is no regression comes after them"
-    assert len(shown.rows) == len(decided) < len(rows)
+
+    slow, large, next_row = shown.rows[:3]
+    assert slow[:2] == (SLOW, "step ms")
+    assert large[:2] == (LARGE, "peak MiB")
+    assert next_row[-1] == NONE, "what is no regression comes after them"
+    assert folded
+    assert len(shown.rows) == len(rows) - len(folded)
     assert any(note.startswith("undecided, not shown: ") for note in shown.notes)
 
 
@@ -319,15 +335,25 @@ def test_a_larger_peak_has_its_cause_where_both_versions_are_explained(results):
 def test_the_figure_colours_decided_cells_only():
     rows = judge.compare_versions(PLANTED, OLD, NEW)
     drawn = draw_changes(pd.DataFrame(rows))
+
     axes = drawn.axes[0]
-    labels = [label.get_text() for label in axes.get_yticklabels()]
-    assert labels[:2] == [SLOW, LARGE]
+    first_label, second_label, *_ = axes.get_yticklabels()
+    assert (first_label.get_text(), second_label.get_text()) == (SLOW, LARGE)
+    coloured = np.count_nonzero(axes.collections[0].get_array().compressed())
+    assert coloured == len(REGRESSIONS)
     texts = [text.get_text() for text in axes.texts]
     assert texts.count("undecided") == len(find_verdicts(rows, UNDECIDED))
-    values = axes.collections[0].get_array().compressed()
-    assert np.count_nonzero(values) == len(REGRESSIONS)
     finding, _ = figures.page.read_finding_and_source(drawn)
     assert "worse peak memory in 1 of 6 cases, by at most 5%" in finding
+
+
+@pytest.fixture
+def folder_of_two_machines(results, monkeypatch) -> Path:
+    """Return results of one machine with two releases, and of another with more records of one."""
+    monkeypatch.delenv("FRAMEBENCH_MACHINE", raising=False)
+    of_one_release = [record for record in PLANTED if record.framework_version == "0.10.2"]
+    alone = [change_provenance(record, machine="alone") for record in of_one_release]
+    return write_records([*alone * 3, *PLANTED], results)
 
 
 def test_too_few_blocks_make_no_picture():
@@ -343,32 +369,30 @@ def test_verdicts_on_releases_are_a_data_frame(results):
     assert set(zip(df["base"], df["change"])) == {(OLD, NEW)}
 
 
-def test_by_default_releases_are_those_of_a_machine_that_has_two(results, monkeypatch, capsys):
-    monkeypatch.delenv("FRAMEBENCH_MACHINE", raising=False)
-    alone = [change_provenance(record, machine="alone") for record in PLANTED]
-    one_release = [record for record in alone if record.framework_version == NEW.split("==")[1]]
-    # the most records, and of one release
-    folder = write_records([*one_release * 3, *PLANTED], results)
-    assert framebench.machines(folder)[0] == "alone"
-    df = framebench.releases(folder)
+def test_by_default_releases_are_those_of_a_machine_that_has_two(folder_of_two_machines, capsys):
+    assert framebench.machines(folder_of_two_machines)[0] == "alone"
+    df = framebench.releases(folder_of_two_machines)
     assert set(df["machine"]) == {ORIGINAL.provenance.machine}
     assert "alone has one release" in capsys.readouterr().err
-    assert framebench.releases(folder, "alone").empty
-    pd.testing.assert_frame_equal(framebench.releases(folder, "all"), df)
+    every = framebench.releases(folder_of_two_machines, "all")
+    pd.testing.assert_frame_equal(every, df)
+
+
+def test_a_machine_that_is_named_is_not_replaced(folder_of_two_machines, monkeypatch):
+    assert framebench.releases(folder_of_two_machines, "alone").empty
     monkeypatch.setenv("FRAMEBENCH_MACHINE", "alone")
-    assert framebench.releases(folder).empty, "a machine that is named is not replaced"
+    assert framebench.releases(folder_of_two_machines).empty
 
 
 def test_releases_of_two_machines_are_refused_with_their_names(results):
-    both = make_version_blocks(ORIGINAL)
-    old, new = both[::2], both[1::2]
-    records = [change_provenance(record, machine="here") for record in old]
-    records += [change_provenance(record, machine="there") for record in new]
-    folder = write_records(records, results)
-    done = command("versions", "compare", OLD, NEW, "--results", str(folder))
+    records = []
+    for record in make_version_blocks(ORIGINAL):
+        machine = "here" if record.framework_version == "0.9.2" else "there"
+        records.append(change_provenance(record, machine=machine))
+    done = compare(write_records(records, results))
     assert done.returncode == 2
     assert f"no machine has measured both: {OLD} by here, {NEW} by there" in done.stderr
-    assert f"--version 0.9.2 --version 0.10.2 --results {folder}\n" in done.stderr
+    assert f"--version 0.9.2 --version 0.10.2 --results {results}\n" in done.stderr
 
 
 ENTRY = AcceptedRegression(
@@ -414,17 +438,20 @@ reason = "reported upstream"
 
 def test_accepted_regressions_are_read(tmp_path):
     assert isinstance(read_accepted(ACCEPTED), list)
-    file = tmp_path / "accepted.toml"
-    assert read_accepted(file) == []
-    for text, problem in (
+    assert read_accepted(tmp_path / "none.toml") == []
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
         ("[[accepted]\n", "accepted.toml: "),
         ('[[accepted]]\nrelease = "jax==1"\n', "accepted.0.cases: Field required"),
         (WHOLE_ENTRY.replace("jax==1", "jax 1"), "accepted.0.release: .*framework==version"),
-        (
-            WHOLE_ENTRY.replace("peak memory", "peak"),
-            "accepted.0.quantity: .*step time, first step",
-        ),
-    ):
-        file.write_text(text)
-        with pytest.raises(MalformedEntry, match=problem):
-            read_accepted(file)
+        (WHOLE_ENTRY.replace("peak memory", "peak"), "accepted.0.quantity: .*step time, first"),
+    ],
+)
+def test_a_malformed_entry_is_named(text, problem, tmp_path):
+    file = tmp_path / "accepted.toml"
+    file.write_text(text)
+    with pytest.raises(MalformedEntry, match=problem):
+        read_accepted(file)
