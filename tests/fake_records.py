@@ -105,9 +105,10 @@ def make_blocks(
     instructions: int | None = None,
     reference: tuple[float, float] = (0.05, 1e9),
     peaks: Sequence[int] = (),
+    name: str = "block",
     **origin: Any,
 ) -> list[Record]:
-    """Return the records of live blocks.
+    """Return the records of live blocks, which are numbered behind this name.
 
     A variant is a case and its seconds of a step by block and round; NaN is a round that it missed.
     Times of few rounds are repeated. Peaks, one per variant, stand in the first block's records
@@ -123,7 +124,7 @@ def make_blocks(
                     rounds.append(number)
                     step_s.append(seconds)
             taken = Turns(
-                block=f"block {block}",
+                block=f"{name} {block}",
                 arm=variant,
                 arms=arms,
                 seed=block,

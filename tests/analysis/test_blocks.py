@@ -278,9 +278,13 @@ def test_a_block_of_two_rounds_gives_no_ratio():
 
 
 def test_each_further_process_of_a_case_is_paired_with_the_first():
-    records = make_blocks([(BASE, [[1.0]]), (BASE, [[1.5]]), (BASE, [[2.0]])])
-    (logs, others) = Blocks(records).pairs.values()
-    assert [*logs, *others] == pytest.approx([math.log(1.5), math.log(2.0)])
+    first = (BASE, [[1.0]])
+    second = (BASE, [[1.5]])
+    third = (BASE, [[2.0]])
+    by_blocks = Blocks(make_blocks([first, second, third]))
+    logs_of_second, logs_of_third = by_blocks.pairs.values()
+    assert logs_of_second == pytest.approx([math.log(1.5)])
+    assert logs_of_third == pytest.approx([math.log(2.0)])
 
 
 def test_a_ratio_is_moderated_by_all_pairs_with_baselines_but_itself():
@@ -307,23 +311,24 @@ def test_a_ratio_is_moderated_by_all_pairs_with_baselines_but_itself():
 
 def test_a_pair_has_one_direction_whatever_the_order_in_each_block():
     """Baselines of two frameworks are compared with the first of them in a block."""
-    jax = Case.from_id("transformer/jax/train/fp32/b4/tiny")
-    records = make_blocks([(BASE, [[1.0]]), (jax, [[2.0]])])
-    for reversed_record in make_blocks([(jax, [[2.0]]), (BASE, [[1.0]])]):
-        turns = reversed_record.turns_taken.model_copy(update={"block": "reversed"})
-        records.append(reversed_record.model_copy(update={"turns": turns}))
-
+    torch = (BASE, [[1.0]])
+    jax = (Case.from_id("transformer/jax/train/fp32/b4/tiny"), [[2.0]])
+    records = make_blocks([torch, jax]) + make_blocks([jax, torch], name="reversed")
     (logs,) = Blocks(records).pairs.values()
-
     assert logs[0] == pytest.approx(logs[1])
+
+
+@pytest.mark.parametrize("without_times", [{"status": "crashed"}, {"turns": None, "step_s": []}])
+def test_records_without_times_have_no_ratio(without_times):
+    records = make_blocks([(BASE, [[1.0]]), (CHECKPOINT, [[1.5]])])
+    (timed,) = select_case(records, CHECKPOINT)
+    untimed = timed.model_copy(update=without_times)
+    assert Blocks(records).compare(select_case(records, BASE), [untimed]) is None
 
 
 def test_records_that_share_no_timed_block_have_no_ratio():
     records = make_blocks([(BASE, [[1.0], [1.0]]), (CHECKPOINT, [[1.5], [1.5]])])
-    base, change = select_case(records, BASE), select_case(records, CHECKPOINT)
+    _, base_of_second_block = select_case(records, BASE)
+    change_of_first_block, _ = select_case(records, CHECKPOINT)
     by_blocks = Blocks(records)
-    for without_times in ({"status": "crashed"}, {"turns": None, "step_s": []}):
-        changed = [record.model_copy(update=without_times) for record in change]
-        assert by_blocks.compare(base, changed) is None
-    of_second_block, of_first_block = base[1:], change[:1]
-    assert by_blocks.compare(of_second_block, of_first_block) is None
+    assert by_blocks.compare([base_of_second_block], [change_of_first_block]) is None

@@ -11,6 +11,15 @@ from framebench.adapters.torch.observe import StepCounter, count_unique_bytes
 from framebench.suite.selectors import parse
 
 
+def list_optimizer_states(run):
+    """Return the tensors that the optimizer keeps; a step that does not train has none."""
+    states = []
+    if run.case.stage.trains:
+        for state in run.optimizer.state.values():
+            states += [value for value in state.values() if isinstance(value, Tensor)]
+    return states
+
+
 def read_states(case_id):
     """Return the bytes after two steps of a case, and what the second saved."""
     run = adapters.load(parse(case_id))
@@ -21,24 +30,25 @@ def read_states(case_id):
         run.one_step()
     params = list(run.model.parameters())
     buffers = list(run.model.buffers())
-    states = []
-    if run.case.stage.trains:
-        for state in run.optimizer.state.values():
-            states += [value for value in state.values() if isinstance(value, Tensor)]
-    lasting = {t.untyped_storage().data_ptr() for t in [*params, *buffers, *run.inputs]}
+    states = list_optimizer_states(run)
     run.release()
+
+    gradients = [param.grad for param in params if param.grad is not None]
+    # counters of steps and batches have no dimension
+    counters = [tensor for tensor in [*states, *buffers] if tensor.ndim == 0]
+    lasting = {t.untyped_storage().data_ptr() for t in [*params, *buffers, *run.inputs]}
     saved = 0
     for address, size in observed.saved.items():
         if address not in lasting:
             saved += size
     return {
         "parameters": count_unique_bytes(params),
-        "gradients": count_unique_bytes(param.grad for param in params if param.grad is not None),
+        "gradients": count_unique_bytes(gradients),
         "buffers": count_unique_bytes(buffer for buffer in buffers if buffer.is_floating_point()),
         "optimizer": count_unique_bytes(state for state in states if state.ndim > 0),
         "inputs": count_unique_bytes(run.inputs),
         "live": run.live_bytes(),
-        "counters": count_unique_bytes(value for value in [*states, *buffers] if value.ndim == 0),
+        "counters": count_unique_bytes(counters),
         "saved": saved,
     }
 

@@ -17,7 +17,7 @@ from framebench.analysis.needs import MARGIN, NOT_IN_BUDGET
 from framebench.analysis.peaks import read_evidence
 from framebench.analysis.rendering import choose_columns
 from framebench.budget.advise import show
-from framebench.budget.advise.advice import BudgetAdvice, Question, advise, find_change
+from framebench.budget.advise.advice import BudgetAdvice, Candidate, Question, advise, find_change
 from framebench.models import spec
 from framebench.records.record import Record
 from framebench.strategies.registry import find_strategy
@@ -169,21 +169,19 @@ def test_strategies_are_ranked_by_times_of_shared_blocks():
     base = Case.from_id("transformer/torch/train/fp32/b4/tiny")
     accumulate = replace(base, strategy="accumulate")
     checkpoint = replace(base, strategy="checkpoint")
-    peaks = [MIB // 2, MIB // 4]
     # seconds of a step in three blocks: 1.2 times the baseline's at noon, 1.1 times at night
     noon = [(base, [[1.0], [1.01], [1.0]]), (accumulate, [[1.2], [1.212], [1.2]])]
     night = [(base, [[2.0], [2.01], [2.0]]), (checkpoint, [[2.2], [2.21], [2.2]])]
+    peaks = [MIB // 2, MIB // 4]
     records = make_blocks(noon, peaks=peaks, calibration=PASSED)
-    for record in make_blocks(night, peaks=peaks, calibration=PASSED):
-        turns = record.turns_taken.model_copy(update={"block": f"night {record.turns_taken.block}"})
-        records.append(record.model_copy(update={"turns": turns}))
+    records += make_blocks(night, peaks=peaks, calibration=PASSED, name="night")
 
     advice = ask_advice(records)
 
     assert list_fitting_strategies(advice) == ["fp32", "checkpoint", "accumulate"]
     (table,) = show.make_tables(advice)
-    column = table.head.index("x torch")
-    assert [row[column][:4] for row in table.rows] == ["1.00", "1.10", "1.20"]
+    ratios = [text.split()[0] for text in table.texts["torch_ratio"]]
+    assert ratios == ["1.00", "1.10", "1.20"]
     rates = [candidate.throughput for candidate in advice.fitting]
     assert rates != sorted(rates, reverse=True)
     assert show.BY_RATIO in table.caption, "it says why throughputs are in another order"
@@ -203,23 +201,21 @@ def test_where_another_batch_was_timed_the_cell_of_the_speed_says_so(batch, time
 
 
 def test_a_peak_of_another_machine_than_the_speeds_says_so_in_its_cell():
-    strategies = ("fp32", "checkpoint", "amp_bf16")
     here = [make_record("torch", "fp32", machine="here")]
     elsewhere = []
-    for name in strategies:
+    for name in ("fp32", "checkpoint", "amp_bf16"):
         elsewhere.append(make_record("torch", name, machine="elsewhere"))
+
     advice = advise([make_rows(here), make_rows(elsewhere)], QUESTION)
+    of_elsewhere = advise([make_rows(elsewhere)], QUESTION)
+
     assert advice.machine == "elsewhere"
     (table,) = show.make_tables(advice)
-    peaks = dict(zip(table.texts["strategy"], table.texts["peak"]))
-    assert {name: " on here" in peak for name, peak in peaks.items()} == {
-        "fp32": True,
-        "checkpoint": False,
-        "amp_bf16": False,
-    }
+    for strategy, peak in zip(table.texts["strategy"], table.texts["peak"], strict=True):
+        assert (" on here" in peak) == (strategy == "fp32")
     assert "where a row names another machine" in table.caption
-    (alone,) = show.make_tables(advise([make_rows(elsewhere)], QUESTION))
-    assert not any(" on " in peak for peak in alone.texts["peak"])
+    (table,) = show.make_tables(of_elsewhere)
+    assert not any(" on " in peak for peak in table.texts["peak"])
 
 
 GPU = {"device": "NVIDIA H100"}
@@ -237,14 +233,25 @@ def test_what_a_limit_leaves_for_a_job_is_noted_on_a_cpu(hardware, is_noted):
 
 
 def test_suggested_searches_repeat_the_options():
-    records = measure_batches(4, 8)
     options = " --budget 30MiB --results mine"
     for batch in (None, 12):
-        advice = ask_advice(records, budget=30 * MIB, batch=batch)
+        advice = ask_advice(measure_batches(4, 8), budget=30 * MIB, batch=batch)
         answer = show.describe_answer(advice, options)
         assert f"`framebench max-batch 'transformer/torch/train/fp32/tiny'{options}`" in answer
-    (note,) = [note for note in show.list_notes(advice, [], False, options) if "never" in note]
-    assert f"`framebench max-batch 'transformer/torch/train/*/*/tiny'{options}`" in note
+    notes = show.list_notes(advice, [], False, options)
+    (search,) = [note for note in notes if "never" in note]
+    assert f"`framebench max-batch 'transformer/torch/train/*/*/tiny'{options}`" in search
+
+
+def test_a_batch_near_the_measured_ones_is_a_firm_number():
+    """Twice the measured batch 8 needs 17 MiB and a twentieth."""
+    advice = ask_advice(measure_batches(2, 4, 8), budget=18 * MIB, batch=None)
+    (candidate,) = advice.fitting
+    assert (candidate.case.batch, candidate.is_far) == (16, False)
+    assert "torch fp32 at batch 16 (needs" in show.describe_answer(advice)
+    (table,) = show.make_tables(advice)
+    assert table.texts["batch"] == ["16"]
+    assert not any(show.NOT_STUDIED in note for note in table.notes)
 
 
 def test_resident_memory_decides_and_not_the_frameworks_count():
@@ -352,27 +359,16 @@ def test_without_a_batch_the_largest_is_predicted(strategy, batches, budget, lar
     assert candidate.speed.batch in batches  # speeds are measured, not predicted
 
 
-@pytest.mark.parametrize(
-    ("budget", "largest", "is_far"),
-    # twice the measured batch 8 needs 17 MiB and a twentieth
-    [(18 * MIB, 16, False), (100 * MIB, 94, True)],
-)
-def test_a_batch_far_beyond_the_measured_ones_is_no_firm_number(budget, largest, is_far):
-    records = measure_batches(2, 4, 8)
-    advice = ask_advice(records, budget=budget, batch=None)
+def test_a_batch_far_beyond_the_measured_ones_is_no_firm_number():
+    advice = ask_advice(measure_batches(2, 4, 8), budget=100 * MIB, batch=None)
     (candidate,) = advice.fitting
-    assert (candidate.case.batch, candidate.is_far) == (largest, is_far)
+    assert (candidate.case.batch, candidate.is_far) == (94, True)
     answer = show.describe_answer(advice)
+    assert "torch fp32 at batch 8 at least (measured), and about 94 if" in answer
     (table,) = show.make_tables(advice)
-    (row,) = [dict(zip(table.head, row)) for row in table.rows]
-    if is_far:
-        assert f"torch fp32 at batch 8 at least (measured), and about {largest} if" in answer
-        assert (row["batch"], row["peak MiB"].split()[0]) == (f"about {largest}", "about")
-        assert any(show.NOT_STUDIED in note for note in table.notes)
-    else:
-        assert f"torch fp32 at batch {largest} (needs" in answer
-        assert row["batch"] == f"{largest}"
-        assert not any(show.NOT_STUDIED in note for note in table.notes)
+    assert table.texts["batch"] == ["about 94"]
+    assert table.texts["peak"][0].startswith("about ")
+    assert any(show.NOT_STUDIED in note for note in table.notes)
 
 
 def test_a_named_batch_far_beyond_the_measured_ones_has_a_condition():
@@ -421,15 +417,20 @@ def test_only_named_strategies_are_offered():
 
 @pytest.mark.parametrize(("low", "high", "is_tie"), [(1.02, 1.06, False), (0.98, 1.04, True)])
 def test_a_tie_is_not_called_a_victory(low, high, is_tie):
+    """The first strategy takes 0.97 to 1.01 times the baseline's time."""
     records = [make_record("torch", name, peak=MIB // 2) for name in ("fp32", "checkpoint")]
     first, second = ask_advice(records).fitting
-    assert first.speed
-    assert second.speed
-    timed = [
-        replace(first, speed=replace(first.speed, torch_ratio_low=0.97, torch_ratio_high=1.01)),
-        replace(second, speed=replace(second.speed, torch_ratio_low=low, torch_ratio_high=high)),
-    ]
-    assert ("as fast within their intervals" in show.describe_fastest(timed)) == is_tie
+    fastest = set_time_ratio(first, 0.97, 1.01)
+    next_one = set_time_ratio(second, low, high)
+    sentence = show.describe_fastest([fastest, next_one])
+    assert ("as fast within their intervals" in sentence) == is_tie
+
+
+def set_time_ratio(candidate: Candidate, low: float, high: float) -> Candidate:
+    """Return a candidate whose time over the baseline's lies between these two."""
+    assert candidate.speed
+    speed = replace(candidate.speed, torch_ratio_low=low, torch_ratio_high=high)
+    return replace(candidate, speed=speed)
 
 
 DESCRIBED = Question(

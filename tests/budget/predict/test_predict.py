@@ -67,11 +67,16 @@ def test_the_interval_covers_as_often_as_it_says():
 def test_the_line_is_that_of_scipy():
     """Worked with scipy's own regression: an independent implementation."""
     peaks = [11.0, 19.0, 43.0, 78.0, 166.0]
-    line, other = fit_line(BATCHES, peaks), stats.linregress(BATCHES, peaks)
-    assert (line.fixed, line.per_sample) == pytest.approx((other.intercept, other.slope))
-    # far from all batches only the slope's error counts
-    value, low, high = line.predict(10**9)
-    half = stats.t.ppf(0.975, len(peaks) - 2) * other.stderr * 10**9
+    far = 10**9  # so far from all batches that only the slope's error counts
+    line = fit_line(BATCHES, peaks)
+    expected = stats.linregress(BATCHES, peaks)
+    quantile = stats.t.ppf(0.975, len(peaks) - 2)
+
+    value, low, high = line.predict(far)
+
+    assert line.fixed == pytest.approx(expected.intercept)
+    assert line.per_sample == pytest.approx(expected.slope)
+    half = quantile * expected.stderr * far
     assert (low, high) == pytest.approx((value - half, value + half))
 
 
@@ -112,13 +117,16 @@ def test_two_batches_give_the_range_of_what_each_allows_for():
     case = Case.from_id("transformer/torch/train/fp32/b16/tiny")
     at_4 = make_record("torch", "fp32", batch=4, peak=1_000_000_000)
     at_8 = make_record("torch", "fp32", batch=8, peak=1_100_000_000)
-    of_both, _ = find_peak(make_rows([at_4, at_8]), case, Searches())
-    of_first, _ = find_peak(make_rows([at_4]), case, Searches())
-    of_second, _ = find_peak(make_rows([at_8]), case, Searches())
-    assert of_both.value == pytest.approx(1_300_000_000)
-    assert of_both.low == min(of_first.low, of_second.low)
-    assert of_both.high == max(of_first.high, of_second.high)
-    assert of_both.needs >= of_both.high > of_both.value, "a budget must have the upper end"
+
+    both, _ = find_peak(make_rows([at_4, at_8]), case, Searches())
+    first, _ = find_peak(make_rows([at_4]), case, Searches())
+    second, _ = find_peak(make_rows([at_8]), case, Searches())
+
+    assert both.value == pytest.approx(1_300_000_000)
+    assert both.low == min(first.low, second.low)
+    assert both.high == max(first.high, second.high)
+    assert both.high > both.value
+    assert both.needs >= both.high, "a budget must have the upper end"
 
 
 def test_without_records_the_command_that_measures_names_the_folder(tmp_path):

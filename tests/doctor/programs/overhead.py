@@ -53,13 +53,20 @@ def compare(rounds):
     adapter = adapters.load(parse(CASE))
     adapter.build()
     bare_step = make_bare_step(adapter)
-    pairs = [(make_timed_step(adapter), bare_step()) for _ in range(WARM_UP + rounds)]
-    seconds = np.array(pairs[WARM_UP:])
-    rng = np.random.default_rng(0)
-    resampled = np.median(seconds[rng.integers(0, rounds, (2000, rounds))], axis=1)
-    low, high = np.percentile(resampled[:, 0] / resampled[:, 1], [2.5, 97.5])
-    harness, bare = np.median(seconds, axis=0)
-    return {"ratio": harness / bare, "low": low, "high": high}
+    for _ in range(WARM_UP):
+        make_timed_step(adapter)
+        bare_step()
+    harness = []  # seconds
+    bare = []
+    for _ in range(rounds):
+        harness.append(make_timed_step(adapter))
+        bare.append(bare_step())
+
+    harness, bare = np.array(harness), np.array(bare)
+    chosen = np.random.default_rng(0).integers(0, rounds, (2000, rounds))
+    ratios = np.median(harness[chosen], axis=1) / np.median(bare[chosen], axis=1)
+    low, high = np.percentile(ratios, [2.5, 97.5])
+    return {"ratio": np.median(harness) / np.median(bare), "low": low, "high": high}
 
 
 if __name__ == "__main__":
