@@ -22,7 +22,7 @@ from framebench.records.provenance import describe_hardware, read_machine_name
 from framebench.suite.case import Case
 from framebench.suite.selectors import select
 from tests.callbacks import refuse_work
-from tests.fake_records import RIGHT, provenance, record
+from tests.fake_records import RIGHT, make_crash, provenance, record
 from tests.processes import framebench, make_fake_environment, plain_user
 from tests.record_files import add_records, append_lines, load_fields
 from tests.sample_records import MACHINE, RESULTS
@@ -324,9 +324,21 @@ def test_a_document_that_is_no_text_is_refused_and_stays(tmp_path):
 
 
 def test_show_puts_machines_side_by_side(results):
+    """A case over ranks has the peak of one of them, which is none of the whole."""
+    over_ranks = Case.from_id("transformer/torch/train/ddp/b4x2/tiny")
     for machine, peak in (("fast", 2**20), ("slow", 2**21)):
         origin = provenance(machine=machine)
-        add_records(results, record(provenance=origin, peaks={"host.rss": peak}, **RIGHT))
-    shown = framebench("show", CASE, "--by-machine", "--results", str(results)).stdout
-    (row,) = [line for line in shown.splitlines() if CASE in line]
+        for case in (Case.from_id(CASE), over_ranks):
+            measured = record(case, provenance=origin, peaks={"host.rss": peak}, **RIGHT)
+            add_records(results, measured)
+    shown = framebench("show", "--by-machine", "--results", str(results)).stdout
+    (row,) = [line for line in shown.splitlines() if "transformer/" in line]
+    assert CASE in row
     assert re.findall(r"\d+\.\d\b", row)[-2:] == ["1.0", "2.0"]
+
+
+def test_show_has_nothing_to_put_side_by_side_without_numbers(results):
+    add_records(results, make_crash())
+    done = framebench("show", "--by-machine", "--results", str(results))
+    assert done.returncode == 1
+    assert "no record of the named cases has numbers that may be shown" in done.stderr
