@@ -74,12 +74,39 @@ CASES = [
 ]
 
 
+# an odd value replaces another one most often
+CHANGES = ("replace", "replace", "case", "remove", "repeat", "add")
+
+
+KEYS = ("", "x", "\x1b[2J", "__class__")
+
+
 @dataclass(frozen=True)
 class Malformed:
     """What lies where a record should."""
 
     what: str  # is wrong with it
     content: bytes = field(repr=False)
+
+
+def change_value(draw: st.DrawFn, content: dict[str, Json]) -> str:
+    """Change a value in a record, and return what was changed."""
+    place = draw(st.sampled_from(list_places(content)[1:]))
+    key = place[-1]
+    parent = look_up(content, place[:-1])
+    odd = copy.deepcopy(draw(st.sampled_from(ODD)))
+    change = draw(st.sampled_from(CHANGES))
+    if change == "case":
+        content["case"] = draw(st.sampled_from(CASES))
+    elif change == "repeat" and isinstance(parent[key], list):
+        parent[key] = parent[key] * draw(st.integers(0, 3))
+    elif change == "add" and isinstance(parent, dict):
+        parent[draw(st.sampled_from(KEYS))] = odd
+    elif change == "remove" and len(content) > 1:
+        del parent[key]
+    else:
+        parent[key] = odd
+    return f"{change} {place} {str(odd)[:20]!r}"
 
 
 @dataclass(frozen=True)
@@ -114,23 +141,8 @@ def look_up(content: Json, place: Path) -> Json:
 def draw_odd(draw: st.DrawFn, good: dict[str, Json]) -> Odd:
     """Draw a record in which some values of a good one are replaced, removed, repeated or added."""
     content = copy.deepcopy(good)
-    changes = []
-    for _ in range(draw(st.integers(1, 3))):
-        place = draw(st.sampled_from(list_places(content)[1:]))
-        parent, key = look_up(content, place[:-1]), place[-1]
-        change = draw(st.sampled_from(["replace", "replace", "case", "remove", "repeat", "add"]))
-        value = copy.deepcopy(draw(st.sampled_from(ODD)))
-        changes.append(f"{change} {place} {str(value)[:20]!r}")
-        if change == "replace":
-            parent[key] = value
-        elif change == "case":
-            content["case"] = draw(st.sampled_from(CASES))
-        elif change == "repeat" and isinstance(parent[key], list):
-            parent[key] = parent[key] * draw(st.integers(0, 3))
-        elif change == "add" and isinstance(parent, dict):
-            parent[draw(st.sampled_from(["", "x", "\x1b[2J", "__class__"]))] = value
-        elif len(content) > 1:
-            del parent[key]
+    count = draw(st.integers(1, 3))
+    changes = [change_value(draw, content) for _ in range(count)]
     return Odd(f"{content.get('case')}: {'; '.join(changes)}", content)
 
 
