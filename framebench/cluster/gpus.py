@@ -6,10 +6,12 @@ for another's lock or core. The results folder says which units are done, as it 
 
 from __future__ import annotations
 
+import contextlib
 import os
 import queue
 import subprocess
 import sys
+import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -17,6 +19,7 @@ from pathlib import Path
 
 from framebench.cluster.collect import NODES
 from framebench.cluster.units import select_unfinished
+from framebench.engine.children import CHILDREN
 from framebench.engine.environments import SetupError
 from framebench.engine.request import RunRequest
 from framebench.instruments import nvml
@@ -27,6 +30,8 @@ from framebench.suite.counting import format_count
 Say = Callable[[str], None]
 VARIABLE = "CUDA_VISIBLE_DEVICES"
 LOG = "units.log"  # a file of each GPU with what its units printed
+POLL_S = 0.2  # between two checks whether a run was interrupted
+GRACE_S = 60.0  # for an interrupted unit to end its workers and to remove its temporary files
 
 
 @dataclass(frozen=True)
@@ -69,49 +74,72 @@ def list_gpus() -> list[AssignedGpu]:
 def measure(
     units: Sequence[RunRequest], gpus: Sequence[AssignedGpu], results: Path, say: Say
 ) -> list[RunRequest]:
-    """Measure the units that are left, each on the next GPU that is free. Return those not done."""
+    """Measure the units that are left, each on the next GPU that is free. Return those not done.
+
+    However this process ends, the running units end: at Ctrl-C or SIGTERM in order, at SIGKILL by
+    the kernel.
+    """
     code = provenance.name_code()
     waiting: queue.SimpleQueue[RunRequest] = queue.SimpleQueue()
     for unit in select_unfinished(units, results, code):
         waiting.put(unit)
     places = f"{format_count(len(gpus), 'GPU')}: {', '.join(gpu.name for gpu in gpus)}"
     say(f"{format_count(waiting.qsize(), 'unit')} on {places}")
+    interrupted = threading.Event()
 
     def work(gpu: AssignedGpu) -> None:
-        while True:
+        while not interrupted.is_set():
             try:
                 unit = waiting.get_nowait()
             except queue.Empty:
                 return
-            exit_code = run_unit(unit, gpu, results)
+            exit_code = run_unit(unit, gpu, results, interrupted)
             say(f"GPU {gpu.name}: {unit.named}: exit code {exit_code}")
 
     with ThreadPoolExecutor(len(gpus)) as pool:
         try:
             list(pool.map(work, gpus))
-        except BaseException:
-            # Ctrl-C reaches the running units too; no waiting unit may begin
-            while not waiting.empty():
-                waiting.get()
-            raise
+        finally:
+            # the pool waits for its threads, which now end their units and begin no other
+            interrupted.set()
     return select_unfinished(units, results, code)
 
 
-def run_unit(unit: RunRequest, gpu: AssignedGpu, results: Path) -> int:
+def run_unit(
+    unit: RunRequest, gpu: AssignedGpu, results: Path, interrupted: threading.Event
+) -> int:
     """Run one unit on one GPU and its cores, and return its exit code.
 
-    Its records, and the log of what it prints, are in the GPU's folder.
+    Its records, and the log of what it prints, are in the GPU's folder. Once the run was
+    interrupted, the unit is ended.
     """
     folder = results / NODES / gpu.folder
     folder.mkdir(parents=True, exist_ok=True)
     command = [sys.executable, "-m", "framebench.cli", *unit.arguments(), "--results", str(folder)]
     with os.fdopen(open_to_append(folder / LOG), "ab") as log:
-        process = subprocess.Popen(
+        process = CHILDREN.start(
             command,
+            {**os.environ, VARIABLE: gpu.name},
             stdin=subprocess.DEVNULL,
             stdout=log,
             stderr=log,
-            env={**os.environ, VARIABLE: gpu.name},
         )
-        os.sched_setaffinity(process.pid, gpu.cores)
-        return process.wait()
+        try:
+            os.sched_setaffinity(process.pid, gpu.cores)
+            while process.poll() is None:
+                if interrupted.wait(POLL_S):
+                    end_unit(process)
+        finally:
+            CHILDREN.end(process)
+    return process.returncode
+
+
+def end_unit(process: subprocess.Popen[bytes]) -> None:
+    """Interrupt a unit, which is in a session that Ctrl-C does not reach, and wait for its end.
+
+    What it has measured is on the disk by then.
+    """
+    process.terminate()
+    with contextlib.suppress(subprocess.TimeoutExpired):
+        process.wait(GRACE_S)
+    process.kill()

@@ -1,10 +1,14 @@
 """A run on the GPUs of one machine: a unit at a time on each, with cores of its own."""
 
+import contextlib
 import os
+import signal
+import subprocess
 import threading
 import time
 from unittest.mock import Mock
 
+import psutil
 import pytest
 
 from framebench.cluster import gpus
@@ -14,7 +18,7 @@ from framebench.engine.environments import SetupError
 from framebench.engine.request import RunRequest
 from framebench.records import store
 from tests.callbacks import ignore
-from tests.processes import framebench
+from tests.processes import COMMAND, framebench
 
 UNITS = [RunRequest(("transformer/torch/train/fp32/b4/tiny",), block=block) for block in range(6)]
 GPUS = [AssignedGpu("0", frozenset({0})), AssignedGpu("1", frozenset({0}))]
@@ -25,7 +29,7 @@ def test_each_gpu_measures_one_unit_at_a_time(monkeypatch, tmp_path):
     busy = set()
     both_are_busy = threading.Barrier(len(GPUS))
 
-    def run_unit(unit, gpu, results):
+    def run_unit(unit, gpu, results, interrupted):
         assert gpu.name not in busy
         busy.add(gpu.name)
         both_are_busy.wait(60)  # else the barrier breaks, and the test fails
@@ -39,17 +43,17 @@ def test_each_gpu_measures_one_unit_at_a_time(monkeypatch, tmp_path):
 
 
 def test_after_an_interruption_no_other_unit_begins(monkeypatch, tmp_path):
-    """The other GPU finishes the unit that it is measuring."""
+    """The other GPU is told to end the unit that it is measuring."""
     begun = []
     both_have_begun = threading.Barrier(len(GPUS))
 
-    def run_unit(unit, gpu, results):
+    def run_unit(unit, gpu, results, interrupted):
         begun.append(gpu.name)
         both_have_begun.wait(60)
         if gpu.name == "0":
             raise KeyboardInterrupt
-        time.sleep(1)  # until the interruption is known
-        return 0
+        assert interrupted.wait(60)
+        return 130
 
     monkeypatch.setattr(gpus, "run_unit", run_unit)
     with pytest.raises(KeyboardInterrupt):
@@ -91,6 +95,39 @@ def test_units_are_measured_and_their_records_collected(fake_worker, results, mo
     assert len(list(store.read_all(results))) == 2
 
 
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
+def test_units_end_with_their_run(number, fake_worker, results, tmp_path, monkeypatch):
+    """Also by SIGKILL, when the run itself can end nobody."""
+    event_log = tmp_path / "event_log"
+    monkeypatch.setenv("EVENT_LOG", str(event_log))
+    monkeypatch.setenv("FAKE_FAILURE", "hang")
+    monkeypatch.setenv(gpus.VARIABLE, "0,1")
+    cases = "transformer/torch/{train/fp32,eval/no_grad}/b4/tiny"
+    options = ("--env", str(fake_worker.python), "--results", str(results))
+    run = subprocess.Popen(
+        [*COMMAND, "run", cases, "--on", "gpus", *options], stderr=subprocess.DEVNULL
+    )
+    descendants = []
+    try:
+        deadline = time.monotonic() + 300
+        while not event_log.exists() or len(event_log.read_text().splitlines()) < 2:
+            assert run.poll() is None
+            assert time.monotonic() < deadline
+            time.sleep(0.1)
+        descendants = psutil.Process(run.pid).children(recursive=True)
+        assert len(descendants) >= 4, "two units, each with a worker"
+        run.send_signal(number)
+        assert run.wait(120) == (-number if number == signal.SIGKILL else 130)
+        _, left = psutil.wait_procs(descendants, timeout=60)
+        assert left == []
+    finally:
+        run.kill()
+        run.wait()
+        for process in descendants:
+            with contextlib.suppress(psutil.NoSuchProcess):
+                process.kill()
+
+
 def test_the_log_of_a_unit_is_written_through_no_link(results):
     victim = results / "victim"
     folder = results / NODES / GPUS[0].folder
@@ -98,7 +135,7 @@ def test_the_log_of_a_unit_is_written_through_no_link(results):
     victim.write_text("precious")
     (folder / gpus.LOG).symlink_to(victim)
     with pytest.raises(OSError, match="symbolic links"):
-        gpus.run_unit(UNITS[0], GPUS[0], results)
+        gpus.run_unit(UNITS[0], GPUS[0], results, threading.Event())
     assert victim.read_text() == "precious"
 
 
