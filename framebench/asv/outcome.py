@@ -16,6 +16,7 @@ from framebench.engine.environments import Environment
 from framebench.records import provenance, store
 from framebench.records.record import Record
 from framebench.suite.case import Case
+from framebench.suite.counting import format_count
 
 
 @dataclass
@@ -64,16 +65,17 @@ class RunOutcome:
             )
         if self.unrecorded:
             first, number = self.unrecorded[0].id, len(self.unrecorded)
+            cases = format_count(number + len(self.recorded), "case")
             return (
-                f"{number} of {number + len(self.recorded)} cases could not be measured, {first} "
+                f"{number} of {cases} could not be measured, {first} "
                 f"first: {self.last_words};"
                 " asv run --show-stderr prints all of it, and goes on from there"
             )
         if self.recorded and not any(has_answered(record) for record in self.recorded):
             first_record = self.recorded[0]
+            cases = format_count(len(self.recorded), "case")
             return (
-                f"none of {len(self.recorded)} cases passed verification; {first_record.case}: "
-                f"{first_record.status}:"
+                f"none of {cases} passed verification; {first_record.case}: {first_record.status}:"
                 f" {first_record.reason}"
             )
         return ""

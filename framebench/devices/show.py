@@ -15,6 +15,7 @@ from framebench.devices.plans import planning
 from framebench.devices.plans.planned import Planned
 from framebench.engine.environments import Environment
 from framebench.suite.case import Case
+from framebench.suite.counting import format_count
 
 
 def plan_with_progress(
@@ -42,7 +43,7 @@ def plan_with_progress(
         def show_planned(planned: Planned) -> None:
             nonlocal count
             count += 1
-            show(f"{count} of {len(cases)} cases, the last {planned.case}")
+            show(f"{count} of {format_count(len(cases), 'case')}, the last {planned.case}")
 
         try:
             return planning.plan_all(

@@ -15,6 +15,7 @@ from framebench.analysis import rows
 from framebench.analysis.figures import FigureRequest, page
 from framebench.analysis.results import Results
 from framebench.analysis.statistics import NONE
+from framebench.suite.counting import format_count
 from framebench.versions.judge import IMPROVEMENT, QUANTITIES, REGRESSION, compare_successive
 from framebench.versions.table import describe_conditions, make_title
 
@@ -86,7 +87,7 @@ def describe_regressions(cells: pd.DataFrame) -> str:
         worse = group["value"][group["verdict"] == REGRESSION]
         compared.append(f"{len(group)} of {quantity}")
         if len(worse):
-            share = f"{len(worse)} of {len(group)} cases"
+            share = f"{len(worse)} of {format_count(len(group), 'case')}"
             regressions.append(f"worse {quantity} in {share}, by at most {worse.max() - 1:.0%}")
     finding = rows.join_words(regressions)
     finding = finding or f"no regression found ({rows.join_words(compared)} compared)"

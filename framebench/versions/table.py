@@ -18,6 +18,7 @@ from framebench.analysis.statistics import NONE, PEAK, TIME, UNDECIDED
 from framebench.explain.table import load_causes
 from framebench.records.record import Record
 from framebench.strategies.strategy import TITLES
+from framebench.suite.counting import format_count
 from framebench.versions.judge import (
     EXPLAINED,
     FEW,
@@ -211,7 +212,8 @@ def describe_changes(rows: Sequence[QuantityComparison]) -> str:
     for quantity, counts in counts_by_quantity.items():
         worse, better = counts[REGRESSION], counts[IMPROVEMENT]
         texts.append(
-            f"{quantity} is worse in {worse} of {counts.total()} cases, better in {better}"
+            f"{quantity} is worse in {worse} of {format_count(counts.total(), 'case')}, "
+            f"better in {better}"
         )
     framework, old, new = parse_pair(rows[0].base, rows[0].change)
     compared = f"{TITLES[framework]} {new} against {old}, on {rows[0].machine}"
