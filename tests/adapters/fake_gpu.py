@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import tomllib
 from collections import Counter, defaultdict
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -36,6 +37,16 @@ class FakeNvml(SimpleNamespace):
         return refuse
 
 
+def make_handle(kind: str, name: int | str) -> tuple[str, int | str]:
+    """Return what stands for a GPU's handle: how it was asked for."""
+    return kind, name
+
+
+def read_clock(handle: object, clock: int) -> int:
+    """Return the MHz of a GPU's processors, or of its memory."""
+    return {FakeNvml.NVML_CLOCK_SM: 1980, FakeNvml.NVML_CLOCK_MEM: 3201}[clock]
+
+
 def make_h200() -> FakeNvml:
     """Return NVML with what it says of one H200, by NVIDIA's reference."""
     answers = {
@@ -49,10 +60,9 @@ def make_h200() -> FakeNvml:
         "nvmlDeviceGetComputeRunningProcesses": [SimpleNamespace(pid=7, usedGpuMemory=3 * GIB)],
     }
     library = FakeNvml(**{name: Mock(return_value=answer) for name, answer in answers.items()})
-    library.nvmlDeviceGetHandleByIndex = lambda index: ("index", index)
-    library.nvmlDeviceGetHandleByUUID = lambda uuid: ("uuid", uuid)
-    clocks = {library.NVML_CLOCK_SM: 1980, library.NVML_CLOCK_MEM: 3201}
-    library.nvmlDeviceGetClockInfo = lambda handle, clock: clocks[clock]
+    library.nvmlDeviceGetHandleByIndex = partial(make_handle, "index")
+    library.nvmlDeviceGetHandleByUUID = partial(make_handle, "uuid")
+    library.nvmlDeviceGetClockInfo = read_clock
     library.nvmlDeviceGetTotalEnergyConsumption = Mock(side_effect=[1_000_000, 1_350_000])
     return library
 

@@ -3,6 +3,7 @@
 import re
 from pathlib import Path
 from types import SimpleNamespace
+from unittest.mock import Mock
 
 import pynvml
 import pytest
@@ -97,7 +98,7 @@ def test_a_turn_reads_energy_and_makes_synced_steps(steps, queues, synced, fake_
 )
 def test_a_process_that_nvml_does_not_show_has_a_reason(own, listed, peak, reason, fake_nvml):
     running = [SimpleNamespace(pid=pid, usedGpuMemory=size) for pid, size in listed]
-    fake_nvml.nvmlDeviceGetComputeRunningProcesses = lambda handle: running
+    fake_nvml.nvmlDeviceGetComputeRunningProcesses = Mock(return_value=running)
     process_peak = ProcessPeak(own)
     process_peak.take_sample([("index", 0)])
     assert process_peak.peak == peak
@@ -121,7 +122,7 @@ def test_the_gpus_memory_stands_for_hidden_processes(fake_nvml, before, most, af
     def read_memory(handle):
         return SimpleNamespace(total=139 * GIB, used=int(next(readings, after) * GIB))
 
-    fake_nvml.nvmlDeviceGetComputeRunningProcesses = lambda handle: []
+    fake_nvml.nvmlDeviceGetComputeRunningProcesses = Mock(return_value=[])
     fake_nvml.nvmlDeviceGetMemoryInfo = read_memory
     process_peak = ProcessPeak(42, before and int(before * GIB))
     with process_peak:

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 
 import pytest
 
@@ -13,18 +14,31 @@ from framebench.adapters.parts import AdapterParts, Hooks, Ledger, PartOptions
 from framebench.strategies.strategy import IncompatibleStrategies
 
 
+def name_plain() -> str:
+    return "plain"
+
+
+def name_eight_bits() -> str:
+    return "8-bit"
+
+
+def name_other() -> str:
+    return "other"
+
+
 @dataclass
 class Step(AdapterParts):
+    """A step with two parts; its optimizer says what it is."""
+
     loss_scale: float = 1.0
-    optimizer: Callable[[], str] = lambda: "plain"
+    optimizer: Callable[[], str] = name_plain
 
 
 def wrap_optimizer(optimizer: Callable[[], str]) -> Callable[[], str]:
-    return lambda: f"wrapped {optimizer()}"
+    def name_wrapped() -> str:
+        return f"wrapped {optimizer()}"
 
-
-def get_eight_bits() -> str:
-    return "8-bit"
+    return name_wrapped
 
 
 def change_optimizer(step: Step, how: str) -> None:
@@ -36,7 +50,7 @@ def change_optimizer(step: Step, how: str) -> None:
     elif how == "keep":
         step.optimizer = step.optimizer
     else:
-        step.optimizer = get_eight_bits if how == "set" else lambda: how
+        step.optimizer = name_eight_bits if how == "set" else name_other
 
 
 @pytest.mark.parametrize(
@@ -84,12 +98,20 @@ def test_a_hook_acts_in_its_strategys_name():
     step = Step(ledger)
     hooks = Hooks(ledger)
     with ledger.acting_as("late"):
-        hooks.append(lambda: change_optimizer(step, "set"))
+        hooks.append(partial(change_optimizer, step, "set"))
     with ledger.acting_as("wrapper"):
         change_optimizer(step, "wrap")
     ledger.finish()
     with pytest.raises(IncompatibleStrategies, match="wrapper and late"):
         hooks()
+
+
+def add_ten(value: int) -> int:
+    return value + 10
+
+
+def put_in_list(value: object) -> list[object]:
+    return [value]
 
 
 def test_options_conflict_by_their_key():
@@ -100,8 +122,8 @@ def test_options_conflict_by_their_key():
         options["attend"] = 1
     with ledger.acting_as("other"):
         options["gelu"] = 2
-        options.wrap("attend", lambda there: there + 10)
-        options.wrap("remat", lambda there: [there])
+        options.wrap("attend", add_ten)
+        options.wrap("remat", put_in_list)
         with pytest.raises(IncompatibleStrategies, match=message):
             options["attend"] = 3
     ledger.finish()

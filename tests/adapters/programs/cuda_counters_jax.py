@@ -6,18 +6,13 @@ peaks; on the device: peaks and counters.
 
 import json
 import sys
+from unittest.mock import Mock
 
 import jax
 
 from framebench.adapters.jax import make
 from framebench.adapters.jax.adapter import CACHE
 from framebench.suite.selectors import parse
-
-
-class Device:
-    def memory_stats(self):
-        return json.loads(sys.argv[1])
-
 
 adapter = make(parse("transformer/jax/eval/no_grad/b4/tiny"))
 adapter.build()
@@ -26,7 +21,9 @@ adapter.step()
 adapter.synchronize()
 peaks_after = sorted(adapter.read_peaks())
 
-jax.local_devices = lambda: [Device()]
+device = Mock()
+device.memory_stats.return_value = json.loads(sys.argv[1])
+jax.local_devices = Mock(return_value=[device])
 CACHE.update({"/jax/compilation_cache/cache_hits": 3})
 peaks = adapter.read_peaks()
 del peaks["compiler.plan"]

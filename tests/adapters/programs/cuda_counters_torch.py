@@ -1,5 +1,8 @@
+"""`STATISTICS`: print what the adapter counts on a CPU, and on a GPU with these statistics."""
+
 import json
 import sys
+from unittest.mock import Mock
 
 import torch
 
@@ -12,9 +15,9 @@ recorded = json.loads(sys.argv[1])
 adapter = adapters.load(parse("transformer/torch/train/fp32/b4/tiny"))
 on_cpu = [adapter.read_peaks(), adapter.read_counters(), adapter.make_stopwatch() is None]
 adapter.torch_device = torch.device("cuda")
-torch.cuda.memory_stats = lambda: recorded
+torch.cuda.memory_stats = Mock(return_value=recorded)
 pooled = [adapter.read_peaks(), adapter.read_counters()]
-torch.cuda.memory_stats = lambda: dict.fromkeys(recorded, 0)
+torch.cuda.memory_stats = Mock(return_value=dict.fromkeys(recorded, 0))
 unpooled = [adapter.read_peaks(), adapter.read_counters()]
 
 

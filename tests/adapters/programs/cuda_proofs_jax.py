@@ -6,6 +6,7 @@ LEVEL is how much the imitated XLA tries out by default, 0 for nothing.
 import json
 import sys
 from types import SimpleNamespace
+from unittest.mock import Mock
 
 import jax
 
@@ -24,13 +25,17 @@ def compile_and_allocate(lowered, options):
     return real_compile(lowered, options)
 
 
+def read_allocations():
+    return {"num_allocs": allocations}
+
+
 def judge_autotune_off():
-    run = SimpleNamespace(read_allocator=lambda: {"num_allocs": allocations})
+    run = SimpleNamespace(read_allocator=read_allocations)
     return SWITCHES["autotune_off"](run).judge({})
 
 
 def is_proven(strategy, counted):
-    run = SimpleNamespace(platform="gpu", read_allocator=lambda: counted)
+    run = SimpleNamespace(platform="gpu", read_allocator=Mock(return_value=counted))
     return SWITCHES[strategy](run).judge({}).proven
 
 

@@ -3,6 +3,7 @@
 import contextlib
 import json
 from types import SimpleNamespace
+from unittest.mock import Mock
 
 import jittor as jt
 
@@ -25,7 +26,11 @@ gpu_nn = steps.nn = precision.nn = SimpleNamespace(**vars(jt.nn))
 
 def round_operands(multiply):
     """Return a product as TensorFloat-32 makes it: 1 + 2**-12 becomes 1."""
-    return lambda a, b: multiply(a.round(), b.round())
+
+    def multiply_rounded(a, b):
+        return multiply(a.round(), b.round())
+
+    return multiply_rounded
 
 
 def judge_precisions(*rounded):
@@ -68,7 +73,7 @@ def judge_autotune_off(is_ignored):
     """Return whether `autotune_off` is proven, also if its setting had been ignored in steps."""
     table = AlgorithmTable()
     gpu_jt.cudnn = table
-    gpu_jt.log_capture_scope = lambda: contextlib.nullcontext(table.log)
+    gpu_jt.log_capture_scope = Mock(return_value=contextlib.nullcontext(table.log))
     gpu_nn.conv3d = table.convolve
     table.ignores_size = is_ignored
     proof = SWITCHES["autotune_off"](None)
@@ -80,7 +85,7 @@ def judge_autotune_off(is_ignored):
 
 def judge_amp_level(level):
     """Return whether a level is proven: as it was set, and with two others in its place."""
-    run = SimpleNamespace(model=SimpleNamespace(parameters=lambda: []))
+    run = SimpleNamespace(model=SimpleNamespace(parameters=Mock(return_value=[])))
     evidence = {"variable_dtypes": {"float16" if level > 3 else "float32": 1}}
     proof = SWITCHES["amp_level"](run, level)
     verdicts = [proof.judge(evidence).proven]

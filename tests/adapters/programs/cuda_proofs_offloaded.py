@@ -5,6 +5,7 @@ once.
 import contextlib
 import json
 from types import SimpleNamespace
+from unittest.mock import Mock
 
 import numpy as np
 import torch
@@ -33,11 +34,15 @@ class ImmediateStream:
 
 def replace_cuda():
     empty_like = torch.empty_like
+
+    def make_unpinned(tensor, pin_memory=False, **options):
+        return empty_like(tensor, **options)
+
     torch.cuda.Stream = torch.cuda.current_stream = ImmediateStream
-    torch.cuda.stream = lambda stream: contextlib.nullcontext()
-    torch.Tensor.record_stream = lambda tensor, stream: None
-    torch.empty_like = lambda tensor, pin_memory=False, **options: empty_like(tensor, **options)
-    library.get_available_devices = lambda: ["cpu", "cuda"]
+    torch.cuda.stream = Mock(return_value=contextlib.nullcontext())
+    torch.Tensor.record_stream = Mock()
+    torch.empty_like = make_unpinned
+    library.get_available_devices = Mock(return_value=["cpu", "cuda"])
 
 
 def train(strategy):
@@ -85,7 +90,7 @@ def judge_moments(device):
         packages={},
         torch_device=torch.device("meta"),
         recipe=SimpleNamespace(),
-        parameters=lambda: weights,
+        parameters=Mock(return_value=weights),
         optimizer=SimpleNamespace(state=state),
     )
     return SWITCHES["optimizer_offload"](run).judge({}).proven

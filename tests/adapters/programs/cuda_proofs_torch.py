@@ -3,6 +3,7 @@
 import json
 import sys
 from types import SimpleNamespace
+from unittest.mock import Mock
 
 import torch
 import torch.nn.functional as F
@@ -26,7 +27,7 @@ def prove_foreach():
     proven = [adapter.judge_effect().proven]
     # PyTorch takes this for a GPU, on which lists are the default
     optimizer = sys.modules["torch.optim.optimizer"]
-    optimizer._get_foreach_kernels_supported_devices = lambda: ["cpu"]
+    optimizer._get_foreach_kernels_supported_devices = Mock(return_value=["cpu"])
     return [*proven, adapter.judge_effect().proven]
 
 
@@ -45,9 +46,10 @@ def prove_memory_fraction(obeys, taken_by_others):
 
     original = torch.empty
     torch.empty = allocate
-    torch.cuda.empty_cache = lambda: None
-    torch.cuda.mem_get_info = lambda: (total - taken_by_others - reserved, total)
-    torch.cuda.memory_reserved = lambda: reserved
+    free = total - taken_by_others - reserved
+    torch.cuda.empty_cache = Mock()
+    torch.cuda.mem_get_info = Mock(return_value=(free, total))
+    torch.cuda.memory_reserved = Mock(return_value=reserved)
     torch.cuda.set_per_process_memory_fraction = set_share
     proven = judge("memory_fraction", SimpleNamespace(torch_device=torch.device("cuda")))
     torch.empty = original
@@ -81,12 +83,18 @@ def count_given_back(keeps, calls, freed_by_itself=0):
             freed += cached
             cached = 0
 
+    def allocate_and_free(*shape, **options):
+        free(1)
+
+    def read_stats():
+        return {"segment.all.freed": freed}
+
     original = torch.empty
-    torch.empty = lambda *shape, **options: free(1)
+    torch.empty = allocate_and_free
     torch.cuda.empty_cache = give_back
-    torch.cuda.memory_reserved = lambda: 0
-    torch.cuda.memory_stats = lambda: {"segment.all.freed": freed}
-    run = SimpleNamespace(after_step=[], step=step, steps=0, synchronize=lambda: None)
+    torch.cuda.memory_reserved = Mock(return_value=0)
+    torch.cuda.memory_stats = read_stats
+    run = SimpleNamespace(after_step=[], step=step, steps=0, synchronize=Mock())
     verdict = SWITCHES["empty_cache"](run).judge({})
     torch.empty = original
     counts = [verdict.evidence[f"segments_freed_by_{what}"] for what in ("the_call", "steps")]
@@ -95,7 +103,7 @@ def count_given_back(keeps, calls, freed_by_itself=0):
 
 def prove_expandable_segments(*kinds):
     segments = [{"is_expandable": kind} for kind in kinds]
-    torch.cuda.memory._snapshot = lambda: {"segments": segments}
+    torch.cuda.memory._snapshot = Mock(return_value={"segments": segments})
     return judge("expandable_segments")
 
 
@@ -103,7 +111,7 @@ def prove_malloc_async(reserved, segments):
     # c10's CUDAMallocAsyncAllocator asks the driver for bytes, and leaves what the native allocator
     # counts at zero
     stats = {"reserved_bytes.all.current": reserved, "segment.all.allocated": segments}
-    torch.cuda.memory_stats = lambda: stats
+    torch.cuda.memory_stats = Mock(return_value=stats)
     return judge("malloc_async")
 
 
@@ -114,8 +122,11 @@ def prove_autotune(is_tried):
         nonlocal allocations
         allocations += 9 if torch.backends.cudnn.benchmark else 2
 
+    def read_stats():
+        return {"allocation.all.allocated": allocations}
+
     F.conv2d = convolve
-    torch.cuda.memory_stats = lambda: {"allocation.all.allocated": allocations}
+    torch.cuda.memory_stats = read_stats
     torch.backends.cudnn.benchmark = is_tried
     return judge("autotune")
 

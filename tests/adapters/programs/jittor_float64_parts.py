@@ -28,54 +28,87 @@ def assign_all(x):
     return x
 
 
-# what is computed of the numbers by Jittor, as by NumPy
-ALIKE = {
-    "number on the right": lambda lib, x: x * 0.1,
-    "number on the left": lambda lib, x: 0.1 - x,
-    "number of NumPy's": lambda lib, x: x + np.float64(0.1),
-    "number in a function": lambda lib, x: lib.maximum(x, 0.3),
-    "power": lambda lib, x: x**0.3,
-    "assignment": lambda lib, x: assign_row(x),
-    "array": lambda lib, x: x * lib.array(NUMBERS),
-    "list": lambda lib, x: x * lib.array([0.1, 0.2, 0.3, 0.4, 0.5]),
-    "full": lambda lib, x: x * lib.full((3, 5), 0.1),
-    "mean": lambda lib, x: x.mean(1, keepdims=True),
-}
-# what Jittor computes of them, and what it should be
-PARTS = {
-    "number in a method": (lambda x: x.maximum(0.3), np.maximum(NUMBERS, 0.3)),
-    "function of a number": (lambda x: x / jt.sqrt(0.1), NUMBERS / math.sqrt(0.1)),
-    "choice": (lambda x: jt.ternary(x > 0.5, x, 0.1), np.where(NUMBERS > 0.5, NUMBERS, 0.1)),
-    "assignment of all": (assign_all, NUMBERS**2),
-    "integers": (lambda x: (x > 0.5).int32() * 0.1, (NUMBERS > 0.5) * 0.1),
-    "booleans": (lambda x: (x > 0.5).float32().mean(), (NUMBERS > 0.5).mean()),
-    "derivative of mean": (lambda x: differentiate(jt.mean, x), np.full((3, 5), 1 / 15)),
-    "derivative of reduce": (
-        lambda x: differentiate(lambda y: y.reduce("mean", [0]), x),
-        np.full((3, 5), 1 / 3),
-    ),
-    "derivative of erf": (
-        lambda x: differentiate(jt.erf, x),
-        2 / math.sqrt(math.pi) * np.exp(-(NUMBERS**2)),
-    ),
-}
-REFUSED = {
-    "a cast": lambda x: x.float32() * 2,
-    "half precision": lambda x: x.float16() * 2,
-    "erfinv": lambda x: jt.erfinv(x),
-    "pooling": lambda x: nn.AvgPool2d(2, ceil_mode=True)(x.reshape(1, 1, 3, 5)),
-    "before a wait": lambda x: (x.float32() * 2).sync(),
+def compute_alike(library, x):
+    """Return what Jittor and NumPy compute of the numbers by the same words."""
+    return {
+        "number on the right": x * 0.1,
+        "number on the left": 0.1 - x,
+        "number of NumPy's": x + np.float64(0.1),
+        "number in a function": library.maximum(x, 0.3),
+        "power": x**0.3,
+        "assignment": assign_row(x),
+        "array": x * library.array(NUMBERS),
+        "list": x * library.array([0.1, 0.2, 0.3, 0.4, 0.5]),
+        "full": x * library.full((3, 5), 0.1),
+        "mean": x.mean(1, keepdims=True),
+    }
+
+
+def average_columns(x):
+    return x.reduce("mean", [0])
+
+
+def compute_in_jittor(x):
+    """Return what Jittor computes by words of its own."""
+    return {
+        "number in a method": x.maximum(0.3),
+        "function of a number": x / jt.sqrt(0.1),
+        "choice": jt.ternary(x > 0.5, x, 0.1),
+        "assignment of all": assign_all(x),
+        "integers": (x > 0.5).int32() * 0.1,
+        "booleans": (x > 0.5).float32().mean(),
+        "derivative of mean": differentiate(jt.mean, x),
+        "derivative of reduce": differentiate(average_columns, x),
+        "derivative of erf": differentiate(jt.erf, x),
+    }
+
+
+RIGHT = {
+    "number in a method": np.maximum(NUMBERS, 0.3),
+    "function of a number": NUMBERS / math.sqrt(0.1),
+    "choice": np.where(NUMBERS > 0.5, NUMBERS, 0.1),
+    "assignment of all": NUMBERS**2,
+    "integers": (NUMBERS > 0.5) * 0.1,
+    "booleans": (NUMBERS > 0.5).mean(),
+    "derivative of mean": np.full((3, 5), 1 / 15),
+    "derivative of reduce": np.full((3, 5), 1 / 3),
+    "derivative of erf": 2 / math.sqrt(math.pi) * np.exp(-(NUMBERS**2)),
 }
 
 
 def measure_errors():
+    x = jt.array(NUMBERS)
+    computed = compute_alike(jt, x) | compute_in_jittor(x)
+    right = compute_alike(np, NUMBERS) | RIGHT
     errors = {}
-    for name, compute in ALIKE.items():
-        right = compute(np, NUMBERS)
-        errors[name] = np.abs(compute(jt, jt.array(NUMBERS)).numpy() - right).max()
-    for name, (compute, right) in PARTS.items():
-        errors[name] = np.abs(compute(jt.array(NUMBERS)).numpy() - right).max()
-    return {name: float(error) for name, error in errors.items()}
+    for name, value in computed.items():
+        errors[name] = float(np.abs(value.numpy() - right[name]).max())
+    return errors
+
+
+def double_in_float32(x):
+    return x.float32() * 2
+
+
+def double_in_float16(x):
+    return x.float16() * 2
+
+
+def pool(x):
+    return nn.AvgPool2d(2, ceil_mode=True)(x.reshape(1, 1, 3, 5))
+
+
+def double_and_wait(x):
+    return double_in_float32(x).sync()
+
+
+REFUSED = {
+    "a cast": double_in_float32,
+    "half precision": double_in_float16,
+    "erfinv": jt.erfinv,
+    "pooling": pool,
+    "before a wait": double_and_wait,
+}
 
 
 def explain_refusal(step):
