@@ -91,9 +91,8 @@ def test_a_model_gets_the_targets_if_nothing_else_takes_them(
     positional, named, targets = collect_arguments(batch)
     assert len(positional) + len(named) == arguments
     assert (targets is not None) == is_apart
-    written = file.as_written(batch)
-    again = file.as_arguments(written)
-    assert collect_arguments(again)[0] == positional or named
+    written_and_read = file.as_arguments(file.as_written(batch))
+    assert collect_arguments(written_and_read)[:2] == (positional, named)
 
 
 @pytest.mark.parametrize("samples", [2, 3])
