@@ -3,30 +3,7 @@
 from __future__ import annotations
 
 from framebench.explain import against
-from framebench.explain.record import Explanation
-
-
-def make_explanation(
-    measured: dict[str, int], *holders: tuple[str, str, int], version: str = "0.10.2"
-) -> Explanation:
-    """Return a step whose peak has these bytes by layer and kind."""
-    peak = sum(size for _, _, size in holders)
-    rows = []
-    for layer, kind, size in holders:
-        rows.append({"kind": kind, "layer": layer, "phase": "forward", "bytes": size, "tensors": 1})
-    return Explanation.model_validate(
-        {
-            "case": "unet3d/jax/train/fp32/b4/tiny",
-            "how": "buffers",
-            "measured": measured,
-            "versions": {"jax": version},
-            "device": "cpu",
-            "timeline": [(0, peak, "forward")],
-            "peak": {"event": 0, "bytes": peak, "phase": "forward"},
-            "holders": rows,
-        }
-    )
-
+from tests.explain.explanations import make_explanation
 
 OLD = make_explanation(
     {"compiler.plan": 120, "host.rss": 500},

@@ -18,7 +18,6 @@ from framebench.analysis.blocks import Blocks
 from framebench.analysis.reports import verdicts
 from framebench.analysis.results import Results
 from framebench.analysis.statistics import NONE, PEAK, TIME, UNDECIDED
-from framebench.explain.record import Explanation
 from framebench.publish.site.machine import list_machines
 from framebench.publish.site.machine_pages import write_versions
 from framebench.publish.site.source import SourceFolder
@@ -33,6 +32,7 @@ from framebench.versions.accepted import (
 )
 from framebench.versions.figure import draw_changes
 from framebench.versions.judge import FEW, IMPROVEMENT, INCOMPARABLE, REGRESSION, STATUS
+from tests.explain.explanations import make_explanation
 from tests.processes import framebench as command
 from tests.version_records import (
     NEW,
@@ -49,6 +49,7 @@ from tests.version_records import (
     write_records,
 )
 
+MIB = 2**20
 ORIGINAL = select_originals(1)[0]
 SLOW, LARGE = sorted({record.case for record in make_equal_blocks()})[1:3]
 PLANTED = plant_regressions(make_equal_blocks(), SLOW, LARGE)
@@ -291,45 +292,28 @@ def test_regressions_come_first_and_undecided_rows_are_counted():
     assert any(note.startswith("undecided, not shown: ") for note in shown.notes)
 
 
-def explain_in(version: str, **kinds: int) -> Explanation:
-    """Return an account of one step of the planted case, with MiB by kind."""
-    size = sum(kinds.values()) * 2**20
-    holders = [
-        {"kind": kind, "layer": "", "phase": "", "bytes": mib * 2**20, "tensors": 1}
-        for kind, mib in kinds.items()
-    ]
-    return Explanation.model_validate(
-        {
-            "case": LARGE,
-            "how": "",
-            "measured": {},
-            "versions": {"jax": version},
-            "device": "cpu",
-            "timeline": [(0, size, "forward")],
-            "peak": {"event": 0, "bytes": size, "phase": "forward"},
-            "holders": holders,
-        }
-    )
+def list_causes(results: Path) -> list[str]:
+    """Return what the page of releases says of causes by `framebench explain`."""
+    (machine,) = list_machines(PLANTED, Results(results))
+    write_versions(SourceFolder(results / "source"), machine)
+    html = "".join(file.read_text() for file in (results / "source").rglob("*.html"))
+    return re.findall("<li>([^<]*framebench explain[^<]*)</li>", html)
 
 
 def test_a_larger_peak_has_its_cause_where_both_versions_are_explained(results):
-    (results / "explained").mkdir(parents=True)
-
-    def list_causes():
-        (machine,) = list_machines(PLANTED, Results(results))
-        write_versions(SourceFolder(results / "source"), machine)
-        html = "".join(file.read_text() for file in (results / "source").rglob("*.html"))
-        return re.findall("<li>([^<]*framebench explain[^<]*)</li>", html)
-
-    for explanation in (
-        explain_in("0.9.2", temporary=9, saved=40, input=5),
-        explain_in("0.10.2+cpu", temporary=6, saved=50, input=5),
-    ):
-        assert list_causes() == []
-        file = results / "explained" / f"{explanation.versions['jax']}.json"
-        file.write_text(explanation.model_dump_json())
+    explained = results / "explained"
+    explained.mkdir(parents=True)
+    old = make_explanation(
+        {}, ("", "temporary", 9 * MIB), ("", "saved", 40 * MIB), version="0.9.2", case=LARGE
+    )
+    new = make_explanation(
+        {}, ("", "temporary", 6 * MIB), ("", "saved", 50 * MIB), version="0.10.2+cpu", case=LARGE
+    )
+    (explained / "old.json").write_text(old.model_dump_json())
+    assert list_causes(results) == []
+    (explained / "new.json").write_text(new.model_dump_json())
     cause = "saved +10.0 MiB, temporary -3.0 MiB"
-    assert list_causes() == [f"{LARGE}, peak memory, by framebench explain: {cause}"]
+    assert list_causes(results) == [f"{LARGE}, peak memory, by framebench explain: {cause}"]
 
 
 def test_the_figure_colours_decided_cells_only():
