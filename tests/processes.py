@@ -222,20 +222,25 @@ def start_server(
     return server
 
 
+def write_script(file: Path, text: str) -> Path:
+    """Write a program for the shell, and return its file."""
+    file.write_text(f"#!/bin/sh\n{text}\n")
+    file.chmod(0o755)
+    return file
+
+
 def make_fake_environment(script: str, folder: Path) -> Environment:
     """Make an environment whose interpreter is a script of ours that plays a framework's part.
 
     `--env` may name its interpreter, too.
     """
-    interpreter = folder / "python"
-    has = json.dumps(
-        {"versions": dict.fromkeys(("torch", "jax", "jittor", "numpy"), "0"), "error": ""}
+    versions = dict.fromkeys(("torch", "jax", "jittor", "numpy"), "0")
+    answer = json.dumps({"versions": versions, "error": ""})
+    interpreter = write_script(
+        folder / "python",
+        f"[ \"$1\" = -c ] && exec echo '{answer}'\n"
+        f'exec {sys.executable} {ROOT / "tests" / script} "$@"',
     )
-    interpreter.write_text(
-        f"#!/bin/sh\n[ \"$1\" = -c ] && exec echo '{has}'\nexec {sys.executable} "
-        f'{ROOT / "tests" / script} "$@"\n'
-    )
-    interpreter.chmod(0o755)
     return Environment("torch", "0", interpreter)
 
 

@@ -19,6 +19,13 @@ def run_git(folder: Path, *arguments: str) -> str:
     return done.stdout.strip()
 
 
+def commit_all(folder: Path) -> None:
+    """Make a repository of a folder, with a commit of everything in it."""
+    run_git(folder, "init", "-q")
+    run_git(folder, "add", "-A")
+    run_git(folder, "commit", "-q", "-m", "all")
+
+
 def copy_project(where: Path) -> Path:
     """Clone the project, with uncommitted changes of tracked files; results are those of HEAD."""
     run_git(ROOT, "clone", "-q", str(ROOT), str(where))

@@ -21,6 +21,7 @@ from framebench.strategies.registry import SCENARIOS
 from framebench.strategies.strategy import FRAMEWORKS
 from framebench.suite.profiles import list_profile_cases
 from tests.fake_records import CASE, provenance, record
+from tests.processes import write_script
 
 
 def test_the_first_profile_is_a_small_part_of_the_quick_one():
@@ -59,9 +60,9 @@ def test_frameworks_are_built_in_turn_off_the_timed_core(tmp_path, monkeypatch):
     """
     script = tmp_path / "setup.py"
     script.write_text(SETUP)
-    interpreter = tmp_path / "python"
-    interpreter.write_text(f'#!/bin/sh\nexec {sys.executable} {script} {tmp_path} "$@"\n')
-    interpreter.chmod(0o755)
+    interpreter = write_script(
+        tmp_path / "python", f'exec {sys.executable} {script} {tmp_path} "$@"'
+    )
     monkeypatch.setattr(building.sys, "executable", str(interpreter))
     messages = []
     built = building.Building(["torch", "jax", "jittor"])
@@ -77,9 +78,7 @@ def test_frameworks_are_built_in_turn_off_the_timed_core(tmp_path, monkeypatch):
 
 
 def test_building_ends_with_the_run(tmp_path, monkeypatch):
-    interpreter = tmp_path / "python"
-    interpreter.write_text("#!/bin/sh\nexec sleep 60\n")
-    interpreter.chmod(0o755)
+    interpreter = write_script(tmp_path / "python", "exec sleep 60")
     monkeypatch.setattr(building.sys, "executable", str(interpreter))
     built = building.Building(["torch", "jax"])
     while built.process is None:

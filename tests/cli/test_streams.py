@@ -19,7 +19,7 @@ from framebench.cli.__main__ import find_empty_option
 from framebench.engine import installed
 from framebench.records import store
 from tests.fake_records import CASE, RIGHT, record
-from tests.processes import COMMAND, framebench
+from tests.processes import COMMAND, framebench, write_script
 from tests.record_files import append_lines
 
 LISTING = ("list", "transformer/torch/train/fp32")
@@ -115,9 +115,7 @@ def test_a_program_that_answers_nothing_is_not_waited_for(
     script, message, tmp_path, results, monkeypatch
 ):
     monkeypatch.setattr(installed, "LIMIT_S", 5.0)
-    program = tmp_path / "program"
-    program.write_text(f"#!/bin/sh\n{script}\n")
-    program.chmod(0o755)
+    program = write_script(tmp_path / "program", script)
     done = framebench("run", CASE.id, "--env", str(program), "--results", str(results))
     assert done.returncode == 2
     assert message in done.stderr

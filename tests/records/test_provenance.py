@@ -14,7 +14,7 @@ import pytest
 from framebench.engine.session import Session
 from framebench.records import provenance
 from tests.callbacks import ignore
-from tests.repositories import run_git
+from tests.repositories import commit_all, run_git
 
 
 @pytest.fixture
@@ -24,9 +24,7 @@ def repository(tmp_path, monkeypatch) -> Path:
         (tmp_path / package).mkdir(parents=True)
         (tmp_path / package / "known.py").write_text("")
     (tmp_path / ".gitignore").write_text("ignored.py\n")
-    run_git(tmp_path, "init", "-q")
-    run_git(tmp_path, "add", "-A")
-    run_git(tmp_path, "commit", "-q", "-m", "all")
+    commit_all(tmp_path)
     monkeypatch.setattr(provenance, "ROOT", tmp_path)
     return tmp_path
 

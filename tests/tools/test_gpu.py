@@ -22,9 +22,9 @@ from framebench.suite.selectors import parse
 from tests import fake_records
 from tests.callbacks import ignore
 from tests.fake_records import RIGHT
-from tests.processes import ROOT
+from tests.processes import ROOT, write_script
 from tests.record_files import list_files, load_fields, save_fields
-from tests.repositories import run_git
+from tests.repositories import commit_all
 from tools import gpu
 from tools.gpu import LIST, ListedCase, read_list, shrink_for_rehearsal
 
@@ -150,12 +150,8 @@ def test_a_pack_asks_for_the_pinned_packages(tmp_path):
     shutil.copy(ROOT / "tools" / "gpu.sh", tmp_path / "tools")
     (tmp_path / "requirements").mkdir()
     shutil.copy(ROOT / "requirements" / "control.txt", tmp_path / "requirements")
-    run_git(tmp_path, "init", "-q")
-    run_git(tmp_path, "add", "-A")
-    run_git(tmp_path, "commit", "-q", "-m", "all")
-    python = tmp_path.parent / "python"
-    python.write_text('#!/bin/sh\nprintf "%s\\n" "$@"\n')
-    python.chmod(0o755)
+    commit_all(tmp_path)
+    python = write_script(tmp_path.parent / "python", 'printf "%s\\n" "$@"')
     command = ["tools/gpu.sh", "--pack", "3.12"]
     variables = os.environ | {"PYTHON": str(python)}
     done = subprocess.run(command, cwd=tmp_path, env=variables, capture_output=True, text=True)

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from framebench.records.pins import read_pins, remove_hashes
+from tests.processes import write_script
 from tools import hash_pins
 
 PLAIN = "# beside control.txt\n-r control.txt\nJinja2==3.1.6\ntyping_extensions==4.16.0\n"
@@ -31,9 +32,8 @@ typing_extensions==4.16.0 \\
 def play_uv(folder: Path, monkeypatch: pytest.MonkeyPatch, answer: str, code: int = 0) -> None:
     """Put a program of this name on the path that gives this answer."""
     (folder / "answer").write_text(answer)
-    program = folder / "uv"
-    program.write_text(f"#!/bin/sh\ncat {folder}/answer {'>&2' if code else ''}\nexit {code}\n")
-    program.chmod(0o755)
+    stream = 2 if code else 1
+    write_script(folder / "uv", f"cat {folder}/answer >&{stream}\nexit {code}")
     monkeypatch.setenv("PATH", f"{folder}:/usr/bin:/bin")
 
 
