@@ -178,19 +178,21 @@ def steady(environment, tmp_path_factory) -> Steady:
     shared = (own.parent if is_one_of_several else own) / "steady"
 
     def measure(case_id: str, processes: int = 1) -> list[dict[str, int]]:
-        case, folder = parse(case_id), shared / case_id.replace("/", ".")
+        case = parse(case_id)
+        folder = shared / case_id.replace("/", ".")
         folder.mkdir(parents=True, exist_ok=True)
         file = folder / "peaks.json"
         with FileLock(f"{file}.lock"):
-            found = json.loads(file.read_text()) if file.exists() else []
-            while len(found) < processes:
-                done = runner.MemoryProcess(
-                    case, environment[case.framework], Options(), folder
-                ).end(ignore)
+            measured = []
+            if file.exists():
+                measured = json.loads(file.read_text())
+            while len(measured) < processes:
+                process = runner.MemoryProcess(case, environment[case.framework], Options(), folder)
+                done = process.end(ignore)
                 assert done.status == "ok", done.reason
-                file.write_text(json.dumps([*found, done.result.memory.peaks]))
-                found = json.loads(file.read_text())
-        return found[:processes]
+                measured.append(dict(done.result.memory.peaks))
+                file.write_text(json.dumps(measured))
+        return measured[:processes]
 
     return measure
 

@@ -77,7 +77,8 @@ def read_texts(figure: Figure | None) -> tuple[str, str]:
 
 def read_places(axes: Axes) -> set[tuple[float, float]]:
     """Return where the panel has markers."""
-    return {(float(x), float(y)) for x, y in np.asarray(axes.collections[0].get_offsets()).round(6)}
+    offsets = np.asarray(axes.collections[0].get_offsets()).round(6)
+    return {(float(x), float(y)) for x, y in offsets}
 
 
 def read_labels(axes: Axes) -> set[str]:

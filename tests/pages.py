@@ -137,11 +137,14 @@ class Page(HTMLParser):
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         self.tags.append(tag)
         for name, value in attrs:
-            is_citation = tag == "a" and (value or "").startswith("https://")
+            text = value or ""
+            is_citation = tag == "a" and text.startswith("https://")
             if name in ("href", "src") and not is_citation:
-                self.links.append(value or "")
-        self.ids += [value or "" for name, value in attrs if name == "id"]
-        self.handlers += [name for name, _ in attrs if name.startswith("on")]
+                self.links.append(text)
+            elif name == "id":
+                self.ids.append(text)
+            elif name.startswith("on"):
+                self.handlers.append(name)
 
     def handle_data(self, data: str) -> None:
         self.text += data
@@ -170,19 +173,22 @@ def tab(browser) -> Iterator[Any]:
     """Return a page as wide as a phone; `tab.errors` has messages, errors and refused requests."""
     page = browser.new_page(viewport={"width": PHONE_WIDTH, "height": PHONE_HEIGHT})
     page.errors = []
-    page.on("console", lambda message: note(message.text))
-    page.on("pageerror", lambda error: page.errors.append(f"error: {error}"))
 
-    def note(text: str) -> None:
-        if not text.startswith("[PST]"):  # the site's theme, on what it does
-            page.errors.append(f"console: {text}")
+    def note_message(message: Any) -> None:
+        if not message.text.startswith("[PST]"):  # the site's theme, on what it does
+            page.errors.append(f"console: {message.text}")
 
-    def inside(route: Any) -> None:
+    def note_error(error: Any) -> None:
+        page.errors.append(f"error: {error}")
+
+    def refuse_outside(route: Any) -> None:
         if urlsplit(route.request.url).scheme in ("file", "data"):
             return route.continue_()
         page.errors.append(f"request: {route.request.url}")
         return route.abort()
 
-    page.route("**/*", inside)
+    page.on("console", note_message)
+    page.on("pageerror", note_error)
+    page.route("**/*", refuse_outside)
     yield page
     page.close()

@@ -152,14 +152,16 @@ def normalize_name(name: str) -> str:
 
 def list_imported() -> set[str]:
     """Return the libraries that the package imports, without the frameworks."""
-    found = set()
-    for file in [*(ROOT / "framebench").rglob("*.py"), *(ROOT / "models").rglob("*.py")]:
-        for node in ast.walk(ast.parse(file.read_text())):
-            if isinstance(node, ast.Import):
-                found |= {alias.name.partition(".")[0] for alias in node.names}
-            elif isinstance(node, ast.ImportFrom) and node.module:
-                found.add(node.module.partition(".")[0])
-    return found - sys.stdlib_module_names - FRAMEWORKS - {"framebench"}
+    modules = []
+    for folder in ("framebench", "models"):
+        for file in (ROOT / folder).rglob("*.py"):
+            for node in ast.walk(ast.parse(file.read_text())):
+                if isinstance(node, ast.Import):
+                    modules += [alias.name for alias in node.names]
+                elif isinstance(node, ast.ImportFrom) and node.module:
+                    modules.append(node.module)
+    libraries = {module.partition(".")[0] for module in modules}
+    return libraries - sys.stdlib_module_names - FRAMEWORKS - {"framebench"}
 
 
 def test_the_dependencies_are_the_imported_packages():

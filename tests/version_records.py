@@ -73,15 +73,16 @@ def make_version_blocks(
     by a change of the newer one; the older one's record comes first.
     """
     noise = np.random.default_rng(seed).normal(0, PROCESS, (count, 2))
-    found = []
-    for number, logs in enumerate(noise):
+    factors = np.exp(noise).tolist()  # of the older and the newer version's times, by block
+    records = []
+    for number, (of_old, of_new) in enumerate(factors):
         when = datetime(2026, 1, 1, tzinfo=UTC) + timedelta(minutes=number)
         block = f"{session}/{record.case}/{number}"
-        for variant, version in enumerate((OLD, NEW)):
-            noisy = scale_times(record, float(np.exp(logs[variant])))
-            found.append(put_in_block(set_version(noisy, version, when, session), variant, block))
-        found[-1] = change(found[-1], number)
-    return found
+        old = set_version(scale_times(record, of_old), OLD, when, session)
+        new = set_version(scale_times(record, of_new), NEW, when, session)
+        records.append(put_in_block(old, 0, block))
+        records.append(change(put_in_block(new, 1, block), number))
+    return records
 
 
 def put_in_block(record: Record, variant: int, block: str) -> Record:

@@ -87,8 +87,10 @@ def test_compare_prints_verdicts_and_cautions_as_json(fake_worker, results):
     done = framebench("compare", CASE.id, other, *options, "--results", str(results), "--json")
     assert done.returncode == 0, done.stderr
     assert "scenario: train and eval" in done.stderr
-    found = json.loads(done.stdout)
-    assert found["cautions"] == ["fewer than 3 blocks have no interval"]
-    assert {v["quantity"] for v in found["verdicts"]} >= {"step time", "peak memory"}
-    assert {r.provenance.session for r in store.read_all(results)} == {found["session"]}
+    comparison = json.loads(done.stdout)
+    assert comparison["cautions"] == ["fewer than 3 blocks have no interval"]
+    quantities = {verdict["quantity"] for verdict in comparison["verdicts"]}
+    assert quantities >= {"step time", "peak memory"}
+    sessions = {record.provenance.session for record in store.read_all(results)}
+    assert sessions == {comparison["session"]}
     assert not list(results.glob(".session*"))
