@@ -21,7 +21,17 @@ from framebench.suite.trees import read_batch_length
 # beginnings of the names of operators that autocast runs in the lower precision
 MATMULS = ("convolution", "addmm", "mm", "bmm", "_scaled_dot_product")
 # further ones, of which other proofs need no count
-OTHER_PRODUCTS = ("addbmm", "addmv", "baddbmm", "conv_tbc", "mkldnn_rnn_layer", "mv")
+OTHER_PRODUCTS = (
+    "_addmm_activation",
+    "addbmm",
+    "addmv",
+    "baddbmm",
+    "conv_tbc",
+    "mkldnn_rnn_layer",
+    "mv",
+)
+# layers of an encoder that are one operator while no gradient is asked for
+FUSED_LAYERS = ("_native_multi_head_attention", "_transformer_encoder_layer_fwd")
 # fused kernels of attention, of which PyTorch chooses one
 FUSED_KERNELS = (
     "flash_attention_for_cpu",
@@ -275,7 +285,7 @@ class Float32Places(DecomposingMode):
 
     Forward passes that are recomputed in a backward pass are counted apart. The rest of a backward
     pass is not: it has the types of the forward pass. A place is a module's name and the
-    operator's.
+    operator's. What is inside of a fused layer is not seen here (`profiled.FusedPlaces`).
     """
 
     def __init__(self, model: nn.Module) -> None:
@@ -284,10 +294,13 @@ class Float32Places(DecomposingMode):
         self.running: list[nn.Module] = []  # the innermost one last
         self.counts: Counter[str] = Counter()  # of each place
         self.recomputed: Counter[str] = Counter()
+        self.has_fused_layers = False
+        self.fused_dtypes: Counter[str] = Counter()  # of all matmuls inside of fused layers
 
     def run_operator(self, func: Any, args: Any, kwargs: Any) -> Any:
         """Run an operator, and note its place if it is a matmul in float32."""
         name = func._schema.name.removeprefix("aten::")
+        self.has_fused_layers |= name in FUSED_LAYERS
         in_backward = torch._C._current_graph_task_id() != NO_BACKWARD_PASS
         is_forward = bool(self.running) or not in_backward
         if name.startswith(MATMULS + OTHER_PRODUCTS) and is_forward:

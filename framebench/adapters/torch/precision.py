@@ -19,6 +19,7 @@ from framebench.adapters.proof import Evidence, Proof, above, expect, including,
 from framebench.adapters.torch.adapter import TorchAdapter
 from framebench.adapters.torch.device import TF32_AT_IMPORT
 from framebench.adapters.torch.observe import Float32Places
+from framebench.adapters.torch.profiled import FusedPlaces
 from framebench.suite.trees import call_with
 
 switch = Switches()
@@ -101,15 +102,31 @@ def find_places(
     block_runner = model.block_runner
     model.block_runner = user_blocks.call_block
     try:
-        run.seed()
-        with context(), Float32Places(model) as plain:
-            compute_plainly(run)
+        plain = count_places(run, compute_plainly, context)
     finally:
         model.block_runner = block_runner
+    return plain, count_places(run, TorchAdapter.one_step)
+
+
+def count_places(
+    run: TorchAdapter,
+    compute: Callable[[TorchAdapter], None],
+    context: Callable[[], AbstractContextManager[Any]] = nullcontext,
+) -> Float32Places:
+    """Return where a computation in this context makes matmuls in float32.
+
+    Where layers are fused it is made twice: only a profile shows what is inside of them.
+    """
     run.seed()
-    with Float32Places(model) as observed:
-        run.one_step()
-    return plain, observed
+    with context(), Float32Places(run.model) as places:
+        compute(run)
+    if places.has_fused_layers:
+        run.seed()
+        with context(), FusedPlaces(run.model) as fused:
+            compute(run)
+        places.counts += fused.places
+        places.fused_dtypes = fused.dtypes
+    return places
 
 
 def compute_plainly(run: TorchAdapter) -> None:
@@ -142,7 +159,8 @@ def expect_autocast(run: TorchAdapter, products: str) -> Proof:
             return {"widened_at": [f"{name}, in places that are not visible" for name in others]}
         autocast = partial(torch.autocast, run.torch_device.type, getattr(torch, products))
         plain, observed = find_places(run, autocast)
-        return {"widened_at": list_widened(run, plain, observed)}
+        found = Counter(counted["products"]) + observed.fused_dtypes
+        return {"products": dict(found), "widened_at": list_widened(run, plain, observed)}
 
     proof = expect(
         products=including(products),

@@ -15,7 +15,7 @@ from torch import nn
 from torch.profiler import ProfilerActivity, profile, record_function
 
 from framebench.adapters.base import Evidence
-from framebench.adapters.torch.observe import MATMULS
+from framebench.adapters.torch.observe import FUSED_LAYERS, MATMULS, OTHER_PRODUCTS
 from framebench.suite.trees import read_batch_length
 
 # the profiler's names of a call of what Dynamo compiled, of a run of a graph that Inductor
@@ -25,6 +25,7 @@ GRAPH = "## Call CompiledFxGraph"
 BACKWARD = "autograd::engine::evaluate_function"
 UPDATE = "Optimizer.step"
 MODEL = "the compiled model"  # our own mark of a forward pass
+MODULE = "module "  # begins our own mark of a module's forward pass
 TYPES = {
     "float": "float32",
     "double": "float64",
@@ -126,14 +127,9 @@ class Profiled:
 
     def count_matmuls(self) -> Evidence:
         """Count matmuls and convolutions by their type, place and memory format."""
-        matmuls = [event for event in self.events if shorten_name(event).startswith(MATMULS)]
+        matmuls = list_innermost(self.events, MATMULS)
         if self.model is not None:  # else forward passes in a closure look like the update's own
             matmuls = [event for event in matmuls if not is_of_update(event)]
-        # autocast calls an operator again inside of itself, with cast arguments: both count once
-        outer: set[int] = set()
-        for event in matmuls:
-            outer.update(id(parent) for parent in iterate_parents(event))
-        matmuls = [event for event in matmuls if id(event) not in outer]
         dtypes: Counter[str] = Counter()
         convolutions = Counter({"channels_last": 0, "channels_first": 0})
         outside = 0
@@ -152,6 +148,72 @@ class Profiled:
             "products_recomputed": count_recomputed(matmuls),
             "convolutions": dict(convolutions),
         }
+
+
+class FusedPlaces:
+    """Context that counts by place and type the matmuls inside of a model's fused layers.
+
+    No dispatch mode sees them, and under such a mode autocast does not reach them either. A place
+    is a module's name and the operator's.
+    """
+
+    def __init__(self, model: nn.Module) -> None:
+        """Start all counts at zero."""
+        self.names = {module: name for name, module in model.named_modules()}
+        self.running: list[record_function] = []  # a mark of each module, the innermost one last
+        self.places: Counter[str] = Counter()  # of those in float32
+        self.dtypes: Counter[str] = Counter()
+
+    def __enter__(self) -> FusedPlaces:
+        """Start the profiler, and mark each module in the profile."""
+        self.profiler = profile(activities=[ProfilerActivity.CPU], record_shapes=True)
+        self.profiler.__enter__()
+        self.handles = [
+            nn.modules.module.register_module_forward_pre_hook(self.enter_module),
+            nn.modules.module.register_module_forward_hook(self.leave_module, always_call=True),
+        ]
+        return self
+
+    def __exit__(self, *error: Any) -> None:
+        """Stop the profiler, and count what it has recorded."""
+        for handle in self.handles:
+            handle.remove()
+        self.profiler.__exit__(*error)
+        events = list(self.profiler.events() or ())
+        results = self.profiler.profiler.kineto_results
+        recorded = {event.correlation_id(): event for event in results.events()}
+        for matmul in list_innermost(events, MATMULS + OTHER_PRODUCTS):
+            parents = list(iterate_parents(matmul))
+            if not any(shorten_name(parent) in FUSED_LAYERS for parent in parents):
+                continue
+            dtype = recorded[matmul.id].dtypes()[0]
+            self.dtypes[TYPES.get(dtype, dtype)] += 1
+            if TYPES.get(dtype) == "float32":
+                marks = [parent.name for parent in parents if parent.name.startswith(MODULE)]
+                module = marks[0].removeprefix(MODULE) if marks else ""
+                self.places[f"{module}: {shorten_name(matmul)}"] += 1
+
+    def enter_module(self, module: nn.Module, args: Any) -> None:
+        """Mark that a module's forward pass begins."""
+        mark = record_function(MODULE + self.names.get(module, ""))
+        mark.__enter__()
+        self.running.append(mark)
+
+    def leave_module(self, module: nn.Module, args: Any, output: Any) -> None:
+        """Mark that a module's forward pass has ended."""
+        self.running.pop().__exit__(None, None, None)
+
+
+def list_innermost(events: list[Any], names: tuple[str, ...]) -> list[Any]:
+    """Return the events whose operator's name begins so, without those that have another inside.
+
+    Autocast calls an operator again inside of itself, with cast arguments: both count once.
+    """
+    matmuls = [event for event in events if shorten_name(event).startswith(names)]
+    outer: set[int] = set()
+    for event in matmuls:
+        outer.update(id(parent) for parent in iterate_parents(event))
+    return [event for event in matmuls if id(event) not in outer]
 
 
 def record_events(run: Any) -> list[Any]:
