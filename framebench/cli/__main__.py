@@ -8,6 +8,7 @@ import os
 import resource
 import subprocess
 import sys
+import threading
 import warnings
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -53,6 +54,8 @@ COMMANDS: dict[str, tuple[str, ...]] = {
 LOADING = "import pandas, pydantic, rich, scipy.special, typer; bytearray(2**26)"
 LOADING_S = 60.0  # far more than that takes
 MOST_NEEDED_BYTES = 2**34  # of address space: OpenBLAS maps some for each core that it uses
+BLAS_LIBRARIES = 2  # NumPy and SciPy have an OpenBLAS each
+MOST_BLAS_THREADS = 64  # of one OpenBLAS, as those two build it
 OUT_OF_MEMORY = "memory ran out for framebench itself, perhaps by a limit (ulimit -v)"
 OUT_OF_THREADS = "no further thread can be started, perhaps by a limit (ulimit -v, ulimit -u)"
 
@@ -81,6 +84,7 @@ def main() -> None:
     try:
         with interrupt_on_ending_signals():
             check_address_space()
+            check_threads()
             run_command_line()
     except KeyboardInterrupt:
         print("framebench: interrupted", file=sys.stderr)
@@ -119,6 +123,27 @@ def check_address_space() -> None:
         )
         print(f"framebench: {reason}", file=sys.stderr)
         sys.exit(1)
+
+
+def check_threads() -> None:
+    """End the command if OpenBLAS, which NumPy and SciPy load, could not start its threads.
+
+    If it cannot, it sends its own process SIGINT, which nobody could tell from Ctrl-C. So that many
+    threads are started first, and ended. Raises RuntimeError as `threading` does.
+    """
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+    per_library = min(cores or 1, MOST_BLAS_THREADS) - 1
+    ended = threading.Event()
+    started = []
+    try:
+        for _ in range(BLAS_LIBRARIES * per_library):
+            thread = threading.Thread(target=ended.wait, daemon=True)
+            thread.start()
+            started.append(thread)
+    finally:
+        ended.set()
+        for thread in started:
+            thread.join()
 
 
 def describe_shortage(error: Exception) -> str:

@@ -306,6 +306,8 @@ def suggest_measuring(selector: str, results: Path) -> str:
 
 def describe_error(error: OSError) -> str:
     """Return the error in words, with the file if it names one."""
+    if isinstance(error, BlockingIOError) and error.filename is None:  # EAGAIN of fork
+        return "no further process can be started, perhaps by a limit (ulimit -u)"
     message = error.strerror or str(error)
     return f"{message}: {error.filename}" if error.filename else message
 

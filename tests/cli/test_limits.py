@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import resource
 import subprocess
 import sys
+import threading
+from pathlib import Path
 from unittest.mock import Mock
 
 import pytest
 
 from framebench.cli import __main__ as cli
+from framebench.engine import installed
 from tests.processes import ROOT, framebench
 from tests.sample_records import IN_HERE
 
@@ -69,3 +73,38 @@ def test_a_fault_of_the_code_is_no_shortage(error, monkeypatch):
     monkeypatch.setattr(cli, "load_commands", Mock(side_effect=error))
     with pytest.raises(type(error), match=str(error)):
         framebench("list")
+
+
+@pytest.mark.parametrize("allowed", [0, 1, 5])
+def test_too_few_threads_for_openblas_end_a_command_before_it_is_loaded(
+    allowed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It would send the command SIGINT, as Ctrl-C does."""
+    start = threading.Thread.start
+    started: list[threading.Thread] = []
+
+    def start_few(thread: threading.Thread) -> None:
+        if len(started) == allowed:
+            raise RuntimeError("can't start new thread")
+        start(thread)
+        started.append(thread)
+
+    load = Mock()
+    monkeypatch.setattr(threading.Thread, "start", start_few)
+    monkeypatch.setattr(cli, "run_command_line", load)
+    monkeypatch.setattr(cli.os, "sched_getaffinity", Mock(return_value=set(range(4))))
+    done = framebench("list")
+    assert (done.returncode, done.stderr) == (1, f"framebench: {cli.OUT_OF_THREADS}\n")
+    assert len(started) == allowed
+    assert not any(thread.is_alive() for thread in started)
+    load.assert_not_called()
+
+
+def test_a_process_that_cannot_be_started_is_said_in_a_sentence(
+    results: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    unavailable = BlockingIOError(errno.EAGAIN, os.strerror(errno.EAGAIN))
+    monkeypatch.setattr(installed, "find_environments", Mock(side_effect=unavailable))
+    done = framebench("run", "transformer/torch/train/fp32/b4/tiny", "--results", str(results))
+    assert done.returncode == 1
+    assert "no further process can be started, perhaps by a limit (ulimit -u)" in done.stderr
