@@ -12,7 +12,7 @@ from framebench.devices.plans.planned import Planned
 from framebench.devices.plans.store import read_every
 from framebench.devices.releases import reported
 from framebench.devices.releases.table import tabulate_releases
-from framebench.devices.tables import frame, strategies, table
+from framebench.devices.tables import errors, frame, strategies, table
 
 
 def make_device_tables(
@@ -40,7 +40,12 @@ def make_named_tables(name: str, results: Path) -> list[Table]:
 
 def make_documents(results: Results) -> list[Table]:
     """Return all tables."""
-    tables = [table.tabulate_devices(), table.tabulate_errors(), frame.columns()]
+    tables = [
+        table.tabulate_devices(),
+        errors.tabulate_errors(),
+        errors.tabulate_judged_steps(),
+        frame.columns(),
+    ]
     predictions = list(read_every(results.root))
     for device in DEVICES:
         tables += make_device_tables(device, predictions, results.root)

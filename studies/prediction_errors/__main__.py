@@ -10,7 +10,7 @@ from typing import Annotated
 
 import typer
 
-from framebench.devices.tables.table import tabulate_errors
+from framebench.devices.tables.errors import tabulate_errors, tabulate_judged_steps
 from studies.prediction_errors.intervals import compute_intervals, tabulate_left_out, write
 from studies.prediction_errors.samples import read_samples
 from studies.tables import IntoReadme, show_tables
@@ -28,7 +28,13 @@ def main(
     samples = read_samples()
     if into_package:
         write(samples)
-    tables = [tabulate_errors(compute_intervals(samples)), tabulate_left_out(samples)]
+    intervals = compute_intervals(samples)
+    tables = [
+        tabulate_errors(intervals),
+        tabulate_judged_steps(intervals),
+        tabulate_left_out(samples, "source"),
+        tabulate_left_out(samples, "family"),
+    ]
     show_tables(tables, STUDY, readme)
 
 

@@ -1,4 +1,4 @@
-"""Predicted peaks next to measured ones, from the three studies that have both."""
+"""Predicted peaks next to measured ones, from the four studies that have both."""
 
 from __future__ import annotations
 
@@ -13,16 +13,25 @@ from framebench.engine import runner
 from framebench.records import store
 from framebench.records.record import Record
 from framebench.suite.case import FULL_SIZE
+from studies.compiled_steps.__main__ import STUDY as COMPILED_STEPS
 from studies.gpu_session.__main__ import EARLIER
 from studies.gpu_session.__main__ import STUDY as GPU_SESSION
 from studies.gpu_session.predictions import device_of
 from studies.published_peaks import errors, programs, rules
-from studies.published_peaks.rows import DATA
+from studies.published_peaks.rows import DATA, Row
 from studies.published_peaks.rows import read as read_rows
 from studies.sharded_steps.__main__ import STUDY as SHARDED_STEPS
 
 TRUSTED = ("high", "good")
 OWN_GPU = "H200"
+MIXED_PRECISION = ("amp_bf16", "amp_fp16")
+# what the loops of published_peaks run. LitGPT's trains a few weights beside frozen ones; xMem's
+# pads texts to the longest of each batch
+KINDS_OF_LOOPS: dict[str, Kind] = {
+    "images": "torch, convolutions without workspaces",
+    "text": "torch, padded texts",
+    "lora": "torch, frozen weights",
+}
 
 
 @dataclass(frozen=True)
@@ -32,6 +41,8 @@ class Sample:
     kind: Kind
     family: str  # of models, within one source
     source: str
+    row: str  # what was measured; a case that was measured again is the same row
+    step: str  # what was trained: one of `needs.STEPS`
     predicted: int  # bytes
     measured: int  # bytes
 
@@ -42,8 +53,15 @@ class Sample:
 
 
 def read_samples() -> list[Sample]:
-    """Return every sample of the studies. Nothing of them was fitted to."""
-    return [*read_published(), *read_own(), *read_sharded()]
+    """Return every sample of the studies, each once. Nothing of them was fitted to."""
+    samples = [*read_published(), *read_own(), *read_sharded(), *read_compiled()]
+    return list(dict.fromkeys(samples))
+
+
+def name_step(is_16_bits: bool, is_recomputed: bool) -> str:
+    """Return the name of `needs.STEPS` by precision, and by whether activations were recomputed."""
+    name = "16 bits" if is_16_bits else "32 bits"
+    return f"{name}, recomputed" if is_recomputed else name
 
 
 def read_sharded() -> list[Sample]:
@@ -54,7 +72,39 @@ def read_sharded() -> list[Sample]:
         source = row["source"].split()[0]
         predicted = predictions[row["name"]]["reserved_bytes"]
         measured = int(row["measured_bytes"])
-        samples.append(Sample("torch, ranks", f"{source}, FSDP2", source, predicted, measured))
+        samples.append(
+            Sample(
+                "torch, ranks",
+                f"{source}, FSDP2",
+                source,
+                row["name"],
+                name_step(True, row["recomputed"] != "none"),
+                predicted,
+                measured,
+            )
+        )
+    return samples
+
+
+def read_compiled() -> list[Sample]:
+    """Return the peaks of compiled steps that others measured and published."""
+    predictions = COMPILED_STEPS.read_predictions()
+    samples = []
+    for row in COMPILED_STEPS.read_rows():
+        source = row["source"].split()[0]
+        predicted = predictions[row["name"]]["compiled_bytes"]
+        measured = int(row["measured_bytes"])
+        samples.append(
+            Sample(
+                "torch, compiled",
+                f"{source}, ViT-H/14",
+                source,
+                row["name"],
+                name_step(True, False),
+                predicted,
+                measured,
+            )
+        )
     return samples
 
 
@@ -70,9 +120,6 @@ def read_published() -> list[Sample]:
         if rules.trust(compared.row) not in TRUSTED:
             continue
         program: programs.Program = compared.program
-        kind: Kind = "torch"
-        if program.loop == "images":
-            kind = "torch, convolutions without workspaces"
         predictions = [compared.predicted_bytes]
         if not program.blas_takes:
             predictions.append(compared.otherwise_bytes)
@@ -80,9 +127,23 @@ def read_published() -> list[Sample]:
             if predicted is None:
                 raise ValueError(f"{compared.row.key} has no prediction: {compared.why_not}")
             row = compared.row
-            family = rules.family(row)
-            samples.append(Sample(kind, family, row.source, predicted, row.bytes))
+            samples.append(
+                Sample(
+                    KINDS_OF_LOOPS[program.loop],
+                    rules.family(row),
+                    row.source,
+                    row.key,
+                    name_step(row.precision.startswith("bf16"), is_recomputed(row)),
+                    predicted,
+                    row.bytes,
+                )
+            )
     return samples
+
+
+def is_recomputed(row: Row) -> bool:
+    """Return whether a row says that activations were recomputed."""
+    return "checkpointing" in row.strategy and "no checkpointing" not in row.strategy
 
 
 def read_own() -> list[Sample]:
@@ -103,7 +164,18 @@ def read_own() -> list[Sample]:
             measured = read_peak(record)
             if measured and planned.peak_bytes:
                 family = f"{record.parsed.workload} on an {OWN_GPU}"
-                samples.append(Sample(planned.kind, family, OWN_GPU, planned.peak_bytes, measured))
+                parts = {part.name for part in record.parsed.parts}
+                samples.append(
+                    Sample(
+                        planned.kind,
+                        family,
+                        OWN_GPU,
+                        record.case,
+                        name_step(not parts.isdisjoint(MIXED_PRECISION), "checkpoint" in parts),
+                        planned.peak_bytes,
+                        measured,
+                    )
+                )
     return samples
 
 

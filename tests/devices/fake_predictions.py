@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from framebench.devices.needs import INTERVALS, ErrorInterval
+from framebench.devices.needs import FEWEST_ROWS, INTERVALS, STEPS, ErrorInterval
 from framebench.devices.plans.planned import Planned, PredictionOrigin
 from framebench.devices.plans.version import PLANNER_VERSION
 from framebench.records.pins import find_pinned_version
@@ -20,8 +20,22 @@ PARTS = {"arguments": 5 * MIB, "outputs": 4 * MIB, "temporaries": 7 * MIB, "alia
 def allow_error(patch: pytest.MonkeyPatch, error: float) -> None:
     """Let every kind of prediction be off by so much on either side, while a test runs."""
     for kind in INTERVALS:
-        interval = ErrorInterval(low=-error, high=error, median=error, rows=10, families=2)
-        patch.setitem(INTERVALS, kind, interval)
+        patch.setitem(INTERVALS, kind, make_interval(-error, error))
+
+
+def make_interval(low: float, high: float, rows: int = 10) -> ErrorInterval:
+    """Return an interval of so many rows of two families."""
+    typical = max(-low, high) if rows >= FEWEST_ROWS else None
+    return ErrorInterval(
+        low=low,
+        high=high,
+        median=typical,
+        ninth=typical,
+        rows=rows,
+        families=2,
+        sources=1,
+        steps=dict.fromkeys(STEPS, 0),
+    )
 
 
 def make_origin(**changes: Any) -> PredictionOrigin:

@@ -92,6 +92,19 @@ def test_needs_are_reserved_memory_with_context_and_error(simulated):
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize(
+    ("step", "kind"),
+    [
+        ("linear", "torch"),
+        ("frozen", "torch, frozen weights"),
+        ("converted", "torch, convolutions without workspaces"),
+    ],
+)
+def test_a_step_states_the_error_of_its_kind(simulated, step, kind):
+    assert simulated[step]["kind"] == kind
+
+
+@pytest.mark.slow
 def test_a_model_may_be_converted_after_it_was_made(simulated):
     numbers = 64 * 3 * 9 + 64 + 64 * 64 * 9
     rounded = 2 * numbers + 3 * 512  # each of the three tensors is rounded up to 512 bytes

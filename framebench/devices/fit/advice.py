@@ -18,12 +18,13 @@ from framebench.devices.catalog import GIB, Device, find
 from framebench.devices.fit.fitting import FitAssessment, PredictedBatchSearch
 from framebench.devices.found_wrong import COMPARE_GRADIENTS, describe_wrong, find_wrong_on_gpus
 from framebench.devices.needs import find_context_bytes
+from framebench.devices.plans.planned import Planned
 from framebench.devices.plans.planning import explain_unpredictable_on_device
 from framebench.devices.show import plan_with_progress
+from framebench.devices.tables.errors import describe_errors
 from framebench.devices.tables.table import (
     NAMES,
     describe_context,
-    describe_errors,
     group_by_reason,
 )
 from framebench.engine.environments import Environment
@@ -397,7 +398,7 @@ def make_table(
     allowed = describe_errors(assessment.planned for assessment in assessments)
     caption = (
         f"Predicted, not measured. There are {first.memory / GIB:,.2f} GiB. needs = reserved + the "
-        f"error that predictions had ({allowed}: nine of ten were not above)"
+        f"error by which predictions were too low ({allowed})"
         f"{describe_context(first.device)}. How it is predicted: docs/devices.md."
     )
     for description, strategies in wrong_strategies.items():
@@ -441,6 +442,19 @@ def list_notes(assessment: FitAssessment, options: str) -> list[str]:
     return notes
 
 
+def describe_error(planned: Planned) -> dict[str, Any]:
+    """Return the error of a prediction for programs, as shares of it; None where not judged."""
+    interval = planned.interval
+    return {
+        "kind": planned.kind,
+        "low": interval.low if interval.is_judged else None,
+        "high": interval.high if interval.is_judged else None,
+        "median": interval.median,
+        "nine_of_ten": interval.ninth,
+        "rows": interval.rows,
+    }
+
+
 def list_offers(
     assessments: Sequence[FitAssessment], left_out: Mapping[str, str], wrong: Mapping[Case, str]
 ) -> dict[str, Any]:
@@ -459,7 +473,7 @@ def list_offers(
                 "refused_bytes": planned.needs_bytes,
                 "needs_bytes": assessment.needs,
                 "source": planned.source,
-                "error": {"low": planned.interval.low, "high": planned.interval.high},
+                "error": describe_error(planned),
                 "next_batch_was_tried": assessment.is_exact,
                 "not_certain_from": assessment.smallest_not_fitting,
                 "found_wrong": wrong.get(assessment.case),

@@ -4,7 +4,8 @@ The rule was fixed before it was applied to any prediction.
 
 A GPU holds the CUDA context in addition to the framework's allocator: the driver's part of the
 process and the kernels that it loaded. Contexts of 617 MiB to 1,343 MiB were measured by others.
-Each kind of prediction has an error (`needs.INTERVALS`). A case fits if there is room for the
+Each kind of prediction has an error (`needs.INTERVALS`). Where too few peaks were measured to judge
+it, it is that of the worst of them, and the answer says so. A case fits if there is room for the
 prediction plus its error and the larger context. It does not fit if there is no room even for the
 prediction less its error and the smaller context. In between the answer names the error at which it
 fits.
@@ -118,14 +119,21 @@ class FitAssessment:
     def answer(self) -> str:
         """Return whether it fits in words."""
         if self.fits is not None:
-            return "fits" if self.fits else "does not fit"
+            return ("fits" if self.fits else "does not fit") + self.describe_doubt()
         if self.bytes is None:
             return self.planned.reason or self.planned.outcome
         _, largest_context = find_context_bytes(self.device)
         margin = (self.memory - largest_context) / self.bytes - 1
         if margin >= 0:
-            return f"fits if the prediction is at most {margin:.1%} low"
-        return f"fits only if the prediction is {-margin:.1%} high"
+            return f"fits if the prediction is at most {margin:.1%} low{self.describe_doubt()}"
+        return f"fits only if the prediction is {-margin:.1%} high{self.describe_doubt()}"
+
+    def describe_doubt(self) -> str:
+        """Return that the error is not judged, or "" if it is or nothing was predicted."""
+        interval = self.planned.interval
+        if self.bytes is None or interval.is_judged:
+            return ""
+        return f", by a prediction whose error is {interval.describe_doubt()}"
 
 
 @dataclass

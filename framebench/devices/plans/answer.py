@@ -16,6 +16,8 @@ from typing import Literal
 CONVOLUTIONS = "convolutions"
 ASKED = "workspaces asked of cuDNN"
 NOT_ASKED = "workspaces not known"
+# in `flags` of a user's file: the kind of prediction, which the case alone does not tell
+STEP_KIND = "kind of step"
 
 # refused: the compiler says that it cannot fit. not planned: nothing can tell, and trying again
 # gives the same answer. failed: what was not foreseen, or ran out of time; tried again when asked

@@ -8,11 +8,12 @@ from typing import Literal
 from pydantic import Field, model_validator
 
 from framebench.devices.catalog import BY_NAME
-from framebench.devices.needs import INTERVALS, ErrorInterval, Kind, estimate_needs
+from framebench.devices.needs import INTERVALS, TITLES, ErrorInterval, Kind, estimate_needs
 from framebench.devices.plans.answer import (
     ASKED,
     CONVOLUTIONS,
     NOT_ASKED,
+    STEP_KIND,
     LineBuffers,
     Outcome,
 )
@@ -78,24 +79,34 @@ class Planned(Part):
     def kind(self) -> Kind:
         """Return the kind of prediction, by which its error is stated.
 
-        A simulation notes since 2026-11-28 whether cuDNN was asked. Before, all cases of the
-        workloads below had convolutions.
+        The simulation of a user's file notes it. A simulation notes since 2026-11-28 whether cuDNN
+        was asked. Before, all cases of the workloads below had convolutions.
         """
         if self.framework == "jax":
             return "jax"
+        for kind in TITLES:
+            if self.flags.get(STEP_KIND) == kind:
+                return kind
         noted = self.flags.get(CONVOLUTIONS)
         if noted is None and self.case.split("/")[0] in WITH_CONVOLUTIONS:
             noted = ASKED if "cudnn" in self.origin.versions else NOT_ASKED
-        if noted == ASKED:
-            return "torch, convolutions"
+        case = Case.from_id(self.case)
         if noted == NOT_ASKED:
             return "torch, convolutions without workspaces"
-        return "torch, ranks" if Case.from_id(self.case).ranks > 1 else "torch"
+        if any(part.how.startswith("compile") for part in case.parts):
+            return "torch, compiled"
+        if case.ranks > 1:
+            return "torch, ranks"
+        if noted == ASKED:
+            return "torch, convolutions"
+        return find_kind_of_text(case)
 
     @property
     def has_convolutions(self) -> bool:
         """Return whether it is known that the simulated step has convolutions."""
-        return self.kind.startswith("torch, convolutions")
+        if self.framework != "torch":
+            return False
+        return CONVOLUTIONS in self.flags or self.case.split("/")[0] in WITH_CONVOLUTIONS
 
     @property
     def missing(self) -> tuple[str, ...]:
@@ -136,6 +147,15 @@ class Planned(Part):
         if self.outcome != "planned" and not self.reason:
             raise ValueError(f"{self.outcome}, and no reason")
         return self
+
+
+def find_kind_of_text(case: Case) -> Kind:
+    """Return the kind of an eager step on one GPU that has no convolutions."""
+    if case.scenario == "finetune":
+        return "torch, frozen weights"
+    if case.workload != "transformer":
+        return "torch"
+    return "torch, padded texts" if case.scenario == "varlen" else "torch, texts of one length"
 
 
 def find_needs(planned: Planned) -> int | None:

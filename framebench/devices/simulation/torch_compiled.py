@@ -37,8 +37,13 @@ class UnsupportedCompilation(NotImplementedError):
     """A step whose compilation cannot be simulated; the message says why."""
 
 
-def compile_here(gpu: Gpu, is_distributed: bool = False) -> Callable[..., Any]:
-    """Return the function that takes the place of `torch.compile` in a simulation."""
+def compile_here(
+    gpu: Gpu, is_distributed: bool, note_compilation: Callable[[], None]
+) -> Callable[..., Any]:
+    """Return the function that takes the place of `torch.compile` in a simulation.
+
+    `note_compilation` is called when a function of the program is compiled.
+    """
     torch_compile = torch.compile
     is_ready = False
 
@@ -73,6 +78,7 @@ def compile_here(gpu: Gpu, is_distributed: bool = False) -> Callable[..., Any]:
                     f"is simulated ({error}). {HINT}"
                 ) from error
             if compiled is None:
+                note_compilation()
                 compiled = torch_compile(
                     function,
                     backend=partial(torch_inductor.compile_graph, options=options.get("options")),

@@ -21,6 +21,7 @@ from framebench.devices.plans.answer import (
     ASKED,
     CONVOLUTIONS,
     NOT_ASKED,
+    STEP_KIND,
     LineBuffers,
     PlannerAnswer,
 )
@@ -127,7 +128,8 @@ def plan(case: Case, device: Device) -> PlannerAnswer:
         answer.notes = [OTHER_RELEASE.format(*RULES_OF_RELEASE)]
     if answer.outcome == "planned":
         # without attention and convolutions there is nothing that cuDNN chooses
-        answer.not_held = list_not_held(case, cudnn_version, has_cudnn=bool(answer.flags))
+        has_cudnn = not answer.flags.keys().isdisjoint(("attention", CONVOLUTIONS))
+        answer.not_held = list_not_held(case, cudnn_version, has_cudnn=has_cudnn)
     return answer
 
 
@@ -173,7 +175,9 @@ def simulate_case(case: Case, device: Device, release: tuple[int, int]) -> Plann
             f"does not fit: needs {simulation.reserved / 2**30:.1f} GiB, and a tensor of "
             f"{error.requested:,} bytes was refused"
         )
-        return PlannerAnswer("refused", reason, simulation.reserved, flags=list_flags(simulation))
+        return PlannerAnswer(
+            "refused", reason, simulation.reserved, flags=list_flags(case, simulation)
+        )
     except Exception as error:
         if case.workload == USER_MODEL and find_line(error, case.user_file):
             return PlannerAnswer("failed", describe_fault(error, case.user_file))
@@ -195,16 +199,21 @@ def simulate_case(case: Case, device: Device, release: tuple[int, int]) -> Plann
         parts=parts,
         largest=largest,
         compiler="PyTorch's caching allocator, modelled",
-        flags=list_flags(simulation),
+        flags=list_flags(case, simulation),
     )
 
 
-def list_flags(simulation: Simulation) -> dict[str, str]:
-    """Return which attention kernels ran, and whether cuDNN gave the convolutions' workspaces."""
+def list_flags(case: Case, simulation: Simulation) -> dict[str, str]:
+    """Return which attention kernels ran, and whether cuDNN gave the convolutions' workspaces.
+
+    Of a user's file also the kind of prediction; other cases tell it by themselves.
+    """
     flags = {}
     attention = [name for name in simulation.kernels if not name.endswith("backward")]
     if attention:
         flags["attention"] = ", ".join(sorted(attention))
     if simulation.convolutions:
         flags[CONVOLUTIONS] = NOT_ASKED if simulation.convolutions[False] else ASKED
+    if case.workload == USER_MODEL:
+        flags[STEP_KIND] = simulation.kind
     return flags

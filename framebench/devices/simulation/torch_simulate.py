@@ -89,15 +89,27 @@ class Simulation:
     allocator: Allocator
     labels: dict[int, str]  # the operator of an event
     ranks: int  # so many shared the step; the simulation is of one of them
+    is_compiled: bool  # by torch.compile, in part or as a whole
+    is_tensor_parallel: bool  # layers were divided over ranks
+    has_frozen_weights: bool  # more than half of the weights' numbers get no gradient
 
     @property
     def kind(self) -> Kind:
-        """Return the kind of prediction, by which its error is stated."""
+        """Return the kind of prediction, by which its error is stated.
+
+        Unknown workspaces come first, as no other error is as large.
+        """
         if self.convolutions[False]:
             return "torch, convolutions without workspaces"
+        if self.is_compiled:
+            return "torch, compiled"
+        if self.is_tensor_parallel:
+            return "torch, tensor parallel"
+        if self.ranks > 1:
+            return "torch, ranks"
         if self.convolutions[True]:
             return "torch, convolutions"
-        return "torch, ranks" if self.ranks > 1 else "torch"
+        return "torch, frozen weights" if self.has_frozen_weights else "torch"
 
     @property
     def interval(self) -> ErrorInterval:
@@ -181,7 +193,8 @@ def simulated_gpu(
         stack.callback(CURRENT.pop)
         stack.callback(torch_autocast.CAST.clear)
         stack.enter_context(replace_attribute(torch, "clear_autocast_cache", clear_both_caches))
-        stack.enter_context(replace_attribute(torch, "compile", compile_here(gpu, is_distributed)))
+        compiler = compile_here(gpu, is_distributed, watch.note_compilation)
+        stack.enter_context(replace_attribute(torch, "compile", compiler))
         stack.enter_context(follow_bitsandbytes())
         stack.enter_context(FakeTensorMode(allow_non_fake_inputs=True))
         # torch.tensor(1.0, device=gpu) makes its number on the host and moves it where modes see it
@@ -272,7 +285,23 @@ def simulate(
             allocator=watch.allocator,
             labels=watch.labels,
             ranks=ranks,
+            is_compiled=watch.is_compiled,
+            is_tensor_parallel=watch.is_tensor_parallel,
+            has_frozen_weights=is_mostly_frozen(weights),
         )
+
+
+def is_mostly_frozen(weights: Iterable[nn.Parameter]) -> bool:
+    """Return whether some weights on the device are trained, and most numbers of them are not."""
+    trained = 0
+    frozen = 0
+    for weight in weights:
+        if is_on_gpu(weight):
+            if weight.requires_grad:
+                trained += weight.numel()
+            else:
+                frozen += weight.numel()
+    return 0 < trained < frozen
 
 
 @contextmanager

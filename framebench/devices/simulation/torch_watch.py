@@ -28,6 +28,8 @@ from framebench.devices.simulation.torch_device import is_on_gpu
 from framebench.devices.simulation.torch_gpu import Gpu
 
 aten = torch.ops.aten
+# what linear layers and embeddings run
+LAYERS = (aten.mm.default, aten.addmm.default, aten.bmm.default, aten.embedding.default)
 # A line of the program reads True so often, and then False: it may be the condition of a loop that
 # draws numbers until all are within bounds.
 MOST_TRUE_ANSWERS = 2000
@@ -89,6 +91,8 @@ class Watch(TorchDispatchMode):
         self.phase = "build"
         self.kernels: Counter[str] = Counter()
         self.convolutions: Counter[bool] = Counter()  # by whether their workspaces are known
+        self.is_compiled = False  # whether a function of the program was compiled
+        self.is_tensor_parallel = False  # whether a layer was computed on parts of its weights
         self.labels: dict[int, str] = {}
         self.truths_read: Counter[str] = Counter()  # by line of the program
         self.refused: OutOfMemory | None = None  # the first request for which the GPU had no memory
@@ -99,6 +103,9 @@ class Watch(TorchDispatchMode):
         """Run an operator and follow it."""
         kwargs = kwargs or {}
         if self.is_distributed and any(kind.__name__ == "DTensor" for kind in types):
+            # FSDP2 gathers weights to plain tensors before a layer is computed
+            if self.phase == "forward" and func in LAYERS:
+                self.is_tensor_parallel = True
             return NotImplemented  # it has the operator run on this rank's parts, which come here
         if not isinstance(func, torch._ops.OpOverload):  # one of a higher order
             return self.follow_higher_order(func, args, kwargs)
@@ -119,6 +126,10 @@ class Watch(TorchDispatchMode):
             return out
         self.track_operator(func._schema.name.partition("::")[2], args, out)
         return out
+
+    def note_compilation(self) -> None:
+        """Remember that a function of the program was compiled."""
+        self.is_compiled = True
 
     def run_composed(self, func: Any, args: Any, kwargs: Any) -> Any:
         """Run an operator by the operators that it consists of; NotImplemented if it has none.

@@ -14,8 +14,8 @@ from framebench.devices.catalog import Device, find
 from framebench.devices.fit.fitting import FitAssessment
 from framebench.devices.needs import find_context_bytes
 from framebench.devices.plans.planned import Planned, describe_code, describe_workspaces
+from framebench.devices.tables.errors import describe_errors
 from framebench.devices.tables.table import (
-    describe_errors,
     describe_share,
     group_by_reason,
     group_pinned,

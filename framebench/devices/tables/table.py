@@ -4,17 +4,15 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict
-
-import pandas as pd
 
 from framebench.analysis.needs import format_needs
 from framebench.analysis.rendering import DETAIL, ESSENTIAL, Table, TableColumn, format_mib
 from framebench.devices.catalog import BY_NAME, DEVICES, Device
 from framebench.devices.found_wrong import COMPARE_GRADIENTS, WrongResult, describe_wrong
-from framebench.devices.needs import INTERVALS, TITLES, ErrorInterval, Kind, find_context_bytes
+from framebench.devices.needs import find_context_bytes
 from framebench.devices.plans.planned import Planned, find_needs
 from framebench.devices.plans.planning import is_reusable
+from framebench.devices.tables.errors import describe_errors
 from framebench.models import spec
 from framebench.records.pins import find_pinned_version
 from framebench.records.record_base import parse_case
@@ -46,27 +44,6 @@ def tabulate_devices(devices: Sequence[Device] = DEVICES) -> Table:
         "--device NAME`.",
         ("name", "device", "GiB", "capability", "cores", sources),
         rows,
-    )
-
-
-def tabulate_errors(intervals: Mapping[Kind, ErrorInterval] = INTERVALS) -> Table:
-    """Return a table of how far each kind of prediction was off."""
-    data = pd.DataFrame({TITLES[kind]: asdict(error) for kind, error in intervals.items()}).T
-    return Table(
-        "Errors by kind of prediction",
-        "measured / predicted - 1. rows: measured peaks. low, high: nine of ten rows of each "
-        "family are not below, and not above. median: of absolute errors. Computed by "
-        "studies/prediction_errors.",
-        data.rename_axis("prediction").reset_index(),
-        {
-            "prediction": TableColumn("prediction"),
-            "rows": TableColumn("rows", ".0f"),
-            "families": TableColumn("families", ".0f"),
-            "median": TableColumn("median", ".1%"),
-            "low": TableColumn("low", "+.1%"),
-            "high": TableColumn("high", "+.1%"),
-        },
-        left=1,
     )
 
 
@@ -207,23 +184,15 @@ def describe_share(planned: Planned, device: Device) -> str:
 
 
 def describe_reserved(planned: Planned) -> str:
-    """Return what the framework is predicted to take in MiB, with its interval."""
+    """Return what the framework is predicted to take in MiB, with its interval if it is judged."""
     if planned.peak_bytes is None:
         return format_mib(planned.needs_bytes)
+    if not planned.interval.is_judged:
+        return f"{format_mib(planned.peak_bytes)} (error not judged)"
     low = planned.peak_bytes * (1 + planned.interval.low)
     high = planned.peak_bytes * (1 + planned.interval.high)
     interval = f"{format_mib(low, ',.0f')} to {format_mib(high, ',.0f')}"
     return f"{format_mib(planned.peak_bytes)} ({interval})"
-
-
-def describe_errors(predictions: Iterable[Planned]) -> str:
-    """Return the error of each kind of prediction that is among these."""
-    errors = []
-    for kind in sorted({planned.kind for planned in predictions if planned.has_answer}):
-        interval = INTERVALS[kind]
-        error = f"{interval.describe()}, by {interval.rows} measured peaks"
-        errors.append(f"{TITLES[kind]}: {error}")
-    return "; ".join(errors)
 
 
 def describe_context(device: Device) -> str:

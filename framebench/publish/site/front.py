@@ -26,6 +26,7 @@ from framebench.analysis.results import Results
 from framebench.analysis.statistics import PEAK
 from framebench.analysis.tables import is_on_gpu, select_in_use
 from framebench.devices.catalog import BY_NAME, DEVICES
+from framebench.devices.needs import ErrorInterval
 from framebench.devices.plans.planned import Planned, find_needs
 from framebench.devices.plans.store import read_every
 from framebench.models import spec
@@ -224,7 +225,7 @@ def is_offered(planned: Planned, case: Case) -> bool:
 def describe_prediction(planned: Planned, case: Case) -> dict[str, Any]:
     """Return the columns of `load_predictions` that need no other prediction.
 
-    `error` is the larger share by which the peak may be off, above or below.
+    `error` says in words how far the peak may be off, above or below.
     """
     needs = find_needs(planned) or 0
     release = f"{case.framework}-{planned.framework_version}"
@@ -238,12 +239,19 @@ def describe_prediction(planned: Planned, case: Case) -> dict[str, Any]:
         "peak": round((planned.peak_bytes or planned.needs_bytes or 0) / MIB, 1),
         "base": case.strategy == case.stage.baseline,
         "source": SOURCES.get(planned.source or "", ""),
-        "error": round(max(-planned.interval.low, planned.interval.high), 3),
+        "error": describe_error(planned.interval),
         "href": get_prediction_link(planned.device, planned.case, release),
         "bytes": needs,
         "same_loss": case.plan.same_loss,
         "rank": find_catalog_place(case.scenario, case.strategy),
     }
+
+
+def describe_error(interval: ErrorInterval) -> str:
+    """Return how far a prediction may be off on its worse side, or that this is not judged."""
+    if not interval.is_judged:
+        return f"error {interval.describe_doubt()}"
+    return f"off by up to {max(abs(interval.low), interval.high):.1%}"
 
 
 def list_predicted_groups(predictions: pd.DataFrame) -> list[Group]:

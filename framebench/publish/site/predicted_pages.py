@@ -14,11 +14,11 @@ from framebench.devices.catalog import BY_NAME, DEVICES, Device
 from framebench.devices.documents import make_device_tables
 from framebench.devices.plans.planned import Planned, find_needs
 from framebench.devices.plans.store import read_every
+from framebench.devices.tables.errors import tabulate_errors, tabulate_judged_steps
 from framebench.devices.tables.table import (
     describe_reserved,
     describe_share,
     tabulate_devices,
-    tabulate_errors,
     tabulate_parts,
 )
 from framebench.models.spec import USER_MODEL
@@ -61,7 +61,7 @@ def write_predictions(source: SourceFolder, results: Path) -> list[str]:
         if device.name in by_device:
             below.append(write_device(source, device, by_device[device.name], results))
     page.add_contents(below)
-    page.add_tables(tabulate_errors(), tabulate_devices())
+    page.add_tables(tabulate_errors(), tabulate_judged_steps(), tabulate_devices())
     return [page.save()]
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from framebench.devices.catalog import CONTEXT, find
 from framebench.devices.fit.fitting import RULES, FitAssessment, PredictedBatchSearch
-from framebench.devices.needs import INTERVALS, ErrorInterval
+from framebench.devices.needs import INTERVALS
 from framebench.devices.plans.answer import CONVOLUTIONS, NOT_ASKED
 from framebench.devices.plans.planned import Planned
 from framebench.suite.case import Case
@@ -74,13 +74,29 @@ def test_the_context_and_the_error_decide(size, fits, answer, monkeypatch):
 
 def test_each_kind_of_prediction_has_its_own_error(monkeypatch):
     """A step with convolutions whose workspaces are not known may take more than other steps."""
-    interval = ErrorInterval(low=0.0, high=0.3, median=0.0, rows=1, families=1)
+    interval = fake_predictions.make_interval(0.0, 0.3)
     monkeypatch.setitem(INTERVALS, "torch, convolutions without workspaces", interval)
     largest_context = CONTEXT[1]
     size = int((MEMORY - largest_context) / 1.1)
     with_convolutions = assess_bytes(size, flags={CONVOLUTIONS: NOT_ASKED})
     assert assess_bytes(size).fits is True, "fits also if the usual 10 % are missing"
     assert with_convolutions.fits is None, "undecided: up to 30 % may be missing"
+
+
+@pytest.mark.parametrize(
+    ("size", "answer"),
+    [
+        ((MEMORY - CONTEXT[1]) / 1.1, "fits"),
+        ((MEMORY - CONTEXT[1]) / 1.04, "fits if the prediction is at most 4.0% low"),
+        ((MEMORY - CONTEXT[1]) / 0.95, "fits only if the prediction is 5.0% high"),
+        ((MEMORY - CONTEXT[0]) / 0.9 + 1, "does not fit"),
+    ],
+)
+def test_an_answer_says_that_its_error_is_not_judged(size, answer, monkeypatch):
+    monkeypatch.setitem(INTERVALS, "torch, compiled", fake_predictions.make_interval(-0.1, 0.1, 4))
+    case = Case.from_id(CASE.id.replace("fp32", "compile"))
+    assessment = FitAssessment(case, predict_bytes(case, int(size)), GPU)
+    assert assessment.answer == f"{answer}, by a prediction whose error is not judged: 4 rows"
 
 
 def test_a_budget_replaces_the_memory_of_the_device():

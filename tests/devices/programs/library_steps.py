@@ -31,6 +31,21 @@ def make_linear_step(device):
     return step
 
 
+def make_frozen_step(device):
+    """A frozen layer, and a small one that is trained on its result."""
+    frozen = nn.Linear(WIDTH, WIDTH, bias=False).to(device).requires_grad_(False)
+    trained = nn.Linear(WIDTH, 16, bias=False).to(device)
+    optimizer = torch.optim.AdamW(trained.parameters())
+    batch = torch.randn(ROWS, WIDTH, device=device)
+
+    def step():
+        optimizer.zero_grad()
+        trained(frozen(batch)).square().mean().backward()
+        optimizer.step()
+
+    return step
+
+
 def make_converted_step(device):
     """A convolution whose weights are converted after they were made, as `model()` of many does."""
     model = nn.Sequential(nn.Conv2d(3, 64, 3), nn.ReLU(), nn.Conv2d(64, 64, 3, bias=False))
@@ -103,7 +118,7 @@ def describe(make_step, **options):
         simulation = simulate(make_step, "a100-40gb", **options)
     except (DoesNotFit, NotImplementedError) as error:
         return str(error)
-    fields = ("allocated", "reserved", "needs", "kinds", "timeline")
+    fields = ("allocated", "reserved", "needs", "kind", "kinds", "timeline")
     answer = {name: getattr(simulation, name) for name in fields}
     return answer | {"holders": [holder._asdict() for holder in simulation.holders]}
 
@@ -115,6 +130,7 @@ print(
             "expandable": describe(make_linear_step, expandable_segments=True),
             "too large": describe(make_linear_step, limit=4 << 20),
             "converted": describe(make_converted_step),
+            "frozen": describe(make_frozen_step),
             "scaled": describe(make_scaled_step),
             "resampled": describe(make_resampled_step),
             "deciding": describe(make_deciding_step),

@@ -63,6 +63,28 @@ def test_a_replica_has_buckets_next_to_whole_weights(simulated):
     assert more == pytest.approx(WEIGHTS, rel=0.05)
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("step", "kind"),
+    [
+        ("plain", "torch"),
+        ("sharded", "torch, ranks"),
+        ("replicated", "torch, ranks"),
+        ("divided", "torch, tensor parallel"),
+    ],
+)
+def test_a_rank_states_the_error_of_its_kind_of_parallelism(simulated, step, kind):
+    assert simulated[step]["kind"] == kind
+
+
+@pytest.mark.slow
+def test_tensor_parallelism_divides_weights_gradients_and_states(simulated):
+    divided = simulated["divided"]
+    assert divided["kinds"]["weights"] == WEIGHTS // RANKS
+    share = 4 * WEIGHTS // RANKS + divided["kinds"]["workspaces"]
+    assert divided["between_steps"] == pytest.approx(share, abs=SMALL)
+
+
 def test_zero_ranks_are_refused():
     with pytest.raises(ValueError, match="ranks is 0"):
         simulate(lambda device: lambda: None, "a100-40gb", ranks=0)

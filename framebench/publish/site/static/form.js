@@ -117,8 +117,9 @@ function predictedSentence(place, group, budget) {
 function describeSource(place, group) {
   if (group.kind === "measured") return ["Measured on ", made("a", { href: place.href }, place.name), "."];
   const errors = present(group).map((framework) => {
-    const row = group.rows.find((one) => one.framework === framework);
-    return `${framework} ${row.source}, off by up to ${number(row.error * 100, 1)}%`;
+    const rows = group.rows.filter((one) => one.framework === framework);
+    const kinds = new Set(rows.map((row) => row.error));
+    return `${framework} ${rows[0].source}, ${[...kinds].join(" or ")}`;
   });
   return [`Predicted, not measured: ${errors.join("; ")}. What is needed allows for that error and the largest CUDA context.`];
 }

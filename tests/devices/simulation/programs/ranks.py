@@ -7,6 +7,11 @@ import torch
 from torch import nn
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
+from torch.distributed.tensor.parallel import (
+    ColwiseParallel,
+    RowwiseParallel,
+    parallelize_module,
+)
 from torch.nn.parallel import DistributedDataParallel
 
 from framebench.devices import simulate
@@ -59,16 +64,27 @@ def make_plain_step(device):
     return finish_step(make_layers(device), device)
 
 
+def make_divided_step(device):
+    """Divide each pair of layers among the ranks, as tensor parallelism does."""
+    torch.distributed.init_process_group("nccl")
+    mesh = init_device_mesh("cuda", (RANKS,))
+    model = make_layers(device)
+    plan = {"0": ColwiseParallel(), "1": RowwiseParallel()}
+    plan |= {"2": ColwiseParallel(), "3": RowwiseParallel()}
+    return finish_step(parallelize_module(model, mesh, plan), device)
+
+
 STEPS = {
     "plain": make_plain_step,
     "sharded": make_sharded_step,
     "kept": partial(make_sharded_step, reshard=False),
     "replicated": make_replicated_step,
+    "divided": make_divided_step,
     "narrow": partial(make_sharded_step, narrow=True),
 }
 answers = {}
 for name, make_step in STEPS.items():
     simulation = simulate(make_step, "h100-80gb", ranks=1 if name == "plain" else RANKS)
-    fields = ("allocated", "between_steps", "kinds")
+    fields = ("allocated", "between_steps", "kind", "kinds")
     answers[name] = {field: getattr(simulation, field) for field in fields}
 print(json.dumps(answers))

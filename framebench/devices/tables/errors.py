@@ -1,0 +1,98 @@
+"""State how far predictions are off, by what decides their error."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from framebench.analysis.rendering import Table
+from framebench.devices.needs import (
+    FEWEST_ROWS,
+    INTERVALS,
+    NOT_PREDICTED,
+    STEPS,
+    TITLES,
+    ErrorInterval,
+    Kind,
+)
+from framebench.devices.plans.planned import Planned
+from framebench.suite.case import Case
+
+
+def tabulate_errors(intervals: Mapping[Kind, ErrorInterval] = INTERVALS) -> Table:
+    """Return a table of how far each kind of prediction was off."""
+    rows = []
+    for kind, interval in intervals.items():
+        counts = (str(interval.rows), str(interval.families), str(interval.sources))
+        rows.append((TITLES[kind], *counts, *format_error(interval)))
+    for name in NOT_PREDICTED:
+        rows.append((name, "0", "0", "0", "not predicted, not judged: 0 rows", "-", "-", "-"))
+    return Table.of_text(
+        "Errors by kind of prediction",
+        "rows: measured peaks. median, nine of ten: of absolute errors, over all rows. too low, "
+        "too high: by so many percent of the prediction, in nine of ten rows of the family that "
+        "was predicted worst on this side. Nothing was fitted to any row. With fewer than "
+        f"{FEWEST_ROWS} rows a kind is not judged. Computed by studies/prediction_errors.",
+        (
+            "prediction",
+            "rows",
+            "families",
+            "sources",
+            "median",
+            "nine of ten within",
+            "too low by",
+            "too high by",
+        ),
+        rows,
+        left=1,
+    )
+
+
+def format_error(interval: ErrorInterval) -> tuple[str, str, str, str]:
+    """Return the cells of an error: median, nine of ten, and by side."""
+    if interval.median is None or interval.ninth is None:
+        return interval.describe_doubt(), "-", "-", "-"
+    return (
+        f"{interval.median:.1%}",
+        f"{interval.ninth:.1%}",
+        f"{interval.high:.1%}",
+        f"{abs(interval.low):.1%}",
+    )
+
+
+def tabulate_judged_steps(intervals: Mapping[Kind, ErrorInterval] = INTERVALS) -> Table:
+    """Return a table of what the measured peaks of each kind were of."""
+    rows = []
+    for kind, interval in intervals.items():
+        counts = [str(interval.steps[step]) for step in STEPS]
+        rows.append((TITLES[kind], str(interval.rows), *counts))
+    unseen = [step for step in STEPS if not count_on_one_gpu(intervals, step)]
+    missing = f"No row of one GPU is of: {'; '.join(unseen)}. " if unseen else ""
+    return Table.of_text(
+        "What the measured peaks were of",
+        "Rows by what was trained. 32 bits: float32 or TF32. 16 bits: bfloat16 or float16, by "
+        "autocast or in the weights. recomputed: activations were checkpointed, all or some. "
+        f"{missing}Computed by studies/prediction_errors.",
+        ("prediction", "rows", *STEPS),
+        rows,
+        left=1,
+    )
+
+
+def count_on_one_gpu(intervals: Mapping[Kind, ErrorInterval], step: str) -> int:
+    """Return how many measured peaks of one GPU alone are of such a step."""
+    several_gpus = ("torch, ranks", "torch, tensor parallel")
+    counts = [
+        interval.steps[step] for kind, interval in intervals.items() if kind not in several_gpus
+    ]
+    return sum(counts)
+
+
+def describe_errors(predictions: Iterable[Planned]) -> str:
+    """Return the error of each kind of prediction that is among these."""
+    answered = [planned for planned in predictions if planned.has_answer]
+    errors = []
+    for kind in sorted({planned.kind for planned in answered}):
+        errors.append(f"{TITLES[kind]}: {INTERVALS[kind].describe()}")
+    if any(Case.from_id(planned.case).ranks > 1 for planned in answered):
+        errors.append(f"{NOT_PREDICTED[0]}: not predicted, not judged: 0 rows")
+    return "; ".join(errors)
