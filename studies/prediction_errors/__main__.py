@@ -13,6 +13,7 @@ import typer
 from framebench.devices.tables.errors import tabulate_errors, tabulate_judged_steps
 from studies.prediction_errors.intervals import compute_intervals, tabulate_left_out, write
 from studies.prediction_errors.samples import read_samples
+from studies.prediction_errors.worst import tabulate_worst
 from studies.tables import IntoReadme, show_tables
 
 STUDY = Path(__file__).parent
@@ -32,6 +33,7 @@ def main(
     tables = [
         tabulate_errors(intervals),
         tabulate_judged_steps(intervals),
+        tabulate_worst(samples),
         tabulate_left_out(samples, "source"),
         tabulate_left_out(samples, "family"),
     ]
