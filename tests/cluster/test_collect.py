@@ -49,7 +49,7 @@ def count_outcomes(report: CollectionReport) -> tuple[int, int, int, int]:
     return added, report.present, len(report.conflicts), unreadable
 
 
-def test_collecting_again_adds_nothing(tmp_path: Path) -> None:
+def test_collecting_again_adds_nothing(tmp_path):
     folders = []
     for name in ("one", "two"):
         folders.append(make_folder(tmp_path / name, machine=name, session=name))
@@ -62,7 +62,7 @@ def test_collecting_again_adds_nothing(tmp_path: Path) -> None:
     assert len(read_records(once)) == len(read_records(together)) == 6
 
 
-def test_equal_machines_have_one_name_and_are_still_told_apart(tmp_path: Path) -> None:
+def test_equal_machines_have_one_name_and_are_still_told_apart(tmp_path):
     into = tmp_path / "all"
     first = make_folder(tmp_path / "n1", "n1", session="1")
     second = make_folder(tmp_path / "n2", "n2", session="2")
@@ -78,14 +78,14 @@ def test_equal_machines_have_one_name_and_are_still_told_apart(tmp_path: Path) -
     assert later.machines.keys() == {"kind"}, "the name that was given once is kept"
 
 
-def test_a_node_keeps_its_name_however_often_its_machine_is_renamed(tmp_path: Path) -> None:
+def test_a_node_keeps_its_name_however_often_its_machine_is_renamed(tmp_path):
     collect([make_folder(tmp_path / "n1", "n1")], tmp_path / "one", "kind")
     collect([tmp_path / "one"], tmp_path / "other", "another")
     origins = [record.provenance for record in read_records(tmp_path / "other")]
     assert {(origin.machine, origin.node) for origin in origins} == {("another", "n1")}
 
 
-def test_a_machine_keeps_its_name_next_to_others_of_its_kind(tmp_path: Path) -> None:
+def test_a_machine_keeps_its_name_next_to_others_of_its_kind(tmp_path):
     into = tmp_path / "all"
     for session in ("1", "2"):
         make_folder(into, "a", session=session)
@@ -94,13 +94,13 @@ def test_a_machine_keeps_its_name_next_to_others_of_its_kind(tmp_path: Path) -> 
     assert report.machines.keys() == {"b"}
 
 
-def test_two_processes_of_one_case_in_a_block_are_two_records(tmp_path: Path) -> None:
+def test_two_processes_of_one_case_in_a_block_are_two_records(tmp_path):
     add_records(tmp_path / "a", *make_blocks([(CASE, [[1.0]]), (CASE, [[1.0]])]))
     assert count_outcomes(collect([tmp_path / "a"], tmp_path / "all")) == (2, 0, 0, 0)
 
 
 @pytest.mark.parametrize("release", ["torch-\x1b[2J", "torch-1\n", "torch-" + "9" * 100])
-def test_a_strangers_name_of_a_release_names_no_file(release: str, tmp_path: Path) -> None:
+def test_a_strangers_name_of_a_release_names_no_file(release, tmp_path):
     store.append(record(CASE), store.find_file(tmp_path / "a", "m", release))
     report = collect([tmp_path / "a"], tmp_path / "all")
     assert count_outcomes(report) == (0, 0, 0, 1)
@@ -112,7 +112,7 @@ def list_machines(root: Path) -> set[str]:
     return {record.provenance.machine for record in read_records(root)}
 
 
-def test_equal_machines_stay_apart_where_they_are_to_be_compared(tmp_path: Path) -> None:
+def test_equal_machines_stay_apart_where_they_are_to_be_compared(tmp_path):
     first = make_folder(tmp_path / "alpha", "alpha", session="1")
     second = make_folder(tmp_path / "beta", "beta", session="2")
     results = ("--results", str(tmp_path / "all"))
@@ -134,7 +134,7 @@ def test_equal_machines_stay_apart_where_they_are_to_be_compared(tmp_path: Path)
     assert framebench("collect", str(first), *results, "--apart", "--machine", "m").returncode == 2
 
 
-def test_a_given_name_stays_next_to_an_equal_machine(tmp_path: Path) -> None:
+def test_a_given_name_stays_next_to_an_equal_machine(tmp_path):
     for name in ("alpha", "beta"):
         collect([make_folder(tmp_path / name, "localhost", session=name)], tmp_path / "all", name)
     assert list_machines(tmp_path / "all") == {"alpha", "beta"}
@@ -143,7 +143,7 @@ def test_a_given_name_stays_next_to_an_equal_machine(tmp_path: Path) -> None:
     assert list_machines(tmp_path / "all") == {"alpha", "beta", f"beta-{hash_hardware(OTHER)}"}
 
 
-def test_two_kinds_of_machine_of_one_name_are_two(tmp_path: Path) -> None:
+def test_two_kinds_of_machine_of_one_name_are_two(tmp_path):
     one = make_folder(tmp_path / "a", "localhost")
     other = make_folder(tmp_path / "b", "localhost", OTHER)
 
@@ -156,7 +156,7 @@ def test_two_kinds_of_machine_of_one_name_are_two(tmp_path: Path) -> None:
     assert cpus == {"localhost": "x", f"localhost-{hash_hardware(OTHER)}": "y"}
 
 
-def test_a_machine_whose_hardware_changes_keeps_its_name(tmp_path: Path) -> None:
+def test_a_machine_whose_hardware_changes_keeps_its_name(tmp_path):
     """A host may change what it shows of a machine: its instructions, or a part of its memory."""
     source = make_folder(tmp_path / "a", "m", session="1")
     make_folder(source, "m", OTHER, session="2")
@@ -165,7 +165,7 @@ def test_a_machine_whose_hardware_changes_keeps_its_name(tmp_path: Path) -> None
     assert [record.provenance.machine for record in collected] == ["m"] * 6
 
 
-def test_conflicting_records_are_set_aside(tmp_path: Path) -> None:
+def test_conflicting_records_are_set_aside(tmp_path):
     one, other = make_folder(tmp_path / "a", "m"), make_folder(tmp_path / "b", "m")
     (file,) = list_files(other)
 
@@ -184,7 +184,7 @@ def test_conflicting_records_are_set_aside(tmp_path: Path) -> None:
         assert store.read(set_aside).step_s[0] == 0.5
 
 
-def test_unreadable_records_are_named_and_the_rest_collected(tmp_path: Path) -> None:
+def test_unreadable_records_are_named_and_the_rest_collected(tmp_path):
     source = make_folder(tmp_path / "a", "m")
     append_lines(store.find_file(source, "m", "torch-1"), "{")
     store.append(record(CASE), store.find_file(source, "m", "jax-1"))
@@ -195,7 +195,7 @@ def test_unreadable_records_are_named_and_the_rest_collected(tmp_path: Path) -> 
         assert any(fault in sentence for sentence in report.unreadable)
 
 
-def test_records_in_files_of_their_own_are_collected(tmp_path: Path) -> None:
+def test_records_in_files_of_their_own_are_collected(tmp_path):
     """Old versions of framebench wrote each record into a file of its own."""
     records = read_records(make_folder(tmp_path / "made", "m"))
     old = tmp_path / "old"
@@ -217,7 +217,7 @@ def test_records_in_files_of_their_own_are_collected(tmp_path: Path) -> None:
     assert read_records(tmp_path / "all") == records
 
 
-def test_folders_of_a_run_on_many_machines_are_collected_into_it(tmp_path: Path) -> None:
+def test_folders_of_a_run_on_many_machines_are_collected_into_it(tmp_path):
     for name in ("n1", "n2"):
         make_folder(tmp_path / NODES / name, name, session=name)
     command = ("collect", str(tmp_path), "--results", str(tmp_path))
@@ -225,14 +225,14 @@ def test_folders_of_a_run_on_many_machines_are_collected_into_it(tmp_path: Path)
     assert "0 records added, 6 known" in framebench(*command).stdout
 
 
-def test_a_folder_without_records_is_named(tmp_path: Path) -> None:
+def test_a_folder_without_records_is_named(tmp_path):
     inside = make_folder(tmp_path / "a", "m") / "records"
     done = framebench("collect", str(inside), "--results", str(tmp_path / "all"))
     assert done.returncode == 1
     assert f"{inside}: no records to collect; name a folder that has records/" in done.stderr
 
 
-def test_a_name_that_leaves_the_folder_is_refused(tmp_path: Path) -> None:
+def test_a_name_that_leaves_the_folder_is_refused(tmp_path):
     with pytest.raises(BadMachine):
         collect([make_folder(tmp_path / "a", "m")], tmp_path / "all", "../../elsewhere")
     assert sorted(path.name for path in tmp_path.iterdir()) == ["a", "all"]
@@ -249,11 +249,11 @@ def test_a_name_that_leaves_the_folder_is_refused(tmp_path: Path) -> None:
         ({"gpus": ["H100"]}, False),
     ],
 )
-def test_machines_of_one_kind_have_one_fingerprint(change: dict[str, Any], is_same: bool) -> None:
+def test_machines_of_one_kind_have_one_fingerprint(change, is_same):
     assert (hash_hardware(HARDWARE | change) == hash_hardware(HARDWARE)) is is_same
 
 
-def test_searches_and_probes_are_collected_once_under_the_machines_name(tmp_path: Path) -> None:
+def test_searches_and_probes_are_collected_once_under_the_machines_name(tmp_path):
     node = make_folder(tmp_path / "node", "node1")
     kind = tmp_path / "kind"
     origin = provenance(machine="node1", hardware=HARDWARE)

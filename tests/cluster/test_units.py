@@ -7,14 +7,12 @@ from __future__ import annotations
 import os
 import shlex
 import subprocess
-from pathlib import Path
 
 import pytest
 
 from framebench.cli import run
 from framebench.cluster.units import NODES, RunRequest, make_units
 from framebench.engine import environments
-from framebench.engine.environments import Environment
 from framebench.engine.groups import make_groups
 from framebench.engine.runner import Options, explain_unsupported
 from framebench.records import store
@@ -40,7 +38,7 @@ def select_supported(cases: list[Case]) -> list[Case]:
     return [case for case in cases if not explain_unsupported(case)]
 
 
-def test_units_have_the_cases_and_variants_of_the_whole() -> None:
+def test_units_have_the_cases_and_variants_of_the_whole():
     cases = [case for case in list_profile_cases("tiny") if case.workload == "transformer"]
     environment = {name: environments.describe(name) for name in FRAMEWORKS}
     cases_of_units = []
@@ -65,7 +63,7 @@ def test_units_have_the_cases_and_variants_of_the_whole() -> None:
         assert group in groups_of_units
 
 
-def test_a_unit_command_keeps_all_options(monkeypatch: pytest.MonkeyPatch, results: Path) -> None:
+def test_a_unit_command_keeps_all_options(monkeypatch, results):
     measured = []
 
     def measure_here(request: RunRequest, results: object) -> list[str]:
@@ -87,7 +85,7 @@ def test_a_unit_command_keeps_all_options(monkeypatch: pytest.MonkeyPatch, resul
     assert len(over_ranks) == 1
 
 
-def test_a_printed_plan_can_be_run_by_a_shell(fake_worker: Environment, results: Path) -> None:
+def test_a_printed_plan_can_be_run_by_a_shell(fake_worker, results):
     cases = "transformer/torch/train/{fp32,checkpoint}/b4/tiny"
     where = ("--env", str(fake_worker.python), "--results", str(results))
     options = (*where, "--rounds", "2", "--shell")
@@ -106,9 +104,7 @@ def test_a_printed_plan_can_be_run_by_a_shell(fake_worker: Environment, results:
     [("--slurm", "time=5"), ("--on", "slurm", "--block", "1"), ("--on", "slurm", "--beside-torch")],
     ids=" ".join,
 )
-def test_an_option_without_effect_is_refused(
-    options: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_option_without_effect_is_refused(options, monkeypatch):
     for name in ("framebench.cli.run.measure_here", "framebench.cluster.command.run_on_slurm"):
         monkeypatch.setattr(name, refuse_work)
     done = framebench("run", "transformer/torch/train/fp32/b4/tiny", *options)
@@ -116,7 +112,7 @@ def test_an_option_without_effect_is_refused(
     assert "leave" in done.stderr
 
 
-def test_a_failed_unit_counts_as_done(results: Path) -> None:
+def test_a_failed_unit_counts_as_done(results):
     options = ("--time-limit", "0.01", "--results", str(results))
     unit = ("transformer/torch/train/fp32/b4/tiny", *options)
     assert framebench("run", *unit, "--block", "0").returncode == 1

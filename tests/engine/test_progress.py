@@ -23,7 +23,7 @@ CASES = [
 
 
 @pytest.fixture(autouse=True)
-def published(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def published(tmp_path, monkeypatch) -> Path:
     """Return the folder of the published records, which has none."""
     folder = tmp_path / "published"
     monkeypatch.setattr(provenance, "PUBLISHED", folder)
@@ -35,9 +35,7 @@ def make_console(width: int) -> Console:
 
 
 @pytest.mark.parametrize(("width", "has_whole_case"), [(80, False), (160, True)])
-def test_counts_times_and_the_phase_are_whole_at_any_width(
-    width: int, has_whole_case: bool, tmp_path: Path
-) -> None:
+def test_counts_times_and_the_phase_are_whole_at_any_width(width, has_whole_case, tmp_path):
     console = make_console(width)
     progress = CaseProgress(CASES, tmp_path, console, blocks=50)
     progress.phase(CASES[1], "round 4 of 8, 2 in turn")
@@ -51,7 +49,7 @@ def test_counts_times_and_the_phase_are_whole_at_any_width(
     assert (CASES[1].id in line) == has_whole_case
 
 
-def test_progress_leaves_out_the_blocks_that_a_session_has(tmp_path: Path) -> None:
+def test_progress_leaves_out_the_blocks_that_a_session_has(tmp_path):
     """A record of another session is none of its blocks."""
     machine = provenance.read_machine_name()
     for session, version in (("now", "2.12.1"), ("now", "2.13.0"), ("before", "2.13.0")):
@@ -65,13 +63,13 @@ def test_progress_leaves_out_the_blocks_that_a_session_has(tmp_path: Path) -> No
     assert text.getvalue().strip() == message
 
 
-def test_remaining_time_is_guessed_and_shared_by_parallel_cases(tmp_path: Path) -> None:
+def test_remaining_time_is_guessed_and_shared_by_parallel_cases(tmp_path):
     guesses = dict.fromkeys(CASES, 8.0)
     progress = CaseProgress(CASES, tmp_path, make_console(80), guesses=guesses, at_once=2)
     assert progress.format_remaining() == "about 8 s"
 
 
-def test_remaining_time_is_that_of_the_last_record_here(tmp_path: Path) -> None:
+def test_remaining_time_is_that_of_the_last_record_here(tmp_path):
     file = store.find_file(tmp_path, provenance.read_machine_name(), "torch-2.13.0")
     for case, seconds in zip(CASES, (30.0, 40.0)):
         store.append(record(case, spent_s={"total": seconds}), file)
@@ -79,9 +77,7 @@ def test_remaining_time_is_that_of_the_last_record_here(tmp_path: Path) -> None:
     assert progress.format_remaining() == "about 70 s"
 
 
-def test_a_new_case_takes_at_least_the_published_median_of_its_kind(
-    tmp_path: Path, published: Path
-) -> None:
+def test_a_new_case_takes_at_least_the_published_median_of_its_kind(tmp_path, published):
     """Its kernels are not built yet. Another framework, workload or size says nothing of it."""
     baseline = CASES[0]
     for case, seconds in (
@@ -98,7 +94,7 @@ def test_a_new_case_takes_at_least_the_published_median_of_its_kind(
     assert progress.format_remaining() == "at least 3 min"
 
 
-def test_a_measured_case_says_why_its_effect_is_not_proven() -> None:
+def test_a_measured_case_says_why_its_effect_is_not_proven():
     reason = "graph_nodes: expected 0,\nobserved 16"
     unproven = StrategyEffect(proven=False, evidence={}, reason=reason)
     line = format_record(record(CASES[1], effect=unproven))
@@ -110,7 +106,7 @@ def test_a_measured_case_says_why_its_effect_is_not_proven() -> None:
 @pytest.mark.parametrize(
     ("library_bytes", "text"), [(None, ""), (1000, ""), (9 << 20, "  libraries 9.0 MiB")]
 )
-def test_a_measured_case_says_what_libraries_keep(library_bytes: int | None, text: str) -> None:
+def test_a_measured_case_says_what_libraries_keep(library_bytes, text):
     peaks = {"host.rss": 100 << 20}
     line = format_record(record(peaks=peaks, library_bytes=library_bytes, **RIGHT))
     assert line.split("(host.rss)")[1].strip() == text.strip()

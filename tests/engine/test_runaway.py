@@ -15,7 +15,6 @@ import sys
 import threading
 import time
 import warnings
-from collections.abc import Callable
 from pathlib import Path
 
 import psutil
@@ -130,9 +129,7 @@ def list_left(folder: Path) -> list[psutil.Process]:
 
 
 @pytest.mark.parametrize(("how", "end", "status"), LEFT_BY_WORKER.values(), ids=LEFT_BY_WORKER)
-def test_children_of_a_worker_neither_delay_nor_outlive_it(
-    how: str, end: str, status: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_children_of_a_worker_neither_delay_nor_outlive_it(how, end, status, tmp_path, monkeypatch):
     monkeypatch.setattr(supervisor, "GRACE_S", 1.0)
     began = time.monotonic()
     limit_s = 3.0 if status == "timeout" else 60.0
@@ -143,9 +140,7 @@ def test_children_of_a_worker_neither_delay_nor_outlive_it(
 
 
 @pytest.mark.parametrize(("how", "end", "fault"), LEFT_BY_MODULE.values(), ids=LEFT_BY_MODULE)
-def test_children_of_a_module_neither_delay_nor_outlive_it(
-    how: str, end: str, fault: str | None, tmp_path: Path
-) -> None:
+def test_children_of_a_module_neither_delay_nor_outlive_it(how, end, fault, tmp_path):
     environment = make_environment(f"{how}\nsleep_in_child()\n{end}\n", tmp_path)
     limit_s = 3.0 if fault == "no end" else 60.0
     began = time.monotonic()
@@ -162,7 +157,7 @@ def test_children_of_a_module_neither_delay_nor_outlive_it(
     assert list_left(tmp_path) == []
 
 
-def test_a_daemon_with_its_environment_ends_with_its_own_worker_alone(tmp_path: Path) -> None:
+def test_a_daemon_with_its_environment_ends_with_its_own_worker_alone(tmp_path):
     """The mark in it says whose it is, while others run."""
     program = f"{DAEMON}\nsleep_in_child()\nprint('{RESULT}', flush=True)\ntime.sleep(600)\n"
     workers = []
@@ -180,7 +175,7 @@ def test_a_daemon_with_its_environment_ends_with_its_own_worker_alone(tmp_path: 
     assert list_left(tmp_path / "other") == []
 
 
-def test_an_orphan_is_left_alone_while_another_worker_may_need_it(tmp_path: Path) -> None:
+def test_an_orphan_is_left_alone_while_another_worker_may_need_it(tmp_path):
     """Nobody can tell whose it is: it ends with the last of them."""
     for name in ("one", "other"):
         (tmp_path / name).mkdir()
@@ -197,9 +192,7 @@ def test_an_orphan_is_left_alone_while_another_worker_may_need_it(tmp_path: Path
     assert list_left(tmp_path / "one") == list_left(tmp_path / "other") == []
 
 
-def test_a_process_without_its_environment_ends_with_its_group_while_others_run(
-    tmp_path: Path,
-) -> None:
+def test_a_process_without_its_environment_ends_with_its_group_while_others_run(tmp_path):
     """It has no mark, and is no orphan that may be killed yet: its group tells whose it is."""
     end = f"print('{RESULT}', flush=True)\ntime.sleep(600)\n"
     workers = []
@@ -239,9 +232,7 @@ def listen_to_module(environment: Environment, limit_s: float) -> None:
 
 @pytest.mark.timeout(100)
 @pytest.mark.parametrize("wait", [wait_for_worker, wait_for_module, listen_to_module])
-def test_a_child_that_sleeps_past_its_limit_is_killed(
-    wait: Callable[[Environment, float], None], tmp_path: Path
-) -> None:
+def test_a_child_that_sleeps_past_its_limit_is_killed(wait, tmp_path):
     environment = make_environment("time.sleep(600)\n", tmp_path)
     wait(environment, 2.5)
     left = list_left(tmp_path)
@@ -250,7 +241,7 @@ def test_a_child_that_sleeps_past_its_limit_is_killed(
     assert left == []
 
 
-def test_a_closed_pipe_is_its_end_however_often_it_is_read() -> None:
+def test_a_closed_pipe_is_its_end_however_often_it_is_read():
     program = "import os, time; os.close(1); time.sleep(600)"
     process = CHILDREN.start([sys.executable, "-c", program], os.environ, stdout=subprocess.PIPE)
     reader = LineReader(process)
@@ -263,9 +254,7 @@ def test_a_closed_pipe_is_its_end_however_often_it_is_read() -> None:
 
 
 @pytest.mark.parametrize("allowed", [0, 1])
-def test_a_child_without_its_threads_is_ended(
-    allowed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_child_without_its_threads_is_ended(allowed, tmp_path, monkeypatch):
     """A limit on memory may allow a process and no thread that listens to it."""
     environment = make_environment("time.sleep(600)\n", tmp_path)
     start = threading.Thread.start
@@ -284,7 +273,7 @@ def test_a_child_without_its_threads_is_ended(
         assert list_left(tmp_path) == []
 
 
-def test_all_children_are_killed_at_once() -> None:
+def test_all_children_are_killed_at_once():
     started = [CHILDREN.start(["sleep", "600"], os.environ) for _ in range(2)]
     try:
         CHILDREN.kill()
@@ -295,9 +284,7 @@ def test_all_children_are_killed_at_once() -> None:
 
 
 @pytest.mark.parametrize("stream", ["sys.stdout.buffer", "sys.stderr.buffer"])
-def test_a_module_that_prints_without_end_takes_no_memory(
-    stream: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_module_that_prints_without_end_takes_no_memory(stream, tmp_path, monkeypatch):
     monkeypatch.setattr(children, "ANSWER_BYTES", 2**22)
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     environment = make_environment(f"{FLOOD}\nflood({stream})\n", tmp_path)
@@ -306,7 +293,7 @@ def test_a_module_that_prints_without_end_takes_no_memory(
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 100 * 2**10  # KiB
 
 
-def test_children_of_the_process_itself_are_left_alone(tmp_path: Path) -> None:
+def test_children_of_the_process_itself_are_left_alone(tmp_path):
     own = subprocess.Popen(["sleep", "600"], start_new_session=True)
     try:
         assert run_program(f"print('{RESULT}', flush=True)\n", tmp_path).status == "ok"
@@ -319,7 +306,7 @@ def test_children_of_the_process_itself_are_left_alone(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "end", [f"print('{RESULT}', flush=True)", "sys.exit(3)", "time.sleep(600)"]
 )
-def test_no_pipe_of_a_child_is_left_open(end: str, tmp_path: Path) -> None:
+def test_no_pipe_of_a_child_is_left_open(end, tmp_path):
     """Python would warn of it, and with PYTHONWARNINGS=error print a traceback."""
     environment = make_environment(f"{end}\n", tmp_path)
     with warnings.catch_warnings(record=True) as caught:
@@ -336,8 +323,8 @@ def test_no_pipe_of_a_child_is_left_open(end: str, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("stream", ["sys.stdout.buffer", "sys.stderr.buffer"])
 def test_a_worker_that_prints_without_end_takes_neither_disk_nor_memory(
-    stream: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+    stream, tmp_path, monkeypatch
+):
     monkeypatch.setenv("TMPDIR", str(tmp_path))
     monkeypatch.setattr(children, "MOST_LINE_BYTES", 2**22)
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
@@ -349,7 +336,7 @@ def test_a_worker_that_prints_without_end_takes_neither_disk_nor_memory(
 
 
 @pytest.mark.parametrize("field", ["message", "blamed", "type"])
-def test_a_reason_without_end_is_cut_off(field: str, tmp_path: Path) -> None:
+def test_a_reason_without_end_is_cut_off(field, tmp_path):
     """A record must have room for it, and be readable afterwards."""
     error = {"type": "ValueError", "message": "m", "oom": False, field: "MANY"}
     line = repr(json.dumps({"error": error})).replace("MANY", "' + 'x' * 2_000_000 + '")
@@ -359,7 +346,7 @@ def test_a_reason_without_end_is_cut_off(field: str, tmp_path: Path) -> None:
     assert len(str(outcome.reason)) <= supervisor.LONGEST_REASON
 
 
-def test_a_truncated_message_is_reported_as_the_workers_death(tmp_path: Path) -> None:
+def test_a_truncated_message_is_reported_as_the_workers_death(tmp_path):
     program = 'sys.stdout.write(\'{"phase": "wor\')\nsys.stdout.flush()\nos.kill(os.getpid(), 9)\n'
     outcome = run_program(program, tmp_path)
     assert outcome.status == "crashed"
@@ -367,7 +354,7 @@ def test_a_truncated_message_is_reported_as_the_workers_death(tmp_path: Path) ->
 
 
 @pytest.mark.parametrize("later", ["error", "result"])
-def test_the_first_error_is_the_reported_cause(later: str, tmp_path: Path) -> None:
+def test_the_first_error_is_the_reported_cause(later, tmp_path):
     """Of several ranks the others fail because the first one has."""
     program = "import json\n"
     for kind, text in (("error", "the cause"), (later, "a consequence")):
@@ -378,7 +365,7 @@ def test_the_first_error_is_the_reported_cause(later: str, tmp_path: Path) -> No
     assert "the cause" in str(outcome.reason)
 
 
-def test_the_log_has_the_lines_printed_last(tmp_path: Path) -> None:
+def test_the_log_has_the_lines_printed_last(tmp_path):
     lines = "for number in range(100_000): print(number, file=sys.stderr)"
     outcome = run_program(f"{lines}\nsys.exit(1)\n", tmp_path)
     assert outcome.log.splitlines()[-1] == "99999"
@@ -388,7 +375,7 @@ def test_the_log_has_the_lines_printed_last(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "line", ["5", "null", "[]", "[" * 100_000, "{}", '"phase"', "NaN"], ids=lambda line: line[:8]
 )
-def test_a_line_that_is_not_a_message_crashes_the_worker(line: str, tmp_path: Path) -> None:
+def test_a_line_that_is_not_a_message_crashes_the_worker(line, tmp_path):
     outcome = run_program(f"print('{line}', flush=True)\n", tmp_path)
     assert outcome.status == "crashed"
     assert "not a message" in (outcome.reason or "")
@@ -407,7 +394,7 @@ def test_a_line_that_is_not_a_message_crashes_the_worker(line: str, tmp_path: Pa
         ("versions run CASE", "inf"),
     ],
 )
-def test_a_time_limit_without_an_end_is_refused(command: str, limit: str, tmp_path: Path) -> None:
+def test_a_time_limit_without_an_end_is_refused(command, limit, tmp_path):
     file = tmp_path / "model.py"
     file.write_text("import torch\n")
     named = {"CASE": "transformer/torch/train/fp32/b4/tiny", "FILE": str(file)}
@@ -423,9 +410,7 @@ ERROR = '{"error": {"type": "ValueError", "message": "wrong", "oom": false}}'
 @pytest.mark.timeout(100)
 @pytest.mark.parametrize("printed", ["x", '{"phase": "y"}', RESULT])
 @pytest.mark.parametrize("first", ["", RESULT, ERROR])
-def test_a_worker_that_prints_lines_without_end_is_ended(
-    first: str, printed: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_worker_that_prints_lines_without_end_is_ended(first, printed, tmp_path, monkeypatch):
     """Also behind its result: each further line does not give it more time."""
     monkeypatch.setattr(supervisor, "GRACE_S", 1.0)
     program = f"while True: os.write(1, b'{printed}\\n' * 1000)\n"
@@ -464,9 +449,7 @@ def test_a_worker_that_prints_lines_without_end_is_ended(
     ],
     ids=json.dumps,
 )
-def test_a_message_of_another_form_is_an_error_of_the_worker(
-    message: object, tmp_path: Path
-) -> None:
+def test_a_message_of_another_form_is_an_error_of_the_worker(message, tmp_path):
     outcome = run_program(f"print({json.dumps(message)!r}, flush=True)\n", tmp_path)
     assert outcome.status == "crashed"
     assert "not a message" in str(outcome.reason)
@@ -482,7 +465,7 @@ time.sleep(600)
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="Linux kills the children of a dead process")
-def test_children_end_with_a_parent_that_is_killed(tmp_path: Path) -> None:
+def test_children_end_with_a_parent_that_is_killed(tmp_path):
     """By SIGKILL, so that the parent itself can end nobody."""
     program = PARENT.replace("MARKER", repr(MARKER)).replace("FOLDER", repr(str(tmp_path)))
     parent = subprocess.Popen([sys.executable, "-c", program], cwd=ROOT, stdout=subprocess.PIPE)
@@ -503,7 +486,7 @@ def interrupt(phase: str) -> None:
     raise KeyboardInterrupt
 
 
-def test_a_worker_ends_with_the_command_that_is_interrupted(tmp_path: Path) -> None:
+def test_a_worker_ends_with_the_command_that_is_interrupted(tmp_path):
     environment = make_environment(
         'print(\'{"phase": "x"}\', flush=True)\ntime.sleep(600)\n', tmp_path
     )

@@ -9,7 +9,6 @@ from pathlib import Path
 
 import pytest
 
-from framebench.engine.environments import Environment
 from framebench.suite.user_file import Fault
 from framebench.user_file import trial
 from tests.processes import framebench, run_inside
@@ -20,9 +19,7 @@ BROKEN = {row["name"]: row for row in tomllib.loads((HERE / "broken.toml").read_
 
 
 @pytest.fixture(scope="module")
-def messages(
-    tmp_path_factory: pytest.TempPathFactory, environment: dict[str, Environment]
-) -> dict[str, str]:
+def messages(tmp_path_factory, environment) -> dict[str, str]:
     """Return what is said of each file."""
     orders = []
     for row in BROKEN.values():
@@ -49,7 +46,7 @@ def messages(
 
 
 @pytest.mark.parametrize("name", BROKEN)
-def test_errors_in_a_file_are_reported_with_their_line(name: str, messages: dict[str, str]) -> None:
+def test_errors_in_a_file_are_reported_with_their_line(name, messages):
     assert re.search(BROKEN[name]["message"], messages[name]), messages[name]
     assert "\n" not in messages[name].strip()
 
@@ -71,9 +68,7 @@ def loss(output, target):
 """
 
 
-def test_a_complex_weight_in_jax_is_refused(
-    tmp_path: Path, environment: dict[str, Environment]
-) -> None:
+def test_a_complex_weight_in_jax_is_refused(tmp_path, environment):
     """Its imaginary part would be lost."""
     file = tmp_path / "mine.py"
     file.write_text(COMPLEX_IN_JAX)
@@ -92,9 +87,7 @@ def test_a_complex_weight_in_jax_is_refused(
         (("import sys", "import jax"), "imports torch and jax: say with --framework"),
     ],
 )
-def test_errors_are_found_without_running_the_file(
-    change: tuple[str, str], message: str, tmp_path: Path
-) -> None:
+def test_errors_are_found_without_running_the_file(change, message, tmp_path):
     with pytest.raises(Fault, match=re.escape(message)):
         trial.inspect_file(write_variant(tmp_path, change), 4)
 
@@ -113,11 +106,11 @@ def test_errors_are_found_without_running_the_file(
     ],
 )
 def test_an_error_in_the_file_ends_the_command_without_traceback(
-    change: tuple[str, str],
-    messages: tuple[str, ...],
-    tmp_path: Path,
-    environment: dict[str, Environment],
-) -> None:
+    change,
+    messages,
+    tmp_path,
+    environment,
+):
     """A file that has a module's name replaces no module."""
     file = write_variant(tmp_path, change, name="numpy.py")
     done = framebench("try", str(file), "--results", str(tmp_path / "results"))

@@ -11,7 +11,6 @@ from unittest.mock import Mock
 import pytest
 
 from framebench.engine import runner
-from framebench.engine.environments import Environment
 from framebench.engine.runner import Options
 from framebench.engine.timed_process import CONTROL, Variant
 from framebench.records.provenance import read_machine_name
@@ -34,9 +33,7 @@ VARIANTS = [
         (True, ["table of 4", "block of compile"]),
     ],
 )
-def test_eager_strategies_are_shown_before_compiled_ones(
-    without_times: bool, last: list[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_eager_strategies_are_shown_before_compiled_ones(without_times, last, monkeypatch):
     """Two are looked at together, as there are two cores."""
     events = []
 
@@ -68,9 +65,7 @@ def test_eager_strategies_are_shown_before_compiled_ones(
 @pytest.mark.parametrize(
     "strategy", [pytest.param("fp32", marks=pytest.mark.all_cases), "checkpoint+accumulate"]
 )
-def test_one_process_reads_the_peaks_of_two(
-    strategy: str, environment: dict[str, Environment], tmp_path: Path
-) -> None:
+def test_one_process_reads_the_peaks_of_two(strategy, environment, tmp_path):
     """The peaks equal those of the process that reads memory alone, and later steps are right."""
     case = Case.from_id(f"transformer/torch/train/{strategy}/b4/tiny")
     results = []
@@ -90,9 +85,7 @@ def test_one_process_reads_the_peaks_of_two(
 
 
 @pytest.mark.parametrize("measured", [1, 0])
-def test_an_interrupted_first_look_is_shown(
-    measured: int, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_an_interrupted_first_look_is_shown(measured, monkeypatch, tmp_path):
     """Ctrl-C comes after the first of two strategies, or before it, with nothing to show."""
     cases = [variant.case for variant in VARIANTS[:2]]
     shown = []
@@ -125,7 +118,7 @@ def test_an_interrupted_first_look_is_shown(
     assert shown == expected
 
 
-def test_what_is_kept_is_named_also_if_the_clock_was_set_back(tmp_path: Path) -> None:
+def test_what_is_kept_is_named_also_if_the_clock_was_set_back(tmp_path):
     add_records(tmp_path, record())
     sizes = command.measure_sizes(tmp_path)
     assert "nothing was measured" in command.describe_kept(tmp_path, sizes)

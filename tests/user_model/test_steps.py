@@ -54,9 +54,9 @@ def try_files(
 
 @pytest.fixture(scope="module")
 def tried_files(
-    request: pytest.FixtureRequest,
-    tmp_path_factory: pytest.TempPathFactory,
-    environment: dict[str, Environment],
+    request,
+    tmp_path_factory,
+    environment,
 ) -> dict[str, dict[str, Any]]:
     """Return by framework what came of each file that is asked for."""
     names = list_requested(request)
@@ -100,30 +100,24 @@ def check_row(file: TriedFile, strategy: str, row: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize("name", list_cases(TORCH))
-def test_common_training_steps_are_verified(
-    name: str, tried_files: dict[str, dict[str, Any]]
-) -> None:
+def test_common_training_steps_are_verified(name, tried_files):
     check_rows(TORCH[name], tried_files["torch"][name])
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", list_cases(FLAX))
-def test_common_flax_steps_are_verified(name: str, tried_files: dict[str, dict[str, Any]]) -> None:
+def test_common_flax_steps_are_verified(name, tried_files):
     check_rows(FLAX[name], tried_files["jax"][name])
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", list_cases(JITTOR))
-def test_common_jittor_steps_are_verified(
-    name: str, tried_files: dict[str, dict[str, Any]]
-) -> None:
+def test_common_jittor_steps_are_verified(name, tried_files):
     check_rows(JITTOR[name], tried_files["jittor"][name])
 
 
 @pytest.mark.parametrize("name", PLANTED)
-def test_planted_errors_are_found_with_dropout_on(
-    name: str, tried_files: dict[str, dict[str, Any]]
-) -> None:
+def test_planted_errors_are_found_with_dropout_on(name, tried_files):
     found = tried_files["torch"][name]
     assert "fault" not in found, found["fault"]
     baseline = found[BASELINES[PLANTED[name].scenario]]

@@ -32,7 +32,7 @@ def make_checked(strategy: str, reason: str = "", why_unproven: str = "") -> Rec
     return record(case, verification=verification, effect=effect)
 
 
-def test_unchecked_strategies_are_listed_by_their_reason() -> None:
+def test_unchecked_strategies_are_listed_by_their_reason():
     """The newest record of a strategy counts."""
     records = [
         make_checked("fp32", "no operator"),
@@ -51,7 +51,7 @@ def test_unchecked_strategies_are_listed_by_their_reason() -> None:
 @pytest.mark.parametrize(
     ("peak", "message"), [(330, "364.0 MiB, and the peak was read as only 330.0 MiB"), (416, "")]
 )
-def test_a_peak_below_the_activations_is_a_contradiction(peak: int, message: str) -> None:
+def test_a_peak_below_the_activations_is_a_contradiction(peak, message):
     row = {"strategy": "fp32", "peak_bytes": peak * MIB, "activation_bytes": 364 * MIB}
     assert message in (find_contradiction(pd.DataFrame([row])) or "")
 
@@ -65,7 +65,7 @@ def test_a_peak_below_the_activations_is_a_contradiction(peak: int, message: str
         ({"step_bytes": 10 * MIB, "step_instrument": "host.rss"}, 20),
     ],
 )
-def test_needs_rest_on_the_largest_count_of_memory(columns: dict[str, object], needs: int) -> None:
+def test_needs_rest_on_the_largest_count_of_memory(columns, needs):
     row = {"peak_bytes": 20 * MIB, "cold_peak_bytes": None, "library_bytes": 0, **columns}
     assert find_needs(row) == pytest.approx(needs * MIB * MARGIN)
     assert find_needs(row | {"peak_bytes": None}) is None
@@ -81,7 +81,7 @@ def test_needs_rest_on_the_largest_count_of_memory(columns: dict[str, object], n
     ],
     ids=["rising", "not rising at last", "within what peaks vary", "too few"],
 )
-def test_a_peak_that_rises_from_step_to_step_is_said(peaks: tuple[float, ...], rises: bool) -> None:
+def test_a_peak_that_rises_from_step_to_step_is_said(peaks, rises):
     samples = [{"host.rss": round(peak * MIB)} for peak in peaks]
     records = [record(peaks=samples[-1], peak_samples=samples)]
     remarks = collect_remarks(records)

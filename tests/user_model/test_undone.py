@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 
-from framebench.engine.environments import Environment
 from tests.processes import run_inside
 
 HERE = Path(__file__).parent
@@ -35,9 +34,7 @@ def list_orders(file: str) -> list[tuple[str, str, str, str]]:
 
 
 @pytest.mark.parametrize("name", TABLE["files"])
-def test_strategies_of_a_users_file_are_proven_unless_they_are_undone(
-    name: str, tmp_path: Path, environment: dict[str, Environment]
-) -> None:
+def test_strategies_of_a_users_file_are_proven_unless_they_are_undone(name, tmp_path, environment):
     path = tmp_path / "mine.py"
     path.write_text(f"{TABLE['beginning']}\n{TABLE['files'][name]}")
     orders = list_orders(name)
