@@ -105,7 +105,7 @@ def test_advise_without_a_batch_sorts_by_largest_batch(predict_needs):
 
 
 def test_a_tie_of_largest_batches_is_named_in_the_answer(predict_needs):
-    predict_needs(lambda case: GIB + GIB * case.batch)
+    predict_needs(need_a_gib_per_sample)
     cases = "transformer/torch/train/{fp32,optimizer_in_backward}/*/full-350m"
     done = framebench("advise", cases, *GPU)
     assert re.search(
@@ -114,7 +114,7 @@ def test_a_tie_of_largest_batches_is_named_in_the_answer(predict_needs):
 
 
 def test_a_described_size_without_a_batch_is_asked_at_its_usual_batch(predict_needs):
-    planned_cases = predict_needs(lambda case: GIB)
+    planned_cases = predict_needs(need_a_gib)
     done = framebench("advise", "transformer/torch/train/fp32", "--parameters", "350M", *GPU)
     (case,) = planned_cases
     assert f"At batch {case.batch}, the usual one of this size. The largest batch:" in done.stderr
@@ -213,7 +213,7 @@ def test_strategies_that_save_more_are_suggested_if_nothing_usual_fits(predict_n
     ],
 )
 def test_a_suggested_command_has_the_options_that_were_given(predict_needs, question, tmp_path):
-    predict_needs(lambda case: 90 * GIB)
+    predict_needs(need_by_strategy({}, otherwise=90 * GIB))
     options = ("--budget", "30GiB", "--results", str(tmp_path))
     done = framebench("advise", question, *GPU, *options)
     suggestions = re.findall(r"framebench (advise .*)", done.stderr)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 
 import pytest
@@ -110,10 +111,19 @@ def test_a_refusal_does_not_fit_and_a_failure_is_unknown():
     assert (assess_bytes(None).fits, assess_bytes(None).answer) == (None, "too slow")
 
 
+def need_per_sample(slope: int, fixed: int = 0) -> Callable[[int], int]:
+    """Return a function that gives the bytes of a batch, which lie on a line."""
+
+    def compute_need(batch: int) -> int:
+        return fixed + slope * batch
+
+    return compute_need
+
+
 @pytest.mark.parametrize("unit", [1, 4])
 @pytest.mark.parametrize(("fixed", "slope"), [(2**33, 7 * 2**27), (0, 2**26)])
 def test_the_largest_batch_on_a_line_is_found(fixed, slope, unit):
-    search = search_batches(lambda batch: fixed + slope * batch, unit)
+    search = search_batches(need_per_sample(slope, fixed), unit)
     right = (MEMORY - CONTEXT[1] - fixed) // slope // unit * unit
     assert (search.result.batch, search.result.is_exact, search.result.fits) == (right, True, True)
     assert len(search.planned) <= 6
@@ -121,8 +131,12 @@ def test_the_largest_batch_on_a_line_is_found(fixed, slope, unit):
 
 def test_a_search_over_plateaus_ends():
     """Segments make steps, and the first two batches may need the same."""
-    step = 20 * 2**20
-    search = search_batches(lambda batch: -(-batch * 2**22 // step) * step)
+
+    def predict_bytes(batch):
+        segments = math.ceil(batch * 4 / 20)  # of 20 MiB each, where a sample needs 4
+        return segments * 20 * 2**20
+
+    search = search_batches(predict_bytes)
     assert len(search.planned) <= RULES["torch"].most_plans
     assert search.result.fits
     assert search.result.batch > 8000
@@ -137,9 +151,9 @@ def test_a_search_over_a_compilers_plateau_ends_with_a_narrow_gap(end):
 
     def predict_bytes(batch):
         without_recomputation = 2**27 * batch
-        return (
-            min(without_recomputation, MEMORY * 7 // 10) if batch <= end else without_recomputation
-        )
+        if batch > end:
+            return without_recomputation
+        return min(without_recomputation, MEMORY * 7 // 10)
 
     result = search_batches(predict_bytes, framework="jax").result
     assert result.smallest_not_fitting
@@ -147,28 +161,34 @@ def test_a_search_over_a_compilers_plateau_ends_with_a_narrow_gap(end):
 
 
 def test_a_truncated_search_is_marked_incomplete():
-    # each line ends too low
-    search = search_batches(lambda batch: round(2**28 * batch**0.5), framework="jax")
+    def predict_bytes(batch):
+        return round(2**28 * batch**0.5)  # each line through two batches ends too low
+
+    search = search_batches(predict_bytes, framework="jax")
     assert len(search.planned) == RULES["jax"].most_plans
     assert not search.result.is_exact
 
 
 def test_where_the_smallest_batch_does_not_fit_nothing_more_is_planned():
-    search = search_batches(lambda batch: 2**40 * batch)
+    search = search_batches(need_per_sample(2**40))
     assert list(search.planned) == [1]
     assert search.result.fits is False
 
 
 def test_a_failure_for_one_sample_alone_is_stepped_over():
     """Batch norm refuses a single sample where nothing else is left to normalize over."""
-    search = search_batches(lambda batch: None if batch == 1 else 2**30 * batch)
+
+    def predict_bytes(batch):
+        return None if batch == 1 else 2**30 * batch
+
+    search = search_batches(predict_bytes)
     assert search.result.batch == (MEMORY - CONTEXT[1]) // 2**30
     assert search.result.is_exact
 
 
 def test_a_compiler_is_asked_until_the_next_batch_does_not_fit():
     """Arguments, which no batch changes, are a point of the line."""
-    search = search_batches(lambda batch: 2**32 + 2**30 * batch, 1, "jax", arguments=2**32)
+    search = search_batches(need_per_sample(2**30, 2**32), 1, "jax", arguments=2**32)
     largest = (MEMORY - CONTEXT[1] - 2**32) // 2**30
     assert list(search.planned) == [4, largest, largest + 1]
     assert search.result.fits
@@ -177,7 +197,7 @@ def test_a_compiler_is_asked_until_the_next_batch_does_not_fit():
 
 def test_search_falls_back_to_the_smallest_batch():
     # 16 GiB per sample on 40 GB: 2 samples fit. JAX's search starts at 4.
-    search = search_batches(lambda batch: 2**34 * batch, framework="jax")
+    search = search_batches(need_per_sample(2**34), framework="jax")
     assert list(search.planned) == [4, 1, 2, 3]
     assert search.result.batch == 2
     assert search.result.is_exact

@@ -2,12 +2,14 @@
 
 import warnings
 from concurrent.futures import ThreadPoolExecutor
+from itertools import repeat
 
 import pytest
 from pydantic import ValidationError
 
 from framebench.devices.plans import store, version
 from framebench.devices.plans.answer import LineBuffers
+from framebench.devices.plans.planned import Planned
 from framebench.devices.plans.store import PlannedWarning
 from framebench.devices.plans.version import is_current
 from tests.devices.fake_predictions import CASE, MIB, make_origin, make_planned, make_unplanned
@@ -25,9 +27,14 @@ def test_a_newer_prediction_replaces_the_older(tmp_path):
     assert list(store.read_every(tmp_path)) == [newer]
 
 
+def is_of_case(prediction: Planned) -> bool:
+    """Return whether a prediction is of the case that is published here."""
+    return prediction.case == CASE
+
+
 def test_own_predictions_are_published_on_request(tmp_path, monkeypatch):
     assert store.choose_writable_folder(tmp_path) == tmp_path, "a named folder is written to"
-    assert store.publish(tmp_path, lambda _: True) == []
+    assert store.publish(tmp_path, is_of_case) == []
     monkeypatch.setattr(store, "PUBLISHED", tmp_path)
     own = store.choose_writable_folder(tmp_path)
     published_before = make_planned()
@@ -38,7 +45,7 @@ def test_own_predictions_are_published_on_request(tmp_path, monkeypatch):
     store.write(own, of_another_case)
     assert list(store.read_every(tmp_path)) == [published_before]
 
-    assert store.publish(tmp_path, lambda one: one.case == CASE) == [newer]
+    assert store.publish(tmp_path, is_of_case) == [newer]
 
     assert list(store.read_every(tmp_path)) == [newer]
     assert list(store.read_every(own)) == [of_another_case]
@@ -64,8 +71,9 @@ def test_only_answers_of_the_suites_cases_are_published(monkeypatch):
 def test_concurrent_writers_lose_nothing(tmp_path):
     predictions = [make_planned(case=case) for case in (CASE, *OTHERS)]
     with ThreadPoolExecutor(8) as pool:
-        list(pool.map(lambda one: store.write(tmp_path, one), predictions))
-    assert {one.case for one in store.read_every(tmp_path)} == {CASE, *OTHERS}
+        list(pool.map(store.write, repeat(tmp_path), predictions))
+    written = {prediction.case for prediction in store.read_every(tmp_path)}
+    assert written == {CASE, *OTHERS}
 
 
 def test_a_damaged_line_is_named_and_preserved(tmp_path):
