@@ -11,11 +11,9 @@ from typing import Any
 
 # the functions of `os` that change a file, a folder or the disk
 CALLS = (
-    "open",
     "write",
     "fsync",
     "ftruncate",
-    "close",
     "mkdir",
     "rmdir",
     "replace",

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import os
 import re
-import signal
 import subprocess
 import sys
 import time
+from itertools import count
 from pathlib import Path
 
 import pytest
@@ -16,37 +16,11 @@ from framebench.claims.probed_record import Probed
 from framebench.engine.session import LOCK, Busy, Session, lock_results
 from framebench.records import store
 from tests.fake_records import provenance, record
+from tests.kills import is_killed_at_call
 from tests.processes import ROOT, small_disk
 
 # holds the folder named first, says so, and starts a process that outlives it
 HOLD = Path(__file__).parent / "programs" / "session_hold.py"
-
-# Opens a session and ends it, and is killed within the call of this number among those that change
-# the folder or put it on the disk
-KILLED = """
-import os, signal, sys
-from pathlib import Path
-from framebench.engine.session import Session, lock_results
-
-results, fatal, calls = Path(sys.argv[1]), int(sys.argv[2]), 0
-
-def watch(name):
-    call = getattr(os, name)
-    def watched(*arguments, **options):
-        global calls
-        calls += 1
-        if calls == fatal:
-            os.kill(os.getpid(), signal.SIGKILL)
-        return call(*arguments, **options)
-    setattr(os, name, watched)
-
-with lock_results(results):
-    for name in ("open", "write", "fsync", "replace", "rename", "unlink", "mkdir"):
-        watch(name)
-    session = Session.open(results, "code", "cases")
-    print(session.id, flush=True)
-    session.close(results)
-"""
 
 
 def start_holder(results: Path, when: float = 0.0) -> subprocess.Popen[str]:
@@ -62,7 +36,7 @@ def read_message(process: subprocess.Popen[str]) -> str:
     return process.stdout.readline()
 
 
-def test_one_of_four_processes_that_start_together_gets_in(results: Path) -> None:
+def test_one_of_four_processes_that_start_together_gets_in(results):
     when = time.time() + 3
     processes = [start_holder(results, when) for _ in range(4)]
     words = [read_message(p).split()[0] for p in processes]
@@ -71,7 +45,7 @@ def test_one_of_four_processes_that_start_together_gets_in(results: Path) -> Non
     assert sorted(words) == ["busy", "busy", "busy", "holds"]
 
 
-def test_busy_names_the_holder_and_a_hint(results: Path) -> None:
+def test_busy_names_the_holder_and_a_hint(results):
     process = start_holder(results)
     assert read_message(process).startswith("holds")
     with (
@@ -84,7 +58,7 @@ def test_busy_names_the_holder_and_a_hint(results: Path) -> None:
         pass
 
 
-def test_a_killed_holder_leaves_the_folder_free(results: Path) -> None:
+def test_a_killed_holder_leaves_the_folder_free(results):
     """The folder is free even while the worker of the holder still lives."""
     process = start_holder(results)
     child = int(read_message(process).split()[1])
@@ -101,14 +75,14 @@ def test_a_killed_holder_leaves_the_folder_free(results: Path) -> None:
         os.kill(child, 9)
 
 
-def test_a_folder_that_cannot_be_written_is_named(tmp_path: Path) -> None:
+def test_a_folder_that_cannot_be_written_is_named(tmp_path):
     with small_disk(tmp_path / "disk", "ro,size=1m") as disk:
         with pytest.raises(OSError, match="Read-only file system") as raised, lock_results(disk):
             pass
         assert raised.value.filename == str(disk / LOCK)
 
 
-def test_an_unfinished_session_is_resumed_and_a_finished_one_is_not(results: Path) -> None:
+def test_an_unfinished_session_is_resumed_and_a_finished_one_is_not(results):
     results.mkdir()
     first = Session.open(results, "abc", "quick")
     assert Session.open(results, "abc", "quick") == first
@@ -120,9 +94,7 @@ def test_an_unfinished_session_is_resumed_and_a_finished_one_is_not(results: Pat
 @pytest.mark.parametrize(
     ("code", "selector"), [("def", "quick"), ("abc", "resnet50"), (None, "quick")]
 )
-def test_another_session_leaves_an_unfinished_one_alone(
-    results: Path, code: str | None, selector: str
-) -> None:
+def test_another_session_leaves_an_unfinished_one_alone(results, code, selector):
     results.mkdir()
     first = Session.open(results, "abc", "quick")
     other = Session.open(results, code, selector)
@@ -139,7 +111,7 @@ def test_another_session_leaves_an_unfinished_one_alone(
         b'{"id": "../../../x", "code": "abc", "selector": "quick"}',
     ],
 )
-def test_a_malformed_session_file_starts_a_new_session(results: Path, content: bytes) -> None:
+def test_a_malformed_session_file_starts_a_new_session(results, content):
     results.mkdir()
     Session("", "abc", "quick").path(results).write_bytes(content)
     opened = Session.open(results, "abc", "quick")
@@ -147,27 +119,30 @@ def test_a_malformed_session_file_starts_a_new_session(results: Path, content: b
     assert Session.open(results, "abc", "quick") == opened
 
 
-def test_a_kill_as_a_session_begins_or_ends_leaves_nothing_behind(results: Path) -> None:
-    for fatal in range(1, 50):
-        command = [sys.executable, "-c", KILLED, str(results), str(fatal)]
-        done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
-        had_begun = bool(done.stdout) and done.returncode != 0
-        with lock_results(results):
-            session = Session.open(results, "code", "cases")
-            left = {file.name for file in results.iterdir()}
-            session.close(results)
-        assert left == {LOCK, session.path(results).name}
-        if had_begun:
-            assert session.id == done.stdout.strip(), "what has begun goes on"
-        if done.returncode == 0:
-            assert fatal > 4, "it was killed in each of its calls"
-            return
-        assert done.returncode == -signal.SIGKILL, done.stderr
-    pytest.fail("it never came to an end")
+def begin_and_end_session(results: Path, begun: Path) -> None:
+    """Open a session, write its name into a file, and end it."""
+    session = Session.open(results, "code", "cases")
+    begun.write_text(session.id)
+    session.close(results)
+
+
+def test_a_kill_as_a_session_begins_or_ends_leaves_nothing_behind(results, tmp_path):
+    results.mkdir()
+    for number in count(1):
+        begun = tmp_path / str(number)
+        was_killed = is_killed_at_call(number, results, begin_and_end_session, results, begun)
+        session = Session.open(results, "code", "cases")
+        if was_killed and begun.exists():
+            assert session.id == begun.read_text(), "what has begun goes on"
+        assert list(results.iterdir()) == [session.path(results)]
+        session.close(results)
+        if not was_killed:
+            break
+    assert number > 4, "it was killed in each of its calls"
 
 
 @pytest.mark.parametrize("kind", ["record", "answer to a claim"])
-def test_results_count_also_if_the_clock_was_set_back(kind: str, results: Path) -> None:
+def test_results_count_also_if_the_clock_was_set_back(kind, results):
     """Their files are then older than the session that they are of."""
     results.mkdir()
     session = Session.open(results, "abc", "quick")

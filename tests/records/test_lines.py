@@ -68,7 +68,7 @@ def test_a_kill_at_any_call_loses_no_line(leave, tmp_path):
         assert read_texts(file) == [*after, ONE]
         assert file.read_bytes().count(b"\n") == len(after) + 1, "nothing is left of the torn one"
     assert after == [*before, THREE]
-    assert number > 4, "it was killed in each of its calls"
+    assert number > 2, "it was killed in each of its calls"
 
 
 def test_the_next_append_removes_a_torn_last_line(tmp_path):
