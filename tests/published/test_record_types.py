@@ -8,7 +8,6 @@ import pytest
 from pydantic import BaseModel
 
 from framebench.claims.probed_record import Probed
-from framebench.devices.plans.planned import Planned
 from framebench.devices.releases.reported import Reported
 from framebench.explain.record import Explanation
 from framebench.ranks.predicted import Prediction
@@ -17,10 +16,10 @@ from framebench.versions.bisection_record import Bisection
 from tests.processes import ROOT
 
 RESULTS = ROOT / "results"
-# by the folder or file below a results folder, in which every feature keeps its own kind
+# by the folder below a results folder, in which every feature keeps its own kind; planned ones are
+# read by test_planned.py
 KINDS: dict[str, type[BaseModel]] = {
     "claims": Probed,
-    "planned": Planned,
     "planned_reports": Reported,
     "explained": Explanation,
     "fits": Fit,
