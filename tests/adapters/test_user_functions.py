@@ -113,14 +113,17 @@ def test_a_batch_that_nobody_could_take_is_refused(tmp_path):
         file.make_batch(N, np.ndarray, "array")
 
 
-def test_a_training_step_gets_the_whole_batch_as_written(tmp_path):
-    for returned in ("rows(n), rows(n)", "{'x': rows(n)}", "Graph(n)", "images(n)", "rows(n)"):
-        file = make_file(tmp_path, "model = Model", f"def batch(n): return {returned}")
-        file.takes_batch = True
-        inputs, targets = file.make_batch(N, np.ndarray, "array")
-        arguments, named, _ = collect_arguments((inputs, targets))
-        assert targets is None
-        assert type(file.as_written((named or arguments, None))) is type(file.module.batch(N))
+@pytest.mark.parametrize(
+    "returned", ["rows(n), rows(n)", "{'x': rows(n)}", "Graph(n)", "images(n)", "rows(n)"]
+)
+def test_a_training_step_gets_the_whole_batch_as_written(returned, tmp_path):
+    file = make_file(tmp_path, "model = Model", f"def batch(n): return {returned}")
+    file.takes_batch = True
+    inputs, targets = file.make_batch(N, np.ndarray, "array")
+    assert targets is None
+    positional, named, _ = collect_arguments((inputs, targets))
+    written = file.as_written((named or positional, None))
+    assert type(written) is type(file.module.batch(N))
 
 
 @pytest.mark.parametrize(

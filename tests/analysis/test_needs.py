@@ -21,23 +21,22 @@ sizes = st.integers(1, 2**40)
 
 
 @pytest.mark.parametrize(
-    ("kept", "held", "failed", "needs"),
+    ("enough", "too_little", "needs"),
     [
-        (20, None, None, 126 * MIB),
-        (0, 90, None, 90 * MIB),
-        (0, 200, None, 105 * MIB),  # a limit above 1.05 x the peak changes nothing
-        (0, None, 150, 150 * MIB + 1),
-        (0, None, 50, 105 * MIB),  # so does a failure under a limit below it
-        (0, 90, 150, 150 * MIB + 1),  # if two searches disagree, the larger need counts
+        (90 * MIB, None, 90 * MIB),
+        (200 * MIB, None, 105 * MIB),  # a limit above 1.05 x the peak changes nothing
+        (None, 150 * MIB, 150 * MIB + 1),
+        (None, 50 * MIB, 105 * MIB),  # so does a failure under a limit below it
+        (90 * MIB, 150 * MIB, 150 * MIB + 1),  # if two searches disagree, the larger need counts
     ],
 )
-def test_needs_are_105_percent_unless_a_search_found_otherwise(kept, held, failed, needs):
-    """The peak is 100 MiB, and the process keeps `kept` MiB next to it.
+def test_needs_are_105_percent_unless_a_search_found_otherwise(enough, too_little, needs):
+    """The job, whose peak is 100 MiB, ran under one limit, and did not under another."""
+    assert compute_needs(100 * MIB, 0, EnforcedLimits(enough, too_little)) == needs
 
-    Under an enforced limit of `held` MiB the job ran, under one of `failed` MiB it did not.
-    """
-    limits = EnforcedLimits(held and held * MIB, failed and failed * MIB)
-    assert compute_needs(100 * MIB, kept * MIB, limits) == needs
+
+def test_the_margin_is_also_on_what_a_process_keeps_next_to_the_peak():
+    assert compute_needs(100 * MIB, 20 * MIB) == 126 * MIB
 
 
 @given(sizes, st.lists(st.tuples(sizes, st.integers(1, 8)), max_size=4), st.integers(1, 12), sizes)

@@ -49,10 +49,11 @@ def run_report(
     gh = folder / "gh"
     gh.write_text(FAKE_GH.format(python=sys.executable))
     gh.chmod(0o755)
+    log = folder / "log"
+    log.touch()
     verdict = {"framework": "jax", "pinned": "0.10.2", "newest": "0.11.0", "new_regressions": new}
     file = folder / "newest.json"
     file.write_text(json.dumps([verdict]))
-    log = folder / "log"
     variables = {
         "PATH": f"{folder}:{os.environ['PATH']}",
         "GH_LOG": str(log),
@@ -60,7 +61,7 @@ def run_report(
     }
     command = [sys.executable, "-m", "tools.report_regressions", str(file), "--no-bisect"]
     subprocess.run(command, cwd=ROOT, env=os.environ | variables, check=True)
-    return [json.loads(line) for line in log.read_text().splitlines()] if log.exists() else []
+    return [json.loads(line) for line in log.read_text().splitlines()]
 
 
 def test_a_new_regression_opens_an_issue(tmp_path):

@@ -1,23 +1,28 @@
+"""Print which errors are called out of memory: before a limit is enforced, under it, and after."""
+
 import json
 
 from framebench.instruments import limits
 
-vague = [
-    RuntimeError("could not create a primitive"),
-    RuntimeError("Check failed: dnnl_sgemm(...) == dnnl_success"),
-    RuntimeError("INTERNAL: YNNPACK operation failed: error"),
-]
+ERRORS = {
+    "Jittor on oneDNN": RuntimeError("could not create a primitive"),
+    "JAX on oneDNN": RuntimeError("Check failed: dnnl_sgemm(...) == dnnl_success"),
+    "JAX on YNNPACK": RuntimeError("INTERNAL: YNNPACK operation failed: error"),
+    "MemoryError": MemoryError(),
+    "another error": ValueError("planted"),
+}
 
 
-def called_oom():
-    return [
-        limits.is_out_of_memory(error, limits.is_enforced())
-        for error in (*vague, MemoryError(), ValueError("planted"))
-    ]
+def list_out_of_memory():
+    names = []
+    for name, error in ERRORS.items():
+        if limits.is_out_of_memory(error, limits.is_enforced()):
+            names.append(name)
+    return names
 
 
-before = called_oom()
+before = list_out_of_memory()
 limits.limit_growth(2**30)
-under = called_oom()
+under = list_out_of_memory()
 limits.limit_growth(None)
-print(json.dumps([before, under, called_oom()]))
+print(json.dumps({"before": before, "under": under, "after": list_out_of_memory()}))
