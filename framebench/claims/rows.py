@@ -93,7 +93,9 @@ def read_claims() -> tuple[Claim, ...]:
     places = read_places()
     claims: list[Claim] = []
     for file in sorted(FOLDER.glob("*.toml")):
-        claims += read_source(file, tomllib.loads(file.read_text())["claim"], places)
+        claims += read_source(
+            file, tomllib.loads(file.read_text(encoding="utf-8"))["claim"], places
+        )
     return tuple(claims)
 
 

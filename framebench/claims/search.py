@@ -68,7 +68,7 @@ def read_synonyms(file: Path) -> list[tuple[str, str, list[str]]]:
     English ones are looked for among the stems of a text, Chinese ones in the text itself.
     """
     synonyms = []
-    for concept, words in tomllib.loads(file.read_text()).items():
+    for concept, words in tomllib.loads(file.read_text(encoding="utf-8")).items():
         for word in words:
             if HAN.search(word):
                 synonyms.append((word, concept, list_pairs(word)))

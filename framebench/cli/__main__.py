@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import inspect
+import io
 import os
 import resource
 import subprocess
@@ -157,9 +158,10 @@ def describe_shortage(error: Exception) -> str:
 
 
 def open_missing_streams() -> None:
-    """Open /dev/null for each standard stream that was closed, as by `>&-`.
+    r"""Open /dev/null for each standard stream that was closed, as by `>&-`.
 
-    Otherwise the next file that is opened would get the stream's number, and be written to.
+    Otherwise the next file that is opened would get the stream's number, and be written to. What
+    the locale has no letter for, such as `×` in ASCII, is printed as `\xd7`.
     """
     for number in range(3):
         try:
@@ -170,6 +172,8 @@ def open_missing_streams() -> None:
         if getattr(sys, name) is None:
             stream = Path(os.devnull).open("r" if name == "stdin" else "w")  # noqa: SIM115 - for good
             setattr(sys, name, stream)
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="backslashreplace")
 
 
 def run_command_line() -> None:

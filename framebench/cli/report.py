@@ -181,7 +181,7 @@ def fill_documents(
     parts = make_document_parts(folder, tables)
     for document in documents:
         try:
-            store.replace_text(refresh(document.read_text(), parts), document)
+            store.replace_text(refresh(document.read_text(encoding="utf-8"), parts), document)
         except NoSuchTable as error:
             fail(f"{document}: {error}", 2)
         except UnicodeDecodeError as error:

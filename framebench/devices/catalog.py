@@ -64,7 +64,7 @@ class Device:
 
 def load_devices() -> dict[str, Device]:
     """Return the devices of `catalog.toml` by name, in its order."""
-    catalog = tomllib.loads(Path(__file__).with_name("catalog.toml").read_text())
+    catalog = tomllib.loads(Path(__file__).with_name("catalog.toml").read_text(encoding="utf-8"))
     devices = {}
     for row in catalog["devices"]:
         chip = catalog["chips"].get(row.pop("chip", None), {})

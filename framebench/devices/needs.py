@@ -92,7 +92,7 @@ def count_rows(rows: int) -> str:
 
 def read_intervals() -> dict[Kind, ErrorInterval]:
     """Return the errors of each kind that `python -m studies.prediction_errors --write` wrote."""
-    stored = json.loads(ERRORS.read_text())
+    stored = json.loads(ERRORS.read_text(encoding="utf-8"))
     return {kind: ErrorInterval(**fields) for kind, fields in stored.items()}
 
 

@@ -54,9 +54,22 @@ class SetupError(Exception):
 
 
 def cache() -> Path:
-    """Return the folder in which environments and what they compile are kept."""
-    base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
-    return Path(os.environ.get("FRAMEBENCH_CACHE") or Path(base) / "framebench").resolve()
+    """Return the folder in which environments and what they compile are kept.
+
+    Raises SetupError if no variable names it, and the user has no home.
+    """
+    own = os.environ.get("FRAMEBENCH_CACHE")
+    if own:
+        return Path(own).resolve()
+    shared = os.environ.get("XDG_CACHE_HOME")
+    try:
+        base = Path(shared) if shared else Path.home() / ".cache"
+    except RuntimeError:  # such as of a container's user who is in no list of users
+        raise SetupError(
+            "this user has no home for the environments of the frameworks: set HOME, or let "
+            "FRAMEBENCH_CACHE name a folder for them"
+        ) from None
+    return (base / "framebench").resolve()
 
 
 @dataclass(frozen=True)

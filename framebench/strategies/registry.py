@@ -38,7 +38,7 @@ KINDS = {
 
 def read_tables(name: str) -> dict[str, Any]:
     """Return the tables of a file of the catalog."""
-    return tomllib.loads((FOLDER / f"{name}.toml").read_text())
+    return tomllib.loads((FOLDER / f"{name}.toml").read_text(encoding="utf-8"))
 
 
 def read_strategies(name: str) -> list[Strategy]:

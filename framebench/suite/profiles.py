@@ -83,7 +83,7 @@ class Profile:
     batches: int = 0  # each a factor of two apart
 
 
-_TABLES = tomllib.loads(Path(__file__).with_suffix(".toml").read_text())
+_TABLES = tomllib.loads(Path(__file__).with_suffix(".toml").read_text(encoding="utf-8"))
 PROFILES = {name: Profile(**freeze(table)) for name, table in _TABLES.items()}
 
 

@@ -26,6 +26,7 @@ NUMBERLESS = re.compile(
 )
 MIXED = re.compile(r"(at least|found) two (different )?devices")
 LONGEST = 500  # letters of a message
+MOST_BYTES = 2**24  # of a file; a long one that programs write has some 2**20
 
 
 class Fault(Exception):
@@ -161,6 +162,12 @@ def parse_file(file: str) -> ast.Module:
         # a pipe or device would be waited for, and each process reads the file once more
         raise Fault(f"{file}: no regular file; name a Python file that can be read repeatedly")
     try:
+        size = Path(file).stat().st_size
+        if size > MOST_BYTES:  # such as of a checkpoint, which would be read whole
+            raise Fault(
+                f"{file}: {size:,} bytes, where a Python file has at most {MOST_BYTES:,}; name "
+                "the file that defines the model"
+            )
         return ast.parse(Path(file).read_bytes(), file)
     except SyntaxError as error:
         raise Fault(describe_fault(error, file)) from error

@@ -80,7 +80,7 @@ def read_accepted(file: Path = ACCEPTED) -> list[AcceptedRegression]:
     if not file.exists():
         return []
     try:
-        return AcceptedFile.model_validate(tomllib.loads(file.read_text())).accepted
+        return AcceptedFile.model_validate(tomllib.loads(file.read_text(encoding="utf-8"))).accepted
     except ValidationError as error:
         problem = error.errors()[0]
         place = ".".join(map(str, problem["loc"]))  # accepted.0.cases

@@ -9,6 +9,7 @@ import os
 import re
 import signal
 import subprocess
+import sys
 import time
 from pathlib import Path
 
@@ -19,8 +20,9 @@ from framebench.cli.__main__ import find_empty_option
 from framebench.engine import installed
 from framebench.records import store
 from tests.fake_records import CASE, RIGHT, record
-from tests.processes import COMMAND, framebench, write_script
+from tests.processes import COMMAND, ROOT, framebench, write_script
 from tests.record_files import append_lines
+from tests.sample_records import IN_HERE
 
 LISTING = ("list", "transformer/torch/train/fp32")
 ESCAPES = {
@@ -59,6 +61,48 @@ def test_a_closed_pipe_causes_no_traceback():
     done = run_in_shell("| true")
     assert "Traceback" not in done.stderr
     assert "Exception" not in done.stderr
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "claims",  # with names of articles and people
+        "claims checkpointing",
+        "devices",
+        "list transformer/torch/train/fp32",
+        "answer",
+        "report transformer/torch/train/fp32/b4/cpu",
+    ],
+)
+def test_a_locale_without_utf_8_is_no_error(command: str) -> None:
+    """The package's own files are in UTF-8 all the same."""
+    words = command.split()
+    if words[0] not in ("devices", "list"):
+        words += IN_HERE
+    ascii_only = {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
+    done = subprocess.run(
+        [*COMMAND, *words], env={**os.environ, **ascii_only}, capture_output=True, timeout=600
+    )
+    assert done.returncode == 0, done.stderr
+    assert b"Traceback" not in done.stderr
+
+
+def test_a_letter_of_a_table_that_the_locale_lacks_is_printed_as_its_number() -> None:
+    program = (
+        "from framebench.cli.__main__ import open_missing_streams\n"
+        "open_missing_streams()\n"
+        "from framebench.cli.shared import out\n"
+        "out.print('of a table: \\u00d7')\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program],
+        cwd=ROOT,
+        env={**os.environ, "PYTHONIOENCODING": "ascii"},
+        capture_output=True,
+        text=True,
+        timeout=600,
+    )
+    assert (done.stdout, done.returncode) == ("of a table: \\xd7\n", 0), done.stderr
 
 
 def has_begun(process: subprocess.Popen[str]) -> bool:

@@ -28,7 +28,7 @@ from framebench.models.spec import UnknownName
 from framebench.records import pins, store
 from framebench.suite.case import Case
 from tests.callbacks import ignore
-from tests.processes import ROOT, make_fake_environment
+from tests.processes import ROOT, framebench, make_fake_environment
 from tests.single_case import measure_alone
 
 
@@ -47,6 +47,16 @@ def own_pins(tmp_path, monkeypatch) -> Path:
     monkeypatch.setattr(pins, "REQUIREMENTS", folder)
     monkeypatch.setattr(pins, "read_pins", Mock(return_value={"torch": "1.0"}))
     return folder
+
+
+def test_a_user_without_a_home_is_asked_for_a_folder(monkeypatch):
+    """A container may run as a user who is in no list of users."""
+    for name in ("FRAMEBENCH_CACHE", "XDG_CACHE_HOME"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr(Path, "home", Mock(side_effect=RuntimeError("no home directory")))
+    done = framebench("setup", "torch")
+    assert done.returncode == 2
+    assert "set HOME, or let FRAMEBENCH_CACHE name a folder" in done.stderr
 
 
 def test_pins_have_hashes_or_the_file_says_why_not():

@@ -22,7 +22,7 @@ LOST_COMMITS = "lost_commits.txt"
 def read_lost_commits(results: Path) -> frozenset[str]:
     """Return the full hashes in LOST_COMMITS, or none if there is no such file."""
     file = results / LOST_COMMITS
-    lines = file.read_text().splitlines() if file.exists() else []
+    lines = file.read_text(encoding="utf-8").splitlines() if file.exists() else []
     return frozenset(line for line in lines if line and not line.startswith("#"))
 
 

@@ -18,7 +18,7 @@ from framebench.models import spec
 from framebench.strategies.strategy import FRAMEWORKS, TITLES
 from framebench.suite.case import DEFAULT_SIZE
 
-TOPICS = tomllib.loads(Path(__file__).with_name("topics.toml").read_text())["topic"]
+TOPICS = tomllib.loads(Path(__file__).with_name("topics.toml").read_text(encoding="utf-8"))["topic"]
 
 
 def describe_machine(table: pd.DataFrame) -> tuple[str, ...]:

@@ -145,7 +145,7 @@ def draw_lines(lines: Sequence[Line]) -> dict[str, Any]:
     marks = [{"at": first.null, "what": "no effect"}]
     if first.claimed is not None:
         marks.append({"at": first.claimed, "what": "claimed"})
-    spec: dict[str, Any] = json.loads(CHART.read_text())
+    spec: dict[str, Any] = json.loads(CHART.read_text(encoding="utf-8"))
     intervals, _, rules = spec["layer"]
     intervals["encoding"]["x"]["title"] = first.metric
     rules["data"]["values"] = marks
