@@ -17,6 +17,7 @@ from framebench.engine import children, environments, runner
 from framebench.engine.environments import Environment, import_path
 from framebench.engine.recording import Context, make_provenance
 from framebench.engine.runner import Options
+from framebench.engine.supervisor import name_end
 from framebench.instruments.host import MALLOC_ENV
 from framebench.records import store
 from framebench.records.provenance import ROOT
@@ -49,8 +50,9 @@ def run_program(
 ) -> tuple[dict[str, float], str]:
     """Run a program on one thread; return the numbers of its last line, and its error.
 
-    The error is empty if the program came to its end. Raises RuntimeError if it does not end in
-    TIME_LIMIT_S; it is killed then, with all that it has started.
+    The error is empty if there are numbers. Raises RuntimeError if the program does not end in
+    TIME_LIMIT_S, when it is killed with all that it has started, and if it ends without both, such
+    as by the kernel where memory runs out: that tells nothing of what it does.
     """
     variables = {
         **os.environ,
@@ -65,15 +67,24 @@ def run_program(
         ended = children.run_program(command, variables, TIME_LIMIT_S)
     except TimeoutError:
         raise RuntimeError(f"{program.name} came to no end in {TIME_LIMIT_S:g} s") from None
-    lines = [line for line in ended.stdout.splitlines() if line.startswith("{")]
-    numbers: dict[str, float] = {}
-    if lines:
-        numbers = json.loads(lines[-1])
+    numbers = read_numbers(ended.stdout)
     error = ""
     # without a traceback it was Jittor's clean-up at exit that crashed
     if ended.code and "Traceback" in ended.stderr:
         error = find_error(ended.stderr)
+    if not numbers and not error:
+        raise RuntimeError(f"{program.name} ended by {name_end(ended.code)}, without numbers")
     return numbers, error
+
+
+def read_numbers(printed: str) -> dict[str, float]:
+    """Return the numbers by name in the last line that begins with a brace, or none."""
+    lines = [line for line in printed.splitlines() if line.startswith("{")]
+    try:
+        numbers: dict[str, float] = json.loads(lines[-1])
+    except (IndexError, ValueError):  # a line may be cut off where the program was killed
+        return {}
+    return numbers
 
 
 def find_error(errors: str) -> str:
@@ -89,10 +100,9 @@ def find_error(errors: str) -> str:
 
 def look_up_names(names: Sequence[str], environment: Environment) -> dict[str, bool]:
     """Return whether each of these attribute paths exists in the framework that is installed."""
-    printed = environments.run_module(
+    found = environments.ask_module(
         environment, "framebench.claims.probes.names", environment.framework, *names
     )
-    found = json.loads(printed.splitlines()[-1])
     return {str(name): bool(exists) for name, exists in found.items()}
 
 
@@ -105,8 +115,8 @@ def try_report(environment: Environment, number: str) -> dict[str, list[float]]:
     found: dict[str, list[float]] = {}
     for _ in range(ROUNDS):
         numbers, error = run_program(environment, program, number)
-        if error or not numbers:
-            raise RuntimeError(f"{program.name} {number}: {error or 'it printed no numbers'}")
+        if error:
+            raise RuntimeError(f"{program.name} {number}: {error}")
         for name, value in numbers.items():
             found.setdefault(name, []).append(float(value))
     return found

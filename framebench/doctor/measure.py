@@ -74,13 +74,13 @@ def calibrate_in(environment: Environment) -> list[Finding]:
     """Return how wrong the instruments are in a framework's environment."""
     framework = environment.framework
     try:
-        printed = environments.run_module(
+        figures = environments.ask_module(
             environment, WORKER, framework, variables={"OMP_NUM_THREADS": "1", **MALLOC_ENV}
         )
     except SetupError as error:  # such as a Jittor that cannot be built for the GPU
         return [Finding(f"{framework}: calibration", False, str(error).splitlines()[-1])]
     findings = []
-    for what, figure in json.loads(printed.splitlines()[-1]).items():
+    for what, figure in figures.items():
         quantity = what.split()[-1]
         limit = LIMITS[quantity if quantity in ("bias", "spread") else "lost"]
         detail = f"{figure:+.2%}, allowed {limit:.0%}"

@@ -10,6 +10,7 @@ from __future__ import annotations
 import csv
 import hashlib
 import importlib.util
+import json
 import os
 import platform
 import shlex
@@ -24,6 +25,7 @@ from dataclasses import dataclass
 from functools import cache as cache_result
 from pathlib import Path
 from types import MappingProxyType
+from typing import Any
 
 from filelock import FileLock
 from packaging.utils import canonicalize_name
@@ -520,3 +522,26 @@ def run_module(
             raise SetupError(damage)
         raise SetupError(f"{module} failed in {environment.name}:\n{ended.stderr[-2000:]}")
     return ended.stdout.strip()
+
+
+def ask_module(
+    environment: Environment,
+    module: str,
+    *arguments: str,
+    variables: Mapping[str, str] = NO_VARIABLES,
+    limit_s: float = MODULE_LIMIT_S,
+) -> dict[str, Any]:
+    """Return the answer of one of our modules: the JSON object in the last line that it prints.
+
+    A user's file may print too, or end the process before. Raises SetupError, as `run_module` does,
+    and if there is no answer.
+    """
+    printed = run_module(environment, module, *arguments, variables=variables, limit_s=limit_s)
+    try:
+        answer = json.loads(printed.splitlines()[-1])
+    except (IndexError, ValueError, RecursionError):
+        answer = None
+    if not isinstance(answer, dict):
+        last_words = f"; it printed {printed[-200:]!r}" if printed else ""
+        raise SetupError(f"{module} ended in {environment.name} without an answer{last_words}")
+    return answer

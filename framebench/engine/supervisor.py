@@ -272,7 +272,7 @@ def classify(worker: Worker, oom_killed: bool) -> Outcome:
             "timeout", f"no end after {worker.expired_s:g} s, during {worker.phase}", log=log
         )
     code = worker.process.returncode
-    ended_by = name_signal(-code) if code < 0 else f"exit code {code}"
+    ended_by = name_end(code)
     killed_by_kernel = oom_killed and code == -signal.SIGKILL
     if killed_by_kernel or limits.OUT_OF_MEMORY.search(log):
         return Outcome("oom", f"memory ran out during {worker.phase}, ended by {ended_by}", log=log)
@@ -306,6 +306,11 @@ def describe_compiler_error(log: str, already_said: str = "") -> str:
                 return ""
             return f" (the compiler: {error[:300]})"
     return ""
+
+
+def name_end(code: int) -> str:
+    """Return what a process ended by: `exit code 3`, or a signal's name for a negative code."""
+    return name_signal(-code) if code < 0 else f"exit code {code}"
 
 
 def name_signal(number: int) -> str:

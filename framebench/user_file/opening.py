@@ -149,14 +149,13 @@ def look_into(model: UserModel, environment: Environment, folder: Path) -> dict[
     """
     say(f"{model.file.name}: building the model by its shapes alone, seconds to a minute")
     with err.status(f"{model.file.name}: shapes"):
-        printed = environments.run_module(
+        answer = environments.ask_module(
             environment,
             FACTS[model.framework],
             str(model.batch),
             variables={"OMP_NUM_THREADS": "1"},
             limit_s=FACTS_LIMIT_S,
         )
-    answer = json.loads(printed.splitlines()[-1])  # a file may print, too
     if "fault" in answer:
         raise Fault(str(answer["fault"]))
     file = folder / "own.json"

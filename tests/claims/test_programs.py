@@ -171,6 +171,25 @@ def test_a_loop_over_steps_needs_a_fraction_of_the_bytes(environment, monkeypatc
     assert found["in_a_loop"][0] < 0.2 * found["plain"][0]
 
 
+@pytest.mark.parametrize(
+    ("program", "ended_by"),
+    [
+        ("os.kill(os.getpid(), signal.SIGKILL)", "SIGKILL"),
+        ("signal.raise_signal(signal.SIGSEGV)", "SIGSEGV"),
+        ("os._exit(3)", "exit code 3"),
+        ("pass", "exit code 0"),
+        ('print("{cut off", flush=True); os._exit(1)', "exit code 1"),
+    ],
+)
+def test_a_program_that_tells_nothing_is_no_result(program, ended_by, tmp_path):
+    """It would be taken for one that ran without numbers, and a claim be called wrong."""
+    file = tmp_path / "program.py"
+    file.write_text(f"import os, signal\n{program}\n")
+    here = Environment("torch", "0", Path(sys.executable))
+    with pytest.raises(RuntimeError, match=rf"program\.py ended by {ended_by}, without numbers"):
+        claim_programs.run_program(here, file)
+
+
 @pytest.mark.timeout(100)
 def test_a_program_without_an_end_is_killed_and_named(tmp_path, monkeypatch):
     monkeypatch.setattr(claim_programs, "TIME_LIMIT_S", 2.5)

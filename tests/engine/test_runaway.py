@@ -157,6 +157,14 @@ def test_children_of_a_module_neither_delay_nor_outlive_it(how, end, fault, tmp_
     assert list_left(tmp_path) == []
 
 
+@pytest.mark.parametrize("printed", ["", "no JSON", "[1]", "{", '{"a": 1} and more', "[" * 10**5])
+def test_a_module_without_an_answer_is_named(printed: str, tmp_path: Path) -> None:
+    """A user's file may end the process before the answer, or print behind it."""
+    environment = make_environment(f"print({printed!r})\n", tmp_path)
+    with pytest.raises(SetupError, match="module ended in torch-1 without an answer"):
+        environments.ask_module(environment, "module")
+
+
 def test_a_daemon_with_its_environment_ends_with_its_own_worker_alone(tmp_path):
     """The mark in it says whose it is, while others run."""
     program = f"{DAEMON}\nsleep_in_child()\nprint('{RESULT}', flush=True)\ntime.sleep(600)\n"

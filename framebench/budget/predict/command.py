@@ -233,14 +233,13 @@ def predict_by_fake_tensors(case: Case, environment: Environment | None = None) 
     if obstacle:
         return PeakPrediction("fake tensors", "predicted", None, obstacle)
     environment = environment or environments.ensure("torch", say=say)
-    printed = environments.run_module(
+    answer = environments.ask_module(
         environment,
         "framebench.budget.predict.worker",
         case.id,
         variables={"OMP_NUM_THREADS": "1"},
         limit_s=FAKE_TENSORS_LIMIT_S,
     )
-    answer = json.loads(printed.splitlines()[-1])
     if "fault" in answer:
         raise Fault(answer["fault"])
     note = f"torch {environment.version}, eager, as on a CPU; no kernel's workspace"

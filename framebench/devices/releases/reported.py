@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
@@ -14,7 +13,7 @@ from framebench.analysis.rendering import Table, format_mib
 from framebench.devices.catalog import Device, find
 from framebench.devices.plans.process import WITHOUT_DEVICE
 from framebench.devices.plans.version import PLANNER_VERSION
-from framebench.engine.environments import Environment, run_module
+from framebench.engine.environments import Environment, ask_module
 from framebench.records import provenance
 from framebench.records.record import Bytes, Moment, Part, Release
 from framebench.records.store import read_models, write_atomically
@@ -58,14 +57,14 @@ def plan_reports(device: Device, environment: Environment) -> Reported:
     Raises SetupError with what the compiler printed.
     """
     variables = WITHOUT_DEVICE | {"XLA_FLAGS": ""}
-    printed = run_module(environment, WORKER, device.name, variables=variables)
+    programs = ask_module(environment, WORKER, device.name, variables=variables)
     return Reported(
         device=device.name,
         framework_version=environment.version,
         code=str(PLANNER_VERSION),
         planned_at=datetime.now(UTC),
         commit=provenance.find_code(),
-        **json.loads(printed.strip().splitlines()[-1]),
+        **programs,
     )
 
 
