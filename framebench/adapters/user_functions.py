@@ -186,9 +186,30 @@ class UserFile:
                 f"that makes a new model each time, as in `def model(): return ...`",
             )
         instance = self.call_seeded("model")
+        has_other_step = self.has_step() or hasattr(instance, "training_step")
+        if isinstance(instance, modules) and not has_other_step:
+            self.check_can_be_called(instance, modules)
         methods = [getattr(type(instance), name, None) for name in CALLED]
         self.call = next((method for method in methods if method), None)
         return instance
+
+    def check_can_be_called(self, model: Any, modules: type | tuple[type, ...]) -> None:
+        """Raise Fault if a model has no forward pass of its own, as a holder of two networks has.
+
+        `modules` are the framework's base classes, whose forward pass only raises an error.
+        """
+        bases = modules if isinstance(modules, tuple) else (modules,)
+        for name in CALLED:
+            inherited = [getattr(base, name, None) for base in bases]
+            has_method = getattr(type(model), name, None) not in (None, *inherited)
+            if has_method or name in getattr(model, "__dict__", {}):
+                return
+        raise self.fault(
+            "model",
+            f"{describe_type(model)} has no forward pass of its own, which would get the inputs: "
+            "write one that returns the output or the loss, or write your training step, as of a "
+            f"GAN, as {STEP}, which returns its loss",
+        )
 
     def make_batch(self, size: int, types: Any, called: str) -> tuple[Any, Any]:
         """Return inputs and targets: trees of arrays of the given types.

@@ -54,6 +54,59 @@ def make_file(folder: Path, *lines: str) -> UserFile:
     return file
 
 
+@pytest.mark.parametrize(
+    ("made", "lines", "is_refused"),
+    [
+        ("Pair()", [], True),
+        ("Pair()", [STEP], False),  # which makes the passes by itself
+        ("Pair()", [LOSS], True),
+        ("Model()", [], False),
+        ("Base()", [], True),
+        ("Assigned()", [], False),
+        ("Trains()", [], False),
+    ],
+)
+def test_a_model_without_a_forward_pass_is_refused_unless_there_is_a_step(
+    made: str, lines: list[str], is_refused: bool, tmp_path: Path
+) -> None:
+    """Frameworks' base classes have one that raises an error, and a `__call__` that calls it."""
+    path = tmp_path / "mine.py"
+    path.write_text("\n".join([BEGINNING, MODULES, f"def model(): return {made}", *lines]))
+    file = UserFile(str(path), ignore)
+    base = file.module.Base
+    if not is_refused:
+        file.make_model(base)
+        return
+    with pytest.raises(
+        Fault, match=r"mine\.py:\d+: [\w.]+ has no forward pass of its own.* step\("
+    ):
+        file.make_model(base)
+
+
+MODULES = """
+class Base:
+    def forward(self, *_):
+        raise NotImplementedError
+    def __call__(self, *args):
+        return self.forward(*args)
+
+class Pair(Base):
+    pass
+
+class Model(Base):
+    def forward(self, x):
+        return x
+
+class Trains(Base):
+    def training_step(self, batch, number):
+        return 0.0
+
+class Assigned(Base):
+    def __init__(self):
+        self.forward = abs
+"""
+
+
 def collect_arguments(batch: tuple[Any, Any]) -> tuple[tuple[Any, ...], dict[str, Any], Any]:
     """Return what a model is called with, and the targets that stay apart."""
     inputs, targets = batch
