@@ -24,7 +24,12 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from framebench.adapters.holders import find_array_storage, find_holders, iterate_globals
+from framebench.adapters.holders import (
+    FindStorages,
+    find_array_storage,
+    find_holders,
+    iterate_globals,
+)
 from framebench.adapters.loading import Loader
 from framebench.adapters.parts import Hooks, Ledger
 from framebench.adapters.proof import Evidence, Proof, judge_parts
@@ -435,7 +440,28 @@ class Adapter(ABC):
 
     def named_untracked_bytes(self) -> dict[str, int]:
         """Return the part of `untracked_bytes` that Python objects hold."""
-        return find_holders(iterate_globals(self.case.user_file), find_array_storage, ())
+        roots = iterate_globals(self.case.user_file)
+        holders = Counter(find_holders(roots, find_array_storage, ()))
+        holders.update(self.measure_held_arrays())
+        return dict(holders)
+
+    def measure_held_arrays(self) -> dict[str, int]:
+        """Return the bytes of the framework's arrays that globals of a user's file hold, by holder.
+
+        JAX and Jittor count every array alive. So their `live_bytes` and `read_peaks` leave these
+        out, which `untracked_bytes` adds.
+        """
+        if not self.is_user_model or self.device() != "cpu":
+            return {}
+        find_storages, known = self.make_array_finder()
+        return find_holders(iterate_globals(self.case.user_file), find_storages, known)
+
+    def make_array_finder(self) -> tuple[FindStorages, set[int]]:
+        """Return a function that finds the storages of the framework's arrays.
+
+        The second result has the addresses of the storages that a step needs.
+        """
+        return (lambda _: {}), set()
 
     def reset_peak(self) -> None:
         """Begin the region whose peak `read_peaks` reports."""

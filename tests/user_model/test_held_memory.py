@@ -140,6 +140,49 @@ def test_a_flax_model_is_held_once(api, model, tmp_path, environment):
     assert result["live"] == pytest.approx(3 * result["weights"] + result["inputs"], abs=4096)
 
 
+JITTOR = """
+import jittor as jt
+from jittor import nn
+
+def model():
+    return nn.Sequential(nn.Linear(256, 256), nn.ReLU(), nn.Linear(256, 256))
+
+def batch(n):
+    return jt.randn(n, 256), jt.randn(n, 256)
+
+def loss(output, target):
+    return ((output - target) ** 2).mean()
+"""
+HOLDING = {  # by framework: a file without anything next to its model, and a table that it may hold
+    "jax": (
+        FLAX.format(api="nnx", model="nnx.Linear(WIDTH, WIDTH, rngs=nnx.Rngs(0))"),
+        "TABLE = {'rows': [jax.numpy.ones((6, 2**20))]}",
+    ),
+    "jittor": (JITTOR, "TABLE = {'rows': [jt.ones((6, 2**20)).sync()]}"),
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("framework", HOLDING)
+def test_arrays_in_globals_are_named_and_counted_once(framework, tmp_path, environment):
+    code, table = HOLDING[framework]
+    found = []
+    for number, added in enumerate(("", table)):
+        file = tmp_path / str(number) / "mine.py"
+        file.parent.mkdir()
+        file.write_text(f"{code}\n{added}\n")
+        program = HERE / "programs/held_arrays.py"
+        arguments = (framework, str(file))
+        found.append(run_inside(environment[framework], program, *arguments, variables=MALLOC_ENV))
+    without, holding = found
+    size = 24 * MIB
+    assert without["holders"] == {}
+    assert holding["holders"] == {"the global `TABLE` of mine.py": size}
+    assert holding["live"] == without["live"]
+    for instrument, peak in without["peaks"].items():
+        assert holding["peaks"][instrument] - peak == pytest.approx(size, abs=MIB), instrument
+
+
 @pytest.mark.slow
 def test_a_graph_of_jittor_is_part_of_the_peak(tmp_path, environment):
     """Some hundred bytes an operation, whatever the batch."""

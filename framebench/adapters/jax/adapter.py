@@ -36,6 +36,7 @@ from framebench.adapters.base import (
     Switch,
     join_output,
 )
+from framebench.adapters.holders import FindStorages
 from framebench.adapters.jax.accumulation import Gradient, Tree, average_over_micro_batches
 from framebench.adapters.jax.parts import JaxRecipe
 from framebench.adapters.jax.program import (
@@ -45,6 +46,7 @@ from framebench.adapters.jax.program import (
     count_dtypes,
     count_in_program,
     find_addresses,
+    list_shards,
     walk_equations,
 )
 from framebench.adapters.jax.states import list_keys, read_states
@@ -548,7 +550,16 @@ class JaxAdapter(Adapter):
 
     def live_bytes(self) -> int:
         on_device = [a for a in jax.live_arrays() if a.sharding.memory_kind != "pinned_host"]
-        return count_bytes(on_device)
+        return count_bytes(on_device) - sum(self.measure_held_arrays().values())
+
+    def make_array_finder(self) -> tuple[FindStorages, set[int]]:
+        storages_by_array = {}
+        for array in jax.live_arrays():
+            shards = list_shards(array)
+            storages_by_array[id(array)] = {s.unsafe_buffer_pointer(): s.nbytes for s in shards}
+        model = self.params, self.stats, self.optimizer_state, self.constants
+        known = find_addresses((model, self.inputs, self.output, self.residuals))
+        return (lambda instance: storages_by_array.get(id(instance), {})), known
 
     def read_peaks(self) -> dict[str, int]:
         # The allocator's peak never resets. In a memory worker the programs come from the cache
@@ -577,13 +588,14 @@ class JaxAdapter(Adapter):
     def count_unplanned_bytes(self) -> int:
         """Return the bytes of the arrays that are alive during a step but not in its plan.
 
-        These are the batches of later steps, and other models.
+        These are the batches of later steps, and other models. What globals of a user's file hold
+        is in `untracked_bytes`.
         """
         planned = find_addresses((self.list_arguments(), self.output, self.residuals, self.inputs))
         if self.recipe.calls > 1:  # the plan has a part of the batch
             planned -= find_addresses(self.inputs)
         others = [a for a in jax.live_arrays() if find_addresses(a).isdisjoint(planned)]
-        return count_bytes(others)
+        return count_bytes(others) - sum(self.measure_held_arrays().values())
 
     def compile(self) -> None:
         if self.case.scenario == "eval":

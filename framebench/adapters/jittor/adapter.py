@@ -18,16 +18,17 @@ import numpy as np
 from jittor import Module, Var
 
 from framebench.adapters.base import Adapter, Batch, Evidence, State, Switch
+from framebench.adapters.holders import FindStorages, StorageBytes
 from framebench.adapters.jittor import deterministic, float64
 from framebench.adapters.jittor.observe import ExecutionCounter, count_kernels
 from framebench.adapters.jittor.parts import JittorRecipe
-from framebench.adapters.jittor.probe import load_probe, watch_pool
+from framebench.adapters.jittor.probe import load_probe, read_storages, watch_pool
 from framebench.adapters.parts import Hooks, PartOptions
 from framebench.adapters.user_functions import select_returned
 from framebench.instruments import host
 from framebench.models.spec import SEED, USER_MODEL, Optimizer, load_workload
 from framebench.suite.case import Case
-from framebench.suite.trees import call_with, map_tree, read_batch_length
+from framebench.suite.trees import call_with, list_arrays, map_tree, read_batch_length
 
 # the flags that strategies set; each case sets them back, since a process may run several cases
 DEFAULT_FLAGS = {
@@ -291,6 +292,16 @@ class JittorAdapter(Adapter):
                         name = names.get(id(p), f"unknown weight {tuple(p.shape)}")
                         yield State(kinds.get(key, key), name, value.numpy(), value.nbytes)
 
+    def list_states(self) -> list[Var]:
+        """Return the states of the optimizers, none in evaluation."""
+        states = []
+        if self.case.stage.trains:
+            for optimizer in self.list_optimizers():
+                for group in optimizer.param_groups:
+                    for values in find_state_lists(group).values():
+                        states += values
+        return states
+
     def list_optimizers(self) -> list[jt.optim.Optimizer]:
         """Return the optimizers of the case: a user's file may have several."""
         if self.is_user_model:
@@ -298,12 +309,8 @@ class JittorAdapter(Adapter):
         return [self.optimizer]
 
     def restore(self) -> None:
-        if self.case.stage.trains:
-            for optimizer in self.list_optimizers():
-                for group in optimizer.param_groups:
-                    for values in find_state_lists(group).values():
-                        for value in values:
-                            value.update(jt.zeros_like(value))
+        for value in self.list_states():
+            value.update(jt.zeros_like(value))
         weights = self.case.weights  # once, since the property makes them each time
         for name, p in self.model.named_parameters():
             is_frozen = p.is_stop_grad()
@@ -367,10 +374,22 @@ class JittorAdapter(Adapter):
         return sum(p.numel() for name, p in params if not name.endswith(RUNNING))
 
     def live_bytes(self) -> int:
+        held_by_file = sum(self.measure_held_arrays().values())
         if self.recipe.keeps_pool:
             # the pool already has all its memory when the measurement begins
-            return self.reserved_bytes()
-        return load_probe().used_bytes()
+            return self.reserved_bytes() - held_by_file
+        return load_probe().used_bytes() - held_by_file
+
+    def make_array_finder(self) -> tuple[FindStorages, set[int]]:
+        storages = read_storages()
+
+        def find_storages(instance: Any) -> StorageBytes:
+            return storages.get(instance.id, {}) if issubclass(type(instance), Var) else {}
+
+        known: set[int] = set()
+        for var in (*self.model.parameters(), *self.list_states(), *list_arrays(self.inputs)):
+            known.update(find_storages(var))
+        return find_storages, known
 
     def reserved_bytes(self) -> int:
         """Return the bytes of the pool, used or not."""
@@ -395,9 +414,12 @@ class JittorAdapter(Adapter):
         # graph of a step lies outside of the pools in small blocks of malloc; it matters in small
         # models.
         self.before_graph = None
+        in_use = load_probe().peak_bytes() + self.graph_bytes
+        reserved = max(self.reserved_bytes(), load_probe().peak_reserved())
+        held_by_file = sum(self.measure_held_arrays().values())
         return {
-            "allocator.in_use": load_probe().peak_bytes() + self.graph_bytes,
-            "allocator.reserved": max(self.reserved_bytes(), load_probe().peak_reserved()),
+            "allocator.in_use": in_use - held_by_file,
+            "allocator.reserved": reserved - held_by_file,
         }
 
     def compile(self) -> None:

@@ -37,3 +37,16 @@ def watch_pool() -> None:
     """
     load_probe().watch()
     jt.flags.use_stat_allocator = 2
+
+
+def read_storages() -> dict[int, dict[int, int]]:
+    """Return the storage of each variable that Python holds: its block and bytes, by the id.
+
+    Of variables that share memory one is listed. Memory from another allocator than the watched
+    pool has the negative id in the place of a block, whose numbers begin at 1 here.
+    """
+    numbers = load_probe().held()
+    storages = {}
+    for block, size, variable in zip(numbers[0::3], numbers[1::3], numbers[2::3]):
+        storages[variable] = {block + 1 if block >= 0 else -variable: size}
+    return storages
