@@ -119,6 +119,18 @@ class Candidate:
             return 0
         return self.speed.throughput or 0
 
+    def find_faster_batch(self) -> Row | None:
+        """Return the fastest row of a batch between that of `speed` and this one, if it is faster.
+
+        It was measured by instruments without calibration, and so does not rank the candidate.
+        """
+        fastest = self.speed
+        for row in self.timed:
+            is_between = self.speed and self.speed.batch < row.batch <= self.case.batch
+            if fastest and is_between and (row.throughput or 0) > (fastest.throughput or 0):
+                fastest = row
+        return None if fastest is self.speed else fastest
+
 
 @dataclass(frozen=True)
 class BudgetAdvice:

@@ -40,6 +40,7 @@ COLUMNS = {
     "machine": TableColumn("machine", priority=DETAIL),
 }
 FASTEST = "fastest first"
+NOT_CALIBRATED = " not calibrated"  # by instruments whose machine has passed no calibration
 FEW = 5  # rows of a table, unless all are asked for
 NOT_STUDIED = f"how well predictions hold beyond {STUDIED_REACH} times was not studied"
 BATCH_NORM = "batch norm sees one micro-batch, or one rank's part, for another gradient"
@@ -129,11 +130,17 @@ def make_table_row(candidate: Candidate, machine: str) -> dict[str, object]:
         where = "" if speed.batch == candidate.case.batch else f" at b{speed.batch}"
         row["rate"] = f"{format_rate(speed)}{where}"
         if not is_calibrated(speed):
-            row["rate"] += " not calibrated"
+            row["rate"] += NOT_CALIBRATED
         (ratio,) = format_time_ratios(pd.DataFrame([speed]), "torch_ratio")
         row["torch_ratio"] = ratio if speed.torch_ratio is None else f"{ratio}{where}"
         row["measured_at"] = f"b{speed.batch} {speed.size}"
     return row
+
+
+def describe_faster(speed: Row) -> str:
+    """Return the speed of a faster batch in words."""
+    remark = "" if is_calibrated(speed) else f",{NOT_CALIBRATED}, so not ranked"
+    return f"{format_rate(speed)} at b{speed.batch}{remark}"
 
 
 def describe_order(advice: BudgetAdvice) -> str:
@@ -147,11 +154,14 @@ def describe_order(advice: BudgetAdvice) -> str:
 
 
 def list_candidate_notes(candidates: Sequence[Candidate]) -> Iterator[str]:
-    """Yield how a peak was predicted, and why a strategy computes something else."""
+    """Yield how peaks were predicted, batches that are faster, and why results differ."""
     for c in candidates:
         if c.peak.kind == "predicted":
             far = f"; {NOT_STUDIED}" if c.is_far else ""
             yield f"{c.name} b{c.case.batch}: predicted, {c.peak.method}{far}"
+        faster = c.find_faster_batch()
+        if faster:
+            yield f"{c.name}: faster at a larger batch: {describe_faster(faster)}"
         if not c.case.same_mathematics:
             yield f"{c.name}: {BATCH_NORM if c.case.plan.same_loss else c.case.plan.summary}"
 
@@ -197,6 +207,9 @@ def describe_answer(advice: BudgetAdvice, options: str = "") -> str:
         rank = f"is {describe_fastest(advice.fitting)}: {format_rate(best.speed)}"
         if best.speed.case != best.case.id:
             rank += f", measured at b{best.speed.batch} {best.speed.size}"
+        faster = best.find_faster_batch()
+        if faster:
+            rank += f" ({describe_faster(faster)})"
         if best.speed.machine != best.evidence.machine:
             rank += f" on {best.speed.machine}, and the peak on {best.evidence.machine}"
     elif question.by == "speed":
@@ -211,7 +224,8 @@ def describe_answer(advice: BudgetAdvice, options: str = "") -> str:
         others = f"; {format_count(len(advice.fitting) - 1, 'other fits', 'others fit')}"
     return (
         f"{question.workload} {question.scenario}, {describe_size(question)}, within "
-        f"{format_mib(question.budget)} MiB: {describe_briefly(best)} {rank}; that it fits "
+        f"{format_mib(question.budget)} MiB, by {advice.machine}: {describe_briefly(best)} {rank}; "
+        "that it fits "
         f"{explain_fit(best, question, options)}{others}."
     )
 

@@ -409,6 +409,18 @@ def test_a_tie_of_largest_batches_is_named_in_the_answer():
     assert "(largest batch first), with as large a batch by torch keep_grads;" in answer
 
 
+def test_a_faster_batch_without_calibration_is_named_but_not_ranked_by():
+    quick = make_record("torch", "fp32", batch=8, peak=800_000, step=1.0)
+    quick = quick.model_copy(update={"provenance": provenance(versions={"torch": "1"})})
+    records = [make_record("torch", "fp32", batch=4, peak=400_000, step=1.0), quick]
+    advice = ask_advice(records, budget=4 * MIB, batch=None)
+    (candidate,) = advice.fitting
+    assert candidate.speed.batch == 4
+    (note,) = [text for text in show.list_candidate_notes([candidate]) if "faster" in text]
+    assert "at b8, not calibrated, so not ranked" in note
+    assert "at b8, not calibrated" in show.describe_answer(advice)
+
+
 def test_only_named_strategies_are_offered():
     records = [make_record("torch", name, peak=MIB // 2) for name in STRATEGIES]
     advice = ask_advice(records, strategies=frozenset({"fp32", "accumulate"}))

@@ -14,7 +14,7 @@ from framebench.budget.advise.advice import Question, advise
 from framebench.budget.max_batch.measure import probe_once
 from framebench.records.provenance import read_machine_name
 from tests.processes import framebench
-from tests.sample_records import IN_HERE, RESULTS
+from tests.sample_records import IN_HERE, MACHINE, RESULTS
 
 
 def test_the_command_answers_in_a_sentence_and_five_rows():
@@ -23,7 +23,7 @@ def test_the_command_answers_in_a_sentence_and_five_rows():
     long = framebench(*arguments, "--all").stdout
     headline, rows_of_short = short.split("\n", 1)
     assert headline.startswith(
-        "transformer train, size cpu (256 tokens a sample), within 512.0 MiB: torch "
+        f"transformer train, size cpu (256 tokens a sample), within 512.0 MiB, by {MACHINE}: torch "
     )
     rows_of_long = long.split("\n", 1)[1]
     assert rows_of_short.count("tokens/s") == show.FEW
