@@ -257,24 +257,24 @@ def select_case(records: list[Record], case: Case) -> list[Record]:
     return [record for record in records if record.parsed == case]
 
 
+def compare_times(base: list[list[float]], change: list[list[float]]) -> list[float]:
+    """Return the log ratio of each block, from step times by block and round."""
+    records = make_blocks([(BASE, base), (CHECKPOINT, change)])
+    return compute_log_ratios(select_case(records, BASE), select_case(records, CHECKPOINT))
+
+
 def test_records_are_paired_by_block_and_round():
     """Each side missed a round: paired by their order, the times would have other ratios."""
-    base_times = [[1.0, 2.0, 4.0, 8.0], [MISSED, 1.0, 2.0, 4.0]]
-    change_times = [[MISSED, 4.0, 8.0, 16.0], [9.0, 3.0, 6.0, 12.0]]
-    records = make_blocks([(BASE, base_times), (CHECKPOINT, change_times)])
-
-    logs = compute_log_ratios(select_case(records, BASE), select_case(records, CHECKPOINT))
-
-    assert logs == pytest.approx([math.log(2), math.log(3)])
+    base = [[1.0, 2.0, 4.0, 8.0], [MISSED, 1.0, 2.0, 4.0]]
+    change = [[MISSED, 4.0, 8.0, 16.0], [9.0, 3.0, 6.0, 12.0]]
+    assert compare_times(base, change) == pytest.approx([math.log(2), math.log(3)])
 
 
 def test_a_block_of_two_rounds_gives_no_ratio():
     """One time in the second block is missing, so two rounds are left: too few to compare."""
-    base_times = [[1.0, 1.0, 1.0], [1.0, 1.0, 1.0]]
-    change_times = [[2.0, 2.0, 2.0], [4.0, 4.0, MISSED]]
-    records = make_blocks([(BASE, base_times), (CHECKPOINT, change_times)])
-    logs = compute_log_ratios(select_case(records, BASE), select_case(records, CHECKPOINT))
-    assert logs == pytest.approx([math.log(2)])
+    base = [[1.0, 1.0, 1.0], [1.0, 1.0, 1.0]]
+    change = [[2.0, 2.0, 2.0], [4.0, 4.0, MISSED]]
+    assert compare_times(base, change) == pytest.approx([math.log(2)])
 
 
 def test_each_further_process_of_a_case_is_paired_with_the_first():

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 from itertools import product
+from pathlib import Path
 
 import pytest
 
@@ -319,10 +320,17 @@ def test_records_against_a_definition_overrule_it(results, peak, verdict):
     assert judge_claim(results, make_claim(definition="it is proven")).verdict == verdict
 
 
-def test_comparisons_that_disagree_are_mixed_and_counted(results):
-    for workload, peak in (("transformer", 80), ("resnet50", 120), ("unet3d", 100)):
-        add_both(results, peak, workload)
-    entry = judge_claim(results, make_claim(EVERYWHERE))
+@pytest.fixture
+def disagreeing(results) -> Path:
+    """Return records by which compilation takes less, more and as much, by workload."""
+    add_both(results, 80, "transformer")
+    add_both(results, 120, "resnet50")
+    add_both(results, 100, "unet3d")
+    return results
+
+
+def test_comparisons_that_disagree_are_mixed_and_counted(disagreeing):
+    entry = judge_claim(disagreeing, make_claim(EVERYWHERE))
     assert entry.judged == "mixed (on a CPU: 1 confirmed, 1 no effect, 1 opposite)"
     assert re.search(r"Confirmed: transformer/torch .*Opposite: resnet50/torch", entry.remark)
     assert entry.recommendation == NO_ADVICE
@@ -337,10 +345,8 @@ def test_comparisons_below_a_stated_size_are_counted_with_their_range(results):
     )
 
 
-def test_one_comparison_confirms_that_something_may_be_less(results):
-    for workload, peak in (("transformer", 80), ("resnet50", 120), ("unet3d", 100)):
-        add_both(results, peak, workload)
-    entry = judge_claim(results, make_claim(EVERYWHERE, may=True))
+def test_one_comparison_confirms_that_something_may_be_less(disagreeing):
+    entry = judge_claim(disagreeing, make_claim(EVERYWHERE, may=True))
     assert (entry.verdict, entry.value) == ("confirmed", 0.8)
 
 

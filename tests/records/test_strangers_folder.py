@@ -8,6 +8,7 @@ import os
 import re
 from collections.abc import Callable
 from pathlib import Path
+from subprocess import CompletedProcess
 
 import pytest
 
@@ -98,6 +99,12 @@ def strange(tmp_path) -> Path:
     return results
 
 
+def run_reading(command: str, strange: Path, tmp_path: Path) -> CompletedProcess[str]:
+    """Run one of the commands that read on the stranger's folder."""
+    words = [word.format(strange=strange, into=tmp_path / "into") for word in command.split()]
+    return framebench(*words)
+
+
 def find_hostile_place(results: Path) -> Path:
     return results / "records" / "m" / NAME
 
@@ -118,9 +125,7 @@ def test_only_regular_files_of_limited_size_are_read(kind, tmp_path):
 def test_commands_that_read_pass_over_hostile_files(command, kind, strange, tmp_path):
     HOSTILE[kind](find_hostile_place(strange))
     before = list_content(strange)
-    into = tmp_path / "into"
-    words = [word.format(strange=strange, into=into) for word in command.split()]
-    done = framebench(*words)
+    done = run_reading(command, strange, tmp_path)
     assert "Traceback" not in done.stderr
     assert done.returncode in (0, 1)
     if command.startswith(NAMES_SKIPPED_FILES):
@@ -145,8 +150,7 @@ def nest_folders(folder: Path) -> None:
 def test_folders_that_are_nested_without_end_are_passed_over(command, strange, tmp_path):
     for name in ("records", "records/m", "fits", "claims", "nodes", "nodes/n/fits", "planned"):
         nest_folders(strange / name)
-    words = [word.format(strange=strange, into=tmp_path / "into") for word in command.split()]
-    done = framebench(*words)
+    done = run_reading(command, strange, tmp_path)
     assert done.returncode in (0, 1)
     assert "File name too long" not in done.stderr
     if command.startswith("collect"):
@@ -163,8 +167,7 @@ def test_a_file_in_the_place_of_a_folder_is_passed_over(command, strange, tmp_pa
     victim.write_text("precious")
     for name in ("bisected", "calibration", "claims", "explained", "fits", "planned", "predicted"):
         (strange / name).symlink_to(victim)
-    words = [word.format(strange=strange, into=tmp_path / "into") for word in command.split()]
-    done = framebench(*words)
+    done = run_reading(command, strange, tmp_path)
     assert done.returncode in (0, 1)
     assert "Not a directory" not in done.stderr
     assert victim.read_text() == "precious"

@@ -23,6 +23,7 @@ ADAM = parse("transformer/torch/train/amp_bf16/b4/tiny")
 SGD = parse("resnet50/torch/train/amp_bf16/b4/tiny")
 NAMES = {"adamw": "blocks.0.fc1.weight", "sgd": "conv1.weight"}
 NO_TOLERANCE_BUT_UPDATES = Tolerances(values={}, tensors={}, update=UPDATE)
+each_optimizer = pytest.mark.parametrize("case", [ADAM, SGD], ids=["adam", "sgd"])
 
 
 class NumpyAdapter:
@@ -89,7 +90,7 @@ def compute_errors(case: Case, **settings: float) -> dict[str, float]:
     return check.compute_errors(adapter)
 
 
-@pytest.mark.parametrize("case", [ADAM, SGD], ids=str)
+@each_optimizer
 def test_textbook_update_passes(case):
     errors = compute_errors(case)
     assert errors.keys() == {NAMES[case.spec.optimizer.name]}
@@ -112,7 +113,7 @@ def test_update_with_another_setting_is_wrong(case, settings):
     assert comparison.failed
 
 
-@pytest.mark.parametrize("case", [ADAM, SGD], ids=str)
+@each_optimizer
 def test_errors_do_not_depend_on_the_chunks(case, monkeypatch):
     whole = compute_errors(case)
     monkeypatch.setattr(optimizer_check, "CHUNK", 7)
@@ -128,7 +129,7 @@ def test_narrow_weights_are_left_out():
     assert check.compute_errors(adapter) == {}
 
 
-@pytest.mark.parametrize("case", [ADAM, SGD], ids=["adam", "sgd"])
+@each_optimizer
 def test_skipped_update_is_wrong(case):
     """The states stay with the weight: it is missed all the same."""
     adapter = make_adapter(case)
@@ -177,7 +178,7 @@ def make_two_weights(case: Case, skipped: list[str]) -> tuple[Any, OptimizerChec
     return adapter, check
 
 
-@pytest.mark.parametrize("case", [ADAM, SGD], ids=["adam", "sgd"])
+@each_optimizer
 def test_a_layer_that_a_users_step_drops_stays(case):
     adapter, check = make_two_weights(case, skipped=[NAMES[case.spec.optimizer.name]])
     assert max(check.compute_errors(adapter).values()) < UPDATE
@@ -186,7 +187,7 @@ def test_a_layer_that_a_users_step_drops_stays(case):
     assert check.compute_errors(adapter)[adapter.name] > UPDATE
 
 
-@pytest.mark.parametrize("case", [ADAM, SGD], ids=["adam", "sgd"])
+@each_optimizer
 @pytest.mark.parametrize("skipped", [[], ["other layer"]], ids=["no weight", "another weight"])
 def test_a_weight_that_only_the_strategy_skips_is_wrong(case, skipped):
     """Nothing but its own update shows it where a low precision leaves its moments no digit."""
@@ -197,7 +198,7 @@ def test_a_weight_that_only_the_strategy_skips_is_wrong(case, skipped):
     assert errors["other layer"] < UPDATE
 
 
-@pytest.mark.parametrize("case", [ADAM, SGD], ids=["adam", "sgd"])
+@each_optimizer
 @pytest.mark.parametrize("skips_all", [False, True])
 def test_a_users_step_without_update_is_wrong_unless_the_baseline_has_none(case, skips_all):
     name = NAMES[case.spec.optimizer.name]
