@@ -25,6 +25,7 @@ from framebench.cli.shared import (
 from framebench.records import provenance
 from framebench.suite import profiles
 from framebench.suite.case import DEFAULT_SIZE
+from framebench.suite.sequences import group_by
 
 if TYPE_CHECKING:  # the command's options are shown without what reads records
     from framebench.analysis.results import Results as Folder
@@ -169,12 +170,9 @@ def print_entries(
             make_detail(entry, device, options).terminal(out)
         else:
             make_answer(entry, device, options, choices).terminal(out)
-    by_machine: dict[str, list[Entry]] = {}
-    for entry in entries:
-        if entry not in answers:
-            by_machine.setdefault(entry.machine, []).append(entry)
-    for several in by_machine.values():
-        for part in split_by_source(several):
+    others = [entry for entry in entries if entry not in answers]
+    for machine_entries in group_by(others, lambda entry: entry.machine).values():
+        for part in split_by_source(machine_entries):
             make_list(part, f"{choices}{options}").terminal(out)
 
 

@@ -8,8 +8,9 @@ from framebench.claims.ledger import Entry
 from framebench.claims.lines import Line
 from framebench.claims.plans import GPU
 from framebench.claims.rule import DISAGREE, NOT_MEASURED, UNMET, summarize
-from framebench.claims.wording import describe_numbers, group
+from framebench.claims.wording import describe_numbers
 from framebench.devices.catalog import BY_NAME
+from framebench.suite.sequences import drop_duplicates, group_by
 
 CPU = "cpu"
 # verdicts that need no measurement on the device
@@ -46,13 +47,13 @@ def describe_for_device(entry: Entry, device: str) -> str:
             used.append(line)
     # measurements on a GPU come first, then plans, then measurements on a CPU
     used.sort(key=lambda line: (line.device == CPU, line.planned))
-    groups = group(used, name_origin)
+    groups = list(group_by(used, name_origin).values())
     for lines in groups:
         if is_of_device(lines[0], device):
             return describe_verdict_of_origin(lines)
     if not groups:
-        unknown = entry.judged if entry.verdict in (UNMET, NOT_MEASURED) else "no measurement"
-        return f"On {device}: not known: {unknown}."
+        reason = entry.judged if entry.verdict in (UNMET, NOT_MEASURED) else "no measurement"
+        return f"On {device}: not known: {reason}."
     if entry.transfers_to_gpu:
         return (
             f"On {device}: {entry.judged}; {entry.numbers} (not measured there; it should hold "
@@ -89,5 +90,6 @@ def describe_verdict_of_origin(lines: Sequence[Line]) -> str:
     verdict = summarize([line.verdict for line in lines])
     text = f"{name_origin(lines[0])}: {verdict}"
     if verdict in DISAGREE:
-        text += f" ({' and '.join(dict.fromkeys(line.verdict for line in lines))})"
+        verdicts = drop_duplicates(line.verdict for line in lines)
+        text += f" ({' and '.join(verdicts)})"
     return f"{text}, {describe_numbers(verdict, lines)}."

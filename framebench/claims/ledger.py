@@ -16,6 +16,7 @@ from framebench.claims.rule import NOT_MEASURED, UNMET, Verdict, summarize
 from framebench.claims.store import NAMES, MachineResults, SharedResults
 from framebench.records.provenance import repeat_results
 from framebench.suite.case import DEFAULT_SIZE
+from framebench.suite.sequences import drop_duplicates
 
 
 @dataclass(frozen=True)
@@ -165,7 +166,7 @@ def make_entry(
         reasons=wording.make_reasons(claim, lines, names_machine),
         also_shown=wording.make_informational(lines),
         command=suggest_command(claim, lines, verdict, size, machine.results.root),
-        records=tuple(dict.fromkeys(files)),
+        records=tuple(drop_duplicates(files)),
         lines=tuple(lines),
         machine=machine.machine,
         size=size,
@@ -223,7 +224,10 @@ def is_measured(entry: Entry) -> bool:
 
 def list_names(claims: Iterable[Claim]) -> tuple[str, ...]:
     """Return every name of an API whose absence the claims assert, each once."""
-    return tuple(dict.fromkeys(name for claim in claims for name in claim.absent))
+    names: list[str] = []
+    for claim in claims:
+        names += claim.absent
+    return tuple(drop_duplicates(names))
 
 
 def as_json(entry: Entry) -> dict[str, Any]:

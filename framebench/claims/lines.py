@@ -118,7 +118,7 @@ def applies(measurement: Measurement, size: str) -> bool:
 
 
 def make_line(claim: Claim, measurement: Measurement, machine: MachineResults, size: str) -> Line:
-    """Return the measurement's effect and verdict; without records, what is missing.
+    """Return a measurement's effect and verdict; without records, the cases that are missing.
 
     Where the claim's precondition is not met, its number is shown and decides nothing.
     """

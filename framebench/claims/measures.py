@@ -25,6 +25,7 @@ from framebench.claims.store import MachineResults
 from framebench.models import spec
 from framebench.records.record import Record
 from framebench.suite.case import FULL_SIZE, Case, is_declared
+from framebench.suite.sequences import drop_duplicates
 
 Form = Literal["change", "number", "count", "share", "points", "error"]
 # What is done with the quantities of the cases, and how the number is printed. Three are of a case
@@ -44,7 +45,7 @@ SWEPT = {"flattest": 2, "slope": 3, "bend": 3}  # the fewest batches that each n
 PLANNED_METRICS = {
     "peak": PEAK.name,
     "added": ADDED.name,
-    "kept": "activations at the peak",
+    "activations": "activations at the peak",
     "weights": "bytes of weights",
 }
 REF = re.compile(
@@ -126,7 +127,7 @@ def describe_batches(cases: Sequence[Case]) -> str:
     if not cases:
         return ""
     ordered = sorted(cases, key=attrgetter("batch", "ranks"))
-    batches = dict.fromkeys(case.id.split("/")[4] for case in ordered)
+    batches = drop_duplicates(case.id.split("/")[4] for case in ordered)
     return f"{', '.join(batches)}/{cases[0].size}"
 
 
@@ -150,7 +151,7 @@ class Measure:
         return []
 
     def list_planned_cases(self) -> list[Case]:
-        """Return the cases of which it needs a plan."""
+        """Return the cases of which the measure needs a plan."""
         return []
 
     def select_records(self, machine: MachineResults, case: Case) -> list[Record]:
@@ -283,7 +284,7 @@ def divide(base: Estimate, candidate: Estimate) -> Effect:
 
 
 def subtract(base: Estimate, candidate: Estimate) -> Effect:
-    """Return candidate - base: for shares, of which one may be zero."""
+    """Return candidate - base. Unlike a ratio, it exists if the base is zero."""
     return Effect(
         candidate.value - base.value, candidate.low - base.high, candidate.high - base.low
     )
@@ -309,21 +310,25 @@ def compare_slopes(batches: Sequence[int], estimates: Sequence[Estimate]) -> lis
 
     An interval lies between two successive batches. 1 is linear growth, with or without a constant
     part. Raises NoNumber.
+
+    Args:
+        batches: At least three, in ascending order.
+        estimates: The bytes at each batch.
     """
     if len({estimate.instrument for estimate in estimates}) > 1:
         raise NoNumber("peaks by several instruments have no slope")
-    slopes = []
-    for (small, first), (large, last) in pairwise(zip(batches, estimates)):
-        added = subtract(first, last)
-        slopes.append(Effect(*(end / (large - small) for end in added)))
-    ratios = []
-    for before, after in pairwise(slopes):
-        if before.low <= 0 or after.low <= 0:
+    slopes = []  # bytes of a sample
+    for (batch, estimate), (next_batch, next_estimate) in pairwise(zip(batches, estimates)):
+        added = subtract(estimate, next_estimate)
+        samples = next_batch - batch
+        slopes.append(Effect(added.value / samples, added.low / samples, added.high / samples))
+    factors = []
+    for slope, next_slope in pairwise(slopes):
+        if slope.low <= 0 or next_slope.low <= 0:
             raise NoNumber("what a sample adds is not positive between all batches")
-        ratios.append(
-            Effect(after.value / before.value, after.low / before.high, after.high / before.low)
-        )
-    return ratios
+        factor = next_slope.value / slope.value
+        factors.append(Effect(factor, next_slope.low / slope.high, next_slope.high / slope.low))
+    return factors
 
 
 def find_smallest(effects: Sequence[Effect]) -> Effect:
@@ -426,7 +431,7 @@ Read = Literal["value", "difference", "ratio", "share saved", "error", "ran"]
 
 @dataclass(frozen=True)
 class OfProgram(Measure):
-    """A number from what a program has printed, once or in several fresh processes.
+    """A number that a program has printed, once or in several fresh processes.
 
     - `value`, `difference`, `ratio`: of one number, or of two of the same process
     - `share saved`: what the first saves of the second
@@ -484,27 +489,28 @@ class OfProgram(Measure):
         return Effect(statistics.median(values), min(values), max(values))
 
     def divide(self, first: Sequence[float], second: Sequence[float]) -> Effect:
-        """Return first / second, or what the first saves of the second. Raises NoNumber."""
+        """Return first / second, or for `share saved` 1 - first / second. Raises NoNumber."""
         if min(second) <= 0:
             raise NoNumber(f"{self.of[1]} is nothing, and a ratio of it none")
         # each ratio is of one process, so what the process adds to both sides cancels
         ratios = [value / base for value, base in zip(first, second, strict=True)]
         if self.exact:
             return Effect(statistics.median(ratios), min(ratios), max(ratios))
-        ratio = compare_blocks([math.log(value) for value in ratios])
-        low, high = ratio.low, ratio.high
+        log_ratios = [math.log(ratio) for ratio in ratios]
+        mean = compare_blocks(log_ratios)
+        low, high = mean.low, mean.high
         if low is None or high is None:  # fewer processes than an interval takes
             low, high = -math.inf, math.inf
         if self.read == "share saved":
-            return Effect(1 - ratio.value, 1 - high, 1 - low)
-        return Effect(ratio.value, low, high)
+            return Effect(1 - mean.value, 1 - high, 1 - low)
+        return Effect(mean.value, low, high)
 
     def list_files(self, machine: MachineResults, size: str) -> list[str]:
         return machine.list_files([], self.probe)
 
 
 def average(values: Sequence[float]) -> Effect:
-    """Return the mean over processes, with Student's interval; one process has none."""
+    """Return the mean over processes with Student's interval, infinite for a single process."""
     mean = statistics.fmean(values)
     if len(values) < 2:
         return Effect(mean, -math.inf, math.inf)

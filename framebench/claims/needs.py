@@ -33,7 +33,7 @@ class Needs:
     lacking: str = ""
 
     def describe_unmet(self, here: Conditions) -> str:
-        """Return what is not as the claim needs it, or "" if all is."""
+        """Return the claim's preconditions that are not met here, or "" if all are."""
         unmet = []
         if self.device and self.device != here.device:
             unmet.append(f"not measured on a {self.device.upper()} yet")

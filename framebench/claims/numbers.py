@@ -46,5 +46,7 @@ def format_range(values: Iterable[float], form: str) -> str:
     The caller has put the numbers in order. If the two are printed alike, only one is.
     """
     ordered = list(values)
-    ends = dict.fromkeys(format_value(value, form) for value in (ordered[0], ordered[-1]))
-    return f"{' to '.join(ends)}{UNITS.get(form, '')}"
+    first = format_value(ordered[0], form)
+    last = format_value(ordered[-1], form)
+    text = first if first == last else f"{first} to {last}"
+    return text + UNITS.get(form, "")

@@ -18,8 +18,8 @@ from framebench.devices.plans.planned import Planned
 from framebench.devices.releases.reported import Reported
 from framebench.records.store import BadRecord, read_model
 
-# added: the peak less what is alive between two steps; kept: for the backward pass
-Quantity = Literal["peak", "added", "kept", "weights"]
+# added: the peak less what is alive between two steps; activations: saved for the backward pass
+Quantity = Literal["peak", "added", "activations", "weights"]
 GPU = "h100-80gb"
 
 
@@ -32,7 +32,7 @@ class Plan:
     peak: int = 0
     standing: int = 0  # alive between two steps
     in_use: int = 0  # at the peak, without what the allocator keeps in reserve
-    kept: int = 0  # at the peak for the backward pass; zero where the plan does not tell
+    activations: int = 0  # saved at the peak; zero where the plan does not tell
     weights: int = 0  # with buffers; zero where the plan does not tell
     reason: str = ""  # why there is no number
 
@@ -58,7 +58,7 @@ def make_plan(planned: Planned, file: Path, error: float) -> Plan:
         # PyTorch's simulation has `between_steps`, XLA's plan has `arguments`
         standing=parts.get("between_steps", parts.get("arguments", 0)),
         in_use=parts.get("allocated", peak),
-        kept=parts.get("activations", 0),
+        activations=parts.get("activations", 0),
         weights=parts.get("weights", 0),
     )
 
@@ -73,7 +73,7 @@ def divide_plans(candidate: Plan, base: Plan, quantity: Quantity) -> Effect:
 
 
 def bound_bytes(plan: Plan, quantity: Quantity) -> tuple[float, float, float]:
-    """Return the least bytes that will be measured, the planned ones, and the most.
+    """Return the least bytes that may be measured, the planned ones, and the most.
 
     The bytes of weights have no error: the tensors have the same size on every device.
     """
@@ -85,7 +85,7 @@ def bound_bytes(plan: Plan, quantity: Quantity) -> tuple[float, float, float]:
         least = plan.in_use * down - plan.standing * up
         most = plan.in_use * up - plan.standing * down
         return max(least, 1.0), plan.in_use - plan.standing, most
-    planned = {"peak": plan.peak, "kept": plan.kept}[quantity]
+    planned = plan.activations if quantity == "activations" else plan.peak
     return planned * down, planned, planned * up
 
 

@@ -90,7 +90,7 @@ class Registry:
         return queries
 
     def describe_unknown(self, query: str) -> str:
-        """Return what the claims are, for a query that finds none."""
+        """Return a message with the ranges of ids, for a query that finds no claim."""
         ranges = []
         for _, several in groupby(self.claims, key=attrgetter("source")):
             ids = [claim.id for claim in several]

@@ -25,24 +25,25 @@ from framebench.records import provenance
 from framebench.strategies.strategy import FRAMEWORKS
 from framebench.suite.case import Case
 from framebench.suite.counting import format_count
+from framebench.suite.sequences import drop_duplicates
 
 
 @dataclass
 class Missing:
     """The cases, programs and plans that claims need and a machine lacks.
 
-    The dictionaries are ordered sets: only their keys count.
+    Several claims may need the same: `find_missing` returns each once.
     """
 
-    once: dict[Case, None] = field(default_factory=dict)  # whose memory or counts are enough
-    timed: dict[Case, None] = field(default_factory=dict)  # compared in time with their baseline
-    pairs: dict[tuple[Case, Case], None] = field(default_factory=dict)  # or with each other
-    probes: dict[str, None] = field(default_factory=dict)
-    plans: dict[Case, None] = field(default_factory=dict)  # to be planned for a GPU
+    once: list[Case] = field(default_factory=list)  # one block is enough for memory and counts
+    timed: list[Case] = field(default_factory=list)  # compared in time with their baseline
+    pairs: list[tuple[Case, Case]] = field(default_factory=list)  # or with each other
+    probes: list[str] = field(default_factory=list)  # programs
+    plans: list[Case] = field(default_factory=list)  # predicted for a GPU
 
 
 def find_missing(claims: Sequence[Claim], machine: MachineResults, size: str) -> Missing:
-    """Return what these claims need and the machine lacks, in the order of measuring."""
+    """Return the cases, programs and plans that the machine lacks, in the order of measuring."""
     missing = Missing()
     measurements: list[Measurement] = []
     for claim in claims:
@@ -55,38 +56,42 @@ def find_missing(claims: Sequence[Claim], machine: MachineResults, size: str) ->
             add_missing(missing, measurement, machine, size)
     names = list_names(claims)
     if names and (machine.find_other_machine(NAMES) or not machine.has_looked_up(names)):
-        missing.probes[NAMES] = None
+        missing.probes.append(NAMES)
     # a block measures the memory of its cases too
-    in_blocks = list(missing.timed)
+    in_blocks = set(missing.timed)
     for pair in missing.pairs:
-        in_blocks += pair
-    for case in in_blocks:
-        missing.once.pop(case, None)
-    return missing
+        in_blocks.update(pair)
+    return Missing(
+        once=drop_duplicates(case for case in missing.once if case not in in_blocks),
+        timed=drop_duplicates(missing.timed),
+        pairs=drop_duplicates(missing.pairs),
+        probes=drop_duplicates(missing.probes),
+        plans=drop_duplicates(missing.plans),
+    )
 
 
 def add_missing(
     missing: Missing, measurement: Measurement, machine: MachineResults, size: str
 ) -> None:
-    """Add to `missing` what one measurement lacks."""
+    """Add to `missing` the cases, programs and plans that one measurement lacks."""
     measure = measurement.measure
     for case in measure.list_planned_cases():
         if machine.get_plan(case) is None:
-            missing.plans[case] = None
+            missing.plans.append(case)
     if isinstance(measure, OfProgram):
         result = machine.get_probe(measure.probe)
         is_foreign = bool(machine.find_other_machine(measure.probe))
         if result is None or is_foreign or not measure.is_current(result):
-            missing.probes[measure.probe] = None
+            missing.probes.append(measure.probe)
     cases = measure.list_cases(size)
     if not isinstance(measure, OfCases) or measure.quantity is not TIME:
-        missing.once |= {case: None for case in cases if not machine.get_records(case)}
+        missing.once += [case for case in cases if not machine.get_records(case)]
     elif machine.compare_times(*cases) is None:  # the times of a comparison are all of one block
         # each block has the scenario's baseline anyway
         if any(case.strategy == case.stage.baseline for case in cases):
-            missing.timed |= dict.fromkeys(cases)
+            missing.timed += cases
         else:
-            missing.pairs[cases[0], cases[1]] = None
+            missing.pairs.append((cases[0], cases[1]))
 
 
 def measure_missing(
@@ -108,7 +113,7 @@ def measure_missing(
     with open_session(results, title) as session:
         failed = run_programs(missing.probes, size, session, results)
         failed += measure_cases(missing, cases, session, blocks, options, results)
-        return failed + plan_cases(list(missing.plans), results)
+        return failed + plan_cases(missing.plans, results)
 
 
 def run_programs(probes: Iterable[str], size: str, session: Session, results: Path) -> list[str]:
@@ -135,24 +140,39 @@ def measure_cases(
 
     Cases that are compared in time are measured in `blocks` blocks, the others in one.
     """
-    ready = {}
+    environment_by_framework = {}
     # build all environments first, and none between two measurements
     for name in FRAMEWORKS:
         if any(case.framework == name and can_run(case) for case in cases):
-            ready[name] = environments.ensure(name, say=say)
-            environments.warm(ready[name], "standard", say)
+            environment = environments.ensure(name, say=say)
+            environments.warm(environment, "standard", say)
+            environment_by_framework[name] = environment
     pairs = [(base, candidate) for base, candidate in missing.pairs if can_run(base, candidate)]
-    timed = dict(missing.timed)
+    timed = list(missing.timed)
     for pair in pairs:
-        timed |= dict.fromkeys(pair)
+        timed += pair
     failed = []
-    for needed, block_count, block_pairs in ((timed, blocks, pairs), (missing.once, 1, [])):
-        runnable = [case for case in needed if can_run(case)]
+
+    def measure_in_blocks(
+        chosen: Iterable[Case], block_count: int, block_pairs: Sequence[tuple[Case, Case]]
+    ) -> None:
+        runnable = [case for case in chosen if can_run(case)]
         runnable.sort(key=name_place)  # cases that share an environment and its files together
-        statuses = measure_all(runnable, session, ready, options, results, block_count, block_pairs)
+        statuses = measure_all(
+            runnable,
+            session,
+            environment_by_framework,
+            options,
+            results,
+            block_count,
+            block_pairs,
+        )
         for case, status in zip(runnable, statuses, strict=True):
             if status in BROKEN:
                 failed.append(case.id)
+
+    measure_in_blocks(drop_duplicates(timed), blocks, pairs)
+    measure_in_blocks(missing.once, 1, [])
     if failed:
         say(f"these failed: {', '.join(failed)}")
     return failed

@@ -216,7 +216,7 @@ QUANTITIES = {
     "added": ADDED,
     "time": TIME,
     # for the backward pass, without weights; older records, which count these in, have no number
-    "kept": make_evidence("activation_bytes"),
+    "activations": make_evidence("activation_bytes"),
     "alive": make_count("bytes alive between two steps", lambda record: record.live_bytes),
     "parameters": make_count(
         "parameters over those of the plain model", read_parameters, of_proof=True

@@ -52,7 +52,7 @@ def is_report(entry: Entry) -> bool:
 
 
 def choose_title(entries: Sequence[Entry]) -> str:
-    """Return the title of a table: the articles' claims, or what users reported."""
+    """Return the title of a table: that of articles' claims, or that of users' reports."""
     if all(map(is_report, entries)):
         return REPORTS
     return CLAIMS
@@ -89,7 +89,7 @@ def make_table(entries: Sequence[Entry]) -> Table:
 
 
 def describe_machines(entries: Sequence[Entry]) -> str:
-    """Return which machines and which protocol a table is of, and how often each verdict is."""
+    """Return a sentence with a table's machines, the count of each verdict, and the protocol."""
     counts = Counter(entry.verdict for entry in entries)
     verdicts = [f"{count} {verdict}" for verdict, count in counts.most_common()]
     return (
@@ -99,10 +99,12 @@ def describe_machines(entries: Sequence[Entry]) -> str:
 
 
 def list_machines(entries: Sequence[Entry]) -> list[str]:
-    """Return the machine that the claims were asked of, and the GPUs whose numbers count."""
+    """Return the machine of a ledger, then those whose GPUs have numbers in its verdicts."""
     gpus = set()
     for entry in entries:
-        gpus |= {line.other_machine for line in entry.lines if line.counts and line.on_other_gpu}
+        for line in entry.lines:
+            if line.counts and line.on_other_gpu:
+                gpus.add(line.other_machine)
     return [entries[0].machine, *sorted(gpus)]
 
 
@@ -128,8 +130,7 @@ def describe_cases(lines: Sequence[Line]) -> str:
 
     A case of another machine's GPU ends in ` on MACHINE`.
     """
-    # (framework, workload, size and origin) -> batches
-    batches: dict[tuple[str, str, str], set[int]] = {}
+    batches: dict[tuple[str, str, str], set[int]] = {}  # by framework, workload and ending
     for line in lines:
         origin = f" on {line.other_machine}" if line.on_other_gpu else ""
         for case_id in line.cases:
@@ -137,9 +138,9 @@ def describe_cases(lines: Sequence[Line]) -> str:
             key = (case.framework, case.workload, f"/{case.size}{origin}")
             batches.setdefault(key, set()).add(case.batch)
     by_framework: dict[str, list[str]] = {}
-    for framework, workload, ending in sorted(batches):
-        ordered = sorted(batches[framework, workload, ending])
-        listed = ", ".join(f"b{batch}" for batch in ordered)
+    for key in sorted(batches):
+        framework, workload, ending = key
+        listed = ", ".join(f"b{batch}" for batch in sorted(batches[key]))
         by_framework.setdefault(framework, []).append(f"{workload} {listed}{ending}")
     texts = [f"{framework}: {', '.join(cases)}" for framework, cases in by_framework.items()]
     return "; ".join(texts)
@@ -179,7 +180,10 @@ def make_answer(entry: Entry, device: str = "", options: str = "", choices: str 
     lines = [line for line in entry.lines if line.value is not None]
     # first the lines behind the verdict, then a GPU's before a CPU's
     lines.sort(key=lambda line: (not line.counts, not line.set_aside, line.device == "cpu"))
-    rows = [make_line_row(line)[:-1] for line in lines[:FEW_LINES]]
+    rows = []
+    for line in lines[:FEW_LINES]:
+        *cells, _records = make_line_row(line)
+        rows.append(cells)
     hidden = len(entry.lines) - len(rows)
     more = "The remarks"
     if hidden:
@@ -217,14 +221,16 @@ def make_detail(entry: Entry, device: str = "", options: str = "") -> Table:
 
 
 def describe_answer(entry: Entry, device: str, options: str = "") -> str:
-    """Return the verdict, what was claimed and what to do, as lines.
+    """Return three or four lines: the verdict and what was claimed, the claim, and what to do.
 
-    With a device the verdict is the one for it, and a last line may say how to predict it.
+    With a device the verdict is the one for it, and a last line may say how to predict it. Without
+    one `device` is "".
     """
-    numbers = entry.numbers
-    verdict = f"{entry.judged[0].upper()}{entry.judged[1:]}. {numbers[0].upper()}{numbers[1:]}."
     if device:
         verdict = describe_for_device(entry, device)
+    else:
+        numbers = entry.numbers
+        verdict = f"{entry.judged[0].upper()}{entry.judged[1:]}. {numbers[0].upper()}{numbers[1:]}."
     place = f" Stands in {entry.place}." if entry.place else ""
     lines = [
         f"{verdict} Claimed: {entry.claimed} ({entry.metric}).",
@@ -239,10 +245,11 @@ def describe_answer(entry: Entry, device: str, options: str = "") -> str:
 
 
 def find_prediction(entry: Entry, device: str) -> str:
-    """Return the command that predicts a claim's cases for a device.
+    """Return the command that predicts a claim's cases for a device, or "".
 
-    The two cases are written as one selector, `transformer/torch/train/{fp32,bf16}/b4/full`. It is
-    empty without a device of the catalog, and where the claim has no plan of two cases.
+    The two cases are written as one selector, `transformer/torch/train/{fp32,bf16}/b4/full`. There
+    is no command for a device that is not in the catalog, nor for a claim without a plan of two
+    cases.
     """
     devices = [name for name in BY_NAME if device and name.startswith(device)]
     planned = [line for line in entry.lines if line.planned and len(line.cases) == 2]
@@ -255,7 +262,8 @@ def find_prediction(entry: Entry, device: str) -> str:
             parts.append(base_part)
         else:
             parts.append(f"{{{base_part},{candidate_part}}}")
-    return f"framebench predict '{'/'.join(parts)}' --device {devices[0]}"
+    selector = "/".join(parts)
+    return f"framebench predict '{selector}' --device {devices[0]}"
 
 
 def make_line_row(line: Line) -> tuple[str, ...]:
@@ -302,7 +310,7 @@ def make_tables(results: Results) -> list[Table]:
 
 
 def make_gpu_table(entries: Sequence[Entry]) -> Table:
-    """Return what was measured of each claim at full size, line by line."""
+    """Return the measurements of each claim at full size, line by line."""
     rows = []
     for entry in entries:
         for line in entry.lines:

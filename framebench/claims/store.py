@@ -227,7 +227,7 @@ class MachineResults:
 
 
 def name_step(case: Case) -> tuple[str, ...]:
-    """Return what a case computes, whatever its size and batch."""
+    """Return a case's workload, framework, scenario and strategy."""
     return case.workload, case.framework, case.scenario, case.strategy
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from operator import attrgetter
 from statistics import median
 
@@ -18,6 +18,7 @@ from framebench.claims.rule import (
     UNMET,
     Verdict,
 )
+from framebench.suite.sequences import drop_duplicates, group_by
 
 NO_ADVICE = "None: the comparisons support none."
 FEW = 4  # lines that are named in brackets; more are counted
@@ -26,14 +27,6 @@ FEW = 4  # lines that are named in brackets; more are counted
 def with_numbers(lines: Iterable[Line]) -> list[Line]:
     """Return the lines that are used for the verdict and have a number."""
     return [line for line in lines if line.counts and line.value is not None]
-
-
-def group(lines: Iterable[Line], key: Callable[[Line], Hashable]) -> list[list[Line]]:
-    """Return the lines with those of one key together, in the order in which keys appear."""
-    groups: dict[Hashable, list[Line]] = {}
-    for line in lines:
-        groups.setdefault(key(line), []).append(line)
-    return list(groups.values())
 
 
 def list_values(lines: Iterable[Line]) -> list[float]:
@@ -95,7 +88,7 @@ def sum_up(verdict: Verdict, alike: Sequence[Line]) -> str:
 
 
 def qualify(verdict: Verdict, lines: Sequence[Line], claim: Claim) -> str:
-    """Return what restricts a verdict, for the brackets behind it.
+    """Return the text in brackets behind a verdict, or "".
 
     If all comparisons agree, it is what the verdict means for this claim, and on which devices it
     was measured. Otherwise it is the verdicts on each device with their counts.
@@ -107,15 +100,19 @@ def qualify(verdict: Verdict, lines: Sequence[Line], claim: Claim) -> str:
     if verdict not in MEASURED or not numbers:
         return ""
     parts = [claim.means.get("any", "")]
-    if verdict == "undecided" or len({line.verdict for line in counted}) > 1:
+    verdicts = {line.verdict for line in counted}
+    if verdict == "undecided":
         parts += describe_devices(counted, claim)
-        aside = [line for line in lines if line.set_aside and line.verdict in MEASURED]
-        if verdict == "undecided":  # a reader wonders why, where a CPU's numbers are plain
-            parts += [f"{text}, which do not decide" for text in describe_devices(aside, claim)]
+        # a reader would wonder why a CPU's plain numbers do not settle it
+        set_aside = [line for line in lines if line.set_aside and line.verdict in MEASURED]
+        for text in describe_devices(set_aside, claim):
+            parts.append(f"{text}, which do not decide")
+    elif len(verdicts) > 1:
+        parts += describe_devices(counted, claim)
     else:
-        parts.append(claim.means.get(verdict, ""))
-        parts.append(" and ".join(sorted(set(map(name_device, numbers)))))
-    return "; ".join(filter(None, parts))
+        devices = {name_device(line) for line in numbers}
+        parts += [claim.means.get(verdict, ""), " and ".join(sorted(devices))]
+    return "; ".join(part for part in parts if part)
 
 
 def name_device(line: Line) -> str:
@@ -131,14 +128,17 @@ def describe_devices(lines: Sequence[Line], claim: Claim) -> list[str]:
     A few lines whose labels differ are named instead of counted.
     """
     texts = []
-    for several in group(lines, name_device):
-        if all(line.value is None for line in several):
+    for device, device_lines in group_by(lines, name_device).items():
+        if all(line.value is None for line in device_lines):
             continue
-        by_verdict = group(sort_by_gain(several), name_verdict)
-        labels = {line.label for line in several}
-        is_named = len(by_verdict) > 1 and len(labels) == len(several) <= FEW and all(labels)
-        verdicts = [summarize_alike(alike, claim, is_named) for alike in by_verdict]
-        texts.append(f"{name_device(several[0])}: {', '.join(verdicts)}")
+        by_verdict = group_by(sort_by_gain(device_lines), name_verdict)
+        labels = {line.label for line in device_lines}
+        has_unique_labels = all(labels) and len(labels) == len(device_lines)
+        is_named = has_unique_labels and len(labels) <= FEW and len(by_verdict) > 1
+        verdicts = []
+        for verdict_lines in by_verdict.values():
+            verdicts.append(summarize_alike(verdict_lines, claim, is_named))
+        texts.append(f"{device}: {', '.join(verdicts)}")
     return texts
 
 
@@ -153,7 +153,7 @@ def summarize_alike(lines: Sequence[Line], claim: Claim, is_named: bool) -> str:
 
 
 def sort_by_gain(lines: Iterable[Line]) -> list[Line]:
-    """Return the lines by verdict, the largest gain first, and last what is not decided."""
+    """Return the lines by verdict, the largest gain first and undecided ones last."""
     ranked = []
     for verdict in (*reversed(DECIDED), "undecided", DOES_NOT_RUN, NOT_MEASURED):
         ranked += [line for line in lines if line.verdict == verdict]
@@ -161,14 +161,14 @@ def sort_by_gain(lines: Iterable[Line]) -> list[Line]:
 
 
 def name_verdict(line: Line) -> tuple[str, ...]:
-    """Return the verdict of a line; of an undecided one, with what it leaves open."""
+    """Return the verdict of a line; of an undecided one, also the verdicts that are left."""
     if line.verdict == "undecided":
         return (line.verdict, *line.left)
     return (line.verdict,)
 
 
 def describe_verdict(lines: Sequence[Line], claim: Claim) -> str:
-    """Return what lines of one verdict say; of undecided ones, what they leave open."""
+    """Return the words for the verdict of lines that have the same one."""
     verdict, left = lines[0].verdict, lines[0].left
     if verdict == NOT_MEASURED:
         return "missing"
@@ -185,11 +185,11 @@ def shorten_unmet(claim: Claim, lines: Sequence[Line]) -> str:
     """Return in a few words why a claim cannot be tested here."""
     if claim.needs.lacking:
         return claim.needs.lacking.partition(":")[0]
-    reasons: dict[str, None] = {}  # as keys: each once, in order
+    reasons = []
     for line in lines:
         if line.decides and line.verdict == UNMET:
-            reasons[line.remark.partition(":")[0]] = None
-    return "; ".join(reasons)
+            reasons.append(line.remark.partition(":")[0])
+    return "; ".join(drop_duplicates(reasons))
 
 
 def make_reasons(claim: Claim, lines: Sequence[Line], names_machine: str = "") -> tuple[str, ...]:
@@ -198,19 +198,17 @@ def make_reasons(claim: Claim, lines: Sequence[Line], names_machine: str = "") -
     `names_machine` is the machine that looked names up, if it is another one.
     """
     counting = [line for line in lines if line.counts]
-    reasons = [claim.needs.lacking, claim.note]
+    reasons = []
     if claim.definition:
-        reasons.insert(0, f"By definition: {claim.definition}")
+        reasons.append(f"By definition: {claim.definition}")
+    reasons += [claim.needs.lacking, claim.note]
     reasons += [list_deciding(counting), describe_skipped(lines), describe_missing(counting)]
-    remarks: dict[str, None] = {}  # as keys: many comparisons may have the same
-    for line in counting:
-        remarks[line.remark] = None
-    reasons += remarks
-    machines = {names_machine: None}  # as keys: each once, in order
-    for line in lines:
-        if not line.cases:  # a line with cases has its machine in its name
-            machines[line.other_machine] = None
-    named = ", ".join(filter(None, machines))
+    # many comparisons may have the same remark
+    reasons += drop_duplicates(line.remark for line in counting)
+    machines = [names_machine]
+    # a line with cases has its machine in its name
+    machines += [line.other_machine for line in lines if not line.cases]
+    named = ", ".join(name for name in drop_duplicates(machines) if name)
     if named:
         reasons.append(f"Programs ran on {named}")
     return end_sentences(reasons)
@@ -222,39 +220,43 @@ def end_sentences(texts: Iterable[str]) -> tuple[str, ...]:
 
 
 def list_deciding(lines: Sequence[Line]) -> str:
-    """Return the number and the verdict of each line that decides, where there are several."""
+    """Return the number and the verdict of each line that decides, if there are several."""
     numbers = with_numbers(lines)
     if len(numbers) < 2 and not any(line.on_other_gpu for line in numbers):
         return ""
+    by_verdict = group_by(sort_by_gain(numbers), lambda line: line.verdict)
     texts = []
-    for several in group(sort_by_gain(numbers), attrgetter("verdict")):
-        named = "; ".join(f"{line.name} {line.number}" for line in several)
-        texts.append(f"{several[0].verdict.capitalize()}: {named}")
+    for verdict, verdict_lines in by_verdict.items():
+        named = "; ".join(f"{line.name} {line.number}" for line in verdict_lines)
+        texts.append(f"{verdict.capitalize()}: {named}")
     return ". ".join(texts)
 
 
 def describe_skipped(lines: Sequence[Line]) -> str:
     """Return `3 skipped: not measured on a GPU yet; here: +6.4 to +98.1 %`."""
     skipped = [line for line in lines if line.decides and line.verdict == UNMET]
+    by_remark = group_by(skipped, lambda line: (line.remark, line.form))
     texts = []
-    for several in group(skipped, attrgetter("remark", "form")):
-        text = f"{len(several)} skipped: {several[0].remark}"
-        values = list_values(several)
+    for (remark, form), remark_lines in by_remark.items():
+        text = f"{len(remark_lines)} skipped: {remark}"
+        values = list_values(remark_lines)
         if values:
-            text += f"; here: {format_range(values, several[0].form)}"
+            text += f"; here: {format_range(values, form)}"
         texts.append(text)
     return ". ".join(texts)
 
 
 def describe_missing(lines: Sequence[Line]) -> str:
-    """Return how many measurements have no number, and the cases that nobody has tried."""
+    """Return how many measurements have no number, and the cases without any record."""
     absent = [line for line in lines if line.value is None]
     if not absent:
         return ""
     text = f"{len(absent)} of {len(lines)} comparisons have no number"
-    untried = dict.fromkeys(case for line in absent for case in line.missing)  # each once
-    if untried:
-        text += f": no records of {', '.join(untried)}"
+    missing_cases: list[str] = []
+    for line in absent:
+        missing_cases += line.missing
+    if missing_cases:
+        text += f": no records of {', '.join(drop_duplicates(missing_cases))}"
     return text
 
 
@@ -266,8 +268,8 @@ def make_informational(lines: Sequence[Line]) -> tuple[str, ...]:
     shown = [line for line in lines if not line.decides]
     numbers = [line for line in shown if line.value is not None]
     # the label is the name without workload and framework
-    alike = attrgetter("label", "other_machine", "device", "form", "metric")
-    texts = [describe_alike(several) for several in group(numbers, alike)]
+    get_kind = attrgetter("label", "other_machine", "device", "form", "metric")
+    texts = [describe_alike(alike) for alike in group_by(numbers, get_kind).values()]
     texts += [line.remark for line in shown if line.verdict == DOES_NOT_RUN]
     if not texts:
         return ()
@@ -279,11 +281,11 @@ def describe_alike(lines: Sequence[Line]) -> str:
     first = lines[0]
     if len(lines) == 1:
         return f"{first.name}: {first.number}"
-    names = {first.label or first.metric: None}  # as keys: each once, in order
-    for line in lines:
-        names[line.place] = None
-    names[first.other_machine] = None
-    return f"{', '.join(filter(None, names))}: {format_range(list_values(lines), first.form)}"
+    names = [first.label or first.metric]
+    names += [line.place for line in lines]
+    names.append(first.other_machine)
+    named = ", ".join(name for name in drop_duplicates(names) if name)
+    return f"{named}: {format_range(list_values(lines), first.form)}"
 
 
 def choose_advice(claim: Claim, lines: Sequence[Line]) -> str:
@@ -305,13 +307,17 @@ def choose_advice(claim: Claim, lines: Sequence[Line]) -> str:
 def is_supported(advice: Advice, lines: Sequence[Line]) -> bool:
     """Return whether the measurements say what the advice says.
 
-    No number may be missing, none may say otherwise, and most must say it for certain.
+    No number may be missing, none may have the opposite sign, and most must have the advice's sign
+    for certain.
     """
-    # an unclear sign does not contradict: its interval is wide
-    signs = [line.sign for line in lines]
-    if any(line.value is None for line in lines) or not set(signs) <= {advice.sign, "unclear"}:
+    if any(line.value is None for line in lines):
         return False
-    return 2 * sum(sign == advice.sign for sign in signs) > len(signs)
+    signs = [line.sign for line in lines]
+    # an unclear sign does not contradict: its interval is wide
+    if any(sign not in (advice.sign, "unclear") for sign in signs):
+        return False
+    agreeing = [sign for sign in signs if sign == advice.sign]
+    return len(agreeing) > len(signs) / 2
 
 
 def describe_advice(advice: Advice, lines: Sequence[Line]) -> str:
