@@ -121,13 +121,14 @@ def describe_dependence(group: pd.DataFrame) -> list[str]:
 
     The one that depends most comes first.
     """
-    lines = []
+    texts_and_changes = []
     strategies = group[~group["baseline"]].groupby(STRATEGY_COLUMNS, sort=False)
     for (framework, strategy), rows in strategies:
-        by_batch = rows.set_index("batch")["relative_peak"].sort_index()
-        change = by_batch.max() - by_batch.min()
+        shares = rows.set_index("batch")["relative_peak"].sort_index()
+        change = shares.max() - shares.min()
         if change > NOTED_CHANGE:
-            shares = ", ".join(f"{share:.0%} at batch {batch}" for batch, share in by_batch.items())
-            line = f"{framework} {strategy} depends on the batch: {shares} of the baseline's peak"
-            lines.append((change, line))
-    return [line for _, line in sorted(lines, reverse=True)]
+            listed = ", ".join(f"{share:.0%} at batch {batch}" for batch, share in shares.items())
+            text = f"{framework} {strategy} depends on the batch: {listed} of the baseline's peak"
+            texts_and_changes.append((change, text))
+    texts_and_changes.sort(reverse=True)
+    return [text for _change, text in texts_and_changes]

@@ -23,6 +23,7 @@ from framebench.analysis.statistics import (
     pool_spreads,
 )
 from framebench.records.record_base import AnyRecord, RecordBase
+from framebench.suite.sequences import group_by
 
 Variant = tuple[str, str, str]  # machine, case, and version; the version is empty if not recorded
 # a variant, and the number of the process among its processes in a block, from 0: a case may be
@@ -43,9 +44,7 @@ def select_timed(records: Iterable[AnyRecord]) -> list[AnyRecord]:
 
 def group_by_block(records: Iterable[RecordBase]) -> dict[str, list[RecordBase]]:
     """Return the timed records of each block, in the order of its processes."""
-    groups: dict[str, list[RecordBase]] = defaultdict(list)
-    for record in select_timed(records):
-        groups[record.turns_taken.block].append(record)
+    groups = group_by(select_timed(records), lambda record: record.turns_taken.block)
     for members in groups.values():
         members.sort(key=lambda record: record.turns_taken.arm)
     return groups

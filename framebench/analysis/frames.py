@@ -20,7 +20,7 @@ from packaging.version import InvalidVersion, Version
 
 from framebench.analysis.blocks import Blocks
 from framebench.analysis.flops import count_step_flops
-from framebench.analysis.needs import compute_needs, find_kept, find_limits
+from framebench.analysis.needs import compute_needs, find_kept_bytes, find_limits
 from framebench.analysis.searches import NO_SEARCHES, Searches
 from framebench.analysis.selection import AnyMeasured, select_cases
 from framebench.analysis.statistics import Ratio
@@ -201,14 +201,14 @@ def make_rows(
 
 
 def get_question_key(case: AnyMeasured) -> Key:
-    """Return what a case and the PyTorch baseline that it is compared with have in common."""
+    """Return the fields that a case has in common with the PyTorch baseline of its ratios."""
     parsed = case.newest.parsed
     machine = case.newest.provenance.machine
     return parsed.workload, parsed.scenario, parsed.batch, parsed.size, parsed.ranks, machine
 
 
 def get_comparable_key(case: AnyMeasured) -> Key:
-    """Return what a case shares with the baseline of its framework."""
+    """Return the fields that a case has in common with the baseline of its framework."""
     return case.newest.parsed.framework, case.newest.framework_version, *get_question_key(case)
 
 
@@ -241,19 +241,19 @@ def make_row(
         blocks: The blocks from which ratios of step times are computed.
         searches: See `make_rows`.
     """
-    newest, read, timed = measured
+    newest, record, timed = measured
     case = newest.parsed
     origin = newest.provenance
-    instrument = read.peak_instrument or ""
-    rank_peaks = [rank.peaks[instrument] for rank in read.ranks if instrument]
-    step_times = [record.step_time_s for record in timed if record.step_time_s is not None]
+    instrument = record.peak_instrument or ""
+    rank_peaks = [rank.peaks[instrument] for rank in record.ranks if instrument]
+    step_times = [process.step_time_s for process in timed if process.step_time_s is not None]
     step_time = find_median(step_times)
-    instructions = [median(record.instructions) for record in timed if record.instructions]
+    instructions = [median(process.instructions) for process in timed if process.instructions]
     work = count_work(case)  # None for a case that this version does not have
     newest_shares: dict[str, float] = timed[-1].shares if timed else {}
     needs = find_needs(measured, searches)
     needs_ratio = None
-    if base is not None and read.step_instrument == base.read.step_instrument:
+    if base is not None and record.step_instrument == base.record.step_instrument:
         needs_ratio = divide(needs, find_needs(base, searches))
     to_base = find_time_ratio(blocks, base, measured)
     to_torch = to_base  # the same baseline for PyTorch's own strategies
@@ -278,23 +278,23 @@ def make_row(
         worst_error=find_worst_error(newest),
         mathematics_error=mathematics.error if mathematics else None,
         effect_proven=newest.effect.proven if newest.effect else None,
-        peak_bytes=read.peak_bytes,
-        peak_instrument=read.peak_instrument,
+        peak_bytes=record.peak_bytes,
+        peak_instrument=record.peak_instrument,
         fullest_rank_bytes=max(rank_peaks, default=None),
         emptiest_rank_bytes=min(rank_peaks, default=None),
-        predicted_bytes=read.predicted_bytes,
-        host_rss_bytes=read.peaks.get("host.rss"),
-        shared_bytes=read.peaks.get(read.shared_instrument or ""),
-        shared_instrument=read.shared_instrument,
-        step_bytes=read.peaks.get(read.step_instrument or ""),
-        step_instrument=read.step_instrument,
-        kept_bytes=find_kept_bytes(measured, searches),
+        predicted_bytes=record.predicted_bytes,
+        host_rss_bytes=record.peaks.get("host.rss"),
+        shared_bytes=record.peaks.get(record.shared_instrument or ""),
+        shared_instrument=record.shared_instrument,
+        step_bytes=record.peaks.get(record.step_instrument or ""),
+        step_instrument=record.step_instrument,
+        kept_bytes=find_kept_bytes_of_case(measured, searches),
         needs_bytes=needs,
         needs_ratio=needs_ratio,
-        cold_peak_bytes=read.cold_peaks.get(instrument),
-        live_bytes=read.live_bytes,
-        elsewhere_bytes=sum(read.elsewhere.values()),
-        activation_bytes=get_activation_bytes(read),
+        cold_peak_bytes=record.cold_peaks.get(instrument),
+        live_bytes=record.live_bytes,
+        elsewhere_bytes=sum(record.elsewhere.values()),
+        activation_bytes=get_activation_bytes(record),
         step_time_s=step_time,
         step_low_s=min(step_times, default=None),
         step_high_s=max(step_times, default=None),
@@ -415,31 +415,32 @@ def divide_peaks(
     """
     if base is None:
         return None
-    instrument = getattr(case.read, instrument_field)
-    if not instrument or instrument != getattr(base.read, instrument_field):
+    instrument = getattr(case.record, instrument_field)
+    if not instrument or instrument != getattr(base.record, instrument_field):
         return None
-    return divide(case.read.peaks[instrument], base.read.peaks[instrument])
+    return divide(case.record.peaks[instrument], base.record.peaks[instrument])
 
 
-def find_kept_bytes(measured: AnyMeasured, searches: Searches) -> int | None:
-    """Return the bytes that the case's process keeps next to its peak (`needs.find_kept`)."""
-    read = measured.read
-    if not read.step_instrument:
+def find_kept_bytes_of_case(measured: AnyMeasured, searches: Searches) -> int | None:
+    """Return the bytes that the case's process keeps next to its peak (`find_kept_bytes`)."""
+    record = measured.record
+    if not record.step_instrument:
         return None
-    peak = read.peaks.get(read.step_instrument)
-    process_bytes = read.peaks.get(read.shared_instrument or "")
-    return find_kept(read.parsed, read.step_instrument, peak, process_bytes, searches)
+    peak = record.peaks.get(record.step_instrument)
+    process_bytes = record.peaks.get(record.shared_instrument or "")
+    return find_kept_bytes(record.parsed, record.step_instrument, peak, process_bytes, searches)
 
 
 def find_needs(measured: AnyMeasured, searches: Searches) -> int | None:
     """Return the bytes that a budget must have for the case, or None if it has no peak."""
-    read = measured.read
-    peak = read.peaks.get(read.step_instrument or "")
+    record = measured.record
+    peak = record.peaks.get(record.step_instrument or "")
     if not peak:
         return None
-    machine = read.provenance.machine
-    limits = find_limits(read.parsed, machine, read.framework_version, read.device, searches)
-    return compute_needs(peak, find_kept_bytes(measured, searches) or 0, limits)
+    machine = record.provenance.machine
+    limits = find_limits(record.parsed, machine, record.framework_version, record.device, searches)
+    kept_bytes = find_kept_bytes_of_case(measured, searches) or 0
+    return compute_needs(peak, kept_bytes, limits)
 
 
 def compute_reference_share(timed: Sequence[RecordBase]) -> float | None:
@@ -521,7 +522,7 @@ def order_releases(versions: pd.Series) -> pd.Series:
 
 
 def parse_release(version: str) -> tuple[Version, str]:
-    """Return what releases are sorted by; a text that is no version comes first."""
+    """Return the sort key of a release; a text that is no version comes first."""
     try:
         return Version(version), version
     except InvalidVersion:
@@ -534,7 +535,7 @@ def read_ratios(df: pd.DataFrame, name: str = "time_ratio") -> list[Ratio | None
 
 
 def read_ratio(value: float, low: float, high: float) -> Ratio | None:
-    """Return a ratio from three cells of a table, each of which may be missing."""
+    """Return a ratio from three cells of a table, or None if the value is missing."""
     if pd.isna(value):
         return None
     return Ratio(value) if pd.isna(low) else Ratio(value, low, high)

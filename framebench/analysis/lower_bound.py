@@ -19,6 +19,7 @@ import numpy as np
 from framebench.models.layer import Layer
 from framebench.models.spec import STREAM_BATCHES, Param
 from framebench.strategies.quantized import count_moment_bytes
+from framebench.suite.sequences import drop_duplicates
 
 if TYPE_CHECKING:
     from framebench.suite.case import Case
@@ -168,11 +169,11 @@ def count_optimizer_bytes(case: Case) -> int:
     one in bfloat16, little more than 2 in 8 bits. Adafactor keeps a number for each row and each
     column of a matrix.
     """
-    params = list_trained_params(case)
+    shapes = [param.shape for param in list_trained_params(case)]
     if any(part.precision == "8-bit moments" for part in case.plan.parts):
-        moment = sum(count_moment_bytes(prod(param.shape)) for param in params)
-        return len(case.optimizer.states) * moment
-    numbers = sum(case.optimizer.count_state_numbers(param.shape) for param in params)
+        moment_bytes = sum(count_moment_bytes(prod(shape)) for shape in shapes)
+        return len(case.optimizer.states) * moment_bytes
+    numbers = sum(case.optimizer.count_state_numbers(shape) for shape in shapes)
     states = get_storage_width(case) * numbers
     if "mu_bf16" in get_options(case):
         states -= sum(count_gradient_bytes(case).values()) // 2
@@ -254,7 +255,7 @@ def find_recomputed_blocks(case: Case) -> set[str]:
             strides.append(part.options.get("every", 1))
     if not strides:
         return set()
-    blocks = list(dict.fromkeys(layer.block for layer in list_layers(case) if layer.block))
+    blocks = drop_duplicates(layer.block for layer in list_layers(case) if layer.block)
     return set(blocks[:: strides[0]])
 
 

@@ -32,36 +32,36 @@ NOT_IN_BUDGET = (
 class EnforcedLimits(NamedTuple):
     """Bounds of the bytes that one batch needs, from searches under an enforced limit."""
 
-    held: int | None = None  # the smallest budget that held this batch, or a larger one
-    failed: int | None = None  # the largest budget that this batch, or a smaller one, ran out of
+    sufficient: int | None = None  # the smallest budget in which this batch, or a larger one, ran
+    insufficient: int | None = None  # the largest in which this, or a smaller one, ran out
 
 
-NEVER_TRIED = EnforcedLimits()
+NO_LIMITS = EnforcedLimits()  # no search has run the case
 
 
-def compute_needs(peak: float, kept: int, limits: EnforcedLimits = NEVER_TRIED) -> int:
+def compute_needs(peak: float, kept_bytes: int, limits: EnforcedLimits = NO_LIMITS) -> int:
     """Return the bytes that a budget must have for a job to be sure to fit.
 
-    The budget is 1.05 x (peak + kept), unless a search has shown that less is enough, or that so
-    much is not.
+    The budget is 1.05 x (peak + kept bytes), unless a search has shown that less is enough, or that
+    so much is not.
 
     Args:
         peak: Bytes of a steady step; of a prediction the upper end of its interval.
-        kept: Bytes that the process keeps next to it.
+        kept_bytes: Bytes that the process keeps next to it.
         limits: What searches under an enforced limit have shown.
     """
-    needs = round((peak + kept) * MARGIN)
-    if limits.held is not None:
-        needs = min(needs, limits.held)
-    if limits.failed is not None:  # last: where two searches disagree the worse counts
-        needs = max(needs, limits.failed + 1)
+    needs = round((peak + kept_bytes) * MARGIN)
+    if limits.sufficient is not None:
+        needs = min(needs, limits.sufficient)
+    if limits.insufficient is not None:  # last: where two searches disagree the worse counts
+        needs = max(needs, limits.insufficient + 1)
     return needs
 
 
 def format_needs(needs: float | None, digits: int = 1) -> str:
     """Return needed bytes in MiB without the unit, rounded up, so that a budget of it does fit.
 
-    The text is a dash where nothing is known.
+    The text is a dash if they are not known.
     """
     if needs is None or is_missing(needs):
         return "-"
@@ -74,7 +74,7 @@ def format_whole_needs(needs: float | None) -> str:
     return format_needs(needs, digits=0)
 
 
-def find_kept(
+def find_kept_bytes(
     case: Case,
     instrument: str | None,
     peak: int | None,
@@ -104,12 +104,12 @@ def find_limits(
     device: str | None,
     searches: Searches,
 ) -> EnforcedLimits:
-    """Return what searches of this version of the framework have shown of the case's batch.
+    """Return the bounds of the bytes that the case needs, from searches of this version.
 
     The searches are those of the machine, or else of others with a device of its kind.
     """
     case_searches = searches.find_searches(case, machine, framework_version, device)
     return EnforcedLimits(
-        held=case_searches.find_smallest_holding(case.batch),
-        failed=case_searches.find_largest_failing(case.batch),
+        sufficient=case_searches.find_smallest_holding(case.batch),
+        insufficient=case_searches.find_largest_failing(case.batch),
     )

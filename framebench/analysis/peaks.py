@@ -16,8 +16,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Literal, NamedTuple
 
-import numpy as np
-
 from framebench.analysis.blocks import Blocks
 from framebench.analysis.frames import Row, make_rows
 from framebench.analysis.lower_bound import (
@@ -28,10 +26,10 @@ from framebench.analysis.lower_bound import (
     list_layers,
 )
 from framebench.analysis.needs import (
-    NEVER_TRIED,
+    NO_LIMITS,
     EnforcedLimits,
     compute_needs,
-    find_kept,
+    find_kept_bytes,
     find_limits,
 )
 from framebench.analysis.predict import fit_line
@@ -58,13 +56,13 @@ class Peak(NamedTuple):
     value: float
     low: float | None = None
     high: float | None = None
-    kept: int = 0  # what a process takes next to it and keeps; 0 if it was never measured
-    limits: EnforcedLimits = NEVER_TRIED
+    kept_bytes: int = 0  # that the process keeps next to it; 0 if they were never measured
+    limits: EnforcedLimits = NO_LIMITS
 
     @property
     def needs(self) -> int:
         """Return the bytes that a budget must have for this peak to be sure to fit."""
-        return compute_needs(max(self.value, self.high or 0), self.kept, self.limits)
+        return compute_needs(max(self.value, self.high or 0), self.kept_bytes, self.limits)
 
 
 def find_fault(row: Row) -> str | None:
@@ -147,27 +145,31 @@ def find_peak(rows: Sequence[Row], case: Case, searches: Searches) -> tuple[Peak
 
 
 def choose_peak(evidence: Sequence[Row], case: Case, searches: Searches) -> Peak:
-    """Return the peak of a case from the rows in `evidence`.
+    """Return the peak of a case from the rows in `evidence`, which `select_evidence` returns.
 
     A record of the case comes first, then a search that ran it, then a prediction.
     """
     newest = evidence[-1]
     origin = newest.machine, newest.framework_version, newest.device
-    limits = NEVER_TRIED
+    limits = NO_LIMITS
     if not isinstance(case, DescribedCase):
         limits = find_limits(case, *origin, searches)
         for row in evidence:
             if row.case == case.id:
-                kept_bytes = find_kept_of_row(case, row, searches)
-                return Peak("measured", "record", get_bytes(row), kept=kept_bytes, limits=limits)
+                peak = Peak("measured", "record", get_bytes(row))
+                kept_bytes = find_kept_bytes_of_row(case, row, searches)
+                return peak._replace(kept_bytes=kept_bytes, limits=limits)
     probe = searches.find_searches(case, *origin).find_finished(case.batch)
+    peak_bytes = None
     if probe is not None:
-        peak = probe.peaks.get(newest.step_instrument or "")
-        if peak:
-            kept_bytes = probe.kept_bytes or 0
-            return Peak("measured", "search under a limit", peak, kept=kept_bytes, limits=limits)
-    kept_bytes = max(find_kept_of_row(case, row, searches) for row in evidence)
-    return predict_peak(evidence, case)._replace(kept=kept_bytes, limits=limits)
+        peak_bytes = probe.peaks.get(newest.step_instrument or "")
+    if probe is not None and peak_bytes:
+        peak = Peak("measured", "search under a limit", peak_bytes)
+        kept_bytes = probe.kept_bytes or 0
+    else:
+        peak = predict_peak(evidence, case)
+        kept_bytes = max(find_kept_bytes_of_row(case, row, searches) for row in evidence)
+    return peak._replace(kept_bytes=kept_bytes, limits=limits)
 
 
 def get_bytes(row: Row) -> int:
@@ -175,18 +177,21 @@ def get_bytes(row: Row) -> int:
     return row.step_bytes or 0
 
 
-def find_kept_of_row(case: Case, row: Row, searches: Searches) -> int:
+def find_kept_bytes_of_row(case: Case, row: Row, searches: Searches) -> int:
     """Return the bytes that a process of this case keeps, by a row, or 0 if nobody measured it.
 
     The row may be of another batch.
     """
-    return find_kept(case, row.step_instrument, row.step_bytes, row.shared_bytes, searches) or 0
+    kept_bytes = find_kept_bytes(
+        case, row.step_instrument, row.step_bytes, row.shared_bytes, searches
+    )
+    return kept_bytes or 0
 
 
 def predict_peak(evidence: Sequence[Row], case: Case) -> Peak:
     """Return the peak that a line through the peaks of measured batches gives at the case's batch.
 
-    The peak is never below the lower bound. One measured batch is scaled instead.
+    The peak is never below the lower bound. If only one batch was measured, its peak is scaled.
     """
     if isinstance(case, DescribedCase):
         return predict_described(evidence, case)
@@ -196,15 +201,15 @@ def predict_peak(evidence: Sequence[Row], case: Case) -> Peak:
     peaks = [get_bytes(row) for row in evidence]
     line = fit_line(batches, peaks).predict(case.batch)
     low, high = line.low, line.high
-    if low is None or high is None:
+    if low is None or high is None:  # two batches
         low, high = find_range(evidence, case)
-    low = min(low, line.value)
-    high = max(high, line.value)
     least, most = find_limits_of_peak(evidence, case)
-    low, value, high = np.clip([low, line.value, high], least, most).tolist()
-    method = f"line through batches {', '.join(map(str, batches))}"
-    method += describe_reach(case.batch, max(batches))
-    return Peak("predicted", method, value, low, high)
+    low = min(max(low, least), most)
+    value = min(max(line.value, least), most)
+    high = min(max(high, least), most)
+    listed = ", ".join(str(batch) for batch in batches)
+    method = f"line through batches {listed}{describe_reach(case.batch, max(batches))}"
+    return Peak("predicted", method, value, min(low, value), max(high, value))
 
 
 def describe_reach(batch: int, largest: int) -> str:
@@ -220,8 +225,8 @@ def find_limits_of_peak(evidence: Sequence[Row], case: Case) -> tuple[float, flo
     A line through noisy peaks may leave these limits. The second is infinite if no larger batch was
     measured.
     """
-    least = compute_lower_bound(case).total
-    larger_peaks = [get_bytes(row) for row in evidence if row.batch > case.batch]
+    least = float(compute_lower_bound(case).total)
+    larger_peaks = [float(get_bytes(row)) for row in evidence if row.batch > case.batch]
     most = min(larger_peaks, default=math.inf)
     return least, max(most, least)
 
@@ -229,7 +234,8 @@ def find_limits_of_peak(evidence: Sequence[Row], case: Case) -> tuple[float, flo
 def find_range(evidence: Sequence[Row], case: Case) -> tuple[float, float]:
     """Return the smallest and the largest peak to which any of the measured batches can be scaled.
 
-    Two batches are always on their line, so they do not say how far off it the next one is.
+    It stands for the interval of a line through two batches. They are always on their line, so
+    they do not say how far off it the next batch is.
     """
     ends: list[float] = []
     for row in evidence:
@@ -271,11 +277,14 @@ def predict_described(evidence: Sequence[Row], case: Case) -> Peak:
     """
     ratios = []
     for row in evidence:
-        ratios.append(get_bytes(row) / compute_lower_bound(parse_case(row.case)).total)
-    least, most = min(ratios), max(ratios)
+        measured_bound = compute_lower_bound(parse_case(row.case)).total
+        ratios.append(get_bytes(row) / measured_bound)
+    least = min(ratios)
+    most = max(ratios)
     bound = compute_lower_bound(case).total
     logits = list_layers(case)[-1].elements * get_micro_batch(case)
+    added_bytes_of_logit = 3 * WIDE - get_activation_width(case)
     low = least * bound
-    high = most * bound + (3 * WIDE - get_activation_width(case)) * logits
+    high = most * bound + added_bytes_of_logit * logits
     method = f"lower bound x {least:.2f} to {most:.2f}, with one to three copies of the logits"
     return Peak("predicted", method, (low + high) / 2, low, high)

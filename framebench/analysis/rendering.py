@@ -201,12 +201,15 @@ class Table:
 
     def markdown(self) -> str:
         """Return the table in GitHub's syntax; text from files cannot break out of its cell."""
-        labels = min(self.left, len(self.head))
-        rule = ["---"] * labels + ["---:"] * (len(self.head) - labels)
-        lines = [join_cells(self.head), f"| {' | '.join(rule)} |", *map(join_cells, self.rows)]
+        left = min(self.left, len(self.head))
+        alignment = ["---"] * left + ["---:"] * (len(self.head) - left)
+        lines = [join_cells(self.head), f"| {' | '.join(alignment)} |"]
+        for row in self.rows:
+            lines.append(join_cells(row))
         parts = [f"### {self.title}", "\n".join(lines)]
         if self.notes:
-            parts.append("\n".join(f"- {escape_markup(note)}" for note in self.notes))
+            notes = [f"- {escape_markup(note)}" for note in self.notes]
+            parts.append("\n".join(notes))
         if self.caption:
             parts.append(escape_markup(self.caption))
         return "\n\n".join(parts) + "\n"

@@ -17,6 +17,7 @@ from framebench.strategies.registry import list_strategies
 from framebench.strategies.strategy import TITLES
 from framebench.suite.case import DEFAULT_SIZE
 from framebench.suite.protocol import VERSION
+from framebench.suite.sequences import drop_duplicates
 
 NAMES = TITLES  # the frameworks' proper names
 NAMED = 12  # as many cases are named in a footer; the others are counted
@@ -62,7 +63,7 @@ def order_by_catalog(df: pd.DataFrame) -> pd.DataFrame:
         names += list_strategies(scenario)
     names += sorted(df["strategy"].unique())  # strategies of no profile come last
     # a strategy of several scenarios has the place of the first
-    strategies = pd.Categorical(df["strategy"].astype(str), list(dict.fromkeys(names)))
+    strategies = pd.Categorical(df["strategy"].astype(str), drop_duplicates(names))
     proper_names = df["framework"].astype(str).replace(NAMES)
     frameworks = pd.Categorical(proper_names, list(NAMES.values()))
     categorized = df.assign(
@@ -107,7 +108,7 @@ def format_range(values: Iterable[Any], form: str = "{:.2f}x") -> str:
 
 
 def format_size_suffix(size: str) -> str:
-    """Return what a figure's name says of its size: nothing of the usual one."""
+    """Return the end of a figure's name for a size: "" for the usual one."""
     return "" if size == DEFAULT_SIZE else f"-{size}"
 
 
@@ -124,7 +125,7 @@ def make_peak_label(df: pd.DataFrame) -> str:
 
 
 def make_footer(df: pd.DataFrame, *notes: str) -> list[str]:
-    """Return the notes, what is missing and why, cautions, and where the numbers come from."""
+    """Return the notes, the missing cases with their reasons, cautions, and origins."""
     usable = df[df["usable"]]
     origin = describe_conditions(df if usable.empty else usable)
     if usable["shared_instrument"].notna().any():
@@ -148,7 +149,7 @@ def name_strategies(df: pd.DataFrame) -> pd.Series:
 
 def shorten_list(names: Iterable[str]) -> str:
     """Return the names, each once; of many the first ones and how many more there are."""
-    different = list(dict.fromkeys(names))
+    different = drop_duplicates(names)
     text = ", ".join(different[:NAMED])
     if len(different) > NAMED:
         text += f" and {len(different) - NAMED} more"

@@ -15,6 +15,7 @@ from typing import Generic, NamedTuple
 from framebench.records.pins import find_pinned_version
 from framebench.records.record_base import AnyRecord, RecordBase, get_measurement_time
 from framebench.strategies.strategy import FRAMEWORKS
+from framebench.suite.sequences import group_by
 
 
 def select_current(all_records: Iterable[AnyRecord]) -> list[AnyRecord]:
@@ -52,7 +53,7 @@ class Measured(NamedTuple, Generic[AnyRecord]):
     """The records that count for one case in one version of its framework, on one machine."""
 
     newest: AnyRecord  # its status is that of the case
-    read: AnyRecord  # the newest with peaks, or else the newest; peaks are read from it
+    record: AnyRecord  # has the peaks: the newest with any, or else the newest
     timed: tuple[AnyRecord, ...]  # of every block, oldest first; empty if the newest has no numbers
 
 
@@ -66,19 +67,21 @@ def select_cases(all_records: Iterable[AnyRecord]) -> list[Measured[AnyRecord]]:
     the case, if there is only one.
     """
     records = select_current(all_records)
-    versions: dict[tuple[str, str], set[str]] = defaultdict(set)
+    versions_by_case: dict[tuple[str, str], set[str]] = defaultdict(set)  # by machine and case
     for record in records:
+        if record.framework_version:
+            place = (record.provenance.machine, record.case)
+            versions_by_case[place].add(record.framework_version)
+
+    def identify(record: AnyRecord) -> tuple[str, str, str]:
+        place = (record.provenance.machine, record.case)
         version = record.framework_version
-        if version:
-            versions[record.provenance.machine, record.case].add(version)
-    groups: dict[tuple[str, str, str], list[AnyRecord]] = defaultdict(list)
-    for record in records:
-        machine = record.provenance.machine
-        version = record.framework_version or ""
-        case_versions = versions[machine, record.case]
-        if not version and len(case_versions) == 1:
-            (version,) = case_versions
-        groups[machine, record.case, version].append(record)
+        if not version:
+            versions = versions_by_case[place]
+            version = min(versions) if len(versions) == 1 else ""
+        return (*place, version)
+
+    groups = group_by(records, identify)
     return [select_case(groups[key]) for key in sorted(groups)]
 
 
@@ -93,16 +96,16 @@ def select_case(case_records: list[AnyRecord]) -> Measured[AnyRecord]:
     newest = ordered[-1]
     if newest.status != "ok":
         return Measured(newest, newest, ())
-    read = newest
+    with_peaks = newest
     timed = []
     for record in ordered:
         if record.status != "ok":
             continue
         if record.peaks:
-            read = record
+            with_peaks = record
         if record.timed:
             timed.append(record)
-    return Measured(newest, read, tuple(timed))
+    return Measured(newest, with_peaks, tuple(timed))
 
 
 def select_one_version(records: Iterable[AnyRecord]) -> list[AnyRecord]:

@@ -26,6 +26,7 @@ from framebench.analysis.rendering import (
 from framebench.models import spec
 from framebench.strategies.registry import find_baseline, look_up_strategy
 from framebench.strategies.strategy import FRAMEWORKS
+from framebench.suite.sequences import drop_duplicates
 
 PLACE = ["workload", "size", "batch"]
 # each combination of these has a table of strategies
@@ -119,7 +120,7 @@ def select_in_use(df: pd.DataFrame) -> pd.DataFrame:
 
 
 def make_claim_tables(df: pd.DataFrame) -> Iterator[Table]:
-    """Yield tables, framework x strategy, of what only tests an article's sentence.
+    """Yield tables, framework x strategy, of strategies that only test an article's sentence.
 
     The baselines are in them.
     """
@@ -142,7 +143,7 @@ def make_strategy_tables(df: pd.DataFrame) -> Iterator[Table]:
 
 
 def select_quick(group: pd.DataFrame) -> pd.DataFrame:
-    """Return the strategies of the quick profile, without what a framework does not have."""
+    """Return the rows of the quick profile that the framework supports."""
     is_quick = []
     for scenario, strategy in zip(group["scenario"], group["strategy"]):
         is_quick.append(look_up_strategy(scenario, strategy).quick and "+" not in strategy)
@@ -172,7 +173,7 @@ def make_strategy_table(group: pd.DataFrame, addition: str = "") -> Table:
         f"{describe_conditions(group)}",
         make_cells(group),
         columns,
-        notes=tuple(dict.fromkeys(notes)),
+        notes=tuple(drop_duplicates(notes)),
         machine=first["machine"],
         cases=tuple(group["case"]),
     )
@@ -304,7 +305,7 @@ def join_values(values: pd.Series) -> str:
 
 
 def describe_conditions(df: pd.DataFrame) -> str:
-    """Return what was held constant, and where and when the rows were measured."""
+    """Return the machine, threads, versions and days of the rows, in a sentence."""
     if df.empty:
         return "Nothing was measured."
     names = ["machine", "cpu", "device", "threads", "core", "calibration"]

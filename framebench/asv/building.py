@@ -33,7 +33,7 @@ class Building:
         self.thread.start()
 
     def build(self) -> None:
-        """Build what remains."""
+        """Build the remaining environments one after the other."""
         while self.remaining:
             framework = self.remaining[0]
             self.process = subprocess.Popen(

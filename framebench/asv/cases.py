@@ -18,6 +18,7 @@ from framebench.models import spec
 from framebench.strategies.strategy import FRAMEWORKS
 from framebench.suite import profiles
 from framebench.suite.case import DEFAULT_SIZE, Case
+from framebench.suite.sequences import drop_duplicates
 
 if TYPE_CHECKING:  # benchmark processes read this file too, and need nothing of asv itself
     from asv.benchmarks import Benchmarks
@@ -58,7 +59,7 @@ def list_every_case() -> tuple[Case, ...]:
     results that several profiles measure at one commit.
     """
     cases = [case for name in profiles.PROFILES for case in profiles.list_profile_cases(name)]
-    return tuple(dict.fromkeys(cases))
+    return tuple(drop_duplicates(cases))
 
 
 def list_class_cases(workload: str, framework: str, scenario: str, size: str) -> list[Case]:
@@ -77,7 +78,7 @@ def list_class_cases(workload: str, framework: str, scenario: str, size: str) ->
 
 
 def parse(benchmark: str) -> SuiteClass | None:
-    """Return what a benchmark such as `unet3d.UNet3DJaxTrain.track_step_time` measures.
+    """Return the suite's class that a benchmark such as `unet3d.UNet3DJaxTrain.x` measures.
 
     Returns None for a benchmark that is not of the suite, such as one in a file that somebody put
     into `benchmarks/`.

@@ -34,7 +34,7 @@ class RunOutcome:
     def add(
         self, planned: list[Case], environment: Environment, stderr: Mapping[str, str | None]
     ) -> None:
-        """Look up what the session recorded of the cases that an environment was to measure.
+        """Look up the session's records of the cases that an environment was to measure.
 
         `stderr` has what each of its benchmarks printed, as asv kept it.
         """
@@ -58,7 +58,7 @@ class RunOutcome:
         return not self.failed_setups and not self.unrecorded
 
     def problem(self) -> str:
-        """Return why the run has not answered, and what helps, or "" if it has."""
+        """Return why the run has no answer with a hint, or "" if it has one."""
         if self.failed_setups:
             return "; ".join(
                 explain_setup(framework, why) for framework, why in self.failed_setups.items()

@@ -30,6 +30,7 @@ from framebench.engine.terminal import escape_control
 from framebench.records import provenance
 from framebench.records.pins import find_pinned_version
 from framebench.suite.profiles import find_profile, read_profile_name
+from framebench.suite.sequences import drop_duplicates
 
 OWN_ENVIRONMENTS = (
     "the suite measures in environments of its own: leave out --python and -E existing, or name "
@@ -69,7 +70,7 @@ class AsvRun:
             is_pinned = environment.version == find_pinned_version(environment.framework)
             if is_pinned and cases.choose_framework(benchmarks, environment.framework):
                 frameworks.append(environment.framework)
-        self.building = Building(list_unbuilt(list(dict.fromkeys(frameworks))))
+        self.building = Building(list_unbuilt(drop_duplicates(frameworks)))
 
 
 current = AsvRun()
@@ -241,7 +242,7 @@ def refuse_commit(commits: str) -> util.UserError:
 
 
 def check_machine(name: str | None) -> None:
-    """Raise UserError if results would be stored under what is no machine's name."""
+    """Raise UserError if the results' folder would not be a valid machine name."""
     try:
         if name:
             provenance.check_machine(name)

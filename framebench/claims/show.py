@@ -183,7 +183,7 @@ def make_answer(entry: Entry, device: str = "", options: str = "", choices: str 
     rows = []
     for line in lines[:FEW_LINES]:
         *cells, _records = make_line_row(line)
-        rows.append(cells)
+        rows.append(tuple(cells))
     hidden = len(entry.lines) - len(rows)
     more = "The remarks"
     if hidden:

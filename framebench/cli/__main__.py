@@ -148,7 +148,7 @@ def check_threads() -> None:
 
 
 def describe_shortage(error: Exception) -> str:
-    """Return what ran out if an error says that something did, or else an empty string."""
+    """Return the resource that an error says ran out, or ""."""
     # of the dynamic linker, as the reason why a module could not be imported
     if isinstance(error, MemoryError) or "failed to map segment" in str(error):
         return OUT_OF_MEMORY
@@ -246,7 +246,7 @@ def find_empty_option(arguments: Sequence[str]) -> str | None:
 
 
 def make_warning_printer() -> Callable[..., None]:
-    """Return what prints a warning as a sentence, in the place of `warnings.showwarning`.
+    """Return a function that prints each warning once, to replace `warnings.showwarning`.
 
     It prints each once, though a file be read twice: for tables, and for what else it says.
     """
@@ -264,7 +264,7 @@ def make_warning_printer() -> Callable[..., None]:
 
 
 def describe_mistake(error: typer.TyperException) -> str:
-    """Return what was wrong on the command line, and where all of it is explained.
+    """Return the mistake on the command line, and the command that prints the help.
 
     Ends the command if there is no message: then the help was shown in its place.
     """

@@ -46,7 +46,7 @@ def make_request(
     memory_limit: str | None,
     env: str | None,
 ) -> RunRequest:
-    """Return what the options of `run` and `plan` ask for. Raises typer.BadParameter.
+    """Return the request that the options of `run` and `plan` make. Raises typer.BadParameter.
 
     Where they name neither cases nor a profile, the profile is $FRAMEBENCH_PROFILE, or quick.
     """
@@ -106,7 +106,7 @@ def list_groups(
     pairs: Sequence[tuple[Case, Case]],
     ready: dict[str, Environment],
 ) -> list[Group]:
-    """Return the groups of cases, each of which is measured in a block of its own.
+    """Return the groups of cases; each group is measured in a block of its own.
 
     Cases over ranks are in none, and a pair is left out where one of the two is not among `cases`.
     """

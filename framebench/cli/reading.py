@@ -36,6 +36,7 @@ from framebench.records.record import Record
 from framebench.strategies.registry import OVER_RANKS, SCENARIOS, list_strategies
 from framebench.suite import profiles
 from framebench.suite.case import Case
+from framebench.suite.sequences import drop_duplicates, group_by
 
 if TYPE_CHECKING:
     from framebench.analysis.rendering import Table
@@ -105,7 +106,7 @@ def print_strategies(cases: Sequence[Case], as_json: bool) -> None:
 def list_case_strategies(cases: Sequence[Case]) -> list[tuple[str, str]]:
     """Return the scenarios and strategies of these cases, each once, or all without cases."""
     if cases:
-        return list(dict.fromkeys((case.scenario, case.strategy) for case in cases))
+        return drop_duplicates((case.scenario, case.strategy) for case in cases)
     strategies = []
     for scenario in SCENARIOS:
         strategies += [(scenario, name) for name in list_strategies(scenario)]
@@ -116,18 +117,19 @@ def list_case_strategies(cases: Sequence[Case]) -> list[tuple[str, str]]:
 def fold_batches(cases: Sequence[Case], width: int) -> Iterator[str]:
     """Yield the batches of each strategy as one line, which is a selector too.
 
-    Where it is unsupported, the reason follows in indented lines of this width.
+    Where it is unsupported, the reason follows in indented lines of `width` characters.
     """
-    groups: dict[tuple[str, str, str], list[str]] = defaultdict(list)
-    for case in cases:
-        strategy, batch, size = case.id.rsplit("/", 2)
+
+    def get_place(case: Case) -> tuple[str, str, str]:
+        strategy, _batch, size = case.id.rsplit("/", 2)
         reason = "" if case.support.supported else f"unsupported: {case.support.why}"
-        groups[strategy, size, reason].append(batch)
-    for (strategy, size, reason), batches in groups.items():
-        choice = ",".join(batches)
-        if len(batches) > 1:
-            choice = f"{{{choice}}}"
-        yield f"{strategy}/{choice}/{size}"
+        return strategy, size, reason
+
+    for (strategy, size, reason), group in group_by(cases, get_place).items():
+        batches = ",".join(case.id.split("/")[-2] for case in group)
+        if len(group) > 1:
+            batches = f"{{{batches}}}"
+        yield f"{strategy}/{batches}/{size}"
         yield from wrap(reason, width, initial_indent="    ", subsequent_indent="    ")
 
 
@@ -240,22 +242,24 @@ def say_who_has_more(chosen: str, counts: Mapping[str, CaseCount]) -> None:
 def print_records(records: list[Record], with_machine: bool) -> None:
     """Print the current record of each case in a line.
 
-    Machine and version follow where they are asked for, and where a case has several records.
+    Machine and version follow if `with_machine`, and if a case has several records.
     """
     from framebench.analysis.frames import make_rows
     from framebench.analysis.selection import select_cases
 
-    current = [measured.read for measured in select_cases(records)]
+    current = [measured.record for measured in select_cases(records)]
     cases = {record.case for record in current}
-    with_origin = with_machine or len(cases) < len(current)
+    has_several_origins = len(cases) < len(current)
     times = {}
     for row in make_rows(records):
         times[row.machine, row.framework_version, row.case] = row.step_time_s
-    width = max(map(len, cases))
+    width = max(len(case) for case in cases)
     for record in current:
         machine, version = record.provenance.machine, record.framework_version
-        origin = f"  {machine}, {version or '-'}" if with_origin else ""
-        echo(f"{format_record(record, times[machine, version, record.case], width)}{origin}")
+        text = format_record(record, times[machine, version, record.case], width)
+        if with_machine or has_several_origins:
+            text += f"  {machine}, {version or '-'}"
+        echo(text)
 
 
 @app.command(rich_help_panel=READ)

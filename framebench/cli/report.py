@@ -119,7 +119,7 @@ def report(
 
 
 def print_predictions(device: str, results: Path) -> None:
-    """Print what was predicted for a device before; nothing is planned now."""
+    """Print the tables of cached predictions for a device; nothing is planned now."""
     from framebench.devices.documents import make_named_tables
 
     tables = make_named_tables(device, results)
@@ -189,7 +189,7 @@ def fill_documents(
 
 
 def print_summary(folder: Folder, machine: str) -> None:
-    """Print what training needs on a machine, and what else there is to ask for."""
+    """Print the answer for a machine, and the selectors of all tables."""
     from framebench.analysis.reports.answer import make_answer
     from framebench.analysis.tables import make_index
 

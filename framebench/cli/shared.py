@@ -26,6 +26,7 @@ from framebench.records.provenance import ALL
 from framebench.suite import profiles, protocol
 from framebench.suite.case import DEFAULT_SIZE, FULL_SIZE, Case, UnknownCase
 from framebench.suite.selectors import refuse_file, select, split_selector
+from framebench.suite.sequences import drop_duplicates
 
 if TYPE_CHECKING:
     from framebench.analysis.results import Results as Folder
@@ -177,7 +178,7 @@ def choose_cases(
     cases: list[Case] = []
     for selector in selectors:
         cases += select(selector, size, among, ranks=True)
-    return list(dict.fromkeys(cases))  # each once, in their order
+    return drop_duplicates(cases)
 
 
 @contextmanager
@@ -235,7 +236,7 @@ def show_progress(name: str) -> Iterator[Callable[[str], None]]:
 
 @contextmanager
 def show_work(text: str) -> Iterator[None]:
-    """Show on standard error what the command is doing while it does it.
+    """Show on standard error a text for as long as the command is at work.
 
     On a terminal the text stands in the last line. Elsewhere it is printed once, at the beginning.
     """
@@ -292,7 +293,7 @@ def format_options(**values: str | None) -> str:
 
 
 def suggest_measuring(selector: str, results: Path) -> str:
-    """Return the end of a message: the command that measures what a selector names.
+    """Return the end of a message: the command that measures a selector's cases.
 
     It is empty without a selector.
     """

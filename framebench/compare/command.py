@@ -25,6 +25,7 @@ from framebench.compare import measure
 from framebench.engine import installed, runner
 from framebench.engine.progress import CaseProgress
 from framebench.suite import selectors
+from framebench.suite.sequences import drop_duplicates
 
 
 @app.command("compare", rich_help_panel=MEASURE)
@@ -73,7 +74,8 @@ def compare_(
                 raise measure.NotMeasured(
                     f"{' and '.join(missing)} cannot be measured by --env {env}"
                 )
-            with CaseProgress([*dict.fromkeys(pair)], results, err, blocks, opened.id) as progress:
+            cases = drop_duplicates(pair)  # one, where only an option differs
+            with CaseProgress(cases, results, err, blocks, opened.id) as progress:
                 measured_rounds = measure.measure(
                     pair, blocks, opened.id, ready, options, results, progress
                 )

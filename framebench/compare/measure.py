@@ -19,7 +19,7 @@ BLOCKS = 6  # studies/noise tells which differences so many blocks find, and few
 
 
 class Round(NamedTuple):
-    """One record of each case; `base` is what `change` is compared with."""
+    """One record of each of the two cases."""
 
     base: Record
     change: Record
@@ -30,7 +30,7 @@ class NotMeasured(Exception):
 
 
 def list_differences(base: Case, change: Case) -> list[str]:
-    """Return where the cases differ in what they compute, not only in how: `batch: 4 and 8`.
+    """Return the fields in which the cases differ, strategy apart: `batch: 4 and 8`.
 
     A fair comparison has none.
     """

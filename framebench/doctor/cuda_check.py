@@ -63,7 +63,7 @@ def list_requirements(pythons: dict[str, Path]) -> list[Requirement]:
 
 
 def look(python: Path) -> dict[str, Any]:
-    """Return what LOOK prints of an interpreter's packages, or nothing if it cannot be run."""
+    """Return the report of LOOK on an interpreter's packages, or {} if it cannot be run."""
     try:
         ended = children.run_program([str(python), "-c", LOOK], {**os.environ}, LOOK_S)
         packages: dict[str, Any] = json.loads(ended.stdout.splitlines()[-1])
@@ -127,7 +127,7 @@ def check_jax(packages: dict[str, Any]) -> list[Requirement]:
 
 
 def check_jittor(packages: dict[str, Any]) -> list[Requirement]:
-    """Check what Jittor needs: it compiles its kernels, so it needs a compiler, and cuDNN."""
+    """Check for the compiler with which Jittor compiles its kernels, and for cuDNN."""
     if not packages.get("jittor"):
         return [Requirement("CUDA: jittor", False, "jittor is not installed in this environment")]
     return [check_compiler(), check_cudnn()]

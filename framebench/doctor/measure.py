@@ -37,7 +37,7 @@ class Finding(NamedTuple):
 
 
 def check_machine(env: str | None = None) -> list[Finding]:
-    """Return what the machine has; with `env` (see installed.py) what that interpreter has."""
+    """Return the findings on the machine; with `env` (see installed.py) on that interpreter."""
     findings = [describe_hardware(), check_host_peak(), check_git()]
     if env is None:
         findings += [check_tools(framework) for framework in FRAMEWORKS]

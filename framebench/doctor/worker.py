@@ -2,8 +2,8 @@
 
 It is started as `python -m framebench.doctor.worker FRAMEWORK`. Steps of known size and known
 length go through the same code as measured ones (`worker.measure_peaks`,
-`stepping.make_timed_step`): a tensor of KNOWN_BYTES that the framework allocates and frees again,
-and a wait for KNOWN_SECONDS by another clock than the timer's.
+`stepping.make_timed_step`): a tensor of TENSOR_BYTES that the framework allocates and frees again,
+and a wait for WAIT_SECONDS by another clock than the timer's.
 """
 
 from __future__ import annotations
@@ -21,20 +21,20 @@ from framebench.suite.case import Case
 from framebench.worker.stepping import make_timed_step
 from framebench.worker.worker import measure_peaks, reserve_stdout
 
-KNOWN_BYTES = 256 * 2**20
-KNOWN_SECONDS = 0.02
+TENSOR_BYTES = 256 * 2**20
+WAIT_SECONDS = 0.02
 REPEATS = 5
 
 
 def measure_memory(adapter: Adapter) -> dict[str, float]:
-    """Return the errors of each instrument for a tensor of KNOWN_BYTES, relative to that size.
+    """Return the errors of each instrument for a tensor of TENSOR_BYTES, relative to that size.
 
     `bias` is the median error, `spread` the largest minus the smallest. The adapter's step is
     replaced for good.
     """
 
     def allocate() -> None:
-        tensor = adapter.allocate(KNOWN_BYTES)
+        tensor = adapter.allocate(TENSOR_BYTES)
         adapter.synchronize()
         del tensor
 
@@ -45,7 +45,7 @@ def measure_memory(adapter: Adapter) -> dict[str, float]:
         live = adapter.live_bytes()
         for name in ("host.rss", "allocator.in_use"):
             if name in observed:
-                errors.setdefault(name, []).append((observed[name] - live) / KNOWN_BYTES - 1)
+                errors.setdefault(name, []).append((observed[name] - live) / TENSOR_BYTES - 1)
     figures = {}
     for name, all_errors in errors.items():
         repeated = all_errors[1:]  # the first allocation sets up the allocator
@@ -62,7 +62,7 @@ def measure_timer(adapter: Adapter) -> dict[str, float]:
     """
 
     def wait() -> None:
-        end = time.clock_gettime(time.CLOCK_MONOTONIC_RAW) + KNOWN_SECONDS
+        end = time.clock_gettime(time.CLOCK_MONOTONIC_RAW) + WAIT_SECONDS
         while time.clock_gettime(time.CLOCK_MONOTONIC_RAW) < end:
             pass
 
@@ -71,7 +71,7 @@ def measure_timer(adapter: Adapter) -> dict[str, float]:
     seconds = [make_timed_step(adapter) for _ in range(10 * REPEATS)]
     lost = 1 - (time.process_time() - cpu_start) / (time.perf_counter() - start)
     return {
-        "timer bias": min(seconds) / KNOWN_SECONDS - 1,
+        "timer bias": min(seconds) / WAIT_SECONDS - 1,
         "processor lost to others": max(0.0, lost),
     }
 

@@ -50,7 +50,7 @@ def measure(case: Case, environment: Environment, run: Run) -> Record:
 
 
 def describe_ranks(variant: Variant, memory: CaseOutcome) -> dict[str, object]:
-    """Return what a record has of each rank, and the predicted peak of the fullest in bytes."""
+    """Return a record's fields of its ranks, with the predicted peak of the fullest in bytes."""
     ranks = []
     for number, measured in enumerate(memory.result.ranks):
         peaks = measured.memory

@@ -53,7 +53,7 @@ class Formula:
 
 @dataclass(frozen=True)
 class HeldStates:
-    """Describe what a rank holds under a strategy, by a rule for each part and by a formula."""
+    """The bytes that a rank holds under a strategy, by a rule for each part and by a formula."""
 
     formula: Formula  # the published one
     rules: dict[str, Rule]  # by part; a part without a rule is not there between two steps
@@ -199,7 +199,7 @@ def read_formulas() -> dict[str, Formula]:
 
 
 def read_strategies() -> dict[str, HeldStates]:
-    """Return what a rank holds under each strategy."""
+    """Return, by strategy, the rules for the bytes that a rank holds."""
     strategies = {}
     for row in read_rows("strategies.csv"):
         rules = {part: RULES[row[part]] for part in PARTS if row[part]}

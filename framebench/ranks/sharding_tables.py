@@ -113,7 +113,7 @@ def tabulate_counts(size: str) -> Table:
 
 
 def tabulate_unevenness() -> Table:
-    """Return a table of the ratio of what the fullest rank holds to an even share."""
+    """Return a table of the fullest rank's parameters relative to an even share."""
     rows = []
     for size in SIZES:
         shapes = list_shapes(size)

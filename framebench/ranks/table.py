@@ -51,42 +51,45 @@ CAPTION = (
 def make_tables(records: Iterable[Record]) -> Iterator[Table]:
     """Yield a table for each machine, scenario and size that has cases over ranks."""
     current = select_one_version(select_current(records))
-    of_ranks = [record for record in current if record.parsed.ranks > 1]
-    if not of_ranks:
+    rank_records = [record for record in current if record.parsed.ranks > 1]
+    if not rank_records:
         return
     ranks = {}
-    for measured in select_cases(of_ranks):
-        ranks[measured.newest.provenance.machine, measured.newest.case] = measured.read.ranks
-    rows = [make_fields(row, ranks[row.machine, row.case]) for row in make_rows(of_ranks)]
-    every = pd.DataFrame(rows).sort_values(ORDER)
-    measured_bytes = every["fullest_rank_bytes"].astype(float)
-    every["off"] = every["predicted_bytes"].astype(float) / measured_bytes - 1
-    for (machine, scenario, size), table in every.groupby(["machine", "scenario", "size"]):
-        versions = sorted(set(table["framework"] + " " + table["framework_version"].fillna("-")))
-        shown = table.astype(object)  # a column of numbers takes no text
+    for measured in select_cases(rank_records):
+        ranks[measured.newest.provenance.machine, measured.newest.case] = measured.record.ranks
+    rows = [make_fields(row, ranks[row.machine, row.case]) for row in make_rows(rank_records)]
+    df = pd.DataFrame(rows).sort_values(ORDER)
+    df["off"] = df["predicted_bytes"].astype(float) / df["fullest_rank_bytes"].astype(float) - 1
+    for (machine, scenario, size), group in df.groupby(["machine", "scenario", "size"]):
+        versions = group["framework"] + " " + group["framework_version"].fillna("-")
+        cells = group.astype(object)  # a column of numbers takes no text
         # a case without numbers shows its status in the place of the first one
-        shown.loc[shown["status"] != "ok", "parameters"] = shown["status"]
+        cells.loc[cells["status"] != "ok", "parameters"] = cells["status"]
         yield Table(
             f"Over ranks: {scenario}, size {size}",
-            f"{CAPTION}Machine {machine}; {', '.join(versions)}.",
-            shown,
+            f"{CAPTION}Machine {machine}; {', '.join(sorted(versions.unique()))}.",
+            cells,
             SHOWN,
             left=3,
             machine=str(machine),
-            cases=tuple(table["case"]),
+            cases=tuple(group["case"]),
         )
 
 
 def make_fields(row: Row, ranks: Sequence[Rank]) -> dict[str, Any]:
-    """Return the values of a case's row by column, and of the columns that order the rows."""
+    """Return the values of a case's row by column, and of the columns that order the rows.
+
+    Of each of PARTS the value is the most bytes that any rank has.
+    """
     fields = vars(row).copy()
-    for name in PARTS:
-        sizes = [rank.held[name] for rank in ranks if name in rank.held]
-        fields[name] = max(sizes, default=None)  # the most that any rank holds
+    for part in PARTS:
+        sizes = [rank.held[part] for rank in ranks if part in rank.held]
+        fields[part] = max(sizes, default=None)
     # a combination such as checkpoint+fsdp follows its part over ranks; a strategy that this
     # catalog does not have comes last
-    catalog = [name for _, name in OVER_RANKS]
-    places = [catalog.index(part) for part in row.strategy.split("+") if part in catalog]
+    catalog = [name for _scenario, name in OVER_RANKS]
+    parts_over_ranks = [part for part in row.strategy.split("+") if part in catalog]
+    places = [catalog.index(part) for part in parts_over_ranks]
     fields["strategy_place"] = max(places, default=len(catalog))
     fields["framework_place"] = FRAMEWORKS.index(row.framework)
     return fields

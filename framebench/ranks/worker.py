@@ -179,7 +179,7 @@ def say_nothing(message: Message) -> None:
 
 
 def carry_out(orders: dict[str, Any], emit: Emit) -> dict[str, Any]:
-    """Measure what the orders say, and return the result in the first rank; others exit."""
+    """Measure the case of the orders. The first rank returns the result; the others exit."""
     answer = run(Task.from_dict(orders), emit)
     if not IS_FIRST:
         sys.stderr.flush()

@@ -68,7 +68,7 @@ def open_regular(path: Path | str, most_bytes: int) -> Iterator[BinaryIO]:
 
 
 def read_bytes(path: Path | str, most_bytes: int = MOST_BYTES) -> bytes:
-    """Return what is in a file (`open_regular`). Raises BadRecord, with the file's name."""
+    """Return the content of a file (`open_regular`). Raises BadRecord, with the file's name."""
     with open_regular(path, most_bytes) as file:
         return file.read(most_bytes)
 

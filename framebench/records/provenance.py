@@ -94,7 +94,7 @@ def drop_repository(variables: Mapping[str, str]) -> dict[str, str]:
 
 
 def find_commit() -> str | None:
-    """Return the commit of the code; without a repository it is what $FRAMEBENCH_COMMIT says."""
+    """Return the commit of the code, or else $FRAMEBENCH_COMMIT."""
     return query_git("rev-parse", "HEAD") or os.environ.get("FRAMEBENCH_COMMIT")
 
 
@@ -124,7 +124,7 @@ def hash_files(folders: Sequence[Path] = CODE_FOLDERS) -> str:
 
 
 def name_code() -> str:
-    """Return what names the code that measures: the commit, and a hash of what differs from it.
+    """Return a name of the measuring code: the commit, and a hash of uncommitted changes.
 
     Results do not count. Without a commit it is a hash of the files, and of an installed copy the
     version too.

@@ -62,7 +62,7 @@ class TurnsLike(Protocol):
 
     @property
     def reference_s(self) -> Sequence[float]:
-        """Return what the reference matmul took in each."""
+        """Return the seconds of the reference matmul in each round."""
 
 
 class RankLike(Protocol):
@@ -123,7 +123,7 @@ class VerificationLike(Protocol):
 
     @property
     def mathematics(self) -> MathematicsLike | None:
-        """Return what the step gave in float64, if it was computed."""
+        """Return the verification of the step in float64, if it was computed."""
 
 
 class EffectLike(Protocol):

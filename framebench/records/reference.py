@@ -10,7 +10,7 @@ Reference = Literal["float64", "float32", "none"]
 
 
 def find_reference(record: Record) -> Reference:
-    """Return what the values of a record were compared with.
+    """Return which kind of reference a record's values were compared with.
 
     "float64" are the values of golden.json. "float32" is another case of the same session, which
     stands in for them at sizes that have none. "none" means that the values had no reference and

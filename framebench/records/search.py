@@ -39,7 +39,7 @@ class Probe(Part):
 
     @property
     def needs(self) -> int | None:
-        """Return the bytes that a limit must leave: a steady peak, and what the first step left."""
+        """Return the bytes that a limit must leave: the steady peak plus the kept bytes."""
         return None if self.peak is None else self.peak + (self.kept_bytes or 0)
 
 

@@ -70,7 +70,7 @@ class SkippedLines:
 
 
 def find_calibration_file(root: Path) -> Path:
-    """Return the file with what `framebench doctor` found out about this machine's instruments."""
+    """Return the file in which `framebench doctor` recorded this machine's calibration."""
     return root / "calibration" / f"{provenance.read_machine_name()}.json"
 
 
@@ -186,7 +186,7 @@ def explain(error: ValidationError) -> str:
 
 
 def parse(kind: type[Model], line: Line) -> Model:
-    """Return what a line says. Raises BadRecord, with its place and what is wrong with it."""
+    """Parse a line as this kind of record. Raises BadRecord, with its place and the fault."""
     if line.fault:
         raise BadRecord(f"{line.place}: {line.fault}")
     try:
@@ -201,14 +201,14 @@ def parse_record(line: Line) -> Record:
 
 
 def parse_file(kind: type[Model], path: Path | str) -> Iterator[tuple[str, Model | BadRecord]]:
-    """Yield the place of each line of a file, and what it says or why it cannot be read."""
+    """Yield the place of each line of a file, and its record or why it cannot be read."""
     return parse_lines(partial(parse, kind), path)
 
 
 def parse_lines(
     parse_line: Callable[[Line], Content], path: Path | str
 ) -> Iterator[tuple[str, Content | BadRecord]]:
-    """Yield the place of each line of a file, and what `parse_line` makes of it or why it cannot.
+    """Yield the place of each line of a file, and the result of `parse_line` or its BadRecord.
 
     A file that cannot be opened gives one such reason. One unreadable line does not take down the
     others, but a file of them does not hold up its reader.
@@ -228,14 +228,14 @@ def parse_lines(
 
 
 def parse_record_file(path: str) -> Iterator[tuple[str, Record | BadRecord]]:
-    """Yield what is in a file of records, checked in full (`parse_of_machine`)."""
+    """Yield the records of a file, checked in full (`parse_of_machine`)."""
     return parse_of_machine(parse_record, path)
 
 
 def parse_of_machine(
     parse_line: Callable[[Line], AnyRecord], path: str
 ) -> Iterator[tuple[str, AnyRecord | BadRecord]]:
-    """Yield what is in a file of records (`parse_lines`).
+    """Yield the records of a file with their places (`parse_lines`).
 
     A record of another machine than the one whose folder the file is in comes out as a BadRecord.
     """
@@ -395,7 +395,7 @@ def read_files(root: Path, machine: str | None = None) -> Iterator[tuple[str, Re
 def parse_files(
     parse_line: Callable[[Line], AnyRecord], root: Path, machine: str | None = None
 ) -> Iterator[tuple[str, AnyRecord]]:
-    """Yield what `parse_line` makes of every readable record, with its place.
+    """Yield every readable record with its place, as `parse_line` returns it.
 
     The records come in the order of machine, release, case and time. The first lines that cannot be
     read are named in RecordWarnings, the others counted in one. Raises OSError for a folder that
@@ -450,7 +450,7 @@ def parse_all(lines: list[Line]) -> Iterator[Record]:
 
 
 def read_session(file: Path | str, session: str, case: str = "") -> list[Record]:
-    """Return what this session has in a file by now, of one case or of all, the oldest first.
+    """Return the records of a session in a file, of one case or of all, the oldest first.
 
     What cannot be read is passed over.
     """

@@ -164,7 +164,7 @@ DECODER = json.Decoder(TableRecord)
 
 
 def parse_for_tables(line: Line) -> RecordBase:
-    """Return what tables need of a record. Raises BadRecord, as `store.parse_record` does.
+    """Return the fields of a record that tables need. Raises BadRecord.
 
     Whatever the quick decoder refuses, such as a number that is written as a text, is left to
     `store.parse_record`, which returns or refuses it.

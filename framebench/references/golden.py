@@ -98,17 +98,18 @@ def read_cached(file: Path) -> References:
     return references
 
 
-def measure_difference(one: References, other: References) -> float:
-    """Return the largest relative difference of any value or tensor, over the keys of both.
+def measure_difference(references: References, others: References) -> float:
+    """Return the largest relative difference of any value or tensor that both have by one key.
 
     Raises ValueError if the names of their tensors differ.
     """
     differences = []
-    for key in one.keys() & other.keys():
-        for name, value in other[key]["values"].items():
-            differences.append(abs(one[key]["values"][name] - value) / abs(value))
-        tensors = flatten_tensors(one[key])
-        other_tensors = flatten_tensors(other[key])
+    for key in references.keys() & others.keys():
+        reference, other = references[key], others[key]
+        for name, value in other["values"].items():
+            differences.append(abs(reference["values"][name] - value) / abs(value))
+        tensors = flatten_tensors(reference)
+        other_tensors = flatten_tensors(other)
         if tensors.keys() != other_tensors.keys():
             names = ", ".join(sorted(tensors.keys() ^ other_tensors.keys()))
             raise ValueError(f"{key}: {names} in one of the frameworks only")
@@ -171,7 +172,7 @@ def write_unconfirmed(
 
 
 def describe_maker(framework: str) -> str:
-    """Return what golden.json says of who made its values: framework, version and precision."""
+    """Return the maker of a framework's golden values: framework, version and precision."""
     return f"{framework} {find_pinned_version(framework)}, float64"
 
 

@@ -211,7 +211,7 @@ class Case:
 
     @property
     def support(self) -> Support:
-        """Return how the framework does the strategy, refined by what the workload allows."""
+        """Return the framework's support of the strategy, if the workload and batch allow it."""
         if self.workload != USER_MODEL:
             if self.workload not in spec.find_folders():
                 return Unsupported(GONE)

@@ -11,6 +11,7 @@ from typing import Any, NoReturn
 from framebench.models import spec
 from framebench.suite.case import BATCH, DEFAULT_SIZE, FULL_SIZE, Case, UnknownCase
 from framebench.suite.selectors import PARTS, parse, select
+from framebench.suite.sequences import drop_duplicates
 
 LARGEST_BATCH = 2**16  # samples; making the inputs of a larger batch takes minutes
 
@@ -86,12 +87,13 @@ def select_described(selector: str) -> list[Case]:
     if len(parts) != len(PARTS) or spec.DESCRIBED.fullmatch(parts[-1]) is None:
         return []
     *named, batch, size = parts
+    matched = BATCH.fullmatch(batch)
+    number = int(matched["batch"]) if matched else 1
     cases = []
     for case in select("/".join([*named, "*", FULL_SIZE])):
         check_described(case.workload, size)
-        matched = BATCH.fullmatch(batch)
-        cases.append(replace(case, batch=int(matched["batch"]) if matched else 1, size=size))
-    return list(dict.fromkeys(cases))
+        cases.append(replace(case, batch=number, size=size))
+    return drop_duplicates(cases)
 
 
 def check_described(workload: str, size: str) -> None:

@@ -178,7 +178,7 @@ class Result:
 
 
 def to_json(value: Any) -> dict[str, Any]:
-    """Return a dataclass of this module as JSON takes it, with None for what is not finite."""
+    """Return a dataclass of this module as JSON values; NaN and infinity become None."""
     fields: dict[str, Any] = drop_infinities(asdict(value))
     return fields
 

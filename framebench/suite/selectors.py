@@ -12,6 +12,7 @@ from framebench.strategies.registry import OVER_RANKS, SCENARIOS, STRATEGIES, fi
 from framebench.strategies.strategy import IncompatibleStrategies
 from framebench.suite.case import DEFAULT_SIZE, Case, UnknownCase
 from framebench.suite.profiles import RANKS, list_by_id, list_cases, list_rank_cases, make_cases
+from framebench.suite.sequences import drop_duplicates
 
 MOST_SUGGESTIONS = 12
 PARTS = ("workload", "framework", "scenario", "strategy", "batch", "size")
@@ -59,7 +60,7 @@ def select(
         chosen = []
         for choice in braces[1].split(","):
             chosen += select(selector.replace(braces[0], choice, 1), size, candidates, ranks)
-        return list(dict.fromkeys(chosen))
+        return drop_duplicates(chosen)
     patterns = split_selector(selector, "*" if candidates else size)
     is_over_ranks = asks_for_ranks(selector)
     if is_over_ranks and not ranks:
@@ -101,8 +102,7 @@ def match_part(cases: list[Case], part: str, pattern: str, selector: str) -> lis
     values = [case.id.split("/")[place] for case in cases]
     matching = [case for case, value in zip(cases, values) if fnmatch.fnmatchcase(value, pattern)]
     if not matching:
-        valid = list(dict.fromkeys(values))
-        suggestions = suggest(valid, pattern)
+        suggestions = suggest(drop_duplicates(values), pattern)
         moved = move_to_later_place(selector, place)
         hint = f"; did you mean {moved!r}?" if moved else ""
         raise UnknownCase(

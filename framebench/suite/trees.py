@@ -214,12 +214,14 @@ def is_list_of_samples(node: Any, samples: int) -> bool:
         return False
     if isinstance(node, list):
         return not all(has_axis_of(entry, samples) for entry in node)
-    if any(isinstance(entry, list | tuple) or has_axis_of(entry, samples) for entry in node):
-        return False
     kinds = set()
     for entry in node:
-        is_one_array = is_array(entry)
-        kinds.add((str(entry.dtype), len(entry.shape)) if is_one_array else type(entry).__name__)
+        if isinstance(entry, list | tuple) or has_axis_of(entry, samples):
+            return False
+        if is_array(entry):
+            kinds.add((str(entry.dtype), len(entry.shape)))
+        else:
+            kinds.add((type(entry).__name__, 0))
     return len(kinds) == 1
 
 

@@ -42,14 +42,14 @@ class AcceptedRegression(Part):
     @field_validator("release")
     @classmethod
     def check_release(cls, release: str) -> str:
-        """Raise ValueError for what is no release: such an entry would silently accept nothing."""
+        """Raise ValueError for a text that is no release: it would silently accept nothing."""
         parse_release(release)
         return release
 
     @field_validator("quantity")
     @classmethod
     def check_quantity(cls, quantity: str) -> str:
-        """Raise ValueError for what is no quantity."""
+        """Raise ValueError for a text that is no quantity."""
         names = [known.name for known in QUANTITIES]
         if quantity not in names:
             raise ValueError(f"{quantity!r} is no quantity; choose from: {', '.join(names)}")
@@ -92,22 +92,19 @@ def read_accepted(file: Path = ACCEPTED) -> list[AcceptedRegression]:
 def split_regressions(
     rows: Iterable[QuantityComparison], accepted: Iterable[AcceptedRegression]
 ) -> tuple[list[QuantityComparison], list[tuple[QuantityComparison, str]]]:
-    """Return the new regressions among the rows, and the known ones.
-
-    Each known one comes with the reason for which it was accepted.
-    """
+    """Return the new regressions among the rows, and the accepted ones, each with its reason."""
     entries = list(accepted)
-    new = []
-    known = []
+    new_regressions = []
+    accepted_regressions = []
     for row in rows:
         if row.verdict != REGRESSION:
             continue
         reason = find_reason(entries, row.change, row.case, row.quantity, row.ratio)
         if reason is None:
-            new.append(row)
+            new_regressions.append(row)
         else:
-            known.append((row, reason))
-    return new, known
+            accepted_regressions.append((row, reason))
+    return new_regressions, accepted_regressions
 
 
 def find_reason(

@@ -43,7 +43,7 @@ from framebench.records.record_base import count_work
 from framebench.suite.case import Case
 
 CONFIG = ROOT / "asv.releases.json"
-KNOWN = REQUIREMENTS / "releases.csv"  # with the day on which each was released
+RELEASES = REQUIREMENTS / "releases.csv"  # with the day on which each was released
 MIB = 2**20
 # the columns that identify a number of the history
 KEY_COLUMNS = ["machine", "framework", "version", "benchmark", "strategy", "batch"]
@@ -163,7 +163,7 @@ def collect(records: Iterable[Record], plans: Iterable[PlannedPeak] = ()) -> pd.
     """
     rows = []
     for measured in select_cases(records):  # two builds of a release count as one
-        record = measured.read
+        record = measured.record
         with suppress(InvalidVersion):
             version = Version(record.framework_version or "").public
             for metric, value in read_numbers(measured).items():
@@ -190,8 +190,8 @@ def make_row(
 
 
 def read_numbers(measured: Measured) -> dict[str, float]:
-    """Return what `benchmarks/common.py` tracks, of all records of a case in one release."""
-    record = measured.read
+    """Return the numbers of a case in one release, by their name in `benchmarks/common.py`."""
+    record = measured.record
     if record.status != "ok":
         return {}
     peaks = {
@@ -217,18 +217,18 @@ def place_in_time(framework: str, measured: set[str]) -> list[Release]:
     Each has the day on which it appeared, but none an earlier one than an older version.
     Releases that were not measured become commits without results: a step in asv's graph lies
     at one of these or at the next measured one. A fix of an older line may appear after a newer
-    one. A release whose day is not known follows the one before it.
+    one. A release whose day is not in RELEASES follows the one before it.
     """
-    all_releases = pd.read_csv(KNOWN, dtype=str).query("framework == @framework")
+    all_releases = pd.read_csv(RELEASES, dtype=str).query("framework == @framework")
     days: dict[str, date] = {}
     for row in iterate_rows(all_releases):
         days[row.version] = date.fromisoformat(row.released)
+    oldest = min(measured, key=Version)
+    newest = max(measured, key=Version)
     versions = sorted({*days, *measured}, key=Version)
-    measured_places = [place for place, version in enumerate(versions) if version in measured]
-    oldest, newest = min(measured_places), max(measured_places)
     placed: list[Release] = []
     day = min(days.values(), default=date(2020, 1, 1))
-    for version in versions[oldest : newest + 1]:
+    for version in versions[versions.index(oldest) : versions.index(newest) + 1]:
         if version in days:
             day = max(day, days[version])
         elif placed:

@@ -43,6 +43,7 @@ from framebench.strategies.strategy import FRAMEWORKS
 from framebench.suite.case import Case
 from framebench.suite.counting import format_count
 from framebench.suite.selectors import parse
+from framebench.suite.sequences import drop_duplicates
 from framebench.suite.user_file import Fault
 from framebench.user_file.opening import open_model
 from framebench.versions import measure as versions
@@ -198,29 +199,25 @@ def compare_(
         # intervals depend on all blocks of the machine, not on which cases were chosen
         machine_blocks = rule.make_release_blocks(all_records)
         rows = rule.compare_versions(records, base, change, minimum, machine_blocks)
-        regressions, known = split_regressions(rows, accepted)
+        regressions, accepted_regressions = split_regressions(rows, accepted)
     except rule.NotMeasured as error:
         fail(f"{error}{repeat_options(results)}", 2)
     except (Fault, rule.UnknownVersion, MalformedEntry) as error:
         fail(str(error), 2)
+    run_hint = f"measure them in turn: {rule.suggest_run(base, change)}{repeat_options(results)}"
     if not rows:
-        fail(
-            f"no case has records of both {base} and {change}; measure them in turn: "
-            f"{rule.suggest_run(base, change)}{repeat_options(results)}",
-            2,
-        )
+        fail(f"no case has records of both {base} and {change}; {run_hint}", 2)
     if as_json:
         echo(json.dumps([row.as_dict() for row in rows], indent=1))
         for row in regressions:  # without --json they are in the table
-            growth = "" if row.ratio is None else f" {row.ratio - 1:+.1%}"
-            say(f"regression: {row.case}, {row.quantity}{growth} ({row.machine})")
+            say(table.describe_regression(row))
     else:
         say(table.describe_changes(rows))
         # the rows of a single case are all shown
         is_one_case = len({row.case for row in rows}) == 1
         folded = () if is_one_case else table.FOLDED
         table.make_table(rows, load_causes(results), folded).terminal(out)
-    for row, reason in known:
+    for row, reason in accepted_regressions:
         say(f"known regression: {row.case}, {row.quantity}: {reason}")
     if regressions:
         hint = table.suggest_bisection(regressions)
@@ -228,11 +225,7 @@ def compare_(
             say(hint + repeat_options(results, threshold=threshold))
         raise typer.Exit(1)
     if all(row.verdict == rule.FEW for row in rows):
-        fail(
-            "too few blocks for any verdict; measure the versions in turn: "
-            f"{rule.suggest_run(base, change)}{repeat_options(results)}",
-            3,
-        )
+        fail(f"too few blocks for any verdict; {run_hint}", 3)
 
 
 def parse_share(text: str | None) -> float | None:
@@ -377,7 +370,7 @@ def newest(
     from framebench.versions.accepted import MalformedEntry, read_accepted
     from framebench.versions.table import make_table
 
-    names = dict.fromkeys(frameworks or FRAMEWORKS)  # each once, in their order
+    names = drop_duplicates(frameworks or FRAMEWORKS)
     pairs = [search.find_release_pair(name) for name in names]
     minimum = parse_share(threshold)
     if device is not None:

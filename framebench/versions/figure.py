@@ -81,14 +81,21 @@ def draw_cells(axes: Axes, cells: pd.DataFrame) -> None:
 
 
 def describe_regressions(cells: pd.DataFrame) -> str:
-    """Return a sentence on the number of cases in which each quantity got worse, and how much."""
-    regressions, compared = [], []
-    for quantity, group in cells.dropna(subset="value").groupby("quantity", sort=False):
-        worse = group["value"][group["verdict"] == REGRESSION]
+    """Return a sentence on the number of cases in which each quantity got worse, and how much.
+
+    `cells` are those of `draw_changes`: a row for each case and quantity of one pair of versions.
+    """
+    regressions = []
+    compared = []
+    with_values = cells.dropna(subset="value")
+    for quantity, group in with_values.groupby("quantity", sort=False):
         compared.append(f"{len(group)} of {quantity}")
+        worse = group["value"][group["verdict"] == REGRESSION]
         if len(worse):
             share = f"{len(worse)} of {format_count(len(group), 'case')}"
             regressions.append(f"worse {quantity} in {share}, by at most {worse.max() - 1:.0%}")
-    finding = rows.join_words(regressions)
-    finding = finding or f"no regression found ({rows.join_words(compared)} compared)"
-    return f"{make_title(cells['base'].iloc[0], cells['change'].iloc[0])}: {finding}"
+    finding = f"no regression found ({rows.join_words(compared)} compared)"
+    if regressions:
+        finding = rows.join_words(regressions)
+    first = cells.iloc[0]
+    return f"{make_title(first['base'], first['change'])}: {finding}"

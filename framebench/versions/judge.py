@@ -42,6 +42,7 @@ from framebench.analysis.statistics import FEW as FEW_BLOCKS
 from framebench.records.record import Record
 from framebench.records.record_base import get_measurement_time
 from framebench.strategies.strategy import FRAMEWORKS
+from framebench.suite.sequences import group_by
 
 REGRESSION, IMPROVEMENT, FEW = "regression", "improvement", "too few"
 INCOMPARABLE, OTHER_WORK = "not comparable", INSTRUCTIONS.more
@@ -383,9 +384,7 @@ def compare_successive(
 
     `machine_blocks` are those of `compare_versions`.
     """
-    by_machine = defaultdict(list)
-    for record in records:
-        by_machine[record.provenance.machine].append(record)
+    by_machine = group_by(records, lambda record: record.provenance.machine)
     for machine in sorted(by_machine):
         for framework, versions in list_releases(by_machine[machine]).items():
             for old, new in pairwise(versions):

@@ -22,6 +22,7 @@ from framebench.records.pins import find_pinned_versions
 from framebench.suite import profiles
 from framebench.suite.case import Case, UnknownCase
 from framebench.suite.selectors import select
+from framebench.suite.sequences import drop_duplicates
 
 COLD_BLOCKS = 3  # a verdict on first steps needs three that compile
 BLOCKS = 7  # fresh processes of each case in each version
@@ -76,8 +77,7 @@ def select_cases(
     else:
         for selector in STANDING:
             cases += select_base_batch(selector)
-    # each once, in their order
-    selected = [case for case in dict.fromkeys(cases) if case.framework == framework]
+    selected = [case for case in drop_duplicates(cases) if case.framework == framework]
     if not selected:
         raise UnknownCase(
             f"none of the {len(cases)} cases named is one of {framework}: "
@@ -111,7 +111,7 @@ def measure(
     results: Path,
     progress: Listener = SILENT,
 ) -> list[str]:
-    """Measure so many blocks of each case, with the versions in `ready` as variants.
+    """Measure each case in `blocks` blocks, with the versions in `ready` as variants.
 
     Return the statuses of all records. What this session has measured already is not repeated.
     Raises OSError if a record cannot be written.

@@ -152,7 +152,7 @@ class PairBench:
     def measure_cases(
         self, pair: ReleasePair, cases: list[Case], session: str, progress: Listener
     ) -> NewestVerdict:
-        """Measure what the session lacks, and judge all of it. Raises SetupError, OSError."""
+        """Measure the cases that the session lacks, and judge all. Raises SetupError, OSError."""
         problems = []
         # without the pinned release nothing can be compared: its SetupError ends the command
         pinned = environments.ensure(pair.framework, pair.pinned, say)
@@ -199,7 +199,7 @@ def judge_newest(
     threshold: float | None = None,
     accepted: Iterable[AcceptedRegression] = (),
 ) -> NewestVerdict:
-    """Return what both sides' records say.
+    """Return the verdict on the newest release, from the records of both releases.
 
     A case that fails under the pinned version too does not count, nor does a regression that is
     accepted.
@@ -208,9 +208,7 @@ def judge_newest(
     if has_version(pinned) and has_version(newest):
         rows = compare_versions([*pinned, *newest], *pair.releases, threshold)
     new_regressions, known_regressions = split_regressions(rows, accepted)
-    failed_before = {record.case for record in pinned if record.status in FAILED}
-    failed_now = {record.case for record in newest if record.status in FAILED}
-    broken = failed_now - failed_before
+    broken = find_failed_cases(newest) - find_failed_cases(pinned)
     outcome: Outcome
     if broken:
         outcome = "broken"
@@ -233,6 +231,11 @@ def judge_newest(
         new_regressions=tuple(new_regressions),
         known_regressions=tuple(known_regressions),
     )
+
+
+def find_failed_cases(records: Iterable[Record]) -> set[str]:
+    """Return the ids of the cases that failed."""
+    return {record.case for record in records if record.status in FAILED}
 
 
 def has_version(records: Iterable[Record]) -> bool:

@@ -55,18 +55,22 @@ def resolve(framework: str, version: str) -> dict[str, str]:
 
 
 def ask_pip(requested: list[str], constraints: dict[str, str]) -> dict[str, str]:
-    """Return what pip would install into an empty environment. Raises SetupError."""
+    """Return the version of each package that pip would install into an empty environment.
+
+    Raises SetupError.
+    """
     command = [sys.executable, "-m", "pip", "install", *RESOLVE, *requested]
     lines = "".join(f"{name}=={version}\n" for name, version in constraints.items())
-    done = subprocess.run(command, input=lines, capture_output=True, text=True)
-    if done.returncode:
-        *_, reason = ["no reason given", *re.findall(r"^ERROR: (.*)$", done.stderr, re.M)]
+    process = subprocess.run(command, input=lines, capture_output=True, text=True)
+    if process.returncode:
+        errors = re.findall(r"^ERROR: (.*)$", process.stderr, re.M)
+        reason = errors[-1] if errors else "no reason given"
         raise SetupError(f"pip cannot resolve {' '.join(requested)}: {reason}")
-    packages = {}
-    for item in json.loads(done.stdout)["install"]:
-        metadata = item["metadata"]
-        packages[metadata["name"]] = metadata["version"]
-    return packages
+    versions = {}
+    for package in json.loads(process.stdout)["install"]:
+        metadata = package["metadata"]
+        versions[metadata["name"]] = metadata["version"]
+    return versions
 
 
 def write_pins(framework: str, version: str, packages: dict[str, str]) -> Path:

@@ -20,6 +20,7 @@ from framebench.devices import catalog
 from framebench.devices.plans.planned import Planned
 from framebench.devices.plans.planning import ensure_environment, planned_for, select_cases
 from framebench.engine.environments import SetupError
+from framebench.suite.sequences import drop_duplicates
 from framebench.versions.accepted import MalformedEntry, find_reason, read_accepted
 from framebench.versions.bisection_record import ReleaseResult
 from framebench.versions.judge import (
@@ -33,7 +34,8 @@ from framebench.versions.newest import ReleasePair
 
 NO_PLAN = "no plan"
 MANY = 10  # cases; for more, the command says how long their plans take
-KNOWN = "known regression"
+ACCEPTED = "known regression"  # the verdict on one that accepted.toml has
+EXAMPLE = "such as 'transformer/jax/train/{fp32,checkpoint}/b8/full'"
 ONE_CUDNN = (
     "only one of the two releases is installed with cuDNN, which tells the workspaces of "
     "convolutions"
@@ -77,7 +79,7 @@ class PlanBench:
 def compare_newest(
     pair: ReleasePair, device: str, results: Path, threshold: float | None, as_json: bool
 ) -> int:
-    """Compare what a framework's newest release and its pinned one plan for training; print it.
+    """Print how the plans of a framework's newest release and its pinned one differ.
 
     A release whose planner cannot be installed is skipped for the next older one. Returns the exit
     code of `compare_releases`, or 1 if no newer planner can be installed. Raises UnknownDevice.
@@ -125,12 +127,12 @@ def compare_releases(
     if framework not in HOW:
         fail(f"with --device releases of {' and '.join(HOW)} are planned, such as jax==0.9.2", 2)
     if not selectors:
-        fail("which cases? name some, such as 'transformer/jax/train/{fp32,checkpoint}/b8/full'", 2)
+        fail(f"which cases? name some, {EXAMPLE}", 2)
     count = sum(len(select_cases(selector)) for selector in selectors)
     if count >= MANY:
         say(
             f"planning {count} cases for two releases: a new plan takes seconds to minutes; "
-            "name fewer, such as 'transformer/jax/train/{fp32,checkpoint}/b8/full'"
+            f"name fewer, {EXAMPLE}"
         )
     with show_work(f"{base} and {change}: planning for {device}"):
         # cached plans of either release are reused
@@ -138,21 +140,22 @@ def compare_releases(
         change_plans = planned_for(selectors, device, results, say, change)
     minimum = PEAK.minimum if threshold is None else threshold
     rows = []
-    how = [HOW[framework]]
+    notes = [HOW[framework]]
     for base_plan, change_plan in zip(base_plans, change_plans):
         row = compare_plans(base_plan, change_plan, minimum)
         if row["verdict"] == REGRESSION:
             ratio = row["change"] / row["base"]
             reason = find_reason(accepted, change, row["case"], PEAK.name, ratio, device)
             if reason is not None:
-                row |= {"verdict": KNOWN, "why": f"known: {reason}"}
+                row |= {"verdict": ACCEPTED, "why": f"known: {reason}"}
         rows.append(row)
-        if framework == "torch":  # the notes say what in a simulation is not the release's own
-            how += [note for note in (*base_plan.notes, *change_plan.notes) if note not in how]
+        if framework == "torch":  # they say what in a simulation is not the release's own
+            notes += [*base_plan.notes, *change_plan.notes]
     if as_json:
         echo(json.dumps({"base": base, "change": change, "device": device, "rows": rows}, indent=1))
     else:
-        caption = f"{' '.join(how)} A regression is {minimum:.0%} more or above."
+        how = " ".join(drop_duplicates(notes))
+        caption = f"{how} A regression is {minimum:.0%} more or above."
         make_table(rows, base, change, device, caption).terminal(out)
     verdicts = {row["verdict"] for row in rows}
     if REGRESSION in verdicts:

@@ -19,6 +19,7 @@ from framebench.explain.table import load_causes
 from framebench.records.record import Record
 from framebench.strategies.strategy import TITLES
 from framebench.suite.counting import format_count
+from framebench.suite.sequences import drop_duplicates, group_by
 from framebench.versions.judge import (
     EXPLAINED,
     FEW,
@@ -69,34 +70,36 @@ def make_table(
     if not rows:
         raise ValueError("no rows: no case has records of both versions")
 
-    def sort_key(row: QuantityComparison) -> tuple[int, float]:
+    def get_rank(row: QuantityComparison) -> tuple[int, float]:
         return VERDICTS.index(row.verdict), -(row.ratio or 0)
 
-    shown = sorted((row for row in rows if row.verdict not in folded), key=sort_key)
+    shown = [row for row in rows if row.verdict not in folded]
+    shown.sort(key=get_rank)
     columns = dict(COLUMNS)
+    left = 3
     machine = ""
-    if len({row.machine for row in rows}) == 1:  # the title has it
+    if len({row.machine for row in rows}) == 1:
         machine = rows[0].machine
-        del columns["machine"]
-    instruments = sorted({row.instrument for row in rows if row.instrument})
+        del columns["machine"]  # it is in the title
+        left = 2
     peaks = ""
+    instruments = {row.instrument for row in rows if row.instrument}
     if instruments:
-        peaks = f"Peaks by {', '.join(instruments)}. "
+        peaks = f"Peaks by {', '.join(sorted(instruments))}. "
     return Table(
         make_title(rows[0].base, rows[0].change),
         f"Memory and times together: {count_verdicts(rows)}. {peaks}{RULE} "
         f"{describe_conditions(rows)}",
         pd.DataFrame([make_row(row) for row in shown], columns=list(COLUMNS)),
         columns,
-        left=2 if machine else 3,
-        # a dict keeps the order and drops duplicates
-        notes=tuple(dict.fromkeys(list_notes(rows, shown, find_cause, folded))),
+        left=left,
+        notes=tuple(drop_duplicates(list_notes(rows, shown, find_cause, folded))),
         machine=machine,
     )
 
 
 def make_row(row: QuantityComparison) -> dict[str, object]:
-    """Return the values of a row by column."""
+    """Return the values of a row by column, in the unit that is printed."""
     cells = row._asdict()
     if row.unit:
         factor, unit = verdicts.FACTORS[row.unit]
@@ -127,7 +130,7 @@ def list_notes(
     find_cause: Cause | None,
     folded: Sequence[str],
 ) -> Iterator[str]:
-    """Yield why there is no better verdict, why peaks changed, and what is not shown."""
+    """Yield the reasons for missing verdicts, the causes of changed peaks, and hidden rows."""
     for row in rows:
         if row.reason and row.reason not in EXPLAINED:
             yield f"{row.case}, {row.quantity}: {row.verdict}: {row.reason}"
@@ -152,7 +155,10 @@ def list_notes(
 
 
 def describe_conditions(rows: Iterable[QuantityComparison]) -> str:
-    """Return what was held constant, and what was not."""
+    """Return a sentence with the machine, threads, load, package changes, days and commits.
+
+    What differs between processes is given as a range or as a list.
+    """
     machines: set[str] = set()
     threads: set[str] = set()
     commits: set[str] = set()
@@ -161,59 +167,66 @@ def describe_conditions(rows: Iterable[QuantityComparison]) -> str:
     days: list[str] = []
     for row in rows:
         first = row.records.base[0].provenance  # a machine has one processor
-        hardware = first.hardware
-        place = f"{hardware.get('cpu', 'unknown')}, device {hardware.get('device', 'unknown')}"
-        machines.add(f"{row.machine} ({place})")
+        cpu = first.hardware.get("cpu", "unknown")
+        device = first.hardware.get("device", "unknown")
+        machines.add(f"{row.machine} ({cpu}, device {device})")
         threads.add(str(first.threads))
         packages.update(list_package_changes(row.records))
         # commits, loads and days may differ from process to process
         for record in (*row.records.base, *row.records.change):
             origin = record.provenance
             commits.add((origin.commit or "unknown")[:10])
-            loads += [load for load in (origin.load_before, origin.load_after) if load is not None]
             days.append(origin.measured_at.date().isoformat())
-    load = "load unknown"
-    if loads:
-        load = f"load {min(loads):.1f} to {max(loads):.1f}"
+            for load in (origin.load_before, origin.load_after):
+                if load is not None:
+                    loads.append(load)
+    load_text = f"load {min(loads):.1f} to {max(loads):.1f}" if loads else "load unknown"
     others = ""
     if packages:
         others = f"also different: {', '.join(sorted(packages))}; "
-    measured = " to ".join(sorted({min(days), max(days)}))  # one day, or the first and the last
+    first_day, last_day = min(days), max(days)
+    measured = first_day if first_day == last_day else f"{first_day} to {last_day}"
     return (
-        f"Machine {', '.join(sorted(machines))}, threads {', '.join(sorted(threads))}; {load}; "
-        f"{others}measured {measured} at {', '.join(sorted(commits))}."
+        f"Machine {', '.join(sorted(machines))}, threads {', '.join(sorted(threads))}; "
+        f"{load_text}; {others}measured {measured} at {', '.join(sorted(commits))}."
     )
 
 
 def list_package_changes(records: CaseRecords) -> Iterator[str]:
-    """Yield the packages that changed with the framework.
+    """Yield the packages that changed with the framework, such as `numpy 2.1 and 2.2`.
 
     The build of the framework is one of them, as its label names it (`2.13.0+cpu`).
     """
     framework = records.base[-1].parsed.framework
     old = records.base[-1].provenance.versions
     new = records.change[-1].provenance.versions
-    for name in (old.keys() & new.keys()) - {framework}:
-        if old[name] != new[name]:
+    for name in old.keys() & new.keys():
+        if name != framework and old[name] != new[name]:
             yield f"{name} {old[name]} and {new[name]}"
-    old_build = old.get(framework, "").partition("+")[2] or "none"
-    new_build = new.get(framework, "").partition("+")[2] or "none"
+    _, _, old_build = old.get(framework, "").partition("+")
+    _, _, new_build = new.get(framework, "").partition("+")
     if old_build != new_build:
-        yield f"{framework}'s build, {old_build} and {new_build}"
+        yield f"{framework}'s build, {old_build or 'none'} and {new_build or 'none'}"
+
+
+def describe_regression(row: QuantityComparison) -> str:
+    """Return a regression in a line: the case, the quantity, by how much it grew, the machine."""
+    growth = "" if row.ratio is None else f" {row.ratio - 1:+.1%}"
+    return f"regression: {row.case}, {row.quantity}{growth} ({row.machine})"
 
 
 def describe_changes(rows: Sequence[QuantityComparison]) -> str:
     """Return a sentence with the number of cases in which each quantity is worse and better."""
-    counts_by_quantity: dict[str, Counter[str]] = {}
+    decided = []
     for row in rows:
         if row.verdict in (REGRESSION, IMPROVEMENT, NONE) and row.ratio is not None:
-            counts_by_quantity.setdefault(row.quantity, Counter())[row.verdict] += 1
+            decided.append(row)
     texts = []
-    for quantity, counts in counts_by_quantity.items():
-        worse, better = counts[REGRESSION], counts[IMPROVEMENT]
+    for quantity, quantity_rows in group_by(decided, lambda row: row.quantity).items():
+        counts = Counter(row.verdict for row in quantity_rows)
         texts.append(
-            f"{quantity} is worse in {worse} of {format_count(counts.total(), 'case')}, "
-            f"better in {better}"
+            f"{quantity} is worse in {counts[REGRESSION]} of "
+            f"{format_count(len(quantity_rows), 'case')}, better in {counts[IMPROVEMENT]}"
         )
     framework, old, new = parse_pair(rows[0].base, rows[0].change)
     compared = f"{TITLES[framework]} {new} against {old}, on {rows[0].machine}"

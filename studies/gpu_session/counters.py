@@ -64,7 +64,9 @@ def _cells(record: Record) -> tuple[str, ...]:
 def table(records: Iterable[Record]) -> Table:
     """Of every case measured on a card."""
     rows = [
-        m.read for m in select_cases(records) if m.newest.status == "ok" and m.read.provenance.gpu
+        m.record
+        for m in select_cases(records)
+        if m.newest.status == "ok" and m.record.provenance.gpu
     ]
     process_notes = dict.fromkeys(
         f"{r.case}: {why}" for r in rows if (why := r.provenance.gpu.get("device.process"))

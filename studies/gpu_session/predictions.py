@@ -57,7 +57,7 @@ def table(records: Iterable[Record], predictions: Iterable[Planned]) -> Table | 
     predicted = [p for p in predictions if p.peak_bytes]
     rows = []
     for chosen in select_cases(records):
-        record = chosen.read
+        record = chosen.record
         card = device_of(str(record.provenance.hardware.get("device")), _memory(record))
         of_case = [p for p in predicted if card and (p.device, p.case) == (card.name, record.case)]
         if record.status == "ok" and of_case:
@@ -143,7 +143,7 @@ def plans(records: Iterable[Record], predictions: Iterable[Planned]) -> Table | 
     """
     predicted = [p for p in predictions if p.peak_bytes and p.source == "compiler.plan"]
     rows = []
-    for record in (chosen.read for chosen in select_cases(records)):
+    for record in (chosen.record for chosen in select_cases(records)):
         card = device_of(str(record.provenance.hardware.get("device")), _memory(record))
         plan, peak = record.peaks.get("compiler.plan"), record.peaks.get("allocator.in_use")
         if card and plan and peak and record.status == "ok" and record.parsed.size == FULL_SIZE:

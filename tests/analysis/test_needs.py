@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from framebench.analysis.needs import (
     EnforcedLimits,
     compute_needs,
-    find_kept,
+    find_kept_bytes,
     format_needs,
     format_whole_needs,
 )
@@ -55,7 +55,7 @@ def test_a_search_decides_whether_a_budget_is_enough(peak, made, batch, budget):
 
 @pytest.mark.parametrize(("process", "kept"), [(130 * MIB, 30 * MIB), (None, None)])
 def test_a_gpu_process_keeps_memory_outside_its_tensors(process, kept):
-    assert find_kept(CASE, "allocator.in_use", 100 * MIB, process, NO_SEARCHES) == kept
+    assert find_kept_bytes(CASE, "allocator.in_use", 100 * MIB, process, NO_SEARCHES) == kept
 
 
 @pytest.mark.parametrize("needs", [1, MIB, 105 * MIB + 1, 105 * MIB - 1, 123_456_789])

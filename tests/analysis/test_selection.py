@@ -44,7 +44,7 @@ def make_three_blocks() -> list[Record]:
 def test_the_newest_record_counts_but_the_times_of_all_records():
     old = make_measured("fp32", 200)
     new = make_later(make_measured("fp32", 300))
-    assert select_cases([new, old]) == [Measured(newest=new, read=new, timed=(old, new))]
+    assert select_cases([new, old]) == [Measured(newest=new, record=new, timed=(old, new))]
 
 
 def test_the_peak_is_of_the_newest_record_that_has_one():

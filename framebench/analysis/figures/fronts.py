@@ -164,7 +164,7 @@ def describe_point(row: Any) -> str:
 
 
 def make_notes(group: pd.DataFrame, rated: pd.DataFrame) -> list[str]:
-    """Return how to read the ratios, and what is not drawn."""
+    """Return how to read the ratios, and the strategies that are not drawn."""
     base = find_baseline(group["scenario"].iloc[0])
     notes = [f"{RATIOS_NOTE.format(base)} {describe_timing(group)} {rows.describe_batches(rated)}"]
     beyond = []
@@ -225,7 +225,7 @@ def place_names(axes: Axes, texts: list[Text]) -> None:
 
 
 def describe_least(points: pd.DataFrame) -> str:
-    """Return the least memory of what is drawn of each framework, and what it costs."""
+    """Return each framework's point of least memory in words, with its cost."""
     parts = []
     for framework, ranked in rank_savings(select_comparable(points), "relative_peak"):
         if ranked:

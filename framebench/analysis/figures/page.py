@@ -80,7 +80,7 @@ apply_style = matplotlib.style.context(STYLE)
 
 
 def find_family(scenario: str, strategy: str) -> str:
-    """Return what the marker of a strategy stands for: its axis, or `OTHER`."""
+    """Return the family that a strategy's marker stands for: its axis, or `OTHER`."""
     axis = look_up_strategy(scenario, strategy).axis
     return axis if axis in MARKERS else OTHER
 

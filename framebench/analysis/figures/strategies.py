@@ -40,19 +40,19 @@ def draw_heat_map(df: pd.DataFrame) -> Figure | None:
     strategy without numbers in any framework is only named in the footer.
     """
     group = rows.select_shown(df)
-    with_numbers = group["strategy"][group["usable"]]
-    measured = group[group["strategy"].isin(with_numbers)]
-    if measured[measured["usable"]]["baseline"].all():
+    usable = group[group["usable"]]
+    if usable["baseline"].all():
         return None
-    measured = rows.order_by_catalog(measured)
+    measured = rows.order_by_catalog(group[group["strategy"].isin(usable["strategy"])])
     strategies = measured["strategy"].cat.categories
-    figure, panels = plt.subplots(1, 2, figsize=(8.6, 0.8 + ROW_IN * len(strategies)), sharey=True)
+    height = 0.8 + ROW_IN * len(strategies)
+    figure, panels = plt.subplots(1, 2, figsize=(8.6, height), sharey=True)
     for axes, (column, title) in zip(panels, QUANTITIES.items()):
         draw_panel(axes, measured, column)
         axes.set_title(title)
-    is_same = measured.groupby("strategy", observed=True)["same_mathematics"].all()
+    has_same_result = measured.groupby("strategy", observed=True)["same_mathematics"].all()
     for label, strategy in zip(panels[0].get_yticklabels(), strategies):
-        label.set_style("normal" if is_same[strategy] else "italic")
+        label.set_style("normal" if has_same_result[strategy] else "italic")
     figure.tight_layout()
     note = f"{NOTE} {describe_timing(group)} {rows.describe_batches(measured)}"
     return page.explain_figure(figure, make_title(group), rows.make_footer(group, note))

@@ -42,7 +42,7 @@ def make_answer(
     others: Mapping[str, pd.DataFrame] | None = None,
     listed: Collection[str] = (),
 ) -> Table:
-    """Return what training takes by workload and framework, from rows of `framebench.load`.
+    """Return the table of the least memory for training, by workload and framework.
 
     If the rows lack a time, it is taken from `others`, by machine. Cases that are `listed` below
     the table with their causes have no note.
@@ -112,21 +112,28 @@ def describe_price(row: Any, timed: Mapping[Any, Any]) -> str:
 
 def describe_origins(shown: pd.DataFrame) -> Iterator[str]:
     """Yield a sentence on the cases that each machine measured, if there are several machines."""
-    if shown["machine"].nunique() > 1:
-        for machine, of_machine in shown.groupby("machine", sort=False):
-            names = of_machine["workload"] + " " + of_machine["framework"]
-            yield f"with cases measured on {machine}: {rows.shorten_list(names)}"
+    if shown["machine"].nunique() < 2:
+        return
+    names = shown["workload"] + " " + shown["framework"]
+    for machine, names_of_machine in names.groupby(shown["machine"], sort=False):
+        yield f"with cases measured on {machine}: {rows.shorten_list(names_of_machine)}"
 
 
 def describe_problems(shown: pd.DataFrame, listed: Collection[str]) -> Iterator[str]:
-    """Yield a sentence for each fault that left cases without numbers, except in `listed` cases."""
+    """Yield a sentence for each fault that left cases without numbers.
+
+    `listed` has the ids of cases that are left out, as their faults are shown elsewhere.
+    """
     has_numbers = shown["status"].isin(["ok", "unsupported"])
-    broken = shown[~has_numbers & ~shown["case"].isin(listed)]
+    is_listed = shown["case"].isin(listed)
+    broken = shown[~has_numbers & ~is_listed]
     first_reasons = broken["reason"].astype(str).str.split(";").str[0]
     faults = broken["status"] + ": " + first_reasons
     for fault, cases in broken["case"].groupby(faults, sort=False):
-        others = f" and {len(cases) - 1} more" if len(cases) > 1 else ""
-        yield f"{cases.iloc[0]}{others}: {fault}"
+        text = cases.iloc[0]
+        if len(cases) > 1:
+            text += f" and {len(cases) - 1} more"
+        yield f"{text}: {fault}"
 
 
 def find_last_run(records: Sequence[Record]) -> list[Record]:

@@ -22,6 +22,7 @@ from framebench.strategies.registry import (
 )
 from framebench.strategies.strategy import FRAMEWORKS, TITLES, AlwaysOn, Scenario, Strategy, Support
 from framebench.suite.case import Case
+from framebench.suite.sequences import group_by
 
 COLUMNS = tuple(read_columns("support").values())
 HEADINGS = tuple(column.name for column in COLUMNS)
@@ -31,7 +32,7 @@ GENERATED = "Generated from framebench/strategies/registry.py."
 
 
 def make_tables() -> list[Table]:
-    """Return what documents can show without any record."""
+    """Return the tables that need no record: strategies by framework, and exclusions."""
     only_for_claims = []
     for scenario in SCENARIOS:
         only_for_claims += [(scenario, name) for name in list_claims_only(scenario)]
@@ -77,7 +78,7 @@ def make_matrix_of_scenarios(title: str, caption: str, places: Iterable[tuple[st
 
 
 def make_summaries() -> Iterator[Table]:
-    """Yield what each framework has, a table for each scenario, for a narrow terminal.
+    """Yield a table of each scenario's strategies by framework, for a narrow terminal.
 
     The tables tell neither how a strategy is done nor why it cannot be done.
     """
@@ -115,14 +116,16 @@ def describe_support(support: Support) -> str:
 
 
 def list_workloads(strategy: Strategy, stage: Scenario) -> str:
-    """Return the workloads that have the strategy in this scenario."""
+    """Return the workloads that have the strategy in this scenario, or `all`."""
     published = spec.list_confirmed_workloads()
-    having = []
+    names = []
     for name in published:
         workload = spec.load_workload(name)
         if stage.suits(workload) and strategy.suits(workload):
-            having.append(name)
-    return "all" if tuple(having) == published else ", ".join(having)
+            names.append(name)
+    if len(names) == len(published):
+        return "all"
+    return ", ".join(names)
 
 
 def list_exclusions() -> Table:
@@ -155,27 +158,30 @@ def list_exclusions() -> Table:
 
 
 def describe_cases(cases: Iterable[Case]) -> Iterator[Table]:
-    """Yield what each framework has of the strategies of these cases, and why it lacks the others.
+    """Yield the strategies of these cases that each framework has, and why it lacks the others.
 
-    Combinations, and what only tests an article's sentence, are shown where nothing else was named.
+    Combinations, and strategies that only test an article's sentence, are left out unless nothing
+    else is among the cases.
     """
-    groups: dict[tuple[str, str, str], list[Case]] = {}
-    for case in cases:
-        groups.setdefault((case.framework, case.scenario, case.strategy), []).append(case)
+    groups = group_by(cases, lambda case: (case.framework, case.scenario, case.strategy))
     rows = []
-    for (framework, _, strategy), of_strategy in groups.items():
-        support = find_support(of_strategy)
-        is_usual = "+" not in strategy and not of_strategy[0].plan.only_for_claims
+    for (framework, _, strategy), cases_of_strategy in groups.items():
+        support = find_support(cases_of_strategy)
+        is_usual = "+" not in strategy and not cases_of_strategy[0].plan.only_for_claims
         rows.append((framework, strategy, is_usual, support.supported, support.kind, support.why))
     columns = ["framework", "strategy", "is_usual", "is_supported", "kind", "why"]
-    every = pd.DataFrame(rows, columns=columns)
-    shown = every[every["is_usual"]] if every["is_usual"].any() else every
+    df = pd.DataFrame(rows, columns=columns)
+    if df["is_usual"].any():
+        df = df[df["is_usual"]]
     for framework in FRAMEWORKS:
-        yield from describe_framework(framework, shown[shown["framework"] == framework])
+        yield from describe_framework(framework, df[df["framework"] == framework])
 
 
 def describe_framework(framework: str, strategies: pd.DataFrame) -> Iterator[Table]:
-    """Yield what a framework has of these strategies, and why it lacks the others."""
+    """Yield a table of the strategies that a framework has, and one of those that it lacks.
+
+    `strategies` has rows of `describe_cases`, all of this framework.
+    """
     caption = ""
     how = strategies["kind"] + ": " + strategies["why"]
     if len(strategies) > FEW:
@@ -184,20 +190,24 @@ def describe_framework(framework: str, strategies: pd.DataFrame) -> Iterator[Tab
             f"How one is done: framebench list --strategies '*/{framework}/*/STRATEGY'. "
             "Words: docs/strategies.md."
         )
-    has, lacks = strategies["is_supported"], ~strategies["is_supported"]
-    for title, causes in (("has", how[has]), ("does not have", strategies["why"][lacks])):
-        names = strategies["strategy"][causes.index].groupby(causes, sort=False)
-        lists = names.unique().str.join(", ")  # a strategy may be in several scenarios
+    is_supported = strategies["is_supported"]
+    explanations = {"has": how[is_supported], "does not have": strategies["why"][~is_supported]}
+    for title, texts in explanations.items():
+        if texts.empty:
+            continue
+        names = strategies["strategy"][texts.index].groupby(texts, sort=False)
+        rows = []
+        for text, names_of_text in names.unique().items():  # one may be in several scenarios
+            rows.append((", ".join(names_of_text), str(text)))
         untried = ""
-        if framework in UNTRIED_ON_GPU and any("(GPU)" in cause for cause in causes):
+        if framework in UNTRIED_ON_GPU and texts.str.contains("(GPU)", regex=False).any():
             untried = f"(GPU): not tried, as {TITLES[framework]} was not run on CUDA here. "
-        if len(lists):
-            yield Table.of_text(
-                f"{TITLES[framework]} {title}",
-                f"{untried}{caption}".strip(),
-                ("strategies", "how, or why not"),
-                [(text, str(cause)) for cause, text in lists.items()],
-            )
+        yield Table.of_text(
+            f"{TITLES[framework]} {title}",
+            f"{untried}{caption}".strip(),
+            ("strategies", "how, or why not"),
+            rows,
+        )
 
 
 def find_support(cases: Sequence[Case]) -> Support:

@@ -94,16 +94,14 @@ class Peaks(NamedTuple):
 
 def compare_memory(base: Sequence[Record], change: Sequence[Record]) -> Verdict | None:
     """Return the verdict on peaks, or None if there are none or two instruments read them."""
-    sides = []
-    sessions = []
-    for records in (base, change):
-        with_peaks = [record for record in records if record.status == "ok" and record.peaks]
-        sides.append(with_peaks)
-        sessions.append({record.provenance.session for record in with_peaks})
-    shared = sessions[0] & sessions[1]
+    base_records = select_with_peaks(base)
+    change_records = select_with_peaks(change)
+    shared = list_sessions(base_records) & list_sessions(change_records)
     if shared:  # peaks of one session are the fairest comparison
-        sides = [select_sessions(records, shared) for records in sides]
-    base_peaks, change_peaks = map(find_newest_peaks, sides)
+        base_records = select_sessions(base_records, shared)
+        change_records = select_sessions(change_records, shared)
+    base_peaks = find_newest_peaks(base_records)
+    change_peaks = find_newest_peaks(change_records)
     if not base_peaks.bytes or not change_peaks.bytes:
         return None
     if base_peaks.instrument != change_peaks.instrument:
@@ -111,6 +109,16 @@ def compare_memory(base: Sequence[Record], change: Sequence[Record]) -> Verdict 
     ratio = compare_peaks(base_peaks.bytes, change_peaks.bytes, base_peaks.instrument)
     verdict = make_verdict(PEAK, ratio, max(base_peaks.bytes), max(change_peaks.bytes))
     return verdict._replace(instrument=base_peaks.instrument)
+
+
+def select_with_peaks(records: Sequence[Record]) -> list[Record]:
+    """Return the records of cases that ran and have a peak."""
+    return [record for record in records if record.status == "ok" and record.peaks]
+
+
+def list_sessions(records: Sequence[Record]) -> set[str]:
+    """Return the sessions that made these records."""
+    return {record.provenance.session for record in records}
 
 
 def select_sessions(records: Sequence[Record], sessions: set[str]) -> list[Record]:

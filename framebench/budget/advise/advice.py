@@ -154,7 +154,7 @@ class BudgetAdvice:
 
 @dataclass(frozen=True)
 class SuggestedChange:
-    """The change from what the user has to what fits, with the least loss of speed.
+    """The change from the user's strategy to one that fits, with the least loss of speed.
 
     It stays in the same framework if anything fits there.
     """
@@ -178,7 +178,7 @@ def is_calibrated(row: Row) -> bool:
 def advise(
     of_machines: Sequence[Sequence[Row]], question: Question, searches: Searches = NO_SEARCHES
 ) -> BudgetAdvice:
-    """Return what fits, from the rows of this machine and then of others, and from all searches.
+    """Return the strategies that fit, by the rows of this machine, then of others, and searches.
 
     Strategies that only test an article's sentence are left out. Speeds are those of the first
     machine that timed enough strategies to rank them, or else of the one that timed most. Raises
@@ -296,7 +296,7 @@ def make_candidates(
 
 @dataclass(frozen=True)
 class StrategyEvidence:
-    """What is known of one strategy in one framework, and what is asked of it."""
+    """The measurements of one strategy in one framework, and the budget."""
 
     rows: Sequence[Row]  # usable ones of one machine and version, by batch
     timed: Sequence[Row]  # rows of one machine that say how fast it is
@@ -359,8 +359,10 @@ class StrategyEvidence:
     def list_measured_batches(self, case: Case) -> set[int]:
         """Return the batches of the case's size that were measured, or ran within the budget."""
         batches = {row.batch for row in self.rows if row.size == case.size}
-        tried = self.find_searches(case).find_largest_fitting(self.budget)
-        return batches | {tried} if tried else batches
+        largest_fitting = self.find_searches(case).find_largest_fitting(self.budget)
+        if largest_fitting:
+            batches.add(largest_fitting)
+        return batches
 
     def list_promising_batches(self, case: Case) -> set[int]:
         """Return the batches among which the largest that fits must be.
@@ -405,7 +407,7 @@ def sort_candidates(candidates: Sequence[Candidate], by: SortOrder) -> list[Cand
     by_ratio = is_ranked_by_ratio(candidates)
 
     def sort_key(candidate: Candidate) -> tuple[float, int, Case]:
-        """Return what candidates are sorted by, the smallest first."""
+        """Return the sort key of a candidate, the smallest first."""
         rank = 0.0
         if by == "batch" or (by == "speed" and not speeds):
             rank = -candidate.case.batch
@@ -423,7 +425,7 @@ def sort_candidates(candidates: Sequence[Candidate], by: SortOrder) -> list[Cand
 def find_change(
     advice: BudgetAdvice, framework: str, strategy: str, blocks: Blocks
 ) -> SuggestedChange | None:
-    """Return the change that costs least speed; None without records of what the user has."""
+    """Return the change that costs least speed, or None without records of the user's strategy."""
     for base in advice.candidates:
         if (base.case.framework, base.case.strategy) == (framework, strategy):
             break

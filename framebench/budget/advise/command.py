@@ -132,12 +132,12 @@ def advise(
         if ranks or selectors.asks_for_ranks(selector):
             cases = match_cases(selector, ranks)
             raise typer.Exit(fit_on_device(cases, {}, device, budget, results, as_json))
-        asked = parse_selector(selector)
+        named = parse_selector(selector)
         if parameters:
             described = name_described(parameters, sequence, width, layers, vocabulary)
-            asked = describe_question(asked, described)
+            named = describe_question(named, described)
         is_described = bool(parameters)
-        raise typer.Exit(advise_on_device(asked, device, budget, results, as_json, is_described))
+        raise typer.Exit(advise_on_device(named, device, budget, results, as_json, is_described))
     if budget is None:
         fail(NO_BUDGET, 2)
     named = parse_selector(selector)
@@ -214,12 +214,12 @@ def resolve_names(named: Parts) -> tuple[tuple[str, ...], frozenset[str] | None]
     valid.
     """
     scenario = named.scenario or ""
-    if set(scenario) & set("*?[{"):
+    if any(character in scenario for character in "*?[{"):
         choices = ", ".join(SCENARIOS)
         fail(f"advise answers about one scenario, not {scenario!r}; choose from: {choices}", 2)
-    # all frameworks have the baseline, which stands for the strategies if no strategy is named
-    strategy = named.strategy or find_baseline(scenario) or "*"
     framework = named.framework or "*"
+    # without a strategy the baseline is selected, which all frameworks have
+    strategy = named.strategy or find_baseline(scenario) or "*"
     cases = selectors.select(f"{named.workload}/{framework}/{scenario}/{strategy}/*/{named.size}")
     selected = {case.framework for case in cases}
     frameworks = tuple(name for name in FRAMEWORKS if name in selected)
@@ -254,7 +254,7 @@ def answer_from_records(
     every: bool,
     as_json: bool,
 ) -> bool:
-    """Print what the records say. Returns whether nothing fits."""
+    """Print the answer from records, and return whether nothing fits."""
     # all of these import pandas
     from framebench.analysis.peaks import read_evidence
     from framebench.analysis.results import NoRecords

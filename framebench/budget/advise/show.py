@@ -41,6 +41,7 @@ COLUMNS = {
 }
 FASTEST = "fastest first"
 NOT_CALIBRATED = " not calibrated"  # by instruments whose machine has passed no calibration
+LARGEST_BATCH = "largest batch first"
 FEW = 5  # rows of a table, unless all are asked for
 NOT_STUDIED = f"how well predictions hold beyond {STUDIED_REACH} times was not studied"
 BATCH_NORM = "batch norm sees one micro-batch, or one rank's part, for another gradient"
@@ -61,6 +62,28 @@ def make_tables(advice: BudgetAdvice, every: bool = False) -> Iterator[Table]:
     and those that are too large, closest first. Unless `every` is set, only the first rows of the
     first table that has any are yielded.
     """
+    tables = (
+        (advice.fitting, describe_order(advice)),
+        (
+            advice.different_result,
+            "another model or another step: what it computes is not what the baseline does",
+        ),
+        (advice.beyond, "too large, closest first"),
+    )
+    for candidates, title in tables:
+        if not candidates:
+            continue
+        if every:
+            yield make_candidate_table(advice, candidates, title)
+        else:
+            yield make_candidate_table(advice, candidates[:FEW], title)
+            return
+
+
+def make_candidate_table(
+    advice: BudgetAdvice, candidates: Sequence[Candidate], title: str
+) -> Table:
+    """Return a table of these candidates; `title` says which they are, or how they are sorted."""
     question = advice.question
     batch = f"batch {question.batch}" if question.batch else "largest batch"
     what = f"{question.workload} {question.scenario}, {batch}, size {question.size}"
@@ -68,29 +91,17 @@ def make_tables(advice: BudgetAdvice, every: bool = False) -> Iterator[Table]:
     everything_that_fits = advice.fitting + advice.different_result
     if describe_order(advice) == FASTEST and is_ranked_by_ratio(everything_that_fits):
         caption += BY_RATIO
-    for candidates, title in (
-        (advice.fitting, describe_order(advice)),
-        (
-            advice.different_result,
-            "another model or another step: what it computes is not what the baseline does",
-        ),
-        (advice.beyond, "too large, closest first"),
-    ):
-        if not candidates:
-            continue
-        shown = candidates if every else candidates[:FEW]
-        conditions = describe_conditions(pd.DataFrame([c.evidence for c in shown]))
-        yield Table(
-            f"{what}, within {format_mib(question.budget)} MiB: {title}",
-            f"{caption} {name_origins(shown, advice.machine)} {conditions}",
-            pd.DataFrame([make_table_row(c, advice.machine) for c in shown], columns=list(COLUMNS)),
-            COLUMNS,
-            left=3,
-            notes=tuple(list_candidate_notes(shown)),
-            machine=advice.machine,
-        )
-        if not every:
-            return
+    conditions = describe_conditions(pd.DataFrame([c.evidence for c in candidates]))
+    rows = [make_table_row(candidate, advice.machine) for candidate in candidates]
+    return Table(
+        f"{what}, within {format_mib(question.budget)} MiB: {title}",
+        f"{caption} {name_origins(candidates, advice.machine)} {conditions}",
+        pd.DataFrame(rows, columns=list(COLUMNS)),
+        COLUMNS,
+        left=3,
+        notes=tuple(list_candidate_notes(candidates)),
+        machine=advice.machine,
+    )
 
 
 def name_origins(candidates: Sequence[Candidate], machine: str) -> str:
@@ -108,14 +119,14 @@ def describe_size(question: Question) -> str:
 
 
 def make_table_row(candidate: Candidate, machine: str) -> dict[str, object]:
-    """Return the fields of a candidate, and what the table says of its peak and speed as text.
+    """Return the fields of a candidate, and its peak and speed as the texts of the table.
 
     A number of another batch than the row's, or of another machine than the table's, says so in its
     own cell, since a narrow table leaves out columns.
     """
     peak, speed = candidate.peak, candidate.speed
     row = make_candidate_json(candidate)
-    row["kept_bytes"] = peak.kept or None  # 0 means that it was never measured
+    row["kept_bytes"] = peak.kept_bytes or None  # 0 means that it was never measured
     row["peak"] = format_mib(peak.value)
     if candidate.is_far:  # how often its interval covers there was not studied
         row["peak"] = f"about {row['peak']}"
@@ -127,12 +138,14 @@ def make_table_row(candidate: Candidate, machine: str) -> dict[str, object]:
         row["batch"] = f"about {candidate.case.batch}"
     row["rate"] = "not timed"
     if speed:
-        where = "" if speed.batch == candidate.case.batch else f" at b{speed.batch}"
-        row["rate"] = f"{format_rate(speed)}{where}"
+        other_batch = "" if speed.batch == candidate.case.batch else f" at b{speed.batch}"
+        row["rate"] = f"{format_rate(speed)}{other_batch}"
         if not is_calibrated(speed):
             row["rate"] += NOT_CALIBRATED
         (ratio,) = format_time_ratios(pd.DataFrame([speed]), "torch_ratio")
-        row["torch_ratio"] = ratio if speed.torch_ratio is None else f"{ratio}{where}"
+        if speed.torch_ratio is not None:
+            ratio += other_batch
+        row["torch_ratio"] = ratio
         row["measured_at"] = f"b{speed.batch} {speed.size}"
     return row
 
@@ -144,26 +157,28 @@ def describe_faster(speed: Row) -> str:
 
 
 def describe_order(advice: BudgetAdvice) -> str:
-    """Return what the candidates that fit are sorted by."""
+    """Return the order of the candidates that fit, such as `fastest first`."""
     question = advice.question
     if question.by == "speed" and any(c.throughput for c in advice.fitting):
         return FASTEST
     if question.by == "batch" or (question.by == "speed" and question.batch is None):
-        return "largest batch first"
+        return LARGEST_BATCH
     return "least memory first"
 
 
 def list_candidate_notes(candidates: Sequence[Candidate]) -> Iterator[str]:
     """Yield how peaks were predicted, batches that are faster, and why results differ."""
-    for c in candidates:
-        if c.peak.kind == "predicted":
-            far = f"; {NOT_STUDIED}" if c.is_far else ""
-            yield f"{c.name} b{c.case.batch}: predicted, {c.peak.method}{far}"
-        faster = c.find_faster_batch()
+    for candidate in candidates:
+        case = candidate.case
+        if candidate.peak.kind == "predicted":
+            far = f"; {NOT_STUDIED}" if candidate.is_far else ""
+            yield f"{candidate.name} b{case.batch}: predicted, {candidate.peak.method}{far}"
+        faster = candidate.find_faster_batch()
         if faster:
-            yield f"{c.name}: faster at a larger batch: {describe_faster(faster)}"
-        if not c.case.same_mathematics:
-            yield f"{c.name}: {BATCH_NORM if c.case.plan.same_loss else c.case.plan.summary}"
+            yield f"{candidate.name}: faster at a larger batch: {describe_faster(faster)}"
+        if not case.same_mathematics:
+            difference = BATCH_NORM if case.plan.same_loss else case.plan.summary
+            yield f"{candidate.name}: {difference}"
 
 
 def format_rate(speed: Row) -> str:
@@ -172,14 +187,14 @@ def format_rate(speed: Row) -> str:
 
 
 def describe_briefly(candidate: Candidate) -> str:
-    """Return a candidate with its batch and what it needs."""
+    """Return a candidate with its batch and its needs."""
     needs = format_needs(candidate.peak.needs)
     measured = "" if candidate.peak.kind == "measured" else ", predicted"
     return f"{candidate.name} at {describe_batch(candidate)} (needs {needs} MiB{measured})"
 
 
 def describe_batch(candidate: Candidate) -> str:
-    """Return the batch in words; where it is far, what was measured comes first."""
+    """Return the batch in words; if it is far, the largest measured batch comes first."""
     batch = candidate.case.batch
     if not candidate.is_far:
         return f"batch {batch}"
@@ -202,6 +217,19 @@ def describe_answer(advice: BudgetAdvice, options: str = "") -> str:
         closest = describe_briefly(advice.beyond[0])
         return f"nothing fits. Closest: {closest}, {describe_size(question)}{hint}"
     best = advice.fitting[0]
+    others = ""
+    if len(advice.fitting) > 1:
+        others = f"; {format_count(len(advice.fitting) - 1, 'other fits', 'others fit')}"
+    return (
+        f"{question.workload} {question.scenario}, {describe_size(question)}, within "
+        f"{format_mib(question.budget)} MiB, by {advice.machine}: {describe_briefly(best)} "
+        f"{describe_rank(advice)}; that it fits {explain_fit(best, question, options)}{others}."
+    )
+
+
+def describe_rank(advice: BudgetAdvice) -> str:
+    """Return why the first candidate comes first, such as `is fastest: 9.0 tokens/s`."""
+    best = advice.fitting[0]
     order = describe_order(advice)
     if order == FASTEST and best.speed:
         rank = f"is {describe_fastest(advice.fitting)}: {format_rate(best.speed)}"
@@ -212,22 +240,16 @@ def describe_answer(advice: BudgetAdvice, options: str = "") -> str:
             rank += f" ({describe_faster(faster)})"
         if best.speed.machine != best.evidence.machine:
             rank += f" on {best.speed.machine}, and the peak on {best.evidence.machine}"
-    elif question.by == "speed":
+        return rank
+    if advice.question.by == "speed":
         rank = f"comes first ({order}; no speed was measured that could rank it)"
     else:
         rank = f"comes first ({order})"
-    if order == "largest batch first":
+    if order == LARGEST_BATCH:
         ties = [c.name for c in advice.fitting[1:] if c.case.batch == best.case.batch]
-        rank += f", with as large a batch by {', '.join(ties)}" if ties else ""
-    others = ""
-    if len(advice.fitting) > 1:
-        others = f"; {format_count(len(advice.fitting) - 1, 'other fits', 'others fit')}"
-    return (
-        f"{question.workload} {question.scenario}, {describe_size(question)}, within "
-        f"{format_mib(question.budget)} MiB, by {advice.machine}: {describe_briefly(best)} {rank}; "
-        "that it fits "
-        f"{explain_fit(best, question, options)}{others}."
-    )
+        if ties:
+            rank += f", with as large a batch by {', '.join(ties)}"
+    return rank
 
 
 def explain_fit(candidate: Candidate, question: Question, options: str) -> str:
@@ -271,8 +293,9 @@ def overlap(one: Row | None, other: Row | None) -> bool:
     # fewer than three blocks have no interval
     if one.torch_ratio_high is None or other.torch_ratio_high is None:
         return False
-    low = max(one.torch_ratio_low or math.inf, other.torch_ratio_low or math.inf)
-    return low <= min(one.torch_ratio_high, other.torch_ratio_high)
+    largest_low = max(one.torch_ratio_low or math.inf, other.torch_ratio_low or math.inf)
+    smallest_high = min(one.torch_ratio_high, other.torch_ratio_high)
+    return largest_low <= smallest_high
 
 
 def list_notes(
@@ -294,7 +317,7 @@ def list_notes(
             f"not ranked by speed: {len(uncalibrated)}, measured before framebench doctor had "
             "passed"
         )
-    never_measured = sorted({c.case.framework for c in advice.fitting if not c.peak.kept})
+    never_measured = sorted({c.case.framework for c in advice.fitting if not c.peak.kept_bytes})
     if never_measured:
         text = f"memory outside tensors was never measured for {', '.join(never_measured)}"
         if not question.shape:  # a model that is only described cannot be run
@@ -374,7 +397,7 @@ def make_candidate_json(candidate: Candidate) -> dict[str, Any]:
         "peak_bytes": round(peak.value),
         "low_bytes": peak.low,
         "high_bytes": peak.high,
-        "kept_bytes": peak.kept,
+        "kept_bytes": peak.kept_bytes,
         "needs_bytes": peak.needs,
         "fits": candidate.fits,
         "judged_by": candidate.judge,

@@ -35,7 +35,7 @@ def figures(results: Results, machines: Iterable[str]) -> Iterator[FigureRequest
 
 
 def read_searches(results: Path, machine: str) -> pd.DataFrame:
-    """Return what `framebench max-batch` found on a machine.
+    """Return the searches of a machine, as a table.
 
     A row is the newest search of a case and budget. `largest` is 0 where nothing fits, `answer`
     says it in words. Files that cannot be read are named in a warning.

@@ -71,7 +71,7 @@ class BatchSearch:
         return self
 
     def try_batch(self, batch: int) -> None:
-        """Probe a batch once, and remember what came of it."""
+        """Probe a batch once, and record the outcome."""
         probe = self.probe(batch)
         self.probes.append(probe)
         if probe.outcome == "fits":
@@ -223,7 +223,7 @@ def find_saved(case: Case, budget: int, most: int, results: Path) -> Fit | None:
 
 
 def conclude(search: BatchSearch, confirmation: Probe | None, budget: int) -> tuple[Status, str]:
-    """Return what a search comes to, with the sentence that says it.
+    """Return the status of a search, and a sentence with its answer.
 
     `confirmation` is the smallest batch that failed, probed once more without a limit; None if it
     was not.

@@ -27,7 +27,7 @@ def predict_file(
     env: str | None,
     as_json: bool,
 ) -> None:
-    """Print what the file's model needs on the device; end with exit code 1 if a plan failed.
+    """Print the file's needs on the device; end with exit code 1 if a plan failed.
 
     Raises Fault and UnknownDevice.
     """

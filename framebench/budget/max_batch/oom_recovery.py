@@ -132,7 +132,7 @@ def evaluate_in(
 
 
 def describe_evaluation(evaluation: EvaluationReport) -> Iterator[str]:
-    """Yield the lines that say what an evaluation came to."""
+    """Yield lines with the counts of an evaluation: samples, recoveries and loss."""
     done = len(evaluation.losses)
     yield (
         f"samples done {done} of {evaluation.samples}, lost {evaluation.lost}, done twice "

@@ -57,7 +57,7 @@ def run_order(
 
 
 def find_first_line(reason: str) -> str:
-    """Return the line of a reason that says what happened.
+    """Return the line of a reason that names the error.
 
     Exceptions about memory go on for pages; Jittor's say it further down, in colour.
     """

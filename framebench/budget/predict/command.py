@@ -133,7 +133,7 @@ def predict(
 def show(
     predictions: Mapping[str, Sequence[PeakPrediction]], as_json: bool, is_one: bool = False
 ) -> None:
-    """Print the predictions by case, a line for each method, and what the case needs."""
+    """Print the predictions by case, a line for each method, and the case's needs."""
     if as_json:
         answers = []
         for name, of_case in predictions.items():
@@ -260,7 +260,7 @@ def try_under_limit(case: Case, budget: int, environment: Environment) -> PeakPr
 
 
 def predict_from_rows(case: Case, rows: Sequence[Row], folder: Folder) -> PeakPrediction:
-    """Return what `advise` judges by: the peak, and what a limit on memory has to be."""
+    """Return the peak and needs of a case by records, as `advise` judges them."""
     from framebench.analysis.peaks import find_peak
     from framebench.analysis.results import NoRecords
 
@@ -277,7 +277,7 @@ def predict_from_rows(case: Case, rows: Sequence[Row], folder: Folder) -> PeakPr
         f"{where}: {peak.kind}, {peak.method}",
         low=peak.low,
         high=peak.high,
-        kept_bytes=peak.kept,
+        kept_bytes=peak.kept_bytes,
         needs_bytes=peak.needs,
         kind=peak.kind,
         machine=row.machine,
