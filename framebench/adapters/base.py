@@ -63,7 +63,7 @@ class Switches(dict[str, Switch]):
 
 
 def collect_switches(modules: Iterable[ModuleType]) -> dict[str, Switch]:
-    """Return the switches of a framework's modules, each of which has them in its `switch`."""
+    """Return the switches of a framework's modules by name."""
     switches: dict[str, Switch] = {}
     for module in modules:
         switches |= module.switch
@@ -303,7 +303,7 @@ class Adapter(ABC):
 
     @abstractmethod
     def one_step(self) -> None:
-        """Do what `step` does, without its seeds, counts and hooks."""
+        """Make one training or evaluation step, without the seeds, counts and hooks of `step`."""
 
     @abstractmethod
     def synchronize(self) -> None:
@@ -412,7 +412,7 @@ class Adapter(ABC):
         return holders, max(0, all_unseen - unseen)
 
     def can_read_malloc(self) -> bool:
-        """Return whether malloc's large blocks show what a user's program allocates.
+        """Return whether counters of malloc's large blocks show a user's program's allocations.
 
         This is so on a CPU, in a framework where only tensors take large blocks.
         """

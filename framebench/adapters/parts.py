@@ -117,7 +117,7 @@ class AdapterParts:
             self.ledger.claim(part)
 
     def wrap(self, part: str, function: Callable[[Any], Any]) -> None:
-        """Replace a part by what `function` returns for it.
+        """Replace a part by the result of `function` for it.
 
         Raises IncompatibleStrategies, and AttributeError if there is no such part.
         """
@@ -143,7 +143,7 @@ class PartOptions(dict[str, Any]):
         super().__setitem__(key, value)
 
     def wrap(self, key: str, function: Callable[[Any], Any]) -> None:
-        """Replace an option by what `function` returns for it, or for None if it is unset.
+        """Replace an option by the result of `function` for it, or for None if it is unset.
 
         Raises IncompatibleStrategies.
         """

@@ -59,7 +59,7 @@ class Relation:
         return self.times * value
 
     def describe(self, evidence: Evidence) -> str:
-        """Return what is expected in words, with the number that another count has."""
+        """Return the expectation in words, such as `at least 2`, with another count's number."""
         value = self.find_expected(evidence)
         if self.times:
             factor = "" if self.times == 1 else f"{self.times:g} * "
@@ -141,7 +141,7 @@ class Expectation:
     relation: Relation
 
     def failure(self, evidence: Evidence) -> str:
-        """Return what was expected and observed, or "" if they agree. Raises KeyError."""
+        """Return the expected and the observed count, or "" if they agree. Raises KeyError."""
         observed = read(evidence, self.key)
         if self.relation.holds(observed, self.relation.find_expected(evidence)):
             return ""
@@ -157,7 +157,7 @@ class Check:
     reason: str  # a sentence that is true where the function returns True
 
     def failure(self, evidence: Evidence) -> str:
-        """Return what does not hold, or "" if all holds."""
+        """Return the condition that does not hold, or "" if it holds."""
         return "" if self.function(evidence) else f"it does not hold that {self.reason}"
 
 
@@ -169,7 +169,7 @@ class Proof:
     counts: tuple[Count, ...] = ()  # called in this order before the verdict
 
     def counting(self, count: Count) -> Proof:
-        """Return a proof that first calls `count` with the evidence, and adds what it returns.
+        """Return a proof that first adds to the evidence what `count` returns for it.
 
         `count` may make steps of its own.
         """

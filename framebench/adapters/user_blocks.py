@@ -64,15 +64,15 @@ def find_blocks(model: Any, user: UserFile, access: ModuleAccess) -> list[Any]:
     def count_weights(blocks: list[Any]) -> int:
         return sum(access.size(block) for block in blocks)
 
-    chosen = getattr(user.module, "blocks", None)  # classes, or a function that lists modules
-    if chosen is None:
+    named = getattr(user.module, "blocks", None)  # classes, or a function that lists modules
+    if named is None:
         return max(list_levels(model, access), key=count_weights, default=[])
     modules = access.modules(model)
-    classes = chosen if isinstance(chosen, tuple) else (chosen,)
-    if all(isinstance(one, type) for one in classes):
+    classes = named if isinstance(named, tuple) else (named,)
+    if all(isinstance(item, type) for item in classes):
         blocks = [module for module in modules if isinstance(module, classes)]
     else:
-        blocks = list(chosen(model))
+        blocks = list(named(model))
     module_ids = {id(module) for module in modules}
     if not blocks or any(id(block) not in module_ids for block in blocks):
         raise user.fault(
@@ -82,7 +82,7 @@ def find_blocks(model: Any, user: UserFile, access: ModuleAccess) -> list[Any]:
 
 
 def list_levels(model: Any, access: ModuleAccess) -> list[list[Any]]:
-    """Return a list of modules for each class of which the model has several side by side.
+    """Return a list of modules for each class that the model has several of, side by side.
 
     Only modules with weights and with modules inside count. If modules of a class lie in each
     other, only the outermost count. Containers, such as an `nn.Sequential`, count only where

@@ -82,17 +82,22 @@ def find_loss(output: Any) -> Any:
     if isinstance(output, Mapping):
         if output.get("loss") is not None:
             return output["loss"]
-        losses = [one for name, one in output.items() if "loss" in str(name) and is_loss(one)]
+        losses = []
+        for name, value in output.items():
+            if "loss" in str(name) and is_loss(value):
+                losses.append(value)
         return sum(losses) if losses else None
-    loss = getattr(output, "loss", None)
-    if loss is None and isinstance(output, tuple | list):
-        losses = [one for one in output if is_loss(one)]
-        loss = losses[0] if len(losses) == 1 else None
-    return loss
+    if getattr(output, "loss", None) is not None:
+        return output.loss
+    if isinstance(output, tuple | list):
+        numbers = [item for item in output if is_loss(item)]
+        if len(numbers) == 1:
+            return numbers[0]
+    return None
 
 
 def select_returned(returned: Any, kind: type[T]) -> list[T]:
-    """Return the objects of a class in what a function returned: one, several, or a dictionary."""
+    """Return the objects of a class in a function's result: one, several, or a dictionary."""
     if isinstance(returned, dict):
         returned = list(returned.values())
     if not isinstance(returned, list | tuple):
@@ -173,7 +178,7 @@ class UserFile:
         self.seed_framework(SEED)
 
     def fault(self, name: str, what: str) -> Fault:
-        """Return the error that something is wrong with what the file calls by a name."""
+        """Return an error about a function of the file, with its place and the text `what`."""
         return Fault(f"{self.locate(name)}: {what}")
 
     def make_model(self, modules: type | tuple[type, ...]) -> Any:

@@ -6,12 +6,13 @@ needs the standard library only.
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from framebench.instruments.memory_timeline import Value
+from framebench.suite.sequences import group_by
 
 
 class Moment(NamedTuple):
@@ -46,26 +47,30 @@ class Account:
     def as_dict(self) -> dict[str, Any]:
         """Return timeline, peak and holders, as fields of an `Explanation`.
 
-        The timeline has, in order, the moments at which the bytes in use or the phase may change.
         The holders are the values alive at the peak, in groups.
         """
-        changes: Counter[int] = Counter()
+        timeline = self.make_timeline()
+        peak = max(timeline, key=lambda moment: moment.bytes)
+        alive = [value for value in self.values if value.size and value.is_alive(peak.event)]
+        return {"timeline": timeline, "peak": peak._asdict(), "holders": group_holders(alive)}
+
+    def make_timeline(self) -> list[Moment]:
+        """Return, in order, the moments at which the bytes in use or the phase may change."""
+        changes: Counter[int] = Counter()  # bytes by event
         for value in self.values:
             if value.born < self.events:
                 changes[int(value.born)] += value.size
             if value.died < self.events:
                 changes[int(value.died)] -= value.size
-        phase_begins = dict(self.phases)  # where two begin at one event, the later one counts
+        phase_by_event = dict(self.phases)  # if two begin at one event, the later one counts
         timeline = []
         in_use = 0
         phase = ""
-        for event in sorted(changes.keys() | phase_begins.keys()):
+        for event in sorted(changes.keys() | phase_by_event.keys()):
             in_use += changes[event]
-            phase = phase_begins.get(event, phase)
+            phase = phase_by_event.get(event, phase)
             timeline.append(Moment(event, in_use, phase))
-        peak = max(timeline, key=lambda moment: moment.bytes)
-        alive = [value for value in self.values if value.size and value.is_alive(peak.event)]
-        return {"timeline": timeline, "peak": peak._asdict(), "holders": group_holders(alive)}
+        return timeline
 
 
 def group_holders(values: Iterable[Value]) -> list[dict[str, Any]]:
@@ -73,9 +78,7 @@ def group_holders(values: Iterable[Value]) -> list[dict[str, Any]]:
 
     The operators that made the values (`by`) are in the order of their bytes, too.
     """
-    groups: dict[tuple[str, str, str], list[Value]] = defaultdict(list)
-    for value in values:
-        groups[value.kind, value.layer, value.phase].append(value)
+    groups = group_by(values, lambda value: (value.kind, value.layer, value.phase))
     holders: list[dict[str, Any]] = []
     for (kind, layer, phase), members in groups.items():
         operators: Counter[str] = Counter()  # bytes

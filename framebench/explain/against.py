@@ -11,6 +11,7 @@ from framebench.analysis.rendering import Table, TableColumn, format_mib
 from framebench.explain.record import Explanation
 from framebench.explain.table import FINE, LARGEST, fold_numbers
 from framebench.records.record_base import INSTRUMENTS
+from framebench.suite.sequences import drop_duplicates
 
 UNEXPLAINED = "unexplained"
 OF_ACCOUNT = "the account"  # in place of an instrument, where none measured both
@@ -89,14 +90,14 @@ def make_table(base: Explanation, change: Explanation) -> Table:
         f"sum to it. * stands for any number. Unexplained is what {peaks.instrument} "
         "has beyond the buffers that the account counts."
     )
-    notes = dict.fromkeys((base.how, change.how))  # each once, in their order
+    notes = [f"counted: {how}" for how in drop_duplicates([base.how, change.how])]
     title = f"The difference of two peaks: {describe_case(change)} against {describe_case(base)}"
     return Table(
         title,
         caption,
         pd.concat(parts, ignore_index=True),
         COLUMNS,
-        notes=tuple(f"counted: {how}" for how in notes),
+        notes=tuple(notes),
     )
 
 

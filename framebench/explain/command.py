@@ -126,7 +126,7 @@ def explain_cases(
 
 
 def describe(case: str) -> str:
-    """Return what is said while a case or a file is explained."""
+    """Return the text that is shown while a case or a file is explained."""
     return f"{case}: what holds the peak of a step"
 
 

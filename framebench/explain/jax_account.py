@@ -141,17 +141,20 @@ def label_temporaries(buffers: list[HloBuffer]) -> None:
 
 
 def label_results(result: Positions, adapter: JaxAdapter, program: StepProgram) -> None:
-    """Label what the step returns: the updated trees, and the loss or the logits."""
+    """Label the buffers that the step returns: the updated trees, and the loss or the logits."""
+    kinds = RESULT_KINDS[adapter.case.scenario]
     (traced,) = program.traced.values()
-    leaves, _ = jax.tree_util.tree_flatten_with_path(traced.out_info)
+    leaves = jax.tree_util.tree_leaves_with_path(traced.out_info)
     for index, buffers in result.items():
-        (first, *inside), _ = leaves[int(index or 0)]
+        path, _ = leaves[int(index or 0)]
+        place_in_result, *inside = path
         names = [str(key.key) for key in inside if hasattr(key, "key")]
+        layer = ".".join(names[:-1])  # the last is the parameter's
         for buffer in buffers:
             buffer.died = NEVER
             if buffer.phase != "before":  # otherwise an argument is returned unchanged
-                buffer.kind = RESULT_KINDS[adapter.case.scenario][first.idx]
-                buffer.layer = ".".join(names[:-1]) or buffer.layer
+                buffer.kind = kinds[place_in_result.idx]
+                buffer.layer = layer or buffer.layer
 
 
 def summarize_plan(program: StepProgram, allocations: dict[int, tuple[int, str]]) -> dict[str, int]:

@@ -46,7 +46,7 @@ class ProgramWalk:
     def execute(
         self, instruction: Instruction, results: dict[str, Positions], arguments: list[Positions]
     ) -> Positions:
-        """Note what one instruction reads and fills, and return where its result may lie.
+        """Note the reads and writes of one instruction, and return where its result may lie.
 
         `results` has the places of the results before it. `arguments` is empty for the entry of the
         program.
@@ -69,7 +69,7 @@ class ProgramWalk:
         return pass_on(instruction, operands) | inner | filled
 
     def walk_called(self, instruction: Instruction, operands: list[Positions]) -> Positions:
-        """Walk through what a loop, a call or a branch runs, and return its result's places."""
+        """Walk through the computations that a loop, call or branch runs; return its result."""
         if instruction.opcode == "while":
             (body,) = instruction.list_called("body")
             (condition,) = instruction.list_called("condition")

@@ -43,7 +43,7 @@ def check_explainable(case: Case) -> None:
 
 
 def explain(case: Case, environment: Environment) -> Explanation:
-    """Run a few steps of a case in a fresh process, and return what held memory at the peak of one.
+    """Run a few steps of a case in a fresh process, and return the holders at the peak of one.
 
     Raises Unexplained.
     """

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
@@ -13,6 +13,7 @@ from framebench.analysis.rendering import MIB, Table, format_mib
 from framebench.explain.record import Explanation, LayerMemory
 from framebench.records import store
 from framebench.suite.case import Case
+from framebench.suite.sequences import drop_duplicates, group_by
 
 LARGEST = 12  # rows of a table; the others are summed
 SLIGHT = 0.01  # a kind whose change is a smaller share of the largest is no cause
@@ -46,70 +47,88 @@ def load_causes(results: Path) -> Callable[[str, str, str], str | None]:
     """Return a function that says why a case's peak changed from one release to another.
 
     A release is written as in `jax==0.9.2`, and a cause as in `saved for backward +10.0 MiB,
-    gradient -2.0 MiB`. The largest difference comes first, and slight ones are left out. The
-    function returns None unless the case was explained in both releases.
+    gradient -2.0 MiB`. The function returns None unless the case was explained in both releases.
     """
-    stored = {
-        (explained.case, explained.release): explained for explained in load_explanations(results)
-    }
+    stored = {}
+    for explanation in load_explanations(results):
+        stored[explanation.case, explanation.release] = explanation
 
-    def describe_cause(case: str, base: str, change: str) -> str | None:
-        """Return by how much each kind of bytes grew or shrank, the largest difference first."""
+    def find_cause(case: str, base: str, change: str) -> str | None:
+        """Return the cause of a change of the peak of `case` from `base` to `change`, or None."""
         if (case, base) not in stored or (case, change) not in stored:
             return None
-        # a kind that only one release has counts as 0 in the other
-        increases = Counter(stored[case, change].kinds)  # bytes by kind
-        increases.subtract(stored[case, base].kinds)
-        least = SLIGHT * max(map(abs, increases.values()))
-        notable = []
-        for kind in sorted(increases, key=lambda kind: -abs(increases[kind])):
-            if abs(increases[kind]) > least:
-                notable.append(f"{kind} {increases[kind] / MIB:+,.1f} MiB")
-        return ", ".join(notable) or "the same of every kind"
+        return describe_cause(stored[case, base], stored[case, change])
 
-    return describe_cause
+    return find_cause
+
+
+def describe_cause(base: Explanation, change: Explanation) -> str:
+    """Return by how much each kind of bytes grew or shrank, the largest difference first.
+
+    Slight differences are left out.
+    """
+    # a kind that only one release has counts as 0 in the other
+    differences = Counter(change.kinds)  # bytes by kind
+    differences.subtract(base.kinds)
+    largest_first = sorted(differences, key=lambda kind: abs(differences[kind]), reverse=True)
+    least = SLIGHT * abs(differences[largest_first[0]])
+    texts = []
+    for kind in largest_first:
+        if abs(differences[kind]) > least:
+            texts.append(f"{kind} {differences[kind] / MIB:+,.1f} MiB")
+    return ", ".join(texts) or "the same of every kind"
 
 
 def tabulate_kinds(explanation: Explanation) -> Table:
     """Return a table of the bytes at the peak by kind."""
     peak = explanation.peak
-    rows = [
-        (kind, format_mib(size, FINE), f"{size / peak.bytes:.1%}")
-        for kind, size in explanation.kinds.items()
-    ]
-    measured = [
-        f"{format_mib(size, FINE)} MiB ({name})" for name, size in explanation.measured.items()
-    ]
+    rows = []
+    for kind, size in explanation.kinds.items():
+        rows.append((kind, format_mib(size, FINE), f"{size / peak.bytes:.1%}"))
+    measured = []
+    for instrument, size in explanation.measured.items():
+        measured.append(f"{format_mib(size, FINE)} MiB ({instrument})")
     notes = [
         f"{explanation.case}: peak {format_mib(peak.bytes, FINE)} MiB, at event {peak.event} of "
         f"{explanation.timeline[-1].event}, in {peak.phase}",
         f"the same process without this account of its memory: {', '.join(measured)}",
     ]
     if explanation.plan:
-        parts = [f"{format_mib(size, FINE)} MiB {name}" for name, size in explanation.plan.items()]
-        notes.append(f"the executable's plan: {', '.join(parts)}")
+        planned = []
+        for part, size in explanation.plan.items():
+            planned.append(f"{format_mib(size, FINE)} MiB {part}")
+        notes.append(f"the executable's plan: {', '.join(planned)}")
     notes.append(f"counted: {explanation.how}")
     title = f"The peak by kind: {explanation.case}"
     return Table.of_text(title, "", ("kind", "MiB", "share"), rows, left=1, notes=tuple(notes))
 
 
 def tabulate_layers(explanation: Explanation) -> Table:
-    """Return a table of the largest holders at the peak.
+    """Return a table of the layers whose tensors take most of the peak, one row for the rest.
 
-    Layers that differ in a number only share a row.
+    Layers that differ only in a number share a row, which has their count in brackets.
     """
-    groups: dict[tuple[str, str, str], list[LayerMemory]] = defaultdict(list)
-    for holder in explanation.holders:
-        groups[fold_numbers(holder.layer), holder.kind, holder.phase].append(holder)
-    ordered = sorted(groups.items(), key=lambda group: -count_bytes(group[1]))
+    groups = group_by(
+        explanation.holders,
+        lambda holder: (fold_numbers(holder.layer), holder.kind, holder.phase),
+    )
+    largest_first = sorted(groups, key=lambda key: count_bytes(groups[key]), reverse=True)
     rows = []
-    for (layers, kind, phase), holders in ordered[:LARGEST]:
-        layer = holders[0].layer if len(holders) == 1 else f"{layers} ({len(holders)})"
-        operators: dict[str, None] = {}  # an ordered set
+    for key in largest_first[:LARGEST]:
+        layer, kind, phase = key
+        holders = groups[key]
+        if len(holders) == 1:
+            layer = holders[0].layer  # with its numbers
+        else:
+            layer += f" ({len(holders)})"
+        operators: list[str] = []
         for holder in holders:
-            operators |= dict.fromkeys(holder.by[:3])
-        rows.append((layer, kind, phase, ", ".join(operators), *sum_holders(holders)))
-    rest = [holder for _, holders in ordered[LARGEST:] for holder in holders]
+            operators += holder.by[:3]
+        made_by = ", ".join(drop_duplicates(operators))
+        rows.append((layer, kind, phase, made_by, *sum_holders(holders)))
+    rest: list[LayerMemory] = []
+    for key in largest_first[LARGEST:]:
+        rest += groups[key]
     if rest:
         rows.append(("the rest", "", "", "", *sum_holders(rest)))
     return Table.of_text(

@@ -168,7 +168,7 @@ class StorageAccount(Storages):
         self.account.enter_phase("optimizer")
 
     def save(self, tensor: Tensor) -> Tensor:
-        """Label a tensor that autograd saves, and return what it is to keep."""
+        """Label a tensor that autograd saves, and return the tensor to save in its place."""
         value = self.find_value(tensor)
         # a parameter or an input that is saved is there anyway
         if value and value.kind == "temporary":

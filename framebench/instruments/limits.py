@@ -36,7 +36,7 @@ def measure_mapped() -> int:
 
 
 def limit_growth(more: int | None) -> None:
-    """Let this process map so many bytes beyond what it has mapped, or any number if it is None.
+    """Let this process map `more` bytes beyond its present ones; None removes the limit.
 
     With a negative number it may map less than it has. Only the soft limit moves, since a hard one
     could not be raised again. Linux counts brk and private writable mappings.

@@ -39,7 +39,7 @@ def list_gpus() -> tuple[str, ...]:
 
 
 def query(function: Callable[..., Any], *arguments: Any) -> Any:
-    """Return what a function of NVML answers, or None if the GPU has no answer or may not tell."""
+    """Return the result of a function of NVML, or None if the GPU does not support it."""
     import pynvml
 
     try:

@@ -64,7 +64,7 @@ def make_strategy(row: dict[str, Any], clashes: dict[str, str]) -> Strategy:
 
 
 def make_support(settings: dict[str, Any]) -> Support:
-    """Return how a framework does a strategy: its kind with the reason, and what it needs.
+    """Return a framework's support of a strategy, from its settings in the TOML file.
 
     The kind is taken out of `settings`. Raises ValueError unless there is exactly one, and
     TypeError for a setting that this kind does not have.

@@ -134,7 +134,7 @@ class Strategy:
 
     @property
     def same_loss(self) -> bool:
-        """Return whether it must leave the loss what the baseline's is."""
+        """Return whether the strategy must leave the loss of the baseline unchanged."""
         return not (self.variant or self.mathematics)
 
     def suits(self, workload: Workload) -> bool:
@@ -219,46 +219,47 @@ def combine_support(framework: str, parts: tuple[Strategy, ...]) -> Support:
     The combination is unsupported if a part is, or if two parts exclude each other; always on if a
     part adds nothing; else emulated if a part is, and otherwise native.
     """
-    support = {part.name: part.support[framework] for part in parts}
+    support_by_part = {part.name: part.support[framework] for part in parts}
     for kind in (Unsupported, AlwaysOn):
         reasons = []
-        for name, of_part in support.items():
-            if isinstance(of_part, kind):
-                reasons.append(f"{name}: {of_part.why}")
+        for name, support in support_by_part.items():
+            if isinstance(support, kind):
+                reasons.append(f"{name}: {support.why}")
         if reasons:
             return kind("; ".join(reasons))
-    conflict = explain_conflict(support)
+    conflict = explain_conflict(support_by_part)
     if conflict:
         return Unsupported(conflict)
     kind_of_whole: type[Support] = Native
     env: dict[str, str] = {}
-    for of_part in support.values():
-        env |= of_part.env
-        if isinstance(of_part, Emulated):
+    for support in support_by_part.values():
+        env |= support.env
+        if isinstance(support, Emulated):
             kind_of_whole = Emulated
+    supports = support_by_part.values()
     return kind_of_whole(
-        why=join_once(of_part.why for of_part in support.values()),
-        gpu=any(of_part.gpu for of_part in support.values()),
+        why=join_once(support.why for support in supports),
+        gpu=any(support.gpu for support in supports),
         env=env,
-        undone_on_cpu=join_once(of_part.undone_on_cpu for of_part in support.values()),
-        package=join_once(of_part.package for of_part in support.values()),  # one, or none
+        undone_on_cpu=join_once(support.undone_on_cpu for support in supports),
+        package=join_once(support.package for support in supports),  # one, or none
     )
 
 
-def explain_conflict(support: Mapping[str, Support]) -> str:
+def explain_conflict(support_by_part: Mapping[str, Support]) -> str:
     """Return why parts cannot share a process, by their support, or "" if they can.
 
     A variable of the environment has one value, and an environment has one extra package.
     """
     values: dict[str, tuple[str, str]] = {}  # by variable: its value, and the part that sets it
     part_by_package: dict[str, str] = {}
-    for name, of_part in support.items():
-        for variable, value in of_part.env.items():
+    for name, support in support_by_part.items():
+        for variable, value in support.env.items():
             first_value, first_part = values.setdefault(variable, (value, name))
             if first_value != value:
                 return f"{first_part} and {name} each set {variable}"
-        if of_part.package:
-            part_by_package[of_part.package] = name
+        if support.package:
+            part_by_package[support.package] = name
     if len(part_by_package) > 1:
         return f"{' and '.join(part_by_package.values())} need environments of their own"
     return ""

@@ -174,42 +174,44 @@ def check_comparable(before: SavedPeaks, after: SavedPeaks) -> list[str]:
 
 
 def compare_peaks(before: SavedPeaks, after: SavedPeaks, threshold: float) -> pd.DataFrame:
-    """Return the saved strategies with their bytes in both runs, the growth, and a verdict.
+    """Return a row for each saved strategy, with its bytes in both runs, the growth and a verdict.
 
-    A strategy is gone if it has no peak by the same instrument now. `threshold` is a share of the
-    saved peak; a peak grew if it is larger by more than that, and by more than NOISE.
+    The verdict is `gone` if the strategy has no peak by the same instrument now, `grew` if the peak
+    is larger by more than `threshold`, a share of the saved peak, and by more than NOISE.
     """
-    old = pd.DataFrame([vars(peak) for peak in before.peaks])
-    new = pd.DataFrame([vars(peak) for peak in after.peaks])
+    old = pd.DataFrame([peak.model_dump() for peak in before.peaks])
+    new = pd.DataFrame([peak.model_dump() for peak in after.peaks])
     keys = ["strategy", "instrument"]
     df = old.merge(new, how="left", on=keys, suffixes=("_before", "_after"))
     growth = df["bytes_after"] - df["bytes_before"]
-    df["share"] = df["bytes_after"] / df["bytes_before"] - 1
+    df["share"] = growth / df["bytes_before"]
+    is_gone = df["bytes_after"].isna()
     has_grown = (df["share"] > threshold) & (growth > NOISE)
     df["verdict"] = "ok"
     df.loc[has_grown, "verdict"] = "grew"
-    df.loc[df["bytes_after"].isna(), "verdict"] = "gone"
+    df.loc[is_gone, "verdict"] = "gone"
     return df
 
 
 def describe_layers(before: Explanation | None, after: Explanation | None) -> str:
-    """Return which layers hold more at the baseline's peak than before; empty without layers."""
+    """Return which layers hold more at the baseline's peak than before, or "" if none is known."""
     if before is None or after is None:
         return ""
-    # by its full name each: `explain` takes layers that differ in a number for one
-    grown: Counter[tuple[str, str]] = Counter()
+    # each layer by its full name: `explain` would sum up layers that differ only in a number
+    growth: Counter[tuple[str, str]] = Counter()  # bytes by layer and kind
     for holder in after.holders:
-        grown[holder.layer, holder.kind] += holder.bytes
+        growth[holder.layer, holder.kind] += holder.bytes
     for holder in before.holders:
-        grown[holder.layer, holder.kind] -= holder.bytes
-    more = [(name, size) for name, size in grown.most_common() if size > 0]
-    parts = []
-    for (layer, kind), size in more[:LAYERS]:
-        parts.append(f"{kind} of {layer or 'the step'} (+{format_mib(size, ',.2f')} MiB)")
-    others = more[LAYERS:]
+        growth[holder.layer, holder.kind] -= holder.bytes
+    largest_first = (+growth).most_common()  # `+` drops what has shrunk
+    if not largest_first:
+        return ""
+    texts = []
+    for (layer, kind), size in largest_first[:LAYERS]:
+        texts.append(f"{kind} of {layer or 'the step'} (+{format_mib(size, ',.2f')} MiB)")
+    others = [size for _, size in largest_first[LAYERS:]]
     if others:
-        size = sum(size for _, size in others)
         together = " together" if len(others) > 1 else ""
         count = format_count(len(others), "other")
-        parts.append(f"{count} (+{format_mib(size, ',.2f')} MiB{together})")
-    return f"more at the baseline's peak: {', '.join(parts)}" if parts else ""
+        texts.append(f"{count} (+{format_mib(sum(others), ',.2f')} MiB{together})")
+    return f"more at the baseline's peak: {', '.join(texts)}"

@@ -244,14 +244,18 @@ def list_errors(
 def check_all(orders: dict[str, Any], emit: Emit) -> dict[str, Any]:
     """Check the cases one after the other, and append a line of JSON to the file for each.
 
-    If the orders have a `baseline`, the cases, of a user's model, are compared with it. If the
-    process dies, the lines of the cases before are there.
+    The cases of a user's model are compared with their baseline, which the orders then name. If
+    the process dies, the file has the cases before.
     """
     file = Path(orders["file"])
-    baseline = Baseline(Case.from_id(orders["baseline"])) if orders.get("baseline") else None
-    for number, name in enumerate(orders["cases"], 1):
-        emit({"phase": f"mathematics in float64, {number} of {len(orders['cases'])}"})
-        outcome = check_in_float64(Case.from_id(name) if baseline else parse(name), baseline)
+    names = orders["cases"]
+    baseline = None
+    if orders.get("baseline"):
+        baseline = Baseline(Case.from_id(orders["baseline"]))
+    for number, name in enumerate(names, 1):
+        emit({"phase": f"mathematics in float64, {number} of {len(names)}"})
+        case = Case.from_id(name) if baseline else parse(name)
+        outcome = check_in_float64(case, baseline)
         with file.open("a") as lines:
             lines.write(json.dumps({name: to_json(outcome)}) + "\n")
         emit({"checked": name})

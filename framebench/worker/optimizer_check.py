@@ -108,22 +108,21 @@ class OptimizerCheck:
         Args:
             optimizer: See `compute_update`.
             name: The name of the weight.
-            states: The weight's states after the update, by kind.
+            states: By kind, the weight's states after the update, of the weight's shape.
         """
         initial = self.initial_weights[name]
         if name not in self.expected_change:
             self.expected_change[name] = np.zeros_like(initial, np.float32)
-        # `reshape` returns views: to write into `flat_change` is to write into `expected_change`
-        flat_change = self.expected_change[name].reshape(-1)
+        # `reshape` returns views: to write into `change` is to write into `expected_change`
+        change = self.expected_change[name].reshape(-1)
         flat_initial = initial.reshape(-1)
         flat_states = {kind: array.reshape(-1) for kind, array in states.items()}
         for start in range(0, initial.size, CHUNK):
             chunk = slice(start, start + CHUNK)
-            initial_chunk = flat_initial[chunk]
-            states_chunk = {kind: array[chunk] for kind, array in flat_states.items()}
-            before = initial_chunk + flat_change[chunk].astype(np.float64)
-            after = compute_update(optimizer, self.steps, before, states_chunk)
-            flat_change[chunk] = after - initial_chunk
+            chunk_states = {kind: array[chunk] for kind, array in flat_states.items()}
+            before = flat_initial[chunk] + change[chunk].astype(np.float64)
+            after = compute_update(optimizer, self.steps, before, chunk_states)
+            change[chunk] = after - flat_initial[chunk]
 
     def compute_errors(self, adapter: Adapter) -> dict[str, float]:
         """Return the relative error of each weight's change, by name.

@@ -89,18 +89,22 @@ class Timing:
         On a CPU each step is measured by itself. On a device all steps are queued and waited for
         once, as in a training loop. The readings are added to the totals of all turns.
         """
-        steps_at_once = 1 if self.adapter.device() == "cpu" else steps
-        spent_before = dict(self.adapter.seconds_spent)
-        readings = [self.measure(steps_at_once) for _ in range(steps // steps_at_once)]
-        reading = add_readings(readings)
+        seconds_before = dict(self.adapter.seconds_spent)
+        if self.adapter.device() == "cpu":
+            reading = add_readings([self.measure(1) for _ in range(steps)])
+        else:
+            reading = self.measure(steps)
         self.steps += steps
         self.total = add_readings([self.total, reading])
         for purpose, seconds in self.adapter.seconds_spent.items():
-            self.seconds_spent[purpose] += seconds - spent_before.get(purpose, 0.0)
+            self.seconds_spent[purpose] += seconds - seconds_before.get(purpose, 0.0)
+        instructions = None
+        if self.instructions:
+            instructions = round(reading.instructions / steps)
         return {
             "wall_s": reading.wall_s / steps,
             "cpu_s": reading.cpu_s / steps,
-            "instructions": round(reading.instructions / steps) if self.instructions else None,
+            "instructions": instructions,
             "device_s": reading.device_s / steps if self.stopwatch else None,
         }
 

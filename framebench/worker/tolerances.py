@@ -192,7 +192,7 @@ def observe_more(adapter: Adapter, first: ObservedSteps) -> ObservedSteps:
 
 
 def compute_tolerances(case: Case, observed: Observed, responses: list[Observed]) -> Tolerances:
-    """Compute the tolerances of a measured case from what its perturbed steps gave."""
+    """Compute the tolerances of a measured case from the errors of its perturbed steps."""
     precision = find_precision(case)
     least = least_of_tensors = PERTURBATION[precision]
     update = UPDATE

@@ -410,7 +410,7 @@ def verify_finite(case: Case, observed: Observed) -> Verification:
 def verify_again(
     adapter: Adapter, losses: list[float], tolerances: Tolerances, other: Reference | None = None
 ) -> RepeatedVerification:
-    """Verify that what was timed is what was verified.
+    """Verify after the timed steps that they computed what was verified before them.
 
     These are checked, in this order:
 
@@ -458,7 +458,7 @@ def repeat_evaluation(adapter: Adapter) -> Observed:
 def compare_again(
     case: Case, observed: Observed, reference: Reference | None, tolerances: Tolerances
 ) -> RepeatedVerification:
-    """Compare what the first steps gave when they were repeated.
+    """Compare the values of the repeated first steps with the reference.
 
     Without an update only the output is looked at.
     """

@@ -332,7 +332,7 @@ def limit_memory(task: Task) -> None:
 
 
 def limit_user_model(case: Case) -> None:
-    """Limit what a user's file allocates to the memory that was free when it was first tried."""
+    """Limit the growth of this process to the bytes that were free at the file's first run."""
     limit = case.spec.facts.get("limit")
     if limit is not None and limits.read_gpu_memory() is None:
         limits.limit_growth(limit)
@@ -378,7 +378,7 @@ def die_with_parent() -> None:
 
 
 def reserve_stdout() -> TextIO:
-    """Return standard output only for messages; what a framework prints goes to standard error."""
+    """Redirect standard output to standard error, and return the former for messages alone."""
     messages = os.fdopen(os.dup(1), "w", buffering=1)
     os.dup2(2, 1)
     return messages

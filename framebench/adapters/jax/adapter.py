@@ -73,7 +73,7 @@ jax.monitoring.register_event_listener(lambda event, **_: CACHE.update([event]))
 
 
 def make_optimizer(o: Optimizer, **options: Any) -> optax.GradientTransformation:
-    """Return optax's optimizer with the workload's settings, or what a user's file makes."""
+    """Return the optimizer of the user's file, or optax's with the workload's settings."""
     if o.name == USER_MODEL:
         return load_workload(USER_MODEL).import_model("jax").optimizer()
     if o.name == "sgd":
@@ -92,7 +92,7 @@ def make_optimizer(o: Optimizer, **options: Any) -> optax.GradientTransformation
 
 
 class ModelParts(NamedTuple):
-    """The arrays of a model in nested dictionaries, by what a step does with them."""
+    """A model's graph, and its arrays in nested dictionaries."""
 
     graph: nnx.GraphDef
     params: Tree  # trained weights
@@ -243,7 +243,7 @@ class JaxAdapter(Adapter):
         return model
 
     def take_apart(self, model: nnx.Module) -> ModelParts:
-        """Return a model's arrays, separated by what a step does with them."""
+        """Return a model's graph, and its trained, frozen and other arrays."""
 
         def is_trained(path: tuple[Any, ...], _: Any) -> bool:
             return self.recipe.is_trained(flax_weights.name_leaf(path))
@@ -492,13 +492,14 @@ class JaxAdapter(Adapter):
         self.place_model(self.load_canonical(self.config, self.recipe.training))
 
     def observe(self) -> Evidence:
-        stats_before = [np.array(a) for a in jax.tree.leaves(self.stats)]
+        stats_before = [np.array(array) for array in jax.tree.leaves(self.stats)]
         handed_over = jax.tree.leaves((self.params, self.stats, self.optimizer_state))
         self.one_step()
         self.synchronize()
         changed = 0
         for before, after in zip(stats_before, jax.tree.leaves(self.stats)):
-            changed += not np.array_equal(before, after)
+            if not np.array_equal(before, after):
+                changed += 1
         return {
             **count_in_program(self.program, self.list_jaxprs()),
             "residuals": len(jax.tree.leaves(self.residuals)),
@@ -506,7 +507,7 @@ class JaxAdapter(Adapter):
             "state_dtypes": count_dtypes(self.optimizer_state),
             "buffers": len(stats_before),
             "buffers_changed": changed,
-            "arguments_deleted": sum(a.is_deleted() for a in handed_over),
+            "arguments_deleted": sum(array.is_deleted() for array in handed_over),
         }
 
     def list_jaxprs(self) -> list[ClosedJaxpr]:
@@ -533,14 +534,16 @@ class JaxAdapter(Adapter):
         """
         other = copy.copy(self)
         other.recipe = replace(self.recipe, **changes)
-        parts = other.take_apart(other.make_abstract(self.config, self.recipe.training))
-        state = jax.eval_shape(lambda: self.optimizer_state)
-        if not self.trains_by_file():
+        model = other.make_abstract(self.config, self.recipe.training)
+        parts = other.take_apart(model)
+        if self.trains_by_file():
+            state = jax.eval_shape(lambda: self.optimizer_state)
+        else:
             state = jax.eval_shape(other.recipe.optimizer.init, parts.params)
         constants = self.constants | {"frozen": parts.frozen}
-        x, y = self.cut_batch(self.inputs, self.recipe.calls)[0]
+        first_call, *_ = self.cut_batch(self.inputs, self.recipe.calls)
         program = other.make_program(parts.graph)
-        return program.trace(parts.params, parts.stats, state, constants, x, y)
+        return program.trace(parts.params, parts.stats, state, constants, *first_call)
 
     def allocate(self, size: int) -> Array:
         return jnp.ones(size, jnp.uint8)
@@ -579,7 +582,7 @@ class JaxAdapter(Adapter):
         return counters
 
     def read_allocator(self) -> dict[str, int]:
-        """Return what the device's allocator counts.
+        """Return the counters of the device's allocator.
 
         It is empty on the CPU and where the allocator has no pool, where JAX gives None.
         """

@@ -152,7 +152,7 @@ def checkpoint_dots(run: JaxAdapter, batched: bool = True) -> Proof:
     checkpoint_blocks(run, 1, can_stack_layers(run), policy=policy)
 
     def count_products(observed: Evidence) -> Evidence:
-        """Count what the step has more of than one without checkpointing."""
+        """Count the products and reductions that the step has and a plain step has not."""
         without = trace_without_checkpoints(run)
         batched_without = count_batched_matmuls(without.jaxpr)
         if run.recipe.eager:  # an eager step runs exactly the traced equations

@@ -45,12 +45,15 @@ class CacheWriter:
 
         The arrays are (batch, time, head, width / heads) each.
         """
-        old_keys, old_values = self.old[len(self.new)]
+        layer = len(self.new)
+        old_keys, old_values = self.old[layer]
         keys = self.write(old_keys, k)
         values = self.write(old_values, v)
         self.new.append((keys, values))
         # a token sees itself and those before it, and no part of the cache that is unwritten
-        mask = jnp.arange(keys.shape[1]) <= self.start + jnp.arange(q.shape[1])[:, None]
+        query_positions = self.start + jnp.arange(q.shape[1])
+        key_positions = jnp.arange(keys.shape[1])
+        mask = key_positions <= query_positions[:, None]
         if q.dtype == jnp.float64:  # the library computes the softmax in float32
             return self.attend_plainly(q, keys, values, mask)
         return jax.nn.dot_product_attention(q, keys, values, mask=mask[None, None])
@@ -178,13 +181,14 @@ class JaxGenerator:
     def count_tokens(self, _: Evidence) -> Evidence:
         """Return how many tokens the last step's calls have computed, and the size of the cache."""
         run = self.run
-        shapes = [each.outvars[0].aval.shape for each in find_products(*run.list_jaxprs())]
-        logits = [shape for shape in shapes if shape[-1] == run.config.vocabulary]
+        shapes = [product.outvars[0].aval.shape for product in find_products(*run.list_jaxprs())]
+        # logits are (batch, tokens, vocabulary)
+        tokens_of_calls = [shape[1] for shape in shapes if shape[-1] == run.config.vocabulary]
         number_bytes = np.dtype(run.recipe.dtype).itemsize
         return {
             "tokens_decoded": run.case.decoded,
             "calls": self.calls,
-            "tokens_of_a_call": max(shape[1] for shape in logits),
+            "tokens_of_a_call": max(tokens_of_calls),
             "cache_bytes": count_bytes(jax.tree.leaves(self.cache)),
             "cache_bytes_by_formula": compute_cache_bytes(run.case, number_bytes),
         }

@@ -89,7 +89,7 @@ class StepProgram:
         return sum(compiled.as_text().count(text) for compiled in self.compiled.values())
 
     def clear(self) -> None:
-        """Forget what was compiled."""
+        """Drop all compiled executables."""
         self.compiled.clear()
 
 
@@ -148,7 +148,7 @@ def read_plan_parts(compiled: Any) -> dict[str, int]:
 
 
 def count_plan_bytes(compiled: Any) -> int:
-    """Return what one run of an executable needs by XLA's plan."""
+    """Return the bytes of one run of an executable, by XLA's plan."""
     # XLA's own `peak_memory_in_bytes` leaves temporaries out on the CPU
     parts = read_plan_parts(compiled)
     return parts["arguments"] + parts["outputs"] + parts["temporaries"] - parts["aliased"]
@@ -224,7 +224,7 @@ def count_operand_types(compiled: Any) -> Counter[str]:
 
 
 def count_in_program(program: StepProgram, jaxprs: list[ClosedJaxpr]) -> dict[str, Any]:
-    """Count what was requested of the compiler for a step, and what its executables contain."""
+    """Return counts of a step's products, of the traced and of the compiled program."""
     requested = find_products(*jaxprs)
     operands: Counter[str] = Counter()
     for product in requested:

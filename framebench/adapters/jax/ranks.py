@@ -47,23 +47,26 @@ def begin(ranks: int) -> None:
 
 
 def gather_readings(run: JaxAdapter, readings: dict[str, Any]) -> list[dict[str, Any]]:
-    """Return the readings of each device. If there are several processes, each must call it.
+    """Return the readings of each device, with the bytes that it holds between two steps.
 
-    If one process has all devices, its memory is not that of a device. The only peak is then the
-    compiler's plan, which is made for one device.
+    If there are several processes, each must call it. If one process has all devices, its memory
+    is not that of a device: the only peak is then the compiler's plan, which is made for one
+    device.
     """
-    by_device = [readings | {"held": held} for held in count_held_bytes(run)]
+    all_readings = [readings | {"held": held} for held in count_held_bytes(run)]
     if jax.process_count() > 1:
-        (readings_of_process,) = by_device
-        return exchange_readings(readings_of_process)
+        (own_readings,) = all_readings
+        return exchange_readings(own_readings)
     if "peaks" in readings:
         live_bytes = count_bytes_by_device(jax.live_arrays()).values()
-        for of_device, size in zip(by_device, live_bytes, strict=True):
-            of_device["live_bytes"] = size
-            of_device["peaks"] = select_plan(readings["peaks"])
-            of_device["cold_peaks"] = select_plan(readings["cold_peaks"])
-            of_device["peak_samples"] = [select_plan(each) for each in readings["peak_samples"]]
-    return by_device
+        planned = {
+            "peaks": select_plan(readings["peaks"]),
+            "cold_peaks": select_plan(readings["cold_peaks"]),
+            "peak_samples": [select_plan(sample) for sample in readings["peak_samples"]],
+        }
+        for device_readings, size in zip(all_readings, live_bytes, strict=True):
+            device_readings.update(planned, live_bytes=size)
+    return all_readings
 
 
 def exchange_readings(readings: dict[str, Any]) -> list[dict[str, Any]]:
@@ -94,10 +97,12 @@ def count_held_bytes(run: JaxAdapter) -> list[dict[str, int]]:
     """
     params = count_bytes_by_device(list_arrays(run.params))
     states = count_bytes_by_device(list_arrays(run.optimizer_state))
-    return [
-        {"parameters": size, "gradients": 0, "optimizer states": states.get(device, 0)}
-        for device, size in params.items()
-    ]
+    sizes = []
+    for device, size in params.items():
+        sizes.append(
+            {"parameters": size, "gradients": 0, "optimizer states": states.get(device, 0)}
+        )
+    return sizes
 
 
 def list_arrays(tree: Tree) -> list[Array]:

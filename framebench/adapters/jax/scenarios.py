@@ -45,7 +45,7 @@ def no_grad(run: JaxAdapter) -> Proof:
 
 @switch
 def grad(run: JaxAdapter) -> Proof:
-    """Evaluate, but keep what a backward pass would need, as PyTorch does without `no_grad`."""
+    """Evaluate, but save the residuals for a backward pass, as PyTorch does without `no_grad`."""
     run.recipe.keeps_graph = True
     unchanged = common.expect_buffers_unchanged(lambda: run.recipe.training)
     return expect(residuals=above(0)) & unchanged

@@ -315,31 +315,36 @@ def explain_uncut(inputs: Any, size: int) -> str:
 
 
 def facts(size: int) -> dict[str, Any]:
-    """Return what the parent, which does not import JAX, must know of the file's model.
+    """Return the facts of the file's model for the parent, which does not import JAX.
 
     `size` is the number of samples in a batch. Raises Fault.
     """
     model = make_plain_model()
     inputs, targets = batch(size)
     params = list_params(model)
-    # by the path of a module, such as `blocks.0.attention`
-    modules = {".".join(map(str, path)): module for path, module in nnx.iter_modules(model)}
-    described = user_blocks.describe_model(
+    parameters = 0
+    for _, shape, is_trained in params:
+        if is_trained:
+            parameters += math.prod(shape)
+    modules = {}  # by their path, such as `blocks.0.attention`
+    for path, module in nnx.iter_modules(model):
+        modules[".".join(str(key) for key in path)] = module
+    description = user_blocks.describe_model(
         find_blocks(model),
         {id(module): name for name, module in modules.items()},
         inputs,
         targets,
-        batch_norms=[name for name, each in modules.items() if isinstance(each, nnx.BatchNorm)],
-        has_convolutions=any(isinstance(each, nnx.Conv) for each in modules.values()),
+        batch_norms=[name for name, m in modules.items() if isinstance(m, nnx.BatchNorm)],
+        has_convolutions=any(isinstance(module, nnx.Conv) for module in modules.values()),
     )
     # a Linen module may have dropout inside, which is not visible from outside
-    may_drop = any(isinstance(each, nnx.Dropout | LinenModel) for each in modules.values())
+    may_drop = any(isinstance(module, nnx.Dropout | LinenModel) for module in modules.values())
     has_random_state = any(nnx.state(model, nnx.RngState))
     return {
-        **described,
+        **description,
         "uncut": explain_uncut(inputs, size),
         "params": params,
-        "parameters": sum(math.prod(shape) for _, shape, is_trained in params if is_trained),
+        "parameters": parameters,
         "draws": has_random_state and may_drop,
         "own_step": user().has_step(),
         "linen": isinstance(model, LinenModel | FunctionModel),

@@ -56,7 +56,7 @@ class NoFloat64(Exception):
 
 
 def switch_on() -> None:
-    """Replace what would become float32, until `switch_off`."""
+    """Replace Jittor's functions that would compute in float32, until `switch_off`."""
     switch_off()
     for name in ARITHMETIC.split():
         for prefix in ("", "r", "i"):
@@ -86,7 +86,7 @@ def switch_on() -> None:
 
 
 def switch_off() -> None:
-    """Put back what Jittor had."""
+    """Restore the functions that `switch_on` replaced."""
     replacements.close()
 
 
@@ -96,7 +96,7 @@ def replace(owner: Any, name: str, function: Function) -> None:
 
 
 def make_scalar(number: float) -> Var:
-    """Return a variable of one number, which takes the type of what it is combined with."""
+    """Return a variable of one number, which takes the type of the other operand."""
     with jt.flag_scope(auto_convert_64_to_32=0):
         return jt.ops.array(np.array(number, np.float64))
 

@@ -33,7 +33,7 @@ def empty_cache(run: JittorAdapter, every: int = 1) -> Proof:
             given_back.append(empty_pool(run))
 
     def count_given_back(_: Evidence) -> Evidence:
-        """Count what the calls of two more periods give back to the system."""
+        """Count the bytes that two more periods give back to the system, and the calls."""
 
         def leave_block_in_time() -> None:
             if run.steps % every == 0:

@@ -87,7 +87,7 @@ class ExecutionCounter:
         self.dtypes.update(dtype for dtype, _ in list_variables())
 
     def summarize(self) -> Evidence:
-        """Return what was counted."""
+        """Return all counts by the names that proofs call them by."""
         return {
             "blocks": len(self.watched.get("block_runs", [])),
             **self.executions,

@@ -81,7 +81,7 @@ def make_plain_model() -> Module:
 
 
 def blocks_of(model: Module) -> list[Module]:
-    """Return what checkpointing recomputes: the bodies of the model's blocks."""
+    """Return the bodies of the model's blocks, which checkpointing recomputes."""
     return list(model.bodies)
 
 
@@ -96,7 +96,7 @@ def loss(output: Any, target: Any) -> Var:
 
 
 def optimizer(parameters: list[Var], model: Module) -> Any:
-    """Return what the file's `optimizer` returns for the model or its parameters.
+    """Return the result of the file's `optimizer` for the model or its parameters.
 
     It must be a Jittor optimizer, unless the file has a `step` of its own. Raises Fault.
     """
@@ -135,7 +135,7 @@ def batch(size: int) -> tuple[Any, Any]:
 
 
 def facts(size: int) -> dict[str, Any]:
-    """Return what the parent, which does not import Jittor, must know of the file's model.
+    """Return the facts of the file's model for the parent, which does not import Jittor.
 
     `size` is the number of samples in a batch. Raises Fault.
     """

@@ -43,7 +43,7 @@ def find_switches(case: Case) -> dict[str, Switch]:
 
 
 def import_the_rest() -> None:
-    """Import what PyTorch imports only when the first optimizer is made."""
+    """Import the modules that PyTorch imports only with the first optimizer."""
     import torch._dynamo  # noqa: F401
 
 

@@ -51,7 +51,7 @@ def convert_module(
 def move(
     tensor: Tensor, function: Callable[[Tensor], Tensor], moved: dict[Tensor, Tensor]
 ) -> Tensor:
-    """Return what the function makes of a tensor. It is called once for each tensor."""
+    """Return the result of the function for a tensor. It is called once for each tensor."""
     if tensor not in moved:
         with torch.no_grad():
             new = function(tensor)

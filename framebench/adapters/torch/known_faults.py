@@ -83,12 +83,15 @@ def explain_wrong_gradients(adapter: Any, wrong: list[str]) -> str | None:
 
 
 def find_fault_of_step(adapter: Any, wrong: list[str]) -> str:
-    """Return the known fault that a step meets, or "" if it meets none."""
+    """Return the known fault that a step meets, or "" if it meets none.
+
+    `wrong` has the names of the weights whose gradient was wrong.
+    """
     switches = [part.how for part in adapter.case.parts]
     is_bf16 = adapter.case.plan.precision == "bf16"
-    norms = list_names(adapter.model, nn.LayerNorm)
-    is_of_norms = bool(wrong) and all(name.rpartition(".")[0] in norms for name in wrong)
-    if is_bf16 and is_of_norms and adapter.device() == "cpu":
+    wrong_layers = {name.rpartition(".")[0] for name in wrong}
+    norms = set(list_names(adapter.model, nn.LayerNorm))
+    if is_bf16 and wrong and wrong_layers <= norms and adapter.device() == "cpu":
         return NORMS.format(weight=wrong[0])
     if adapter.process.activation_budget < 1 and adapter.draws_random_numbers():
         return MASKS

@@ -44,7 +44,7 @@ def use_default_dtype(dtype: torch.dtype) -> Iterator[None]:
 
 
 class MeansForDraws(TorchDispatchMode):
-    """Context in which random operators return the mean of what they would draw."""
+    """Context in which random operators return the mean of their distribution."""
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         """Run an operator, and replace random numbers in its result."""
@@ -64,7 +64,7 @@ class MeansForDraws(TorchDispatchMode):
 
 
 def find_mean(operator: str, arguments: dict[str, Any]) -> float | Tensor | None:
-    """Return the mean of what a random operator draws, or None if the operator draws nothing.
+    """Return the mean of a random operator's distribution, or None for other operators.
 
     `randperm` gives the numbers in order, and `multinomial` the most likely ones.
     """

@@ -130,7 +130,7 @@ class DecomposingMode(TorchDispatchMode):
         return self.run_operator(func, args, kwargs)
 
     def run_operator(self, func: Any, args: Any, kwargs: Any) -> Any:
-        """Run an operator and note what is to be known of it."""
+        """Run an operator, and record it."""
         raise NotImplementedError
 
     def decompose(self, func: Any, args: Any, kwargs: Any) -> Any:
@@ -298,18 +298,23 @@ class Float32Places(DecomposingMode):
         self.fused_dtypes: Counter[str] = Counter()  # of all matmuls inside of fused layers
 
     def run_operator(self, func: Any, args: Any, kwargs: Any) -> Any:
-        """Run an operator, and note its place if it is a matmul in float32."""
+        """Run an operator, and count it at its place if it is a matmul in float32."""
         name = func._schema.name.removeprefix("aten::")
         self.has_fused_layers |= name in FUSED_LAYERS
         in_backward = torch._C._current_graph_task_id() != NO_BACKWARD_PASS
         is_forward = bool(self.running) or not in_backward
-        if name.startswith(MATMULS + OTHER_PRODUCTS) and is_forward:
-            operand = next(a for a in args if isinstance(a, Tensor))
+        if is_forward and name.startswith(MATMULS + OTHER_PRODUCTS):
+            operand = next(argument for argument in args if isinstance(argument, Tensor))
             if operand.dtype == torch.float32:
-                module = self.names.get(self.running[-1], "") if self.running else "loss"
                 counts = self.recomputed if in_backward else self.counts
-                counts[f"{module}: {name}"] += 1
+                counts[f"{self.name_running_module()}: {name}"] += 1
         return func(*args, **kwargs)
+
+    def name_running_module(self) -> str:
+        """Return the innermost module whose forward pass runs, or `loss` outside of modules."""
+        if not self.running:
+            return "loss"
+        return self.names.get(self.running[-1], "")
 
     def __enter__(self) -> Float32Places:
         self.handles = [

@@ -74,7 +74,7 @@ class CopyStreams:
 
 
 class _StreamedSaving(torch.autograd.graph.saved_tensors_hooks):
-    """Hooks that move what one forward pass saves to the host, and back for the backward pass.
+    """Hooks that move the saved tensors of one forward pass to the host, and back again.
 
     The backward pass needs the tensors in nearly the opposite order. When it needs one, the copies
     of those that were saved just before it begin, too.
@@ -219,13 +219,16 @@ def optimizer_offload(run: TorchAdapter) -> Proof:
     def count_moments(_: Evidence) -> Evidence:
         """Count the moments of large weights, and those of them on the host."""
         least = find_least()
-        moments: list[Tensor] = []  # of large weights
+        devices: list[str] = []  # of the moments of large weights
         for p, state in run.optimizer.state.items():
-            if p.numel() >= least:
-                moments += [s for s in state.values() if isinstance(s, Tensor) and s.ndim]
+            if p.numel() < least:
+                continue
+            for moment in state.values():
+                if isinstance(moment, Tensor) and moment.ndim:  # the count of steps has no axis
+                    devices.append(moment.device.type)
         return {
-            "large_moments": len(moments),
-            "large_moments_on_host": sum(s.device.type == "cpu" for s in moments),
+            "large_moments": len(devices),
+            "large_moments_on_host": devices.count("cpu"),
             "weights_elsewhere": sum(p.device != run.torch_device for p in run.parameters()),
             "device": run.torch_device.type,
         }

@@ -174,13 +174,20 @@ def expect_autocast(run: TorchAdapter, products: str) -> Proof:
 def list_widened(run: TorchAdapter, plain: Float32Places, observed: Float32Places) -> list[str]:
     """Return the places where a step makes more matmuls in float32 than plain passes would.
 
-    Of a recomputation only the places count: it may compute a block in part, or more than once.
+    Args:
+        run: The adapter that made the observed step.
+        plain: The counts of a plain step of the file, or else of one plain forward pass.
+        observed: The counts of the step. A recomputation may run a block in part, or more than
+            once, so of its matmuls only the places are compared.
     """
-    is_file_step = run.recipe.step == run.file_step  # of which `plain` has a whole step
-    passes = 1 if is_file_step else run.micro_batches * run.loss_evaluations
+    passes = 1
+    if run.recipe.step != run.file_step:
+        passes = run.micro_batches * run.loss_evaluations
     allowed = Counter({place: passes * count for place, count in plain.counts.items()})
-    recomputed = observed.recomputed.keys() - plain.counts.keys() - plain.recomputed.keys()
-    return sorted((observed.counts - allowed).keys() | recomputed)
+    too_many = observed.counts - allowed
+    plain_places = plain.counts.keys() | plain.recomputed.keys()
+    new_places = observed.recomputed.keys() - plain_places
+    return sorted(too_many.keys() | new_places)
 
 
 @switch

@@ -98,25 +98,26 @@ class Profiled:
 
         None stands for what a profile does not show: saved tensors, and blocks of a compiled model.
         """
-        knows_passes = self.model is not None
+        has_passes = self.model is not None
         regions = self.list_events(REGION)
         graphs = self.list_events(GRAPH)
         graphs_backward = count_within(graphs, BACKWARD)
         operators = [event for event in self.events if "::" in event.name]
-        of_aten = self.list_events("aten::")
+        aten_operators = self.list_events("aten::")
+        operators_in_graphs = count_within(aten_operators, GRAPH)
         return {
             "blocks": self.blocks,
             "block_runs": self.block_runs if self.called else None,
             "saved_tensors": None,
-            "forward_passes": self.passes if knows_passes else None,
-            "samples_per_pass": self.samples_per_pass if knows_passes else None,
+            "forward_passes": self.passes if has_passes else None,
+            "samples_per_pass": self.samples_per_pass if has_passes else None,
             "compiled_regions": len(regions),
             "regions_of_the_update": count_within(regions, UPDATE),
             "graphs_of_the_update": count_within(graphs, UPDATE),
             "graphs_forward": len(graphs) - graphs_backward,
             "graphs_backward": graphs_backward,
             "operators": dict(Counter(shorten_name(event) for event in operators)),
-            "operators_outside_graphs": len(of_aten) - count_within(of_aten, GRAPH),
+            "operators_outside_graphs": len(aten_operators) - operators_in_graphs,
             "nodes_of_autograd": len(self.list_events(BACKWARD)),
             **self.count_matmuls(),
         }
@@ -217,7 +218,7 @@ def list_innermost(events: list[Any], names: tuple[str, ...]) -> list[Any]:
 
 
 def record_events(run: Any) -> list[Any]:
-    """Run one more step of an adapter and return what host and device did in it."""
+    """Run one more step of an adapter, and return the profiler's events."""
     with profile(activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA]) as profiler:
         run.one_step()
         run.synchronize()
@@ -258,15 +259,18 @@ def is_of_update(event: Any) -> bool:
 
 
 def read_order(convolution: Any) -> str:
-    """Return the memory format of a convolution's input; a single channel has both.
+    """Return the memory format of a convolution's input: channels last, first, or `unknown`.
 
-    It is unknown in PyTorch 2.11, whose profiler has no strides.
+    A single channel has both formats, and counts as channels first. PyTorch 2.11 has no strides in
+    its profiles, so the format is unknown there.
     """
     if not hasattr(convolution, "structured_input_strides"):
         return "unknown"
-    shape = convolution.structured_input_shapes()[0]
-    strides = convolution.structured_input_strides()[0]
-    return "channels_last" if strides[1] == 1 < shape[1] else "channels_first"
+    _batch, channels, *_ = convolution.structured_input_shapes()[0]
+    _, channel_stride, *_ = convolution.structured_input_strides()[0]
+    if channels > 1 and channel_stride == 1:
+        return "channels_last"
+    return "channels_first"
 
 
 def count_recomputed(matmuls: list[Any]) -> int:

@@ -55,7 +55,7 @@ def adamw_8bit(run: TorchAdapter) -> Proof:
 
 
 def count_with_part(tensors: Iterable[torch.Tensor], dtype: torch.dtype) -> int:
-    """Return how many of the tensors consist of parts, at least one of which has this type."""
+    """Return how many tensors have a part of this type, such as the codes of 8-bit numbers."""
     return sum(any(part.dtype == dtype for part in list_plain_tensors(t)) for t in tensors)
 
 

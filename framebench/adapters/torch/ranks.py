@@ -305,7 +305,7 @@ def deepspeed(run: TorchAdapter, stage: int) -> Proof:
         return {"gradients_at_most": run.optimizer.gradients_at_most}
 
     def compare_from(first: int) -> Any:
-        """Return the relation to the whole model of what is divided from this stage of ZeRO on."""
+        """Return `below` if this stage of ZeRO divides the part, which it does from `first` on."""
         return below if stage >= first else at_least
 
     proof = expect(

@@ -45,7 +45,7 @@ def require(what: str) -> Iterator[None]:
 
 
 def join_fake_group(rank: int, ranks: int, backend: str = "fake") -> None:
-    """Join a group of ranks of which no other exists.
+    """Join a process group in which only this rank exists.
 
     Raises RanksUnavailable. Collectives return at once, and move nothing. For a device that PyTorch
     does not have itself, `backend` is, for instance, `cpu:fake,gpu:fake`.

@@ -105,7 +105,7 @@ def compile(run: TorchAdapter, mode: str | None = None, budget: float = 1.0) -> 
         run.recipe.forward = torch.compile(model, mode=mode)
 
     def count_compiled(_: Evidence) -> Evidence:
-        """Count where the graph breaks, and what proves the compiler's mode."""
+        """Count the breaks of the graph, and the evidence of the compiler's mode."""
         counted: Evidence = {"graph_breaks": dict(counters["graph_break"])}
         if mode == "reduce-overhead":
             names = [event.name for event in record_events(run)]

@@ -19,7 +19,7 @@ from framebench.adapters.holders import Root, StorageBytes, find_array_storage
 from framebench.adapters.torch.observe import iterate_graph, list_plain_tensors
 
 # attributes in which a module registers what it has, or that the harness has set
-KNOWN = {"_parameters", "_buffers", "_modules", "forward", "block_runner", "bodies"}
+REGISTERED = {"_parameters", "_buffers", "_modules", "forward", "block_runner", "bodies"}
 
 
 def find_storages(instance: Any) -> StorageBytes:
@@ -58,14 +58,15 @@ def iterate_saved(node: Any) -> Iterator[Tensor]:
         if not name.startswith("_raw_saved_"):
             continue
         raw = _get_unless_freed(node, name)
-        for value in raw if isinstance(raw, tuple | list) else (raw,):
+        values = raw if isinstance(raw, tuple | list) else [raw]
+        for value in values:
             packed = _get_unless_freed(value, "data")
             if isinstance(packed, Tensor):
                 yield packed
 
 
 def _get_unless_freed(holder: Any, name: str) -> Any:
-    """Return an attribute of a node or of what it has saved, or None if there is none."""
+    """Return an attribute of a node or of a saved tensor, or None if there is none."""
     try:
         return getattr(holder, name, None)
     except RuntimeError:  # a backward pass has freed it
@@ -77,7 +78,7 @@ def iterate_attributes(model: nn.Module) -> Iterator[Root]:
     for name, module in model.named_modules():
         where = f"{name} ({type(module).__name__})" if name else "the model"
         for attribute, value in vars(module).items():
-            if attribute not in KNOWN:
+            if attribute not in REGISTERED:
                 yield f"the attribute `{attribute}` of {where}", value
 
 
@@ -85,8 +86,9 @@ def list_all_tensors() -> list[Tensor]:
     """Return every tensor that Python's garbage collector tracks."""
     objects = gc.get_objects()
     # issubclass is called once for each class, since a compiler makes a million objects
-    classes = {cls for cls in {type(one) for one in objects} if issubclass(cls, Tensor)}
-    return [one for one in objects if type(one) in classes]
+    classes = {type(instance) for instance in objects}
+    tensor_classes = {cls for cls in classes if issubclass(cls, Tensor)}
+    return [instance for instance in objects if type(instance) in tensor_classes]
 
 
 def read_mkl_bytes() -> int:

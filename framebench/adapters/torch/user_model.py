@@ -167,7 +167,7 @@ def explain_unusable(tensor: Any) -> str:
 
 
 def blocks_of(model: Any) -> list[nn.Module]:
-    """Return what checkpointing recomputes: the bodies of the model's blocks."""
+    """Return the bodies of the model's blocks, which checkpointing recomputes."""
     return list(model.bodies)
 
 
@@ -314,7 +314,7 @@ def optimizer(parameters: Iterable[nn.Parameter], **options: Any) -> torch.optim
 
 
 def make_optimizers(parameters: list[nn.Parameter]) -> Any:
-    """Return what the file's `optimizer` returns for these parameters, or for their model.
+    """Return the result of the file's `optimizer` for these parameters, or for their model.
 
     Without such a function the model's `configure_optimizers` is called.
     """
@@ -387,15 +387,15 @@ def to_canonical(tensor: Tensor) -> np.ndarray | Tensor:
 
 
 def facts(size: int) -> dict[str, Any]:
-    """Return what the parent must know of the file's model, since it does not import PyTorch.
+    """Return the facts of the file's model for the parent, which does not import PyTorch.
 
     `size` is the number of samples in a batch. Raises Fault.
     """
     model = make_plain_model()
     inputs, targets = user().make_batch(size, Tensor, "tensor")
-    weights_described = describe_weights(model)
+    weight_facts = describe_weights(model)
     modules = dict(model.named_modules())
-    described = user_blocks.describe_model(
+    description = user_blocks.describe_model(
         choose_blocks(model, inputs),
         {id(module): name for name, module in modules.items()},
         inputs,
@@ -403,9 +403,10 @@ def facts(size: int) -> dict[str, Any]:
         batch_norms=list_names(model, NORMS),
         has_convolutions=bool(list_names(model, nn.Conv2d)),
     )
+    sparse = [name for name, module in modules.items() if getattr(module, "sparse", 0) is True]
     return {
-        **described,
-        **weights_described,
+        **description,
+        **weight_facts,
         **_describe_optimizer(model),
         "levels": [user_blocks.name_classes(level) for level in list_levels(model)],
         "uncut": user().explain_uncut(inputs, size),
@@ -413,12 +414,12 @@ def facts(size: int) -> dict[str, Any]:
         "own_step": user().has_step(),
         "configures_optimizer": configures_optimizer(model),
         "compiled": any(is_compiled(module) for module in modules.values()),
-        "sparse": [name for name, m in modules.items() if getattr(m, "sparse", 0) is True][:1],
+        "sparse": sparse[:1],  # one is enough for a message
     }
 
 
 def describe_weights(model: nn.Module) -> dict[str, Any]:
-    """Return what `facts` has of a model's weights. Raises Fault if no weight is trained."""
+    """Return the facts of a model's weights (`facts`). Raises Fault if no weight is trained."""
     parameters = dict(model.named_parameters())
     with_tied = dict(model.named_parameters(remove_duplicate=False))
     trained = {name for name, p in with_tied.items() if p.requires_grad}
@@ -442,27 +443,30 @@ def is_compiled(module: nn.Module) -> bool:
 
 
 def _describe_optimizer(model: nn.Module) -> dict[str, Any]:
-    """Return what `facts` has of the file's optimizer. Raises Fault."""
+    """Return the facts of the file's optimizer (`facts`). Raises Fault."""
     if "optimizer" not in user() and not configures_optimizer(model):
         return {"optimizer": "SGD"}
     file_optimizer = optimizer(model.parameters())
+    parts = list_parts(file_optimizer)
     description = describe_optimizer(file_optimizer)
-    if len(list_parts(file_optimizer)) > 1:
+    if len(parts) > 1:
         description += ", which step() steps" if user().has_step() else ", which step together"
-    rates = {
-        find_full_rate(group) for group in file_optimizer.param_groups if "initial_lr" in group
-    }
+    rates = set()
+    for group in file_optimizer.param_groups:
+        if "initial_lr" in group:
+            rates.add(find_full_rate(group))
     if rates and not user().has_step():
         listed = ", ".join(str(rate) for rate in sorted(rates))
         description += f" at its full rate of {listed}, without its schedule"
-    # optimizers inside wrappers; none of several optimizers is inside another
-    inner = [wrapped for part in list_parts(file_optimizer) for wrapped in list_inner(part)]
+    inner_names = []  # of optimizers inside wrappers; none of several parts is inside another
+    for part in parts:
+        inner_names += [type(inner).__name__ for inner in list_inner(part)]
     return {
         "optimizer": description,
         "closure": needs_closure(file_optimizer),
         "passes": asks_for_closure(file_optimizer),
         "hooks": has_hooks(file_optimizer),
-        "inner": [type(wrapped).__name__ for wrapped in inner],
+        "inner": inner_names,
     }
 
 

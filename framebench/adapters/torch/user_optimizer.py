@@ -64,7 +64,7 @@ class CombinedOptimizer(Optimizer):
 
 
 def list_returned(returned: Any) -> list[Any]:
-    """Return the objects in what the file's `optimizer` returned, each once.
+    """Return each object in the result of the file's `optimizer` once.
 
     The objects may be in tuples, lists and dictionaries.
     """
@@ -79,17 +79,19 @@ def list_optimizers(returned: Any) -> list[Optimizer]:
     If it returned no optimizer itself, an object that steps an optimizer inside it counts as one.
     """
     objects = list_returned(returned)
-    optimizers = [one for one in objects if isinstance(one, Optimizer)]
-    inside = {id(inner) for optimizer in optimizers for inner in list_inner(optimizer)}
-    outermost = [optimizer for optimizer in optimizers if id(optimizer) not in inside]
+    optimizers = [item for item in objects if isinstance(item, Optimizer)]
+    inner_ids: set[int] = set()
+    for optimizer in optimizers:
+        inner_ids.update(id(inner) for inner in list_inner(optimizer))
+    outermost = [optimizer for optimizer in optimizers if id(optimizer) not in inner_ids]
     if outermost:
         return outermost
     steppers: list[Optimizer] = []
-    for one in objects:
-        inner = list_inner(one)
-        steps = callable(getattr(one, "step", None)) and not isinstance(one, LRScheduler)
-        if steps and inner:
-            steppers.append(CombinedOptimizer(inner, one))
+    for item in objects:
+        inner_optimizers = list_inner(item)
+        is_scheduler = isinstance(item, LRScheduler)
+        if inner_optimizers and not is_scheduler and callable(getattr(item, "step", None)):
+            steppers.append(CombinedOptimizer(inner_optimizers, item))
     return steppers
 
 

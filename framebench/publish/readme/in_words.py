@@ -56,12 +56,15 @@ def describe_results(results: Results) -> list[Sentences]:
     The last ones say what backs the numbers of all machines.
     """
     tables = {machine: results.table(machine) for machine in results.machines}
-    words = [describe_training(table, machine, tables) for machine, table in tables.items()]
+    sentences = []
     for machine, table in tables.items():
-        words.append(Sentences(f"{machine}: what stands out", stands_out.describe_machine(table)))
-    backed = backing.describe_backing(results.records, results.root)
-    words.append(Sentences("what backs the numbers", backed))
-    return [sentences for sentences in words if sentences.lines]
+        sentences.append(describe_training(table, machine, tables))
+    for machine, table in tables.items():
+        lines = stands_out.describe_machine(table)
+        sentences.append(Sentences(f"{machine}: what stands out", lines))
+    backing_lines = backing.describe_backing(results.records, results.root)
+    sentences.append(Sentences("what backs the numbers", backing_lines))
+    return [part for part in sentences if part.lines]
 
 
 def describe_training(
@@ -95,7 +98,7 @@ def describe_training(
 
 
 def find_shares_by_batch(tables: Mapping[str, pd.DataFrame]) -> SharesByBatch:
-    """Return what cases need of their baselines by batch, from the first machine with several."""
+    """Return each case's share of the baseline's needs, by batch."""
     shares: SharesByBatch = {}
     for machine, table in tables.items():
         usable = table[table["usable"] & table["needs_ratio"].notna()]
@@ -114,7 +117,7 @@ def describe_framework(
     shares: SharesByBatch,
     machine: str,
 ) -> str:
-    """Return a sentence: what the framework needs with the strategy that needs least.
+    """Return a sentence on the strategy of a framework that needs least.
 
     If that strategy was not timed, the sentence also names the timed strategy that needs least.
     """
@@ -127,7 +130,7 @@ def describe_framework(
 
 
 def describe_needs(row: Any, timed: dict[Any, Any], shares: SharesByBatch, machine: str) -> str:
-    """Return what a strategy needs, its share of what the baseline needs, and its cost."""
+    """Return a strategy's needs, their share of the baseline's, and its cost in time."""
     share = f"{row.needs_ratio:.0%} of `{BASELINES[row.scenario]}`"
     price = describe_cost(row)
     if pd.isna(row.time_ratio) and (row.case, row.device) in timed:

@@ -48,12 +48,11 @@ def write_machine_claims(source: SourceFolder, machine: Machine) -> str:
     page.add_text(", ".join(counts))
     rows = []
     for entry in entries:
-        section = f"{name_page(entry.source)}.html#{make_slug(entry.name)}"
-        rows.append((section, entry))
+        link = f"{name_page(entry.source)}.html#{make_slug(entry.name)}"
+        rows.append((link, entry))
     page.add_html(render("claims.html", caption=CAPTION, rows=rows))
-    source_pages = []
-    for source_name in sorted({entry.source for entry in entries}):
-        source_pages.append(write_source(source, machine, source_name, entries))
+    names = sorted({entry.source for entry in entries})
+    source_pages = [write_source(source, machine, name, entries) for name in names]
     page.add_contents(source_pages, is_hidden=True)
     return page.save()
 

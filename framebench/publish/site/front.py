@@ -38,6 +38,7 @@ from framebench.publish.site.titles import TRIAL_SIZE, get_title
 from framebench.records.pins import find_pinned_version
 from framebench.strategies.registry import find_baseline
 from framebench.suite.case import FULL_SIZE, Case
+from framebench.suite.sequences import drop_duplicates
 
 SCRIPT = "assets/data.js"
 SOURCES = {"compiler.plan": "planned by XLA", "allocator.simulated": "simulated"}
@@ -91,7 +92,7 @@ def make_script(machines: Sequence[Machine], predictions: pd.DataFrame) -> str:
 
 
 def list_places(machines: Sequence[Machine], groups: Sequence[Group]) -> list[Group]:
-    """Return what the form offers as a device; the first one is chosen when the page opens.
+    """Return the devices that the form offers; the first one is chosen when the page opens.
 
     Devices with predictions come first, then machines, then devices that only a command can predict
     for.
@@ -146,7 +147,7 @@ def list_groups(machine: Machine) -> Iterator[Group]:
 
 
 def describe_question(workload: str, scenario: str, size: str, batch: str) -> Group:
-    """Return what a reader chooses a group by, and what its shares are relative to."""
+    """Return the fields by which a reader chooses a group, and the whole of its shares."""
     return {
         "workload": get_title(workload),
         "scenario": get_title(scenario),
@@ -164,6 +165,7 @@ def list_points(machine: str, group: pd.DataFrame) -> Iterator[dict[str, Any]]:
     """
     smallest = {ranked[0].case for _, ranked in rank_savings(group) if ranked}
     for row in rows.iterate_rows(group):
+        has_cost = not row.baseline and pd.notna(row.time_ratio)
         point = {
             "framework": row.framework,
             "strategy": row.strategy,
@@ -174,7 +176,7 @@ def list_points(machine: str, group: pd.DataFrame) -> Iterator[dict[str, Any]]:
             "base": bool(row.baseline),
             "least": row.case in smallest,
             "href": get_case_link(machine, row.case),
-            "cost": "" if row.baseline or pd.isna(row.time_ratio) else describe_cost(row),
+            "cost": describe_cost(row) if has_cost else "",
         }
         if pd.notna(row.throughput):
             work = row.throughput * row.step_time_s  # units of one step
@@ -194,8 +196,8 @@ def load_predictions(results: Path) -> pd.DataFrame:
     """Return the predictions that the form answers from: of the pinned releases, of one device.
 
     A row has a prediction's numbers by POINT. `share` is its need over the baseline's. `least`
-    marks what needs least in a framework, if it computes what the baseline does and saves so much
-    that it matters.
+    marks the strategy that needs least in a framework, among those that compute what the baseline
+    does and save more than PEAK.minimum.
     """
     points = []
     for planned in read_every(results):
@@ -205,12 +207,13 @@ def load_predictions(results: Path) -> pd.DataFrame:
     columns = ["place", *QUESTION, *POINT, "bytes", "same_loss", "rank"]
     table = pd.DataFrame(points, columns=columns)
     table = table.astype({"bytes": float, "base": bool, "same_loss": bool})
-    compared = [table[name] for name in ("place", *QUESTION, "framework")]
-    # each row's baseline
-    base_bytes = table["bytes"].where(table["base"]).groupby(compared).transform("max")
+    # rows that are compared with one baseline
+    compared = table.groupby(["place", *QUESTION, "framework"])
+    bytes_of_baselines = table["bytes"].where(table["base"])
+    base_bytes = bytes_of_baselines.groupby(compared.ngroup()).transform("max")
     table["share"] = (table["bytes"] / base_bytes).round(3)
     saves = table["same_loss"] & (table["bytes"] < base_bytes * (1 - PEAK.minimum))
-    least = table[saves].groupby(["place", *QUESTION, "framework"])["bytes"].idxmin()
+    least = table["bytes"][saves].groupby(compared.ngroup()[saves]).idxmin()
     table["least"] = table.index.isin(least)
     return table.sort_values("rank", kind="stable")
 
@@ -255,7 +258,7 @@ def describe_error(interval: ErrorInterval) -> str:
 
 
 def list_predicted_groups(predictions: pd.DataFrame) -> list[Group]:
-    """Return what was predicted for each device, by workload, scenario, size and batch."""
+    """Return each device's predictions by workload, scenario, size and batch."""
     groups = []
     for (place, *question), group in predictions.groupby(["place", *QUESTION]):
         points = []
@@ -273,7 +276,7 @@ def list_predicted_groups(predictions: pd.DataFrame) -> list[Group]:
 
 
 def describe_sizes() -> dict[str, str]:
-    """Return what the form calls a size, by workload and size: its number of parameters too."""
+    """Return the form's name of each size, such as `full: 124.4 M parameters`."""
     sizes = {}
     for name in spec.list_workloads():
         workload = spec.load_workload(name)
@@ -303,7 +306,7 @@ def list_questions(predictions: pd.DataFrame) -> list[Group]:
                 keys += [(workload, *key) for key in product(ASKED, [size], preset.batches)]
     keys += predictions[QUESTION].itertuples(index=False, name=None)
     questions = []
-    for workload, scenario, size, batch in dict.fromkeys(keys):  # each once, in their order
+    for workload, scenario, size, batch in drop_duplicates(keys):
         question = describe_question(workload, scenario, size, str(batch))
         question["cases"] = f"{workload}/*/{scenario}/*/b{batch}/{size}"
         questions.append(question)

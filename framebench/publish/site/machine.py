@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -13,6 +12,7 @@ from framebench.analysis.results import Results
 from framebench.analysis.selection import select_records
 from framebench.records.record import Record
 from framebench.records.record_base import get_measurement_time
+from framebench.suite.sequences import group_by
 
 
 @dataclass(frozen=True)
@@ -50,9 +50,10 @@ class Machine:
 
 
 def list_machines(records: list[Record], results: Results) -> list[Machine]:
-    """Return what each machine measured, the one with the most records first."""
-    by_machine: dict[str, list[Record]] = defaultdict(list)
-    for record in sorted(records, key=get_measurement_time, reverse=True):
-        by_machine[record.provenance.machine].append(record)
-    machines = [Machine(name, of_machine, results) for name, of_machine in by_machine.items()]
-    return sorted(machines, key=lambda machine: -len(machine.records))
+    """Return each machine with its records, the one with the most records first."""
+    newest_first = sorted(records, key=get_measurement_time, reverse=True)
+    records_by_machine = group_by(newest_first, lambda record: record.provenance.machine)
+    machines = []
+    for name, machine_records in records_by_machine.items():
+        machines.append(Machine(name, machine_records, results))
+    return sorted(machines, key=lambda machine: len(machine.records), reverse=True)

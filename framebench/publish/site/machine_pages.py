@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING
 
@@ -23,6 +22,7 @@ from framebench.publish.site.markup import make_table, render
 from framebench.publish.site.source import Page, SourceFolder
 from framebench.publish.site.titles import get_title
 from framebench.records.record import Record
+from framebench.suite.sequences import group_by
 from framebench.versions.judge import compare_successive, make_release_blocks
 from framebench.versions.table import describe_changes
 from framebench.versions.table import make_table as make_version_table
@@ -104,12 +104,8 @@ def write_cases(source: SourceFolder, machine: Machine) -> Iterator[str]:
 
     A section shows the record that counts, and all records of the case as its history.
     """
-    records: dict[str, list[Record]] = defaultdict(list)
-    for record in machine.records:
-        records[record.case].append(record)
-    cases_by_page: dict[str, list[str]] = defaultdict(list)
-    for case in machine.page_rows:
-        cases_by_page[get_case_page(machine.name, case)].append(case)
+    records = group_by(machine.records, lambda record: record.case)
+    cases_by_page = group_by(machine.page_rows, lambda case: get_case_page(machine.name, case))
     for path, cases in cases_by_page.items():
         workload, framework, scenario, *_ = cases[0].split("/")
         title = ", ".join(map(get_title, (workload, framework, scenario)))
@@ -198,7 +194,7 @@ def make_history_table(case_records: list[Record]) -> Table:
 
 
 def format_value(value: object) -> str:
-    """Return any JSON value in one line, or "" for what is empty."""
+    """Return any JSON value in one line, or "" for a missing one."""
     if is_missing(value):
         return ""
     if isinstance(value, float):

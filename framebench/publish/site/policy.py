@@ -11,6 +11,8 @@ import hashlib
 import re
 from pathlib import Path
 
+from framebench.suite.sequences import drop_duplicates
+
 SCRIPT = re.compile(r"<script(?:\s+data-cfasync=\"false\")?>(.*?)</script>", re.S)
 # the theme says in each page what its name is
 PAGE_NAME = re.compile(r"DOCUMENTATION_OPTIONS\.pagename = '[\w./+-]*';")
@@ -40,7 +42,7 @@ def add_policy(text: str, trusted: set[str]) -> str:
     for script in list_scripts(text):
         if script in trusted or PAGE_NAME.fullmatch(script):
             hashes.append(f"'{hash_script(script)}'")
-    policy = POLICY.format(hashes=" ".join(dict.fromkeys(hashes)))  # each once, in their order
+    policy = POLICY.format(hashes=" ".join(drop_duplicates(hashes)))
     meta = f'<head>\n<meta http-equiv="Content-Security-Policy" content="{policy}">'
     return HEAD.sub(lambda _: meta, text, count=1)
 

@@ -93,7 +93,7 @@ def write_device(
 
 
 def describe_numbers(planned: Planned, device: Device) -> tuple[str, str, str]:
-    """Return what is reserved and needed in MiB, and the share of the device's memory."""
+    """Return reserved and needed MiB, and the share of the device's memory."""
     needs = format_mib(find_needs(planned), ",.0f")
     return describe_reserved(planned), needs, describe_share(planned, device)
 
