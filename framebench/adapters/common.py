@@ -155,11 +155,11 @@ def factored(adapter: Adapter) -> Proof:
 
     def count_numbers(_: Evidence) -> Evidence:
         """Compare the numbers in the optimizer's states with the textbook's, weight by weight."""
-        numbers: Counter[str] = Counter()  # of the optimizer's states, by weight
+        numbers: Counter[str] = Counter()  # by weight, in all states of the optimizer
         for state in adapter.states():
             numbers[state.name] += state.array.size
-        matrices: Counter[str] = Counter()
-        expected: Counter[str] = Counter()
+        matrices: Counter[str] = Counter()  # numbers of each weight with several axes
+        expected: Counter[str] = Counter()  # numbers in the states by the textbook, by weight
         for weight in adapter.workload.params(adapter.config):
             if weight.trainable:
                 expected[weight.name] = adapter.case.optimizer.count_state_numbers(weight.shape)

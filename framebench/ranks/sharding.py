@@ -73,17 +73,23 @@ class HeldStates:
 
 
 def count_all(shapes: Shapes, ranks: int) -> int:
-    """Count everything: nothing is divided."""
+    """Return the numbers of all tensors, which every rank holds if nothing is divided."""
     return sum(map(prod, shapes))
 
 
 def count_first_chunks(shapes: Shapes, ranks: int) -> int:
-    """Count as `fully_shard` does: the first axis in equal parts, each padded to the longest."""
+    """Return the numbers of the first rank, as `fully_shard` cuts each tensor's first axis.
+
+    The axis is cut in equal parts, each padded to the longest.
+    """
     return sum(divide_up(shape[0], ranks) * prod(shape[1:]) for shape in shapes)
 
 
 def count_whole_tensors(shapes: Shapes, ranks: int) -> int:
-    """Count as `ZeroRedundancyOptimizer` does, which hands out whole tensors."""
+    """Return the numbers of the fullest rank if whole tensors are handed out.
+
+    `ZeroRedundancyOptimizer` does so.
+    """
     return max(hand_out(shapes, ranks))
 
 

@@ -612,7 +612,7 @@ class JaxAdapter(Adapter):
     def limit_memory(self, budget: int | None) -> bool:
         if super().limit_memory(budget):
             return True
-        # of a GPU the environment gives JAX a share when it is imported, for good
+        # on a GPU JAX reads its share of the memory from this variable, once, when it is imported
         return self.device() != "cpu" and "XLA_PYTHON_CLIENT_MEM_FRACTION" in os.environ
 
     def sample_losses(self) -> list[float]:
