@@ -9,7 +9,7 @@ import shlex
 import sys
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from importlib import metadata
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, NoReturn
@@ -530,5 +530,6 @@ def say(message: object) -> None:
 
 def fail(message: str, code: int) -> NoReturn:
     """Print what is wrong on stderr, and end the command with this exit code."""
-    say(f"framebench: {message}")
+    with suppress(OSError):  # a log on a full disk takes no sentence, but the exit code tells
+        say(f"framebench: {message}")
     sys.exit(code)

@@ -57,6 +57,17 @@ def test_a_full_disk_is_reported_in_a_sentence():
     assert done.stderr == "framebench: No space left on device\n"
 
 
+@pytest.mark.parametrize(
+    ("command", "code"), [("list nothing", 2), ("show --results /nowhere", 1), ("unknown", 2)]
+)
+@pytest.mark.parametrize("redirection", ["2> /dev/full", "> /dev/full 2> /dev/full"])
+def test_a_failure_has_its_exit_code_where_no_sentence_can_be_printed(
+    command: str, code: int, redirection: str
+) -> None:
+    words = " ".join([*COMMAND, command, redirection])
+    assert subprocess.run(["sh", "-c", words], timeout=120).returncode == code
+
+
 def test_a_closed_pipe_causes_no_traceback():
     done = run_in_shell("| true")
     assert "Traceback" not in done.stderr
