@@ -94,6 +94,10 @@ def double_in_float16(x):
     return x.float16() * 2
 
 
+def invert_erf(x):
+    return jt.erfinv(x)  # looked up when it runs: switched on, float64 replaces functions
+
+
 def pool(x):
     return nn.AvgPool2d(2, ceil_mode=True)(x.reshape(1, 1, 3, 5))
 
@@ -105,7 +109,7 @@ def double_and_wait(x):
 REFUSED = {
     "a cast": double_in_float32,
     "half precision": double_in_float16,
-    "erfinv": jt.erfinv,
+    "erfinv": invert_erf,
     "pooling": pool,
     "before a wait": double_and_wait,
 }
