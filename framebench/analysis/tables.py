@@ -241,9 +241,12 @@ def describe_briefly(group: pd.DataFrame) -> str:
 
 
 def describe_calibration(group: pd.DataFrame) -> str:
-    """Return a sentence on instruments that were not calibrated, or failed; "" without any."""
-    states = join_values(group["calibration"][group["calibration"] != "passed"])
-    return f" Calibration of the instruments: {states}." if states else ""
+    """Return how many rows are of instruments that were not calibrated; "" without any."""
+    counts = group["calibration"].value_counts()
+    if counts.index.equals(pd.Index(["passed"])) or counts.empty:
+        return ""
+    states = ", ".join(f"{state} for {counts[state]}" for state in sorted(counts.index))
+    return f" Calibration of the instruments, by rows: {states}."
 
 
 def make_framework_tables(df: pd.DataFrame) -> Iterator[Table]:
@@ -345,7 +348,19 @@ def describe_measurement(df: pd.DataFrame) -> str:
         measured_by = f"{len(commands)} commands, which the records name"
     return (
         f"{describe_precisions(df)} Protocol {join_values(df['protocol'])}. {describe_timing(df)} "
-        f"Measured by {measured_by}."
+        f"Measured by {measured_by}.{describe_missing_kept(df)}"
+    )
+
+
+def describe_missing_kept(df: pd.DataFrame) -> str:
+    """Return whose needs lack what a process keeps, which no search has measured, or ""."""
+    is_missing_kept = df["needs_bytes"].notna() & df["kept_bytes"].isna()
+    frameworks = join_values(df["framework"][is_missing_kept])
+    if not frameworks:
+        return ""
+    return (
+        f" needs of {frameworks}: at least so much, since no search has measured what a process "
+        "keeps next to its peak (framebench max-batch does)."
     )
 
 

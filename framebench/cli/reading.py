@@ -161,7 +161,8 @@ def show(
     elif as_json:
         named = {record.case for record in records}
         # a row's ratios are to other cases, so that all records of the machines are read
-        rows = make_rows(r for r in folder.records if r.provenance.machine in machines)
+        of_machines = [r for r in folder.records if r.provenance.machine in machines]
+        rows = make_rows(of_machines, folder.searches)
         chosen = [vars(row) for row in rows if row.case in named]
         echo(json.dumps(chosen, indent=1, default=lambda moment: moment.isoformat()))
     else:

@@ -142,15 +142,21 @@ def list_notes(
     for verdict in folded:
         counts: Counter[str] = Counter()
         reasons = set()
+        peaks = []
         for row in rows:
             if row.verdict == verdict:
                 counts[row.quantity] += 1
                 if row.reason in EXPLAINED:
                     reasons.add(row.reason)
+                if row.quantity == PEAK.name and row.ratio is not None:
+                    interval = verdicts.format_interval(row.low, row.high)
+                    peaks.append(f"{row.case} {row.ratio:.3f} ({interval})")
         if counts:
             note = ", ".join(f"{quantity} of {count}" for quantity, count in counts.items())
             if reasons:
                 note += f" ({'; '.join(sorted(reasons))})"
+            if peaks:
+                note += f". Peaks: {', '.join(peaks)}"
             yield f"{verdict}, not shown: {note}"
 
 
@@ -216,18 +222,23 @@ def describe_regression(row: QuantityComparison) -> str:
 
 
 def describe_changes(rows: Sequence[QuantityComparison]) -> str:
-    """Return a sentence with the number of cases in which each quantity is worse and better."""
-    decided = []
+    """Return a sentence with the number of cases in which each quantity is worse and better.
+
+    A case without a ratio, such as one that a release cannot run, is not counted.
+    """
+    compared_rows = []
     for row in rows:
-        if row.verdict in (REGRESSION, IMPROVEMENT, NONE) and row.ratio is not None:
-            decided.append(row)
+        if row.verdict in (REGRESSION, IMPROVEMENT, NONE, UNDECIDED) and row.ratio is not None:
+            compared_rows.append(row)
     texts = []
-    for quantity, quantity_rows in group_by(decided, lambda row: row.quantity).items():
+    for quantity, quantity_rows in group_by(compared_rows, lambda row: row.quantity).items():
         counts = Counter(row.verdict for row in quantity_rows)
         texts.append(
             f"{quantity} is worse in {counts[REGRESSION]} of "
             f"{format_count(len(quantity_rows), 'case')}, better in {counts[IMPROVEMENT]}"
         )
+        if counts[UNDECIDED]:
+            texts[-1] += f", undecided in {counts[UNDECIDED]}"
     framework, old, new = parse_pair(rows[0].base, rows[0].change)
     compared = f"{TITLES[framework]} {new} against {old}, on {rows[0].machine}"
     return f"{compared}: {'; '.join(texts) or 'nothing was decided'}."

@@ -226,3 +226,16 @@ def test_gpu_times_have_no_share_of_the_hosts_matmul(hardware, has_share):
     (table,) = tables.make_strategy_tables(rows)
     assert rows["reference_share"].notna().all() == has_share
     assert ("of reference" in table.head) == has_share
+
+
+def test_a_brief_caption_counts_the_rows_of_each_calibration():
+    rows = pd.DataFrame({"calibration": ["passed", "not done", "passed"]})
+    assert "by rows: not done for 1, passed for 2." in tables.describe_calibration(rows)
+    assert tables.describe_calibration(rows[rows["calibration"] == "passed"]) == ""
+
+
+def test_needs_without_what_a_process_keeps_say_so():
+    columns = {"framework": ["torch", "jax"], "needs_bytes": [105, 210], "kept_bytes": [None, 20]}
+    assert "needs of torch: at least" in tables.describe_missing_kept(pd.DataFrame(columns))
+    columns["kept_bytes"] = [0, 20]
+    assert tables.describe_missing_kept(pd.DataFrame(columns)) == ""

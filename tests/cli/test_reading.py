@@ -14,6 +14,7 @@ from unittest.mock import Mock
 import pytest
 from typer.testing import CliRunner
 
+from framebench import load
 from framebench.budget.predict import command as command_of_predict
 from framebench.cli import reading, run
 from framebench.cli.shared import app
@@ -54,6 +55,16 @@ def test_show_prints_flat_rows(measured):
     assert unsupported["reason"]
     assert unsupported["peak_bytes"] is None
     assert unsupported["verified"] is None
+
+
+def test_show_has_the_needs_of_the_published_table():
+    """Searches under a limit say what the process keeps next to its peak."""
+    case = "transformer/torch/train/fp32/b4/cpu"
+    machine = "zen4-2core"
+    (row,) = json.loads(framebench("show", case, "--json", "--machine", machine).stdout)
+    df = load(machine=machine).set_index("case")
+    assert row["kept_bytes"] == df.loc[case, "kept_bytes"] > 0
+    assert row["needs_bytes"] == df.loc[case, "needs_bytes"]
 
 
 def test_show_has_ratios_without_selecting_the_baseline(results):

@@ -292,6 +292,20 @@ def test_regressions_come_first_and_undecided_rows_are_counted():
     assert any(note.startswith("undecided, not shown: ") for note in shown.notes)
 
 
+def test_undecided_peaks_are_counted_in_the_answer_and_named_below_the_table():
+    rows = judge.compare_versions(PLANTED, OLD, NEW)
+    peaks = [row for row in rows if row.quantity == PEAK.name and row.ratio is not None]
+    first, *others = peaks
+    undecided = first._replace(verdict=UNDECIDED, ratio=1.003, low=0.994, high=1.011)
+
+    answer = table.describe_changes([undecided, *others])
+    notes = table.make_table([undecided, *others]).notes
+
+    assert f"of {len(peaks)} cases" in answer
+    assert "undecided in 1" in answer
+    assert f"Peaks: {first.case} 1.003 (0.994 to 1.011)" in " ".join(notes)
+
+
 def list_causes(results: Path) -> list[str]:
     """Return what the page of releases says of causes by `framebench explain`."""
     (machine,) = list_machines(PLANTED, Results(results))
