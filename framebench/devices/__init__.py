@@ -27,7 +27,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from importlib.util import find_spec
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from framebench.devices.catalog import DEVICES, Device, DoesNotFit, UnknownDevice, find
 
@@ -64,6 +64,7 @@ def simulate(
     expandable_segments: bool = False,
     limit: int | None = None,
     ranks: int = 1,
+    chosen: Literal["all", "none"] | None = None,
 ) -> Simulation:
     """Return the memory that a step of PyTorch's takes on a GPU, which need not be here.
 
@@ -86,6 +87,9 @@ def simulate(
         ranks: How many GPUs share the step. The process is in a group of so many ranks when
             `make_step` is called.
 
+        chosen: How many elements operators such as `nonzero` choose, whose number is decided by
+            values that tensors have not here: "none" and "all" bound the memory of the step.
+
     Returns:
         `allocated`, `reserved` and `needs` in bytes, `timeline`, `holders` by line of the program,
         and `snapshot(path)` for https://pytorch.org/memory_viz.
@@ -95,6 +99,7 @@ def simulate(
         ValueError: The device is a TPU, or there is no step or no rank to run.
         ImportError: PyTorch is not installed.
         DoesNotFit: The step does not fit within the limit.
+        NotImplementedError: The step cannot be simulated; the message says why.
     """
     target = find_device(device)
     if target.kind != "gpu":
@@ -108,15 +113,27 @@ def simulate(
     require("torch", "pip install torch")
     from framebench.devices.simulation import torch_simulate
     from framebench.devices.simulation.blocks import Settings
+    from framebench.devices.simulation.torch_choices import UnknownChoice
 
     settings = Settings(
         limit=target.memory_bytes if limit is None else limit,
         expandable_segments=expandable_segments,
     )
     release = torch_simulate.read_release()
-    return torch_simulate.simulate(
-        make_step, target, steps=steps, settings=settings, release=release, ranks=ranks
-    )
+    try:
+        return torch_simulate.simulate(
+            make_step,
+            target,
+            steps=steps,
+            settings=settings,
+            release=release,
+            ranks=ranks,
+            chooses_all=None if chosen is None else chosen == "all",
+        )
+    except UnknownChoice as error:
+        raise NotImplementedError(
+            f'{error}: simulate(..., chosen="none") and chosen="all" bound what it takes'
+        ) from error
 
 
 def plan(

@@ -12,7 +12,7 @@ from framebench.devices.plans.planned import Planned
 from framebench.devices.plans.store import read_every
 from framebench.devices.releases import reported
 from framebench.devices.releases.table import tabulate_releases
-from framebench.devices.tables import errors, frame, strategies, table
+from framebench.devices.tables import answered, errors, frame, strategies, table
 
 
 def make_device_tables(
@@ -44,6 +44,7 @@ def make_documents(results: Results) -> list[Table]:
         table.tabulate_devices(),
         errors.tabulate_errors(),
         errors.tabulate_judged_steps(),
+        answered.tabulate_answered(),
         frame.columns(),
     ]
     predictions = list(read_every(results.root))

@@ -130,6 +130,17 @@ def test_steps_that_cannot_be_followed_are_refused(simulated):
     assert simulated["decorated"]["allocated"] > 0, "a function that is never called is none"
 
 
+@pytest.mark.slow
+def test_a_step_that_chooses_elements_is_bounded_from_both_sides(simulated):
+    """Weights, gradient and batch have the same size; so has what is chosen and saved, twice."""
+    message = simulated["choosing"]
+    assert "library_steps.py" in message
+    assert 'chosen="none"' in message
+    none, every = simulated["choosing none"], simulated["choosing all"]
+    assert none["allocated"] >= 3 * WEIGHT
+    assert every["allocated"] - none["allocated"] >= 2 * WEIGHT
+
+
 OUTSIDE = """
 import torch
 from framebench.devices import GiB

@@ -21,6 +21,7 @@ from typing import NamedTuple
 from framebench.devices.catalog import Device
 from framebench.devices.needs import ALLOWED, find_context_bytes
 from framebench.devices.plans import store
+from framebench.devices.plans.answer import AT_LEAST
 from framebench.devices.plans.planned import Planned, find_needs
 from framebench.records.pins import find_pinned_version
 from framebench.suite.case import Case
@@ -107,11 +108,14 @@ class FitAssessment:
 
         None means that it depends on how far the prediction is off, or that nothing was predicted.
         """
+        smallest_context, _ = find_context_bytes(self.device)
         if self.bytes is None or self.needs is None:
-            return False if self.planned.outcome == "refused" else None
+            # of a case that cannot be simulated there may be a lower bound
+            lower_bound = self.planned.parts.get(AT_LEAST, 0) + smallest_context
+            is_too_large = self.planned.outcome == "refused" or lower_bound > self.memory
+            return False if is_too_large else None
         if self.needs <= self.memory:
             return True
-        smallest_context, _ = find_context_bytes(self.device)
         least_bytes = self.bytes * (1 + self.planned.interval.low) + smallest_context
         return False if least_bytes > self.memory else None
 

@@ -16,6 +16,9 @@ from typing import Literal
 CONVOLUTIONS = "convolutions"
 ASKED = "workspaces asked of cuDNN"
 NOT_ASKED = "workspaces not known"
+# in `parts` of a case that is not planned: bytes that it takes at least, and at most
+AT_LEAST = "at_least"
+AT_MOST = "at_most"
 # in `flags` of a user's file: the kind of prediction, which the case alone does not tell
 STEP_KIND = "kind of step"
 

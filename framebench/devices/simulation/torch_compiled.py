@@ -16,14 +16,9 @@ import torch
 from torch.overrides import _pop_mode_temporarily
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from framebench.devices.simulation.scope import MODES
 from framebench.devices.simulation.torch_gpu import Gpu
 
-MODES = {  # of torch.compile, with why a mode cannot be simulated
-    "reduce-overhead": "CUDA graphs keep their memory in pools of their own",
-    "max-autotune": "which kernel is fastest, and so its memory, is measured on the GPU",
-    "max-autotune-no-cudagraphs": "which kernel is fastest, and so its memory, is measured on the "
-    "GPU",
-}
 REFUSED_OPTIONS = {
     "triton.cudagraphs": MODES["reduce-overhead"],
     "max_autotune": MODES["max-autotune"],

@@ -27,6 +27,9 @@ from framebench.devices.plans.answer import (
 )
 from framebench.devices.simulation import cudnn
 from framebench.devices.simulation.blocks import OutOfMemory, Settings
+from framebench.devices.simulation.scope import explain_missing_simulation, find_stand_in
+from framebench.devices.simulation.torch_bounds import add_bounds, bound_by, bound_by_choice
+from framebench.devices.simulation.torch_choices import UnknownChoice
 from framebench.devices.simulation.torch_compiled import UnsupportedCompilation
 from framebench.devices.simulation.torch_convolutions import describe_gpu
 from framebench.devices.simulation.torch_device import replace_attribute
@@ -39,14 +42,6 @@ from framebench.suite.case import Case
 from framebench.suite.user_file import describe_fault, find_line
 
 MOST_BUFFERS = 12  # as many of those that hold memory at the peak are named
-OUTSIDE = {  # by the switch of a strategy, why it cannot be simulated
-    "pool_off": "without its pool PyTorch asks the driver for each tensor, and the driver's "
-    "rounding is its own",
-    "malloc_async": "the driver's own pool decides, and it runs on the GPU alone",
-    "autotune": "which algorithm is fastest, and so its workspace, is measured on the GPU",
-    "offload_streamed": "when a copy on another stream is done, and its memory free, is decided "
-    "on the GPU",
-}
 OF_COLLECTIVES = "what NCCL takes for its collectives lies outside the allocator, too"
 OF_COMPILED = (
     "in a compiled step: matrices that Inductor pads and kernels that it tries against each other, "
@@ -57,26 +52,6 @@ OTHER_RELEASE = (
     "{}.{} for all, except the "
     "choice of attention and where cuBLAS's workspace lies."
 )
-
-
-def explain_missing_simulation(case: Case) -> str | None:
-    """Return why this case cannot be simulated, or None if it can."""
-    axes = {part.axis: part.name for part in case.parts}
-    if case.ranks > 1 and case.support.package:
-        return f"{case.support.package} is not followed on fake tensors"
-    if axes.get("execution") == "jit_script" or axes.get("pair", "").startswith("scripted"):
-        return "TorchScript runs no step on tensors without numbers"
-    if case.workload == USER_MODEL and case.spec.facts.get("compiled"):
-        return (
-            "the file compiles its model, and compilation is a strategy of its own here: ask for "
-            "the strategy compile, without torch.compile in model()"
-        )
-    if "loading" in axes:
-        return "the loader's threads and files are real"
-    for part in case.parts:
-        if part.how in OUTSIDE:
-            return OUTSIDE[part.how]
-    return None
 
 
 def make_settings(case: Case, device: Device) -> Settings:
@@ -155,8 +130,9 @@ def simulate_case(case: Case, device: Device, release: tuple[int, int]) -> Plann
     """Return outcome, reason and sizes. Raises any error that is not a user's file's fault."""
     obstacle = explain_missing_simulation(case)
     if obstacle:
-        return PlannerAnswer("not planned", obstacle)
+        return refuse(case, device, release, obstacle)
     settings = make_settings(case, device)
+    unlimited = replace(settings, limit=None)
     run = partial(
         simulate,
         make_step_builder(case),
@@ -168,9 +144,14 @@ def simulate_case(case: Case, device: Device, release: tuple[int, int]) -> Plann
     try:
         simulation = run(settings=settings)
     except UnsupportedCompilation as error:
-        return PlannerAnswer("not planned", str(error))
+        return refuse(case, device, release, str(error))
+    except UnknownChoice as error:
+        answer = PlannerAnswer("not planned", str(error))
+        none, every = (run(settings=unlimited, chooses_all=choice) for choice in (False, True))
+        add_bounds(answer, bound_by_choice(none, every))
+        return answer
     except OutOfMemory as error:
-        simulation = run(settings=replace(settings, limit=None))
+        simulation = run(settings=unlimited)
         reason = (
             f"does not fit: needs {simulation.reserved / 2**30:.1f} GiB, and a tensor of "
             f"{error.requested:,} bytes was refused"
@@ -201,6 +182,25 @@ def simulate_case(case: Case, device: Device, release: tuple[int, int]) -> Plann
         compiler="PyTorch's caching allocator, modelled",
         flags=list_flags(case, simulation),
     )
+
+
+def refuse(case: Case, device: Device, release: tuple[int, int], obstacle: str) -> PlannerAnswer:
+    """Return why a case is not simulated, with what bounds its memory if a similar case can be."""
+    answer = PlannerAnswer("not planned", obstacle)
+    stand_in = find_stand_in(case)
+    if stand_in is None or explain_missing_simulation(stand_in):
+        return answer
+    unlimited = replace(make_settings(stand_in, device), limit=None)
+    simulation = simulate(
+        make_step_builder(stand_in),
+        device,
+        settings=unlimited,
+        release=release,
+        rank=find_fullest_rank(stand_in) if stand_in.ranks > 1 else 0,
+        ranks=stand_in.ranks,
+    )
+    add_bounds(answer, bound_by(case, simulation))
+    return answer
 
 
 def list_flags(case: Case, simulation: Simulation) -> dict[str, str]:

@@ -91,6 +91,7 @@ class Simulation:
     ranks: int  # so many shared the step; the simulation is of one of them
     is_compiled: bool  # by torch.compile, in part or as a whole
     is_tensor_parallel: bool  # layers were divided over ranks
+    lives: list[Life]  # every storage and workspace, from the model's building on
     has_frozen_weights: bool  # more than half of the weights' numbers get no gradient
 
     @property
@@ -216,6 +217,7 @@ def simulate(
     blas_takes: bool = True,
     rank: int = 0,
     ranks: int = 1,
+    chooses_all: bool | None = None,
 ) -> Simulation:
     """Run `make_step(device)()` several times on fake tensors.
 
@@ -228,8 +230,10 @@ def simulate(
         blas_takes: Whether cuBLAS has a workspace in the pool, as it has by default.
         rank: Which of several ranks it is.
         ranks: How many there are, each with a GPU.
+        chooses_all: Whether operators that choose elements by their values choose all or none.
 
     Raises:
+        UnknownChoice: The step chooses elements by their values, and `chooses_all` is None.
         OutOfMemory: Where the allocator would. Whatever else the step raises is passed on.
     """
     gpu = Gpu(
@@ -249,6 +253,7 @@ def simulate(
             stack.enter_context(join_as_rank(rank, ranks))
         limit = settings or Settings(limit=device.memory_bytes)
         where, watch = stack.enter_context(simulated_gpu(gpu, limit, ranks > 1))
+        watch.chooses_all = chooses_all
         stats = watch.allocator.stats
         with follow_phases(watch):
             step = make_step(where)
@@ -287,20 +292,20 @@ def simulate(
             ranks=ranks,
             is_compiled=watch.is_compiled,
             is_tensor_parallel=watch.is_tensor_parallel,
-            has_frozen_weights=is_mostly_frozen(weights),
+            lives=watch.lives,
+            has_frozen_weights=is_mostly_frozen(filter(watch.holds, weights)),
         )
 
 
 def is_mostly_frozen(weights: Iterable[nn.Parameter]) -> bool:
-    """Return whether some weights on the device are trained, and most numbers of them are not."""
+    """Return whether some of the weights are trained, and most of their numbers are not."""
     trained = 0
     frozen = 0
     for weight in weights:
-        if is_on_gpu(weight):
-            if weight.requires_grad:
-                trained += weight.numel()
-            else:
-                frozen += weight.numel()
+        if weight.requires_grad:
+            trained += weight.numel()
+        else:
+            frozen += weight.numel()
     return 0 < trained < frozen
 
 

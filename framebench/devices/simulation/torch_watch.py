@@ -16,14 +16,21 @@ from typing import Any
 import torch
 from torch import Tensor
 from torch._prims import rng_prims
+from torch._subclasses.fake_tensor import DynamicOutputShapeException
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
 from framebench.adapters.torch import fake_modules
-from framebench.devices.simulation import torch_attention, torch_convolutions, torch_kernels
+from framebench.devices.simulation import (
+    torch_attention,
+    torch_choices,
+    torch_convolutions,
+    torch_kernels,
+)
 from framebench.devices.simulation.allocator import Allocator
 from framebench.devices.simulation.blocks import Block, OutOfMemory
 from framebench.devices.simulation.conditions import find_answer
+from framebench.devices.simulation.torch_choices import UnknownChoice
 from framebench.devices.simulation.torch_device import is_on_gpu
 from framebench.devices.simulation.torch_gpu import Gpu
 
@@ -93,6 +100,8 @@ class Watch(TorchDispatchMode):
         self.convolutions: Counter[bool] = Counter()  # by whether their workspaces are known
         self.is_compiled = False  # whether a function of the program was compiled
         self.is_tensor_parallel = False  # whether a layer was computed on parts of its weights
+        # whether operators that choose elements choose all or none; None: they are refused
+        self.chooses_all: bool | None = None
         self.labels: dict[int, str] = {}
         self.truths_read: Counter[str] = Counter()  # by line of the program
         self.refused: OutOfMemory | None = None  # the first request for which the GPU had no memory
@@ -120,10 +129,29 @@ class Watch(TorchDispatchMode):
                 return out
         if func is aten._to_copy.default and has_number:
             args[0].constant = None  # its number is not copied to the device
-        out = func(*args, **kwargs)
+        try:
+            out = func(*args, **kwargs)
+        except DynamicOutputShapeException as error:
+            return self.run_choice(func, args, kwargs, error)
         in_backward = threading.get_ident() != self.main_thread
         if func is aten.add.Tensor and in_backward and self.defer_sum(args[0], args[1], out):
             return out
+        self.track_operator(func._schema.name.partition("::")[2], args, out)
+        return out
+
+    def run_choice(self, func: Any, args: Any, kwargs: Any, error: Exception) -> Any:
+        """Run an operator that chooses elements by their values, as if all or none were chosen.
+
+        Raises UnknownChoice unless the simulation has a choice, and `error` for another operator.
+        """
+        if self.chooses_all is None:
+            raise UnknownChoice(find_line(sys._getframe(1))) from error
+        if torch_choices.has_mask(func, args):
+            with self:
+                return func(*torch_choices.expand_masks(func, args), **kwargs)
+        if func not in torch_choices.CHOOSES:
+            raise error
+        out = torch_choices.CHOOSES[func](*args, self.chooses_all)
         self.track_operator(func._schema.name.partition("::")[2], args, out)
         return out
 

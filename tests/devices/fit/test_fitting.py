@@ -10,7 +10,7 @@ import pytest
 from framebench.devices.catalog import CONTEXT, find
 from framebench.devices.fit.fitting import RULES, FitAssessment, PredictedBatchSearch
 from framebench.devices.needs import INTERVALS
-from framebench.devices.plans.answer import CONVOLUTIONS, NOT_ASKED
+from framebench.devices.plans.answer import AT_LEAST, CONVOLUTIONS, NOT_ASKED
 from framebench.devices.plans.planned import Planned
 from framebench.suite.case import Case
 from tests.devices import fake_predictions
@@ -118,6 +118,14 @@ def need_per_sample(slope: int, fixed: int = 0) -> Callable[[int], int]:
         return fixed + slope * batch
 
     return compute_need
+
+
+def test_a_lower_bound_decides_that_what_is_not_simulated_does_not_fit():
+    too_large = {AT_LEAST: MEMORY - CONTEXT[0] + 1}
+    small = {AT_LEAST: MEMORY - CONTEXT[0]}
+    bounded = assess_bytes(None, outcome="not planned", parts=too_large)
+    assert (bounded.fits, bounded.answer) == (False, "does not fit")
+    assert assess_bytes(None, outcome="not planned", parts=small).fits is None
 
 
 @pytest.mark.parametrize("unit", [1, 4])

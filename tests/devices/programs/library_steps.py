@@ -101,6 +101,22 @@ def make_deciding_step(device):
     return step
 
 
+def make_choosing_step(device):
+    """A mask, its indices, and a mask of elements choose rows, as routers and detectors do."""
+    model = nn.Linear(WIDTH, WIDTH, bias=False).to(device)
+    batch = torch.randn(WIDTH, WIDTH, device=device)
+
+    def step():
+        model.zero_grad()
+        mask = batch[:, 0] > 0
+        (places,) = torch.where(mask)
+        loss = model(batch[mask]).sum() + model(batch[places]).sum()
+        chosen = batch.masked_select(batch > 0)
+        (loss + chosen.sum()).backward()
+
+    return step
+
+
 def make_decorated_step(device):
     """A function that is compiled and never called, as packages have some."""
 
@@ -134,6 +150,9 @@ print(
             "scaled": describe(make_scaled_step),
             "resampled": describe(make_resampled_step),
             "deciding": describe(make_deciding_step),
+            "choosing": describe(make_choosing_step),
+            "choosing none": describe(make_choosing_step, chosen="none"),
+            "choosing all": describe(make_choosing_step, chosen="all"),
             "decorated": describe(make_decorated_step),
         }
     )

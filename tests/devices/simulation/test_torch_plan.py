@@ -7,6 +7,8 @@ from typing import Any
 
 import pytest
 
+from framebench.devices.simulation.scope import find_scope
+from framebench.suite.case import Case
 from tests.conftest import list_requested
 from tests.devices.fake_predictions import make_planned
 from tests.processes import run_inside
@@ -40,6 +42,8 @@ OLDER, NEWER = (
 )
 UNPLANNED = {
     f"transformer/torch/train/jit_script/b4/cpu@{GPU}": "TorchScript",
+    f"transformer/torch/train/pool_off/b4/cpu@{GPU}": "asks the driver for each tensor",
+    f"transformer/torch/train/compile_max_autotune/b4/cpu@{GPU}": "measured on the GPU",
     f"resnet50/torch/train/autotune/b4/tiny@{GPU}": "measured on the GPU",
 }
 Answers = dict[str, dict[str, Any]]
@@ -107,6 +111,40 @@ def test_strategies_change_their_parts_of_the_peak(answers):
 def test_unpredicted_cases_have_a_reason(place, answers):
     assert answers[place]["outcome"] == "not planned"
     assert UNPLANNED[place] in answers[place]["reason"]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("strategy", ["jit_script", "compile_max_autotune", "pool_off"])
+def test_an_unpredicted_case_is_bounded_by_the_eager_step(strategy, answers):
+    """Weights, gradients and two moments exist together; no step has fewer tensors."""
+    answer = answers[name_place(strategy)]
+    eager = answers[name_place("fp32")]["parts"]
+    lasting = 4 * eager["weights"]
+    assert lasting <= answer["parts"]["at_least"] * 1.01, "what is rounded up is not counted"
+    assert answer["parts"]["at_least"] <= eager["allocated"]
+    (note,) = answer["notes"]
+    assert "at least" in note
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("place", [*map(name_place, USUAL), *UNPLANNED])
+def test_the_table_of_what_is_answered_says_what_the_planner_answers(place, answers):
+    case = Case.from_id(place.partition("@")[0])
+    scope = find_scope(case, has_convolutions=case.workload == "resnet50")
+    answer = answers[place]
+    assert (scope == "answered") == (answer["outcome"] == "planned")
+    assert ("at_least" in answer["parts"]) == scope.startswith("bounded")
+    assert ("at_most" in answer["parts"]) == (scope == "bounded from both sides")
+
+
+@pytest.mark.slow
+def test_memory_without_the_pool_is_bounded_from_above(answers):
+    """Each tensor has pages of 2 MiB to itself, and no more than one page is lost."""
+    parts = answers[name_place("pool_off")]["parts"]
+    eager = answers[name_place("fp32")]["parts"]
+    assert parts["at_least"] > answers[name_place("jit_script")]["parts"]["at_least"]
+    assert eager["allocated"] < parts["at_most"]
+    assert "at_most" not in answers[name_place("jit_script")]["parts"]
 
 
 @pytest.mark.slow

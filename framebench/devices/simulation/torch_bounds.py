@@ -1,0 +1,112 @@
+"""Bound the memory of a case that cannot be simulated, by the eager step that can be.
+
+Each bound has its argument:
+
+- At least: weights, gradients and optimizer states exist together when the update begins, whoever
+  computed the gradients and whichever allocator serves them. Evaluation has its weights.
+- At least, if only the allocator or the algorithms of convolutions differ: the same eager step has
+  the same tensors, so it takes the most bytes of them at once, without workspaces and rounding.
+- At most, without PyTorch's pool: the driver gives each tensor and workspace its own memory, in
+  pages of 2 MiB, and takes it back at once. Of convolutions nobody knows the largest workspace.
+- If values decide how many elements are chosen: a tensor of chosen elements has between none and
+  all of them.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+
+from framebench.devices.plans.answer import AT_LEAST, AT_MOST, PlannerAnswer
+from framebench.devices.simulation.scope import SAME_TENSORS
+from framebench.devices.simulation.torch_simulate import Simulation
+from framebench.devices.simulation.torch_watch import Life
+from framebench.suite.case import Case
+
+PAGE = 2 << 20  # bytes in which the driver gives memory
+OF_KERNELS = ("workspaces", "temporaries")  # what kernels take, which the GPU may choose otherwise
+LASTING = ("weights", "gradients", "optimizer states")
+
+
+@dataclass(frozen=True)
+class Bounds:
+    """Bytes that a case takes, with the reason of each side."""
+
+    least: int
+    why_least: str
+    most: int | None = None  # None: no upper bound is known
+    why_most: str = ""
+
+    def describe(self) -> str:
+        """Return a sentence."""
+        sentence = f"It takes at least {self.least / 2**20:,.1f} MiB: {self.why_least}"
+        if self.most is None:
+            return f"{sentence}. No upper bound is known."
+        return f"{sentence}; and at most {self.most / 2**20:,.1f} MiB: {self.why_most}."
+
+
+def bound_by(case: Case, simulation: Simulation) -> Bounds:
+    """Return the bounds of a case from the simulation of its stand-in."""
+    lives = simulation.lives
+    switches = {part.how for part in case.parts}
+    if switches.isdisjoint(SAME_TENSORS):
+        lasting = [life for life in lives if life.kind in LASTING]
+        return Bounds(
+            find_most_at_once(lasting, get_size),
+            "weights, and in training gradients and optimizer states",
+        )
+    tensors = [life for life in lives if life.kind not in OF_KERNELS]
+    least = find_most_at_once(tensors, get_size)
+    why_least = "the tensors of the eager step"
+    if "pool_off" not in switches or simulation.convolutions:
+        return Bounds(least, why_least)
+    return Bounds(
+        least,
+        why_least,
+        find_most_at_once(lives, round_to_pages),
+        "each of them, and each workspace, in pages of 2 MiB",
+    )
+
+
+def bound_by_choice(none: Simulation, every: Simulation) -> Bounds:
+    """Return the bounds of a step that chooses elements: if it chose none, and if it chose all."""
+    return Bounds(
+        max(none.by_step),
+        "its tensors, if no element were chosen",
+        every.reserved,
+        "what the allocator reserves, if every element were chosen in each step",
+    )
+
+
+def add_bounds(answer: PlannerAnswer, bounds: Bounds) -> None:
+    """Write bounds into the answer of a case that is not planned."""
+    answer.parts[AT_LEAST] = bounds.least
+    if bounds.most is not None:
+        answer.parts[AT_MOST] = bounds.most
+    answer.notes = [*answer.notes, bounds.describe()]
+
+
+def get_size(life: Life) -> int:
+    """Return the bytes that were requested."""
+    return life.size
+
+
+def round_to_pages(life: Life) -> int:
+    """Return the bytes of whole pages that hold the request."""
+    return -(-life.size // PAGE) * PAGE
+
+
+def find_most_at_once(lives: Iterable[Life], count: Callable[[Life], int]) -> int:
+    """Return the most bytes of these storages at once, each counted by a function."""
+    changes: defaultdict[int, int] = defaultdict(int)
+    for life in lives:
+        changes[life.born] += count(life)
+        if life.died is not None:
+            changes[life.died + 1] -= count(life)
+    in_use = 0
+    most = 0
+    for event in sorted(changes):
+        in_use += changes[event]
+        most = max(most, in_use)
+    return most

@@ -1,0 +1,74 @@
+"""Run operators whose results are as large as the values of a tensor say, such as `nonzero`.
+
+Fake tensors have no values, so how many elements a program chooses is not known: a router of
+experts, or the matches of a detector. The step can be run twice to bound its memory: as if every
+element were chosen, and as if none were.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+aten = torch.ops.aten
+MASKS = (torch.bool, torch.uint8)
+# operators that take indices: the place of the indices among their arguments
+TAKES_INDICES = {
+    aten.index.Tensor: 1,
+    aten.index_put.default: 1,
+    aten.index_put_.default: 1,
+    aten._index_put_impl_.default: 1,
+}
+
+
+class UnknownChoice(NotImplementedError):
+    """A step chooses elements by their values, so that its memory can only be bounded."""
+
+    def __init__(self, line: str) -> None:
+        """Remember the line of the program that chooses; empty if none is known."""
+        place = f" ({line})" if line else ""
+        super().__init__(
+            f"how many elements the step chooses is decided by their values{place}, and tensors "
+            "have none here"
+        )
+
+
+def find_nonzero(tensor: Tensor, is_chosen: bool) -> Tensor:
+    """Return the indices of all elements, or of none, with a row for each."""
+    rows = tensor.numel() if is_chosen else 0
+    return torch.empty((rows, tensor.dim()), dtype=torch.int64, device=tensor.device)
+
+
+def select_masked(tensor: Tensor, mask: Tensor, is_chosen: bool) -> Tensor:
+    """Return as many elements as a mask has, or none."""
+    elements = torch.broadcast_shapes(tensor.shape, mask.shape).numel() if is_chosen else 0
+    return tensor.new_empty(elements)
+
+
+CHOOSES: dict[Any, Callable[..., Tensor]] = {
+    aten.nonzero.default: find_nonzero,
+    aten.masked_select.default: select_masked,
+}
+
+
+def has_mask(func: Any, args: Sequence[Any]) -> bool:
+    """Return whether an operator takes a mask in the place of indices."""
+    place = TAKES_INDICES.get(func)
+    if place is None:
+        return False
+    return any(index is not None and index.dtype in MASKS for index in args[place])
+
+
+def expand_masks(func: Any, args: Sequence[Any]) -> tuple[Any, ...]:
+    """Return the arguments with indices in the place of masks, as the GPU's operator makes them."""
+    place = TAKES_INDICES[func]
+    indices: list[Tensor | None] = []
+    for index in args[place]:
+        if index is not None and index.dtype in MASKS:
+            indices += index.nonzero().unbind(1)
+        else:
+            indices.append(index)
+    return (*args[:place], indices, *args[place + 1 :])
