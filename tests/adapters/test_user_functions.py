@@ -67,8 +67,8 @@ def make_file(folder: Path, *lines: str) -> UserFile:
     ],
 )
 def test_a_model_without_a_forward_pass_is_refused_unless_there_is_a_step(
-    made: str, lines: list[str], is_refused: bool, tmp_path: Path
-) -> None:
+    made, lines, is_refused, tmp_path
+):
     """Frameworks' base classes have one that raises an error, and a `__call__` that calls it."""
     path = tmp_path / "mine.py"
     path.write_text("\n".join([BEGINNING, MODULES, f"def model(): return {made}", *lines]))

@@ -8,7 +8,6 @@ import resource
 import subprocess
 import sys
 import threading
-from pathlib import Path
 from unittest.mock import Mock
 
 import pytest
@@ -76,9 +75,7 @@ def test_a_fault_of_the_code_is_no_shortage(error, monkeypatch):
 
 
 @pytest.mark.parametrize("allowed", [0, 1, 5])
-def test_too_few_threads_for_openblas_end_a_command_before_it_is_loaded(
-    allowed: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_too_few_threads_for_openblas_end_a_command_before_it_is_loaded(allowed, monkeypatch):
     """It would send the command SIGINT, as Ctrl-C does."""
     start = threading.Thread.start
     started: list[threading.Thread] = []
@@ -100,9 +97,7 @@ def test_too_few_threads_for_openblas_end_a_command_before_it_is_loaded(
     load.assert_not_called()
 
 
-def test_a_process_that_cannot_be_started_is_said_in_a_sentence(
-    results: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_process_that_cannot_be_started_is_said_in_a_sentence(results, monkeypatch):
     unavailable = BlockingIOError(errno.EAGAIN, os.strerror(errno.EAGAIN))
     monkeypatch.setattr(installed, "find_environments", Mock(side_effect=unavailable))
     done = framebench("run", "transformer/torch/train/fp32/b4/tiny", "--results", str(results))

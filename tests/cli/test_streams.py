@@ -85,7 +85,7 @@ def test_a_closed_pipe_causes_no_traceback():
         "report transformer/torch/train/fp32/b4/cpu",
     ],
 )
-def test_a_locale_without_utf_8_is_no_error(command: str) -> None:
+def test_a_locale_without_utf_8_is_no_error(command):
     """The package's own files are in UTF-8 all the same."""
     words = command.split()
     if words[0] not in ("devices", "list"):
@@ -98,7 +98,7 @@ def test_a_locale_without_utf_8_is_no_error(command: str) -> None:
     assert b"Traceback" not in done.stderr
 
 
-def test_a_letter_of_a_table_that_the_locale_lacks_is_printed_as_its_number() -> None:
+def test_a_letter_of_a_table_that_the_locale_lacks_is_printed_as_its_number():
     program = (
         "from framebench.cli.__main__ import open_missing_streams\n"
         "open_missing_streams()\n"

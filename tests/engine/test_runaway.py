@@ -158,7 +158,7 @@ def test_children_of_a_module_neither_delay_nor_outlive_it(how, end, fault, tmp_
 
 
 @pytest.mark.parametrize("printed", ["", "no JSON", "[1]", "{", '{"a": 1} and more', "[" * 10**5])
-def test_a_module_without_an_answer_is_named(printed: str, tmp_path: Path) -> None:
+def test_a_module_without_an_answer_is_named(printed, tmp_path):
     """A user's file may end the process before the answer, or print behind it."""
     environment = make_environment(f"print({printed!r})\n", tmp_path)
     with pytest.raises(SetupError, match="module ended in torch-1 without an answer"):
