@@ -74,6 +74,7 @@ class Row:
     cold_peak_bytes: int | None
     live_bytes: int | None
     elsewhere_bytes: int
+    library_bytes: int | None
     activation_bytes: int | None
     step_time_s: float | None
     step_low_s: float | None
@@ -294,6 +295,7 @@ def make_row(
         cold_peak_bytes=record.cold_peaks.get(instrument),
         live_bytes=record.live_bytes,
         elsewhere_bytes=sum(record.elsewhere.values()),
+        library_bytes=record.library_bytes,
         activation_bytes=get_activation_bytes(record),
         step_time_s=step_time,
         step_low_s=min(step_times, default=None),

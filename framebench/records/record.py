@@ -163,7 +163,7 @@ class Record(RecordBase, Part):
     live_bytes: Bytes | None = None  # weights, gradients, optimizer states, inputs between steps
     # bytes that a user's program holds besides `live_bytes`, by holder; part of the peak
     elsewhere: dict[str, Bytes] = {}
-    # bytes that libraries keep between calls of a user's program; in no steady peak
+    # bytes that libraries keep between calls of a user's program in PyTorch; in no steady peak
     library_bytes: Bytes | None = None
     # a GPU allocator's other counters at the end, and the process's bytes beyond its pool
     allocator: dict[str, Bytes] = {}

@@ -150,6 +150,7 @@ class RecordBase:
         cold_peaks: dict[str, int]
         live_bytes: int | None
         elsewhere: dict[str, int]
+        library_bytes: int | None
         first_step_s: float | None
         step_s: Sequence[float]
         instructions: Sequence[int]

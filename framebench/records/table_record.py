@@ -127,6 +127,7 @@ class TableRecord(RecordBase, Struct, gc=False):
     cold_peaks: dict[str, Bytes] = {}
     live_bytes: Bytes | None = None
     elsewhere: dict[str, Bytes] = {}
+    library_bytes: Bytes | None = None
     first_step_s: Duration | None = None
     step_s: tuple[Duration, ...] = ()
     instructions: tuple[int, ...] = ()
