@@ -103,8 +103,8 @@ def expect_mixed(dtype: str) -> Proof:
     """Return a proof that the step computes in `dtype`, with float32 weights and states.
 
     Most operands of the executable must have the type. Not all operands have it, since the
-    backward pass of attention computes some products in float32. An eager step fails, since it
-    has no executable.
+    backward pass of attention computes some products in float32. In which layers the others are is
+    not seen. An eager step fails, since it has no executable.
     """
 
     def has_most(evidence: Evidence) -> bool:
