@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from framebench.claims.ledger import Entry
 from framebench.claims.lines import Line
@@ -60,6 +61,24 @@ def describe_for_device(entry: Entry, device: str) -> str:
             f"on every device: {entry.why})."
         )
     return f"On {device}: not known. {' '.join(map(describe_verdict_of_origin, groups))}"
+
+
+def let_device_decide(lines: Sequence[Line], device: str) -> list[Line]:
+    """Return the lines as they decide for a device, or as they are if it has none of them.
+
+    `describe_for_device` sums up the same lines.
+    """
+    candidates = [line for line in lines if line.decides or line.set_aside]
+    if not any(is_of_device(line, device) for line in candidates):
+        return list(lines)
+    for_device = []
+    for line in lines:
+        if line.decides or line.set_aside:
+            is_own = is_of_device(line, device)
+            for_device.append(replace(line, decides=is_own, set_aside=not is_own))
+        else:
+            for_device.append(line)
+    return for_device
 
 
 def name_origin(line: Line) -> str:

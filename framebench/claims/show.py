@@ -10,7 +10,7 @@ from textwrap import shorten
 
 from framebench.analysis.rendering import DETAIL, ESSENTIAL, Table, TableColumn
 from framebench.analysis.results import Results
-from framebench.claims.devices import describe_for_device
+from framebench.claims.devices import describe_for_device, let_device_decide
 from framebench.claims.ledger import Entry, make_ledger
 from framebench.claims.lines import Line
 from framebench.claims.rule import MEASURED, NOT_MEASURED
@@ -177,7 +177,7 @@ def make_answer(entry: Entry, device: str = "", options: str = "", choices: str 
     `options` are those that every suggested command has to repeat, `choices` those of
     `framebench claims` alone.
     """
-    lines = [line for line in entry.lines if line.value is not None]
+    lines = let_device_decide([line for line in entry.lines if line.value is not None], device)
     # first the lines behind the verdict, then a GPU's before a CPU's
     lines.sort(key=lambda line: (not line.counts, not line.set_aside, line.device == "cpu"))
     rows = []
@@ -206,7 +206,8 @@ def make_detail(entry: Entry, device: str = "", options: str = "") -> Table:
     holds = "yes" if entry.transfers_to_gpu else "no"
     caption = f"Does what a CPU shows hold on a GPU? {holds}: {entry.why}."
     reasons = " ".join(entry.reasons)
-    deciding_first = sorted(entry.lines, key=lambda line: not line.decides)
+    lines = let_device_decide(entry.lines, device)
+    deciding_first = sorted(lines, key=lambda line: not line.decides)
     rows = [make_line_row(line) for line in deciding_first]
     remarks = [f"{line.name}: {line.remark}" for line in entry.lines if line.remark]
     head, shown = drop_empty_plans(HEAD_OF_LINES, rows)
@@ -273,7 +274,7 @@ def make_line_row(line: Line) -> tuple[str, ...]:
     """
     verdict: str = line.verdict
     if line.set_aside:
-        use = "no: a GPU's does"
+        use = "no: another device's does"
     elif line.counts:
         use = "yes"
     elif line.decides:

@@ -54,6 +54,14 @@ def test_measured_and_planned_numbers_never_share_a_cell(entry):
             assert "-40.0" not in planned
 
 
+@pytest.mark.parametrize(("device", "number"), [("cpu", "+0.0 %"), ("h200", "-40.0 %")])
+def test_the_rows_of_the_readers_device_decide_and_come_first(entry, device, number):
+    for table in (make_answer(entry, device), make_detail(entry, device)):
+        assert table.texts["decides"].count("yes") == 1
+        assert table.texts["decides"][0] == "yes"
+        assert table.texts["measured"][0].startswith(number)
+
+
 def test_a_table_without_plans_has_no_column_of_plans(entry):
     measured = replace(entry, lines=(entry.lines[0],))
     assert "planned" not in make_answer(measured).head
