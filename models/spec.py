@@ -368,11 +368,12 @@ class Workload:
         return self.references.get("values", {})
 
     @property
-    def unconfirmed(self) -> str | None:
-        """Return whose reference values they are, where no second framework has confirmed them."""
-        if self.references.get("confirmed_by", "") is not None:
-            return None
-        return f"{self.references['made_by']}, confirmed by no other framework"
+    def unconfirmed(self) -> dict[str, str]:
+        """Return, for each `golden_key` that one framework alone has values for, whose they are."""
+        makers: dict[str, str] = self.references.get("unconfirmed", {})
+        if self.references.get("confirmed_by", "") is None:
+            makers = dict.fromkeys(self.golden, self.references["made_by"])
+        return {key: f"{by}, confirmed by no other framework" for key, by in makers.items()}
 
     @cached_property
     def golden_tensors(self) -> dict[str, dict[str, dict[str, tuple[float, ...]]]]:

@@ -6,7 +6,7 @@ framework.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from itertools import product
 from textwrap import shorten
@@ -26,6 +26,7 @@ from framebench.analysis.rendering import (
 from framebench.models import spec
 from framebench.strategies.registry import find_baseline, look_up_strategy
 from framebench.strategies.strategy import FRAMEWORKS
+from framebench.suite.case import Case
 from framebench.suite.sequences import drop_duplicates
 
 PLACE = ["workload", "size", "batch"]
@@ -321,7 +322,8 @@ def describe_conditions(df: pd.DataFrame) -> str:
     commits = df["commit"].fillna("unknown").str[:10]
     references = ""
     for workload in sorted(df["workload"].unique()):
-        references += describe_references(workload)
+        cases = df.loc[df["workload"] == workload, "case"].unique()
+        references += describe_references(workload, cases)
     return (
         f"Machine {common['machine']} ({common['cpu']}, device {common['device']}), "
         f"threads {common['threads']}, core {common['core']}; "
@@ -330,12 +332,18 @@ def describe_conditions(df: pd.DataFrame) -> str:
     )
 
 
-def describe_references(workload: str) -> str:
-    """Return a sentence if only one framework made the workload's reference values, or else ""."""
+def describe_references(workload: str, cases: Iterable[str]) -> str:
+    """Return a sentence if one framework alone made reference values of the cases, or else ""."""
     if workload not in spec.list_workloads():  # a user's model, by its own name
         return ""
-    unconfirmed = spec.load_workload(workload).unconfirmed
-    return f" References of {workload}: {unconfirmed}." if unconfirmed else ""
+    loaded = spec.load_workload(workload)
+    is_alone = loaded.unconfirmed.keys() == loaded.golden.keys()
+    makers = {}  # by the workload, or by a strategy of it
+    for case in map(Case.from_id, cases):
+        if case.is_known and case.golden_key in loaded.unconfirmed:
+            name = workload if is_alone else f"{workload} {case.strategy}"
+            makers[name] = loaded.unconfirmed[case.golden_key]
+    return "".join(f" References of {name}: {makers[name]}." for name in sorted(makers))
 
 
 def describe_measurement(df: pd.DataFrame) -> str:

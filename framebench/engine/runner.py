@@ -16,6 +16,7 @@ from pathlib import Path
 from pydantic import ValidationError
 
 from framebench.engine.environments import Environment
+from framebench.engine.references import MAKERS
 from framebench.engine.supervisor import Outcome, Worker
 from framebench.instruments import nvml
 from framebench.instruments.host import MALLOC_ENV
@@ -233,18 +234,34 @@ def explain_unsupported(case: Case) -> str | None:
 
 
 def explain_missing_reference(case: Case) -> str | None:
-    """Return why a combination of strategies cannot be verified, or None if it can.
+    """Return why a case cannot be verified for want of reference values, or None if it can.
 
-    It cannot if its strategies change the mathematics, and reference values were never computed for
-    all of them together.
+    Values of a combination that changes the mathematics, and of a batch that its size does not
+    declare, are never computed. Such a batch is never verified, and may be run.
     """
     parts = case.plan.parts
-    if len(parts) == 1 or case.workload == USER_MODEL or case.size in case.spec.without_golden:
+    if case.workload == USER_MODEL or case.size in case.spec.without_golden:
         return None
     if case.golden_key in case.spec.golden:
         return None
-    together = " and ".join(part.name for part in parts)
-    return f"golden.json has no values for {together} together ({case.golden_key})"
+    if len(parts) > 1:
+        together = " and ".join(part.name for part in parts)
+        return f"golden.json has no values for {together} together ({case.golden_key})"
+    preset = case.spec.sizes.get(case.size)
+    if preset is None or case.batch not in preset.batches:
+        return None
+    missing = f"no reference: golden.json has no values for {case.golden_key}"
+    makers = set()
+    for other in profiles.list_cases():
+        if (other.workload, other.size) != (case.workload, case.size):
+            continue
+        can_make = other.framework in MAKERS and other.support.supported
+        if can_make and other.golden_key == case.golden_key:
+            makers.add(other.framework)
+    if not makers:
+        return f"{missing}, and neither PyTorch nor JAX, which make them, supports the strategy"
+    option = " --unconfirmed" if len(makers) == 1 else ""
+    return f"{missing}; make them: framebench dev golden {case.workload} --missing{option}"
 
 
 def explain_slowness(case: Case) -> str | None:

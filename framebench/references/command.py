@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Annotated
 
 import typer
@@ -21,7 +22,7 @@ def golden(
     ] = False,
     unconfirmed: Annotated[
         bool,
-        typer.Option(help="Allow a workload written for torch or JAX alone. Records then say so."),
+        typer.Option(help="Allow values that torch or JAX alone has. Records then say so."),
     ] = False,
 ) -> None:
     """Compute float64 reference values by torch, confirm them by JAX, and write golden.json.
@@ -44,19 +45,33 @@ def golden(
                 references.compute_references(name, environment, workload.referenced, existing_keys)
             )
         computed, *confirmed = by_framework
-        if not computed:
+        if not any(by_framework):
             echo(f"{name}: no key is without values")
             continue
         try:
             if confirmed:
-                path = references.write_confirmed(name, computed, confirmed[0], existing_keys)
-                how = "confirmed by the other framework"
+                path = references.write_confirmed(
+                    name, computed, confirmed[0], existing_keys, unconfirmed
+                )
+                how = describe_written(computed.keys(), confirmed[0].keys())
             else:
                 path = references.write_unconfirmed(name, frameworks[0], computed, existing_keys)
-                how = f"by {TITLES[frameworks[0]]} alone, confirmed by no other framework"
+                alone = TITLES[frameworks[0]]
+                how = f"{len(computed)} keys, by {alone} alone, confirmed by no other framework"
         except ValueError as error:
             fail(str(error), 1)
-        echo(f"{path}: {len(computed)} keys, {how}")
+        echo(f"{path}: {how}")
+
+
+def describe_written(computed: Collection[str], confirmed: Collection[str]) -> str:
+    """Return how many keys both frameworks have values for, and which one alone has."""
+    alone = sorted({*computed} ^ {*confirmed})
+    parts = []
+    if computed and confirmed:
+        parts.append(f"{len({*computed} & {*confirmed})} keys, confirmed by the other framework")
+    if alone:
+        parts.append(f"by one framework alone: {', '.join(alone)}")
+    return "; ".join(parts)
 
 
 def select_makers(workload: Workload, unconfirmed: bool) -> list[str]:

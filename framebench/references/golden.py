@@ -1,7 +1,8 @@
 """Compute reference values in float64: PyTorch makes them, JAX confirms them.
 
 `framebench dev golden` writes them to golden.json and tensors.json.gz. If a workload is written for
-only one of the two, an option takes the values of that one, and the file says so.
+only one of the two, or a strategy is there in only one, an option takes the values of that one, and
+the file says so.
 
 A key of training holds the loss before any update, the loss after one, and the gradient norm; a key
 of evaluation holds the loss and the norm of the logits. Both hold the norm and projections of every
@@ -21,13 +22,13 @@ from typing import TypedDict
 
 from framebench.engine import environments
 from framebench.engine.environments import Environment
+from framebench.engine.references import MAKERS
 from framebench.models.spec import load_workload
 from framebench.records import store
 from framebench.records.pins import find_pinned_version
 from framebench.records.provenance import PACKAGE
 from framebench.suite.tensors import NORM, measure_max_error
 
-MAKERS = ("torch", "jax")
 AGREEMENT = 1e-7  # between two independent float64 implementations, relative
 DIGITS = 12
 # A gradient of less than this share of the largest one is rounding. In float64 rounding is far
@@ -45,6 +46,7 @@ class GoldenValues(TypedDict):
 
 
 References = dict[str, GoldenValues]  # by golden key
+Head = dict[str, str | dict[str, str] | None]  # what golden.json says of its values
 
 
 def compute_references(
@@ -115,7 +117,7 @@ def measure_difference(references: References, others: References) -> float:
             raise ValueError(f"{key}: {names} in one of the frameworks only")
         for name, summary in tensors.items():
             differences.append(measure_max_error(summary, other_tensors[name]))
-    return max(differences)
+    return max(differences, default=0.0)
 
 
 def flatten_tensors(reference: GoldenValues) -> dict[str, tuple[float, ...]]:
@@ -128,16 +130,30 @@ def flatten_tensors(reference: GoldenValues) -> dict[str, tuple[float, ...]]:
 
 
 def write_confirmed(
-    name: str, computed: References, confirmed: References, existing_keys: Collection[str] = ()
+    name: str,
+    computed: References,
+    confirmed: References,
+    existing_keys: Collection[str] = (),
+    unconfirmed: bool = False,
 ) -> Path:
     """Write the values of all keys, or of new ones in addition to the existing keys.
 
-    Raises ValueError if the two implementations disagree: then one of them is wrong, and nothing is
-    written.
+    With `unconfirmed`, keys that only one of the two has values for are written too, and the file
+    says whose they are. Raises ValueError if the two implementations disagree: then one of them is
+    wrong, and nothing is written.
     """
-    if computed.keys() != confirmed.keys():
-        keys = ", ".join(sorted(computed.keys() ^ confirmed.keys()))
-        raise ValueError(f"{name}: only one framework has values for {keys}")
+    maker, confirmer = MAKERS
+    makers = {}  # of the keys that one framework alone has values for
+    for framework, own, other in (
+        (maker, computed, confirmed),
+        (confirmer, confirmed, computed),
+    ):
+        makers.update(dict.fromkeys(own.keys() - other.keys(), describe_maker(framework)))
+    if makers and not unconfirmed:
+        raise ValueError(
+            f"{name}: only one framework has values for {', '.join(sorted(makers))}; "
+            "--unconfirmed takes them, and every record then says so"
+        )
     difference = measure_difference(computed, confirmed)
     if difference > AGREEMENT:
         raise ValueError(
@@ -151,13 +167,15 @@ def write_confirmed(
                 "without --missing all are computed again"
             )
         difference = max(difference, float(existing["largest_difference"]))
-    maker, confirmer = MAKERS
-    head: dict[str, str | None] = {
+        makers = existing.get("unconfirmed", {}) | makers
+    head: Head = {
         "made_by": describe_maker(maker),
         "confirmed_by": describe_maker(confirmer),
         "largest_difference": f"{difference:.0e}",
     }
-    return write_files(name, head, computed, existing_keys)
+    if makers:
+        head["unconfirmed"] = dict(sorted(makers.items()))
+    return write_files(name, head, confirmed | computed, existing_keys)
 
 
 def write_unconfirmed(
@@ -167,7 +185,7 @@ def write_unconfirmed(
 
     Raises ValueError like `write_files`.
     """
-    head: dict[str, str | None] = {"made_by": describe_maker(framework), "confirmed_by": None}
+    head: Head = {"made_by": describe_maker(framework), "confirmed_by": None}
     return write_files(name, head, computed, existing_keys)
 
 
@@ -192,7 +210,7 @@ def find_rounding(references: References) -> list[str]:
 
 
 def write_files(
-    name: str, head: dict[str, str | None], computed: References, existing_keys: Collection[str]
+    name: str, head: Head, computed: References, existing_keys: Collection[str]
 ) -> Path:
     """Write golden.json and tensors.json.gz, and return the former.
 

@@ -112,7 +112,7 @@ def verify(
         verification = replace(verification, reason=cause or verification.reason)
     return replace(
         verification,
-        against=reference.case or case.spec.unconfirmed or None,
+        against=reference.case or case.spec.unconfirmed.get(case.golden_key),
         still=case.is_deterministic,
         state_bytes=observed.state_bytes,
     )
@@ -383,8 +383,7 @@ def verify_finite(case: Case, observed: Observed) -> Verification:
     """
     values = dict[str, float | None](observed.values)
     if case.size not in case.spec.without_golden:
-        command = f"framebench dev golden {case.workload} --missing"
-        reason = f"golden.json has no values for {case.golden_key}; make them: {command}"
+        reason = f"golden.json has no values for {case.golden_key}"
         return Verification(passed=False, reason=reason, observed=values)
     if case.plan.precision != "fp32":
         reason = (
