@@ -73,10 +73,7 @@ class Profiled:
     def __exit__(self, *error: Any) -> None:
         """Remove the hooks, stop the profiler, and keep its events."""
         self.stack.close()
-        self.events = list(self.profiler.events() or ())
-        # these events have types and strides too
-        results = self.profiler.profiler.kineto_results
-        self.recorded = {event.correlation_id(): event for event in results.events()}
+        self.events, self.recorded = read_profile(self.profiler)
 
     def before_block(self, module: Any, args: Any) -> None:
         """Count an execution of a block."""
@@ -180,9 +177,7 @@ class FusedPlaces:
         for handle in self.handles:
             handle.remove()
         self.profiler.__exit__(*error)
-        events = list(self.profiler.events() or ())
-        results = self.profiler.profiler.kineto_results
-        recorded = {event.correlation_id(): event for event in results.events()}
+        events, recorded = read_profile(self.profiler)
         for matmul in list_innermost(events, MATMULS + OTHER_PRODUCTS):
             parents = list(iterate_parents(matmul))
             if not any(shorten_name(parent) in FUSED_LAYERS for parent in parents):
@@ -203,6 +198,12 @@ class FusedPlaces:
     def leave_module(self, module: nn.Module, args: Any, output: Any) -> None:
         """Mark that a module's forward pass has ended."""
         self.running.pop().__exit__(None, None, None)
+
+
+def read_profile(profiler: Any) -> tuple[list[Any], dict[int, Any]]:
+    """Return a profile's events, and by their ids the raw ones, which have types and strides."""
+    raw_events = profiler.profiler.kineto_results.events()
+    return list(profiler.events() or ()), {event.correlation_id(): event for event in raw_events}
 
 
 def list_innermost(events: list[Any], names: tuple[str, ...]) -> list[Any]:
