@@ -64,6 +64,29 @@ def list_sources() -> list[str]:
     return [name for name in done.stdout.splitlines() if (ROOT / name).exists()]
 
 
+@pytest.mark.parametrize("has_git", [True, False])
+def test_of_a_clone_the_wheel_has_the_results_that_git_tracks(has_git, tmp_path):
+    """Whoever measures in a clone has records beside the published ones."""
+    for name in ("pyproject.toml", "setup.py", "README.md", "LICENSE"):
+        shutil.copy(ROOT / name, tmp_path)
+    records = tmp_path / "results/records"
+    (tmp_path / "framebench").mkdir()
+    (tmp_path / "framebench/__init__.py").touch()
+    (tmp_path / "framebench/results").symlink_to("../results")
+    (records / "published").mkdir(parents=True)
+    (records / "published/jax-1.jsonl").touch()
+    if has_git:
+        run_git(tmp_path, "init", "-q")
+        run_git(tmp_path, "add", ".")
+    (records / "own").mkdir()
+    (records / "own/jax-1.jsonl").touch()
+    command = [sys.executable, "setup.py", "--quiet", "build_py", "--build-lib", "built"]
+    subprocess.run(command, cwd=tmp_path, check=True)
+    built = tmp_path / "built/framebench/results/records"
+    machines = {path.parent.name for path in built.rglob("*.jsonl")}
+    assert machines == ({"published"} if has_git else {"published", "own"})
+
+
 def run_installed(installed: Path, cwd: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     """Run the command line of the installed copy."""
     return subprocess.run(
