@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import fnmatch
+import json
 import os
 import secrets
 import warnings
@@ -182,7 +183,20 @@ def explain(error: ValidationError) -> str:
             "upgrade to read it"
         )
     reason = f"{place}: {first['msg']}" if place else first["msg"]
+    if first["type"] == "json_invalid" and not is_json(first["input"]):
+        reason = "cut off or no JSON"
     return f"not a framebench record: {reason}"
+
+
+def is_json(text: str | bytes) -> bool:
+    """Return whether a text is JSON, of any size and depth."""
+    try:
+        json.loads(text)
+    except RecursionError:  # too deep to be told
+        return True
+    except ValueError:
+        return False
+    return True
 
 
 def parse(kind: type[Model], line: Line) -> Model:

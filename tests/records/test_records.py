@@ -17,6 +17,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from framebench.records import store
+from framebench.records.lines import Line
 from framebench.records.record import Record
 from framebench.records.record_base import ALL_INSTRUMENTS
 from framebench.records.store import BadRecord, RecordWarning
@@ -215,6 +216,22 @@ def test_an_impossible_value_is_refused_with_its_field(field, value, message, tm
     (tmp_path / "damaged.json").write_text(json.dumps(whole))
     with pytest.raises(BadRecord, match=rf"damaged\.json.*{message}"):
         store.read(tmp_path / "damaged.json")
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        (b'{"case": "resnet50/to\n', "cut off or no JSON"),
+        (b'{"case": "resnet50"\n', "cut off or no JSON"),
+        (b"Traceback\n", "cut off or no JSON"),
+        (b"\xff\n", "cut off or no JSON"),
+        (b"[" * 300 + b"]" * 300, "Invalid JSON: recursion limit exceeded"),
+        (b'{"case": 1}\n', "case: "),
+    ],
+)
+def test_a_line_that_is_cut_off_is_called_so(text, reason):
+    with pytest.raises(BadRecord, match=f"^a.jsonl:1: not a framebench record: {reason}"):
+        store.parse_record(Line("a.jsonl:1", text))
 
 
 def test_the_records_of_some_cases_are_read_without_the_others(results):
