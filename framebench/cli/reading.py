@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from textwrap import wrap
@@ -35,7 +36,8 @@ from framebench.records import provenance
 from framebench.records.record import Record
 from framebench.strategies.registry import OVER_RANKS, SCENARIOS, list_strategies
 from framebench.suite import profiles
-from framebench.suite.case import Case
+from framebench.suite.case import DEFAULT_SIZE, Case
+from framebench.suite.selectors import PARTS
 from framebench.suite.sequences import drop_duplicates, group_by
 
 if TYPE_CHECKING:
@@ -74,6 +76,26 @@ def list_(
         for case in cases:
             note = "" if case.support.supported else f"  unsupported: {case.support.why}"
             echo(f"{case.id}{note}")
+    hint = None if as_json else find_other_sizes(selectors or [], profile)
+    if hint:
+        say(hint)
+
+
+def find_other_sizes(selectors: Sequence[str], profile: str | None) -> str | None:
+    """Return which sizes the first selector that states none has beside the default, if any."""
+    for selector in selectors:
+        chosen = {case.size for case in choose_cases([selector], [], profile)}
+        of_all_sizes = choose_cases([selector], [], profile, size="*")
+        sizes = drop_duplicates(case.size for case in of_all_sizes if case.size not in chosen)
+        if sizes:
+            parts = selector.split("/")
+            missing = ["*"] * (len(PARTS) - 1 - len(parts))
+            example = "/".join([*parts[: len(PARTS) - 1], *missing, sizes[0]])
+            return (
+                f"Size {DEFAULT_SIZE}, where none is named; others: {', '.join(sizes)}. "
+                f"For example: framebench list {shlex.quote(example)}"
+            )
+    return None
 
 
 def print_strategies(cases: Sequence[Case], as_json: bool) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import shlex
 import shutil
 from collections.abc import Iterator
 from dataclasses import replace
@@ -312,6 +313,36 @@ def test_strategies_never_tried_on_a_gpu_are_marked_so(selector, is_said):
     printed = CliRunner().invoke(app, ["list", "--strategies", selector]).stdout
     assert "(GPU)" in printed
     assert ("was not run on CUDA" in " ".join(printed.split())) is is_said
+
+
+@pytest.mark.parametrize(
+    ("selector", "hint"),
+    [
+        ("resnet50", "others: tiny, px224, full. For example: framebench list 'X/*/*/*/*/tiny'"),
+        (
+            "resnet50/jax/eval",
+            "others: tiny, px224, full. For example: framebench list 'X/*/*/tiny'",
+        ),
+        (
+            "resnet50/jax/eval/no_grad/b8",
+            "others: tiny, px224. For example: framebench list X/tiny",
+        ),
+        ("resnet50/jax/eval/no_grad/b8/cpu", None),
+        ("resnet50/jax/eval/no_grad/*/tiny", None),
+    ],
+)
+def test_a_list_of_the_default_size_names_the_others(selector, hint):
+    """The hint, where X is the selector, is no line of the list. A named size needs no hint."""
+    listed = framebench("list", selector)
+    sizes = {line.split()[0].rpartition("/")[2] for line in listed.stdout.splitlines()}
+    assert sizes == {"cpu" if hint else selector.rpartition("/")[2]}
+    if hint is None:
+        assert listed.stderr == ""
+    else:
+        expected = hint.replace("X", selector)
+        assert listed.stderr == f"Size cpu, where none is named; {expected}\n"
+        *_, example = shlex.split(expected)
+        assert framebench("list", example).stderr == ""
 
 
 def test_each_line_of_the_list_is_a_selector():

@@ -24,7 +24,7 @@ from tests.processes import COMMAND, ROOT, framebench, write_script
 from tests.record_files import append_lines
 from tests.sample_records import IN_HERE
 
-LISTING = ("list", "transformer/torch/train/fp32")
+LISTING = ("list", "transformer/torch/train/fp32/b4/cpu")
 ESCAPES = {
     "colour": "\x1b[31m",
     "title": "\x1b]0;title\x07",
