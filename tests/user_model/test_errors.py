@@ -68,14 +68,21 @@ def loss(output, target):
 """
 
 
-def test_a_complex_weight_in_jax_is_refused(tmp_path, environment):
-    """Its imaginary part would be lost."""
+@pytest.mark.parametrize(
+    ("dtype", "reason"),
+    [
+        ("complex", r"is complex, .* as two weights"),  # its imaginary part would be lost
+        ("jnp.bfloat16", r"is bfloat16, .* float32"),  # its bytes would be doubled
+        ("jnp.float16", r"is float16, .* float32"),
+    ],
+)
+def test_a_weight_in_jax_that_float32_would_change_is_refused(dtype, reason, tmp_path, environment):
     file = tmp_path / "mine.py"
-    file.write_text(COMPLEX_IN_JAX)
+    file.write_text(COMPLEX_IN_JAX.replace("complex", dtype))
     orders = [[str(file), "jax", "train", []]]
     found = run_inside(environment["jax"], HERE / "programs/try_files.py", json.dumps(orders))
     message = found[str(file)]["fault"]
-    assert re.search(r"mine\.py:4: weights\.filter is complex, .* as two weights", message)
+    assert re.search(rf"mine\.py:4: weights\.filter {reason}", message)
 
 
 @pytest.mark.parametrize(

@@ -73,6 +73,31 @@ eager_model = model
 def model():
     return torch.compile(eager_model())
 """
+# a frozen weight, a trained one, and a buffer
+MIXED = """
+import torch
+from torch import nn
+
+class Mixed(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.frozen = nn.Linear(1024, 1024, bias=False, dtype=torch.FROZEN).requires_grad_(False)
+        self.trained = nn.Linear(1024, 1024, bias=False, dtype=torch.TRAINED)
+        self.register_buffer("scale", torch.ones(1024, 1024, dtype=torch.float16))
+
+    def forward(self, x):
+        x = self.frozen(x).to(self.trained.weight.dtype)
+        return self.trained(x) * self.scale[0]
+
+def model():
+    return Mixed()
+
+def batch(n):
+    return torch.randn(n, 1024, dtype=torch.FROZEN), torch.randn(n, 1024)
+
+def loss(output, target):
+    return ((output - target) ** 2).mean()
+"""
 MIB = 2**20
 pytestmark = pytest.mark.usefixtures("imported_once")
 
@@ -105,6 +130,24 @@ def test_a_model_is_predicted_with_its_dropout_and_its_optimizer(tmp_path):
     assert offers["fp32"]["source"] == "allocator.simulated"
     assert offers["compile"]["fits"] is True
     assert offers["compile"]["source"] == "allocator.simulated"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("frozen", "trained", "weights"),
+    [("bfloat16", "float32", 2 + 4 + 2), ("float32", "bfloat16", 4 + 2 + 2)],
+)
+def test_weights_are_predicted_in_the_types_that_the_file_gives_them(
+    frozen, trained, weights, tmp_path
+):
+    code = MIXED.replace("FROZEN", frozen).replace("TRAINED", trained)
+    done = run_on_file("predict", code, tmp_path, "--json")
+    assert done.returncode == 0, done.stderr
+    (planned,) = json.loads(done.stdout)
+    assert planned["outcome"] == "planned", planned["reason"]
+    assert planned["parts"]["weights"] == weights * MIB
+    # a gradient has the type of its weight
+    assert planned["parts"]["gradients"] == (4 if trained == "float32" else 2) * MIB
 
 
 @pytest.mark.all_cases

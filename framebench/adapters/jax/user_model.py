@@ -37,6 +37,7 @@ from framebench.models.spec import SEED, USER_MODEL, load_workload
 from framebench.suite.trees import call_with, has_axis_of, list_arrays, map_tree
 
 ARRAYS = jax.Array | np.ndarray
+FLOAT32_BYTES = 4
 HOLDERS = (nnx.List, nnx.Dict)  # modules that cannot be called
 
 
@@ -277,6 +278,12 @@ def read_leaves(model: nnx.Module) -> Iterator[tuple[str, nnx.Variable, np.ndarr
                 "model",
                 f"{name} is complex, and weights in JAX must be real: keep its real and its "
                 "imaginary part as two weights",
+            )
+        if jnp.issubdtype(value.dtype, jnp.floating) and value.itemsize < FLOAT32_BYTES:
+            raise user().fault(
+                "model",
+                f"{name} is {value.dtype}, and weights in JAX must be float32: let model() keep "
+                "them in float32, and cast them where they are used",
             )
         yield name, variable, flax_weights.RESTORERS[layout](value.astype(np.float32))
 

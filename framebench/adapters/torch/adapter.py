@@ -77,6 +77,7 @@ STATES = {
     "row_var": "row mean",
     "col_var": "column mean",
 }
+FLOAT32_BYTES = 4
 PREFIXES = ("", "teacher.")  # of the names of weights, by the place in `models_in_memory`
 
 
@@ -225,6 +226,8 @@ class TorchAdapter(Adapter):
     def load(self, config: Any, weights: dict[str, np.ndarray]) -> nn.Module:
         """Return a model with these weights on the device, in the scenario's mode."""
         model = self.model_module.build(config, **self.recipe.model_options)
+        if self.is_user_model:
+            self.model_module.check_measurable(model)
         model.load_state_dict({name: torch.from_numpy(w) for name, w in weights.items()})
         model = convert_model(model, self.torch_device, self.recipe.dtype)
         if self.float64 and self.is_user_model:
@@ -235,9 +238,13 @@ class TorchAdapter(Adapter):
         return map_tree(self.put_input, x), map_tree(self.put_target, y)
 
     def put_input(self, x: np.ndarray | Tensor) -> Tensor:
-        """Return an input on the device, in the recipe's precision and memory format."""
+        """Return an input on the device, in the recipe's precision and memory format.
+
+        A user's numbers in 16 bits, which are tensors already, keep their type outside of float64.
+        """
         inputs = self.put_target(x)
-        if inputs.is_floating_point():
+        keeps_type = self.is_user_model and not self.float64 and inputs.itemsize < FLOAT32_BYTES
+        if inputs.is_floating_point() and not keeps_type:
             inputs = inputs.to(self.recipe.dtype)
         return self.recipe.on_input(inputs)
 

@@ -39,12 +39,28 @@ class FakeAdapter(TorchAdapter):
         # fake tensors cannot be converted on the CPU: there the model is built in its final dtype
         with use_default_dtype(torch.float32 if is_moved else self.recipe.dtype):
             model = self.model_module.build(config, **self.recipe.model_options)
-        if is_moved:
+        if is_moved and self.is_user_model:
+            model = narrow_float64(model).to(self.torch_device)
+        elif is_moved:
             model = model.to(self.torch_device, self.recipe.dtype)
         return model.train(not self.recipe.evaluates)
 
     def put_target(self, y: np.ndarray | Tensor) -> Tensor:
-        if isinstance(y, np.ndarray):  # a user's sparse tensor is one already
+        if isinstance(y, np.ndarray):
             share = y[self.recipe.share] if y.ndim else y
             y = torch.empty(share.shape, dtype=torch.from_numpy(np.empty(0, share.dtype)).dtype)
+        elif y.layout == torch.strided and not y.is_nested:
+            y = torch.empty(y.shape, dtype=y.dtype)  # a user's tensor in 16 bits, with numbers
         return y.to(self.torch_device)
+
+
+def narrow_float64(model: nn.Module) -> nn.Module:
+    """Convert a user's float64 buffers to float32, as a measured run does.
+
+    Weights in float64 are refused, and all other types stay as the file has them.
+    """
+
+    def narrow(tensor: Tensor) -> Tensor:
+        return tensor.float() if tensor.dtype == torch.float64 else tensor
+
+    return model._apply(narrow)

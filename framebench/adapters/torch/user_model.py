@@ -62,6 +62,7 @@ ACCESS = user_blocks.ModuleAccess(
     containers=(nn.Sequential, nn.ModuleList, nn.ModuleDict),
 )
 Storages = dict[int, int]  # bytes by storage
+FLOAT32_BYTES = 4
 LONGEST_PERIOD = 32  # the most steps that are verified before an update
 NORMS = nn.modules.batchnorm._BatchNorm
 MODELS: WeakSet[nn.Module] = WeakSet()  # made by the file
@@ -164,6 +165,21 @@ def explain_unusable(tensor: Any) -> str:
     if isinstance(tensor, Tensor) and tensor.layout != torch.strided:
         return "is sparse, and cannot be compared: keep it as an attribute, not as a buffer"
     return ""
+
+
+def check_measurable(model: nn.Module) -> None:
+    """Raise Fault if the model has numbers in 16 bits or fewer.
+
+    The baseline that is measured computes in float32. Only predictions keep such types.
+    """
+    for name, tensor in (*model.named_parameters(), *model.named_buffers()):
+        if tensor.is_floating_point() and tensor.itemsize < FLOAT32_BYTES:
+            dtype = str(tensor.dtype).removeprefix("torch.")
+            raise user().fault(
+                "model",
+                f"{name} is {dtype}, and what is measured computes in float32: return "
+                "model.float(), or predict the model in its own types with framebench predict",
+            )
 
 
 def blocks_of(model: Any) -> list[nn.Module]:
@@ -379,9 +395,11 @@ def batch(size: int) -> tuple[Any, Any]:
 def to_canonical(tensor: Tensor) -> np.ndarray | Tensor:
     """Return a tensor as a NumPy array.
 
-    Sparse and nested tensors, which NumPy lacks, are only detached.
+    Sparse and nested tensors, which NumPy lacks, are only detached, and so are numbers in 16 bits
+    or fewer, whose type is to stay.
     """
-    if tensor.layout != torch.strided or tensor.is_nested:
+    is_narrow = tensor.is_floating_point() and tensor.itemsize < FLOAT32_BYTES
+    if tensor.layout != torch.strided or tensor.is_nested or is_narrow:
         return tensor.detach()
     return to_wide_array(tensor)
 
