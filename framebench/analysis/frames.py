@@ -20,7 +20,12 @@ from packaging.version import InvalidVersion, Version
 
 from framebench.analysis.blocks import Blocks
 from framebench.analysis.flops import count_step_flops
-from framebench.analysis.needs import compute_needs, find_kept_bytes, find_limits
+from framebench.analysis.needs import (
+    compute_needs,
+    find_kept_bytes,
+    find_limits,
+    is_process_unknown,
+)
 from framebench.analysis.searches import NO_SEARCHES, Searches
 from framebench.analysis.selection import AnyMeasured, select_cases
 from framebench.analysis.statistics import Ratio
@@ -434,10 +439,14 @@ def find_kept_bytes_of_case(measured: AnyMeasured, searches: Searches) -> int | 
 
 
 def find_needs(measured: AnyMeasured, searches: Searches) -> int | None:
-    """Return the bytes that a budget must have for the case, or None if it has no peak."""
+    """Return the bytes that a budget must have for the case, or None if that is unknown.
+
+    It is unknown without a peak, and on a GPU without what the process took.
+    """
     record = measured.record
     peak = record.peaks.get(record.step_instrument or "")
-    if not peak:
+    process_bytes = record.peaks.get(record.shared_instrument or "")
+    if not peak or is_process_unknown(record.device, process_bytes):
         return None
     machine = record.provenance.machine
     limits = find_limits(record.parsed, machine, record.framework_version, record.device, searches)

@@ -97,6 +97,15 @@ def find_kept_bytes(
     return max(process_bytes - peak, 0)
 
 
+def is_process_unknown(device: str | None, process_bytes: int | None) -> bool:
+    """Return whether the case ran on a GPU, and nobody measured what its process took there.
+
+    Nothing is known of the need then: next to a small model's tensors the context of the driver
+    alone takes several times as much.
+    """
+    return device not in (None, "cpu") and process_bytes is None
+
+
 def find_limits(
     case: Case,
     machine: str,

@@ -31,6 +31,7 @@ from framebench.analysis.needs import (
     compute_needs,
     find_kept_bytes,
     find_limits,
+    is_process_unknown,
 )
 from framebench.analysis.predict import fit_line
 from framebench.analysis.results import NoRecords
@@ -67,6 +68,8 @@ class Peak(NamedTuple):
 
 def find_fault(row: Row) -> str | None:
     """Return why a row cannot support a prediction, or None if it can."""
+    if row.usable and is_process_unknown(row.device, row.shared_bytes):
+        return f"only its tensors were measured ({row.step_instrument}), not what its process takes"
     if row.usable:
         return None if row.step_bytes else "it has no peak"
     if row.status != "ok":

@@ -323,7 +323,7 @@ def select_known(df: pd.DataFrame) -> pd.DataFrame:
 
 
 def find_needs(row: TableRow) -> float | None:
-    """Return the bytes that a budget must have for a row's strategy; None if it has no peak.
+    """Return the bytes that a budget must have for a row's strategy; None if that is unknown.
 
     Both must fit: a steady step, next to whose peak libraries keep what they took before, and the
     first step, whose peak has that in it. A steady step is read by the larger of the framework's
@@ -333,6 +333,10 @@ def find_needs(row: TableRow) -> float | None:
     if is_missing(row["peak_bytes"]):
         return None
     steady = row["peak_bytes"]
+    device = row.get("device")
+    if not is_missing(device) and device != "cpu":  # a process there has a pool and a context
+        process_bytes = row.get("shared_bytes")
+        return None if is_missing(process_bytes) else compute_needs(max(steady, process_bytes), 0)
     if row.get("step_instrument") == "host.rss":
         steady = max(steady, row["step_bytes"])
     needs = compute_needs(steady, row["library_bytes"])

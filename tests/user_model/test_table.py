@@ -71,6 +71,13 @@ def test_needs_rest_on_the_largest_count_of_memory(columns, needs):
     assert find_needs(row | {"peak_bytes": None}) is None
 
 
+@pytest.mark.parametrize(("process", "needs"), [(500, 500), (None, None)])
+def test_a_need_on_a_gpu_is_that_of_the_whole_process(process, needs):
+    row = {"peak_bytes": 20 * MIB, "cold_peak_bytes": None, "library_bytes": 0, "device": "a GPU"}
+    row["shared_bytes"] = process and process * MIB
+    assert find_needs(row) == (needs and pytest.approx(needs * MIB * MARGIN))
+
+
 @pytest.mark.parametrize(
     ("peaks", "rises"),
     [

@@ -87,6 +87,7 @@ def test_a_larger_budget_never_makes_the_best_slower(records, budget, more, batc
 
 WRONG = Verification(passed=False, reason="loss_0 is off", relative_error={"loss_0": 0.5})
 IDLE = StrategyEffect(proven=False, evidence={"executions": 2})
+GPU = {"device": "NVIDIA H100"}
 OOM = {"status": "oom", "reason": "memory ran out", "peaks": {}, "step_s": []}
 
 
@@ -218,18 +219,32 @@ def test_a_peak_of_another_machine_than_the_speeds_says_so_in_its_cell():
     assert not any(" on " in peak for peak in table.texts["peak"])
 
 
-GPU = {"device": "NVIDIA H100"}
-
-
 @pytest.mark.parametrize(("hardware", "is_noted"), [({"device": "cpu"}, True), (GPU, False)])
 def test_what_a_limit_leaves_for_a_job_is_noted_on_a_cpu(hardware, is_noted):
     """On a GPU the need has all that the process holds there."""
     origin = provenance(hardware={"cpu": "x", **hardware}, calibration=PASSED)
-    peaks = {"host.rss": 1000} if is_noted else {"allocator.in_use": 1000}
+    on_gpu = {"allocator.in_use": 400, "device.process": 450}
+    peaks = {"host.rss": 1000} if is_noted else on_gpu
     measured = make_record("torch", "fp32", batch=4, peak=1000, provenance=origin, peaks=peaks)
     for budget in (MIB, 500):  # what fits, and what does not
         advice = ask_advice([measured], budget=budget)
         assert (NOT_IN_BUDGET in show.list_notes(advice, [])) == is_noted
+
+
+def test_a_case_whose_process_on_a_gpu_was_not_measured_is_not_offered():
+    """Next to small tensors the context of the driver takes most of the memory."""
+    origin = provenance(hardware={"cpu": "x", **GPU}, calibration=PASSED)
+    whole = {"allocator.in_use": 400, "device.process": 450}
+    tensors = {"allocator.in_use": 100}
+    advice = ask_advice(
+        [
+            make_record("torch", "fp32", provenance=origin, peaks=whole),
+            make_record("torch", "checkpoint", provenance=origin, peaks=tensors),
+        ]
+    )
+    assert list_fitting_strategies(advice) == ["fp32"]
+    (why,) = advice.left_out.values()
+    assert "not what its process takes" in why
 
 
 def test_suggested_searches_repeat_the_options():
