@@ -13,7 +13,6 @@ import secrets
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from functools import partial
 from pathlib import Path
 from typing import Literal
 
@@ -38,6 +37,7 @@ MINUTES = 30.0  # for a search, unless the user says otherwise
 DEFAULT_OPTIONS = Options()
 
 Status = Literal["found", "none", "open", "stopped", "unsupported"]
+OUTCOMES = {"fits": "fits", "memory": "does not fit", "failed": "failed"}  # of a probe, in words
 
 
 @dataclass
@@ -170,22 +170,35 @@ def search_largest_batch(
 ) -> Fit:
     """Search for one framework and strategy, from the batch of the case on, and save the answer.
 
-    Raises OSError if it cannot be written.
+    What an interrupted search has tried is saved, too. Raises OSError if it cannot be written.
     """
     load_before = runner.read_load_average()
     prober = Prober(case, environment, options, progress)
-    search = BatchSearch(partial(prober.probe, limit=budget), case.batch, most, minutes)
+
+    def probe_batch(batch: int) -> Probe:
+        probe = prober.probe(batch, budget)
+        progress(f"{replace(case, batch=batch).id}: {OUTCOMES[probe.outcome]}")
+        return probe
+
+    search = BatchSearch(probe_batch, case.batch, most, minutes)
     confirmation = None
+    interrupt = None
     status: Status = "unsupported"
     obstacle = runner.explain_unsupported(case)
     if obstacle:
         answer = f"unsupported: {obstacle}"
     else:
-        search.run()
-        if search.fails and not search.stopped and not search.ended_early:
-            # without a limit it must finish: else it was not for memory that it failed
-            confirmation = prober.probe(search.fails, None)
-        status, answer = conclude(search, confirmation, budget)
+        try:
+            search.run()
+            if search.fails and not search.stopped and not search.ended_early:
+                # without a limit it must finish: else it was not for memory that it failed
+                confirmation = prober.probe(search.fails, None)
+            status, answer = conclude(search, confirmation, budget)
+        except KeyboardInterrupt as error:
+            if not search.probes:
+                raise
+            interrupt = error
+            status, answer = "stopped", f"interrupted{describe_bounds(search)}"
     context = Context(case, environment, options, secrets.token_hex(6), results, load_before)
     fit = Fit(
         case=case.id,
@@ -198,7 +211,16 @@ def search_largest_batch(
         provenance=make_provenance(context, prober.origin, prober.origin is not None),
     )
     store.append(fit, find_file(results, environment))
+    if interrupt:
+        progress(f"{case.id}: {answer}")
+        raise interrupt
     return fit
+
+
+def describe_bounds(search: BatchSearch) -> str:
+    """Return the largest batch that was seen to fit, and the smallest that was seen to fail."""
+    bounds = f"; {search.fits} fits" if search.fits else ""
+    return f"{bounds}; {search.fails} does not fit" if search.fails else bounds
 
 
 def find_saved(case: Case, budget: int, most: int, results: Path) -> Fit | None:
@@ -228,15 +250,13 @@ def conclude(search: BatchSearch, confirmation: Probe | None, budget: int) -> tu
     `confirmation` is the smallest batch that failed, probed once more without a limit; None if it
     was not.
     """
-    bounds = f"; {search.fits} fits" if search.fits else ""
+    bounds = describe_bounds(search)
     if search.stopped:
         return (
             "stopped",
             f"stopped at batch {search.stopped.batch}: {search.stopped.reason}{bounds}",
         )
     if search.ended_early:
-        if search.fails:
-            bounds += f"; {search.fails} does not fit"
         return (
             "stopped",
             f"stopped after {search.minutes:g} minutes{bounds}; --minutes goes on longer",

@@ -164,6 +164,28 @@ def test_a_failing_probe_is_an_answer_or_stops_the_search(
         assert (fit.confirmation.batch, fit.confirmation.peak) == (12, 12 * MIB)
 
 
+def test_an_interrupted_search_keeps_and_says_how_far_it_came(unchecked, results, monkeypatch):
+    monkeypatch.setenv("BEYOND", "die")
+    lines = []
+
+    def interrupt_at_16(line: str) -> None:
+        lines.append(line)
+        if "/b16/" in line and "fits" not in line:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        search_largest_batch(
+            TRAIN, int(20.5 * MIB), unchecked, results=results, progress=interrupt_at_16
+        )
+
+    (path,) = (results / "fits").rglob("*.jsonl")
+    fit = Fit.model_validate_json(path.read_text())
+    assert (fit.status, fit.largest) == ("stopped", 8)
+    assert [probe.batch for probe in fit.probes] == [1, 2, 4, 8]
+    assert lines[-1].endswith("interrupted; 8 fits")
+    assert any(line.endswith("/b8/tiny: fits") for line in lines)
+
+
 @pytest.mark.parametrize(
     ("strategy", "budget", "most", "status", "largest"),
     [
