@@ -203,9 +203,9 @@ def scans_layers(workload: str, scenario: str, strategy: str, size: str) -> bool
 
 def make_short_table(group: pd.DataFrame) -> Table:
     """Return the table of a few strategies, with few columns and a caption that suits prose."""
-    whole = make_strategy_table(group, ", in short")
+    whole = make_strategy_table(group, ", in short")  # its rows have the index of `group`
     is_unproven = (group["status"] == "ok") & ~group["usable"]
-    # the columns of this table do not say so
+    # no column of this table says what is unproven, so that the strategy's name has to
     strategies = group["strategy"].mask(is_unproven, group["strategy"] + " (not proven)")
     return replace(
         whole,

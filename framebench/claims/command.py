@@ -177,10 +177,11 @@ def print_entries(
 
 
 def merge_ledgers(folder: Folder, size: str, queries: list[str]) -> list[Entry]:
-    """Return each claim as this machine has measured it, or else as the published machine has.
+    """Return each claim as this machine has measured it, or else as another machine has.
 
-    The order is kept, the best match first, and a line about the two machines is printed. Empty
-    unless both have results.
+    The other machine is the first in the results folder's order, which has most records. Claims are
+    in the order of `make_ledger`: the best match to the queries first. Prints a line about the two
+    machines. Empty unless both have results.
     """
     from framebench.claims.ledger import is_measured, make_ledger
     from framebench.claims.store import SharedResults
@@ -202,5 +203,8 @@ def merge_ledgers(folder: Folder, size: str, queries: list[str]) -> list[Entry]:
             f", has measured {measured} of {len(merged)} claims; the others are those of "
             f"{others[0]}"
         )
-    say(f"machine {here}, this one{rest}; --machine takes another's alone: {', '.join(others)}")
+    say(
+        f"machine {here}, this one{rest}; --machine NAME shows one machine alone: "
+        f"{', '.join(others)}"
+    )
     return merged

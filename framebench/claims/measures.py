@@ -452,7 +452,7 @@ class OfProgram(Measure):
         return f"{self.read.capitalize()} by a program"
 
     def describe_place(self, size: str) -> str:
-        return self.file
+        return f"({self.file})"
 
     def compute_effect(self, machine: MachineResults, size: str) -> Effect:
         result = machine.get_probe(self.probe)

@@ -210,7 +210,7 @@ def make_reasons(claim: Claim, lines: Sequence[Line], names_machine: str = "") -
     machines += [line.other_machine for line in lines if not line.cases]
     named = ", ".join(name for name in drop_duplicates(machines) if name)
     if named:
-        reasons.append(f"Programs ran on {named}")
+        reasons.append(f"The programs of this claim ran on {named}")
     return end_sentences(reasons)
 
 
@@ -277,7 +277,10 @@ def make_informational(lines: Sequence[Line]) -> tuple[str, ...]:
 
 
 def describe_alike(lines: Sequence[Line]) -> str:
-    """Return `time, resnet50/torch, unet3d/jax: +6.4 to +98.1 %`, or the number of one line."""
+    """Return `time, resnet50/torch, unet3d/jax: +6.4 to +98.1 %`, or the number of one line.
+
+    The lines have one label, metric, form and other machine. They differ in place and value.
+    """
     first = lines[0]
     if len(lines) == 1:
         return f"{first.name}: {first.number}"

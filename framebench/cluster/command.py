@@ -91,7 +91,8 @@ def collect_(
         Path, typer.Option(file_okay=False, help="The folder to add them to.")
     ] = runner.RESULTS,
     machine: Annotated[
-        str | None, typer.Option(help="The machine's name there, also next to equal machines.")
+        str | None,
+        typer.Option(help="One name for the machine of all records in the target folder."),
     ] = None,
     apart: Annotated[
         bool,

@@ -54,10 +54,13 @@ def list_shapes(size: str) -> Shapes:
 
 
 def tabulate_formulas() -> Table:
-    """Return a table of the formulas: bytes for each parameter, without the largest layer's."""
+    """Return a table of the published formulas: bytes that a rank holds for each parameter.
+
+    The term of a formula that depends on the largest layer is left out.
+    """
     rows = []
     for formula in sharding.FORMULAS.values():
-        if formula.source:
+        if formula.source:  # the others are this suite's
             sizes = [f"{formula.at(1, ranks):,.2f}" for ranks in RANKS]
             division = f"{formula.whole} + {formula.shared} / N"
             rows.append((formula.name, *sizes, division, formula.source))

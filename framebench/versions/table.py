@@ -156,7 +156,7 @@ def list_notes(
             if reasons:
                 note += f" ({'; '.join(sorted(reasons))})"
             if peaks:
-                note += f". Peaks: {', '.join(peaks)}"
+                note += f". Undecided ratios of peaks: {', '.join(peaks)}"
             yield f"{verdict}, not shown: {note}"
 
 

@@ -62,7 +62,7 @@ def test_blocks_of_an_older_protocol_do_not_count():
 
 
 def test_a_block_of_two_rounds_has_a_peak_alone():
-    full = make_blocks([(CASE, [[1.0]])])
+    full = make_blocks([(CASE, [[1.0]])])  # one time, repeated for all rounds
     two_rounds = [9.0, 9.0, math.nan]  # it missed the third
     short = make_later(make_blocks([(CASE, [two_rounds])], peaks=[100])[0])
 

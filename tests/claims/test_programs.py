@@ -61,7 +61,7 @@ def test_a_listing_is_judged_by_running_it_on_whatever_machine(results, found, e
     entry = judge_claim(results, "B22")
     assert entry.verdict == verdict
     assert error in entry.remark
-    assert "Programs ran on another." in entry.remark
+    assert "The programs of this claim ran on another." in entry.remark
 
 
 def test_this_machines_result_counts_first_unless_an_older_program_gave_it(results):

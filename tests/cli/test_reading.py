@@ -78,16 +78,22 @@ def test_show_has_ratios_without_selecting_the_baseline(results):
     assert (row["strategy"], row["peak_ratio"]) == ("checkpoint", 0.5)
 
 
-def test_show_and_report_print_tables(measured, tmp_path):
+def test_show_prints_a_line_for_each_case(measured):
     assert CASE in framebench("show", "--results", str(measured)).stdout
+
+
+def test_report_prints_a_summary_and_writes_all_tables(measured, tmp_path):
     options = ("--machine", read_machine_name(), "--results", str(measured), "--to", str(tmp_path))
-    done = framebench("report", *options)
-    assert "transformer/*/train/*/*/tiny" in done.stdout, "a summary"
-    assert len(done.stdout.splitlines()) < 40
-    message = framebench("report", CASE, "--results", str(measured)).stdout
-    assert "transformer train, batch 4, size tiny" in message
-    (target,) = tmp_path.iterdir()
-    assert "| torch | fp32 |" in target.read_text()
+    printed = framebench("report", *options).stdout
+    assert "transformer/*/train/*/*/tiny" in printed
+    assert len(printed.splitlines()) < 40
+    (written,) = tmp_path.iterdir()
+    assert "| torch | fp32 |" in written.read_text()
+
+
+def test_report_of_a_case_prints_its_table(measured):
+    printed = framebench("report", CASE, "--results", str(measured)).stdout
+    assert "transformer train, batch 4, size tiny" in printed
 
 
 @pytest.fixture

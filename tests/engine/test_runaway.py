@@ -44,7 +44,7 @@ def sleep_in_child():
             time.sleep(600)
         os._exit(0)
 """
-EMPTY = """
+DAEMON_WITHOUT_ENVIRONMENT = """
 def sleep_in_child():
     import subprocess
     if os.fork() == 0:
@@ -71,16 +71,28 @@ RESULT_AND_END = f"print('{RESULT}', flush=True)"
 LEFT_BY_WORKER = {
     "a fork, says its result": (FORK, RESULT_AND_END, "ok"),
     "a daemon, says its result": (DAEMON, RESULT_AND_END, "ok"),
-    "a daemon without its environment, says its result": (EMPTY, RESULT_AND_END, "ok"),
+    "a daemon without its environment, says its result": (
+        DAEMON_WITHOUT_ENVIRONMENT,
+        RESULT_AND_END,
+        "ok",
+    ),
     "another program, says its result": (EXECUTED, RESULT_AND_END, "ok"),
     "a daemon, stays after its result": (DAEMON, f"{RESULT_AND_END}; time.sleep(600)", "ok"),
     "a daemon, ends without": (DAEMON, "sys.exit(3)", "crashed"),
     "a fork, hangs": (FORK, "time.sleep(600)", "timeout"),
-    "a daemon without its environment, hangs": (EMPTY, "time.sleep(600)", "timeout"),
+    "a daemon without its environment, hangs": (
+        DAEMON_WITHOUT_ENVIRONMENT,
+        "time.sleep(600)",
+        "timeout",
+    ),
 }
 LEFT_BY_MODULE = {
     "a fork, answers": (FORK, "print('done', flush=True)", None),
-    "a daemon without its environment, answers": (EMPTY, "print('done', flush=True)", None),
+    "a daemon without its environment, answers": (
+        DAEMON_WITHOUT_ENVIRONMENT,
+        "print('done', flush=True)",
+        None,
+    ),
     "a daemon, fails": (DAEMON, "sys.exit(3)", "failed"),
     "another program, hangs": (EXECUTED, "time.sleep(600)", "no end"),
 }
@@ -184,10 +196,14 @@ def test_a_daemon_with_its_environment_ends_with_its_own_worker_alone(tmp_path):
 
 
 def test_an_orphan_is_left_alone_while_another_worker_may_need_it(tmp_path):
-    """Nobody can tell whose it is: it ends with the last of them."""
+    """Nobody can tell which worker started an orphan without marks: it ends with the last worker.
+
+    The first worker ends; its own daemon, and the other worker with its daemon, go on.
+    """
     for name in ("one", "other"):
         (tmp_path / name).mkdir()
-    program = f"{EMPTY}\nsleep_in_child()\nprint('{RESULT}', flush=True)\ntime.sleep(600)\n"
+    end = f"print('{RESULT}', flush=True)\ntime.sleep(600)\n"
+    program = f"{DAEMON_WITHOUT_ENVIRONMENT}\nsleep_in_child()\n{end}"
     workers = []
     for name in ("one", "other"):
         environment = make_environment(program, tmp_path / name)
@@ -195,7 +211,8 @@ def test_an_orphan_is_left_alone_while_another_worker_may_need_it(tmp_path):
     for worker in workers:
         assert worker.receive(ignore, 60.0)
     workers[0].kill()
-    assert len(list_left(tmp_path / "other")) == 2
+    assert len(list_left(tmp_path / "one")) == 1, "the orphan"
+    assert len(list_left(tmp_path / "other")) == 2, "the other worker and its daemon"
     workers[1].kill()
     assert list_left(tmp_path / "one") == list_left(tmp_path / "other") == []
 

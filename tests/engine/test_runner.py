@@ -104,9 +104,9 @@ def test_measurement_survives_a_process_that_dies_in_its_proof(
     failure, why, fake_worker, results, monkeypatch
 ):
     monkeypatch.setenv("FAKE_FAILURE", failure)
-    record = measure_alone(CASE, "s", fake_worker, Options(rounds=2), results)
+    record = measure_alone(CASE, "a session", fake_worker, Options(rounds=2), results)
     assert (record.status, len(record.step_s), record.peak_bytes) == ("ok", 2, 2**20)
-    assert not record.effect.proven, "which every table says"
+    assert not record.effect.proven
     assert not record.usable
     assert f"the strategy was not proven: {why}" in (record.reason or "")
 

@@ -23,10 +23,8 @@ def test_xlas_plan_agrees_with_resident_memory(case, steady):
     assert found["host.rss"] == pytest.approx(found["compiler.plan"], rel=0.1), found
 
 
-def test_jittors_variables_agree_with_resident_memory(steady):
-    """The pool's blocks are larger than the variables in them, and oneDNN has buffers of its own:
-    resident memory is more.
-    """
+def test_resident_memory_is_that_of_jittors_pool_and_at_least_its_variables(steady):
+    """The pool's blocks are larger than their variables, and oneDNN has buffers of its own."""
     (found,) = steady("transformer/jittor/train/fp32/b4/cpu")
     assert found["allocator.in_use"] <= found["host.rss"] * 1.02, found
     assert found["host.rss"] == pytest.approx(found["allocator.reserved"], rel=0.15), found

@@ -303,7 +303,7 @@ def test_undecided_peaks_are_counted_in_the_answer_and_named_below_the_table():
 
     assert f"of {len(peaks)} cases" in answer
     assert "undecided in 1" in answer
-    assert f"Peaks: {first.case} 1.003 (0.994 to 1.011)" in " ".join(notes)
+    assert f"Undecided ratios of peaks: {first.case} 1.003 (0.994 to 1.011)" in " ".join(notes)
 
 
 def list_causes(results: Path) -> list[str]:

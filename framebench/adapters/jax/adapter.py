@@ -141,7 +141,10 @@ class JaxAdapter(Adapter):
             self.recipe.jit_options["donate_argnums"] = (0, 1, 2)
 
     def compute_loss(self, output: Any, x: Tree, y: Tree, constants: Tree) -> jax.Array:
-        """Return the loss of an output: `recipe.loss` unless a strategy replaces it."""
+        """Return the loss of an output.
+
+        It is the default of `recipe.loss`. Strategies that replace it may need the `constants`.
+        """
         loss: jax.Array = self.model_module.loss(output, self.find_target((x, y)))
         return loss
 

@@ -240,7 +240,7 @@ class JittorAdapter(Adapter):
             for x, y in self.stream:
                 total = total + self.model_module.loss_sum(self.model(x), y)
                 total.sync()
-        self.output = total / self.case.work
+        self.output = total / self.case.work  # tokens, without those of padding
 
     def pair_step(self) -> None:
         """Compute the mean loss of two models. Each may be deleted after its own loss."""

@@ -155,7 +155,10 @@ def cast_or_make(x: Any, dtype: Any) -> Var:
 
 
 def make_array(data: Any, dtype: Any = None) -> Var:
-    """Make a variable of a number, a list, an array or a variable."""
+    """Make a variable of a number, a list, an array or a variable.
+
+    Floats of the default type become float64, whether the type is named or not; others keep theirs.
+    """
     if not isinstance(data, Var):
         named = getattr(dtype, "__name__", str(dtype or DEFAULT))
         data = np.asarray(data)

@@ -40,12 +40,13 @@ def watch_pool() -> None:
 
 
 def read_storages() -> dict[int, dict[int, int]]:
-    """Return the storage of each variable that Python holds: its block and bytes, by the id.
+    """Return the storage of each variable that Python holds, by the variable's id: bytes by block.
 
-    Of variables that share memory one is listed. Memory from another allocator than the watched
-    pool has the negative id in the place of a block, whose numbers begin at 1 here.
+    Of variables that share memory one is listed. Blocks of the watched pool are 1, 2 and so on.
+    Memory from another allocator has no block: minus the variable's id stands for it, so that keys
+    stay unique.
     """
-    numbers = load_probe().held()
+    numbers = load_probe().held()  # block (-1 without one), bytes and id of each variable in turn
     storages = {}
     for block, size, variable in zip(numbers[0::3], numbers[1::3], numbers[2::3]):
         storages[variable] = {block + 1 if block >= 0 else -variable: size}

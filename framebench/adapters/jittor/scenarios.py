@@ -207,19 +207,20 @@ def run_pair(
 
     def count_held(_: Evidence) -> Evidence:
         """Read the bytes in use while each model runs, without inputs and output."""
-        bytes_held: list[int] = []
-
-        def watch_models() -> Iterator[Module]:
-            for model in models():
-                jt.sync_all(True)
-                bytes_held.append(load_probe().used_bytes() - others)
-                yield model
-                del model
-
         run.release()
         run.synchronize()
         gc.collect()  # variables in reference cycles would be counted with the models
-        others = sum(var.nbytes for var in (*run.inputs, run.output))
+        input_output_bytes = sum(var.nbytes for var in (*run.inputs, run.output))
+        bytes_held: list[int] = []
+
+        def watch_models() -> Iterator[Module]:
+            """Yield each model, and read the bytes in use before it runs."""
+            for model in models():
+                jt.sync_all(True)
+                bytes_held.append(load_probe().used_bytes() - input_output_bytes)
+                yield model
+                del model  # else it would stay in memory while the next one is made
+
         run.recipe.models = watch_models
         try:
             run.one_step()

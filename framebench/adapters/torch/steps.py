@@ -33,30 +33,34 @@ SELECTION = "select_algorithm"  # TorchInductor's counters of kernels that it ha
 
 @switch
 def accumulate(run: TorchAdapter) -> Proof:
-    """Prove that a step makes a forward pass for each micro-batch, of a part of the batch."""
+    """Prove that a step makes a forward pass for each micro-batch, of a part of the batch.
+
+    There is nothing to switch on: the adapter cuts the batch by the case's `micro_batches`.
+    """
     parts = run.micro_batches
 
     def count_parts(_: Evidence) -> Evidence:
-        """Count the samples and numbers of micro-batches, and the passes that a step must make."""
-        # numbers too, since a user's graphs or lists of images have no axis of samples
+        """Count samples and elements of micro-batches, and the passes that a step must make."""
+        # the last part, since the counters of a step have the length of its last pass
+        # elements too, since a user's graphs or lists of images have no axis of samples
         inputs = [x for x, _ in run.cut_batch(run.inputs, parts)]
         return {
             "passes_expected": parts * run.loss_evaluations,
             "samples_in_last_part": read_batch_length(inputs[-1]),
-            "numbers_in_largest_part": max(count_numbers(x) for x in inputs),
-            "numbers_in_batch": count_numbers(run.inputs[0]),
+            "elements_in_largest_part": max(count_elements(x) for x in inputs),
+            "elements_in_batch": count_elements(run.inputs[0]),
         }
 
     proof = expect(
         forward_passes=equal_to("passes_expected"),
         samples_per_pass=equal_to("samples_in_last_part"),
-        numbers_in_largest_part=below("numbers_in_batch"),
+        elements_in_largest_part=below("elements_in_batch"),
     )
     return proof.counting(count_parts)
 
 
-def count_numbers(inputs: Any) -> int:
-    """Return how many numbers the tensors of a batch have."""
+def count_elements(inputs: Any) -> int:
+    """Return how many elements the tensors of a batch have."""
     return sum(tensor.numel() for tensor in list_arrays(inputs))
 
 

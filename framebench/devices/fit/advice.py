@@ -221,10 +221,11 @@ def search_on_device(
     as_json: bool,
     environment: Environment | None = None,
 ) -> bool:
-    """Print the largest batch of each strategy that fits, and return whether none does.
+    """Print the largest batch of each strategy that fits, and return True if none fits (exit code).
 
     The arguments are those of `fit_on_device`, with each case at the smallest batch that its
-    strategy can have. All searches go on together, so that two plans run at a time.
+    strategy can have. All searches go on together: each round plans the next batch of every search,
+    two plans at a time (`plan_with_progress`).
     """
     device = find(device_name)
     searches = [PredictedBatchSearch(case, device, budget) for case in cases]
@@ -237,10 +238,12 @@ def search_on_device(
         if not waiting:
             break
         predictions = plan_with_progress(list(waiting), device, results, environment=environment)
-        for (case, search), planned in zip(waiting.items(), predictions):
+        for (case, search), planned in zip(waiting.items(), predictions, strict=True):
             search.planned[case.batch] = planned
     assessments = [search.result for search in searches]
-    return show_assessments(assessments, None, left_out, results, as_json)
+    return show_assessments(
+        assessments, batch=None, left_out=left_out, results=results, as_json=as_json
+    )
 
 
 def show_assessments(

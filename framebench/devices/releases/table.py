@@ -47,17 +47,17 @@ def make_table(predictions: Sequence[Planned], device: Device) -> Table:
     for case, by_version in sorted(by_case.items()):
         cells = []
         sizes = []
-        with_cudnn = set()
+        has_cudnn = set()  # of the plans: a simulation with cuDNN is not compared with one without
         for version in versions:
             release = by_version.get(version)
             if release and release.peak_bytes:
                 sizes.append(release.peak_bytes)
-                with_cudnn.add("cudnn" in release.origin.versions)
+                has_cudnn.add("cudnn" in release.origin.versions)
                 cells.append(format_mib(release.peak_bytes))
             else:
                 cells.append(release.outcome if release else "-")
-        change = "-"  # a simulation with cuDNN is not compared with one without
-        if len(sizes) > 1 and len(with_cudnn) == 1:
+        change = "-"
+        if len(sizes) > 1 and len(has_cudnn) == 1:
             change = f"{sizes[-1] / sizes[0] - 1:+.2%}"
         rows.append((case, *cells, change))
     caption = f"{CAPTIONS[framework]} Change: the newest that has a plan against the oldest."

@@ -22,8 +22,8 @@ from torch.utils._pytree import tree_leaves, tree_map_only
 from framebench.devices.simulation.torch_device import NAME, is_on_gpu
 
 HEADER = Path(torch.__file__).parent / "include/ATen/autocast_mode.h"
-# the weight, which must outlive its key, and what it was cast to
-CAST: dict[int, tuple[Tensor, Tensor]] = {}
+# by id: the weight, kept alive so that its id is not reused, and what it was cast to
+CAST_WEIGHTS: dict[int, tuple[Tensor, Tensor]] = {}
 POLICIES = ("LOWER_PRECISION_FP", "FP32", "FP32_SET_OPT_DTYPE", "PROMOTE")
 KEY = "AutocastPrivateUse1"
 KEYS = DispatchKeySet(getattr(DispatchKey, KEY))
@@ -46,9 +46,9 @@ def can_cast(tensor: Tensor) -> bool:
 
 
 def cast(value: Any, dtype: torch.dtype) -> Any:
-    """Return a tree of values with the tensors that autocast casts in another type.
+    """Return a tree of values in which the tensors that autocast would convert have this type.
 
-    A weight is cast once while autocast's cache is on (CAST), as in PyTorch.
+    A weight is converted once while autocast's cache is on (CAST_WEIGHTS), as in PyTorch.
     """
 
     def cast_one(tensor: Tensor) -> Tensor:
@@ -59,9 +59,9 @@ def cast(value: Any, dtype: torch.dtype) -> Any:
         is_cached = torch.is_autocast_cache_enabled() and dtype == torch.get_autocast_dtype(NAME)
         if tensor.dtype != torch.float32 or not (is_weight and is_cached):
             return tensor.to(dtype)
-        if id(tensor) not in CAST:
-            CAST[id(tensor)] = tensor, tensor.to(dtype)
-        return CAST[id(tensor)][1]
+        if id(tensor) not in CAST_WEIGHTS:
+            CAST_WEIGHTS[id(tensor)] = tensor, tensor.to(dtype)
+        return CAST_WEIGHTS[id(tensor)][1]
 
     return tree_map_only(Tensor, cast_one, value)
 

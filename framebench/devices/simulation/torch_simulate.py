@@ -178,7 +178,7 @@ def simulated_gpu(
     resize = torch.UntypedStorage.resize_
 
     def clear_both_caches() -> None:
-        torch_autocast.CAST.clear()
+        torch_autocast.CAST_WEIGHTS.clear()
         clear_cache()
 
     def resize_and_follow(storage: torch.UntypedStorage, size: int) -> torch.UntypedStorage:
@@ -192,7 +192,7 @@ def simulated_gpu(
         torch_autocast.register()
         CURRENT.append(gpu)
         stack.callback(CURRENT.pop)
-        stack.callback(torch_autocast.CAST.clear)
+        stack.callback(torch_autocast.CAST_WEIGHTS.clear)
         stack.enter_context(replace_attribute(torch, "clear_autocast_cache", clear_both_caches))
         compiler = compile_here(gpu, is_distributed, watch.note_compilation)
         stack.enter_context(replace_attribute(torch, "compile", compiler))

@@ -28,9 +28,10 @@ def tabulate_errors(intervals: Mapping[Kind, ErrorInterval] = INTERVALS) -> Tabl
         rows.append((name, "0", "0", "0", "not predicted, not judged: 0 rows", "-", "-", "-"))
     return Table.of_text(
         "Errors by kind of prediction",
-        "rows: measured peaks. median, nine of ten: of absolute errors, over all rows. too low, "
-        "too high: by so many percent of the prediction, in nine of ten rows of the family that "
-        "was predicted worst on this side. Nothing was fitted to any row. With fewer than "
+        "rows: measured peaks. median, nine of ten: of absolute errors, over all rows. too low by: "
+        "of each family, the error (percent of the prediction) that nine of ten of its rows stay "
+        "below; the column has the worst family's. too high by: the same for predictions above "
+        "the measurement. Nothing was fitted to any row. With fewer than "
         f"{FEWEST_ROWS} rows a kind is not judged. Computed by studies/prediction_errors.",
         (
             "prediction",

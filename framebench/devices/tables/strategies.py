@@ -76,7 +76,7 @@ def make_savings_table(group: Sequence[tuple[Case, Planned]], device: Device) ->
         f"What strategies save: {first.workload} {first.scenario}, batch {batch}, size "
         f"{first.size}, on one {device.title}",
         f"MiB, of {format_mib(device.memory_bytes)}. Predicted, not measured. "
-        f"{source}{ratio} = over the same column's {baseline}. {workspaces}{code}",
+        f"{source}{ratio}: ratio to the {baseline} row of the same column. {workspaces}{code}",
         head,
         rows,
         left=1,

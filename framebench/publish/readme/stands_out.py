@@ -26,7 +26,8 @@ def describe_machine(table: pd.DataFrame) -> tuple[str, ...]:
     usual_size = table[table["size"] == DEFAULT_SIZE]
     lines = []
     for topic in TOPICS:
-        phrases = list(describe_topic(usual_size, **topic))
+        filters = {name: value for name, value in topic.items() if name != "title"}
+        phrases = list(describe_topic(usual_size, **filters))
         if phrases:
             lines.append(f"**{topic['title']}**: {'; '.join(phrases)}.")
     return tuple(lines)
@@ -35,7 +36,6 @@ def describe_machine(table: pd.DataFrame) -> tuple[str, ...]:
 def describe_topic(
     table: pd.DataFrame,
     *,
-    title: str,
     scenario: str,
     strategies: list[str],
     workloads: list[str] | None = None,
@@ -45,6 +45,7 @@ def describe_topic(
 
     For instance `Transformer PyTorch 53% of the peak (1.25 x the time), JAX ...`.
     """
+    names_strategy = len(strategies) > 1
     for workload in workloads or spec.list_workloads():
         group = table[(table["workload"] == workload) & (table["scenario"] == scenario)]
         shown = group[
@@ -53,10 +54,9 @@ def describe_topic(
             & group["framework"].isin(frameworks)
             & (group["status"] != "unsupported")
         ]
-        names_strategy = len(strategies) > 1
-        phrases = [describe_row(row, names_strategy) for row in rows.iterate_rows(shown)]
-        if phrases:
-            yield f"{spec.load_workload(workload).title} {', '.join(phrases)}"
+        row_texts = [describe_row(row, names_strategy) for row in rows.iterate_rows(shown)]
+        if row_texts:
+            yield f"{spec.load_workload(workload).title} {', '.join(row_texts)}"
 
 
 def describe_row(row: Any, with_strategy: bool) -> str:

@@ -82,7 +82,7 @@ def test_predictions_of_an_older_version_are_counted():
         ),
     ],
 )
-def test_parts_have_shares_of_their_sum_and_sums_stand_apart(prediction, shares, apart):
+def test_summands_have_shares_and_what_is_no_summand_becomes_a_note(prediction, shares, apart):
     table = tabulate_parts(prediction, find("h100-80gb"))
     assert {row[0]: row[-1] for row in table.rows} == shares
     assert [note.partition(":")[0] for note in table.notes] == apart
