@@ -27,6 +27,7 @@ from framebench.models.spec import load_workload
 from framebench.records import store
 from framebench.records.pins import find_pinned_version
 from framebench.records.provenance import PACKAGE
+from framebench.suite.profiles import list_cases
 from framebench.suite.tensors import NORM, measure_max_error
 
 AGREEMENT = 1e-7  # between two independent float64 implementations, relative
@@ -76,7 +77,10 @@ def compute_references(
             environments.run_module(environment, "framebench.references.golden_worker", *arguments)
             cached = read_cached(file)
         references |= cached
-    return {key: reference for key, reference in references.items() if key not in excluded_keys}
+    # a cached file may have keys of a strategy that is no longer there
+    declared_keys = {case.golden_key for case in list_cases() if case.workload == name}
+    wanted_keys = declared_keys.difference(excluded_keys)
+    return {key: reference for key, reference in references.items() if key in wanted_keys}
 
 
 def make_cache_path(name: str, environment: Environment, size: str) -> Path:

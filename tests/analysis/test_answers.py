@@ -35,7 +35,10 @@ def make_rows(
     )
     records = []
     for strategy, peak, step in cases:
-        records.append(make_record("torch", strategy, peak=peak, step=step, provenance=origin))
+        made = make_record("torch", strategy, peak=peak, step=step, provenance=origin)
+        if hardware is GPU:
+            made.peaks["allocator.in_use"] = made.peaks["device.process"] = peak
+        records.append(made)
     return frames.make_rows(records)
 
 

@@ -39,6 +39,12 @@ def test_strategies_of_a_users_file_are_proven_unless_they_are_undone(name, tmp_
     path.write_text(f"{TABLE['beginning']}\n{TABLE['files'][name]}")
     orders = list_orders(name)
     verdicts = run_inside(environment["torch"], PROGRAM, json.dumps({str(path): orders}))
-    for order, (is_proven, evidence) in verdicts.items():
-        assert is_proven == order.startswith(UNTOUCHED), (order, evidence)
     assert len(verdicts) == len(orders)
+    without_kernel = []
+    for order, (is_proven, evidence) in verdicts.items():
+        if is_proven is None:
+            without_kernel.append(order)
+        else:
+            assert is_proven == order.startswith(UNTOUCHED), (order, evidence)
+    if without_kernel:
+        pytest.skip(f"this processor has no kernel for: {', '.join(without_kernel)}")

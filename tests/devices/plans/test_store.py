@@ -109,7 +109,7 @@ def test_an_unplanned_case_has_a_reason_and_no_peak():
 @pytest.mark.parametrize(
     ("case", "kind"),
     [
-        ("transformer/torch/train/fp32/b8/full", "torch"),
+        ("transformer/torch/train/fp32/b8/full", "torch, texts of one length"),
         ("transformer/torch/train/fsdp/b8x8/full", "torch, ranks"),
         ("transformer/jax/train/fsdp/b8x8/full", "jax"),
         ("unet3d/torch/train/fp32/b4/full", "torch, convolutions without workspaces"),

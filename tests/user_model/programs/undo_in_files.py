@@ -2,7 +2,7 @@
 
 The argument has by file a list of [name, scenario, strategy, code] as JSON. The code runs once the
 adapter of the case is built, before its first step. Printed is by name whether it is proven, and
-why not.
+why not; null in place of whether, where this processor lacks the kernel.
 """
 
 import importlib
@@ -19,13 +19,24 @@ from tests.user_model.user_files import use_file
 BATCH = 4
 
 
-def judge(case: Case, code: str) -> tuple[bool, str]:
-    """Return whether a strategy is proven after this code has run, and the evidence."""
+NO_KERNEL = "could not create a primitive descriptor"  # oneDNN, of an LSTM in bfloat16 on AVX2
+
+
+def judge(case: Case, code: str) -> tuple[bool | None, str]:
+    """Return whether a strategy is proven after this code has run, and the evidence.
+
+    None stands for a step that this processor has no kernel for.
+    """
     adapter = adapters.load(case)
     adapter.build()
     exec(code, {"adapter": adapter})
-    adapter.step()
-    effect = adapter.judge_effect()
+    try:
+        adapter.step()
+        effect = adapter.judge_effect()
+    except RuntimeError as error:
+        if NO_KERNEL in str(error):
+            return None, str(error)
+        raise
     return effect.proven, str(effect.reason or effect.evidence)
 
 
