@@ -104,8 +104,7 @@ def check_address_space() -> None:
     Where OpenBLAS, which NumPy and SciPy load, gets too little address space, it may wait for
     ever. So a process that can be ended loads the libraries first, unless the limit is large.
     """
-    limit_bytes, _ = resource.getrlimit(resource.RLIMIT_AS)
-    if limit_bytes == resource.RLIM_INFINITY or limit_bytes >= MOST_NEEDED_BYTES:
+    if not has_small_address_space():
         return
     try:
         code = subprocess.run(
@@ -118,6 +117,7 @@ def check_address_space() -> None:
     except (OSError, subprocess.TimeoutExpired):  # not even a process could be started, or it waits
         code = 1
     if code:
+        limit_bytes, _ = resource.getrlimit(resource.RLIMIT_AS)
         size = f"{limit_bytes / 2**20:,.0f} MiB"
         reason = (
             f"a limit on address space (ulimit -v) of {size} is too small to load pandas and SciPy"
@@ -126,12 +126,21 @@ def check_address_space() -> None:
         sys.exit(1)
 
 
+def has_small_address_space() -> bool:
+    """Return whether a limit on address space may be too small for the libraries."""
+    limit_bytes, _ = resource.getrlimit(resource.RLIMIT_AS)
+    return limit_bytes != resource.RLIM_INFINITY and limit_bytes < MOST_NEEDED_BYTES
+
+
 def check_threads() -> None:
     """End the command if OpenBLAS, which NumPy and SciPy load, could not start its threads.
 
     If it cannot, it sends its own process SIGINT, which nobody could tell from Ctrl-C. So that many
-    threads are started first, and ended. Raises RuntimeError as `threading` does.
+    threads are started first, and ended. Not in a small address space: glibc keeps the threads'
+    stacks and arenas, which the libraries would lack. Raises RuntimeError as `threading` does.
     """
+    if has_small_address_space():
+        return
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
     per_library = min(cores or 1, MOST_BLAS_THREADS) - 1
     ended = threading.Event()
