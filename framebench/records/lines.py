@@ -104,11 +104,6 @@ def count_lines(path: Path | str) -> int:
     return lines
 
 
-def append_line(text: str, file: Path) -> None:
-    """Add a line to a file (`append_lines`). Raises OSError if it cannot be written."""
-    append_lines([text], file)
-
-
 def append_lines(texts: Iterable[str], file: Path) -> None:
     """Add lines to a file, which is made if it is not there.
 

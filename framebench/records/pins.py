@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from functools import cache
 from pathlib import Path
 
 from framebench.models.spec import UnknownName
@@ -38,7 +39,13 @@ def find_pinned_version(framework: str) -> str:
     """
     if framework not in FRAMEWORKS:
         raise UnknownName(f"no framework {framework!r}; frameworks: {', '.join(FRAMEWORKS)}")
-    return read_pins(REQUIREMENTS / f"{framework}.txt")[framework]
+    return read_framework_pin(REQUIREMENTS / f"{framework}.txt")
+
+
+@cache  # a table asks for it in each row, and with its hashes the file is long
+def read_framework_pin(file: Path) -> str:
+    """Return the version of the framework that a pinned file is named after."""
+    return read_pins(file)[file.stem]
 
 
 def find_pinned_versions(framework: str) -> dict[str, Path]:

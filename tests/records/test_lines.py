@@ -14,7 +14,7 @@ from unittest.mock import Mock
 import pytest
 
 from framebench.records import lines, store
-from framebench.records.lines import BadRecord, Line, RecordWarning, append_line, read_lines
+from framebench.records.lines import BadRecord, Line, RecordWarning, append_lines, read_lines
 from tests.kills import is_killed_at_call
 from tests.processes import small_disk
 
@@ -30,8 +30,7 @@ def read_texts(file: Path) -> list[str]:
 
 def leave_whole(file: Path) -> None:
     """Leave a file of two lines."""
-    for text in (ONE, TWO):
-        append_line(text, file)
+    append_lines([ONE, TWO], file)
 
 
 def leave_torn(file: Path) -> None:
@@ -59,12 +58,12 @@ def test_a_kill_at_any_call_loses_no_line(leave, tmp_path):
         file = results / "records" / "m" / "torch-1.jsonl"
         leave(file)
         before = read_texts(file)
-        was_killed = is_killed_at_call(number, results, append_line, THREE, file)
+        was_killed = is_killed_at_call(number, results, append_lines, [THREE], file)
         after = read_texts(file)
         if not was_killed:
             break
         assert after in (before, [*before, THREE])
-        append_line(ONE, file)
+        append_lines([ONE], file)
         assert read_texts(file) == [*after, ONE]
         assert file.read_bytes().count(b"\n") == len(after) + 1, "nothing is left of the torn one"
     assert after == [*before, THREE]
@@ -79,7 +78,7 @@ def test_the_next_append_removes_a_torn_last_line(tmp_path):
     with pytest.raises(BadRecord, match=r"torn\.jsonl:3: cut off"):
         store.parse(store.Record, last)
     with pytest.warns(RecordWarning, match="its last line was cut off; the 50 bytes of it"):
-        append_line(THREE, file)
+        append_lines([THREE], file)
     assert read_texts(file) == [ONE, TWO, THREE]
 
 
@@ -87,14 +86,14 @@ def test_a_line_that_lacks_only_its_end_is_a_line(tmp_path):
     file = tmp_path / "a.jsonl"
     leave_without_end(file)
     assert read_texts(file) == [ONE, TWO]
-    append_line(THREE, file)
+    append_lines([THREE], file)
     assert read_texts(file) == [ONE, TWO, THREE]
 
 
 def test_a_line_may_have_other_characters_that_end_lines(tmp_path):
     text = json.dumps("a\u2028b\u2029c\x85d\x0ce", ensure_ascii=False)
     for _ in range(2):
-        append_line(text, tmp_path / "a.jsonl")
+        append_lines([text], tmp_path / "a.jsonl")
     assert read_texts(tmp_path / "a.jsonl") == [text, text]
 
 
@@ -107,19 +106,19 @@ def test_appended_lines_and_new_file_names_are_synced(tmp_path, monkeypatch):
         synced.append((name, os.fstat(handle).st_size if name == str(file) else 0))
 
     monkeypatch.setattr(lines.os, "fsync", sync)
-    append_line(ONE, file)
-    append_line(TWO, file)
+    append_lines([ONE], file)
+    append_lines([TWO], file)
     whole = len(ONE) + 1
     assert synced == [(str(file), whole), (str(tmp_path), 0), (str(file), 2 * whole)]
 
 
 def test_a_writer_waits_until_another_has_ended_its_line(tmp_path):
     file = tmp_path / "a.jsonl"
-    append_line(ONE, file)
+    append_lines([ONE], file)
     with file.open("ab", buffering=0) as other:
         fcntl.flock(other, fcntl.LOCK_EX)
         other.write(TWO[:10].encode())
-        thread = threading.Thread(target=append_line, args=(THREE, file))
+        thread = threading.Thread(target=append_lines, args=([THREE], file))
         thread.start()
         thread.join(0.2)
         assert thread.is_alive()
@@ -137,9 +136,9 @@ def test_a_full_disk_leaves_the_lines_that_were_there(tmp_path):
         assert read_texts(file) == [text] * written
         assert file.read_bytes().endswith(b"\n")
         with pytest.raises(OSError, match="No space left on device"):
-            append_line(text, file)
+            append_lines([text], file)
         assert read_texts(file) == [text] * written
-        append_line(ONE, file)  # for which there is room
+        append_lines([ONE], file)  # for which there is room
         assert read_texts(file) == [text] * written + [ONE]
 
 
@@ -147,7 +146,7 @@ def fill_disk(file: Path, text: str) -> int:
     """Append a line until the disk is full, and return how often that could be done."""
     for written in range(1000):
         try:
-            append_line(text, file)
+            append_lines([text], file)
         except OSError:
             return written
     return pytest.fail("the disk has no end")
@@ -158,7 +157,7 @@ def test_ctrl_c_takes_back_no_line_that_was_written(tmp_path, monkeypatch):
     file = tmp_path / "a.jsonl"
     monkeypatch.setattr(lines.os, "fsync", Mock(side_effect=KeyboardInterrupt))
     with pytest.raises(KeyboardInterrupt):
-        append_line(ONE, file)
+        append_lines([ONE], file)
     assert read_texts(file) == [ONE]
 
 
@@ -176,7 +175,7 @@ def test_a_call_that_fails_leaves_the_file_as_it_was(call, tmp_path, monkeypatch
 
     monkeypatch.setattr(lines.os, call, fail)
     with pytest.raises(OSError, match="broken"):
-        append_line(THREE, file)
+        append_lines([THREE], file)
     assert file.read_bytes() == before
 
 
@@ -188,13 +187,13 @@ def test_nothing_is_written_through_a_link_or_into_a_pipe(tmp_path):
     os.mkfifo(pipe)
     for file in (link, pipe, tmp_path):
         with pytest.raises(OSError, match=file.name):
-            append_line(ONE, file)
+            append_lines([ONE], file)
     assert victim.read_text() == "precious"
 
 
 def test_a_line_that_nobody_would_read_is_not_written(tmp_path):
     with pytest.raises(OSError, match="1,048,577 bytes, where at most 1,048,576 are read"):
-        append_line("x" * lines.MOST_BYTES, tmp_path / "a.jsonl")
+        append_lines(["x" * lines.MOST_BYTES], tmp_path / "a.jsonl")
     assert list(tmp_path.iterdir()) == []
 
 

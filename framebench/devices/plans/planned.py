@@ -35,7 +35,8 @@ class PredictionOrigin(Part):
     commit: str | None
     dirty: bool | None
     code: str  # version of the planners (see `version.py`)
-    python: str | None = None
+    # published predictions have it, without a value; new ones are written without it
+    python: None = Field(default=None, exclude=True)
     versions: dict[str, str] = Field(default={})
     wall_s: float  # seconds of planning, on whatever machine did it
 
